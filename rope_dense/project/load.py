@@ -77,7 +77,13 @@ def load_config(
             raise UsageError(
                 f'--cfg-options {key}={pairs[key]}: did you mean own.{key}={pairs[key]}?'
             )
-        cfg = with_own(cfg, with_root(given, data_root) if is_own else given)
+        if is_own and data_root is not None:
+            given.setdefault('data_root', data_root)
+            if str(given['data_root']) != str(data_root):
+                raise UsageError(
+                    f'--data-root {data_root}, own.data_root={given["data_root"]}: give one of them'
+                )
+        cfg = with_own(cfg, given)
     merge_options(cfg, pairs)
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
@@ -123,11 +129,7 @@ def find_model(
 
 
 def read_config(path: str) -> Config:
-    """Read a config, which is a program, or settings as JSON.
-
-    Raises:
-        ImportError: a package or module that the config names is missing.
-    """
+    """Read a config, which is a program, or settings as JSON; ImportError for lacking modules."""
     if path.endswith('.json'):
         return read_settings(Path(path))
     try:
@@ -135,25 +137,12 @@ def read_config(path: str) -> Config:
     except ImportError as error:
         if str(error).startswith('mmrotate is not installed'):  # of a base mmrotate::...
             importlib.import_module('rope_dense.integrations.mmrotate')  # says what to install
-        raise import_error_of(error) from None
-
-
-def import_error_of(error: ImportError) -> ImportError:
-    """The error of a module of `custom_imports`, in place of mmengine's with the whole sys.path."""
-    earlier = error.__cause__ or error.__context__
-    if str(error).startswith('Failed to import') and isinstance(earlier, ImportError):
-        return import_error_of(earlier)
-    return error
-
-
-def with_root(given: Mapping[str, object], data_root: str | None) -> dict[str, object]:
-    """Settings of own data with `data_root`, unless it is None; UsageError if they differ."""
-    settings = dict(given) if data_root is None else {'data_root': data_root, **given}
-    if data_root is not None and str(settings['data_root']) != str(data_root):
-        raise UsageError(
-            f'--data-root {data_root}, own.data_root={settings["data_root"]}: give one of them'
-        )
-    return settings
+        while str(error).startswith('Failed to import'):  # mmengine's, with the whole sys.path
+            earlier = error.__cause__ or error.__context__
+            if not isinstance(earlier, ImportError):
+                break
+            error = earlier
+        raise error from None
 
 
 def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
@@ -181,11 +170,7 @@ def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
 
 
 def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
-    """The dataloaders of `loops`.
-
-    Raises:
-        UsageError: the first loop, or a part of one, is missing.
-    """
+    """The dataloaders of `loops`; UsageError if the first loop, or a part of one, is missing."""
     loaders = []
     for loop in loops:
         missing = [name for name in SECTIONS[loop] if cfg.get(name) is None]
@@ -240,11 +225,10 @@ def import_task(cfg: Config, path: str) -> None:
         return
     if scope not in PACKAGES:
         raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
-    if scope == 'mmrotate':
-        with building(f'config {path!r}'):
-            importlib.import_module('rope_dense.integrations.mmrotate')
-        return
     with building(f'config {path!r} needs {PACKAGES[scope]}'):
+        if scope == 'mmrotate':
+            importlib.import_module('rope_dense.integrations.mmrotate')
+            return
         importlib.import_module(f'{scope}.models')
         with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
             importlib.import_module(f'{scope}.datasets')
