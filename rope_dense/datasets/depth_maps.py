@@ -101,8 +101,8 @@ def survey_depths(
     if len(odd) * MANY > len(pairs):
         raise ValueError(
             f'{odd[0]} has a median depth of {medians[0]:.4g} m, and max_depth is {max_depth:g} m '
-            f'({len(odd)} of {len(pairs)} maps are so): check own.unit (metres of a 1 in the file; '
-            '0.001 for millimetres) and own.max_depth'
+            f'({len(odd)} of {len(pairs)} maps are so): check the unit (own.unit, LoadDepth.unit: '
+            'metres of a 1 in the file; 0.001 for millimetres) and own.max_depth'
         )
     median = float(np.median(np.concatenate(known)))
     return dict(

@@ -96,7 +96,7 @@ def refuse_unknown(
         given = ranges(sorted({*counts} - {IGNORED}))
         raise ValueError(  # masks of ADE20K's form, with names from 1
             f'{text} (in {masks}): the masks have {given} for {len(classes)} names: is 0 '
-            '"unlabelled"? Put its name first (classes.txt or own.classes), and give own.void=[0]'
+            "'unlabelled'? Put its name first (classes.txt, own.classes) and own.void=[0]"
         )
     others = f'; also {in_short(others)}' if (others := [*unknown][len(first) :]) else ''
     raise ValueError(f'{text}: {no_class(labels)} (in {masks}{others})')
@@ -137,9 +137,7 @@ def mask_lines(survey: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
         )
         are_last = [*classes[-len(lacking) :]] == lacking
         if are_last and any(number == label == 0 for number, _, label in survey['numbers']):
-            lines[-1] += (
-                ' (if 0 means "unlabelled" in the masks, put its name first and give own.void=[0])'
-            )
+            lines[-1] += " (is 0 'unlabelled'? Put its name first and own.void=[0])"
     if survey['binary'] and IGNORED in survey['labels']:
         lines.append(f'{survey["binary"]} of {masks} have 0 and 255 only, and 255 is ignored')
     return lines

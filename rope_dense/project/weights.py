@@ -118,13 +118,10 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:
-    """Load the checkpoint of a test into a model; return its contents.
+    """``load_tested_weights`` where a Runner reads the same file next, for which it is kept.
 
-    They are kept for the Runner, which reads the same file next. In a distributed run a file that
-    has to be downloaded is not read here: later the first process downloads it for all.
-
-    Raises:
-        CheckpointError, UsageError: it cannot be read, does not fit, or is not finite.
+    In a distributed run a file that has to be downloaded is not read here: later the first process
+    downloads it for all.
     """
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
         return {}
@@ -134,7 +131,11 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
 def load_tested_weights(
     path: str, model: nn.Module, reader: Callable[[str, str], dict] = read_checkpoint
 ) -> dict:
-    """``check_tested_weights`` where no Runner follows: the contents are not kept."""
+    """Load the checkpoint of a test into a model; return its contents.
+
+    Raises:
+        CheckpointError, UsageError: it cannot be read, does not fit, or is not finite.
+    """
     if isinstance(model, SelfLoading):
         model.load_checkpoint(path)
         check_finite(model.state_dict(), f'checkpoint {path!r}')

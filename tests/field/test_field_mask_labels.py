@@ -211,8 +211,8 @@ def test_all_masks_are_looked_at(tmp_path: Path) -> None:
     survey = surveyed(tmp_path, classes)
     assert survey['numbers'] == [[0, 39, 0], [1, 1, 1], [255, 35, 255]]
     assert mask_lines(survey, classes) == [
-        '1 of 3 classes have no pixel in 40 training masks: sky (if 0 means "unlabelled" in the '
-        'masks, put its name first and give own.void=[0])',
+        "1 of 3 classes have no pixel in 40 training masks: sky (is 0 'unlabelled'? Put its name "
+        'first and own.void=[0])',
         '35 of 40 training masks have 0 and 255 only, and 255 is ignored',
     ]
     survey = surveyed(tmp_path, ('bg', 'sky', 'road'), values=[0, 7, 1])

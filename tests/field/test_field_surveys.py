@@ -124,7 +124,7 @@ def test_f5_numbers_of_ade_are_refused_with_the_cause(tmp_path: Path) -> None:
         check_data(cfg, ('train_dataloader',))
     assert str(error.value).endswith(
         'masks/train/300.png has 2 (in 1 of 301 masks): the masks have 0 to 2 for 2 names: is 0 '
-        '"unlabelled"? Put its name first (classes.txt or own.classes), and give own.void=[0]'
+        "'unlabelled'? Put its name first (classes.txt, own.classes) and own.void=[0]"
     )
     cfg = semantic(tmp_path / 'b', masks[-20:], 'void\nroad\ncar\n', 'own.void=[0]')
     check_data(cfg, ('train_dataloader', 'val_dataloader'))
@@ -136,8 +136,8 @@ def test_f5_the_last_name_without_a_pixel_is_said(
     cfg = semantic(tmp_path, [[0, 1]] * 3, 'road\ncar\nbus\n')
     check_data(cfg, ('train_dataloader',))
     assert (
-        '1 of 3 classes have no pixel in 3 training masks: bus (if 0 means "unlabelled" in the '
-        'masks, put its name first and give own.void=[0])'
+        "1 of 3 classes have no pixel in 3 training masks: bus (is 0 'unlabelled'? Put its name "
+        'first and own.void=[0])'
     ) in capsys.readouterr().err
 
 
@@ -265,3 +265,25 @@ def test_d16_a_file_that_would_stay_is_refused() -> None:
     cfg.test_dataloader.dataset.ann_file = '/labels/val.json'
     with pytest.raises(UsageError, match=r'test_dataloader\.dataset\.ann_file=/labels/val\.json'):
         with_data_root(cfg, 'new')
+
+
+def test_own_data_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canonical file has what the checks of other files look for; classes are compared."""
+    for split in ('train', 'val'):
+        image(tmp_path / f'images/{split}/a.jpg')
+        write(tmp_path / f'labels/{split}/a.txt', '0 0.5 0.5 0.2 0.2\n')
+    write(tmp_path / 'classes.txt', 'cat\n')
+    given = [f'own.data_root={tmp_path}', 'own.weights=None']
+    cfg = load_config(str(CONFIGS / 'own' / 'detection.py'), given)
+    loaders = 'train_dataloader', 'val_dataloader'
+    with monkeypatch.context() as patch:
+        patch.setattr('rope_dense.checks.data.build_dataset', lambda *_, **__: pytest.fail('built'))
+        patch.setattr('mmengine.load', lambda *_, **__: pytest.fail('parsed'))
+        check_data(cfg, loaders)
+        cfg.model.bbox_head.num_classes = 3
+        with pytest.raises(UsageError, match=r'bbox_head\.num_classes=3, but .* has 1 classes'):
+            check_data(cfg, loaders)
+        cfg.model.bbox_head.num_classes = 1
+    cfg.train_dataloader.dataset.filter_cfg.min_size = 1000
+    with pytest.raises(UsageError, match=r'no image is left; check its files, filter_cfg'):
+        check_data(cfg, loaders)
