@@ -5,7 +5,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import mmengine
@@ -21,9 +21,8 @@ from ..project.errors import UsageError, usage_errors
 from ..project.load import component_of, datasets_of, evaluators
 from ..project.task import detects
 from ..utils.locations import is_remote
-from .depth import check_depths
-from .masks import check_masks
-from .model import check_classes
+from .masks import check_maps
+from .model import check_classes, heads
 
 EXAMPLES = 3  # of missing files are named
 # Larger files (COCO's has 450 MB) would take long to parse twice: only the classes are checked.
@@ -33,8 +32,8 @@ PARSED_BYTES = 64 * 2**20
 def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     """Check the data of the dataloaders and of their evaluators.
 
-    Labels of own data are looked up anew first, so that a run of today does not see the labels of
-    its training.
+    Own data are looked up anew first, so that a run of today does not see the labels of its
+    training. What is written about them then is right: only its classes are compared.
 
     Raises:
         UsageError: files are missing, or do not fit the model; a stored model has no data.
@@ -58,10 +57,20 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
 
 def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
     """Raise UsageError, which lists them, if files or folders of the data are missing."""
+    paths: list[tuple[str, str]] = []  # with their keys
+    for loader in loaders:
+        for key, dataset in datasets_of(cfg, loader):
+            root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
+            for name, prefix in prefixes.items():
+                paths.append((os.path.join(root, prefix or ''), f'{key}.data_prefix.{name}'))
+            if dataset.get('ann_file'):
+                paths.append((os.path.join(root, dataset.ann_file), f'{key}.ann_file'))
+        for key, metric in evaluators(cfg, loader.replace('dataloader', 'evaluator')):
+            if metric.get('ann_file'):
+                paths.append((metric.ann_file, f'{key}.ann_file'))
     missing = [
         f'  {path}  ({key})'
-        for loader in loaders
-        for key, path in data_paths(cfg, loader)
+        for path, key in paths
         if not is_remote(path) and not os.path.exists(path)
     ]
     if missing:
@@ -71,31 +80,20 @@ def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
         )
 
 
-def data_paths(cfg: Config, loader: str) -> Iterator[tuple[str, str]]:
-    """Yield (config key, path) of the files and folders of a dataloader and its evaluator."""
-    for key, dataset in datasets_of(cfg, loader):
-        root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
-        for name, prefix in prefixes.items():
-            yield f'{key}.data_prefix.{name}', os.path.join(root, prefix or '')
-        if dataset.get('ann_file'):
-            yield f'{key}.ann_file', os.path.join(root, dataset.ann_file)
-    for key, metric in evaluators(cfg, loader.replace('dataloader', 'evaluator')):
-        if metric.get('ann_file'):
-            yield f'{key}.ann_file', metric.ann_file
-
-
 def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     """Check classes, images, objects and labels of a data set."""
     bases = inspect.getmro(component_of(cfg, DATASETS, dataset) or BaseDataset)
     if BaseDataset not in bases:
         return  # a data set of its own kind: nothing is known about its files
+    if has_own_data(cfg) and is_own(cfg, key, dataset):
+        check_model_classes(cfg, key, dataset.metainfo.get('classes') or ())
+        return
     file = os.path.join(dataset.get('data_root') or '', dataset.get('ann_file') or '')
     has_file = os.path.isfile(file)
-    is_large = has_file and not cfg.get('own') and os.path.getsize(file) > PARSED_BYTES
+    is_large = has_file and os.path.getsize(file) > PARSED_BYTES
     built = build_dataset(cfg, key, dataset, **(dict(lazy_init=True) if is_large else {}))
     classes = built.metainfo.get('classes') or ()
-    if classes:
-        check_classes(cfg, key, classes)
+    check_model_classes(cfg, key, classes)
     if is_large:
         return
     if len(getattr(built, 'cat_ids', classes)) < len(classes):  # mmdet leaves out the others
@@ -108,10 +106,35 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
         raise UsageError(f'{key}: no image is left; check its files, filter_cfg and metainfo')
     check_files(key, built)
     if has_file and hasattr(built, 'cat_ids'):
-        check_objects(cfg, key, built, file)
+        check_objects(key, built, file)
     check_outlines(key, dataset, built)
-    check_masks(cfg, key, dataset, built)
-    check_depths(cfg, key, dataset, built)
+    check_maps(cfg, key, dataset, built)
+
+
+def is_own(cfg: Config, key: str, dataset: ConfigDict) -> bool:
+    """Return whether a data set has all of the images that ``find_anew`` has just looked at."""
+    if cfg.default_scope == 'mmseg':  # whose masks and depth maps are looked at here
+        return False
+    files = cfg.own_files['train' if key.startswith('train') else 'val']
+    least = (dataset.get('filter_cfg') or {}).get('min_size', 0)
+    return least <= 1 and all(dataset.get(name) == value for name, value in files.items())
+
+
+def check_model_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
+    """Raise UsageError unless the heads predict the classes, and more than one by a softmax."""
+    if not classes:
+        return
+    check_classes(cfg, key, classes)
+    for name, head in heads(cfg):
+        losses = head.get('loss_decode') or []
+        losses = losses if isinstance(losses, list) else [losses]
+        softmax = [x for x in losses if str(x.get('type')).endswith('CrossEntropyLoss')]
+        if head.get('num_classes') == 1 and softmax and not softmax[0].get('use_sigmoid'):
+            raise UsageError(
+                f'{key}: {", ".join(classes)} is the only class, which {name} would predict for '
+                'every pixel: name the background as a class, too (classes.txt or own.classes, in '
+                'the order of the numbers in the masks)'
+            )
 
 
 def check_files(key: str, built: BaseDataset) -> None:
@@ -125,14 +148,14 @@ def check_files(key: str, built: BaseDataset) -> None:
         )
 
 
-def check_objects(cfg: Config, key: str, built: BaseDataset, file: str) -> None:
+def check_objects(key: str, built: BaseDataset, file: str) -> None:
     """Compare the objects that a data set hands out with the objects of its COCO file.
 
     mmdet leaves out objects without a word: of area 0, of less than a pixel, outside of their
-    image, of an unknown image, with ``ignore``. The canonical files of own data have none of them.
+    image, of an unknown image, with ``ignore``.
 
     Raises:
-        UsageError: none is left, or own data lacks some.
+        UsageError: none is left.
     """
     content, numbers = mmengine.load(file), {*built.cat_ids}
     given = sum(item.get('category_id') in numbers for item in content['annotations'])
@@ -140,7 +163,7 @@ def check_objects(cfg: Config, key: str, built: BaseDataset, file: str) -> None:
     if left == given:
         return
     text = f'{key}: mmdet hands out {left} of the {given} objects of {file}'
-    if cfg.get('own') or not left:
+    if not left:
         raise UsageError(f'{text}; it leaves out objects of area 0 or outside of their image')
     if len(built.data_list) == len(content['images']):  # filter_cfg leaves out no image
         print(f'warning: {text}: others have area 0 or are outside of their image', file=sys.stderr)
@@ -148,8 +171,7 @@ def check_objects(cfg: Config, key: str, built: BaseDataset, file: str) -> None:
 
 def check_outlines(key: str, dataset: ConfigDict, built: BaseDataset) -> None:
     """Raise UsageError if masks are loaded, and an object has none: its turn may come late."""
-    loads = [step for step in dataset.get('pipeline') or () if step.get('with_mask')]
-    if not loads:
+    if not any(step.get('with_mask') for step in dataset.get('pipeline') or ()):
         return
     lacking = [
         info['img_path']

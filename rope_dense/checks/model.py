@@ -2,7 +2,7 @@
 
 import copy
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -68,7 +68,11 @@ def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
 def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -> None:
     """Raise UsageError for an image size below a patch, or a stride that leaves gaps."""
     patch = patch_size(model)
-    for key, node, name in size_settings(cfg, loaders):
+    parts = {f'model.{name}': cfg.model.get(name) for name in ('data_preprocessor', 'test_cfg')}
+    for loader in loaders:
+        parts |= {f'{key}.pipeline': d.get('pipeline') for key, d in datasets_of(cfg, loader)}
+    sizes = (size for key, part in parts.items() for size in size_steps(part, key, SIZES))
+    for key, node, name in sizes:
         if (side := shortest_side(node, name)) < patch:
             raise UsageError(
                 f'{key}.{name}={node[name]}: leaves an image side of {side:g} pixels, and the '
@@ -82,15 +86,6 @@ def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -
                 f'model.test_cfg.stride={stride} is more than model.test_cfg.crop_size={crop}: '
                 'pixels between the windows would get no label'
             )
-
-
-def size_settings(cfg: Config, loaders: Iterable[str]) -> Iterator[tuple[str, ConfigDict, str]]:
-    """(Key of a part, the part, name) of each setting of a size in pixels."""
-    parts = {f'model.{name}': cfg.model.get(name) for name in ('data_preprocessor', 'test_cfg')}
-    for loader in loaders:
-        parts |= {f'{key}.pipeline': d.get('pipeline') for key, d in datasets_of(cfg, loader)}
-    for start, part in parts.items():
-        yield from size_steps(part, start, SIZES)
 
 
 def patch_size(model: nn.Module) -> int:

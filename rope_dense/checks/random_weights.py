@@ -22,11 +22,8 @@ def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
     the reference of position scalings.
     """
     backbone = getattr(model, 'backbone', None)
-    if (
-        backbone is None
-        or cfg.get('load_from')
-        or (cfg.model.get('backbone') or {}).get('init_cfg')
-    ):
+    starts_from = cfg.get('load_from') or (cfg.model.get('backbone') or {}).get('init_cfg')
+    if backbone is None or starts_from:
         return
     if isinstance(backbone, Backbone):
         scale = first_layer_scale(backbone)
@@ -36,25 +33,19 @@ def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
                 'blocks, and so position, in a short training: set '
                 'model.backbone.layer_scale_init_value=1.0'
             )
-        warn_of_img_size(cfg, backbone)
+        crops, patch = training_crops(cfg), backbone.patch_embed.patch_size
+        height, width = (side * patch for side in backbone.pretrain_grid)
+        if backbone.is_isotropic and len(crops) == 1 and (crop := crops.pop()) != (height, width):
+            warn(
+                f'the backbone has random weights and trains on crops of {crop[0]} x {crop[1]} '
+                f'pixels, but rope_scaling is relative to an img_size of {height} x {width}: set '
+                f'model.backbone.img_size={crop}'
+            )
     fixed = sum(param.numel() for param in backbone.parameters() if not param.requires_grad)
     if fixed > SMALL_SHARE * sum(param.numel() for param in backbone.parameters()):
         warn(
             f'{fixed:,d} backbone parameters are frozen (frozen_stages or lora) and have random '
             'weights: set model.backbone.init_cfg or --load-from'
-        )
-
-
-def warn_of_img_size(cfg: Config, backbone: Backbone) -> None:
-    """Warn of a ViT that trains on crops of one size, if ``img_size`` is another size."""
-    crops = training_crops(cfg)
-    patch = backbone.patch_embed.patch_size
-    height, width = (side * patch for side in backbone.pretrain_grid)
-    if backbone.is_isotropic and len(crops) == 1 and (crop := crops.pop()) != (height, width):
-        warn(
-            f'the backbone has random weights and trains on crops of {crop[0]} x {crop[1]} pixels, '
-            f'but rope_scaling is relative to an img_size of {height} x {width}: set '
-            f'model.backbone.img_size={crop}'
         )
 
 

@@ -33,26 +33,29 @@ FOREIGN = 'as the backbone has them: none of rope_dense'
 
 
 def recipe_text(cfg: Config, model: nn.Module) -> str:
-    """The text, with a paragraph for each part.
-
-    Data, model, position embedding, windows, parameter groups, schedule, evaluation.
-    """
+    """The text, with a paragraph for each part: data, model, positions, windows, schedule ..."""
     hooks = cfg.get('default_hooks') or {}
     settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
     tta = [cfg.get('tta_model'), cfg.get('tta_pipeline')]
+    frozen = [
+        f'{name} {fixed:,d} of {num_parameters(child):,d}'
+        for name, child in model.named_children()
+        if (fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad))
+    ]
+    optimizer = build_optimizer(cfg, model).optimizer
     sections = {'own data': cfg.own_data} if cfg.get('own_data') else {}
     sections |= {
         'train data': short(cfg.train_dataloader),
         'test data': short(cfg.test_dataloader),
         'model': parts_text(cfg, model),
         'weights': weights_text(cfg),
-        'frozen': frozen_text(model),
+        'frozen': ', '.join(frozen) + ' parameters' if frozen else 'nothing',
         'colours': short(cfg.model.get('data_preprocessor')),
         'maps': maps_text(model),
         'position': positions_text(model),
         'windows': windows_text(model),
         'optimizer': short(cfg.optim_wrapper),
-        'groups': groups_text(cfg, model),
+        'groups': group_table(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr),
         'schedule': schedule_text(cfg),
         'evaluation': '; '.join(map(short, settings)),
         '--tta': '; '.join(map(short, tta)) if all(tta) else 'not in this config',
@@ -108,15 +111,6 @@ def weights_text(cfg: Config) -> str:
     return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
 
 
-def frozen_text(model: nn.Module) -> str:
-    """The number of parameters that do not train, by part."""
-    texts = []
-    for name, child in model.named_children():
-        if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
-            texts.append(f'{name} {fixed:,d} of {num_parameters(child):,d}')
-    return f'{", ".join(texts)} parameters' if texts else 'nothing'
-
-
 def maps_text(model: nn.Module) -> str:
     """The maps that the backbone returns."""
     if not isinstance(backbone := model.backbone, Backbone):
@@ -148,21 +142,13 @@ def positions_text(model: nn.Module) -> str:
         if tables:
             texts.append(f'{name}: {sum(p.numel() for p in tables):,d} parameters')
     if isinstance(backbone := model.backbone, Backbone):
-        texts += scales_of(backbone, with_rope=bool(ropes))
+        if ropes:
+            (height, width), scaling = backbone.pretrain_grid, backbone.rope_scaling
+            text = f'scaled by {scaling}, relative to' if scaling else 'scalings are relative to'
+            texts.append(f'{text} {height} x {width} tokens')
+        if (scale := first_layer_scale(backbone)) is not None:
+            texts.append(f'LayerScale of blocks begins at {scale:g}')
     return '; '.join(texts) or 'no parameters for it'
-
-
-def scales_of(backbone: Backbone, with_rope: bool) -> list[str]:
-    """Scaling of the positions, and the initial LayerScale."""
-    texts = []
-    if with_rope:
-        height, width = backbone.pretrain_grid
-        scaling = backbone.rope_scaling
-        text = f'scaled by {scaling}, relative to' if scaling else 'scalings are relative to'
-        texts.append(f'{text} {height} x {width} tokens')
-    if (scale := first_layer_scale(backbone)) is not None:
-        texts.append(f'LayerScale of blocks begins at {scale:g}')
-    return texts
 
 
 def windows_text(model: nn.Module) -> str:
@@ -175,20 +161,13 @@ def windows_text(model: nn.Module) -> str:
         return f'none: global attention in all {len(blocks)} blocks'
     text = window if window == 'auto' else f'{window[0]} x {window[1]} tokens'
     if backbone.num_prefix_tokens:
-        globally = ' beside prefix tokens that attend globally'
-        text += (
-            globally if backbone.window_prefix == 'global' else ' with a copy of the prefix tokens'
-        )
+        is_global = backbone.window_prefix == 'global'
+        copied = ' with a copy of the prefix tokens'
+        text += ' beside prefix tokens that attend globally' if is_global else copied
     if len(windowed) == len(blocks):
         return f'{text} in all blocks'
     others = [block for block in blocks if block not in windowed]
     return f'{text} in blocks {joined(windowed)}; global attention in {joined(others)}'
-
-
-def groups_text(cfg: Config, model: nn.Module) -> str:
-    """The table of the parameter groups."""
-    optimizer = build_optimizer(cfg, model).optimizer
-    return group_table(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr)
 
 
 def schedule_text(cfg: Config) -> str:
@@ -196,14 +175,10 @@ def schedule_text(cfg: Config) -> str:
     loop, batch = cfg.train_cfg, cfg.train_dataloader.get('batch_size', 1)
     scaling = cfg.get('auto_scale_lr') or {}
     processes = f', for {scaling["base_batch_size"] // batch} processes' if scaling else ''
-    length, unit = (
-        (loop.get('max_iters'), 'iterations')
-        if 'max_iters' in loop
-        else (loop.get('max_epochs'), 'epochs')
-    )
+    unit = 'iterations' if 'max_iters' in loop else 'epochs'
     lines = [
-        f'{length} {unit} of {batch} images per process{processes}, validation every '
-        f'{loop.get("val_interval", 1)}',
+        f'{loop.get("max_iters", loop.get("max_epochs"))} {unit} of {batch} images per process'
+        f'{processes}, validation every {loop.get("val_interval", 1)}',
         *map(short, scheduler_settings(cfg)),
     ]
     for hook in cfg.get('custom_hooks') or []:

@@ -15,12 +15,7 @@ def scheduler_settings(cfg: Config) -> list[ConfigDict]:
 
 
 def check_schedule(cfg: Config) -> None:
-    """Compare the schedulers with the length of the training.
-
-    Raises:
-        UsageError: a scheduler, the first validation or the first checkpoint comes after the last
-            iteration (or epoch).
-    """
+    """Raise UsageError for schedulers, a first validation or checkpoint behind the end."""
     loop = cfg.train_cfg
     unit = 'max_iters' if loop.get('max_iters') else 'max_epochs'
     length = loop.get(unit)

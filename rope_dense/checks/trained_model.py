@@ -16,11 +16,7 @@ Colour = tuple[int, int, int]  # red, green, blue
 
 
 def load_trained(cfg: Config, checkpoint: str) -> tuple[BaseModel, list[str], list[Colour]]:
-    """The model of a config with its weights, names and colours of its classes.
-
-    Raises:
-        UsageError, CheckpointError: they cannot be read, or do not fit.
-    """
+    """The model of a config with its weights, names and colours of its classes; or UsageError."""
     model = build_model(cfg)
     return model, *classes_and_colours(cfg, load_tested_weights(checkpoint, model))
 

@@ -19,22 +19,20 @@ def find_class_numbers(root: Path) -> tuple[tuple[str, ...], list[int]] | None:
         ValueError: a line that is none of a class, or files that differ.
     """
     folders = [root, *(root / name for names in SPLITS.values() for name in names)]
-    files = [file for folder in folders if (file := folder / CLASS_NUMBERS).is_file()]
-    found = {file: read_class_numbers(file) for file in files}
+    found: dict[Path, tuple[tuple[str, ...], list[int]]] = {}
+    for path in (folder / CLASS_NUMBERS for folder in folders):
+        if not path.is_file():
+            continue
+        header, *rows = [*csv.reader(read_text(path).splitlines(), skipinitialspace=True)] or [[]]
+        if [name.strip().lower() for name in header] != HEADER:
+            raise ValueError(f'{path}: its first line is not "Pixel Value, Class", but {header}')
+        names, numbers = list[str](), list[int]()
+        for row in filter(None, rows):
+            with naming(f'{path}, {row}'):
+                number, name = row
+                numbers.append(int(number))
+                names.append(name)
+        found[path] = class_names(names, path), numbers
     if len({(names, *numbers) for names, numbers in found.values()}) > 1:
-        raise ValueError(f'{" and ".join(map(str, files))} differ: one list of classes is needed')
+        raise ValueError(f'{" and ".join(map(str, found))} differ: one list of classes is needed')
     return next(iter(found.values()), None)
-
-
-def read_class_numbers(path: Path) -> tuple[tuple[str, ...], list[int]]:
-    """Names and numbers of a table 'Pixel Value, Class'; ValueError for another table."""
-    header, *rows = [*csv.reader(read_text(path).splitlines(), skipinitialspace=True)] or [[]]
-    if [name.strip().lower() for name in header] != HEADER:
-        raise ValueError(f'{path}: its first line is not "Pixel Value, Class", but {header}')
-    names, numbers = list[str](), list[int]()
-    for row in filter(None, rows):
-        with naming(f'{path}, {row}'):
-            number, name = row
-            numbers.append(int(number))
-            names.append(name)
-    return class_names(names, path), numbers

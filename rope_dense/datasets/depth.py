@@ -8,18 +8,17 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cv2
-import mmcv
 import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
-from .pairs import DEPTH, check_size, match
+from .depth_maps import read_depth
+from .map_files import check_size, load_pairs
+from .pairs import DEPTH
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -30,14 +29,13 @@ Range = tuple[float, float]
 
 @DATASETS.register_module()
 class ImageDepthDataset(BaseSegDataset):
-    """Images and depth maps that are matched by their names, see ``match``.
+    """Images and depth maps, from a list of pairs or matched by their names; see ``load_pairs``.
 
-    ``LoadDepth`` reads the depth maps: PNG, TIFF or .npy. Images without a depth map are left out.
+    ``LoadDepth`` reads the depth maps.
 
     Args:
-        part: 'train' or 'val' for that part of the images by a hash of their names.
-        channels: names of channels that are files of their own, see ``Kind``.
-        **settings: of ``BaseSegDataset``, without its suffixes; ``ann_file`` is a list of names.
+        part, channels: see ``load_pairs``.
+        **settings: of ``BaseSegDataset``, without its suffixes.
 
     Raises:
         ValueError: more than a tenth of the images have no depth map.
@@ -48,14 +46,15 @@ class ImageDepthDataset(BaseSegDataset):
     def __init__(
         self, part: str | None = None, channels: Sequence[str] = (), **settings: Any
     ) -> None:
-        self.part, self.kind = part, replace(DEPTH, channels=tuple(channels))
+        self.part, self.channels = part, channels
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
-        images, maps = (Path(self.data_prefix[name]) for name in ('img_path', 'depth_map_path'))
+        prefix, root = self.data_prefix, self.data_root or ''
+        folders = prefix.get('img_path', root), prefix.get('depth_map_path', root)
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
-            for image, depth in match(images, maps, self.kind).pairs(self.ann_file, self.part)
+            for image, depth in load_pairs(self.ann_file, *folders, DEPTH, self.part, self.channels)
         ]
 
 
@@ -83,24 +82,6 @@ class LoadDepth(BaseTransform):
         results['gt_depth_map'] = depth
         results.setdefault('seg_fields', []).append('gt_depth_map')
         return results
-
-
-def read_depth(path: Path) -> np.ndarray:
-    """The numbers of a depth file, float32 [H, W]; unknown ones are 0.
-
-    Raises:
-        ValueError: it is no map of one channel.
-    """
-    try:
-        is_array = path.suffix.lower() == '.npy'
-        stored = np.load(path) if is_array else mmcv.imread(path, 'unchanged')
-    except (cv2.error, OSError, EOFError, ValueError) as error:
-        raise ValueError(f'{path} cannot be read as a depth map ({error})') from error
-    if stored is None or stored.squeeze().ndim != 2:
-        got = 'cannot be read' if stored is None else f'got shape {stored.shape}'
-        raise ValueError(f'{path}: {got}; a depth map has one channel')
-    depth = stored.squeeze().astype(np.float32)
-    return np.where(np.isfinite(depth) & (depth > 0), depth, np.float32(0))
 
 
 @TRANSFORMS.register_module()

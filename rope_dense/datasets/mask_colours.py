@@ -51,11 +51,7 @@ def mask_files(folder: Path) -> list[Path]:
 
 
 def codes_of(path: Path) -> np.ndarray:
-    """A number for the colour of each pixel, [H, W].
-
-    Raises:
-        ValueError: the file cannot be read, or has numbers instead of colours.
-    """
+    """A number for the colour of each pixel, [H, W]; ValueError for a file without colours."""
     try:
         with Image.open(path) as image:
             if image.mode.startswith(('I', 'F')):
@@ -85,14 +81,26 @@ def convert_masks(
     files, report = mask_files(masks), Report()
     targets = [out / path.relative_to(masks).with_suffix('.png') for path in files]
     check_targets(files, targets)
-    codes = class_codes(colours)
+    codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
+    if len(codes) > IGNORED:
+        raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
+    if twice := [code for number, code in enumerate(codes) if codes.index(code) < number]:
+        raise ValueError(f'two classes have the colour #{twice[0]:06x}')
     if not any(np.isin(codes_of(path), codes).any() for path in files):
         some = ', '.join(f'#{code:06x}' for code in np.unique(codes_of(files[0]))[:3].tolist())
         raise ValueError(
             f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
             f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
         )
-    picture_of = compared(images, masks, report) if images else {}
+    picture_of: dict[Path, Path] = {}
+    if images:
+        found = match(images, masks, COLOURS)
+        picture_of = {mask: image for image, mask in found.map_of.items()}
+        for path in found.orphans:
+            report.note('mask without an image of its name', path.name)
+        for path in found.images.values():
+            if path not in found.map_of:
+                report.note('image without a mask', path.name)
     for path, target in zip(files, targets, strict=True):
         given = codes_of(path)
         labels = np.full(given.shape, IGNORED, np.uint8)
@@ -116,27 +124,6 @@ def check_targets(files: Sequence[Path], targets: Sequence[Path]) -> None:
     for file, target in zip(files, targets, strict=True):
         if (other := first.setdefault(target, file)) != file:
             raise ValueError(f'{other} and {file} would both become {target.name}: remove one')
-
-
-def class_codes(colours: Sequence[Colour]) -> list[int]:
-    """The number of each colour; ValueError for more than 255, or a colour of two classes."""
-    codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
-    if len(codes) > IGNORED:
-        raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
-    if twice := [code for number, code in enumerate(codes) if codes.index(code) < number]:
-        raise ValueError(f'two classes have the colour #{twice[0]:06x}')
-    return codes
-
-
-def compared(images: Path, masks: Path, report: Report) -> dict[Path, Path]:
-    """The image of each mask that has one; images and masks without the other are noted."""
-    found = match(images, masks, COLOURS)
-    for path in found.orphans:
-        report.note('mask without an image of its name', path.name)
-    for path in found.images.values():
-        if path not in found.map_of:
-            report.note('image without a mask', path.name)
-    return {mask: image for image, mask in found.map_of.items()}
 
 
 def label_type(num_classes: int) -> np.dtype:

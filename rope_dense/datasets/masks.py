@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, TRANSFORMS
 
+from .map_files import check_size, load_pairs
 from .mask_labels import label_map, labels_in
-from .pairs import MASKS, check_size, match
+from .pairs import MASKS
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -21,19 +21,18 @@ with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is pri
 
 @DATASETS.register_module()
 class ImageMaskDataset(BaseSegDataset):
-    """Images and masks that are matched by their names, see ``match``.
+    """Images and masks, from a list of pairs or matched by their names; see ``load_pairs``.
 
     ``LoadClassMask`` reads the masks. Pixels of the numbers in `void` get the label 255, which
-    heads, evaluators and padding ignore without being told. Images without a mask are left out.
+    heads, evaluators and padding ignore without being told.
 
     Args:
         values: number in the masks of each of ``metainfo.classes``; None for 0, 1, 2 ... without
             those in `void`.
         void: numbers in the masks that are neither trained nor evaluated. 255 is one, unless it is
             the value of a class.
-        part: 'train' or 'val' for that part of the images by a hash of their names.
-        channels: names of channels that are files of their own, see ``Kind``.
-        **settings: of ``BaseSegDataset``, without its suffixes; ``ann_file`` is a list of names.
+        part, channels: see ``load_pairs``.
+        **settings: of ``BaseSegDataset``, without its suffixes.
 
     Raises:
         ValueError: images without a mask, or values that do not fit the classes.
@@ -47,12 +46,12 @@ class ImageMaskDataset(BaseSegDataset):
         channels: Sequence[str] = (),
         **settings: Any,
     ) -> None:
-        self.values, self.void, self.part = values, tuple(void), part
-        self.kind = replace(MASKS, channels=tuple(channels))
+        self.values, self.void = values, tuple(void)
+        self.part, self.channels = part, channels
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
-        images, masks = (Path(self.data_prefix[name]) for name in ('img_path', 'seg_map_path'))
+        folders = self.data_prefix['img_path'], self.data_prefix['seg_map_path']
         labels = label_map(self.metainfo['classes'], self.values, self.void)
         return [
             dict(
@@ -62,7 +61,7 @@ class ImageMaskDataset(BaseSegDataset):
                 reduce_zero_label=False,
                 seg_fields=[],
             )
-            for image, mask in match(images, masks, self.kind).pairs(self.ann_file, self.part)
+            for image, mask in load_pairs(self.ann_file, *folders, MASKS, self.part, self.channels)
         ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 from ..utils.atomic_write import atomic_write_text
 from .labels.geometry import bounding_box
 from .rotated import rectangle_corners, regularized
+
+LONGEST = 100  # bytes of a class in the name of a file
 
 
 def rotated_annotation(box: Sequence[float], convention: str) -> dict[str, Any]:
@@ -35,6 +38,8 @@ def about_convention(convention: str) -> dict[str, str]:
 def write_dota(folder: Path, classes: Sequence[str], objects: Iterable[tuple[str, dict]]) -> None:
     """Write Task1_CLASS.txt for each class, which DOTA's server takes in a zip file.
 
+    A name that cannot be one of a file is changed, and numbered if it is taken.
+
     Args:
         objects: name of the image without suffix, and the annotation with its score.
     """
@@ -43,6 +48,8 @@ def write_dota(folder: Path, classes: Sequence[str], objects: Iterable[tuple[str
         corners = ' '.join(f'{value:.2f}' for value in item['segmentation'][0])
         lines[item['category_id']].append(f'{name} {item["score"]:.4f} {corners}\n')
     folder.mkdir(parents=True, exist_ok=True)
+    files: dict[str, int] = {}  # names in lower case, which some file systems do not tell apart
     for index, label in enumerate(classes, start=1):
-        path = folder / f'Task1_{label.replace("/", "_")}.txt'
-        atomic_write_text(path, ''.join(lines[index]))
+        name = re.sub('[/\0]', '_', label).encode()[:LONGEST].decode(errors='ignore')
+        name = name if files.setdefault(name.lower(), index) == index else f'{name}_{index}'
+        atomic_write_text(folder / f'Task1_{name}.txt', ''.join(lines[index]))

@@ -12,8 +12,10 @@ from mmengine.optim import _ParamScheduler
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
+from .changed_config import changed_config
 from .errors import RunError
 
+SHOWN = 4  # changed settings in a line
 FACTS = 'training'  # a key of mmengine's message hub, which checkpoints contain
 # What changes while a scheduler runs.
 PROGRESS = (
@@ -32,8 +34,9 @@ class ResumeHook(Hook):
 
     mmengine takes both from the checkpoint, whatever the config says. Where they differ, this hook
     replaces them in the checkpoint before it is loaded: the learning rates equal a new run's of
-    the config at the same iteration, and a line names what has changed. Moments of the
-    optimizer stay. Checked against such a run, step for step, in tests/engine/test_resume_hook.py.
+    the config at the same iteration. Lines name what has changed, other settings, too. Moments of
+    the optimizer stay. Checked against such a run, step for step, in
+    tests/engine/test_resume_hook.py.
 
     Raises:
         RunError: an epoch has another number of iterations, the optimizer is another one, or the
@@ -46,6 +49,9 @@ class ResumeHook(Hook):
     def after_load_checkpoint(self, runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
         if runner._resume:
             check_same_training(runner, checkpoint)
+            if changes := changed_config(runner.cfg, checkpoint['meta'].get('cfg') or ''):
+                text = ', '.join(changes[:SHOWN]) + (' ...' if len(changes) > SHOWN else '')
+                runner.logger.warning(f'resume: settings are the new ones: {text}')
             follow_config(runner, checkpoint)
 
 

@@ -31,13 +31,8 @@ def angle_version(cfg: Config) -> str | None:
 
 
 def write_convention(cfg: Config) -> None:
-    """Add the convention to what data sets know of themselves, which checkpoints have.
-
-    Raises:
-        UsageError: a data set has another one, or see ``angle_version``.
-    """
-    version = angle_version(cfg)
-    if version is None:
+    """Add the convention to `metainfo` of the data sets; UsageError if another is there."""
+    if (version := angle_version(cfg)) is None:
         return
     about = version, 'radian'  # plain values: a dict would be a class in the checkpoint
     for loader in ('train_dataloader', 'val_dataloader', 'test_dataloader'):
@@ -49,11 +44,7 @@ def write_convention(cfg: Config) -> None:
 
 
 def check_convention(cfg: Config, checkpoint: dict) -> None:
-    """Compare the convention of a config with the one stored in a checkpoint, if any.
-
-    Raises:
-        UsageError: they differ: the same numbers would be other boxes.
-    """
+    """Raise UsageError if a checkpoint has another convention: its numbers would be other boxes."""
     stored = ((checkpoint.get('meta') or {}).get('dataset_meta') or {}).get(CONVENTION)
     version = angle_version(cfg)
     if stored and stored[0] != version:

@@ -54,11 +54,7 @@ def build_part(
 
 
 def checked_device(name: str | None = None) -> torch.device:
-    """The device of a name such as 'cuda:1'; by default a GPU if there is one.
-
-    Raises:
-        UsageError: there is no such device.
-    """
+    """The device of a name such as 'cuda:1', by default a GPU; UsageError if it is not there."""
     with building(f'device (--device) {name}'):
         device = torch.device(name or get_device())
         torch.empty(0, device=device)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -56,7 +55,10 @@ def convert_checkpoint(
     if config is not None:
         if to != 'ours' or report:
             raise UsageError('--config: EoMT and PMT are converted to ours only, without --report')
-        weights = eomt_weights(load_config(config, cfg_options), source, base)
+        cfg = load_config(config, cfg_options)
+        model = build_part(cfg, 'model', MODELS, cfg.model)
+        load_eomt(model.backbone, find_eomt(model), source, base)
+        weights = model.state_dict()
         write(weights, out, 'state_dict')
         print(f'{out}: {len(weights)} tensors')
         return
@@ -64,43 +66,22 @@ def convert_checkpoint(
         raise UsageError('--base, --cfg-options: are of EoMT and PMT; give the --config')
     contents = read_checkpoint(fetch(source), source)
     if to in DETECTORS or (to == 'ours' and find_detector(contents)):
-        convert_whole(contents, source, out, to, report)
-    else:
-        convert_backbone(contents, source, out, to, report)
-
-
-def eomt_weights(cfg: Config, source: str, base: str | None) -> StateDict:
-    """The weights of the model of a config, among them a published EoMT's or PMT's."""
-    model = build_part(cfg, 'model', MODELS, cfg.model)
-    load_eomt(model.backbone, find_eomt(model), source, base)
-    return model.state_dict()
-
-
-def convert_backbone(contents: dict, source: str, out: Path, to: str, report: bool) -> None:
-    """Write the weights of a backbone; a classifier's head is dropped."""
-    target = TARGETS[to]
-    weights = select_weights(contents, None, source)
-    layout = find_layout(weights, source)
-    ours = layout.to_ours(weights)
-    converted = target.from_ours(ours)
-    write(converted, out, target.wrapper)
+        ours = select_weights(convert_detector(contents, source), '', source)
+        converted = ours if to == 'ours' else to_published(ours, to)
+        write(converted, out, 'state_dict' if to == 'ours' else 'model')
+        lines = [f'{key} {list(tensor.shape)}' for key, tensor in converted.items()]
+        said = 'tensors of a whole detector'
+    else:  # a backbone; a classifier's head is dropped
+        weights, target = select_weights(contents, None, source), TARGETS[to]
+        layout = find_layout(weights, source)
+        ours = layout.to_ours(weights)
+        converted = target.from_ours(ours)
+        write(converted, out, target.wrapper)
+        lines = table(weights, layout, target.keys(ours)) if report else []
+        said = f'tensors of {len(weights)} from {layout.name}'
     if report:
-        print(table(weights, layout, target.keys(ours)))
-    print(f'{out}: {len(converted)} tensors of {len(weights)} from {layout.name}')
-
-
-def convert_whole(contents: dict, source: str, out: Path, to: str, report: bool) -> None:
-    """Write the weights of a whole detector.
-
-    Raises:
-        CheckpointError: it is none, or has keys that are not known.
-    """
-    ours = select_weights(convert_detector(contents, source), '', source)
-    converted = ours if to == 'ours' else to_published(ours, to)
-    write(converted, out, 'state_dict' if to == 'ours' else 'model')
-    if report:
-        print('\n'.join(f'{key} {list(tensor.shape)}' for key, tensor in converted.items()))
-    print(f'{out}: {len(converted)} tensors of a whole detector')
+        print('\n'.join(lines))
+    print(f'{out}: {len(converted)} {said}')
 
 
 def write(weights: StateDict, path: Path, wrapper: str | None) -> None:
@@ -120,11 +101,11 @@ def write(weights: StateDict, path: Path, wrapper: str | None) -> None:
         raise UsageError(f'{path}: cannot be written ({error})') from error
 
 
-def table(weights: StateDict, layout: Layout, rows: Rows) -> str:
-    """One line for each key of the source; ``rows`` are our keys and the new ones."""
+def table(weights: StateDict, layout: Layout, rows: Rows) -> list[str]:
+    """A line for each key of the source; ``rows`` are our keys and the new ones."""
     lines = []
     for key, tensor in weights.items():
         new = [name for ours in new_keys(key, layout.keys) for name in new_keys(ours, rows)]
         name = 'same' if new == [key] else ' + '.join(new).replace('%', '*') or 'dropped'
         lines.append(f'{key} {list(tensor.shape)} -> {name}')
-    return '\n'.join(lines)
+    return lines

@@ -31,15 +31,12 @@ class ModelFiles(NamedTuple):
 
 
 def find_files(source: str | Path, checkpoint: str | Path | None = None) -> ModelFiles:
-    """The files of a trained model.
+    """The files of a trained model; UsageError if one is missing.
 
     Args:
         source: the folder of a run, a config, or a stored model: hf-hub:owner/name or a folder
             that ``rope-dense push-to-hub`` wrote.
         checkpoint: of a config or of a run: a file, an address or a name on the hub.
-
-    Raises:
-        UsageError: a file is missing.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
     config = find_config(source)
@@ -51,16 +48,12 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
 
 
 def find_config(path: str) -> str:
-    """The path of a config, from a path or the name of a file of configs/own.
-
-    Raises:
-        UsageError: there is no such file, or it is no config.
-    """
+    """The path of a config, from a path or the name of a file of configs/own; else UsageError."""
     names = {file.stem: file for file in sorted((CONFIGS / 'own').glob('*.py'))}
-    if path in names and not is_stored(path):
-        return str(names[path])
     if is_stored(path):
         return path
+    if path in names:
+        return str(names[path])
     if os.path.isfile(path):
         if Path(path).suffix.lower() not in ENDINGS:
             raise UsageError(
@@ -68,8 +61,15 @@ def find_config(path: str) -> str:
                 'or a config and its checkpoint'
             )
         return path
-    if os.path.isdir(path):
-        return config_of_run(Path(path))
+    if os.path.isdir(path):  # of a run, beside whose config ``rope-dense test`` writes NAME_test.py
+        configs = [x for x in sorted(Path(path).glob('*.py')) if not x.stem.endswith('_test')]
+        if len(configs) != 1:
+            found = ', '.join(file.name for file in configs) or 'none'
+            raise UsageError(
+                f'{path}: neither a run, which has one config (*.py; found: {found}), nor a '
+                'stored model, which has config.json and model.safetensors'
+            )
+        return str(configs[0])
     meant = Path(path).stem
     if meant not in names:  # else configs/own/NAME.py where no clone is
         meant = path
@@ -86,28 +86,8 @@ def is_stored(source: str) -> bool:
     return source.startswith(HUB) or any(os.path.isfile(os.path.join(source, x)) for x in files)
 
 
-def config_of_run(folder: Path) -> str:
-    """The config in the folder of a run, beside which ``rope-dense test`` writes NAME_test.py.
-
-    Raises:
-        UsageError: the folder has no config, or several.
-    """
-    configs = [path for path in sorted(folder.glob('*.py')) if not path.stem.endswith('_test')]
-    if len(configs) != 1:
-        found = ', '.join(path.name for path in configs) or 'none'
-        raise UsageError(
-            f'{folder}: neither a run, which has one config (*.py; found: {found}), nor a stored '
-            'model, which has config.json and model.safetensors'
-        )
-    return str(configs[0])
-
-
 def best_checkpoint(folder: Path) -> str:
-    """The best checkpoint of a run, the newest of several, else the last one.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The best checkpoint of a run, the newest of several, else the last; UsageError for none."""
     best = sorted(folder.glob('best_*.pth'), key=lambda path: path.stat().st_mtime)
     found = str(best[-1]) if best else last_checkpoint(folder)
     if found is None:

@@ -58,8 +58,5 @@ def hash_of(checkpoint: str) -> str:
     path = os.path.expanduser(checkpoint)
     if not os.path.isfile(path):
         return hashlib.sha256(checkpoint.encode()).hexdigest()
-    digest = hashlib.sha256()
     with open(path, 'rb') as file:
-        while chunk := file.read(2**22):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, 'sha256').hexdigest()

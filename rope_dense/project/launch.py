@@ -23,11 +23,7 @@ from .weights import read_safely
 
 
 def build_runner(cfg: Config, launcher: str) -> Runner:
-    """Build the config's Runner, distributed unless the launcher is 'none'.
-
-    Raises:
-        UsageError: a part cannot be built, or the launcher did not start this process.
-    """
+    """Build the config's Runner, distributed unless the launcher is 'none'; or UsageError."""
     cfg.launcher = launcher
     read_safely()
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
@@ -90,11 +86,7 @@ def run_training(runner: Runner) -> None:
 
 
 def build_loop(runner: Runner, loop: str) -> None:
-    """Build a loop of a Runner, with its data and evaluator, before the Runner uses it.
-
-    Raises:
-        UsageError: a part cannot be built.
-    """
+    """Build a loop of a Runner, with its data and evaluator, before the Runner uses it."""
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
     with building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'), quiet, alive('labels'):
         getattr(runner, f'{loop}_loop')
@@ -120,16 +112,11 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
             raise UsageError(reason) from None
         if not isinstance(error, (ValueError, AssertionError)):
             raise
-        raise UsageError(f'{error or type(error).__name__}{batch_of(runner, loop)}') from error
-
-
-def batch_of(runner: Runner, loop: str) -> str:
-    """The size and the images of the current batch, in parentheses; empty before the first one."""
-    images = getattr(runner, 'batch', ())
-    if not images:
-        return ''
-    size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
-    return f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
+        text = str(error) or type(error).__name__
+        if images := getattr(runner, 'batch', ()):  # none before the first one
+            size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
+            text += f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
+        raise UsageError(text) from error
 
 
 def enable_compile(cfg: Config) -> None:

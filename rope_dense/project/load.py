@@ -21,6 +21,7 @@ from ..integrations.hub_config import read_settings
 from ..own.recipes import find_anew, has_own_data, is_own_file, read_own, setting_names
 from ..own.text import Text
 from ..utils.config_parts import leaf_datasets, nodes
+from ..utils.locations import is_remote
 from .angles import write_convention
 from .building import building
 from .errors import UsageError, usage_errors
@@ -34,6 +35,7 @@ SECTIONS = {
     'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
 }
 PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation', 'mmrotate': 'onedl-mmrotate'}
+PLACES = ('ann_file', 'seg_prefix', 'proposal_file')  # files and folders of data sets, evaluators
 # Top-level keys that mmengine and the commands look up, beside the arguments of Runner.
 LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
 LOOKED_UP |= {'tta_model', 'tta_pipeline'}
@@ -75,7 +77,13 @@ def load_config(
             raise UsageError(
                 f'--cfg-options {key}={pairs[key]}: did you mean own.{key}={pairs[key]}?'
             )
-        cfg = with_own(cfg, with_root(given, data_root) if is_own else given)
+        if is_own and data_root is not None:
+            given.setdefault('data_root', data_root)
+            if str(given['data_root']) != str(data_root):
+                raise UsageError(
+                    f'--data-root {data_root}, own.data_root={given["data_root"]}: give one of them'
+                )
+        cfg = with_own(cfg, given)
     merge_options(cfg, pairs)
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
@@ -121,11 +129,7 @@ def find_model(
 
 
 def read_config(path: str) -> Config:
-    """Read a config, which is a program, or settings as JSON.
-
-    Raises:
-        ImportError: a package or module that the config names is missing.
-    """
+    """Read a config, which is a program, or settings as JSON; ImportError for lacking modules."""
     if path.endswith('.json'):
         return read_settings(Path(path))
     try:
@@ -133,25 +137,12 @@ def read_config(path: str) -> Config:
     except ImportError as error:
         if str(error).startswith('mmrotate is not installed'):  # of a base mmrotate::...
             importlib.import_module('rope_dense.integrations.mmrotate')  # says what to install
-        raise import_error_of(error) from None
-
-
-def import_error_of(error: ImportError) -> ImportError:
-    """The error of a module of `custom_imports`, in place of mmengine's with the whole sys.path."""
-    earlier = error.__cause__ or error.__context__
-    if str(error).startswith('Failed to import') and isinstance(earlier, ImportError):
-        return import_error_of(earlier)
-    return error
-
-
-def with_root(given: Mapping[str, object], data_root: str | None) -> dict[str, object]:
-    """Settings of own data with `data_root`, unless it is None; UsageError if they differ."""
-    settings = dict(given) if data_root is None else {'data_root': data_root, **given}
-    if data_root is not None and str(settings['data_root']) != str(data_root):
-        raise UsageError(
-            f'--data-root {data_root}, own.data_root={settings["data_root"]}: give one of them'
-        )
-    return settings
+        while str(error).startswith('Failed to import'):  # mmengine's, with the whole sys.path
+            earlier = error.__cause__ or error.__context__
+            if not isinstance(earlier, ImportError):
+                break
+            error = earlier
+        raise error from None
 
 
 def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
@@ -179,11 +170,7 @@ def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
 
 
 def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
-    """The dataloaders of `loops`.
-
-    Raises:
-        UsageError: the first loop, or a part of one, is missing.
-    """
+    """The dataloaders of `loops`; UsageError if the first loop, or a part of one, is missing."""
     loaders = []
     for loop in loops:
         missing = [name for name in SECTIONS[loop] if cfg.get(name) is None]
@@ -238,11 +225,10 @@ def import_task(cfg: Config, path: str) -> None:
         return
     if scope not in PACKAGES:
         raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
-    if scope == 'mmrotate':
-        with building(f'config {path!r}'):
-            importlib.import_module('rope_dense.integrations.mmrotate')
-        return
     with building(f'config {path!r} needs {PACKAGES[scope]}'):
+        if scope == 'mmrotate':
+            importlib.import_module('rope_dense.integrations.mmrotate')
+            return
         importlib.import_module(f'{scope}.models')
         with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
             importlib.import_module(f'{scope}.datasets')
@@ -272,18 +258,44 @@ def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
 def with_data_root(cfg: Config, data_root: str | Path) -> Config:
     """--data-root: a copy of a config whose data sets and evaluators read from another folder.
 
-    Every `data_root` is replaced, and the start of every `ann_file` that lies in one.
+    Every `data_root` is replaced, and the start of every file and folder in one of them.
+
+    Raises:
+        UsageError: no data set has a `data_root`, or a data set or evaluator would keep a file.
     """
     cfg = copy.deepcopy(cfg)
-    parts = [node for _, node in nodes(cfg._cfg_dict)]
-    roots = {node.data_root for node in parts if node.get('data_root')}
+    parts = [*nodes(cfg._cfg_dict)]
+    roots = sorted({node.data_root for _, node in parts if node.get('data_root')})
     if not roots:
         raise UsageError(f'--data-root {data_root}: no data set of the config has a data_root')
-    for node in parts:
-        if node.get('data_root'):
+    for key, node in parts:
+        has_root = bool(node.get('data_root'))
+        if has_root:
             node.data_root = str(data_root)
-        elif node.get('ann_file'):
-            file = Path(node.ann_file)
-            inside = [file.relative_to(root) for root in roots if file.is_relative_to(root)]
-            node.ann_file = str(data_root / inside[0]) if inside else node.ann_file
+        places = [(node, name, f'{key}.{name}') for name in PLACES]
+        prefix = node.get('data_prefix') or {}
+        places += [(prefix, name, f'{key}.data_prefix.{name}') for name in prefix]
+        for part, name, place in places:
+            path = part.get(name)
+            if not isinstance(path, str) or not path or is_remote(path):
+                continue
+            if has_root and not os.path.isabs(path):  # it is relative to the data_root
+                continue
+            is_used = place.split('.')[0].endswith(('_dataloader', '_evaluator'))
+            if (inside := path_inside(path, roots)) is not None:
+                part[name] = os.path.join(data_root, inside)
+            elif is_used and path_inside(path, [data_root]) is None:
+                raise UsageError(
+                    f'--data-root {data_root}: {place}={path} is not in {" or ".join(roots)} and '
+                    f'would stay: give its place in {data_root} by --cfg-options {place}=PATH'
+                )
     return cfg
+
+
+def path_inside(path: str, folders: Iterable[str | Path]) -> Path | None:
+    """A path as seen from the first of the folders that contains it, perhaps by a link; or None."""
+    for normal in (os.path.abspath, os.path.realpath):
+        for folder in folders:
+            if (file := Path(normal(path))).is_relative_to(top := normal(folder)):
+                return file.relative_to(top)
+    return None

@@ -39,11 +39,7 @@ def at_size(config: Config, size: int | ImageSize) -> Config:
 
 
 def resize_steps(config: Config) -> list[ConfigDict]:
-    """The steps of the test pipelines that resize.
-
-    Raises:
-        ValueError: there are none, or a step pads to a fixed size.
-    """
+    """The steps of test pipelines that resize; ValueError for none, or a pad to a fixed size."""
     steps = [step for steps in pipelines(config.test_dataloader.dataset) for step in steps]
     for step in steps:
         if step.type == 'Pad' and step.get('size'):

@@ -12,11 +12,7 @@ Task = Literal['boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several']
 
 
 def task_of(cfg: Config) -> Task:
-    """The task of the model of a config.
-
-    Raises:
-        UsageError: rotated boxes of several angle conventions, see ``angle_version``.
-    """
+    """The task of the model of a config; UsageError as of ``angle_version``."""
     kind = str(cfg.model.type)
     if kind.endswith('SharedBackbone'):  # its config names a config and a checkpoint for each task
         return 'several'

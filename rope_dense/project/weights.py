@@ -67,9 +67,16 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     Raises:
         CheckpointError: a file cannot be read.
         UsageError: it does not fit, or has no weights, or none that are finite, or no training
-            state to resume.
+            state to resume; or `model.pretrained` of a stock config names a zoo's weights.
     """
-    check_pretrained(cfg, model)
+    given = str(cfg.model.get('pretrained') or '')  # mmseg gives it to the backbone
+    backbone = getattr(model, 'backbone', None)
+    is_of_zoo = '://' in given and not given.startswith(WEB)
+    if is_of_zoo and isinstance(backbone, Backbone) and not cfg.model.backbone.get('init_cfg'):
+        raise UsageError(
+            f'model.pretrained={given!r}: weights of the backbone that {type(backbone).__name__} '
+            'replaces; set model.pretrained=None, and give weights by model.backbone.init_cfg'
+        )
     for key, node in nodes(cfg.model, 'model'):
         if key.endswith('init_cfg') and node.get('type') == 'Pretrained':
             checkpoint = node.get('checkpoint')
@@ -89,56 +96,32 @@ def check_fetched_weights(cfg: Config, model: nn.Module) -> None:
 
 
 def check_start(cfg: Config, model: nn.Module, path: str) -> None:
-    """Check a whole model to start from or to resume; its weights get the model's channels.
-
-    Raises:
-        CheckpointError, UsageError: see ``check_initial_weights``.
-    """
-    origin = '--resume' if cfg.get('resume') else 'load_from'
-    checkpoint = read(path, origin)
+    """Check a whole model to start from or to resume; its weights get the model's channels."""
+    option = '--resume' if cfg.get('resume') else 'load_from'
+    checkpoint, origin = read(path, option), f'{option} {path!r}'
     check_convention(cfg, checkpoint)
-    weights = weights_of(checkpoint, f'{origin} {path!r}')
+    weights = weights_of(checkpoint, origin)
     if not cfg.get('resume'):
-        weights = adapt_to_channels(cfg, model, checkpoint, f'{origin} {path!r}') or weights
-        check_backbone(model, weights, f'{origin} {path!r}')
-        check_finite(weights, f'{origin} {path!r}')
+        weights = adapt_to_channels(cfg, model, checkpoint, origin) or weights
+        check_backbone(model, weights, origin)
+        check_finite(weights, origin)
         leave_out_misfits(checkpoint, model)
         keep(fetch(path), checkpoint)
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
-            f'--resume {path!r}: no training run to continue, the file has no '
-            f'{", ".join(missing)}. To start from its weights: --cfg-options load_from={path}'
+            f'{origin}: no training run to continue, the file has no {", ".join(missing)}. To '
+            f'start from its weights: --cfg-options load_from={path}'
         )
-    check_complete(model, weights, f'--resume {path!r}')
-    check_finite(weights, f'--resume {path!r}')
-
-
-def check_pretrained(cfg: Config, model: nn.Module) -> None:
-    """Raise UsageError if `model.pretrained` of a stock config names a zoo's weights.
-
-    mmseg gives it to the backbone, and they are for the backbone that was replaced.
-    """
-    given = str(cfg.model.get('pretrained') or '')
-    backbone = getattr(model, 'backbone', None)
-    if '://' not in given or given.startswith(WEB) or not isinstance(backbone, Backbone):
-        return
-    if not cfg.model.backbone.get('init_cfg'):
-        raise UsageError(
-            f'model.pretrained={given!r}: weights of the backbone that {type(backbone).__name__} '
-            'replaces; set model.pretrained=None, and give weights by model.backbone.init_cfg'
-        )
+    check_complete(model, weights, origin)
+    check_finite(weights, origin)
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:
-    """Load the checkpoint of a test into a model; return its contents.
+    """``load_tested_weights`` where a Runner reads the same file next, for which it is kept.
 
-    They are kept for the Runner, which reads the same file next. In a distributed run a file that
-    has to be downloaded is not read here: later the first process downloads it for all.
-
-    Raises:
-        CheckpointError: it cannot be read.
-        UsageError: it does not fit, or its weights are not finite.
+    In a distributed run a file that has to be downloaded is not read here: later the first process
+    downloads it for all.
     """
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
         return {}
@@ -148,7 +131,11 @@ def check_tested_weights(path: str, model: nn.Module) -> dict:
 def load_tested_weights(
     path: str, model: nn.Module, reader: Callable[[str, str], dict] = read_checkpoint
 ) -> dict:
-    """``check_tested_weights`` where no Runner follows: the contents are not kept."""
+    """Load the checkpoint of a test into a model; return its contents.
+
+    Raises:
+        CheckpointError, UsageError: it cannot be read, does not fit, or is not finite.
+    """
     if isinstance(model, SelfLoading):
         model.load_checkpoint(path)
         check_finite(model.state_dict(), f'checkpoint {path!r}')
@@ -167,12 +154,7 @@ def read(path: Location, origin: str, reader: Callable[[str, str], dict] = read_
 
 
 def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
-    """The weights where mmengine looks for them; without any it would keep random ones.
-
-    Raises:
-        UsageError: there are none.
-        CheckpointError: see ``check_plain``.
-    """
+    """The weights where mmengine looks for them; UsageError without any, CheckpointError if odd."""
     entries = checkpoint.get('state_dict', checkpoint)
     entries = entries if isinstance(entries, dict) else {}
     weights = {key: value for key, value in entries.items() if isinstance(value, Tensor)}
@@ -214,9 +196,7 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
 
     Of a model without a backbone, one weight has to fit. mmengine would leave the others random.
     """
-    part: nn.Module = model
-    start = ''
-    may_lack: tuple[str, ...] = ('',)  # anything
+    part, start, may_lack = model, '', tuple[str, ...](('',))  # anything
     if isinstance(backbone := getattr(model, 'backbone', None), nn.Module):
         part, start = backbone, 'backbone.'
         may_lack = ('num_batches_tracked', '.lora.down', '.lora.up')
@@ -240,8 +220,7 @@ def adapt_to_channels(
         Its weights; None if nothing is to be adapted.
 
     Raises:
-        UsageError: the config does not say how, by `load_channels`.
-        CheckpointError: `load_channels` is wrong.
+        UsageError, CheckpointError: `load_channels` of the config is missing, or wrong.
     """
     entries, channels = checkpoint.get('state_dict', checkpoint), cfg.get('load_channels')
     weights = weights_of(checkpoint, origin)

@@ -78,8 +78,8 @@ def test_colours_become_numbers(tmp_path: Path) -> None:
     count, report = convert_masks(
         tmp_path / 'masks', tmp_path / 'out', [ROAD, SKY], tmp_path / 'images'
     )
-    assert count == 4 and read_mask(tmp_path / 'out/c.png')[0].tolist() == [[0] * 4, [1] * 4]
-    assert read_mask(tmp_path / 'out/b.png')[0].tolist() == [[1] * 4, [255] * 4]
+    assert count == 4 and read_mask(tmp_path / 'out/c.png').stored.tolist() == [[0] * 4, [1] * 4]
+    assert read_mask(tmp_path / 'out/b.png').stored.tolist() == [[1] * 4, [255] * 4]
     assert report.lines() == [
         '1 x mask without an image of its name: d.png',
         '1 x image without a mask: alone.jpg',

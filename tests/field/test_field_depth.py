@@ -7,12 +7,12 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.registry import DATASETS, DefaultScope
 
 from helpers.field import SIZE, image, write
 from helpers.grid import CONFIGS
-from rope_dense.checks.depth import check_depths
+from rope_dense.checks.data import check_data
 from rope_dense.datasets.depth import LoadDepth, read_depth
 from rope_dense.datasets.labels.splits import BY_HASH
 from rope_dense.datasets.pair_folders import find_pairs
@@ -73,12 +73,9 @@ def test_maps_without_a_known_depth_end_in_a_line(tmp_path: Path, bits: int) -> 
             image(tmp_path / f'depth/{split}/a.png', mode='L')
     cfg = recipe(tmp_path)
     assert bits == 8 or 'no known depth (1 files)' in cfg.own_data
-    key, dataset = 'train_dataloader.dataset', cfg.train_dataloader.dataset
-    with DefaultScope.overwrite_default_scope('mmseg'):
-        built = DATASETS.build(ConfigDict(dataset, serialize_data=False))
     said = '8 bits, which are too few' if bits == 8 else 'no known depth: all its numbers'
     with pytest.raises(UsageError, match=rf'depth/train/a\.png has {said}'):
-        check_depths(cfg, key, dataset, built)
+        check_data(cfg, ('train_dataloader',))
 
 
 def test_a_data_set_without_a_split_is_trained_and_evaluated_apart(tmp_path: Path) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
+from typing import Any
 from zlib import compress, crc32
 
 import cv2
 import numpy as np
 import pytest
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.registry import DATASETS, DefaultScope
 from PIL import Image
 
 from helpers.field import SIZE, image, mask, write
-from rope_dense.checks.masks import check_masks
+from rope_dense.checks.data import check_model_classes
 from rope_dense.datasets.mask_labels import label_map, labels_in
+from rope_dense.datasets.mask_survey import mask_lines, survey_masks
 from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -151,36 +154,22 @@ def test_void_numbers_close_up() -> None:
             label_map('ab', values, void)
 
 
-def built_dataset(root: Path, classes: tuple[str, ...], **settings: object) -> tuple:
-    """Arguments of ``check_masks``, of images/train and masks/train."""
-    pytest.importorskip('mmseg')
-    import rope_dense.datasets.masks  # noqa: F401
-
-    dataset = ConfigDict(
-        type='ImageMaskDataset',
-        data_root=str(root),
-        data_prefix=dict(img_path='images/train', seg_map_path='masks/train'),
-        metainfo=dict(classes=classes),
-        pipeline=[dict(type='LoadImageFromFile'), dict(type='LoadClassMask')],
-        **settings,
-    )
-    head = dict(num_classes=len(classes), loss_decode=dict(type='CrossEntropyLoss'))
-    cfg = Config(dict(default_scope='mmseg', own=dict(size=64), model=dict(decode_head=head)))
-    with DefaultScope.overwrite_default_scope('mmseg'):
-        return cfg, 'train_dataloader.dataset', dataset, DATASETS.build(dataset)
+def surveyed(
+    root: Path, classes: tuple[str, ...] = ('bg', 'road'), split: str = 'train', **numbers: Any
+) -> dict[str, Any]:
+    """The survey of masks/ beside images/, as JSON has it."""
+    pairs = [
+        (root / 'images' / f'{path.stem}.jpg', path) for path in sorted((root / 'masks').iterdir())
+    ]
+    labels = label_map(classes, **numbers)
+    return json.loads(json.dumps(survey_masks(pairs, split, labels, classes)))
 
 
-def checked(
-    root: Path, *labels: list, classes: tuple[str, ...] = ('bg', 'road'), **settings: object
-) -> None:
-    """Write images and masks, and check them."""
+def write_masks(root: Path, *labels: list) -> None:
+    """Write an image and a mask of 16 bits for each list of numbers."""
     for number, label in enumerate(labels):
-        image(root / f'images/train/{number:03}.jpg')
-        mask(
-            root / f'masks/train/{number:03}.png',
-            np.resize(np.array(label), SIZE).astype(DEEP),
-        )
-    check_masks(*built_dataset(root, classes, **settings))
+        image(root / f'images/{number:03}.jpg')
+        mask(root / f'masks/{number:03}.png', np.resize(np.array(label), SIZE).astype(DEEP))
 
 
 CHECKED = {
@@ -191,56 +180,87 @@ CHECKED = {
         r'is trained: own\.values=\[0,255\] reads them as bg and road',
     ),
     'all void': (([255], [255, 7]), dict(void=[7]), 'all pixels .* are ignored; .* 7, 255'),
-    'one class': (([0, 255],), dict(classes=('road',)), 'road is the only class, .*the background'),
     'masks of one class': (([0], [0]), {}, 'all pixels of its 2 masks are bg: check'),
-    '300': (([0, 1], [300]), {}, r'dataset: .*001\.png has 300: neither'),
+    '300': (([0, 1], [300]), {}, r'001\.png has 300: neither .*\(in 1 of 2 masks\)'),
 }
 
 
 @pytest.mark.parametrize('kind', CHECKED)
 def test_masks_that_train_nothing_are_refused(tmp_path: Path, kind: str) -> None:
     labels, settings, message = CHECKED[kind]
-    with pytest.raises(UsageError, match=message) as error:
-        checked(tmp_path, *labels, **settings)
-    assert '\n' not in str(error.value)
+    write_masks(tmp_path, *labels)
+    with pytest.raises(ValueError, match=message) as error:
+        surveyed(tmp_path, **settings)
+    assert '\n' not in str(error.value) and str(tmp_path) in str(error.value)
 
 
-def test_masks_are_looked_at_until_two_classes_are_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_class_and_a_softmax_are_refused() -> None:
+    """A softmax over one class predicts it for every pixel."""
+    head = dict(num_classes=1, loss_decode=dict(type='CrossEntropyLoss'))
+    cfg = Config(dict(model=dict(decode_head=head)))
+    with pytest.raises(UsageError, match=r'road is the only class, .*the background'):
+        check_model_classes(cfg, 'train_dataloader.dataset', ('road',))
+    head['loss_decode']['use_sigmoid'] = True
+    check_model_classes(Config(dict(model=dict(decode_head=head))), 'key', ('road',))
+
+
+def test_all_masks_are_looked_at(tmp_path: Path) -> None:
     """A rare class in one of forty masks; and a class that no mask has is said."""
-    checked(tmp_path, *[[0, 255]] * 35, [1], *[[0]] * 4, classes=('bg', 'road', 'sky'))
-    said = capsys.readouterr().err
-    assert '1 of 3 classes have no pixel in 40 masks: sky' in said
-    assert '35 of 40 masks have 0 and 255 only, and 255 is ignored' in said
-    checked(tmp_path, [0, 255], values=[0, 255])
-    assert not capsys.readouterr().err
+    classes = ('bg', 'road', 'sky')
+    write_masks(tmp_path, *[[0, 255]] * 35, [1], *[[0]] * 4)
+    survey = surveyed(tmp_path, classes)
+    assert survey['numbers'] == [[0, 39, 0], [1, 1, 1], [255, 35, 255]]
+    assert mask_lines(survey, classes) == [
+        "1 of 3 classes have no pixel in 40 training masks: sky (is 0 'unlabelled'? Put its name "
+        'first and own.void=[0])',
+        '35 of 40 training masks have 0 and 255 only, and 255 is ignored',
+    ]
+    survey = surveyed(tmp_path, ('bg', 'sky', 'road'), values=[0, 7, 1])
+    assert mask_lines(survey, ('bg', 'sky', 'road'))[0].endswith('training masks: sky')
+    write_masks(tmp_path / 'two', [0, 255])
+    assert not mask_lines(surveyed(tmp_path / 'two', values=[0, 255]), ('bg', 'road'))
 
 
 def test_a_mask_of_another_size_is_named(tmp_path: Path) -> None:
-    image(tmp_path / 'images/train/000.jpg')
-    mask(tmp_path / 'masks/train/000.png', np.zeros((29, 40), np.uint8))
+    image(tmp_path / 'images/000.jpg')
+    mask(tmp_path / 'masks/000.png', np.zeros((29, 40), np.uint8))
     with pytest.raises(
-        UsageError, match=r'000\.png and its image .*000\.jpg differ in size, \(29, 40'
+        ValueError, match=r'000\.png and its image .*000\.jpg differ in size, \(29, 40'
     ):
-        check_masks(*built_dataset(tmp_path, ('bg', 'road')))
+        surveyed(tmp_path)
 
 
 def test_the_data_set_gives_labels(tmp_path: Path) -> None:
-    """Two parts of one folder have all images once; labels follow void and values."""
-    for number in range(12):
-        image(tmp_path / f'images/train/{number}.png')
-        mask(
-            tmp_path / f'masks/train/{number}.tif',
-            np.resize([0, 1, 2, 3, 255], SIZE).astype(np.uint8),
-        )
-    parts = [
-        built_dataset(tmp_path, ('a', 'b', 'd'), void=[2], part=part)[3]
-        for part in ('train', 'val')
-    ]
-    files = [part.get_data_info(index)['img_path'] for part in parts for index in range(len(part))]
-    assert len({*files}) == len(files) == 12
-    assert parts[0][0]['gt_seg_map'][0, :5].tolist() == [0, 1, 255, 2, 255]
+    """A list of pairs, of paths in folders or absolute; labels follow void and values."""
+    pytest.importorskip('mmseg')
+    import rope_dense.datasets.masks  # noqa: F401
+
+    numbers = np.resize([0, 1, 2, 3, 255], SIZE).astype(np.uint8)
+    picture, of_image = image(tmp_path / 'images/a.png'), mask(tmp_path / 'masks/b.tif', numbers)
+    settings = dict(
+        type='ImageMaskDataset',
+        data_root=str(tmp_path),
+        metainfo=dict(classes=('a', 'b', 'd')),
+        void=[2],
+        pipeline=[dict(type='LoadImageFromFile'), dict(type='LoadClassMask')],
+    )
+    pairs = (
+        ([['images/a.png', 'masks/b.tif']], {}),
+        ([[str(picture), str(of_image)]], {}),
+        ([['a.png', 'b.tif']], dict(data_prefix=dict(img_path='images', seg_map_path='masks'))),
+    )
+    for given, prefix in pairs:
+        write(tmp_path / 'pairs.json', json.dumps(dict(pairs=given)))
+        with DefaultScope.overwrite_default_scope('mmseg'):
+            built = DATASETS.build(dict(settings, ann_file='pairs.json', **prefix))
+        assert built[0]['gt_seg_map'][0, :5].tolist() == [0, 1, 255, 2, 255]
+    for text in ('[]', '{"pairs": [["a.png"]]}', '{', '[' * 100_000):
+        write(tmp_path / 'pairs.json', text)
+        with (
+            DefaultScope.overwrite_default_scope('mmseg'),
+            pytest.raises(ValueError, match=r'pairs\.json: no list of images and masks'),
+        ):
+            DATASETS.build(dict(settings, ann_file='pairs.json'))
 
 
 PALETTES = {
@@ -259,13 +279,12 @@ def test_palettes_that_differ_are_refused(tmp_path: Path, kind: str) -> None:
     """Classes were swapped in some of the masks."""
     files, message = PALETTES[kind]
     for number, (values, *colours) in enumerate(files):
-        image(tmp_path / f'images/train/{number:03}.jpg', (1, 2))
-        path = tmp_path / f'masks/train/{number:03}.png'
+        image(tmp_path / f'images/{number:03}.jpg', (1, 2))
+        path = tmp_path / f'masks/{number:03}.png'
         path.parent.mkdir(parents=True, exist_ok=True)
         saved(path, palette(values, *colours))
-    given = built_dataset(tmp_path, ('bg', 'road'))
     if not message:
-        check_masks(*given)
+        surveyed(tmp_path)
         return
-    with pytest.raises(UsageError, match=message):
-        check_masks(*given)
+    with pytest.raises(ValueError, match=message):
+        surveyed(tmp_path)

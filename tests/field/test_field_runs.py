@@ -48,6 +48,22 @@ def test_f21_another_batch_size_is_refused_in_one_line(tmp_path: Path) -> None:
         launch.run_training(runner)
 
 
+def test_f12_another_size_is_said(tmp_path: Path) -> None:
+    """rf-detr #927: a size without effect; what the schedule's line says is not said twice."""
+    own = dict(task='semantic', size=64, epochs=4, classes=('a', 'b'))
+    toy_run(toy_config(tmp_path, 4, own=own))
+    for number, (settings, says) in enumerate(
+        (
+            (dict(own=dict(own, size=96, epochs=8)), 'own.size 96 in place of 64'),
+            (dict(own=dict(own, epochs=8)), ''),
+            ({'own': own, 'model.bad_steps': [9]}, 'model.bad_steps [9] in place of null'),
+        )
+    ):
+        cfg = toy_config(tmp_path / str(number), 8, **settings)
+        said = log_of(toy_run(cfg, resume=tmp_path / 'iter_4.pth'))
+        assert re.findall(r'resume: settings are the new ones: (.*)', said) == [says][: len(says)]
+
+
 def test_changed_labels_start_the_best_score_anew(tmp_path: Path) -> None:
     """The score on easier labels stayed the bar, so that no later checkpoint was the best."""
     for name, result, steps in (('a', 0.9, 4), ('b', 0.2, 8)):

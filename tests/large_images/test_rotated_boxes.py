@@ -124,6 +124,17 @@ def test_results_have_their_convention_and_dota_s_form(tmp_path: Path) -> None:
     assert (tmp_path / 'dota' / 'Task1_large vehicle.txt').read_text() == ''
 
 
+def test_each_class_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """K9: `a/b` and `a_b` wrote one file, the second emptied the first."""
+    classes = ['a/b', 'a_b', 'A_b', 'x' * 300, 'y\0']
+    corners = [[0, 0, 9, 0, 9, 9, 0, 9]]
+    items = [dict(category_id=n, score=0.5, segmentation=corners) for n in range(1, 6)]
+    write_dota(tmp_path, classes, (('a', item) for item in items))
+    names = ['Task1_A_b_3.txt', 'Task1_a_b.txt', 'Task1_a_b_2.txt', f'Task1_{"x" * 100}.txt']
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*names, 'Task1_y_.txt']
+    assert all(path.read_text().startswith('a 0.5000 0.00') for path in tmp_path.iterdir())
+
+
 def geotiff(path: Path, **more: object) -> LargeImage:
     profile = dict(driver='GTiff', dtype='uint8', count=1, height=256, width=256) | more
     with rasterio.open(path, 'w', **profile) as file:

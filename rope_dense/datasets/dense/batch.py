@@ -85,30 +85,31 @@ class MixUpCopyBlend(nn.Module):
             (index, box, instances[place : place + 1])
             for index, instances in enumerate(sample.gt_instances for sample in samples)
             for place, sides in enumerate(instances.bboxes.tolist())
-            if area(sides) >= self.min_area
+            if (sides[2] - sides[0]) * (sides[3] - sides[1]) >= self.min_area
             and (box := pixels_of(sides, size))[0] < box[2]
             and box[1] < box[3]
         ]
         blended = images.clone()
         for index, sample in enumerate(samples):
             copies, room = [sample.gt_instances], sample.img_shape[:2]  # without its padding
-            fitting = [item for item in pool if has_place(item[1], room)]
+            fitting = [
+                item
+                for item in pool
+                if item[1][2] - item[1][0] <= room[1] and item[1][3] - item[1][1] <= room[0]
+            ]
             number = min(self.num_objects, len(fitting))
             for source, box, instance in random.sample(fitting, number):
-                place = self.draw_place(box, room)
-                copies.append(moved(instance, place))
+                width, height = box[2] - box[0], box[3] - box[1]
+                left, top = random.randint(0, room[1] - width), random.randint(0, room[0] - height)
+                place = left, top, left + width, top + height
+                copies.append(instance.clone())
+                copies[-1].bboxes = instance.bboxes.new_tensor([place])
                 box, place = self.with_margin(box, place, size)
                 patch = images[source, :, box[1] : box[3], box[0] : box[2]]
                 target = blended[index, :, place[1] : place[3], place[0] : place[2]]
                 target.mul_(beta).add_(patch, alpha=1 - beta)
             sample.gt_instances = InstanceData.cat(copies)
         return blended, samples
-
-    def draw_place(self, box: Box, size: tuple[int, int]) -> Box:
-        """Draw where the box of an object goes."""
-        width, height = box[2] - box[0], box[3] - box[1]
-        left, top = random.randint(0, size[1] - width), random.randint(0, size[0] - height)
-        return left, top, left + width, top + height
 
     def with_margin(self, box: Box, place: Box, size: tuple[int, int]) -> tuple[Box, Box]:
         """Both boxes with the same margins, as wide as both images have pixels there."""
@@ -130,29 +131,12 @@ def is_within(epoch: int, stage: Stage) -> bool:
     return stage[0] <= epoch < stage[1]
 
 
-def area(box: Sequence[float]) -> float:
-    """Square pixels of a box."""
-    return (box[2] - box[0]) * (box[3] - box[1])
-
-
 def pixels_of(box: Sequence[float], size: tuple[int, int]) -> Box:
     """A box in whole pixels, within an image of (height, width)."""
     height, width = size
     left, right = (int(min(max(x, 0), width)) for x in box[0::2])
     top, bottom = (int(min(max(y, 0), height)) for y in box[1::2])
     return left, top, right, bottom
-
-
-def has_place(box: Box, size: tuple[int, int]) -> bool:
-    """Return True if a box has a place in an image of (height, width)."""
-    return box[2] - box[0] <= size[1] and box[3] - box[1] <= size[0]
-
-
-def moved(instance: InstanceData, place: Box) -> InstanceData:
-    """One object with its box at another place."""
-    new = instance.clone()
-    new.bboxes = instance.bboxes.new_tensor([place])
-    return new
 
 
 def mix_up(images: Tensor, samples: Samples, beta: float) -> tuple[Tensor, Samples]:
@@ -218,8 +202,6 @@ class MultiScaleBatch(nn.Module):
                     instances.bboxes = instances.bboxes * scale
             if 'masks' in sample.gt_instances:
                 sample.gt_instances.masks = sample.gt_instances.masks.resize(new)
-            shape = tuple(
-                round(side * factor) for side, factor in zip(sample.img_shape, factors, strict=True)
-            )
+            shape = tuple(round(s * f) for s, f in zip(sample.img_shape, factors, strict=True))
             sample.set_metainfo(dict(batch_input_shape=new, pad_shape=new, img_shape=shape))
         return images, samples

@@ -54,7 +54,11 @@ class RandomIoUCrop(BaseTransform):
         while (least := random.choice(self.min_ious)) < 1:
             for _ in range(self.trials):
                 crop = self.draw(height, width)
-                if crop is not None and reaches(boxes, crop, least):
+                if crop is None:
+                    continue
+                inside = boxes[centres_within(boxes, crop)]
+                ious = bbox_overlaps(inside, inside.new_tensor([crop]))
+                if len(inside) and ious.max() >= least:
                     return cropped(results, crop)
         return results
 
@@ -76,12 +80,6 @@ def centres_within(boxes: Tensor, crop: tuple[int, int, int, int]) -> Tensor:
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     left_top, right_bottom = centres.new_tensor(crop).split(2)
     return ((centres > left_top) & (centres < right_bottom)).all(1)
-
-
-def reaches(boxes: Tensor, crop: tuple[int, int, int, int], least: float) -> bool:
-    """Return True if an object in the crop reaches the IoU ``least``."""
-    inside = boxes[centres_within(boxes, crop)]
-    return len(inside) > 0 and bool(bbox_overlaps(inside, inside.new_tensor([crop])).max() >= least)
 
 
 def cropped(results: dict, crop: tuple[int, int, int, int]) -> dict:

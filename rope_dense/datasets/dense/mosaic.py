@@ -101,7 +101,11 @@ class AffineMosaic(BaseTransform):
             self.part_size if width <= height else int(width * factor),
         )
         part = {key: results[key] for key in PARTS if key in results}
-        part['img'] = resized_pixels(part['img'], new)
+        image = part['img']
+        if image.dtype == np.uint8 and image.shape[2] == 3:
+            part['img'] = mmcv.imresize(image, new[::-1], backend='pillow')
+        else:  # the mean of areas
+            part['img'] = shrink(image, new[1], new[0])
         boxes = part['gt_bboxes'].clone()
         boxes.rescale_((new[1] / width, new[0] / height))
         part['gt_bboxes'] = boxes
@@ -137,13 +141,6 @@ class AffineMosaic(BaseTransform):
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
         loaded: Iterator[Any] = (self.loading(dataset.get_data_info(index)) for index in indexes)
         return [self.resized(part) for part in loaded]
-
-
-def resized_pixels(image: np.ndarray, size: Size) -> np.ndarray:
-    """An image at another (height, width), with the mean of areas where it becomes smaller."""
-    if image.dtype == np.uint8 and image.shape[2] == 3:
-        return mmcv.imresize(image, size[::-1], backend='pillow')
-    return shrink(image, size[1], size[0])
 
 
 def merged(parts: list[dict]) -> dict:

@@ -109,9 +109,7 @@ def _settings_of(out: Path) -> dict | None:
 
 
 def _write_coco(root: Path, settings: ShapesSettings, split: str) -> None:
-    folder = root / COCO_SPLITS[split]
-    folder.mkdir(parents=True)
-    objects: list[tuple[Scene, np.ndarray]] = []
+    folder, objects = root / COCO_SPLITS[split], list[tuple[Scene, np.ndarray]]()
     for index, image, scene, masks in _rendered(settings, split, f'coco {split}'):
         objects.append((scene, masks))
         _write_image(folder / f'{index:08d}.jpg', image)
@@ -122,9 +120,8 @@ def _write_coco(root: Path, settings: ShapesSettings, split: str) -> None:
 def _write_warm(root: Path, settings: ShapesSettings, split: str) -> None:
     images, labels = (root / kind / split for kind in ('images', 'masks'))
     images.mkdir(parents=True)
-    labels.mkdir(parents=True)
     (height, width), count = settings.size, getattr(settings, split)
-    objects: list[tuple[Scene, np.ndarray]] = []
+    objects = list[tuple[Scene, np.ndarray]]()
     for index in progress(range(count), f'warm {split}'):
         scene = make_warm_scene(settings.seed, split, index, aspect=width / height)
         pixels, masks = render_channels(scene, height, width)
@@ -147,35 +144,29 @@ def _write_json(
 ) -> None:
     """Write the COCO file of images, each with its scene and masks [N, H, W]."""
     height, width = settings.size
-    images: list[dict] = []
-    annotations: list[dict] = []
+    images, annotations = list[dict](), list[dict]()
     for index, (scene, masks) in enumerate(objects):
         name = f'{index:08d}{suffix}'
         images.append(dict(id=index, file_name=name, height=height, width=width))
         for shape, mask in zip(scene.shapes, masks, strict=True):
-            annotations.append(_coco_annotation(len(annotations) + 1, index, shape.label, mask))
+            run_lengths = coco_mask.encode(np.asfortranarray(mask, dtype=np.uint8))
+            annotation = dict(
+                id=len(annotations) + 1,
+                image_id=index,
+                category_id=shape.label + 1,
+                bbox=coco_mask.toBbox(run_lengths).tolist(),
+                area=int(mask.sum()),
+                iscrowd=0,
+                segmentation=dict(size=[*mask.shape], counts=run_lengths['counts'].decode()),
+            )
+            annotations.append(annotation)
     categories = [dict(id=i, name=name) for i, name in enumerate(classes, 1)]
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(dict(images=images, annotations=annotations, categories=categories)))
 
 
-def _coco_annotation(annotation_id: int, image_id: int, label: int, mask: np.ndarray) -> dict:
-    run_lengths = coco_mask.encode(np.asfortranarray(mask, dtype=np.uint8))
-    return dict(
-        id=annotation_id,
-        image_id=image_id,
-        category_id=label + 1,
-        bbox=coco_mask.toBbox(run_lengths).tolist(),
-        area=int(mask.sum()),
-        iscrowd=0,
-        segmentation=dict(size=list(mask.shape), counts=run_lengths['counts'].decode()),
-    )
-
-
 def _write_ade(root: Path, settings: ShapesSettings, split: str) -> None:
     images, labels = (root / kind / ADE_SPLITS[split] for kind in ('images', 'annotations'))
-    images.mkdir(parents=True)
-    labels.mkdir(parents=True)
     for index, image, scene, masks in _rendered(settings, split, f'ade {split}'):
         label_image = np.ones(settings.size, np.uint8)  # background
         for shape, mask in zip(scene.shapes, masks, strict=True):
@@ -186,8 +177,6 @@ def _write_ade(root: Path, settings: ShapesSettings, split: str) -> None:
 
 def _write_depth(root: Path, settings: ShapesSettings, split: str) -> None:
     images, depths = (root / kind / split for kind in ('images', 'depth'))
-    images.mkdir(parents=True)
-    depths.mkdir(parents=True)
     count = getattr(settings, split)
     print(f'depth {split}: {count} images of {settings.size[0]} x {settings.size[1]}')
     for index in progress(range(count), f'depth {split}'):
@@ -199,8 +188,7 @@ def _write_depth(root: Path, settings: ShapesSettings, split: str) -> None:
 def _write_dota(root: Path, settings: ShapesSettings, split: str) -> None:
     """Rotated shapes: eight numbers around each box, class name and difficulty 0."""
     images, labels = (root / split / kind for kind in ('images', 'labelTxt'))
-    images.mkdir(parents=True)
-    labels.mkdir()
+    labels.mkdir(parents=True)
     names = ROTATED_METAINFO['classes']
     for index, image, scene, _ in _rendered(settings, split, f'dota {split}', rotated=True):
         lines = []
@@ -229,6 +217,7 @@ def _rendered(
 
 def _write_image(path: Path, image: np.ndarray) -> None:
     """Write an RGB or a grey image; the suffix chooses the format."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     channels_swapped = image[..., ::-1] if image.ndim == 3 else image
     if not cv2.imwrite(str(path), channels_swapped):
         raise OSError(f'{path}: cannot be written')
