@@ -17,8 +17,8 @@ from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
 from .depth_maps import read_depth
+from .labels.maps import DEPTH
 from .map_files import check_size, load_pairs
-from .pairs import DEPTH
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -34,27 +34,20 @@ class ImageDepthDataset(BaseSegDataset):
     ``LoadDepth`` reads the depth maps.
 
     Args:
-        part, channels: see ``load_pairs``.
         **settings: of ``BaseSegDataset``, without its suffixes.
 
     Raises:
-        ValueError: more than a tenth of the images have no depth map.
+        ValueError: two depth maps of an image.
     """
 
     METAINFO = dict(classes=(), palette=())
-
-    def __init__(
-        self, part: str | None = None, channels: Sequence[str] = (), **settings: Any
-    ) -> None:
-        self.part, self.channels = part, channels
-        super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
         prefix, root = self.data_prefix, self.data_root or ''
         folders = prefix.get('img_path', root), prefix.get('depth_map_path', root)
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
-            for image, depth in load_pairs(self.ann_file, *folders, DEPTH, self.part, self.channels)
+            for image, depth in load_pairs(self.ann_file, *folders, DEPTH)
         ]
 
 

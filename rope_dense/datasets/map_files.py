@@ -4,56 +4,45 @@ from __future__ import annotations
 
 import contextlib
 import json
-import struct
+import os
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-from PIL.TiffImagePlugin import ImageFileDirectory_v2
-
 from .images.band_files import band_header
-from .labels.image_headers import header
-from .pairs import Kind, Pair, match
+from .images.headers import read_header
+from .labels.inventory import Inventory
+from .labels.pairs import Kind, pairs_in
 
-NO_PAGE = 5  # bits of TIFF's tag 254: a smaller copy (GDAL's overviews), or a mask of transparency
-SUBFILE = 254
-TIFF, BIG = (b'II*\0', b'MM\0*', b'II+\0'), 43  # how a TIFF begins, and the byte of a BigTIFF
+Pair = tuple[Path, Path]  # an image, and its mask or depth map
+
 MAX_PIXELS = 2**30  # of an image that OpenCV decodes
 
 
-def load_pairs(
-    ann_file: str,
-    images: str,
-    maps: str,
-    kind: Kind,
-    part: str | None = None,
-    channels: Sequence[str] = (),
-) -> list[Pair]:
+def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
     """The images of a data set, each with its mask or depth map.
 
     Args:
         ann_file: JSON file {"pairs": [[image, map], ...]}, paths that are absolute or in the
-            folders; else all files of the folders are matched by their names, or those that a list
-            of names has.
+            folders; '' for all files of the folders, matched by their names.
         images, maps: folders of both.
-        part, channels: see ``Match.pairs`` and ``Kind``, where names are matched.
 
     Raises:
-        ValueError: a list that cannot be read, or see ``match``.
+        ValueError: a list that cannot be read, or two files of an image.
     """
-    if not ann_file.endswith('.json'):
-        kind = replace(kind, channels=tuple(channels))
-        return match(Path(images), Path(maps), kind).pairs(ann_file, part)
+    if not ann_file:
+        inventory = Inventory(Path(os.path.commonpath([os.path.abspath(x) for x in (images, maps)])))
+        folders = (Path(os.path.realpath(folder)) for folder in (images, maps))
+        found = pairs_in(kind, *folders, inventory)
+        return sorted((Path(image), Path(file)) for file, image in found.image_of.items())
     try:
         with open(ann_file, encoding='utf-8') as file:
             pairs = json.load(file)['pairs']
         return [(Path(images, image), Path(maps, of_image)) for image, of_image in pairs]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
-            f'{ann_file}: no list of images and {kind.title}s, {{"pairs": [["a.jpg", "a.png"], '
+            f'{ann_file}: no list of images and {kind.title}, {{"pairs": [["a.jpg", "a.png"], '
             f'...]}} ({type(error).__name__}: {error})'
         ) from error
 
@@ -71,14 +60,16 @@ def check_header(
         ValueError: a header cannot be read, the sizes differ, or the map has several pages.
     """
     if shape is None:
-        found = header(of_image)
+        found = read_header(of_image)
         shape = found.height, found.width
-    expected = header(image)
+        if found.pages > 1:
+            raise ValueError(
+                f'{of_image} has {found.pages} pages: save one page, the {title} of its image'
+            )
+    expected = read_header(image)
     check_size(of_image, shape, dict(img_path=image, ori_shape=(expected.height, expected.width)))
     if expected.height * expected.width > MAX_PIXELS:
         raise ValueError(f'{of_image} has {shape[0]} x {shape[1]} pixels: cut it and its image up')
-    if (pages := count_pages(of_image)) > 1:
-        raise ValueError(f'{of_image} has {pages} pages: save one page, the {title} of its image')
 
 
 def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -> None:
@@ -88,29 +79,6 @@ def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -
             f'{path} and its image {results["img_path"]} differ in size, {shape} and '
             f'{results["ori_shape"]} (height, width)'
         )
-
-
-def count_pages(path: Path) -> int:
-    """The number of frames of an image; of a TIFF the pages that are no copies of another.
-
-    A page may have pixels that Pillow does not read. 1 for files that are none of Pillow's.
-    """
-    try:
-        with path.open('rb') as file:
-            start = file.read(8)
-            if not start.startswith(TIFF):
-                with Image.open(path) as image:
-                    return getattr(image, 'n_frames', 1)
-            start += file.read(8) if start[2] == BIG else b''
-            tags, places, pages = ImageFileDirectory_v2(start), set[int](), 0
-            while tags.next and tags.next not in places:
-                places.add(tags.next)
-                file.seek(tags.next)
-                tags.load(file)
-                pages += not tags.get(SUBFILE, 0) & NO_PAGE
-            return pages
-    except (OSError, SyntaxError, EOFError, struct.error):
-        return 1
 
 
 def why_unread(path: Path, error: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,10 @@ from PIL import Image
 
 from .classes import CLASSES_FILE, IGNORED, Colour, distinct_colour
 from .images.headers import read_header
-from .labels.files import list_files, suffixes_in
+from .labels.inventory import Inventory, list_files, suffixes_in
+from .labels.maps import MASKS
 from .labels.objects import Report
-from .pairs import MASKS, match
+from .labels.pairs import pairs_in
 
 COLOURS = replace(MASKS, words=(*MASKS.others, *MASKS.words), others=())
 
@@ -94,13 +96,16 @@ def convert_masks(
         )
     picture_of: dict[Path, Path] = {}
     if images:
-        found = match(images, masks, COLOURS)
-        picture_of = {mask: image for image, mask in found.map_of.items()}
-        for path in found.orphans:
-            report.note('mask without an image of its name', path.name)
-        for path in found.images.values():
-            if path not in found.map_of:
-                report.note('image without a mask', path.name)
+        folders = [Path(os.path.realpath(folder)) for folder in (images, masks)]
+        found = pairs_in(COLOURS, *folders, Inventory(folders[0]))
+        picture_of = {
+            masks / Path(mask).relative_to(folders[1]): Path(image)
+            for mask, image in found.image_of.items()
+        }
+        for mask in found.orphans:
+            report.note('mask without an image of its name', os.path.basename(mask))
+        for image in found.images.keys() - {*found.image_of.values()}:
+            report.note('image without a mask', os.path.basename(image))
     for path, target in zip(files, targets, strict=True):
         given = codes_of(path)
         labels = np.full(given.shape, IGNORED, np.uint8)

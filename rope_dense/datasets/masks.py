@@ -11,9 +11,9 @@ from typing import Any
 from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, TRANSFORMS
 
+from .labels.maps import MASKS
 from .map_files import check_size, load_pairs
 from .mask_labels import label_map, labels_in
-from .pairs import MASKS
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -31,7 +31,6 @@ class ImageMaskDataset(BaseSegDataset):
             those in `void`.
         void: numbers in the masks that are neither trained nor evaluated. 255 is one, unless it is
             the value of a class.
-        part, channels: see ``load_pairs``.
         **settings: of ``BaseSegDataset``, without its suffixes.
 
     Raises:
@@ -42,12 +41,9 @@ class ImageMaskDataset(BaseSegDataset):
         self,
         values: Sequence[int] | None = None,
         void: Sequence[int] = (),
-        part: str | None = None,
-        channels: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         self.values, self.void = values, tuple(void)
-        self.part, self.channels = part, channels
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
@@ -61,7 +57,7 @@ class ImageMaskDataset(BaseSegDataset):
                 reduce_zero_label=False,
                 seg_fields=[],
             )
-            for image, mask in load_pairs(self.ann_file, *folders, MASKS, self.part, self.channels)
+            for image, mask in load_pairs(self.ann_file, *folders, MASKS)
         ]
 
 

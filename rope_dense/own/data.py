@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,9 @@ from ..datasets.images.pictures import check_picture
 from ..datasets.labels.canonical import CanonicalSplit, as_canonical, check_left_out
 from ..datasets.labels.folders import find_labels
 from ..datasets.labels.inventory import Inventory, inventory_of
+from ..datasets.labels.maps import MapFiles, MapFolder, PairsOf, as_pairs, find_maps
 from ..datasets.labels.objects import LabelFolder
+from ..datasets.labels.pairs import Kind
 from ..datasets.labels.splits import WORDS
 from .channel_data import survey_channels
 from .settings import Own, OwnObjects
@@ -144,6 +147,59 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
         state=found.state,
         most_objects=max(part.most_objects for part in found.splits.values()),
     )
+
+
+def find_own_maps(own: Own, kind: Kind) -> MapFolder:
+    """The images of a data set with their masks or depth maps."""
+    return find_maps(own_inventory(own), kind, dict(train=own.train, val=own.val))
+
+
+def own_maps(
+    own: Own, kind: Kind, survey: Callable[[PairsOf], list[dict]], settings: object
+) -> MapFiles:
+    """The images of a data set with their masks or depth maps, as lists; see ``as_pairs``.
+
+    Args:
+        survey: what is kept of the maps.
+        settings: which ``survey`` depends on.
+
+    Returns:
+        Its survey has 'maps' and 'images'.
+    """
+    inventory = own_inventory(own)
+    words = (*kind.image_words, *map(re.escape, own.separate_names))
+    kind = replace(kind, image_words=words)
+
+    def survey_all(pairs: PairsOf) -> dict[str, Any]:
+        images = {split: [image for image, _ in some] for split, some in pairs.items()}
+        return dict(images=survey_images(own, inventory, images), maps=survey(pairs))
+
+    given = dict(train=own.train, val=own.val)
+    about = settings, settings_of_images(own)
+    return as_pairs(inventory, kind, CONVERTED, given, survey_all, about)
+
+
+def maps_as_data(
+    own: Own,
+    found: MapFiles,
+    prefix: str,
+    lines: Sequence[str],
+    classes: Sequence[str] = (),
+    palette: Sequence[Colour] = (),
+    **settings: Any,
+) -> OwnData:
+    """Images with masks or depth maps as a config takes them.
+
+    Args:
+        prefix: name of the folder of the maps in ``data_prefix``.
+        lines: of the report, about the maps.
+        **settings: of the data sets.
+    """
+    folders = dict(data_root=str(own.root), data_prefix={'img_path': '', prefix: ''})
+    files = {s: dict(**folders, ann_file=file, **settings) for s, file in found.ann_file.items()}
+    text = '\n'.join([found.text, *lines])
+    images = found.survey['images']
+    return OwnData(files, classes, palette, found.images['train'], text, images, found.state)
 
 
 def check_listed(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:

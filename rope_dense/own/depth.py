@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
-
-from ..datasets.pair_folders import count_pairs, find_pairs
-from ..datasets.pairs import DEPTH
+from ..datasets.depth_maps import depth_lines, survey_depths
+from ..datasets.labels.maps import DEPTH
 from . import fit
-from .data import OwnData, check_root
+from .data import OwnData, check_root, maps_as_data, own_maps
 from .settings import LEAST_DEPTH, OwnDepth
-
-READ = 20  # depth maps that are described
 
 
 def depth(own: OwnDepth, data: OwnData) -> dict:
@@ -60,18 +54,16 @@ def find_depth(own: OwnDepth) -> OwnData:
         ValueError: folders are not there, or images have no depth map.
     """
     check_root(own)
-    kind = replace(DEPTH, channels=own.separate_names)
-    splits, by = find_pairs(own.root, kind, dict(train=own.train, val=own.val))
-    images, text = count_pairs(own.root, splits, by, kind)
-    channels = dict(channels=[*own.separate_names]) if own.separate_files else {}
-    files = {
-        split: dict(data_root=str(own.root), **folders.settings('depth_map_path'), **channels)
-        for split, folders in splits.items()
-    }
-    first, *more = text.splitlines()
-    pairs = splits['train'].pairs(own.root, kind)
-    text = '\n'.join([f'{first}; {described(pairs, own.unit)}', *more])
-    return OwnData(files, (), (), images, text)
+    found = own_maps(
+        own,
+        DEPTH,
+        lambda pairs: [
+            survey_depths(some, split, own.unit, own.max_depth) for split, some in pairs.items()
+        ],
+        (own.unit, own.max_depth),
+    )
+    lines = [line for survey in found.survey['maps'] for line in depth_lines(survey)]
+    return maps_as_data(own, found, 'depth_map_path', lines)
 
 
 def fit_data(cfg: dict, own: OwnDepth, data: OwnData) -> None:
@@ -97,14 +89,3 @@ def fit_data(cfg: dict, own: OwnDepth, data: OwnData) -> None:
     cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch
 
 
-def described(files: list[tuple[Path, Path]], unit: float) -> str:
-    """The range of the depths of some files, in words, so that a wrong unit is seen."""
-    from ..datasets.depth import read_depth
-
-    some = files[:: max(1, len(files) // READ)]
-    depths = [read_depth(path) * unit for _, path in some]
-    known = np.concatenate([depth[depth > 0] for depth in depths])
-    if not known.size:
-        return f'no known depth ({len(some)} files)'
-    least, median, most = np.percentile(known, (0, 50, 100))
-    return f'depths of {least:.3g} to {most:.3g} m, median {median:.3g} m ({len(some)} files)'

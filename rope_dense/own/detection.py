@@ -41,7 +41,7 @@ def instance(own: OwnObjects, data: OwnData) -> dict:
     fit_recipe(cfg, own, data, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
     cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
     proposals, final = cfg['model']['test_cfg']['rpn'], cfg['model']['test_cfg']['rcnn']
-    most = min(fit.most_objects(data), proposals['max_per_img'])
+    most = min(data.most_objects, proposals['max_per_img'])
     final['max_per_img'] = max(final['max_per_img'], most)
     scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
     cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares

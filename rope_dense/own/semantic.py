@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
 from ..datasets.class_numbers import CLASS_NUMBERS, find_class_numbers
 from ..datasets.classes import CLASSES_FILE, Colour, read_classes
+from ..datasets.labels.maps import MASKS
 from ..datasets.labels.splits import WORDS
-from ..datasets.pair_folders import PairFolders, count_pairs, find_pairs
-from ..datasets.pairs import MASKS
+from ..datasets.mask_labels import label_map
+from ..datasets.mask_survey import mask_lines, survey_masks
 from ..utils.config_parts import nodes
 from . import fit
-from .data import OwnData, check_root, colours_of
+from .data import OwnData, check_root, colours_of, find_own_maps, maps_as_data, own_maps
 from .settings import OwnSemantic
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -68,21 +68,25 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     """
     if not own.classes or own.root.exists():
         check_root(own)
-    splits = {split: PairFolders(f'images/{split}', f'masks/{split}') for split in WORDS}
-    images, text = 1, ''
-    if own.root.is_dir():  # before classes.txt, which a wrong folder lacks, too
-        kind = replace(MASKS, channels=own.separate_names)
-        splits, by = find_pairs(own.root, kind, dict(train=own.train, val=own.val))
-        images, text = count_pairs(own.root, splits, by, kind)
-    classes, palette, numbers = trained_classes(own)
-    channels = dict(channels=[*own.separate_names]) if own.separate_files else {}
-    files = {
-        split: dict(
-            data_root=str(own.root), **folders.settings('seg_map_path'), **numbers, **channels
-        )
-        for split, folders in splits.items()
-    }
-    return OwnData(files, classes, palette, images, text)
+    if not own.root.is_dir():
+        classes, palette, numbers = trained_classes(own)
+        absent = dict(img_path='images', seg_map_path='masks')
+        files = dict(data_root=str(own.root), data_prefix=absent, ann_file='', **numbers)
+        return OwnData(dict.fromkeys(WORDS, files), classes, palette, 1, '')
+    try:
+        classes, palette, numbers = trained_classes(own)
+    except ValueError:
+        find_own_maps(own, MASKS)  # a wrong folder lacks classes.txt, too
+        raise
+    labels = label_map(classes, **numbers)
+    found = own_maps(
+        own,
+        MASKS,
+        lambda pairs: [survey_masks(some, split, labels, classes) for split, some in pairs.items()],
+        (classes, numbers),
+    )
+    lines = [line for survey in found.survey['maps'] for line in mask_lines(survey, classes)]
+    return maps_as_data(own, found, 'seg_map_path', lines, classes, palette, **numbers)
 
 
 def trained_classes(

@@ -14,7 +14,8 @@ import mmcv
 import numpy as np
 from PIL import Image, ImageOps
 
-from ..labels.files import IMAGE_SUFFIXES, list_files, suffixes_in
+from ..labels.files import IMAGE_SUFFIXES
+from ..labels.inventory import list_files, suffixes_in
 from .band_files import ARRAY, is_first
 from .bands import bands_in, picture
 from .deep import is_deep, read_deep, to_8_bits

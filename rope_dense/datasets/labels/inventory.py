@@ -297,4 +297,12 @@ def inventory_of(root: Path, channels: Sequence[str] = (), *, arrays: bool = Fal
 
 def list_files(folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
     """The files in a folder and below it, as ``Inventory`` has them."""
-    return Inventory(folder).list(folder, suffixes)
+    inventory = Inventory(folder)
+    found = inventory.list(inventory.root, suffixes)
+    return [folder / path.relative_to(inventory.root) for path in found]
+
+
+def suffixes_in(folder: Path) -> str:
+    """The suffixes of the files in a folder, see ``Inventory``."""
+    inventory = Inventory(folder)
+    return inventory.suffixes_in(inventory.root)
