@@ -28,6 +28,12 @@ PILLOW_SUFFIXES = tuple(
     if suffix in Image.registered_extensions()
 )
 IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
+TOO_DEEP = 'has lists in lists, thousands deep: no labels are written so'
+MOST_REPEATED = 10_000  # values by the aliases of a YAML file
+# Controls, halves of a pair of UTF-16, and marks of direction, which change a terminal or a file.
+UNSEEN = re.compile(
+    '[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]'
+)
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
 
@@ -195,31 +201,66 @@ def numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; ValueError, which names the file, if it is none or cut off."""
-    try:
+    with naming_json(path):
         return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(f'{path} is no JSON, or cut off ({error})') from error
+
+
+@contextmanager
+def naming_json(path: Path) -> Iterator[None]:
+    """Within this context, an error of the decoder of JSON becomes a line that names the file."""
+    try:
+        yield
+    except (json.JSONDecodeError, IndexError) as error:
+        raise PlacedError(f'{path} is no JSON, or cut off ({error})') from error
+    except RecursionError as error:
+        raise PlacedError(f'{path} {TOO_DEEP}') from error
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise PlacedError(f'{path} has a number of thousands of digits') from error
 
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file, each scalar as text: `yes`, 1.10 and ~ stay as written.
 
     Raises:
-        ValueError: it is no YAML, or has a key twice, of which PyYAML takes the last.
+        ValueError: it is no YAML, has a key twice, of which PyYAML takes the last, or becomes
+            large by aliases.
     """
     try:
         return yaml.load(read_text(path), Loader=TextLoader)
     except yaml.YAMLError as error:
-        raise ValueError(f'{path} is no YAML ({" ".join(str(error).split())})') from error
+        raise PlacedError(f'{path} is no YAML ({" ".join(str(error).split())})') from error
+    except RecursionError as error:
+        raise PlacedError(f'{path} {TOO_DEEP}') from error
 
 
 class TextLoader(yaml.BaseLoader):
-    """Loads scalars as text, and each key once."""
+    """Loads scalars as text, and each key once; counts what aliases repeat."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.sizes: dict[int, int] = {}  # numbers of values in the nodes that are complete
+        self.repeated = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        is_alias = self.check_event(yaml.AliasEvent)
+        if (node := super().compose_node(parent, index)) is None:
+            return node
+        if is_alias:  # of a node that is complete, or of one that has itself as a value
+            self.repeated += self.sizes.get(id(node), MOST_REPEATED + 1)
+            if self.repeated > MOST_REPEATED:
+                raise yaml.YAMLError(f'its aliases repeat more than {MOST_REPEATED:,} values')
+            return node
+        inner = [] if isinstance(node, yaml.ScalarNode) else node.value
+        items = [part for item in inner for part in (item if isinstance(item, tuple) else [item])]
+        self.sizes[id(node)] = 1 + sum(self.sizes[id(item)] for item in items)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         for key, count in Counter(str(key.value) for key, _ in node.value).items():
             if count > 1:
-                raise yaml.YAMLError(f'{key!r} is given twice')
+                raise yaml.YAMLError(f'{key!r:.80} is given twice')
         return super().construct_mapping(node, deep)
 
 
@@ -257,13 +298,18 @@ def naming(place: object) -> Iterator[None]:
         if isinstance(place, Path) and str(error).startswith((f'{place.name}, ', f'{place.name}:')):
             raise PlacedError(f'{place.parent}/{error}') from error
         raise
+    except RecursionError as error:
+        raise PlacedError(f'{place} {TOO_DEEP}') from error
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         what = f'{error.args[0]!r} is missing' if isinstance(error, KeyError) else str(error)
         raise PlacedError(what if str(place) in what else f'{place}: {what}') from error
 
 
 class PlacedError(ValueError):
-    """An error of labels whose message names the file."""
+    """An error of labels whose message names the file, without characters that are not seen."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(seen(message))
 
 
 def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
@@ -276,10 +322,12 @@ def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
     for value in values:
         try:
             number = float(value)  # type: ignore[arg-type]
+        except OverflowError:  # a whole number of hundreds of digits
+            number = math.inf
         except (TypeError, ValueError):
-            raise ValueError(f'{name} is {value!r}, which is no number') from None
+            raise ValueError(f'{name} is {value!r:.80}, which is no number') from None
         if not math.isfinite(number):
-            raise ValueError(f'{name} is {value!r}, which is not finite')
+            raise ValueError(f'{name} is {value!r:.80}, which is not finite')
         numbers.append(number)
     return numbers
 
@@ -302,6 +350,11 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
     Raises:
         ValueError: none, an empty name, or the same twice; the message begins with the place.
     """
+    for number, name in enumerate(names):
+        if isinstance(name, (list, dict)):
+            raise ValueError(
+                f'{place}: the name of class {number} is {type(name).__name__}, no text'
+            )
     given = tuple(map(class_name, names))
     if not given:
         raise ValueError(f'{place}: no class in it')
@@ -317,8 +370,13 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
 
 @lru_cache(4096)
 def class_name(name: object) -> str:
-    """The name of a class as text on one line, in Unicode's composed form."""
-    return ' '.join(unicodedata.normalize('NFC', str(name)).split())
+    """The name of a class as text on one line, in Unicode's composed form, see ``seen``."""
+    return ' '.join(seen(' '.join(unicodedata.normalize('NFC', str(name)).split())).split())
+
+
+def seen(text: str) -> str:
+    """A text without control characters, such as the ones that a terminal obeys."""
+    return UNSEEN.sub('', text)
 
 
 def is_set(value: object) -> bool:
