@@ -11,11 +11,10 @@ from typing import Any
 from ..datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
 from ..datasets.images.band_files import ARRAY, is_first
 from ..datasets.labels.canonical import CanonicalSplit, as_canonical, check_left_out
-from ..datasets.labels.coco import COCO
-from ..datasets.labels.coco_files import CocoFile, best_file, candidates, head
-from ..datasets.labels.coco_images import coco_labels, split_images
+from ..datasets.labels.coco import COCO, find_coco
 from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
 from ..datasets.labels.folders import find_labels
+from ..datasets.labels.inventory import inventory_of
 from ..datasets.labels.objects import LabelFolder
 from ..datasets.labels.splits import WORDS
 from .settings import Own, OwnObjects
@@ -126,22 +125,13 @@ def label_folder(own: OwnObjects) -> LabelFolder:
     Raises:
         ValueError: there are none.
     """
-    given = {'train': own.train, 'val': own.val}
-    if not any(given.values()):
+    if not (own.train or own.val):
         return find_labels(own.root, own.format)
     if own.format not in (None, COCO.name):
         raise ValueError(f'own.format={own.format}: own.train and own.val name COCO files')
-    files = {split: file or usual_file(own.root, split) for split, file in given.items()}
-    if files['train'] is None:
-        raise ValueError(f'{own.root}: no COCO file of the training split: name it by own.train')
-    splits = {
-        split: coco_labels(own.root, split, str(file)) for split, file in files.items() if file
-    }
-    if len(splits) == len(files):
-        return LabelFolder(COCO, splits, 'own.train and own.val')
-    path = splits['train'].source
-    splits, split_by = split_images(CocoFile(path, head(path)['images']), splits['train'])
-    return LabelFolder(COCO, splits, f'{split_by}, of {path.name}')
+    folder = find_coco(inventory_of(own.root), own.train, own.val)
+    assert folder is not None  # or it says why
+    return folder
 
 
 def of_first_channel(folder: LabelFolder, names: Sequence[str]) -> LabelFolder:
@@ -153,12 +143,6 @@ def of_first_channel(folder: LabelFolder, names: Sequence[str]) -> LabelFolder:
         first = frozenset(stem for stem in stems if is_first(labels.images / stem, names))
         splits[split] = replace(labels, names=first)
     return replace(folder, splits=splits)
-
-
-def usual_file(root: Path, split: str) -> str | None:
-    """The COCO file of a split that no setting names, below `root`; None if there is none."""
-    found = best_file([*candidates(root)], split)
-    return None if found is None else str(found.path.relative_to(root))
 
 
 def check_splits(own: OwnObjects, splits: Mapping[str, CanonicalSplit], text: str) -> None:

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -24,6 +24,7 @@ from ...utils.atomic_write import atomic_folder, atomic_write_text
 from ...utils.progress import progress
 from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
 from .files import IMAGE_SUFFIXES, class_name, list_files
+from .inventory import inventory_of
 from .objects import LabelFolder, Labelled, Labels, Report
 from .splits import WORDS
 
@@ -77,12 +78,17 @@ def as_canonical(
     Raises:
         ValueError: labels cannot be used; the message names the file.
     """
+    folder = with_inventory(folder)
     target = out / key_of(folder, (classes and tuple(classes), oriented, outlines))
     out.mkdir(parents=True, exist_ok=True)
     with FileLock(out / f'.{target.name}.lock'):  # processes that train together write once
         if not (target / SUMMARY).is_file():
-            with atomic_folder(target) as fresh:
-                write(folder, fresh, classes, oriented, outlines)
+            try:
+                with atomic_folder(target) as fresh:
+                    write(folder, fresh, classes, oriented, outlines)
+            finally:
+                for part in folder.splits.values():
+                    part.inventory.parsed.clear()
     summary = json.loads((target / SUMMARY).read_text(encoding='utf-8'))
     splits = {
         split: CanonicalSplit(
@@ -93,6 +99,15 @@ def as_canonical(
         for split, values in summary['splits'].items()
     }
     return splits, summary['text']
+
+
+def with_inventory(folder: LabelFolder) -> LabelFolder:
+    """A data set whose formats do not take its inventory yet."""
+    splits = {
+        split: replace(part, inventory=part.inventory or inventory_of(part.images))
+        for split, part in folder.splits.items()
+    }
+    return replace(folder, splits=splits)
 
 
 def key_of(folder: LabelFolder, settings: object) -> str:
@@ -145,7 +160,7 @@ def write(
         report, counts = Report(), Counts()
         _, items = folder.format.read(labels, folder.classes, report)
         items = shown(items, split, labels)
-        images = counts.counted(annotate(items, labels.images, rules, report))
+        images = counts.counted(annotate(items, labels, rules, report))
         write_coco(target / f'{split}.json', images, chosen)
         if not counts.num_images:
             raise ValueError(nothing_read(folder, split, report))

@@ -11,6 +11,7 @@ from .annotations import Rules, annotate, chosen_classes
 from .canonical import labelled_classes
 from .files import IMAGE_SUFFIXES, numbered_lines
 from .folders import FORMATS
+from .inventory import inventory_of
 from .objects import LabelFolder, Labels, Report
 
 Entry = tuple[dict, list[dict]]  # an image of a COCO file, and its annotations, without ids
@@ -47,7 +48,8 @@ def convert(
     folder = images or default_images(name, source)
     if not folder.is_dir():
         raise ValueError(f'{folder}: no such folder of images; give it with --images')
-    labels = Labels(source, folder, None if names is None else frozenset(names))
+    part_names = None if names is None else frozenset(names)
+    labels = Labels(source, folder, part_names, inventory=inventory_of(folder))
     listed = classes if name == 'yolo' else None  # names of numbers; else a choice
     data_set = LabelFolder(FORMATS[name], {'train': labels}, 'the command', listed)
     occurring = labelled_classes(data_set)
@@ -55,7 +57,7 @@ def convert(
     rules = Rules({name: number for number, name in enumerate(chosen, start=1)})
     report = Report()
     _, items = data_set.format.read(labels, listed, report)
-    entries = list(annotate(items, folder, rules, report))
+    entries = list(annotate(items, labels, rules, report))
     if not entries:
         found = '; '.join(report.lines()) or 'nothing'
         raise ValueError(f'{source}: no image in {folder} has labels as {name}; found {found}')

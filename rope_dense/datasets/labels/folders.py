@@ -10,6 +10,7 @@ from .coco import COCO
 from .cvat import CVAT
 from .dota import DOTA
 from .files import list_files, suffixes_in
+from .foreign import foreign
 from .inventory import inventory_of
 from .labelme import LABELME
 from .objects import Format, LabelFolder
@@ -47,6 +48,10 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
         names = ' and '.join(folder.format.title for folder in found)
         choices = ' or '.join(f'own.format={folder.format.name}' for folder in found)
         raise ValueError(f'{root} has labels of {names}: choose one by {choices}')
+    if not found and (form := foreign(inventory)):
+        file, _, _ = form.partition(': ')
+        if not any(file in problem for problem in problems):  # else its reason is said better
+            raise ValueError(f'{form}. {PAGE}')
     if problems and not found:
         raise ValueError('; '.join(problems))
     if not found:

@@ -150,20 +150,26 @@ def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
     Polygons are clipped while they are drawn, so that a slope at the border stays a slope.
 
     Raises:
+        ValueError: see ``check_outline``.
+    """
+    check_outline(outline, size)
+    if isinstance(outline, dict):
+        return run_lengths(outline)
+    return coco_mask.merge(coco_mask.frPyObjects(outline, *size))
+
+
+def check_outline(outline: Outline, size: tuple[int, int]) -> None:
+    """Check that an outline is of an image of `size` (height, width), before memory is taken.
+
+    Raises:
         ValueError: run lengths of another size, or a corner far from the image: pycocotools takes
             memory for each pixel on the way to it.
     """
     if isinstance(outline, dict):
-        lengths = run_lengths(outline)
-        if tuple(lengths['size']) != tuple(size):
-            raise ValueError(
-                f'run lengths of {lengths["size"]} for an image of {list(size)} (h, w)'
-            )
-        return lengths
-    farthest = max(max(max(points), -min(points)) for points in outline)
-    if farthest > FAR * max(size):
-        raise ValueError(f'a corner at {farthest:g} pixels, for an image of {list(size)} (h, w)')
-    return coco_mask.merge(coco_mask.frPyObjects(outline, *size))
+        if [*map(int, outline['size'])] != [*size]:
+            raise ValueError(f'run lengths of {outline["size"]} for an image of {[*size]} (h, w)')
+    elif (farthest := max(max(max(one), -min(one)) for one in outline)) > FAR * max(size):
+        raise ValueError(f'a corner at {farthest:g} pixels, for an image of {[*size]} (h, w)')
 
 
 def merged(parts: Sequence[Outline]) -> Outline:
@@ -258,6 +264,7 @@ def as_shown(item: Labelled, image: Header, report: Report) -> Labelled:
     for shape in item.shapes:
         outline = shape.outline
         if isinstance(outline, dict):
+            check_outline(outline, size)
             mask = coco_mask.decode(run_lengths(outline))
             steps = {5: (0, True), 6: (3, False), 7: (2, True), 8: (1, False)}
             turns, is_transposed = steps[image.orientation]

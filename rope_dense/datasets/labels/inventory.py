@@ -9,9 +9,11 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ..images.band_files import ARRAY, is_first
 from .files import IMAGE_SUFFIXES, folded, parts_of
+from .image_headers import check_end
 from .image_headers import header as read_header
 from .objects import Header
 
@@ -35,6 +37,7 @@ class Inventory:
         files: state of each file by its path; paths begin with ``root`` as it is given.
         folders: for each folder its time of change and the names of the folders in it.
         headers: of image files that were asked for.
+        parsed: contents of label files of many images, while a data set is read.
     """
 
     def __init__(self, root: Path, channels: Sequence[str] = (), *, arrays: bool = False) -> None:
@@ -43,6 +46,7 @@ class Inventory:
         self.files: dict[str, State] = {}
         self.folders: dict[str, tuple[int, list[str]]] = {}
         self.headers: dict[Path, Header] = {}
+        self.parsed: dict[Path, Any] = {}
         self.found: dict[Path, Images] = {}
         self.by_suffix: dict[str, list[str]] = {}
         time.sleep(TICK)  # so that whatever is written later has other times
@@ -125,6 +129,13 @@ class Inventory:
         """``paths`` as paths."""
         return [*map(Path, self.paths(folder, suffixes))]
 
+    def suffixes_in(self, folder: Path) -> str:
+        """The suffixes of the files in a folder and below it, with their number: '12 .jpg'."""
+        self.include(folder)
+        counts = {suffix: len(self.paths(folder, [suffix])) for suffix in self.by_suffix}
+        ordered = sorted(counts.items(), key=lambda item: -item[1])
+        return ', '.join(f'{n} {suffix or "(none)"}' for suffix, n in ordered if n) or 'no files'
+
     def directly(self, folder: Path, suffixes: Sequence[str]) -> list[Path]:
         """The files in a folder, and not below it."""
         return [path for path in self.list(folder, suffixes) if path.parent == folder]
@@ -163,7 +174,9 @@ class Inventory:
             ValueError: it is no image, or is cut off.
         """
         if image not in self.headers:
-            self.headers[image] = read_header(image)
+            header = read_header(image)
+            check_end(image)
+            self.headers[image] = header
         return self.headers[image]
 
 
