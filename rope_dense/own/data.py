@@ -129,7 +129,8 @@ def label_folder(own: OwnObjects) -> LabelFolder:
         return find_labels(own.root, own.format)
     if own.format not in (None, COCO.name):
         raise ValueError(f'own.format={own.format}: own.train and own.val name COCO files')
-    folder = find_coco(inventory_of(own.root), own.train, own.val)
+    train, val = (str(file) if file else None for file in (own.train, own.val))
+    folder = find_coco(inventory_of(own.root), train, val)
     assert folder is not None  # or it says why
     return folder
 

@@ -124,8 +124,9 @@ def annotate(
 def annotations_of(
     item: Labelled, image: Header, rules: Rules, report: Report
 ) -> list[dict[str, Any]]:
-    """The annotations of an image; of two with one class, box and outline, as exports have them
-    that were merged, the first is taken, and is ignored if one of them is.
+    """The annotations of an image, without the ones that are there twice, as in merged exports.
+
+    Of two with one class, box and outline the first is taken, and is ignored if one of them is.
     """
     found = list[dict[str, Any]]()
     alike: dict[tuple[float, ...], list[dict[str, Any]]] = {}

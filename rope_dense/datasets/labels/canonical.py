@@ -87,8 +87,8 @@ def as_canonical(
                 with atomic_folder(target) as fresh:
                     write(folder, fresh, classes, oriented, outlines)
             finally:
-                for part in folder.splits.values():
-                    part.inventory.parsed.clear()
+                release(folder)
+    release(folder)
     summary = json.loads((target / SUMMARY).read_text(encoding='utf-8'))
     splits = {
         split: CanonicalSplit(
@@ -99,6 +99,12 @@ def as_canonical(
         for split, values in summary['splits'].items()
     }
     return splits, summary['text']
+
+
+def release(folder: LabelFolder) -> None:
+    """Give back the memory of parsed label files."""
+    for part in folder.splits.values():
+        part.inventory.parsed.clear()
 
 
 def with_inventory(folder: LabelFolder) -> LabelFolder:

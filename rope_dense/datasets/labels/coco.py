@@ -87,19 +87,13 @@ def find_coco(
         if not train:
             check_unlabelled(part, home, file.image_names())
         splits, split_by = split_one(file, part)
-    return LabelFolder(COCO, with_options(splits), split_by)
-
-
-def with_options(splits: dict[str, Part]) -> dict[str, Part]:
-    """The splits, of which one counts what is of no split: the images that no file lists, the
-    objects of images that the only file does not list.
-    """
-    sources = {split: (str(part.source), str(part.images)) for split, part in splits.items()}
-    only_val = dict(is_second=sources['train'] == sources['val'])
-    return {
-        'train': replace(splits['train'], options=dict(others=[sources['val']])),
-        'val': replace(splits['val'], options=only_val),
+    # What is of no split, such as images that no file lists, is counted once, in training.
+    other = splits['val']
+    parts = {
+        'train': replace(splits['train'], options=dict(val=(str(other.source), str(other.images)))),
+        'val': replace(other, options=dict(counts=len(files) > 1)),
     }
+    return LabelFolder(COCO, parts, split_by)
 
 
 def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
@@ -142,7 +136,7 @@ def labelled_images(
         for number, key in enumerate(file.image_ids):
             if key in entries:
                 entries[key].numbers.append(number)
-            elif not part.options.get('is_second'):
+            elif part.options.get('counts', True):
                 name = file.annotation(number)['id']
                 where = f'{file.path.name}, annotation {name}, image_id {key}'
                 report.leave_out('object of an image that the file does not list', where)
@@ -160,27 +154,25 @@ def labelled_images(
             item = labelled(image, file, entry, names, report)
         num_outlines += sum(shape.outline is not None for shape in item.shapes)
         yield item
-    if 'others' in part.options:
+    if 'val' in part.options:
         note_unlisted(part, listed, report)
     check_outlines(file.path, num_outlines, report)
 
 
 def note_unlisted(part: Part, listed: set[Path], report: Report) -> None:
-    """Note the images in the folders of the splits that no file lists.
+    """Note the images in the folders of both splits that no file lists.
 
     Args:
-        part: of training; its option `others` has (file, folder of images) of validation.
-        listed: the images of its file.
+        part: of training; its option `val` is the file of validation and its folder of images.
+        listed: the images of its own file.
     """
-    folders = {part.images}
-    for source, folder in part.options['others']:
-        folders.add(Path(folder))
-        if source != str(part.source):
-            images = part.inventory.images(Path(folder))
-            listed |= {
-                found for x in head(Path(source)).image_names() if (found := find_image(images, x))
-            }
-    there = {file for folder in folders for file in part.inventory.images(folder).by_path.values()}
+    source, folder = map(Path, part.options['val'])
+    there = {*part.inventory.images(part.images).by_path.values()}
+    if source != part.source:
+        images = part.inventory.images(folder)
+        there |= {*images.by_path.values()}
+        names = head(source).image_names()
+        listed |= {file for name in names if (file := find_image(images, name))}
     for path in sorted(there - listed):
         report.note('image that no COCO file lists (not labelled, so left out)', path.name)
 

@@ -241,9 +241,9 @@ def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
         if found:
             return next(iter(found.items()))
     for one in (one for given in homes.values() for one in given if not one.rank[1]):
-        if (file := promised(one)) and isinstance(file.content, dict):
-            if isinstance(file.content.get('images'), list):
-                check_coco(file)
+        file = promised(one)
+        if file and isinstance(file.content, dict) and isinstance(file.content.get('images'), list):
+            check_coco(file)
     return root, {}
 
 

@@ -48,10 +48,10 @@ def find_labels(root: Path, format: str | None = None) -> LabelFolder:
         names = ' and '.join(folder.format.title for folder in found)
         choices = ' or '.join(f'own.format={folder.format.name}' for folder in found)
         raise ValueError(f'{root} has labels of {names}: choose one by {choices}')
-    if not found and (form := foreign(inventory)):
-        file, _, _ = form.partition(': ')
+    if not found and (known := foreign(inventory)):
+        file, _, _ = known.partition(': ')
         if not any(file in problem for problem in problems):  # else its reason is said better
-            raise ValueError(f'{form}. {PAGE}')
+            raise ValueError(f'{known}. {PAGE}')
     if problems and not found:
         raise ValueError('; '.join(problems))
     if not found:
