@@ -103,11 +103,7 @@ def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read
     outlines where they are missing; a box is rotated as ``attributes.rotation`` of CVAT says.
     `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``five_numbers``.
     """
-    path, parsed = part.source, part.inventory.parsed
-    if path not in parsed:  # one at a time
-        parsed.clear()
-        parsed[path] = whole(path)
-    file: CocoFile = parsed[path]
+    file = part.inventory.content(part.source, whole)
     names = category_names(file)
     return classes or used_classes(file, names, report), labelled_images(file, part, names, report)
 

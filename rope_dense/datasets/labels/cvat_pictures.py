@@ -66,11 +66,9 @@ def contents_of(part: Part) -> Contents:
     Raises:
         ValueError: no XML, or frames whose image files cannot be told; the message has the file.
     """
-    file, parsed = part.source, part.inventory.parsed
-    if file not in parsed:
-        with naming(file):
-            parsed[file] = parse(file, part.inventory.images(part.images))
-    return parsed[file]
+    with naming(part.source):
+        images = part.inventory.images(part.images)
+        return part.inventory.content(part.source, lambda file: parse(file, images))
 
 
 def parse(file: Path, images: Images) -> Contents:

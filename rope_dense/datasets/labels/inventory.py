@@ -6,10 +6,10 @@ import hashlib
 import os
 import time
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..images.band_files import ARRAY, is_first
 from .files import IMAGE_SUFFIXES, folded, parts_of
@@ -18,7 +18,9 @@ from .image_headers import header as read_header
 from .objects import Header
 
 HIDDEN = ('.', '__MACOSX')  # macOS writes '._a.jpg' and '__MACOSX'
+Paths = list[Path]
 TICK = 0.01  # seconds: a file system's clock may be as coarse
+Content = TypeVar('Content')
 State = tuple[int, ...]  # what any write changes: size, both times, inode
 
 
@@ -37,7 +39,7 @@ class Inventory:
         files: state of each file by its path; paths begin with ``root`` as it is given.
         folders: for each folder its time of change and the names of the folders in it.
         headers: of image files that were asked for.
-        parsed: contents of label files of many images, while a data set is read.
+        parsed: the content of the last label file of many images, while a data set is read.
     """
 
     def __init__(self, root: Path, channels: Sequence[str] = (), *, arrays: bool = False) -> None:
@@ -46,7 +48,7 @@ class Inventory:
         self.files: dict[str, State] = {}
         self.folders: dict[str, tuple[int, list[str]]] = {}
         self.headers: dict[Path, Header] = {}
-        self.parsed: dict[Path, Any] = {}
+        self.parsed: dict[tuple[Path, State], Any] = {}
         self.found: dict[Path, Images] = {}
         self.by_suffix: dict[str, list[str]] = {}
         time.sleep(TICK)  # so that whatever is written later has other times
@@ -125,7 +127,7 @@ class Inventory:
             found += some[bisect_left(some, start) : bisect_left(some, f'{start}\U0010ffff')]
         return sorted(found)
 
-    def list(self, folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
+    def list(self, folder: Path, suffixes: Sequence[str] | None = None) -> Paths:
         """``paths`` as paths."""
         return [*map(Path, self.paths(folder, suffixes))]
 
@@ -178,6 +180,14 @@ class Inventory:
             check_end(image)
             self.headers[image] = header
         return self.headers[image]
+
+    def content(self, path: Path, parse: Callable[[Path], Content]) -> Content:
+        """The content of a label file of many images, parsed once for its classes and splits."""
+        key = path, state_of(os.stat(path))
+        if key not in self.parsed:
+            self.parsed.clear()
+            self.parsed[key] = parse(path)
+        return self.parsed[key]
 
 
 class Images:
