@@ -32,7 +32,9 @@ def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
         ValueError: a list that cannot be read, or two files of an image.
     """
     if not ann_file:
-        inventory = Inventory(Path(os.path.commonpath([os.path.abspath(x) for x in (images, maps)])))
+        inventory = Inventory(
+            Path(os.path.commonpath([os.path.abspath(x) for x in (images, maps)]))
+        )
         folders = (Path(os.path.realpath(folder)) for folder in (images, maps))
         found = pairs_in(kind, *folders, inventory)
         return sorted((Path(image), Path(file)) for file, image in found.image_of.items())

@@ -87,5 +87,3 @@ def fit_data(cfg: dict, own: OwnDepth, data: OwnData) -> None:
                 type='ValidDepthMetric', min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth
             )
     cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch
-
-

@@ -11,7 +11,8 @@ from PIL import Image
 
 from rope_dense.datasets.labels.annotations import Rules, annotate
 from rope_dense.datasets.labels.folders import FORMATS
-from rope_dense.datasets.labels.objects import Labels, Report
+from rope_dense.datasets.labels.inventory import inventory_of
+from rope_dense.datasets.labels.objects import Part, Report
 from rope_dense.datasets.rotated import (
     CONVENTIONS,
     check_rectangle,
@@ -154,8 +155,9 @@ def rectangles(
     """The annotations of oriented boxes in a format, and the report."""
     numbers, report = {label: n for n, label in enumerate(CLASSES, start=1)}, Report()
     rules = Rules(numbers, oriented=True, ignore_difficult=ignore_difficult)
-    _, items = FORMATS[name].read(Labels(source, images), None, report)
-    found = list(annotate(items, images, rules, report))
+    part = Part(source, images, inventory=inventory_of(images))
+    _, items = FORMATS[name].read(part, None, report)
+    found = list(annotate(items, part, rules, report))
     return [item for _, annotations in found for item in annotations], report
 
 

@@ -129,7 +129,7 @@ def test_an_image_that_lost_all_of_its_objects_is_no_negative(tmp_path: Path) ->
 
 
 def test_a_tenth_may_be_left_out(tmp_path: Path) -> None:
-    shapes = [Shape('cat', BOX)] * 9 + [Shape('cat', (50, 50, 9, 9))]
+    shapes = [Shape('cat', (n, 5, 9, 9)) for n in range(9)] + [Shape('cat', (50, 50, 9, 9))]
     _, text, splits = one(tmp_path, *shapes)
     check_left_out(splits, text, partial=False)
 
@@ -158,7 +158,8 @@ def test_sizes_of_labels_are_compared_with_images(tmp_path: Path) -> None:
 
 
 def test_ignored_and_difficult_objects(tmp_path: Path) -> None:
-    shapes = [Shape('cat', BOX, crowd=True), Shape('cat', BOX, difficult=True), Shape('cat', BOX)]
+    flags: list[dict] = [dict(crowd=True), dict(difficult=True), {}]
+    shapes = [Shape('cat', (n, 5, 9, 9), **flag) for n, flag in enumerate(flags)]
     train = Labelled(image(tmp_path / 'images/a.png'), shapes)
     val = Labelled(image(tmp_path / 'images/b.png'), shapes)  # B8
     splits, _ = as_canonical(folder_of(tmp_path, [train], [val]), tmp_path / 'out')
@@ -168,6 +169,23 @@ def test_ignored_and_difficult_objects(tmp_path: Path) -> None:
     }
     assert crowds == dict(train=[1, 0, 0], val=[1, 1, 0])
     assert splits['val'].num_ignored == 2
+
+
+def test_an_object_that_is_there_twice_is_one(tmp_path: Path) -> None:
+    """F6: of one class, box and outline; ignored if one of them is."""
+    polygon = [0.0, 0, 9, 0, 9, 9]
+    shapes = [
+        Shape('cat', BOX),
+        polygon_shape('cat', polygon),
+        Shape('dog', BOX),
+        Shape('cat', (30, 15, -20, -10), crowd=True),  # as BOX
+        polygon_shape('cat', [*polygon, 0, 9]),
+        polygon_shape('cat', polygon),
+    ]
+    found, text, splits = one(tmp_path, *shapes)
+    assert [item['iscrowd'] for item in found] == [1, 0, 0, 0]
+    assert '2 x object that is there twice (taken once): a.png' in text
+    assert (splits['train'].labelled, splits['train'].left_out) == (4, 0)
 
 
 def test_masks_are_trained_on_outlines_of_all_objects(tmp_path: Path) -> None:
@@ -238,13 +256,14 @@ def test_an_image_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 def test_boxes_that_mostly_leave_their_image_are_refused(tmp_path: Path) -> None:
     """Corners in place of a centre and a size, or of a place and a size."""
     shapes = [Shape('cat', (10 + n, 10 + n, 30 + n, 25 + n)) for n in range(5)]  # l, t, r, b
-    _, text, splits = one(tmp_path, *shapes, *[Shape('cat', BOX)] * 4)
+    others = [Shape('cat', (n, 5, 9, 9)) for n in range(5)]
+    _, text, splits = one(tmp_path, *shapes, *others[:4])
     with pytest.raises(
         ValueError, match='5 of 9 training objects leave their image: do the labels'
     ):
         check_left_out(splits, text, partial=False)
     check_left_out(splits, text, partial=True)
-    _, text, splits = one(tmp_path / 'fewer', *shapes, *[Shape('cat', BOX)] * 5)
+    _, text, splits = one(tmp_path / 'fewer', *shapes, *others)
     check_left_out(splits, text, partial=False)
 
 

@@ -100,7 +100,9 @@ def lengths(size: tuple[int, int] = SIZE, *, is_text: bool = True) -> dict:
         pytest.param(dict(bbox=['10', '5', '20', '10.0']), 'numbers are text', id='F9 text'),
         pytest.param(dict(bbox=[30, 15, -20, -10]), 'negative width', id='F10 negative sides'),
         pytest.param(dict(attributes=dict(rotation=0.0)), '', id='CVAT upright'),
-        pytest.param(dict(attributes=[], score=0.9), '', id='attributes are a list'),
+        pytest.param(dict(attributes=[]), '', id='attributes are a list'),
+        pytest.param(dict(score=0.9), 'with a score', id='F13 predictions'),
+        pytest.param(dict(bbox=[10, 5, 20, 10.0], keypoints=[1, 2, 2]), '', id='key points'),
         pytest.param(dict(bbox=None, segmentation=[CORNERS]), 'without a box', id='F9 bbox null'),
         pytest.param(dict(bbox=[], segmentation=[CORNERS]), 'without a box', id='F9 bbox empty'),
         pytest.param(dict(bbox=[], segmentation=lengths()), 'without a box', id='box of a mask'),
@@ -119,9 +121,15 @@ def test_an_object_is_read(tmp_path: Path, change: dict, note: str) -> None:
 
 def test_ids_need_not_be_there_nor_differ(tmp_path: Path) -> None:
     """F1, F5: they are used for messages only."""
-    given = [lacking('area', 'iscrowd'), thing(id=3), thing(id=3, bbox=[1] * 4)]
+    given = [
+        lacking('area', 'iscrowd'),
+        thing(id=3, category_id=2),
+        thing(id=3, bbox=[1] * 4),
+        thing(bbox=[2] * 4),
+    ]
     found = reading(folder(tmp_path, coco([entry()], given)))
-    assert objects(found) == [CAT, CAT, ('cat', (1, 1, 1, 1), 0)]
+    boxes = ('cat', (1, 1, 1, 1), 0), ('cat', (2, 2, 2, 2), 0)
+    assert objects(found) == [CAT, ('dog', *CAT[1:]), *boxes]
 
 
 @pytest.mark.parametrize('change', [dict(iscrowd=1), dict(ignore=1), dict(iscrowd='1')])
@@ -165,7 +173,8 @@ def test_ignored_objects_are_crowds(tmp_path: Path, change: dict) -> None:
 def test_a_broken_object_is_named(tmp_path: Path, change: dict, line: str) -> None:
     """F9, B9: with the file and the annotation."""
     message = said(tmp_path, thing(), thing(id=7, **change))
-    assert message.startswith('train.json, annotation 7: ') and line in message
+    assert message.startswith(f'{tmp_path}/annotations/train.json, annotation 7: ')
+    assert line in message
 
 
 def test_a_corner_far_away_is_refused(tmp_path: Path) -> None:
@@ -183,6 +192,12 @@ def test_a_corner_far_away_is_refused(tmp_path: Path) -> None:
         pytest.param(lacking('category_id'), 'of category None', id='make-sense 144'),
         pytest.param(thing(image_id=5), 'of an image that the file does not list', id='F3'),
         pytest.param(lacking('image_id'), 'of an image that the file does not list', id='none'),
+        pytest.param(
+            thing(bbox=[0] * 4, keypoints=[9, 9, 2]), 'of key points without a box', id='F10e'
+        ),
+        pytest.param(
+            lacking('bbox', keypoints=[9, 9, 2]), 'of key points without a box', id='F10e, none'
+        ),
         pytest.param(thing(bbox=[50, 5, 9, 9]), 'outside of its image', id='F3 outside'),
     ],
 )
@@ -225,6 +240,30 @@ def test_an_image_that_lost_its_objects_is_no_negative(tmp_path: Path) -> None:
             '',
             id='RLE of text',
         ),
+        pytest.param([lengths()], lengths(), 'lengths in another form', id='F10d list of RLE'),
+        pytest.param([lengths()] * 2, lengths(), 'lengths in another form', id='two RLE'),
+        pytest.param(
+            dict(size=list(SIZE), counts=str(lengths()['counts'].encode())),
+            lengths(),
+            'lengths in another form',
+            id='F10d text of bytes',
+        ),
+        pytest.param(
+            dict(size='[30, 40]', counts=str(lengths(is_text=False)['counts'])[1:-1]),
+            lengths(),
+            'lengths in another form',
+            id='F10d text of numbers',
+        ),
+        pytest.param(
+            dict(
+                size=list(SIZE), counts=str(lengths(is_text=False)['counts']).replace(',', '')[1:-1]
+            ),
+            lengths(),
+            'lengths in another form',
+            id='F10d numbers and spaces',
+        ),
+        pytest.param(str(lengths()), lengths(), '', id='F10d text of Python'),
+        pytest.param(json.dumps([CORNERS]), [CORNERS], '', id='F10d text of JSON'),
         pytest.param(dict(size=list(SIZE)), None, 'without counts', id='F14 RLE without counts'),
         pytest.param(dict(size=list(SIZE), counts=[1200]), None, 'without a pixel', id='empty'),
         pytest.param({}, None, '', id='empty object'),
@@ -235,6 +274,30 @@ def test_outlines(tmp_path: Path, given: Any, expected: Any, note: str) -> None:
     found = one(tmp_path, thing(segmentation=given))
     assert objects(found) == [CAT] and outlines(found) == [expected]
     assert note in found.text and (note or len(found.text.splitlines()) == 1)
+
+
+def test_a_polygon_within_another_of_its_object_is_said(tmp_path: Path) -> None:
+    """F7: it is filled, as COCO's tools do; one beside it is a part."""
+    inner, beside = [14, 7, 20, 7, 20, 12, 14, 12], [32, 5, 38, 5, 38, 9]
+    found = one(tmp_path, thing(segmentation=[CORNERS, inner]))
+    (item,) = found.content['train']['annotations']
+    assert item['area'] == 200 and '1 x polygon wholly within another of its object' in found.text
+    found = one(tmp_path, thing(bbox=[10, 5, 28, 10], segmentation=[CORNERS, beside]))
+    assert 'polygon' not in found.text
+
+
+def test_a_box_at_the_origin_is_no_pair_of_corners(tmp_path: Path) -> None:
+    found = one(tmp_path, thing(bbox=[0, 0, 3, 3], segmentation=[[1, 1, 5, 1, 5, 5, 1, 5]]))
+    assert 'box unlike its outline' in found.text and 'shows to be' not in found.text
+
+
+def test_images_of_lvis_that_are_not_labelled_for_all_classes(tmp_path: Path) -> None:
+    """F13"""
+    text = coco([entry(not_exhaustive_category_ids=[2], neg_category_ids=[])], [thing()])
+    found = reading(folder(tmp_path, text))
+    assert '1 x image that is not labelled for all classes, as of LVIS' in found.text
+    plain = coco([entry(not_exhaustive_category_ids=[], neg_category_ids=[])], [thing()])
+    assert 'LVIS' not in reading(folder(tmp_path, plain)).text
 
 
 def test_crowds_keep_their_run_lengths(tmp_path: Path) -> None:
@@ -306,10 +369,10 @@ def test_two_boxes_that_leave_their_image_are_corners(tmp_path: Path) -> None:
     ],
 )
 def test_boxes_unlike_their_outlines(tmp_path: Path, box: list[float], line: str) -> None:
-    things = [thing(bbox=box, segmentation=[CORNERS])] * 2
-    fits = thing(segmentation=[CORNERS])
-    assert f'train.json: 2 of 3 boxes {line}' in said(tmp_path, *things, fits)
-    assert len(objects(one(tmp_path, *things, fits, fits))) == 4
+    things = [thing(bbox=box, segmentation=[CORNERS], category_id=n) for n in (1, 2)]
+    fits = [thing(segmentation=[CORNERS], category_id=n) for n in (1, 2)]
+    assert f'train.json: 2 of 3 boxes {line}' in said(tmp_path, *things, fits[0])
+    assert len(objects(one(tmp_path, *things, *fits))) == 4
 
 
 def test_outlines_in_other_numbers(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Folders of COCO files and of their images, and the split of each file."""
 
+import gc
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,17 +9,16 @@ from typing import Any
 import pytest
 
 from helpers.field import SIZE, Reading, image, reading, refusal, write
-from rope_dense.datasets.labels.coco import content_of, find_coco, read_coco
-from rope_dense.datasets.labels.coco_images import coco_labels
-from rope_dense.datasets.labels.files import read_json as load
+from rope_dense.datasets.labels import coco, coco_files
+from rope_dense.datasets.labels.coco import find_coco
 from rope_dense.datasets.labels.folders import find_labels
-from rope_dense.datasets.labels.objects import Report
+from rope_dense.datasets.labels.inventory import inventory_of
 
 BOX = [10, 5, 20, 10]
 MANY = [f'{number}.jpg' for number in range(20)]  # enough for a hash to give both splits some
 
 
-def coco(names: Sequence[str], **top: Any) -> str:
+def coco_text(names: Sequence[str], **top: Any) -> str:
     """A COCO file of these images, a cat in each."""
     sides = dict(height=SIZE[0], width=SIZE[1])
     content = dict(
@@ -33,7 +33,7 @@ def place(root: Path, file: str, images: str, names: Sequence[str], prefix: str 
     """A COCO file and its images in a folder; `prefix` stands before the names in the file."""
     for name in names:
         image(root / images / name)
-    write(root / file, coco([prefix + name for name in names]))
+    write(root / file, coco_text([prefix + name for name in names]))
 
 
 def taken(root: Path, **options: Any) -> dict[str, set[str]]:
@@ -78,7 +78,7 @@ def test_files_of_both_splits(tmp_path: Path, train: str, val: str, images: str)
     word = 'valid' if 'valid/' in val else 'validation' if 'validation' in val else 'val'
     place(tmp_path, train, images.format('train'), ['a.jpg', 'b.jpg'])
     place(tmp_path, val, images.format(word), ['v.jpg'])
-    found = find_coco(tmp_path)
+    found = find_coco(inventory_of(tmp_path))
     assert found is not None and found.split_by == f'{train} and {val}'
     names = {
         split: {Path(name).name for name in images} for split, images in taken(tmp_path).items()
@@ -112,7 +112,7 @@ def test_files_of_both_splits(tmp_path: Path, train: str, val: str, images: str)
 )
 def test_one_file_of_all_images(tmp_path: Path, file: str, images: str, prefix: str) -> None:
     place(tmp_path, file, images, MANY, prefix)
-    found = find_coco(tmp_path)
+    found = find_coco(inventory_of(tmp_path))
     assert found is not None and found.split_by.startswith('a hash of the name')
     assert found.split_by.endswith(f', of {file}')
     splits = taken(tmp_path)
@@ -125,7 +125,7 @@ def test_one_file_of_all_images(tmp_path: Path, file: str, images: str, prefix: 
 def test_folders_of_images_may_say_the_splits(tmp_path: Path, file: str, prefix: str) -> None:
     names = [f'{split}/{number}.jpg' for split in ('train', 'Val', 'test') for number in range(3)]
     place(tmp_path, file, 'images', names, prefix)
-    found = find_coco(tmp_path)
+    found = find_coco(inventory_of(tmp_path))
     assert found is not None
     assert found.split_by == f'the folders of the images (train and val; not test), of {file}'
     words = {s: {name.split('/')[-2] for name in names} for s, names in taken(tmp_path).items()}
@@ -135,7 +135,7 @@ def test_folders_of_images_may_say_the_splits(tmp_path: Path, file: str, prefix:
 def test_names_of_label_studio_are_quoted(tmp_path: Path) -> None:
     image(tmp_path / 'images' / 'my cat.jpg')
     place(tmp_path, 'result.json', 'images', MANY)
-    write(tmp_path / 'result.json', coco([*MANY, '/data/local-files/?d=images/my%20cat.jpg']))
+    write(tmp_path / 'result.json', coco_text([*MANY, '/data/local-files/?d=images/my%20cat.jpg']))
     assert 'my cat.jpg' in set.union(*taken(tmp_path).values())
 
 
@@ -143,13 +143,13 @@ def test_images_by_their_address_as_in_lvis(tmp_path: Path) -> None:
     for split, numbers in (('train', '12'), ('val', '34')):
         for number in numbers:
             image(tmp_path / f'{split}2017' / f'{number}.jpg')
-    content = json.loads(coco(['a', 'b']))
+    content = json.loads(coco_text(['a', 'b']))
     urls = ['http://images.cocodataset.org/train2017/2.jpg', 'http://x.org/val2017/3.jpg']
     for entry, url in zip(content['images'], urls, strict=True):
         entry.pop('file_name')
         entry['coco_url'] = url
     write(tmp_path / 'lvis_v1_val.json', json.dumps(content))  # has images of train2017, too
-    write(tmp_path / 'lvis_v1_train.json', coco(['train2017/1.jpg']))
+    write(tmp_path / 'lvis_v1_train.json', coco_text(['train2017/1.jpg']))
     assert taken(tmp_path)['val'] == {'train2017/2.jpg', 'val2017/3.jpg'}
 
 
@@ -158,11 +158,11 @@ def test_the_common_name_is_taken(tmp_path: Path) -> None:
     for split in ('train', 'val'):
         place(tmp_path, f'annotations/instances_{split}2017.json', f'{split}2017', [f'{split}.jpg'])
         for other in ('person_keypoints', 'stuff', 'mini'):
-            write(tmp_path / f'annotations/{other}_{split}2017.json', coco(['none.jpg']))
+            write(tmp_path / f'annotations/{other}_{split}2017.json', coco_text(['none.jpg']))
         captions = [dict(id=1, image_id=0, caption='A cat.')]
         write(
             tmp_path / f'annotations/captions_{split}2017.json',
-            coco([f'{split}.jpg'], annotations=captions, categories=None),
+            coco_text([f'{split}.jpg'], annotations=captions, categories=None),
         )
     write(tmp_path / 'annotations/image_info_test2017.json', json.dumps(dict(images=[])))
     assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
@@ -189,7 +189,7 @@ def test_a_test_split_is_only_taken_for_want_of_another(tmp_path: Path) -> None:
 def test_equal_files_are_one(tmp_path: Path) -> None:
     for split in ('train', 'val'):
         place(tmp_path, f'{split}/_annotations.coco.json', split, [f'{split}.jpg'])
-        write(tmp_path / f'annotations/instances_{split}.json', coco([f'{split}.jpg']))
+        write(tmp_path / f'annotations/instances_{split}.json', coco_text([f'{split}.jpg']))
     assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
 
 
@@ -229,7 +229,7 @@ def test_splits_with_images_of_one_name(tmp_path: Path) -> None:
 def test_an_image_of_another_split_stands_for_none(tmp_path: Path) -> None:
     place(tmp_path, 'annotations/train.json', 'images/train', ['1.jpg', '2.jpg'])
     place(tmp_path, 'annotations/val.json', 'images/val', ['3.jpg'])
-    write(tmp_path / 'annotations/train.json', coco(['1.jpg', '2.jpg', '3.jpg']))
+    write(tmp_path / 'annotations/train.json', coco_text(['1.jpg', '2.jpg', '3.jpg']))
     found = reading(tmp_path)
     assert {*found.objects['train']} == {'1.jpg', '2.jpg'}
     assert '1 x object of an image that is not there (left out): 3.jpg' in found.text
@@ -238,7 +238,7 @@ def test_an_image_of_another_split_stands_for_none(tmp_path: Path) -> None:
 def test_missing_images_count_once(tmp_path: Path) -> None:
     """F14: in one of the splits of a hash; with their objects, or as entries without one."""
     place(tmp_path, 'annotations.json', 'images', MANY)
-    content = json.loads(coco([*MANY, 'gone.jpg', 'empty.jpg']))
+    content = json.loads(coco_text([*MANY, 'gone.jpg', 'empty.jpg']))
     content['annotations'][-1] |= dict(image_id=99)
     write(tmp_path / 'annotations.json', json.dumps(content))
     text = reading(tmp_path).text
@@ -250,7 +250,7 @@ def test_missing_images_count_once(tmp_path: Path) -> None:
 def test_no_image_at_all_names_what_is_there(tmp_path: Path) -> None:
     """F9"""
     for split in ('train', 'val'):
-        write(tmp_path / f'{split}.json', coco(['a.jpg']))
+        write(tmp_path / f'{split}.json', coco_text(['a.jpg']))
         write(tmp_path / 'pictures' / f'{split}.txt', 'none')
     message = refusal(tmp_path)
     assert 'train.json: its images, such as a.jpg, are in none of .' in message
@@ -260,7 +260,7 @@ def test_no_image_at_all_names_what_is_there(tmp_path: Path) -> None:
 def test_suffixes_may_differ(tmp_path: Path) -> None:
     for split in ('train', 'val'):
         place(tmp_path, f'{split}.json', split, [f'{split}.png'])
-        write(tmp_path / f'{split}.json', coco([f'{split}.JPG']))
+        write(tmp_path / f'{split}.json', coco_text([f'{split}.JPG']))
     assert taken(tmp_path) == dict(train={'train.png'}, val={'val.png'})
 
 
@@ -284,8 +284,8 @@ def test_images_that_differ_in_their_suffix_are_two(tmp_path: Path) -> None:
 OTHER_JSON: dict[str, tuple[Any, str]] = {
     'results': ([dict(image_id=1, category_id=1, bbox=BOX, score=0.5)], 'predictions'),
     'list': ([1], 'a list'),
-    'captions': (json.loads(coco(['a'], annotations=[dict(caption='A cat.')])), 'captions'),
-    'panoptic': (json.loads(coco(['a'], annotations=[dict(segments_info=[])])), 'panoptic'),
+    'captions': (json.loads(coco_text(['a'], annotations=[dict(caption='A cat.')])), 'captions'),
+    'panoptic': (json.loads(coco_text(['a'], annotations=[dict(segments_info=[])])), 'panoptic'),
     'LabelMe': (dict(version='5.0.1', shapes=[], imagePath='a.jpg'), 'by LabelMe'),
     'VIA': ({'a.jpg123': dict(filename='a.jpg', size=123, regions=[])}, 'VIA'),
     'VIA project': (dict(_via_settings={}, _via_img_metadata={}), 'VIA'),
@@ -305,26 +305,23 @@ def test_json_that_is_not_of_coco(tmp_path: Path, kind: str) -> None:
     content, line = OTHER_JSON[kind]
     write(tmp_path / 'mine.json', json.dumps(content))
     if kind not in GENERAL:
-        with pytest.raises(ValueError, match=f'mine.json is no COCO file of objects, .*{line}'):
+        with pytest.raises(ValueError, match=f'mine.json: .*{line}'):
             reading(tmp_path)
-    for other in ('README.txt', 'labels/a.txt'):  # labels of another format
-        assert kind not in GENERAL or find_coco(tmp_path) is None
-        write(tmp_path / other, '0 0.5 0.5 0.1 0.1')
-    assert find_coco(tmp_path) is None
+    assert find_coco(inventory_of(tmp_path)) is None
     with pytest.raises(ValueError, match=f'mine.json is no COCO file of objects, but .*{line}'):
-        coco_labels(tmp_path, 'train', 'mine.json')
+        find_coco(inventory_of(tmp_path), train='mine.json')
     write(tmp_path / 'train.json', json.dumps(content))
     if 'images' not in content:
-        assert find_coco(tmp_path) is None
+        assert find_coco(inventory_of(tmp_path)) is None
         return
     with pytest.raises(ValueError, match=f'train.json is no COCO file of objects, but .*{line}'):
-        find_coco(tmp_path)
+        find_coco(inventory_of(tmp_path))
 
 
 @pytest.mark.parametrize(
     'text, line',
     [
-        (coco(['v.jpg'], annotations=None), 'without a list of annotations'),
+        (coco_text(['v.jpg'], annotations=None), 'without a list of annotations'),
         (json.dumps(dict(images=[], categories=[])), 'without a list of annotations'),
         ('[]', 'but a list'),
         (json.dumps(OTHER_JSON['results'][0]), 'predictions'),
@@ -378,9 +375,9 @@ def test_images_that_no_file_lists_are_said(tmp_path: Path) -> None:
     'text, line',
     [
         ('', 'is no JSON, or cut off'),
-        (coco(MANY)[:300], 'is no JSON, or cut off'),
-        (coco(MANY)[:-300], 'is no JSON, or cut off'),
-        (coco([]), 'no image in it'),
+        (coco_text(MANY)[:300], 'is no JSON, or cut off'),
+        (coco_text(MANY)[:-300], 'is no JSON, or cut off'),
+        (coco_text([]), 'no image in it'),
         (json.dumps(dict(images=[dict(id=1)], annotations=[], categories=[])), 'no file_name'),
     ],
 )
@@ -396,7 +393,7 @@ def test_encodings(tmp_path: Path) -> None:
     """B7: a byte-order mark, UTF-16."""
     for split, code in (('train', 'utf-8-sig'), ('val', 'utf-16')):
         place(tmp_path, f'{split}.json', split, [f'{split}.jpg'])
-        (tmp_path / f'{split}.json').write_bytes(coco([f'{split}.jpg']).encode(code))
+        (tmp_path / f'{split}.json').write_bytes(coco_text([f'{split}.jpg']).encode(code))
     assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
 
 
@@ -404,7 +401,7 @@ def test_encodings(tmp_path: Path) -> None:
     'order', ['images annotations categories', 'annotations categories images']
 )
 def test_keys_may_be_in_any_order(tmp_path: Path, order: str) -> None:
-    content = json.loads(coco(MANY))
+    content = json.loads(coco_text(MANY))
     place(tmp_path, 'annotations.json', 'images', MANY)
     text = json.dumps({key: content[key] for key in order.split()}, indent=1)
     write(tmp_path / 'annotations.json', text)
@@ -412,16 +409,27 @@ def test_keys_may_be_in_any_order(tmp_path: Path, order: str) -> None:
 
 
 def test_files_that_the_user_names(tmp_path: Path) -> None:
-    place(tmp_path, 'a/mine.json', 'images/train', ['1.jpg'])
+    place(tmp_path, 'a/mine.json', 'images/train', ['1.jpg', '2.jpg'])
     write(tmp_path / 'images' / 'other' / '1.jpg', b'')
-    labels = coco_labels(tmp_path, 'train', 'a/mine.json')
-    assert labels.images == tmp_path / 'images' / 'train'
-    absolute = coco_labels(tmp_path, 'train', str(tmp_path / 'a/mine.json'))
-    assert absolute == labels
-    names, items = read_coco(labels, None, Report())
-    assert (names, [item.file.name for item in items]) == (('cat',), ['1.jpg'])
+    for given in ('a/mine.json', './a/../a/mine.json', str(tmp_path / 'a/mine.json')):
+        found = find_coco(inventory_of(tmp_path), train=given)
+        assert found is not None and found.split_by.endswith('of a/mine.json')
+        images = [part.images.name for part in found.splits.values()]
+        assert images == ['train', 'train']
     with pytest.raises(ValueError, match=r'none\.json: no such file; check own\.val'):
-        coco_labels(tmp_path, 'val', 'none.json')
+        find_coco(inventory_of(tmp_path), train='a/mine.json', val='none.json')
+
+
+def test_a_file_elsewhere_that_the_user_names(tmp_path: Path) -> None:
+    root = tmp_path / 'data'
+    place(root, 'train.json', 'images', ['1.jpg'])
+    place(root, 'unused.json', 'images', ['2.jpg'])
+    file = write(tmp_path / 'labels' / 'v2' / 'mine.json', coco_text(['2.jpg']))
+    found = find_coco(inventory_of(root), val=str(file))
+    assert found is not None and found.split_by == 'own.train and own.val'
+    part = found.splits['val']
+    assert (part.source, part.images) == (file, root / 'images')
+    assert part.inventory.outside == [str(file.parent)]
 
 
 def categories(root: Path, given: Any, number: object = 1) -> Reading:
@@ -429,7 +437,10 @@ def categories(root: Path, given: Any, number: object = 1) -> Reading:
     things = [dict(id=1, image_id=0, category_id=number, bbox=BOX)]
     for split in ('train', 'val'):
         place(root, f'{split}.json', split, [f'{split}.jpg'])
-        write(root / f'{split}.json', coco([f'{split}.jpg'], categories=given, annotations=things))
+        write(
+            root / f'{split}.json',
+            coco_text([f'{split}.jpg'], categories=given, annotations=things),
+        )
     return reading(root)
 
 
@@ -497,7 +508,7 @@ def test_the_validation_file_may_lack_categories_or_order_them_otherwise(tmp_pat
     categories(tmp_path, kinds)
     things = [dict(id=1, image_id=0, category_id=9, bbox=BOX)]
     others = [dict(id=4, name='bird'), dict(id=9, name='dog')]
-    write(tmp_path / 'val.json', coco(['val.jpg'], categories=others, annotations=things))
+    write(tmp_path / 'val.json', coco_text(['val.jpg'], categories=others, annotations=things))
     found = reading(tmp_path)
     assert found.classes == ('cat', 'dog', 'bird')
     assert found.objects['val'] == {'val.jpg': [('dog', (10, 5, 20, 10), 0)]}
@@ -507,10 +518,23 @@ def test_a_file_of_both_splits_is_parsed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed = []
-    monkeypatch.setattr(
-        'rope_dense.datasets.labels.coco.read_json', lambda path: parsed.append(path) or load(path)
-    )
+    whole = coco_files.whole
+    monkeypatch.setattr(coco, 'whole', lambda path: parsed.append(path) or whole(path))
     place(tmp_path, 'all.json', 'images', MANY)
     found = taken(tmp_path)
     assert len(parsed) == 1 and len(found['train'] | found['val']) == len(MANY)
-    assert content_of.cache_info().currsize == 0
+    assert not inventory_of(tmp_path).parsed
+
+
+@pytest.mark.parametrize('change', [dict(bbox=['x'] * 4), dict(bbox=[1] * 3)])
+def test_a_refused_file_leaves_memory(tmp_path: Path, change: dict) -> None:
+    """D15"""
+    content = json.loads(coco_text(MANY))
+    content['annotations'][-1] |= change
+    place(tmp_path, 'all.json', 'images', MANY)
+    write(tmp_path / 'all.json', json.dumps(content))
+    frozen = gc.get_freeze_count()
+    assert 'all.json, annotation 19: ' in refusal(tmp_path)
+    assert not inventory_of(tmp_path).parsed and gc.get_freeze_count() == frozen
+    gc.collect()
+    assert not any(isinstance(one, coco_files.CocoFile) for one in gc.get_objects())

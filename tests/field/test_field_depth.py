@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from mmengine.config import Config
 from mmengine.registry import DATASETS, DefaultScope
+from rope_dense.datasets.pair_folders import find_pairs
+from rope_dense.datasets.pairs import DEPTH
 
 from helpers.field import SIZE, image, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
 from rope_dense.datasets.depth import LoadDepth, read_depth
 from rope_dense.datasets.labels.splits import BY_HASH
-from rope_dense.datasets.pair_folders import find_pairs
-from rope_dense.datasets.pairs import DEPTH
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 

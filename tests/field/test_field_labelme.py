@@ -134,7 +134,7 @@ def test_a_mask_is_where_its_first_point_is(tmp_path: Path) -> None:
 def test_difficult_objects_are_not_evaluated(tmp_path: Path, change: dict) -> None:
     """X-AnyLabeling"""
     root = folder(tmp_path, labelme(shape()))
-    write(root / 'val' / 'a.json', labelme(shape(), shape(**change)))
+    write(root / 'val' / 'a.json', labelme(shape(label='dog'), shape(**change)))
     found = reading(root)
     assert [item[2] for item in found.objects['val']['a.jpg']] == [0, 1]
 
@@ -222,7 +222,7 @@ def test_the_background_is_no_class(tmp_path: Path) -> None:
 def test_parts_of_a_group_are_one_object(tmp_path: Path) -> None:
     other = [[32, 20], [36, 20], [36, 24], [32, 24]]
     parts = [shape(group_id=1), shape(points=other, group_id=1), shape(group_id=2)]
-    found = one(tmp_path, *parts, shape(label='dog', group_id=1), shape(), shape())
+    found = one(tmp_path, *parts, *(shape(label=name) for name in ('dog', 'eel', 'fox')))
     assert objects(found)[:2] == [('cat', (10, 5, 26, 19), 0), CAT] and len(objects(found)) == 5
     assert found.content['train']['annotations'][0]['area'] == pytest.approx(200 + 16)
     assert [len(outline) for outline in outlines(found)] == [2, 1, 1, 1, 1]
@@ -256,7 +256,7 @@ def test_key_points_of_an_object_are_no_lost_objects(tmp_path: Path) -> None:
 
 def test_a_rectangle_beside_polygons_has_an_outline_for_masks(tmp_path: Path) -> None:
     """F14"""
-    items = shape(), shape('rectangle', BOX)
+    items = shape(), shape('rectangle', BOX, label='dog')
     found = one(tmp_path, *items, options=dict(outlines=True))
     assert outlines(found) == [[[10, 5, 30, 5, 30, 15, 10, 15]]] * 2
 
@@ -375,7 +375,7 @@ def test_the_image_of_a_file(tmp_path: Path) -> None:
     for name in ('one', 'two', 'three'):
         image(tmp_path / 'train' / f'{name}.png')
     write(tmp_path / 'train' / 'one.json', labelme(shape(), name='two.png'))  # a copy
-    write(tmp_path / 'train' / 'two.json', labelme(shape(), shape(), name='one.png'))
+    write(tmp_path / 'train' / 'two.json', labelme(shape(), shape(label='dog'), name='one.png'))
     write(tmp_path / 'train' / 'other.json', labelme(shape(), name='C:\\pictures\\three.png'))
     write(tmp_path / 'train' / 'gone.json', labelme(shape(), name='gone.png'))
     found = reading(tmp_path)

@@ -209,7 +209,10 @@ REFUSED = {
         'train/images/a.jpg train/masks/a.png valid/images/b.jpg',
         r'valid has images, but no masks as ',
     ),
-    'a list without another': ('images/a.jpg masks/a.png val.txt', r'has val\.txt, but no list of training images'),
+    'a list without another': (
+        'images/a.jpg masks/a.png val.txt',
+        r'has val\.txt, but no list of training images',
+    ),
 }
 
 
@@ -250,7 +253,9 @@ def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
     ]
     for name in ('v', 'w'):
         image(tmp_path / f'images/{name}.jpg')
-    with pytest.raises(ValueError, match=r'images of .* have no mask .*: v\.jpg, w\.jpg, x\.jpg\. L'):
+    with pytest.raises(
+        ValueError, match=r'images of .* have no mask .*: v\.jpg, w\.jpg, x\.jpg\. L'
+    ):
         found(tmp_path)
 
 

@@ -127,11 +127,14 @@ def test_classes_txt_lists_the_classes_of_labels_without_a_list(
     """Its order counts, a class may have no object, and what it lacks is left out and counted."""
     monkeypatch.chdir(tmp_path)
     root = tmp_path / 'data'
-    box = '<bndbox><xmin>5</xmin><ymin>5</ymin><xmax>20</xmax><ymax>20</ymax></bndbox>'
+    box = '<bndbox><xmin>{}</xmin><ymin>5</ymin><xmax>20</xmax><ymax>20</ymax></bndbox>'
     for split in ('train', 'valid'):
         for n, names in enumerate((['cat'] * 19, ['dog', 'eel'])):
             image(root / split / f'{n}.jpg')
-            objects = ''.join(f'<object><name>{name}</name>{box}</object>' for name in names)
+            objects = ''.join(
+                f'<object><name>{name}</name>{box.format(left / 9)}</object>'
+                for left, name in enumerate(names)
+            )
             write(root / split / f'{n}.xml', f'<annotation>{objects}</annotation>')
     write(root / 'classes.txt', 'dog\nbird\ncat\n')
     cfg = load_config(str(CONFIGS / 'own/detection.py'), own=dict(OWN, data_root=root))

@@ -206,7 +206,7 @@ def test_rotated_boxes_keep_their_rotation(tmp_path: Path) -> None:
 def test_difficult_objects_are_trained_and_not_evaluated(
     tag: str, value: str, expected: int, tmp_path: Path
 ) -> None:
-    text = xml(thing(more=f'<{tag}>{value}</{tag}>'), thing())  # B8
+    text = xml(thing(more=f'<{tag}>{value}</{tag}>'), thing('dog'))  # B8
     for stem in 'av':
         pair(tmp_path / 'data', stem, text)
     lists(tmp_path / 'data', train='a', val='v')

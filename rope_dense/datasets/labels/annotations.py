@@ -5,25 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..images.headers import Header, read_header
 from ..rotated import rectangle_corners, smallest_rectangle
 from .files import class_name, naming
 from .geometry import (
     as_shown,
     bounding_box,
     box_corners,
+    check_outline,
     clipped,
     coco_mask,
     crosses_itself,
+    has_nested,
     outer_points,
     outline_lengths,
 )
-from .objects import Labelled, Report, Shape
+from .objects import Labelled, Part, Report, Shape
 
+if TYPE_CHECKING:
+    from ..images.headers import Header
+
+TWICE = 'object that is there twice (taken once)'
+NESTED = (
+    'polygon wholly within another of its object (filled, as COCO does; a hole needs run lengths)'
+)
 NO_OUTLINE = 'object without an outline (the outline of its box is taken)'
 CUT = 0.9  # share of a box within the image: less counts as cut
 LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
@@ -61,15 +69,15 @@ class Rules:
 
 
 def annotate(
-    items: Iterator[Labelled], folder: Path, rules: Rules, report: Report
+    items: Iterator[Labelled], part: Part, rules: Rules, report: Report
 ) -> Iterator[tuple[dict, list[dict]]]:
     """The entry of each image of a COCO file, and its annotations; both without ids.
 
-    Boxes are put in order and clipped to the image; objects without area, outside of their image
-    or of an unknown class are left out, as are images that lose all of their objects.
+    Boxes are put in order and clipped to the image; objects without area, outside of their image,
+    of an unknown class or there twice are left out, as are images that lose all of their objects.
 
     Args:
-        folder: of the images, to which `file_name` is relative.
+        part: the labels of the items; `file_name` is relative to its folder of images.
 
     Raises:
         ValueError: images of another size than their labels say, or labels that no rule fits; the
@@ -82,17 +90,21 @@ def annotate(
             report.leave_out(kind, item.file.name, rules.count(item))
             continue
         seen.add(item.file)
-        if (image := readable_header(item, rules, report)) is None:
+        try:
+            image = part.inventory.header(item.file)
+        except ValueError:  # no image, or cut off
+            report.note('image that cannot be read (left out with its objects)', item.file.name)
+            if count := rules.count(item):
+                report.leave_out('object of an image that cannot be read', item.file.name, count)
             continue
-        with naming(item.file):
+        with naming(part.source), naming(item.file):
             item = as_shown(item, image, report)
             if item.size not in (None, (image.height, image.width)):
                 height, width = item.size or (0, 0)
                 said = f'{item.file.name}: {width} x {height} by its labels, the image has '
                 wrong_sizes.note('', f'{said}{image.width} x {image.height}')
                 continue
-            found = [annotation(shape, item, image, rules, report) for shape in item.shapes]
-        annotations = [one for one in found if one is not None]
+            annotations = annotations_of(item, image, rules, report)
         report.kept += len(annotations)
         lost = [(kind, where) for kind, where, label in item.lost if rules.may_have(label)]
         for kind, where in lost:
@@ -100,25 +112,37 @@ def annotate(
         if lost and not annotations:
             report.note('image that lost all of its objects (left out)', item.file.name)
             continue
-        name = item.file.relative_to(folder).as_posix()
+        name = item.file.relative_to(part.images).as_posix()
         yield dict(file_name=name, height=image.height, width=image.width), annotations
     if wrong := wrong_sizes.notes.get(''):
         raise ValueError(
-            f'{folder}: {wrong.count} images have another size than their labels say (width x '
+            f'{part.images}: {wrong.count} images have another size than their labels say (width x '
             f'height): {"; ".join(wrong.examples[:3])}. Were images resized after labelling?'
         )
 
 
-def readable_header(item: Labelled, rules: Rules, report: Report) -> Header | None:
-    """The header of an image; None for a file that is no image or cut off, which is left out."""
-    try:
-        return item.header or read_header(item.file)
-    except ValueError:
-        kind = 'image that cannot be read (left out with its objects)'
-        report.note(kind, item.file.name)
-        if count := rules.count(item):
-            report.leave_out('object of an image that cannot be read', item.file.name, count)
-        return None
+def annotations_of(
+    item: Labelled, image: Header, rules: Rules, report: Report
+) -> list[dict[str, Any]]:
+    """The annotations of an image, without the ones that are there twice, as in merged exports.
+
+    Of two with one class, box and outline the first is taken, and is ignored if one of them is.
+    """
+    found = list[dict[str, Any]]()
+    alike: dict[tuple[float, ...], list[dict[str, Any]]] = {}
+    for shape in item.shapes:
+        if (one := annotation(shape, item, image, rules, report)) is None:
+            continue
+        others = alike.setdefault((one['category_id'], one['area'], *one['bbox']), [])
+        outline = one.get('segmentation')
+        same = next((other for other in others if other.get('segmentation') == outline), None)
+        if same is None:
+            others.append(one)
+            found.append(one)
+        else:
+            same['iscrowd'] |= one['iscrowd']
+            report.note(TWICE, shape.where or item.file.name)
+    return found
 
 
 def annotation(
@@ -160,6 +184,8 @@ def visible_part(
         if not area and isinstance(outline, list):
             report.note('outline without a pixel in its image (left out, its box is taken)', where)
             outline = lengths = None
+        elif isinstance(outline, list) and has_nested(outline, size):
+            report.note(NESTED, where)
     if (inside := clipped(box, *size)) != box:
         if min(inside[2:]) <= 0:
             item.leave_out('object outside of its image', where)
@@ -183,6 +209,8 @@ def rectangle(
 
     A rectangle of which the image has less than the centre is left out.
     """
+    if shape.outline:
+        check_outline(shape.outline, (image.height, image.width))
     points = outer_points(shape.outline) if shape.outline else box_corners(shape.box)
     polygons = shape.outline if isinstance(shape.outline, list) else ()
     if any(map(crosses_itself, polygons)):

@@ -147,7 +147,7 @@ def write(
         report, counts = Report(), Counts()
         _, items = folder.format.read(labels, folder.classes, report)
         items = shown(items, split, labels)
-        images = counts.counted(annotate(items, labels.images, rules, report))
+        images = counts.counted(annotate(items, labels, rules, report))
         write_coco(target / f'{split}.json', images, chosen)
         if not counts.num_images:
             raise ValueError(nothing_read(folder, split, report))

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from .coco_files import check_coco, chosen_files, name_of
+from .coco_files import (
+    CocoFile,
+    best_file,
+    candidates,
+    chosen_files,
+    head,
+    id_of,
+    name_of,
+    whole,
+)
 from .coco_images import (
     check_unlabelled,
     find_image,
-    images_of,
-    labels_of,
+    named_file,
+    part_of,
     relative,
-    split_images,
+    split_one,
     stem_of,
 )
 from .coco_shapes import (
@@ -32,151 +38,164 @@ from .coco_shapes import (
     outline_of,
     shape_of,
 )
-from .files import Images, class_names, is_set, naming, read_json, size_in
-from .objects import Format, LabelFolder, Labelled, Labels, Read, Report
-from .splits import is_for_validation
+from .files import class_name, class_names, is_set, naming, size_in
+from .inventory import Inventory
+from .objects import Format, LabelFolder, Labelled, Part, Read, Report
 
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')  # of labelme2coco, X-AnyLabeling
-LOOKED_AT = 10_000  # boxes, which tell what their numbers are
+LOOKED_AT = 10_000  # annotations, which tell what their numbers are
 LEAST_BOXES = 4  # different ones, of which corners can be told from sizes
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
 BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
+FEDERATED = ('not_exhaustive_category_ids', 'neg_category_ids')  # of images of LVIS
+NOT_WHOLE = 'image that is not labelled for all classes, as of LVIS (what is not, is background)'
+NO_PLACE = 'object without a box and an outline'
+POINTS = 'object of key points without a box, which no box is made of'
+SCORED = 'object with a score (of predictions? all are taken as labels)'
 
 
-def find_coco(root: Path) -> LabelFolder | None:
-    """A COCO file of each split, or one of all images, which a hash of their names splits."""
-    home, files = chosen_files(root)
+def find_coco(
+    inventory: Inventory, train: str | None = None, val: str | None = None
+) -> LabelFolder | None:
+    """A COCO file of each split, or one of all images, which a hash of their names splits.
+
+    Args:
+        train, val: files that settings name, below the folder or absolute; of two splits, the
+            other file is looked for as it is without settings.
+
+    Raises:
+        ValueError: files that cannot be used, or several that could be meant.
+    """
+    home, split_by = inventory.root, 'own.train and own.val'
+    if train or val:
+        files, others = {}, [*candidates(inventory)]
+        for split, given in (('train', train), ('val', val)):
+            if file := named_file(inventory, split, given) if given else best_file(others, split):
+                files[split] = file
+        if 'train' not in files:
+            raise ValueError(
+                f'{inventory.root}: no COCO file of the training split: name it by own.train'
+            )
+    else:
+        home, files = chosen_files(inventory)
+        split_by = ' and '.join(relative(file.path, inventory.root) for file in files.values())
     if not files:
         return None
-    splits = {split: labels_of(file, home, split) for split, file in files.items()}
-    names = [relative(file.path, root) for file in files.values()]
-    listed, unlisted = images_of([(file, splits[split]) for split, file in files.items()])
-    split_by = ' and '.join(names)
+    splits = {split: part_of(file, home, split, inventory) for split, file in files.items()}
     if len(files) == 1:
-        ((labels, file),) = zip(splits.values(), files.values(), strict=True)
-        check_unlabelled(home, file.path, listed)
-        splits, described = split_images(file, labels)
-        split_by = f'{described}, of {names[0]}'
-    options = dict(splits['train'].options, unlisted=unlisted)  # counted once, in training
-    splits['train'] = replace(splits['train'], options=options)
-    return LabelFolder(COCO, splits, split_by)
+        ((part, file),) = zip(splits.values(), files.values(), strict=True)
+        if not train:
+            check_unlabelled(part, home, file.image_names())
+        splits, split_by = split_one(file, part)
+    # What is of no split, such as images that no file lists, is counted once, in training.
+    other = splits['val']
+    parts = {
+        'train': replace(splits['train'], options=dict(val=(str(other.source), str(other.images)))),
+        'val': replace(other, options=dict(counts=len(files) > 1)),
+    }
+    return LabelFolder(COCO, parts, split_by)
 
 
-@dataclass
-class Entry:
-    """An image of a COCO file, and its annotations.
-
-    Attributes:
-        size: (height, width) in pixels; None if the file does not say it.
-    """
-
-    name: str
-    size: tuple[int, int] | None
-    annotations: list[dict[str, Any]] = field(default_factory=list)
-
-
-def read_coco(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a COCO file; one without annotations has no objects.
 
     Ids may be of any type, and are used to tell what belongs together. Boxes are taken from
     outlines where they are missing; a box is rotated as ``attributes.rotation`` of CVAT says.
     `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``five_numbers``.
     """
-    path = labels.source
-    state = path.stat()
-    content = content_of(path, state.st_size, state.st_mtime_ns)
-    check_coco(path, content)
-    for key in ('images', 'annotations'):
-        if odd := [n for n, item in enumerate(content[key]) if not isinstance(item, dict)]:
-            raise ValueError(f'{path}: number {odd[0]} of {key} is {content[key][odd[0]]!r}')
-    names = category_names(content, path)
-
-    def items() -> Iterator[Labelled]:
-        with naming(path):
-            entries = image_entries(content, path)
-            assign(content, entries, labels, report)
-            check_numbers(entries.values())
-        for name in labels.options.get('unlisted', ()):
-            report.note('image that no COCO file lists (not labelled, so left out)', name)
-        num_outlines = 0
-        images = Images(labels, Report())  # names have suffixes: a.jpg and a.png are no doubles
-        for entry in entries.values():
-            if labels.names is not None and stem_of(entry.name, images) not in labels.names:
-                continue
-            if (file := find_image(images, entry.name)) is None:
-                report.leave_out_image(entry.name, len(entry.annotations))
-            else:
-                item = labelled(file, entry, names, path.name, convention_of(content), report)
-                num_outlines += sum(shape.outline is not None for shape in item.shapes)
-                yield item
-            entry.annotations = []
-        check_outlines(path, num_outlines, report)
-        if labels.options.get('split') != 'train':  # of two splits of one file, the second is next
-            release()
-
-    return classes or used_classes(content, names, path, report), items()
+    file = part.inventory.content(part.source, whole)
+    names = category_names(file)
+    return classes or used_classes(file, names, report), labelled_images(file, part, names, report)
 
 
-@lru_cache(maxsize=1)
-def content_of(path: Path, size: int, time: int) -> dict[str, Any]:
-    """The content of a file, which is read for the classes and for the images.
+@dataclass
+class Entry:
+    """An image of a COCO file.
 
-    Without the garbage collector, which looks at all that is read so far again and again, a file of
-    COCO's size (450 MB) takes 15 s, not 24 s; it takes 3.3 GB of memory.
+    Attributes:
+        size: (height, width) in pixels; None if the file does not say it.
+        numbers: of its annotations.
     """
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        return read_json(path)
-    finally:
-        gc.freeze()
-        if is_enabled:
-            gc.enable()
+
+    name: str
+    size: tuple[int, int] | None
+    numbers: list[int] = field(default_factory=list)
 
 
-def release() -> None:
-    """Give back the memory of the content."""
-    content_of.cache_clear()
-    gc.unfreeze()
+def labelled_images(
+    file: CocoFile, part: Part, names: dict[str, str], report: Report
+) -> Iterator[Labelled]:
+    """The images of a split that the file has."""
+    images, num_outlines, listed = part.inventory.images(part.images), 0, set[Path]()
+    with naming(file.path):
+        entries = image_entries(file, report)
+        for number, key in enumerate(file.image_ids):
+            if key in entries:
+                entries[key].numbers.append(number)
+            elif part.options.get('counts', True):
+                name = file.annotation(number)['id']
+                where = f'{file.path.name}, annotation {name}, image_id {key}'
+                report.leave_out('object of an image that the file does not list', where)
+        check_numbers(file, entries.values())
+    for entry in entries.values():
+        image = find_image(images, entry.name)
+        if image:
+            listed.add(image)
+        if part.names is not None and stem_of(entry.name, images) not in part.names:
+            continue
+        if image is None:
+            report.leave_out_image(entry.name, len(entry.numbers))
+            continue
+        with naming(file.path):
+            item = labelled(image, file, entry, names, report)
+        num_outlines += sum(shape.outline is not None for shape in item.shapes)
+        yield item
+    if 'val' in part.options:
+        note_unlisted(part, listed, report)
+    check_outlines(file.path, num_outlines, report)
 
 
-def convention_of(content: dict[str, Any]) -> str | None:
-    """The convention of angles that a file names."""
-    info = content.get('info')
-    return info.get('angle_version') if isinstance(info, dict) else None
+def note_unlisted(part: Part, listed: set[Path], report: Report) -> None:
+    """Note the images in the folders of both splits that no file lists.
+
+    Args:
+        part: of training; its option `val` is the file of validation and its folder of images.
+        listed: the images of its own file.
+    """
+    source, folder = map(Path, part.options['val'])
+    there = {*part.inventory.images(part.images).by_path.values()}
+    if source != part.source:
+        images = part.inventory.images(folder)
+        there |= {*images.by_path.values()}
+        names = head(source).image_names()
+        listed |= {file for name in names if (file := find_image(images, name))}
+    for path in sorted(there - listed):
+        report.note('image that no COCO file lists (not labelled, so left out)', path.name)
 
 
-def id_of(value: Any) -> str:
-    """An id as text: 1, 1.0 and '1' are the same; '01' is another one."""
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value) if is_whole else value).strip()
-
-
-def category_names(content: dict[str, Any], path: Path) -> dict[str, str]:
+def category_names(file: CocoFile) -> dict[str, str]:
     """The names of the categories by their ids.
 
     Raises:
         ValueError: there are none, one has no name, or two have one id.
     """
-    if not isinstance(content.get('categories'), list):
-        raise ValueError(f'{path}: no list of categories, which has the names of the classes')
+    if not isinstance(file.content.get('categories'), list):
+        raise ValueError(f'{file.path}: no list of categories, which has the names of the classes')
     names: dict[str, str] = {}
-    for number, category in enumerate(content['categories']):
-        with naming(f'{path.name}, category number {number}'):
+    for number, category in enumerate(file.content['categories']):
+        with naming(file.path), naming(f'{file.path.name}, category number {number}'):
             if not isinstance(category, dict):
                 raise ValueError(f'it is {category!r:.80}, not {{"id": ..., "name": ...}}')
             key, name = id_of(category['id']), category['name']
-            text = '' if name is None else str(name).strip()
+            text = '' if name is None else class_name(str(name))
             if not text or isinstance(name, (list, dict)):
-                raise ValueError(f'the name of id {key} is {name!r}')
+                raise ValueError(f'the name of id {key} is {name!r:.80}')
             if names.setdefault(key, text) != text:
                 raise ValueError(f'id {key} is of {names[key]!r} and of {text!r}')
     return names
 
 
-def used_classes(
-    content: dict[str, Any], names: dict[str, str], path: Path, report: Report
-) -> tuple[str, ...]:
+def used_classes(file: CocoFile, names: dict[str, str], report: Report) -> tuple[str, ...]:
     """The names of the classes in the order of the file.
 
     Categories that stand for no class are left out if no object has them: Roboflow's first one,
@@ -185,85 +204,66 @@ def used_classes(
     Raises:
         ValueError: none, or two of one name.
     """
-    used = {id_of(item.get('category_id')) for item in content['annotations']}
-    kinds = {id_of(item['id']): str(item.get('supercategory')) for item in content['categories']}
+    categories = file.content['categories']
+    kinds = {id_of(item['id']): str(item.get('supercategory')) for item in categories}
     first, is_root = next(iter(names), None), len({*kinds.values()}) > 1
     kept: dict[str, str] = {}
     for key, name in names.items():
         is_project = is_root and key == first and kinds[key] == 'none'
-        if key not in used and (is_project or name in PLACEHOLDERS):
+        if key not in file.category_ids and (is_project or name in PLACEHOLDERS):
             report.note('category that is no class and has no object (left out)', name)
             continue
         if name in kept:
-            raise ValueError(f'{path}: categories {kept[name]} and {key} are both {name!r}')
+            raise ValueError(f'{file.path}: categories {kept[name]} and {key} are both {name!r}')
         kept[name] = key
-    return class_names(tuple(kept), path)
+    return class_names(tuple(kept), file.path)
 
 
-def image_entries(content: dict[str, Any], path: Path) -> dict[str, Entry]:
+def image_entries(file: CocoFile, report: Report) -> dict[str, Entry]:
     """The images by their ids.
 
     Raises:
         ValueError: two images have one id, or one has no name.
     """
     entries: dict[str, Entry] = {}
-    for number, item in enumerate(content['images']):
-        with naming(f'{path.name}, image number {number}'):
+    for number, item in enumerate(file.content['images']):
+        with naming(f'{file.path.name}, image number {number}'):
+            if not isinstance(item, dict):
+                raise ValueError(f'it is {item!r:.80}, not {{"id": ..., "file_name": ...}}')
             key, name = id_of(item['id']), name_of(item)
             if not name:
                 raise ValueError("'file_name' is missing")
             entry = entries.setdefault(key, Entry(name, size_in(item, 'height', 'width')))
             if entry.name != name:
                 raise ValueError(f'id {key} is of {entry.name} and of {name}')
+            if any(item.get(key) for key in FEDERATED):
+                report.note(NOT_WHOLE, name)
     return entries
 
 
-def assign(
-    content: dict[str, Any], entries: dict[str, Entry], labels: Labels, report: Report
-) -> None:
-    """Give each image its annotations; one that is in the file twice is taken once."""
-    seen: dict[str, dict[str, Any]] = {}
-    file, split = labels.source.name, labels.options.get('split')
-    for number, item in enumerate(content['annotations']):
-        name = id_of(item.setdefault('id', f'number {number}'))
-        if seen.setdefault(name, item) is not item and seen[name] == item:
-            report.note('annotation that is in the file twice (taken once)', f'{file}, {name}')
-            continue
-        key = id_of(item.get('image_id'))
-        if key in entries:
-            entries[key].annotations.append(item)
-        # Of two splits by one file, one counts it.
-        elif split is None or is_for_validation(key) == (split == 'val'):
-            where = f'{file}, annotation {name}, image_id {key}'
-            report.leave_out('object of an image that the file does not list', where)
-
-
-def check_numbers(entries: Collection[Entry]) -> None:
+def check_numbers(file: CocoFile, entries: Iterable[Entry]) -> None:
     """Check that boxes are COCO's, [left, top, width, height] in pixels, and outlines in pixels.
 
     Raises:
         ValueError: all of the first ones are shares of the image, or boxes are two corners.
     """
-    boxes = (
-        (*item['bbox'], *(entry.size or (0, 0)))
-        for entry in entries
-        for item in entry.annotations
-        if is_plain(item.get('bbox')) and item.get('bbox_mode') != CORNERS
-    )
-    coordinates = (
-        max(points)
-        for entry in entries
-        for item in entry.annotations
-        if are_polygons(outline := item.get('segmentation') or ())
-        for points in outline
-    )
-    table = np.reshape([*islice(boxes, LOOKED_AT)], (-1, 6)).astype(float)
+    pairs = ((entry, file.annotation(number)) for entry in entries for number in entry.numbers)
+    boxes, coordinates = list[tuple[float, ...]](), list[float]()
+    is_small = True  # the images are, of one or two pixels
+    for entry, item in islice(pairs, LOOKED_AT):
+        is_small &= bool(entry.size and max(entry.size) <= 2)
+        if is_plain(item.get('bbox')) and item.get('bbox_mode') != CORNERS:
+            boxes.append((*item['bbox'], *(entry.size or (0, 0))))
+        if are_polygons(outline := item.get('segmentation') or ()):
+            coordinates += map(max, outline)
+    table = np.reshape(boxes, (-1, 6)).astype(float)
     left, top, width, height, image_height, image_width = table.T
-    largest = table[:, :4].max(initial=0), max(islice(coordinates, LOOKED_AT), default=0)
-    if not all(entry.size and max(entry.size) <= 2 for entry in entries):
-        for name, value in zip(('boxes', 'outlines'), largest, strict=True):
-            if 0 < value <= 1:
-                raise ValueError(f'all {name} are shares of the image (0 to 1), not in pixels')
+    for name, largest in (
+        ('boxes', table[:, :4].max(initial=0)),
+        ('outlines', max(coordinates, default=0)),
+    ):
+        if 0 < largest <= 1 and not is_small:
+            raise ValueError(f'all {name} are shares of the image (0 to 1), not in pixels')
     is_within = (left >= 0) & (top >= 0) & (width <= image_width + 1) & (height <= image_height + 1)
     is_beyond = (left + width > BEYOND * image_width) | (top + height > BEYOND * image_height)
     are_corners = bool((is_within & (left < width) & (top < height)).all())
@@ -277,35 +277,35 @@ def check_numbers(entries: Collection[Entry]) -> None:
 
 
 def labelled(
-    file: Path,
-    entry: Entry,
-    names: dict[str, str],
-    source: str,
-    convention: str | None,
-    report: Report,
+    image: Path, file: CocoFile, entry: Entry, names: dict[str, str], report: Report
 ) -> Labelled:
     """An image with its objects."""
-    item = Labelled(file, size=entry.size)
-    for annotation in entry.annotations:
-        where = f'{source}, annotation {annotation["id"]}'
+    item, info = Labelled(image, size=entry.size), file.content.get('info')
+    convention = info.get('angle_version') if isinstance(info, dict) else None
+    for annotation in map(file.annotation, entry.numbers):
+        where = f'{file.path.name}, annotation {annotation["id"]}'
         with naming(where):
             key = id_of(annotation.get('category_id'))
             if key not in names:
                 item.leave_out(f'object of category {key}, which the file does not list', where)
                 continue
+            if annotation.get('score') is not None:
+                report.note(SCORED, where)
             outline = outline_of(annotation.get('segmentation'), entry.size, where, report)
             box = annotation.get('rbox') or annotation.get('bbox')
             if isinstance(box, list) and len(box) == 5:
                 shape = five_numbers(names[key], box, convention)
-            elif (box := box_of(annotation, outline, where, report)) is not None:
-                shape = shape_of(annotation, names[key], box, outline)
             else:
-                item.leave_out('object without a box and an outline', where, names[key])
-                continue
+                box = box_of(annotation, outline, where, report)
+                if box is None or (0 in box[2:] and annotation.get('keypoints')):
+                    lacking = POINTS if annotation.get('keypoints') else NO_PLACE
+                    item.leave_out(lacking, where, names[key])
+                    continue
+                shape = shape_of(annotation, names[key], box, outline)
             shape.crowd = is_set(annotation.get('iscrowd')) or is_set(annotation.get('ignore'))
             shape.where = where
             item.shapes.append(shape)
     return item
 
 
-COCO = Format('coco', 'COCO', ('.json',), lambda inventory: find_coco(inventory.root), read_coco)
+COCO = Format('coco', 'COCO', ('.json',), find_coco, read_coco)

@@ -1,17 +1,20 @@
-"""COCO files in a folder: recognised, and which one is of which split."""
+"""COCO files in a folder: parsed, recognised, and which one is of which split."""
 
 from __future__ import annotations
 
 import filecmp
 import json
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .files import IMAGE_SUFFIXES, list_files, read_text
+from .files import naming_json, read_text
+from .foreign import other_tool
+from .inventory import Inventory
 from .splits import SPLITS, WORDS
 
 # Words of file names and folders that do not tell one COCO file from another.
@@ -21,6 +24,145 @@ USUAL_FOLDERS = USUAL_NAMES | {'images', 'data'}
 DEPTH = 4  # of a file below the folder: export/train/annotations/instances_default.json
 CROWD = 20  # JSON files in one folder: more are files of one image each
 GAP = re.compile(r'[\s,:]*')
+decode = json.JSONDecoder().raw_decode
+
+
+@dataclass
+class CocoFile:
+    """A COCO file.
+
+    COCO's own has 450 MB, and its annotations would take 3 GB as objects. So they stay text, and
+    each is decoded where its image is read.
+
+    Attributes:
+        content: all but the annotations, of which the first may be there.
+        text: of the file; '' unless it is read whole.
+        starts: places of the annotations in the text.
+        image_ids: of the annotations, see ``id_of``.
+        category_ids: that annotations have.
+    """
+
+    path: Path
+    content: Any
+    text: str = ''
+    starts: array[int] = field(default_factory=lambda: array('q'))
+    image_ids: list[str] = field(default_factory=list)
+    category_ids: set[str] = field(default_factory=set)
+
+    def annotation(self, number: int) -> dict[str, Any]:
+        """An annotation by its number in the file, which is its id if it has none."""
+        item, _ = decode(self.text, self.starts[number])
+        return {'id': f'number {number}', **item}
+
+    def image_names(self) -> list[str]:
+        """The file names of the images, of those that have one."""
+        entries = (item for item in self.content['images'] if isinstance(item, dict))
+        return [name for entry in entries if (name := name_of(entry))]
+
+
+def head(path: Path) -> CocoFile:
+    """A JSON file, of COCO's `annotations` only the first.
+
+    COCO's images come first, which takes one to two seconds of a file of 450 MB.
+
+    Raises:
+        ValueError: it is no JSON, or cut off.
+    """
+    file = CocoFile(path, {})
+    parse(file, read_text(path), is_whole=False)
+    return file
+
+
+def whole(path: Path) -> CocoFile:
+    """A COCO file.
+
+    Raises:
+        ValueError: it is no JSON, cut off, or no COCO file of objects.
+    """
+    file = CocoFile(path, {}, read_text(path))
+    parse(file, file.text, is_whole=True)
+    check_coco(file)
+    return file
+
+
+def parse(file: CocoFile, text: str, *, is_whole: bool) -> None:
+    """Fill in the content of a file and, of a whole one, the places of its annotations."""
+    with naming_json(file.path):
+        index = after_gap(text, 0)
+        if text[index] != '{':
+            file.content, index = decode(text, index)
+        else:
+            index = after_gap(text, index + 1)
+            while text[index] != '}':
+                key, index = decode(text, index)
+                index = after_gap(text, index)
+                if key != 'annotations' or text[index] != '[':
+                    file.content[key], index = decode(text, index)
+                elif (index := parse_annotations(file, text, index, is_whole)) < 0:
+                    return
+                index = after_gap(text, index)
+            index += 1
+        if is_whole and text[index:].strip():
+            raise json.JSONDecodeError('Extra data', text, index)
+
+
+def parse_annotations(file: CocoFile, text: str, index: int, is_whole: bool) -> int:
+    """The place behind the list of annotations at `index`; -1 to stop, with the first one read."""
+    first = file.content['annotations'] = list[Any]()
+    index = after_gap(text, index + 1)
+    images: dict[str, str] = {}  # so that an id of many annotations is one text
+    while text[index] != ']':
+        item, end = decode(text, index)
+        if not first:
+            first.append(item)
+        if is_whole:
+            if not isinstance(item, dict):
+                number = len(file.starts)
+                raise ValueError(f'{file.path}: number {number} of annotations is {item!r:.80}')
+            key = id_of(item.get('image_id'))
+            file.starts.append(index)
+            file.image_ids.append(images.setdefault(key, key))
+            file.category_ids.add(id_of(item.get('category_id')))
+        elif 'images' in file.content:
+            return -1
+        index = after_gap(text, end)
+    return index + 1
+
+
+def after_gap(text: str, index: int) -> int:
+    """The place behind white space, commas and colons."""
+    found = GAP.match(text, index)
+    return found.end() if found else index
+
+
+def id_of(value: Any) -> str:
+    """An id as text: 1, 1.0 and '1' are the same; '01' is another one."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value).strip()
+
+
+def name_of(entry: dict[str, Any]) -> str:
+    """The file name of an image; LVIS has only its address. '' for none."""
+    return str(entry.get('file_name') or entry.get('coco_url') or '')
+
+
+def check_coco(file: CocoFile) -> None:
+    """Raise ValueError unless a JSON file has annotations of objects by COCO."""
+    if reason := unlike_coco(file.content):
+        raise ValueError(f'{file.path} is no COCO file of objects, but {reason}')
+
+
+def unlike_coco(content: Any) -> str | None:
+    """The reason why a JSON file has no annotations of objects by COCO; None if it has some."""
+    if reason := other_tool(content):
+        return reason
+    if not isinstance(content, dict):
+        return 'a list' if isinstance(content, list) else 'no object of JSON'
+    if isinstance(content.get('shapes'), list):
+        return 'labels of one image by LabelMe: give the folder of all of them as data_root'
+    if lacking := [k for k in ('images', 'annotations') if not isinstance(content.get(k), list)]:
+        return f'without a list of {" and ".join(lacking)}'
+    return None
 
 
 @dataclass(frozen=True)
@@ -39,49 +181,30 @@ class Candidate:
     rank: tuple[bool, bool]
 
 
-@dataclass(frozen=True)
-class CocoFile:
-    """A COCO file with the entries of its images."""
-
-    path: Path
-    images: list[Any]
-
-    def image_names(self) -> list[str]:
-        """The file names of the images, of those that have one."""
-        return [
-            name for entry in self.images if isinstance(entry, dict) and (name := name_of(entry))
-        ]
-
-
-def candidates(root: Path) -> Iterator[Candidate]:
+def candidates(inventory: Inventory) -> Iterator[Candidate]:
     """The files that may be COCO's: no LabelMe file beside its image, none of very many."""
-    paths = list_files(root, ('.json', *IMAGE_SUFFIXES))
-    pictures = {path.with_suffix('') for path in paths if path.suffix.lower() != '.json'}
-    files = [path for path in paths if path.suffix.lower() == '.json']
-    crowds = Counter(path.parent for path in files)
+    root = inventory.root
+    if not (files := inventory.below(root, ('.json',))):
+        return
+    images, crowds = inventory.images(root), Counter(path.parent for path in files)
     for path in files:
-        if path.with_suffix('') in pictures or len(path.relative_to(root).parts) > DEPTH:
+        folders = path.relative_to(root).parts[:-1]
+        if images.stem_of(path) in images.by_stem or len(folders) >= DEPTH:
             continue
-        candidate = candidate_of(path, root)
-        if crowds[path.parent] <= CROWD or not candidate.rank[1]:
-            yield candidate
-
-
-def candidate_of(path: Path, root: Path) -> Candidate:
-    """A file with the split and rank that its name and its folders say."""
-    folders = path.relative_to(root).parts[:-1]
-    words = words_of(path.name.lower().removesuffix('.json'))
-    splits = splits_in(words)
-    if not splits:
-        splits = next(filter(None, (splits_in(words_of(name)) for name in folders[::-1])), {})
-    home = tuple(
-        name
-        for name in folders
-        if not splits_in(words_of(name)) and name.lower() not in USUAL_FOLDERS
-    )
-    others = [word for word in words if word not in USUAL_NAMES and not splits_in([word])]
-    split = next(iter(splits)) if len(splits) == 1 else ''
-    return Candidate(path, home, split, (splits.get(split, '').startswith('test'), bool(others)))
+        words = words_of(path.name.lower().removesuffix('.json'))
+        splits = splits_in(words)
+        if not splits:
+            splits = next(filter(None, (splits_in(words_of(name)) for name in folders[::-1])), {})
+        home = tuple(
+            name
+            for name in folders
+            if not splits_in(words_of(name)) and name.lower() not in USUAL_FOLDERS
+        )
+        others = any(word not in USUAL_NAMES and not splits_in([word]) for word in words)
+        split = next(iter(splits)) if len(splits) == 1 else ''
+        if crowds[path.parent] <= CROWD or not others:
+            is_test = splits.get(split, '').startswith('test')
+            yield Candidate(path, home, split, (is_test, others))
 
 
 def words_of(name: str) -> list[str]:
@@ -96,14 +219,15 @@ def splits_in(words: Sequence[str]) -> dict[str, str]:
     return {split: bare[names[0]] for split, names in found.items() if names}
 
 
-def chosen_files(root: Path) -> tuple[Path, dict[str, CocoFile]]:
+def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
     """The folder of a data set and its files by split, '' for a file of both; {} for none.
 
     Raises:
         ValueError: several files could be meant, or the only one has images and no objects.
     """
+    root = inventory.root
     homes: dict[tuple[str, ...], list[Candidate]] = {}
-    for candidate in candidates(root):
+    for candidate in candidates(inventory):
         homes.setdefault(candidate.home, []).append(candidate)
     for depth in sorted({len(home) for home in homes}):
         found = {
@@ -116,58 +240,36 @@ def chosen_files(root: Path) -> tuple[Path, dict[str, CocoFile]]:
             raise ValueError(f'{root} has several COCO data sets ({names}): give one as data_root')
         if found:
             return next(iter(found.items()))
-    check_others(root, [one for given in homes.values() for one in given])
+    for one in (one for given in homes.values() for one in given if not one.rank[1]):
+        file = promised(one)
+        if file and isinstance(file.content, dict) and isinstance(file.content.get('images'), list):
+            check_coco(file)
     return root, {}
 
 
-def check_others(root: Path, given: Sequence[Candidate]) -> None:
-    """Check that no file is of COCO's kind or of another tool where labels of no format are.
+def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
+    """The file of each split, or the file '' of both; {} for none.
 
     Raises:
-        ValueError: one is; the message has what it is.
+        ValueError: there is none for training, or one such as val.json has no labels of objects.
     """
-    labels = list_files(root, ('.txt', '.xml', '.yaml', '.yml', '.json'))
-    paths = {one.path for one in given}
-    is_alone = all(path in paths or path.stem.lower().startswith('readme') for path in labels)
-    for one in given:
-        try:
-            content = head(one.path)
-        except ValueError:  # its name promises nothing
-            continue
-        has_images = isinstance(content, dict) and isinstance(content.get('images'), list)
-        if (is_alone and other_tool(content)) or (has_images and not one.rank[1]):
-            check_coco(one.path, content)
-
-
-def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
-    """The file of each split, or the file '' of both; {} for none."""
     found = {split: file for split in SPLITS if (file := best_file(given, split))}
     if 'train' in found:
-        check_validation(given, found.get('val'))
+        named = [one.path for one in given if one.split == 'val' and one.rank == (False, False)]
+        if 'val' not in found or found['val'].path not in named:
+            for path in named:
+                check_coco(head(path))
         return found
-    whole = best_file(given, '')
     if not found:
-        return {'': whole} if whole else {}
-    for item in given:
-        if item.split == 'train':
-            check_coco(item.path, head(item.path))
-    names = ', '.join(item.path.name for item in given)
+        return {'': file} if (file := best_file(given, '')) else {}
+    for one in given:
+        if one.split == 'train':
+            check_coco(head(one.path))
+    names = ', '.join(one.path.name for one in given)
     raise ValueError(
         f'{found["val"].path} is of the validation split, and no COCO file of the training split '
         f'(there are {names}): name it by own.train=FILE, or another format by own.format'
     )
-
-
-def check_validation(given: Sequence[Candidate], taken: CocoFile | None) -> None:
-    """Check that no file such as val.json is passed over, for a test split or for none.
-
-    Raises:
-        ValueError: it has no labels of objects.
-    """
-    paths = [one.path for one in given if one.split == 'val' and one.rank == (False, False)]
-    if not taken or taken.path not in paths:
-        for path in paths:
-            check_coco(path, head(path))
 
 
 def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
@@ -178,7 +280,8 @@ def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
     """
     items = [item for item in given if item.split == split]
     for rank in sorted({item.rank for item in items}):
-        files = [file for item in items if item.rank == rank and (file := coco_file(item))]
+        files = [file for one in items if one.rank == rank and (file := promised(one))]
+        files = [file for file in files if not unlike_coco(file.content)]
         paths = [file.path for file in files]
         if others := [path for path in paths[1:] if not filecmp.cmp(paths[0], path, False)]:
             names = ', '.join(map(str, [paths[0], *others]))
@@ -192,102 +295,15 @@ def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
     return None
 
 
-def coco_file(item: Candidate) -> CocoFile | None:
-    """The file, if it has COCO's annotations.
+def promised(one: Candidate) -> CocoFile | None:
+    """The head of a file; None for one that is no JSON and whose name does not promise COCO's.
 
     Raises:
         ValueError: it is no JSON, or cut off, and its name promises COCO's.
     """
     try:
-        content = head(item.path)
+        return head(one.path)
     except ValueError:
-        if item.rank[1]:
+        if one.rank[1]:
             return None
         raise
-    return None if unlike_coco(content) else CocoFile(item.path, content['images'])
-
-
-def head(path: Path) -> Any:
-    """The content of a JSON file, of COCO's `annotations` only the first.
-
-    COCO's own file has 450 MB, of which the images come first: they take one to two seconds.
-
-    Raises:
-        ValueError: it is no JSON, or cut off.
-    """
-    text, content = read_text(path), dict[str, Any]()
-    decode = json.JSONDecoder().raw_decode
-    try:
-        index = after_gap(text, 0)
-        if text[index] != '{':
-            return decode(text, index)[0]
-        index = after_gap(text, index + 1)
-        while text[index] != '}':
-            key, index = decode(text, index)
-            index = after_gap(text, index)
-            if key == 'annotations' and 'images' in content and text[index] == '[':
-                start = after_gap(text, index + 1)
-                return content | {key: [] if text[start] == ']' else [decode(text, start)[0]]}
-            content[key], index = decode(text, index)
-            index = after_gap(text, index)
-    except (json.JSONDecodeError, IndexError) as error:
-        raise ValueError(f'{path} is no JSON, or cut off ({error})') from error
-    return content
-
-
-def after_gap(text: str, index: int) -> int:
-    """The place behind white space, commas and colons."""
-    found = GAP.match(text, index)
-    return found.end() if found else index
-
-
-def check_coco(path: Path, content: Any) -> None:
-    """Raise ValueError unless a JSON file has annotations of objects by COCO."""
-    if reason := unlike_coco(content):
-        raise ValueError(f'{path} is no COCO file of objects, {reason}')
-
-
-def unlike_coco(content: Any) -> str | None:
-    """The reason why a JSON file has no annotations of objects by COCO; None if it has some."""
-    if reason := other_tool(content):
-        return reason
-    if not isinstance(content, dict):
-        return 'but a list' if isinstance(content, list) else 'but no object of JSON'
-    if isinstance(content.get('shapes'), list):
-        return 'but labels of one image by LabelMe: give the folder of all of them as data_root'
-    if lacking := [k for k in ('images', 'annotations') if not isinstance(content.get(k), list)]:
-        return f'but without a list of {" and ".join(lacking)}'
-    return None
-
-
-def other_tool(content: Any) -> str | None:
-    """The tool or task that a JSON file is of, if it is known and not COCO's objects, or None."""
-    if isinstance(content, list):
-        first = content[0] if content and isinstance(content[0], dict) else {}
-        if 'score' in first:
-            return 'but a list of predictions, not annotations'
-        if 'annotation_id' in first or ('data' in first and 'annotations' in first):
-            return 'but tasks of Label Studio: export them as COCO'
-        return None
-    if not isinstance(content, dict):
-        return None
-    values = [value for value in content.values() if isinstance(value, dict)]
-    if '_via_img_metadata' in content or any('regions' in value for value in values):
-        return 'but a project of VIA: export its annotations as COCO'
-    if isinstance(content.get('items'), list) and 'categories' in content:
-        return 'but a data set of Datumaro: export it as COCO'
-    if isinstance(content.get('videos'), list) and 'images' not in content:
-        return 'but videos, as YouTube-VIS has them: export their frames as images of COCO'
-    annotations = content.get('annotations')
-    if not isinstance(annotations, list) or not annotations or not isinstance(annotations[0], dict):
-        return None
-    if 'segments_info' in annotations[0]:
-        return 'but panoptic segments, whose masks are in PNG files: take the instances'
-    if 'caption' in annotations[0] and 'bbox' not in annotations[0]:
-        return 'but captions, without boxes: take the instances'
-    return None
-
-
-def name_of(entry: dict[str, Any]) -> str:
-    """The file name of an image; LVIS has only its address. '' for none."""
-    return str(entry.get('file_name') or entry.get('coco_url') or '')

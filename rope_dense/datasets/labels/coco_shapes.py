@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from .objects import Box, Outline, Report, Shape
 UNLIKE = 'box unlike its outline (boxes are trained on it, masks on the outline)'
 ARE_CORNERS = 'box that its outline shows to be [left, top, right, bottom]'
 NO_BOX = 'object without a box (the box of its outline is taken)'
+OTHER_FORM = 'run lengths in another form than COCO has (read as run lengths)'
+NUMBERS = re.compile(r'\s*\d+([\s,]+\d+)+\s*')
 CORNERS = 0  # the bbox_mode of detectron2 for [left, top, right, bottom]
 
 
@@ -32,10 +37,15 @@ def outline_of(
     Raises:
         ValueError: it is neither polygons of finite numbers nor run lengths of the image.
     """
+    given = unquoted(given)
     if not given:
         return None
     if isinstance(given, dict):
         return lengths_of(given, size, where, report)
+    if isinstance(given, list) and all(isinstance(part, dict) for part in given):
+        report.note(OTHER_FORM, where)
+        parts = [lengths_of(part, size, where, report) for part in given]
+        return geometry.merged([part for part in parts if part]) or None
     if are_polygons(given):
         return given
     polygons = polygons_of(given)
@@ -55,7 +65,7 @@ def are_polygons(given: Any) -> bool:
             len(points) >= 6 and len(points) % 2 == 0 and math.isfinite(sum(points))
             for points in given
         )
-    except TypeError:
+    except (TypeError, OverflowError):
         return False
 
 
@@ -91,20 +101,35 @@ def lengths_of(
     Raises:
         ValueError: they are broken, or of another size than the image.
     """
-    if not given.get('counts') or not given.get('size'):
+    counts, sides = unquoted(given.get('counts')), unquoted(given.get('size'))
+    if not counts or not sides:
         report.note('run lengths without counts or size (left out)', where)
         return None
-    if isinstance(given['counts'], list):
-        given = dict(given, counts=[int(n) for n in finite(given['counts'], 'a run length')])
-    lengths = run_lengths(given)
-    if size and list(size) != lengths['size']:
-        raise ValueError(
-            f'run lengths of {lengths["size"]} for an image of {[*size]} (height, width)'
-        )
+    if counts is not given['counts'] or sides is not given['size']:
+        report.note(OTHER_FORM, where)
+    if isinstance(counts, (list, tuple)):
+        counts = [int(n) for n in finite(counts, 'a run length')]
+    if isinstance(sides, (list, tuple)):
+        sides = [int(side) for side in finite(sides, 'a side of run lengths')]
+        if size and sides != [*size]:
+            raise ValueError(f'run lengths of {sides} for an image of {[*size]} (height, width)')
+    lengths = run_lengths(dict(size=sides, counts=counts))
     if not coco_mask.area(lengths):
         report.note('run lengths without a pixel (left out)', where)
         return None
-    return dict(size=lengths['size'], counts=lengths['counts'].decode('ascii'))
+    return geometry.text_lengths(lengths)
+
+
+def unquoted(given: Any) -> Any:
+    """A value that is given as its text in Python or JSON: "b'...'", '[5, 5]', '5 5', '{...}'."""
+    if not isinstance(given, str):
+        return given
+    if NUMBERS.fullmatch(given):
+        return re.split(r'[\s,]+', given.strip())
+    if given.startswith(('{', '[', '(', "b'", 'b"')):  # as compressed counts also may
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return ast.literal_eval(given)
+    return given
 
 
 def outline_box(outline: Outline) -> Box:
@@ -137,7 +162,7 @@ def box_of(
     if mode not in (None, CORNERS, 1):
         raise ValueError(f'bbox_mode is {mode!r}, not 0 (two corners) or 1 (corner, width, height)')
     if given and not (isinstance(given, list) and len(given) == 4):
-        raise ValueError(f'bbox is {given!r}, not [left, top, width, height]')
+        raise ValueError(f'bbox is {given!r:.80}, not [left, top, width, height]')
     if given and not is_plain(given):
         given = finite(given, 'a number of bbox')
         report.note('box whose numbers are text (read as numbers)', where)
@@ -154,7 +179,8 @@ def box_of(
         left, top, width, height = geometry.bounding_box([left, top, left + width, top + height])
     if around and is_apart((left, top, width, height), around):
         corners = (left, top, width - left, height - top)
-        report.note(ARE_CORNERS if np.allclose(corners, around, atol=2) else UNLIKE, where)
+        are_corners = (left or top) and np.allclose(corners, around, atol=2)
+        report.note(ARE_CORNERS if are_corners else UNLIKE, where)
     return left, top, width, height
 
 
@@ -201,5 +227,5 @@ def is_plain(box: Any) -> bool:
     """Return whether a box is a list of four finite numbers."""
     try:
         return type(box) is list and len(box) == 4 and math.isfinite(sum(box))
-    except TypeError:
+    except (TypeError, OverflowError):
         return False

@@ -6,34 +6,29 @@ cvat/apps/dataset_manager/formats/cvat.py.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from ..images.headers import read_header
-from .cvat_pictures import Contents, Picture, contents_of, with_nodes
-from .files import Images, finite, naming, subfolders
+from .cvat_pictures import Contents, Node, Picture, contents_of
+from .files import finite, naming
 from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
-from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Labels, Read, Report, Shape
-from .splits import (
-    SPLIT_NAMES,
-    SPLITS,
-    Splits,
-    by_folder,
-    by_hash,
-    check_unlabelled,
-    in_folders,
-)
+from .inventory import Inventory
+from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .pairs import SPLIT_NAMES, SPLITS
+from .splits import by_hash
 
 FILE = 'annotations.xml'
 MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
+MOST_MASK = 4  # times the pixels of its image, which a mask may leave
 CORNERS = ('xtl', 'ytl', 'xbr', 'ybr')
 
 
-def find_cvat(root: Path) -> LabelFolder | None:
+def find_cvat(inventory: Inventory) -> LabelFolder | None:
     """annotations.xml beside images/, or train/annotations.xml and val/ or train.xml and val.xml.
 
     They are in the folder, or in one of the folders in it. One file is split by the subsets of its
@@ -42,28 +37,82 @@ def find_cvat(root: Path) -> LabelFolder | None:
     Raises:
         ValueError: several files that no split names, or tracks of frames without images.
     """
-    found = {root: files} if (files := files_in(root)) else {}
+    root = inventory.root
+    found = [splits] if (splits := files_in(root, inventory)) else []
     if not found:
-        found = {path: files for path in subfolders(root).values() if (files := files_in(path))}
+        folders = inventory.subfolders(root).values()
+        found = [splits for folder in folders if (splits := files_in(folder, inventory))]
     if len(found) > 1:
-        raise several(
-            root, [labels.source for files in found.values() for labels in files.values()]
-        )
-    for files in found.values():
-        both = len(files) == len(SPLITS)
-        return LabelFolder(CVAT, files, 'folder') if both else split_one(files['train'])
+        raise several(root, [part.source for splits in found for part in splits.values()])
+    for splits in found:
+        if len(splits) == len(SPLITS):
+            return LabelFolder(CVAT, splits, 'folder')
+        part = splits['train']
+        contents = contents_of(part)
+        divided, described = by_subset(part, contents.pictures) or by_name(part, contents.pictures)
+        return LabelFolder(CVAT, divided, described, contents.classes or None)
     return None
 
 
-def files_in(home: Path) -> dict[str, Labels]:
-    """The file of each split in a folder, or the only file as 'train'."""
-    if splits := in_folders(lambda name: labels_of_split(home, name), [home]):
-        return splits
-    if (labels := single_file(home)) is None:
-        return {}
-    if labels.images != home:
-        check_unlabelled([home], labels.source)
-    return dict(train=labels)
+def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
+    """The file of each split in a folder, or the only file as 'train'.
+
+    Raises:
+        ValueError: labels for validation only, or images for validation without labels.
+    """
+    found, folders = dict[str, Part](), inventory.subfolders(home)
+    for split, names in SPLITS.items():
+        parts = (part_in(home, name, inventory) for name in names)
+        if part := next(filter(None, parts), None):
+            found[split] = part
+    if found and 'train' not in found:
+        raise ValueError(
+            f'{found["val"].source} has labels for validation, and no train/ beside it has labels'
+        )
+    is_single = not found
+    if is_single and (file := single_file(home, inventory)):
+        found['train'] = part_of(file, '', inventory)
+    if len(found) == 1 and not (is_single and found['train'].images == home):
+        for name in SPLITS['val']:
+            place = folders.get(name)
+            if place and name != 'test' and inventory.paths(place, inventory.image_suffixes):
+                source = found['train'].source
+                raise ValueError(f'{place} has images, but no labels as {source} has')
+    return found
+
+
+def part_in(home: Path, name: str, inventory: Inventory) -> Part | None:
+    """The labels of a split: the only file in train/, train.xml or annotations/train.xml."""
+    folder = inventory.subfolders(home).get(name)
+    if folder and (file := single_file(folder, inventory)):
+        return part_of(file, '', inventory)
+    files = home / f'{name}.xml', home / 'annotations' / f'{name}.xml'
+    found = (file for file in files if inventory.is_file(file) and is_cvat(file))
+    return next((part_of(file, name, inventory) for file in found), None)
+
+
+def part_of(file: Path, split: str, inventory: Inventory) -> Part:
+    """A file of labels and the folder of its images: images/ beside it or beside its folder."""
+    home = file.parent.parent if file.parent.name == 'annotations' else file.parent
+    places = [home / 'images' / split, home / 'images', home]
+    images = next(place for place in places if str(place) in inventory.folders)
+    return Part(file, images, inventory=inventory)
+
+
+def single_file(folder: Path, inventory: Inventory) -> Path | None:
+    """The only file of labels in a folder, mostly annotations.xml.
+
+    Raises:
+        ValueError: several of them, or one that is cut off.
+    """
+    paths = inventory.paths(folder, ('.xml',))
+    files = [Path(path) for path in paths if os.path.dirname(path) == str(folder)]
+    if len(files) > MOST_FILES:
+        files = [path for path in files if path.name.startswith('annotations')]
+    found = [path for path in files if is_cvat(path)]
+    if len(found) > 1:
+        raise several(inventory.root, found)
+    return found[0] if found else None
 
 
 def several(root: Path, files: Sequence[Path]) -> ValueError:
@@ -75,51 +124,6 @@ def several(root: Path, files: Sequence[Path]) -> ValueError:
     )
 
 
-def split_one(labels: Labels) -> LabelFolder:
-    """Both splits of one file."""
-    images = Images(labels, Report())
-    contents = contents_of(labels.source, images)
-    classes = contents.classes or None
-    if found := by_subset(labels, contents.pictures):
-        return LabelFolder(CVAT, *found, classes)
-    stems = {*images.by_stem, *(picture.stem for picture in contents.pictures)}
-    splits, described = by_hash(labels, stems)
-    if any(picture.is_frame for picture in contents.pictures):
-        described += ', so both splits have frames of one video'
-    return LabelFolder(CVAT, splits, described, classes)
-
-
-def labels_of_split(root: Path, name: str) -> Labels | None:
-    """The labels of a split: the only file in train/, train.xml or annotations/train.xml."""
-    folder = subfolders(root).get(name)
-    if folder and (labels := single_file(folder)):
-        return labels
-    files = root / f'{name}.xml', root / 'annotations' / f'{name}.xml'
-    return next((labels_of(x, name) for x in files if x.is_file() and is_cvat(x)), None)
-
-
-def labels_of(file: Path, split: str = '') -> Labels:
-    """A file of labels and the folder of its images: images/ beside it or beside its folder."""
-    home = file.parent.parent if file.parent.name == 'annotations' else file.parent
-    places = [home / 'images' / split, home / 'images', home]
-    return Labels(file, next(place for place in places if place.is_dir()))
-
-
-def single_file(root: Path) -> Labels | None:
-    """The only file of labels in a folder, mostly annotations.xml.
-
-    Raises:
-        ValueError: several of them, or one that is cut off.
-    """
-    files = [path for path in sorted(root.glob('*.xml')) if not path.name.startswith('.')]
-    if len(files) > MOST_FILES:
-        files = [path for path in files if path.name.startswith('annotations')]
-    found = [path for path in files if is_cvat(path)]
-    if len(found) > 1:
-        raise several(root, found)
-    return labels_of(found[0]) if found else None
-
-
 def is_cvat(file: Path) -> bool:
     """Return whether the root of an XML file is CVAT's.
 
@@ -129,12 +133,21 @@ def is_cvat(file: Path) -> bool:
     try:
         return next(ElementTree.iterparse(file, events=('start',)))[1].tag == 'annotations'
     except (ElementTree.ParseError, StopIteration, LookupError, ValueError) as error:
-        if file.name != 'annotations.xml':
+        if file.name != FILE:
             return False
         raise ValueError(f'{file} is no XML, or cut off ({error})') from error
 
 
-def by_subset(labels: Labels, pictures: Sequence[Picture]) -> Splits | None:
+def by_name(part: Part, pictures: Sequence[Picture]) -> tuple[dict[str, Part], str]:
+    """The splits by a hash of the names of all images."""
+    by_stem = part.inventory.images(part.images).by_stem
+    splits, described = by_hash(part, {*by_stem, *(picture.stem for picture in pictures)})
+    if any(picture.is_frame for picture in pictures):
+        described += ', so both splits have frames of one video'
+    return splits, described
+
+
+def by_subset(part: Part, pictures: Sequence[Picture]) -> tuple[dict[str, Part], str] | None:
     """The splits by subsets of a project, or folders in names of images; None for none.
 
     Raises:
@@ -143,25 +156,22 @@ def by_subset(labels: Labels, pictures: Sequence[Picture]) -> Splits | None:
     subsets: dict[str, set[str]] = {}
     for picture in pictures:
         subsets.setdefault(subset_of(picture), set()).add(picture.stem)
-    taken: list[str] = []
-
-    def find(name: str) -> Labels | None:
-        if not (stems := subsets.get(name)):
-            return None
-        taken.append(name)
-        return Labels(labels.source, labels.images, frozenset(stems))
-
-    if (found := by_folder(find)) is None:
+    names = {split: next(filter(subsets.get, given), None) for split, given in SPLITS.items()}
+    taken = [name for name in names.values() if name]
+    if not names['train']:
         if taken:
             raise ValueError(
-                f'{labels.source} has a subset {taken[0]!r} for validation, and none for training '
+                f'{part.source} has a subset {taken[0]!r} for validation, and none for training '
                 f'among {", ".join(sorted(subsets))}'
             )
         return None
-    splits, described = found
     others = sorted(name or 'images of none' for name in subsets.keys() - {*taken})
     words = f'subset ({", ".join(taken)}{"; not " + ", ".join(others) if others else ""})'
-    return splits, words if len(taken) > 1 else f'{words} and {described}'
+    if not names['val']:
+        splits, described = by_hash(part, subsets[names['train']])
+        return splits, f'{words} and {described}'
+    found = {split: frozenset(subsets[name]) for split, name in names.items() if name}
+    return {split: replace(part, names=stems) for split, stems in found.items()}, words
 
 
 def subset_of(picture: Picture) -> str:
@@ -172,107 +182,109 @@ def subset_of(picture: Picture) -> str:
     return next((name for name in folders if name in SPLIT_NAMES), picture.subset.lower())
 
 
-def read_cvat(labels: Labels, classes: Sequence[str] | None, report: Report) -> Read:
+def read_cvat(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """The images and frames of one file; classes in the order of its project, task or job."""
-    images = Images(labels, report)
-    contents = contents_of(labels.source, images)
-    return classes or contents.classes, labelled_images(contents, images, report)
+    contents = contents_of(part)
+    return classes or contents.classes, labelled_images(contents, part, report)
 
 
-def labelled_images(contents: Contents, images: Images, report: Report) -> Iterator[Labelled]:
+def labelled_images(contents: Contents, part: Part, report: Report) -> Iterator[Labelled]:
     """The images of a split that the file has."""
-    labels, named = images.labels, set[Path]()
-    for picture in with_nodes(labels.source, contents):
-        if not labels.has(picture.stem):
+    images, named = part.inventory.images(part.images), set[Path]()
+    for picture in contents.pictures:
+        if not part.has(picture.stem):
             continue
         if picture.file is not None:
             named.add(picture.file)
-            yield labelled(picture, picture.file, labels.source, report)
-        elif number := sum(node.tag != 'tag' for _, node in picture.nodes):
+            yield labelled(picture, picture.file, part, report)
+        elif number := sum(node.tag != 'tag' for node in picture.nodes):
             report.leave_out(NO_IMAGE, picture.name, number)
         else:
             report.note('image without objects that is not there', picture.name)
-    for _, file in images.chosen():
-        if file not in named:
+    for stem, file in images:
+        if part.has(stem) and file not in named:
             report.note('image that the labels do not name (left out)', file.name)
+    for file, first in images.doubles:
+        if part.has(images.stem_of(file)) and file not in named:
+            report.note(
+                'two images of one name (the first is taken)', f'{first.name} and {file.name}'
+            )
 
 
-def labelled(picture: Picture, file: Path, source: Path, report: Report) -> Labelled:
+def labelled(picture: Picture, file: Path, part: Part, report: Report) -> Labelled:
     """An image or frame with its objects."""
     item = Labelled(file, size=picture.size)
-    for number, (label, node) in enumerate(picture.nodes, start=1):
+    for number, node in enumerate(picture.nodes, start=1):
         where = f'{picture.name}, {node.tag} {number}'
         if node.tag == 'tag':
             report.note('tag of a whole image (no object)', where)
             continue
-        with naming(f'{source}, {where}'):
-            shape = shape_of(node, label, item, where)
+        with naming(f'{part.source}, {where}'):
+            shape = mask_of(node, item, part) if node.tag == 'mask' else shape_of(node)
         if isinstance(shape, Shape):
+            shape.where = where
             item.shapes.append(shape)
         else:
-            item.leave_out(shape, where, label)
+            item.leave_out(shape, where, node.label)
     return item
 
 
-def shape_of(node: Element, label: str, item: Labelled, where: str) -> Shape | str:
+def shape_of(node: Node) -> Shape | str:
     """The object of a node; the reason to leave it out if it has no area or another form."""
-    if not label:
-        raise ValueError('its label is empty or missing')
+    label, degrees = label_of(node), finite([node.attrib.get('rotation') or 0], 'rotation')[0]
     if node.tag == 'box':
-        return box_of(node, label, where)
-    if node.tag == 'mask':
-        return mask_of(node, label, item, where)
+        left, top, right, bottom = numbers_in(node, *CORNERS)
+        box = left, top, right - left, bottom - top
+        return rotated_shape(label, box, degrees) if degrees else Shape(label, box)
     if node.tag == 'ellipse':
-        place = *numbers_in(node, 'cx', 'cy', 'rx', 'ry'), rotation_of(node)
-        return polygon_shape(label, ellipse(*place), where=where)
+        x, y, across, down = numbers_in(node, 'cx', 'cy', 'rx', 'ry')
+        return polygon_shape(label, ellipse(x, y, across, down, degrees))
     if node.tag == 'polygon':
-        pairs = [pair.split(',') for pair in node.get('points', '').split(';')]
+        pairs = [pair.split(',') for pair in node.attrib.get('points', '').split(';')]
         points = finite([value for pair in pairs for value in pair], 'a corner')
         if len(pairs) < 3:
             return 'polygon of less than three corners'
-        return polygon_shape(label, points, where=where)
+        return polygon_shape(label, points)
     return f'object of type {node.tag}'
 
 
-def numbers_in(node: Element, *names: str) -> list[float]:
+def label_of(node: Node) -> str:
+    """The label of a node; ValueError for none."""
+    if not node.label:
+        raise ValueError('its label is empty or missing')
+    return node.label
+
+
+def numbers_in(node: Node, *names: str) -> list[float]:
     """Attributes of a node as finite numbers."""
-    return [finite([node.get(name)], name)[0] for name in names]
+    return [finite([node.attrib.get(name)], name)[0] for name in names]
 
 
-def rotation_of(node: Element) -> float:
-    """Clockwise degrees about the centre."""
-    return finite([node.get('rotation') or 0], 'rotation')[0]
-
-
-def box_of(node: Element, label: str, where: str) -> Shape:
-    """A box, upright or rotated."""
-    left, top, right, bottom = numbers_in(node, *CORNERS)
-    box = left, top, right - left, bottom - top
-    if degrees := rotation_of(node):
-        return rotated_shape(label, box, degrees, where=where)
-    return Shape(label, box, where=where)
-
-
-def mask_of(node: Element, label: str, item: Labelled, where: str) -> Shape | str:
+def mask_of(node: Node, item: Labelled, part: Part) -> Shape | str:
     """A mask: run lengths of the rows in its box, the first of pixels outside of the object.
 
     Raises:
-        ValueError: the run lengths have another number of pixels than the box.
+        ValueError: the run lengths have another number of pixels than the box, or the box many
+            more than the image.
     """
-    left, top, width, height = (int(x) for x in numbers_in(node, 'left', 'top', 'width', 'height'))
-    counts = np.array(finite(node.get('rle', '').split(','), 'a run length'), int)
+    label, numbers = label_of(node), numbers_in(node, 'left', 'top', 'width', 'height')
+    left, top, width, height = map(int, numbers)
+    counts = np.array(finite(node.attrib.get('rle', '').split(','), 'a run length'), int)
     if counts.min() < 0 or counts.sum() != width * height:
         raise ValueError(f'run lengths of {counts.sum()} pixels for {width} x {height}')
-    mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(height, width)
-    if item.size is None:
-        image = item.header = read_header(item.file)
-        item.size = image.height, image.width
-    rows, columns = np.nonzero(mask)
-    inside = (rows + top >= 0) & (rows + top < item.size[0])
-    inside &= (columns + left >= 0) & (columns + left < item.size[1])
-    if not inside.any():
+    try:
+        image = part.inventory.header(item.file)
+    except ValueError:
+        return 'object of an image that cannot be read'
+    if width * height > MOST_MASK * image.height * image.width:
+        raise ValueError(f'a mask of {width} x {height} for {image.width} x {image.height} pixels')
+    values = (np.arange(len(counts)) % 2).astype(np.uint8)
+    mask = np.repeat(values, counts).reshape(height, width)
+    item.size = item.size or (image.height, image.width)
+    try:
+        return mask_shape(label, mask, left, top, item.size)
+    except ValueError:
         return 'mask without a pixel in its image'
-    return mask_shape(label, mask, left, top, item.size, where=where)
 
 
-CVAT = Format('cvat', 'CVAT', ('.xml',), lambda inventory: find_cvat(inventory.root), read_cvat)
+CVAT = Format('cvat', 'CVAT', ('.xml',), find_cvat, read_cvat)

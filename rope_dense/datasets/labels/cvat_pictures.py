@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from .files import Images, finite, naming, without_suffix
+from .files import finite, naming, without_suffix
+from .inventory import Images
+from .objects import Part
 
 FRAME = re.compile(r'(?:^|/)frame_(\d+)$')  # as CVAT exports frames
 NUMBER = re.compile(r'(\d+)$')
-Nodes = list[tuple[str, Element]]  # (label, element of a shape)
-Frames = dict[int, Nodes]
+# Attributes of shapes that are read: a file may have a million shapes.
+NUMBERS = (*'xtl ytl xbr ybr cx cy rx ry left top width height rotation points rle'.split(),)
+
+
+class Node(NamedTuple):
+    """A shape: its label, type and numbers as text."""
+
+    label: str
+    tag: str
+    attrib: dict[str, str]
 
 
 @dataclass
@@ -25,19 +36,19 @@ class Picture:
     Attributes:
         name: in the file of labels.
         subset: of the project; '' for none.
+        size: (height, width); None if the labels do not say it.
+        nodes: its shapes.
         stem: path in the folder of images without suffix; by its name if the file is not there.
         file: None if it is not there.
-        size: (height, width); None if the labels do not say it.
-        nodes: label and element of each shape that is read.
         is_frame: its shapes are of tracks.
     """
 
     name: str
     subset: str
-    stem: str
-    file: Path | None
     size: tuple[int, int] | None
-    nodes: Nodes = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    stem: str = ''
+    file: Path | None = None
     is_frame: bool = False
 
 
@@ -49,67 +60,56 @@ class Contents:
     classes: list[str]
 
 
-def contents_of(file: Path, images: Images) -> Contents:
-    """The pictures of a file, without the nodes of <image> elements, and its classes.
+def contents_of(part: Part) -> Contents:
+    """The pictures of a file with their shapes, and its classes; parsed once for both splits.
 
     Raises:
         ValueError: no XML, or frames whose image files cannot be told; the message has the file.
     """
-    meta, tracks, places = Element('meta'), list[Element](), list[tuple[Picture, str | None]]()
-    with naming(file):
-        for node in elements_of(file):
-            if node.tag == 'image':
-                name = (node.get('name') or '').replace('\\', '/')
-                picture = Picture(name, node.get('subset') or '', '', None, size_of(node))
-                places.append((picture, node.get('id')))
-            elif node.tag == 'track':
-                tracks.append(node)
-            else:
-                meta = node
-        pictures = [picture for picture, _ in places]
-        find_files(pictures, images)
-        by_frame = {(picture.subset, number): picture for picture, number in places}
-        for subset, some in by_subset(tracks).items():
-            frames = frames_in(some)
-            for number in [n for n in frames if (subset, str(n)) in by_frame]:
-                by_frame[subset, str(number)].nodes = frames.pop(number)
-            if frames:
-                task = task_of(meta, some[0])
-                pictures += frames_as_pictures(frames, some, task, subset, images)
-        return Contents(pictures, listed_classes(meta))
+    with naming(part.source):
+        images = part.inventory.images(part.images)
+        return part.inventory.content(part.source, lambda file: parse(file, images))
 
 
-def elements_of(file: Path) -> Iterator[Element]:
-    """The <meta>, <image> and <track> elements of a file; images are emptied behind each step."""
+def parse(file: Path, images: Images) -> Contents:
+    """The pictures of a file with their shapes, and its classes."""
+    meta, tracks, by_frame = Element('meta'), list[Element](), dict[tuple[str, str], Picture]()
+    pictures = list[Picture]()
     try:
-        for _, node in ElementTree.iterparse(file):
-            if node.tag in ('meta', 'image', 'track'):
-                yield node
-            if node.tag == 'image':
-                node.clear()
+        for _, element in ElementTree.iterparse(file):
+            if element.tag == 'image':
+                name = (element.get('name') or '').replace('\\', '/')
+                nodes = [node_of(shape, shape.get('label')) for shape in element]
+                picture = Picture(name, element.get('subset') or '', size_of(element), nodes)
+                pictures.append(picture)
+                by_frame[picture.subset, element.get('id') or ''] = picture
+                element.clear()
+            elif element.tag == 'track':
+                tracks.append(element)
+            elif element.tag == 'meta':
+                meta = element
     except (ElementTree.ParseError, LookupError) as error:
         raise ValueError(f'{file} is no XML, or cut off ({error})') from error
-
-
-def with_nodes(file: Path, contents: Contents) -> Iterator[Picture]:
-    """The pictures of a file with the nodes of <image> elements before the nodes of tracks."""
-    left = iter(contents.pictures)
-    for node in elements_of(file):
-        if node.tag == 'image':
-            picture = next(left)
-            shapes = [((shape.get('label') or '').strip(), shape) for shape in node]
-            yield replace(picture, nodes=shapes + picture.nodes)
-    yield from left
-
-
-def listed_classes(meta: Element) -> list[str]:
-    """The labels of the project, task or job, without parts of skeletons and tags of images."""
+    find_files(pictures, images)
+    for subset, some in tracks_by_subset(tracks).items():
+        frames = frames_in(some)
+        for number in [number for number in frames if (subset, str(number)) in by_frame]:
+            by_frame[subset, str(number)].nodes += frames.pop(number)
+        if frames:
+            task = task_of(meta, some[0])
+            pictures += frames_as_pictures(frames, some, task, subset, images)
     names = [
         (label.findtext('name') or '').strip()
-        for label in meta.iterfind('.//labels/label')
+        for label in meta.iterfind('.//labels/label')  # not parts of skeletons, tags of images
         if not label.findtext('parent') and label.findtext('type') != 'tag'
     ]
-    return [name for name in dict.fromkeys(names) if name]
+    return Contents(pictures, [name for name in dict.fromkeys(names) if name])
+
+
+def node_of(shape: Element, label: str | None) -> Node:
+    """A shape without what is not read of it."""
+    attrib = {name: value for name in NUMBERS if (value := shape.get(name)) is not None}
+    return Node((label or '').strip(), shape.tag, attrib)
 
 
 def find_files(pictures: Sequence[Picture], images: Images) -> None:
@@ -125,7 +125,7 @@ def find_files(pictures: Sequence[Picture], images: Images) -> None:
         if picture.file is None and (named := images.find(picture.name)) not in taken:
             picture.file = named
         file = picture.file
-        picture.stem = images.labels.path_of(file) if file else without_suffix(picture.name)
+        picture.stem = images.stem_of(file) if file else without_suffix(picture.name)
 
 
 def image_at(path: str, images: Images) -> Path | None:
@@ -143,7 +143,7 @@ def size_of(node: Element | None) -> tuple[int, int] | None:
     return (height, width) if height > 0 and width > 0 else None
 
 
-def by_subset(tracks: Sequence[Element]) -> dict[str, list[Element]]:
+def tracks_by_subset(tracks: Sequence[Element]) -> dict[str, list[Element]]:
     """The <track> elements of each subset.
 
     Raises:
@@ -168,30 +168,33 @@ def task_of(meta: Element, track: Element) -> Element | None:
     return next((task for task in tasks if number in (None, task.findtext('id'))), None)
 
 
-def frames_in(tracks: Sequence[Element]) -> Frames:
+def frames_in(tracks: Sequence[Element]) -> dict[int, list[Node]]:
     """The shapes of each frame: those that are within it."""
-    frames: Frames = {}
+    frames: dict[int, list[Node]] = {}
     for track in tracks:
-        label = (track.get('label') or '').strip()
-        for node in shapes_of(track):
-            nodes = frames.setdefault(frame_of(node, track), [])
-            if node.get('outside') != '1':
-                nodes.append((label, node))
+        for shape in shapes_of(track):
+            nodes = frames.setdefault(frame_of(shape, track), [])
+            if shape.get('outside') != '1':
+                nodes.append(node_of(shape, track.get('label')))
     return dict(sorted(frames.items()))
 
 
 def shapes_of(track: Element) -> list[Element]:
     """The shapes of a track, one for each of its frames."""
-    return [node for node in track if node.tag != 'attribute']
+    return [shape for shape in track if shape.tag != 'attribute']
 
 
-def frame_of(node: Element, track: Element) -> int:
+def frame_of(shape: Element, track: Element) -> int:
     """The number of the frame of a shape, from 0."""
-    return int(finite([node.get('frame')], f'a frame of track {track.get("id")}')[0])
+    return int(finite([shape.get('frame')], f'a frame of track {track.get("id")}')[0])
 
 
 def frames_as_pictures(
-    frames: Frames, tracks: Sequence[Element], task: Element | None, subset: str, images: Images
+    frames: dict[int, list[Node]],
+    tracks: Sequence[Element],
+    task: Element | None,
+    subset: str,
+    images: Images,
 ) -> list[Picture]:
     """The frames with their image files, which have the numbers of the frames in their names.
 
@@ -199,7 +202,7 @@ def frames_as_pictures(
         ValueError: no image has such a number, or the numbers do not count from 0.
     """
     files = numbered_files(images, subset)
-    check_numbers(frames, files, task, images)
+    check_numbers(frames.keys(), files, task, images)
     check_tracks(tracks, files, task)
     size = size_of(None if task is None else task.find('original_size'))
     found = []
@@ -209,8 +212,8 @@ def frames_as_pictures(
             raise ValueError(f'frame {number} is both {same[0]} and {same[1]}: remove one of them')
         file = same[0] if same else None
         name = f'frame_{number:06d}'
-        stem = images.labels.path_of(file) if file else name
-        found.append(Picture(name, subset, stem, file, size, nodes, is_frame=True))
+        stem = images.stem_of(file) if file else name
+        found.append(Picture(name, subset, size, nodes, stem, file, is_frame=True))
     return found
 
 
@@ -228,7 +231,7 @@ def numbered_files(images: Images, subset: str) -> dict[int, list[Path]]:
 
 
 def check_numbers(
-    frames: Frames, files: dict[int, list[Path]], task: Element | None, images: Images
+    frames: Set[int], files: dict[int, list[Path]], task: Element | None, images: Images
 ) -> None:
     """Check that the images are frames of the video, counted from 0.
 
@@ -241,11 +244,11 @@ def check_numbers(
     else:
         counts_from_1 = 0 not in files and 1 in files
         is_other = max(files, default=0) > stop and (start not in files or counts_from_1)
-    if is_other or not files.keys() & frames.keys():
+    if is_other or not files.keys() & frames:
         numbers = f'{min(files)} to {max(files)}' if files else 'no number'
         raise ValueError(
             f'its tracks are of frames {min(frames)} to {max(frames)} of a video, and the images '
-            f'in {images.labels.images} have {numbers}: export "CVAT for images 1.1" with images, '
+            f'in {images.folder} have {numbers}: export "CVAT for images 1.1" with images, '
             'or extract the frames as images/frame_%06d.jpg, the first as frame_000000'
         )
 
@@ -272,11 +275,10 @@ def check_tracks(
     match = re.search(r'step=(\d+)', (task is not None and task.findtext('frame_filter')) or '')
     step = int(match[1]) if match else 1
     for track in tracks:
-        nodes = shapes_of(track)
-        for node, following in pairwise(nodes):
-            first, last = frame_of(node, track), frame_of(following, track)
+        for shape, following in pairwise(shapes_of(track)):
+            first, last = frame_of(shape, track), frame_of(following, track)
             between = any(number in files for number in range(first + step, last, step))
-            if between and node.get('outside') != '1':
+            if between and shape.get('outside') != '1':
                 raise ValueError(
                     f'track {track.get("id")} has no shape between frames {first} and {last}, but '
                     'there are images of them: export "CVAT for video 1.1" with all its frames'

@@ -5,21 +5,18 @@ from __future__ import annotations
 import codecs
 import json
 import math
-import os
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import yaml
 from PIL import Image
-
-from .objects import Labels, Report
 
 OPENCV_SUFFIXES = ('.jpg', '.jpeg', '.jfif', '.png', '.tif', '.tiff', '.bmp', '.webp')
 PILLOW_SUFFIXES = tuple(
@@ -28,60 +25,13 @@ PILLOW_SUFFIXES = tuple(
     if suffix in Image.registered_extensions()
 )
 IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
+TOO_DEEP = 'has lists in lists, thousands deep: no labels are written so'
+MOST_REPEATED = 10_000  # values by the aliases of a YAML file
+# Controls, halves of a pair of UTF-16, and marks of direction, which change a terminal or a file.
+UNSEEN = re.compile(
+    '[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]'
+)
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
-
-
-def list_files(folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
-    """The files in a folder and the folders below it, sorted.
-
-    Neither hidden ones (macOS writes '._a.jpg' and '__MACOSX'), nor folders that are named like
-    images, nor links to files that are not there. Links to folders are followed.
-
-    Args:
-        suffixes: lower case, such as '.txt'; None for all files.
-    """
-    return [Path(path) for path in sorted(walk(folder, suffixes))]
-
-
-def walk(folder: str | Path, suffixes: Sequence[str] | None = None) -> Iterator[str]:
-    """The paths of the files of ``list_files``, one by one."""
-    places, seen = [os.fspath(folder)], set()
-    while places:
-        place = places.pop()
-        real = os.path.realpath(place)
-        if real in seen:  # a link to a folder above
-            continue
-        seen.add(real)
-        try:
-            entries = sorted(os.scandir(place), key=lambda entry: entry.name)
-        except OSError:  # a folder that is not there, or that others own, has no files
-            continue
-        for entry in entries:
-            if entry.name.startswith(('.', '__MACOSX')):
-                continue
-            if entry.is_dir():
-                places.append(entry.path)
-                continue
-            wanted = suffixes is None or os.path.splitext(entry.name)[1].lower() in suffixes
-            if wanted and entry.is_file():  # not so for a link to nothing
-                yield entry.path
-
-
-def subfolders(folder: Path) -> dict[str, Path]:
-    """The folders in a folder by their names in lower case, without hidden ones."""
-    with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if entry.is_dir())
-    return {n.lower(): folder / n for n in names if not n.startswith(('.', '__MACOSX'))}
-
-
-def suffixes_in(folder: Path) -> str:
-    """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""
-    counts: dict[str, int] = {}
-    for path in list_files(folder):
-        name = path.suffix or '(none)'
-        counts[name] = counts.get(name, 0) + 1
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return ', '.join(f'{number} {name}' for name, number in ordered) or 'no files'
 
 
 def without_suffix(path: str | Path) -> str:
@@ -98,78 +48,6 @@ def parts_of(path: str) -> list[str]:
 def folded(text: str) -> str:
     """A text in one case and Unicode form; macOS writes letters and their accents apart."""
     return unicodedata.normalize('NFC', unicodedata.normalize('NFC', text).casefold())
-
-
-class Images:
-    """The image files of a split's folder, found by the names that labels give them."""
-
-    def __init__(self, labels: Labels, report: Report) -> None:
-        self.labels = labels
-        self.by_stem: dict[str, Path] = {}
-        self.by_path: dict[str, Path] = {}
-        self.by_name: dict[str, list[Path]] = {}
-        start = len(os.path.join(labels.images, '')) if labels.images.parts else 0
-        for file in list_files(labels.images, IMAGE_SUFFIXES):
-            path = str(file)[start:].replace(os.sep, '/')
-            stem = os.path.splitext(path)[0]
-            self.by_path[path] = file
-            if stem in self.by_stem:
-                if labels.takes(file):
-                    both = f'{self.by_stem[stem].name} and {file.name}'
-                    report.note('two images of one name (the first is taken)', both)
-                continue
-            self.by_stem[stem] = file
-            self.by_name.setdefault(os.path.basename(stem), []).append(file)
-        self.folders = {os.path.dirname(path) for path in self.by_path} - {''}
-
-    def find(self, name: str) -> Path | None:
-        """The file of a path or name, with a suffix or without; None if it is not there.
-
-        Leading folders, of the machine or the project of a labelling tool, may be missing here; in
-        a folder that is here, the file has to be, too. A bare name has to belong to one file only.
-        Case and Unicode form may differ if only one path is alike.
-        """
-        return self.find_exact(name) or self.find_alike(name)
-
-    def find_exact(self, name: str) -> Path | None:
-        """The file of a path or name as ``find`` has it, in its case and Unicode form."""
-        parts = parts_of(name)
-        for start in range(len(parts)):
-            path = '/'.join(parts[start:])
-            stem = str(Path(path).with_suffix('')).replace(os.sep, '/')
-            if found := self.by_path.get(path) or self.by_stem.get(path) or self.by_stem.get(stem):
-                return found
-            if os.path.dirname(path) in self.folders:
-                return None
-        last = parts[-1] if parts else ''
-        same = self.by_name.get(last, ()) or self.by_name.get(Path(last).stem, ())
-        return same[0] if len(same) == 1 else None
-
-    def find_alike(self, name: str) -> Path | None:
-        """The only file whose path is alike in another case or Unicode form."""
-        parts = parts_of(name)
-        for start in range(len(parts)):
-            path = '/'.join(parts[start:])
-            same = self.alike(path) or self.alike(os.path.splitext(path)[0])
-            if same or os.path.dirname(path) in self.folders:
-                return self.by_stem[same[0]] if len(same) == 1 else None
-        return None
-
-    def alike(self, stem: str) -> list[str]:
-        """Paths without suffix that differ from a path only by case or Unicode form."""
-        return self.by_folded.get(folded(stem), [])
-
-    @cached_property
-    def by_folded(self) -> dict[str, list[str]]:
-        """The paths without suffix by their folded text; made when a name is not found."""
-        found: dict[str, list[str]] = {}
-        for stem in self.by_stem:
-            found.setdefault(folded(stem), []).append(stem)
-        return found
-
-    def chosen(self) -> Iterator[tuple[str, Path]]:
-        """(Path in the folder without suffix, file) of each image of the split."""
-        return ((stem, file) for stem, file in self.by_stem.items() if self.labels.has(stem))
 
 
 def read_text(path: Path) -> str:
@@ -195,31 +73,66 @@ def numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; ValueError, which names the file, if it is none or cut off."""
-    try:
+    with naming_json(path):
         return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(f'{path} is no JSON, or cut off ({error})') from error
+
+
+@contextmanager
+def naming_json(path: Path) -> Iterator[None]:
+    """Within this context, an error of the decoder of JSON becomes a line that names the file."""
+    try:
+        yield
+    except (json.JSONDecodeError, IndexError) as error:
+        raise PlacedError(f'{path} is no JSON, or cut off ({error})') from error
+    except RecursionError as error:
+        raise PlacedError(f'{path} {TOO_DEEP}') from error
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise PlacedError(f'{path} has a number of thousands of digits') from error
 
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file, each scalar as text: `yes`, 1.10 and ~ stay as written.
 
     Raises:
-        ValueError: it is no YAML, or has a key twice, of which PyYAML takes the last.
+        ValueError: it is no YAML, has a key twice, of which PyYAML takes the last, or becomes
+            large by aliases.
     """
     try:
         return yaml.load(read_text(path), Loader=TextLoader)
     except yaml.YAMLError as error:
-        raise ValueError(f'{path} is no YAML ({" ".join(str(error).split())})') from error
+        raise PlacedError(f'{path} is no YAML ({" ".join(str(error).split())})') from error
+    except RecursionError as error:
+        raise PlacedError(f'{path} {TOO_DEEP}') from error
 
 
 class TextLoader(yaml.BaseLoader):
-    """Loads scalars as text, and each key once."""
+    """Loads scalars as text, and each key once; counts what aliases repeat."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.sizes: dict[int, int] = {}  # numbers of values in the nodes that are complete
+        self.repeated = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        is_alias = self.check_event(yaml.AliasEvent)
+        if (node := super().compose_node(parent, index)) is None:
+            return node
+        if is_alias:  # of a node that is complete, or of one that has itself as a value
+            self.repeated += self.sizes.get(id(node), MOST_REPEATED + 1)
+            if self.repeated > MOST_REPEATED:
+                raise yaml.YAMLError(f'its aliases repeat more than {MOST_REPEATED:,} values')
+            return node
+        inner = [] if isinstance(node, yaml.ScalarNode) else node.value
+        items = [part for item in inner for part in (item if isinstance(item, tuple) else [item])]
+        self.sizes[id(node)] = 1 + sum(self.sizes[id(item)] for item in items)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         for key, count in Counter(str(key.value) for key, _ in node.value).items():
             if count > 1:
-                raise yaml.YAMLError(f'{key!r} is given twice')
+                raise yaml.YAMLError(f'{key!r:.80} is given twice')
         return super().construct_mapping(node, deep)
 
 
@@ -257,13 +170,18 @@ def naming(place: object) -> Iterator[None]:
         if isinstance(place, Path) and str(error).startswith((f'{place.name}, ', f'{place.name}:')):
             raise PlacedError(f'{place.parent}/{error}') from error
         raise
+    except RecursionError as error:
+        raise PlacedError(f'{place} {TOO_DEEP}') from error
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         what = f'{error.args[0]!r} is missing' if isinstance(error, KeyError) else str(error)
         raise PlacedError(what if str(place) in what else f'{place}: {what}') from error
 
 
 class PlacedError(ValueError):
-    """An error of labels whose message names the file."""
+    """An error of labels whose message names the file, without characters that are not seen."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(seen(message))
 
 
 def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
@@ -276,10 +194,12 @@ def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
     for value in values:
         try:
             number = float(value)  # type: ignore[arg-type]
+        except OverflowError:  # a whole number of hundreds of digits
+            number = math.inf
         except (TypeError, ValueError):
-            raise ValueError(f'{name} is {value!r}, which is no number') from None
+            raise ValueError(f'{name} is {value!r:.80}, which is no number') from None
         if not math.isfinite(number):
-            raise ValueError(f'{name} is {value!r}, which is not finite')
+            raise ValueError(f'{name} is {value!r:.80}, which is not finite')
         numbers.append(number)
     return numbers
 
@@ -302,6 +222,11 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
     Raises:
         ValueError: none, an empty name, or the same twice; the message begins with the place.
     """
+    for number, name in enumerate(names):
+        if isinstance(name, (list, dict)):
+            raise ValueError(
+                f'{place}: the name of class {number} is {type(name).__name__}, no text'
+            )
     given = tuple(map(class_name, names))
     if not given:
         raise ValueError(f'{place}: no class in it')
@@ -317,8 +242,13 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
 
 @lru_cache(4096)
 def class_name(name: object) -> str:
-    """The name of a class as text on one line, in Unicode's composed form."""
-    return ' '.join(unicodedata.normalize('NFC', str(name)).split())
+    """The name of a class as text on one line, in Unicode's composed form, see ``seen``."""
+    return ' '.join(seen(' '.join(unicodedata.normalize('NFC', str(name)).split())).split())
+
+
+def seen(text: str) -> str:
+    """A text without control characters, such as the ones that a terminal obeys."""
+    return UNSEEN.sub('', text)
 
 
 def is_set(value: object) -> bool:

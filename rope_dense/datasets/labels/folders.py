@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...utils.validation import check_choice
+from .coco import COCO, find_coco
+from .cvat import CVAT
 from .dota import DOTA
+from .foreign import foreign
 from .inventory import Inventory
 from .labelme import LABELME
 from .objects import Format, LabelFolder
 from .voc import VOC
 from .yolo_folders import YOLO
 
-FORMATS: dict[str, Format] = {form.name: form for form in (YOLO, VOC, DOTA, LABELME)}
+FORMATS: dict[str, Format] = {form.name: form for form in (COCO, YOLO, VOC, CVAT, DOTA, LABELME)}
 PAGE = 'docs/own_data.md has the folders of each format'
 PLACES = 8  # folders of unknown labels that are named
 
@@ -52,11 +55,15 @@ def find_labels(
         names = ' and '.join(folder.format.title for folder in found)
         choices = ' or '.join(f'own.format={folder.format.name}' for folder in found)
         raise ValueError(f'{root} has labels of {names}: choose one by {choices}')
+    if not found and (known := foreign(inventory)):
+        file, _, _ = known.partition(': ')
+        if not any(file in problem for problem in problems):  # else its reason is said better
+            raise ValueError(f'{known}. {PAGE}')
     if problems and not found:
         raise ValueError('; '.join(problems))
     if not found:
         titles = ', '.join(form.title for form in forms)
-        below = sorted({path.parent.relative_to(root).as_posix() for path in inventory.list(root)})
+        below = sorted({path.parent.relative_to(root).as_posix() for path in inventory.below(root)})
         below = ['the folder itself' if name == '.' else name for name in below]
         places = ', '.join(below[:PLACES]) + (' ...' if len(below) > PLACES else '')
         raise ValueError(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-import cv2
 import numpy as np
 
 from ..images.headers import Header
@@ -19,6 +18,7 @@ if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
 
 FAR = 100  # times the longer side of an image: no corner is there by drawing
 CORNERS = 36  # of the polygon for a circle or an ellipse
+BROKEN = np.array([-1])
 
 
 def bounding_box(points: Sequence[float] | np.ndarray) -> Box:
@@ -65,7 +65,7 @@ def rotated_shape(label: str, box: Box, degrees: float, **more: Any) -> Shape:
 def mask_shape(
     label: str, mask: np.ndarray, left: int, top: int, size: tuple[int, int], **more: Any
 ) -> Shape:
-    """An object from a mask.
+    """An object from a mask, in the memory of the mask alone.
 
     Args:
         mask: [h, w], not 0 where the object is.
@@ -75,20 +75,24 @@ def mask_shape(
     Raises:
         ValueError: the mask has no pixel within the image.
     """
-    whole = np.zeros(size, np.uint8, order='F')
-    rows, columns = (
-        slice(max(top, 0), top + mask.shape[0]),
-        slice(max(left, 0), left + mask.shape[1]),
-    )
-    part = whole[rows, columns]
-    above, before = max(-top, 0), max(-left, 0)
-    part[:] = mask[above : above + part.shape[0], before : before + part.shape[1]] != 0
-    if not whole.any():
+    height, width = size
+    part = mask[max(-top, 0) : max(height - top, 0), max(-left, 0) : max(width - left, 0)] != 0
+    if not part.any():
         raise ValueError('a mask without a pixel in its image')
-    lengths = coco_mask.encode(whole)
+    # Run lengths go down the columns: places at which a run of a column begins or ends.
+    columns, rows = np.nonzero(np.diff(np.pad(part.T.astype(np.int8), ((0, 0), (1, 1)))))
+    places = (columns + max(left, 0)) * height + rows + max(top, 0)
+    places, counts = np.unique(places, return_counts=True)  # twice: a run goes on in the next one
+    edges = [0, *places[counts == 1].tolist()]
+    edges += [height * width] if edges[-1] < height * width else []
+    lengths = run_lengths(dict(size=size, counts=np.diff(edges).tolist()))
     box = tuple(coco_mask.toBbox(lengths).tolist())
-    outline = dict(size=list(size), counts=lengths['counts'].decode('ascii'))
-    return Shape(label, box, outline, **more)
+    return Shape(label, box, text_lengths(lengths), **more)
+
+
+def text_lengths(lengths: dict[str, Any]) -> dict[str, Any]:
+    """Run lengths of pycocotools as JSON has them."""
+    return dict(size=list(lengths['size']), counts=lengths['counts'].decode('ascii'))
 
 
 def ellipse(x: float, y: float, radius_x: float, radius_y: float, degrees: float = 0) -> np.ndarray:
@@ -114,31 +118,31 @@ def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f'run lengths of {sum(counts)} pixels for {height} x {width}')
         return coco_mask.frPyObjects(dict(size=[height, width], counts=counts), height, width)
     encoded = counts.encode('ascii') if isinstance(counts, str) else bytes(counts)
-    if covered_pixels(encoded) != height * width:
+    if counts_in(encoded).sum() != height * width:
         raise ValueError(f'broken run lengths, or of another size than {height} x {width}')
     return dict(size=[height, width], counts=encoded)
 
 
-def covered_pixels(counts: bytes) -> int:
-    """The sum of compressed run lengths, -1 for broken ones, of which pycocotools makes any mask.
+def counts_in(encoded: bytes) -> np.ndarray:
+    """The numbers of compressed run lengths; [-1] for broken ones, which pycocotools takes.
 
     A number is a group of characters with 5 bits each, the lowest first; 32 says that another
     follows, and 16 in the last one that the number is negative. From the fourth number on, it is
     the difference to the last but one.
     """
-    codes = np.frombuffer(counts, np.uint8).astype(np.int64) - 48
+    codes = np.frombuffer(encoded, np.uint8).astype(np.int64) - 48
     is_last = (codes & 32) == 0
     if not len(codes) or codes.min() < 0 or codes.max() > 63 or not is_last[-1]:
-        return -1
+        return BROKEN
     ends = np.flatnonzero(is_last)
     starts = np.append(0, ends[:-1] + 1)
     place = np.arange(len(codes)) - np.repeat(starts, ends - starts + 1)
     if place.max() > 6:  # 35 bits are more than any image needs
-        return -1
+        return BROKEN
     numbers = np.add.reduceat((codes & 31) << (5 * place), starts)
     numbers -= np.where(codes[ends] & 16, 1 << (5 * (place[ends] + 1)), 0)
     numbers[1::2], numbers[2::2] = numbers[1::2].cumsum(), numbers[2::2].cumsum()
-    return int(numbers.sum()) if numbers.min() >= 0 else -1
+    return numbers if numbers.min() >= 0 else BROKEN
 
 
 def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
@@ -147,20 +151,26 @@ def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
     Polygons are clipped while they are drawn, so that a slope at the border stays a slope.
 
     Raises:
+        ValueError: see ``check_outline``.
+    """
+    check_outline(outline, size)
+    if isinstance(outline, dict):
+        return run_lengths(outline)
+    return coco_mask.merge(coco_mask.frPyObjects(outline, *size))
+
+
+def check_outline(outline: Outline, size: tuple[int, int]) -> None:
+    """Check that an outline is of an image of `size` (height, width), before memory is taken.
+
+    Raises:
         ValueError: run lengths of another size, or a corner far from the image: pycocotools takes
             memory for each pixel on the way to it.
     """
     if isinstance(outline, dict):
-        lengths = run_lengths(outline)
-        if tuple(lengths['size']) != tuple(size):
-            raise ValueError(
-                f'run lengths of {lengths["size"]} for an image of {list(size)} (h, w)'
-            )
-        return lengths
-    farthest = max(max(max(points), -min(points)) for points in outline)
-    if farthest > FAR * max(size):
-        raise ValueError(f'a corner at {farthest:g} pixels, for an image of {list(size)} (h, w)')
-    return coco_mask.merge(coco_mask.frPyObjects(outline, *size))
+        if [*map(int, outline['size'])] != [*size]:
+            raise ValueError(f'run lengths of {outline["size"]} for an image of {[*size]} (h, w)')
+    elif (farthest := max(max(max(one), -min(one)) for one in outline)) > FAR * max(size):
+        raise ValueError(f'a corner at {farthest:g} pixels, for an image of {[*size]} (h, w)')
 
 
 def merged(parts: Sequence[Outline]) -> Outline:
@@ -168,20 +178,41 @@ def merged(parts: Sequence[Outline]) -> Outline:
     sizes = [part['size'] for part in parts if isinstance(part, dict)]
     if not sizes:
         return [polygon for part in parts if isinstance(part, list) for polygon in part]
-    lengths = coco_mask.merge([outline_lengths(part, sizes[0]) for part in parts])
-    return dict(size=sizes[0], counts=lengths['counts'].decode('ascii'))
+    return text_lengths(coco_mask.merge([outline_lengths(part, sizes[0]) for part in parts]))
+
+
+def has_nested(polygons: Sequence[Sequence[float]], size: tuple[int, int]) -> bool:
+    """Return whether a polygon is wholly within another one, in an image of (height, width)."""
+    if len(polygons) < 2:
+        return False
+    lengths = coco_mask.frPyObjects(polygons, *size)
+    areas = [int(coco_mask.area(one)) for one in lengths]
+    if coco_mask.area(coco_mask.merge(lengths)) == sum(areas):  # they have nothing in common
+        return False
+    for one, area in zip(lengths, areas, strict=True):
+        larger = [other for other, size in zip(lengths, areas, strict=True) if size > area > 0]
+        # With 1 for each of the others, the area in common is divided by the area of the first.
+        if larger and coco_mask.iou([one], larger, [1] * len(larger)).max() == 1:
+            return True
+    return False
 
 
 def outer_points(outline: Outline) -> list[float]:
-    """Points [x, y, x, y, ...] around an outline: its corners, or the contours of a mask."""
+    """Points [x, y, x, y, ...] around an outline: its corners, or the ends of a mask's runs."""
     if not isinstance(outline, dict):
         return [value for polygon in outline for value in polygon]
-    mask = coco_mask.decode(run_lengths(outline))
-    contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-    points = np.concatenate([contour.reshape(-1, 2) for contour in contours]).astype(float)
-    # Contours pass through the centres of pixels, whose corners are the outline.
-    corners = points[:, None] + np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
-    return corners.reshape(-1).tolist()
+    height = outline['size'][0]
+    edges = counts_in(run_lengths(outline)['counts']).cumsum()  # start and end of each run
+    left, top = np.divmod(edges[:-1:2] if len(edges) % 2 else edges[::2], height)
+    right, bottom = np.divmod(edges[1::2] - 1, height)
+    # A run of several columns has the end of the first, the start of the last, and others whole.
+    long = left < right
+    ends = (left, height - 1), (left + 1, 0), (right - 1, height - 1), (right, 0)
+    pixels = [(left, top), (right, bottom)]
+    pixels += [(columns[long], np.full(long.sum(), row)) for columns, row in ends]
+    points = np.concatenate([np.stack(pair, 1) for pair in pixels])
+    corners = points[:, None] + np.array([[0, 0], [1, 0], [1, 1], [0, 1]])  # of each pixel
+    return corners.reshape(-1).astype(float).tolist()
 
 
 def clipped(box: Box, height: int, width: int) -> Box:
@@ -195,18 +226,16 @@ def clipped(box: Box, height: int, width: int) -> Box:
     return left, top, right - left, bottom - top
 
 
-def crosses_itself(points: Sequence[float]) -> bool:
-    """Return True if two edges of a polygon [x, y, x, y, ...] cross within both."""
-    start = np.reshape(points, (-1, 2))
-    edge = np.roll(start, -1, axis=0) - start
+def crosses_itself(corners: Sequence[float]) -> bool:
+    """Return whether two sides of a quadrangle [x, y, x, y, ...] cross; False for other polygons.
 
-    def side(origin: np.ndarray, direction: np.ndarray, point: np.ndarray) -> np.ndarray:
-        x, y = np.moveaxis(point - origin, -1, 0)
-        return np.sign(direction[..., 0] * y - direction[..., 1] * x)
-
-    ends = start + edge
-    apart = side(start[:, None], edge[:, None], start) * side(start[:, None], edge[:, None], ends)
-    return bool(((apart < 0) & (apart.T < 0)).any())
+    Of its four turns two are to the left and two to the right.
+    """
+    if len(corners) != 8:
+        return False
+    sides = np.diff(np.reshape([*corners, *corners[:4]], (-1, 2)), axis=0)
+    turns = np.sign(sides[:-1, 0] * sides[1:, 1] - sides[:-1, 1] * sides[1:, 0])
+    return bool(turns.all() and turns.sum() == 0)
 
 
 Turn = Callable[[float, float, float, float], tuple[float, float]]
@@ -236,12 +265,12 @@ def as_shown(item: Labelled, image: Header, report: Report) -> Labelled:
     for shape in item.shapes:
         outline = shape.outline
         if isinstance(outline, dict):
+            check_outline(outline, size)
             mask = coco_mask.decode(run_lengths(outline))
             steps = {5: (0, True), 6: (3, False), 7: (2, True), 8: (1, False)}
             turns, is_transposed = steps[image.orientation]
             mask = np.rot90(mask.T if is_transposed else mask, turns)
-            lengths = coco_mask.encode(np.asfortranarray(mask))
-            outline = dict(size=lengths['size'], counts=lengths['counts'].decode('ascii'))
+            outline = text_lengths(coco_mask.encode(np.asfortranarray(mask)))
         elif outline:
             outline = [moved(polygon, move, size) for polygon in outline]
         box = bounding_box(moved(box_corners(shape.box), move, size))

@@ -7,10 +7,11 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ..images.band_files import ARRAY, is_first
 from ..images.headers import Header, read_header
@@ -19,6 +20,7 @@ from .files import IMAGE_SUFFIXES, folded, parts_of
 HIDDEN = ('.', '__MACOSX')  # macOS writes '._a.jpg' and '__MACOSX'
 VAL_PART = 5  # one of so many images is for validation where nothing says which
 TICK = 0.01  # seconds: a file system's clock may be as coarse
+Content = TypeVar('Content')
 State = tuple[int, ...]  # what any write changes: size, both times, inode
 
 
@@ -50,6 +52,7 @@ class Inventory:
         self.headers: dict[Path, Header] = {}
         self.remembered: dict[str, list] = {}
         self.val_part, self.moved = VAL_PART, dict[str, bool]()
+        self.parsed: dict[tuple[Path, State], Any] = {}
         self.found: dict[Path, Images] = {}
         self.by_suffix: dict[str, list[str]] = {}
         time.sleep(TICK)  # so that whatever is written later has other times
@@ -128,14 +131,14 @@ class Inventory:
             found += some[bisect_left(some, start) : bisect_left(some, f'{start}\U0010ffff')]
         return sorted(found)
 
-    def list(self, folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
+    def below(self, folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
         """``paths`` as paths."""
         return [*map(Path, self.paths(folder, suffixes))]
 
     def directly(self, folder: Path, suffixes: Sequence[str]) -> list[Path]:
         """The files in a folder, and not below it; the folder may be elsewhere."""
         if str(folder) in self.folders:
-            return [path for path in self.list(folder, suffixes) if path.parent == folder]
+            return [path for path in self.below(folder, suffixes) if path.parent == folder]
         there = sorted(folder.iterdir()) if folder.is_dir() else []
         is_read = [x.suffix.lower() in suffixes and not x.name.startswith(HIDDEN) for x in there]
         return [x for x, wanted in zip(there, is_read, strict=True) if wanted and x.is_file()]
@@ -166,7 +169,7 @@ class Inventory:
     def images(self, folder: Path) -> Images:
         """The image files in a folder and below it."""
         if folder not in self.found:
-            files = self.list(folder, self.image_suffixes)
+            files = self.below(folder, self.image_suffixes)
             if self.channels:
                 files = [file for file in files if is_first(file, self.channels, self.root)]
             start = len(os.path.join(folder, ''))
@@ -196,6 +199,14 @@ class Inventory:
             for image, header in self.headers.items()
             if str(image) in self.files
         }
+
+    def content(self, path: Path, parse: Callable[[Path], Content]) -> Content:
+        """The content of a label file of many images, parsed once for its classes and splits."""
+        key = path, state_of(os.stat(path))
+        if key not in self.parsed:
+            self.parsed.clear()
+            self.parsed[key] = parse(path)
+        return self.parsed[key]
 
 
 class Images:
@@ -298,7 +309,7 @@ def inventory_of(root: Path, channels: Sequence[str] = (), *, arrays: bool = Fal
 def list_files(folder: Path, suffixes: Sequence[str] | None = None) -> list[Path]:
     """The files in a folder and below it, as ``Inventory`` has them."""
     inventory = Inventory(folder)
-    found = inventory.list(inventory.root, suffixes)
+    found = inventory.below(inventory.root, suffixes)
     return [folder / path.relative_to(inventory.root) for path in found]
 
 

@@ -79,6 +79,7 @@ def kept(
                 with atomic_folder(home / content) as fresh:
                     summary = write(found, fresh)
             finally:
+                inventory.parsed.clear()  # their memory
                 if not any(home.iterdir()):
                     home.rmdir()
         if inventory.moved:
@@ -105,7 +106,7 @@ def content_of(found: Found, inventory: Inventory) -> str:
     digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape'))
     files = {path for part in parts for path in (*part.pairs, *part.orphans)}
     for source in {part.source for part in parts if not part.pairs}:
-        files.update([source] if inventory.is_file(source) else inventory.list(source))
+        files.update([source] if inventory.is_file(source) else inventory.below(source))
     for path in progress(sorted(files), 'comparing labels'):
         digest.update(f'\n{os.path.getsize(path)}\n'.encode())
         with open(path, 'rb') as file:

@@ -189,7 +189,6 @@ class Part:
         return self.names is None or stem in self.names
 
 
-Labels = Part
 # The classes in their order, or () for those that occur, sorted; and the images.
 Read = tuple[Sequence[str], Iterator[Labelled]]
 

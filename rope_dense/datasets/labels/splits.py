@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -69,23 +69,6 @@ def by_hash(part: Part, stems: Collection[str]) -> Splits:
     val = validation_of(stems, part.inventory, part.source)
     names = {'train': frozenset(stems) - val, 'val': frozenset(val)}
     return {split: replace(part, names=some) for split, some in names.items()}, BY_HASH
-
-
-def by_name(find: Callable[[str], Part | None]) -> dict[str, Part]:
-    """The labels of each split, by the first of its common names that has some."""
-    found = {split: next(filter(None, map(find, names)), None) for split, names in SPLITS.items()}
-    return {split: part for split, part in found.items() if part}
-
-
-def check_unlabelled(inventory: Inventory, homes: Iterable[Path], source: Path) -> None:
-    """Refuse images in val/ or the like of some folders, where only ``source`` has labels.
-
-    Images in test/ may be without labels.
-    """
-    for folders in map(inventory.subfolders, homes):
-        for name in SPLITS['val']:
-            if name in folders and name != 'test' and inventory.images(folders[name]).by_stem:
-                raise unlabelled(folders[name], source)
 
 
 def unlabelled(folder: Path | str, source: Path | str, what: str = 'labels') -> ValueError:

@@ -258,7 +258,7 @@ def refuse_unplaced(inventory: Inventory) -> None:
     root = inventory.root
     texts = [
         path
-        for path in inventory.list(root, ('.txt',))
+        for path in inventory.below(root, ('.txt',))
         if not NO_LABELS.search(str(path)[len(str(root)) :])
     ]
     for path in islice(texts, 4 * LOOKED_AT):
