@@ -113,8 +113,6 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
 
 def is_own(cfg: Config, key: str, dataset: ConfigDict) -> bool:
     """Return whether a data set has all of the images that ``find_anew`` has just looked at."""
-    if cfg.default_scope == 'mmseg':  # whose masks and depth maps are looked at here
-        return False
     files = cfg.own_files['train' if key.startswith('train') else 'val']
     least = (dataset.get('filter_cfg') or {}).get('min_size', 0)
     return least <= 1 and all(dataset.get(name) == value for name, value in files.items())

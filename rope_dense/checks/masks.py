@@ -22,7 +22,7 @@ SURVEYED, LOADED = 200, 20  # files of a data set whose numbers are looked at, o
 
 
 def check_maps(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
-    """Check a sample of the masks or depth maps of a data set, and all of own data.
+    """Check a sample of the masks or depth maps of a data set.
 
     Raises:
         UsageError: a file that is no mask or depth map, or has another size than its image; a label
@@ -32,8 +32,8 @@ def check_maps(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -
     """
     steps = {s.type: s for s in dataset.get('pipeline') or () if str(s.type).startswith('Load')}
     split = 'train' if key.startswith('train') else 'val'
-    step = 1 if cfg.get('own') else max(1, len(built) // SURVEYED)
-    infos = [built.get_data_info(index) for index in range(0, len(built), step)]
+    few = range(0, len(built), max(1, len(built) // SURVEYED))
+    infos = [built.get_data_info(index) for index in few]
     if 'LoadDepth' in steps:
         pairs = [(Path(info['img_path']), Path(info['depth_map_path'])) for info in infos]
         largest = [head.max_depth for _, head in heads(cfg) if head.get('max_depth')]

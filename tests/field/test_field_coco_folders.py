@@ -12,6 +12,7 @@ from helpers.field import SIZE, Reading, image, reading, refusal, write
 from rope_dense.datasets.labels import coco, coco_files
 from rope_dense.datasets.labels.coco import find_coco
 from rope_dense.datasets.labels.folders import find_labels
+from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.inventory import inventory_of
 
 BOX = [10, 5, 20, 10]
@@ -222,7 +223,7 @@ def test_a_data_set_below_hides_none_above(tmp_path: Path) -> None:
 def test_splits_with_images_of_one_name(tmp_path: Path) -> None:
     for split in ('train', 'val'):
         place(tmp_path, f'annotations/{split}.json', f'images/{split}', ['1.jpg', f'{split}.jpg'])
-    splits = find_labels(tmp_path).splits
+    splits = find_labels(Inventory(tmp_path)).splits
     assert [splits[split].images.name for split in ('train', 'val')] == ['train', 'val']
 
 

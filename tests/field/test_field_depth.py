@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from mmengine.config import Config
 from mmengine.registry import DATASETS, DefaultScope
-from rope_dense.datasets.pair_folders import find_pairs
-from rope_dense.datasets.pairs import DEPTH
 
 from helpers.field import SIZE, image, write
 from helpers.grid import CONFIGS
-from rope_dense.checks.data import check_data
 from rope_dense.datasets.depth import LoadDepth, read_depth
+from rope_dense.datasets.labels.inventory import Inventory
+from rope_dense.datasets.labels.maps import DEPTH, MapFolder, find_maps
 from rope_dense.datasets.labels.splits import BY_HASH
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
@@ -31,6 +30,10 @@ def depth_map(path: Path, millimetres: int = 1500) -> Path:
     return path
 
 
+def found(root: Path, **given: list[str]) -> MapFolder:
+    return find_maps(Inventory(root), DEPTH, given)
+
+
 def test_without_a_split_and_with_hidden_files(tmp_path: Path) -> None:
     """B10: '._a.png' was read as a depth map."""
     for number in range(10):
@@ -38,24 +41,22 @@ def test_without_a_split_and_with_hidden_files(tmp_path: Path) -> None:
         depth_map(tmp_path / f'depth/{number}.png')
     write(tmp_path / 'images/._0.jpg', 'x')
     write(tmp_path / 'depth/._0.png', 'x')
-    splits, by = find_pairs(tmp_path, DEPTH)
-    parts = [folders.pairs(tmp_path, DEPTH) for folders in splits.values()]
-    assert (by == BY_HASH and sorted(map(len, parts)) == [1, 9]) or sum(map(len, parts)) == 10
+    folder = found(tmp_path)
+    assert folder.split_by == BY_HASH
+    assert sum(len(part.pairs) for part in folder.splits.values()) == 10
     for name in ('7', '8'):
         (tmp_path / f'depth/{name}.png').unlink()
-    with pytest.raises(ValueError, match=r'2 of 10 images of .* have no depth map .*: 7\.jpg, 8\.'):
-        find_pairs(tmp_path, DEPTH)
+    with pytest.raises(ValueError, match=r'images of .* have no depth map .*: 7\.jpg, 8\.'):
+        found(tmp_path)
 
 
 def test_folders_that_are_not_known_are_said(tmp_path: Path) -> None:
     image(tmp_path / 'photos/a.jpg')
     depth_map(tmp_path / 'ranges/a.png')
     with pytest.raises(ValueError, match=r'photos: 1 \.jpg; ranges: 1 \.png\. .*IMAGES,DEPTH\]"'):
-        find_pairs(tmp_path, DEPTH)
-    splits, _ = find_pairs(
-        tmp_path, DEPTH, dict(train=['photos', 'ranges'], val=['photos', 'ranges'])
-    )
-    assert len(splits['val'].pairs(tmp_path, DEPTH)) == 1
+        found(tmp_path)
+    folders = ['photos', 'ranges']
+    assert len(found(tmp_path, train=folders, val=folders).splits['val'].pairs) == 1
 
 
 def recipe(root: Path, *options: str) -> Config:
@@ -71,11 +72,9 @@ def test_maps_without_a_known_depth_end_in_a_line(tmp_path: Path, bits: int) -> 
         depth_map(tmp_path / f'depth/{split}/a.png', 0)
         if bits == 8:
             image(tmp_path / f'depth/{split}/a.png', mode='L')
-    cfg = recipe(tmp_path)
-    assert bits == 8 or 'no known depth (1 files)' in cfg.own_data
     said = '8 bits, which are too few' if bits == 8 else 'no known depth: all its numbers'
     with pytest.raises(UsageError, match=rf'depth/train/a\.png has {said}'):
-        check_data(cfg, ('train_dataloader',))
+        recipe(tmp_path)
 
 
 def test_a_data_set_without_a_split_is_trained_and_evaluated_apart(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import shutil
 from pathlib import Path
 
 import mmengine
+import numpy as np
 import pytest
 from mmengine.config import Config
 
-from helpers.field import coco, files, image, write
+from helpers.field import SIZE, coco, files, image, mask, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
 from rope_dense.project.errors import UsageError
@@ -72,9 +73,9 @@ def test_data_root_is_that_of_the_labels(folder: Path) -> None:
 
 
 def test_masks_have_another_root(folder: Path) -> None:
-    for name in ('images', 'masks'):
-        for split in ('train', 'val'):
-            image(folder / 'A' / name / split / '0.png', mode='L')
+    for split in ('train', 'val'):
+        image(folder / 'A' / 'images' / split / '0.png')
+        mask(folder / 'A' / 'masks' / split / '0.png', np.resize([0, 1], SIZE).astype(np.uint8))
     write(folder / 'A' / 'classes.txt', 'cat\ndog')
     shutil.copytree('A', 'B')
     load_config('semantic', own=dict(data_root='A')).dump('complete.py')
@@ -234,15 +235,15 @@ def test_the_root_is_a_folder(folder: Path) -> None:
 def test_a_wrong_folder_for_masks_is_said_before_its_classes(folder: Path, names: str) -> None:
     (folder / 'A').mkdir()
     files(folder / 'A', {name: None if name.endswith('.jpg') else BOX for name in names.split()})
-    with pytest.raises(UsageError, match=r'^A: no images with masks\. Looked for .*own_data\.md'):
+    with pytest.raises(UsageError, match=r'A: no images with masks\. Looked for .*own_data\.md'):
         load_config('semantic', own=dict(data_root='A'))
 
 
 def test_names_of_masks_keep_their_numbers(folder: Path) -> None:
     """own.classes in another order than classes.txt gave each number the other name."""
-    for name in ('images', 'masks'):
-        for split in ('train', 'val'):
-            image(folder / 'A' / name / split / '0.png', mode='L')
+    for split in ('train', 'val'):
+        image(folder / 'A' / 'images' / split / '0.png')
+        mask(folder / 'A' / 'masks' / split / '0.png', np.resize([0, 1], SIZE).astype(np.uint8))
     write(folder / 'A' / 'classes.txt', 'bg\nroad\n')
     for classes in (['road', 'bg'], ['bg'], ['road'], ['road', 'sky']):
         with pytest.raises(UsageError, match=r'own\.classes=.*classes\.txt of A has bg, road: '):

@@ -869,7 +869,7 @@ def test_unknown_classes_are_left_out_and_counted(root: Path) -> None:
 def test_an_object_twice_is_taken_once(root: Path) -> None:
     found = of_lines(root, LINE, DOG_LINE, '0 0.50 .5 0.5 .4', LINE)
     assert found.objects['train'] == {'a.jpg': CAT + DOG}
-    assert '2 x object that is there twice in one file (taken once): a.txt, line 3' in found.text
+    assert '2 x object that is there twice (taken once): a.txt, line 3' in found.text
 
 
 def test_labels_of_a_folder_that_is_given(root: Path) -> None:
