@@ -112,11 +112,11 @@ def no_picture(path: Path, header: Header, why: str = '') -> str:
         is_usual = header.photometric == ('grey' if bands < 3 else 'rgb')
         tag = '' if is_usual else f'tagged as {header.photometric}'
         layout = 'band after band' if header.planar else ''
-        packed = '' if header.compression in READ else f'compressed by {header.compression}'
+        packed = '' if header.compression in READ else f'compression: {header.compression}'
         why = ', '.join(filter(None, (why, tag, layout, packed)))
     types = {*TYPES, 'bool', *(f'uint{bits}' for bits in range(2, 17)), 'float16', 'float24'}
     if header.dtype not in types:
         return f'{said}: convert it to one of {", ".join(TYPES)}'
     chosen = [1, 2, 3] if bands == 3 else bands
     said += f': give own.channels={chosen}, or names or numbers of bands (docs/channels.md)'
-    return f'{said}; it is {why}' if why else said
+    return f'{said}; {why}' if why else said
