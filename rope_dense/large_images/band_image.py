@@ -41,17 +41,14 @@ class BandImage(LargeImage):
         self.height, self.width = (-(-side // shrink) for side in self.full_size)
         self.channels = bands.channels
         self.first, self.rows = 0, np.empty((0, self.width, self.channels), np.float32)
-        sizes = [(file.header.height, file.header.width) for file in self.files]
-        if len({*sizes}) > 1:
-            raise ValueError(f'{path}: the files of its channels differ in size, {sizes}')
-        self.decode_chunk(0, 1)  # fails here for other bands
+        bands.check_headers(self.path, {file.path: file.header for file in self.files})
 
     def decode_chunk(self, top: int, bottom: int) -> np.ndarray:
         """Rows of the image; beyond its edges the last row and column are repeated."""
         height, width = self.full_size
         stop = min(bottom, height)
         parts = [self.bands.rows(file, (top, stop)) for file in self.files]
-        pixels = self.bands.joined(self.path, parts)
+        pixels = np.concatenate(parts, axis=2)
         beyond = (0, bottom - stop), (0, self.width * self.shrink - width), (0, 0)
         return np.pad(pixels, beyond, mode='edge')
 

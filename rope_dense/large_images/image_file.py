@@ -73,22 +73,19 @@ class LargeImage:
         except RasterioIOError as error:
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
         header = read_header(Path(path))
-        check_kind(Path(path), header)
+        check_kind(Path(path), header, by_opencv=False)
         if self.file.dtypes[0] != 'uint8':
-            raise ValueError(
-                f'{path}: pixels of {header.dtype}, tiles are read of 8 bits: scale it'
-            )
+            raise ValueError(f'{path}: pixels of {header.dtype}; tiles are read of uint8')
         self.palette, self.scale = palette_of(self.file), scale_of(self.file)
         self.is_inverted = header.photometric == 'inverted grey' and self.palette is None
+        self.turned: np.ndarray | None = None
         if header.orientation > 1:
             if not self.file.transform.is_identity:
                 raise ValueError(
                     f'{path}: it has a transform to a map and an EXIF orientation; remove one'
                 )
             check_size(path, header.height, header.width)
-        self.turned = (
-            turned(self.file.read(), header.orientation) if header.orientation > 1 else None
-        )
+            self.turned = turned(self.file.read(), header.orientation)
         self.full_size = self.file.shape if self.turned is None else self.turned.shape[1:]
         self.height, self.width = (-(-side // shrink) for side in self.full_size)
         self.channels = 3

@@ -45,7 +45,7 @@ def survey_pictures(headers: Mapping[Path, Header], max_value: int | None) -> di
     white = max_value or white_value(headers)
     if others and any(map(is_deep, headers.values())):
         white = white or WHOLE  # Pillow cuts off at 255
-    notes = [(PAGES, path.name) for path, header in headers.items() if header.pages > 1]
+    notes = [[PAGES, path.name] for path, header in headers.items() if header.pages > 1]
     return dict(white=white, backend='pillow' if others else None, notes=notes)
 
 

@@ -245,6 +245,10 @@ def test_what_cannot_be_read_is_named(
     Image.new('RGB', (2000, 3)).save(folder / 'line.png')  # padded: resized, it has no height
     Image.new('RGB', (150, 130)).save(folder / 'large.png')
     (folder / 'large.png').write_bytes((folder / 'large.png').read_bytes()[:60])
+    two = [Image.new('RGB', (90, 80), colour) for colour in ('red', 'blue')]
+    two[0].save(folder / 'two.tif', save_all=True, append_images=two[1:])
+    for name in ('clip.mp4', 'x.ppm'):
+        (folder / name).touch()
     out = folder / 'o'
     reasons = {
         'b.jpg': 'a folder',
@@ -258,11 +262,14 @@ def test_what_cannot_be_read_is_named(
         said = capsys.readouterr().out
         for name, reason in reasons.items():
             assert f'not predicted: {folder / name}: {reason}' in said
+        assert f'{folder / "two.tif"}: 2 pages, the first is predicted' in said
+        assert 'not predicted: 1 video (give it alone), 1 .ppm' in said
         found = mmengine.load(out / 'predictions.json')['images']
         names = [(image['file_name'], image['picture']) for image in found]
         assert names == [
             ('good.jpg', 'pictures/good.jpg'),
             ('line.png', 'pictures/line.jpg'),
+            ('two.tif', 'pictures/two.jpg'),
         ]
     assert predict([*model, str(tmp_path / 'nowhere')]) == 2
     assert 'nowhere: no such file or folder' in capsys.readouterr().err

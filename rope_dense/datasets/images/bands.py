@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import cv2
@@ -74,16 +74,14 @@ class LoadBands(BaseTransform):
         Raises:
             ValueError: the file, which is named, cannot be read or has other bands or pixels.
         """
-        parts = []
-        for name in self.files(path):
-            with closing(BandFile(name)) as file:
-                check_size(name, file.header.height, file.header.width)
-                parts.append(self.rows(file))
-        return self.joined(path, parts)
+        with ExitStack() as opened:
+            files = [opened.enter_context(closing(BandFile(name))) for name in self.files(path)]
+            self.check_headers(path, {file.path: file.header for file in files})
+            check_size(path, files[0].header.height, files[0].header.width)
+            return np.concatenate([self.rows(file) for file in files], axis=2)
 
     def rows(self, file: BandFile, rows: tuple[int, int] | None = None) -> np.ndarray:
         """``load`` of one of the files of an image; of rows, see ``BandFile.read``."""
-        self.check_type(file.path, file.header.dtype)
         pixels, missing = file.read(self.numbers(file.path, file.header), rows)
         pixels = pixels.astype(np.float32)
         pixels[missing] = np.nan
@@ -105,28 +103,24 @@ class LoadBands(BaseTransform):
             raise ValueError(f'{path}: {header.bands} bands{names}, there is no band {absent}')
         return found
 
-    def joined(self, path: Path, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """``load`` of the channels in each file of an image."""
-        self.check_parts(path, [pixels.shape for pixels in parts])
-        return np.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]
-
-    def check_parts(self, path: Path, shapes: Sequence[Sequence[int]]) -> None:
-        """Raise ValueError unless parts [H, W, n] of an image have all channels, in one size."""
-        if len({tuple(shape[:2]) for shape in shapes}) > 1:
-            sizes = ', '.join(f'{width} x {height}' for height, width, _ in shapes)
-            raise ValueError(f'{path}: the files of its channels differ in size: {sizes}')
-        if (number := sum(shape[2] for shape in shapes)) != self.channels:
-            raise ValueError(f'{path}: {number} bands, expected {self.channels}')
-
     def check_headers(self, path: Path, headers: Mapping[Path, BandHeader]) -> None:
-        """Raise the errors of ``load`` that the headers of the files of an image show."""
-        shapes = []
+        """Raise ValueError unless the files of an image have one size and all channels.
+
+        Or if one has another type than ``dtype``.
+        """
+        number = 0
         for name, header in headers.items():
-            self.check_type(name, header.dtype)
-            chosen = self.numbers(name, header)
-            number = header.bands if chosen is None else len(chosen)
-            shapes.append((header.height, header.width, number))
-        self.check_parts(path, shapes)
+            if self.dtype not in (None, header.dtype):
+                raise ValueError(
+                    f'{name}: pixels of {header.dtype}, other images have {self.dtype}'
+                )
+            number += len(self.numbers(name, header) or range(header.bands))
+        sizes = [f'{header.width} x {header.height}' for header in headers.values()]
+        if len({*sizes}) > 1:
+            said = ', '.join(sizes)
+            raise ValueError(f'{path}: the files of its channels differ in size: {said}')
+        if number != self.channels:
+            raise ValueError(f'{path}: {number} bands, expected {self.channels}')
 
     def checked(self, pixels: np.ndarray) -> np.ndarray:
         """``load`` of an array [H, W, n]."""
@@ -142,11 +136,6 @@ class LoadBands(BaseTransform):
             return pixels
         missing = np.isnan(pixels)
         return np.where(missing, self.fill, pixels) if missing.any() else pixels
-
-    def check_type(self, path: Path, dtype: str) -> None:
-        """Raise ValueError for a file of another type than all have."""
-        if self.dtype not in (None, dtype):
-            raise ValueError(f'{path}: pixels of {dtype}, other images have {self.dtype}')
 
     def files(self, path: Path) -> list[Path]:
         """The files of an image.

@@ -6,6 +6,7 @@ mmcv takes the upper 8 of 16 bits, so what a camera of 12 bits writes to a 16-bi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import cv2
@@ -51,9 +52,11 @@ def read_deep(path: Path) -> np.ndarray:
         ValueError: OpenCV cannot read them.
     """
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH
-    pixels = cv2.imread(str(path), flags)
-    if pixels is None:  # as of a TIFF that is turned by 90 degrees
-        pixels = cv2.imdecode(np.fromfile(path, np.uint8), flags)
+    pixels = None
+    with suppress(cv2.error):
+        pixels = cv2.imread(str(path), flags)
+        if pixels is None:  # as of a TIFF that is turned by 90 degrees
+            pixels = cv2.imdecode(np.fromfile(path, np.uint8), flags)
     if pixels is None or pixels.dtype != np.uint16:
         raise ValueError(f'{path}: OpenCV cannot read its 16 bits')
     return pixels

@@ -29,7 +29,7 @@ DEFLATE = 1032  # the largest factor by which deflate compresses
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of PNG's colour types
 PHOTOMETRIC = {
     **{0: 'inverted grey', 1: 'grey', 2: 'rgb', 3: 'palette', 5: 'cmyk', 6: 'ycbcr'},
-    **{8: 'cielab', 32803: 'bayer', 32845: 'logluv', 34892: 'raw'},
+    **{8: 'cielab', 32803: 'bayer', 32845: 'logluv', 34892: 'raw', -1: ''},
 }
 DAMAGED = (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error, UserWarning)
 SAMPLES = {1: 'uint', 2: 'int', 3: 'float', 4: 'uint', 5: 'complex', 6: 'complex'}
@@ -52,8 +52,9 @@ class Header:
         alpha: of the last band: 'alpha', 'premultiplied', 'other' (an extra band without meaning)
             or ''.
         planar: the file has band after band instead of pixel after pixel.
-        compression: of TIFF: 'raw', 'lzw', ..., or 'odd tiles': none, and tiles of no multiple of
-            1024 bytes, which OpenCV does not read from memory. '' of other formats.
+        compression: of TIFF: 'raw', 'lzw', ...; 'odd tiles' for raw tiles of no multiple of 1024
+            bytes, which OpenCV does not read from memory; 'sparse' for a file without some of its
+            pixels. '' of other formats.
         pages: number, without reduced copies and masks of a TIFF; frames of an animation.
         no_data: the value of missing pixels, as the file says it; '' for none.
         max_value: the largest value, as a TIFF says it (MaxSampleValue).
@@ -242,6 +243,8 @@ def read_tiff(file: BinaryIO) -> Header:
         pixel = min(bits) * (1 if planar else bands)
         if tile and number == 1 and tile[0] * tile[1] * pixel % 2**13:
             compression = 'odd tiles'
+        if 0 in numbers(first, 279) + numbers(first, 325):
+            compression = 'sparse'
         extra, most = numbers(first, 338), numbers(first, 281)
         return Header(
             *shown_size(height, width, numbers(first, ORIENTATION, 1)[0]),

@@ -49,9 +49,13 @@ def check_picture(path: Path, header: Header) -> None:
     check_size(path, header.height, header.width)
 
 
-def check_kind(path: Path, header: Header) -> None:
-    """``check_picture`` of any size. A TIFF with an alpha is read, a block at a time."""
-    if not is_picture(header):
+def check_kind(path: Path, header: Header, by_opencv: bool = True) -> None:
+    """``check_picture`` of any size. A TIFF with an alpha is read, a block at a time.
+
+    Args:
+        by_opencv: see ``is_picture``.
+    """
+    if not is_picture(header, by_opencv):
         raise ValueError(no_picture(path, header))
     has_alpha = (header.photometric, header.bands) == ('rgb', 4)
     is_known = not has_alpha or header.format in ALPHA_FORMATS
@@ -60,29 +64,32 @@ def check_kind(path: Path, header: Header) -> None:
         raise ValueError(no_picture(path, header, why))
 
 
-def is_picture(header: Header) -> bool:
-    """Return whether OpenCV decodes an image rightly, by its header.
+def is_picture(header: Header, by_opencv: bool = True) -> bool:
+    """Return whether an image is a picture, by its header, that OpenCV decodes rightly.
 
     Three bands are colours by their tag only. OpenCV multiplies colours by an alpha, takes the
     first of several bands for grey, and does not invert 16 bits.
+
+    Args:
+        by_opencv: False for a picture that GDAL decodes, of any compression and layout.
     """
     if header.format == 'NPY' or not header.photometric:
         return False
+    kind, dtype = (header.photometric, header.bands), header.dtype
     if header.format != 'TIFF':
-        has_colours = (header.photometric, header.bands) != ('grey', 3)
-        is_deep = header.format == 'PNG' and header.dtype == 'uint16'
-        return has_colours and header.bands <= 4 and (is_deep or header.dtype in OTHER_TYPES)
-    kind = header.photometric, header.bands
-    is_misread = header.planar and (header.dtype == 'uint16' or kind == ('cmyk', 4))
-    is_misread |= header.compression == 'odd tiles' and header.photometric == 'inverted grey'
-    has_alpha = header.alpha in ALPHAS.values()
-    return (
-        kind in PICTURES.get(header.dtype, ())
-        and header.compression in READ
-        and not is_misread
-        and has_alpha == (kind == ('rgb', 4))
-        and (kind != ('cmyk', 4) or header.compression != 'jpeg')
+        is_deep = header.format == 'PNG' and dtype == 'uint16'
+        return kind != ('grey', 3) and header.bands <= 4 and (is_deep or dtype in OTHER_TYPES)
+    is_misread = (
+        header.compression not in READ
+        or (header.planar and (dtype == 'uint16' or kind == ('cmyk', 4)))
+        or (header.compression == 'odd tiles' and header.photometric == 'inverted grey')
+        or (header.compression == 'jpeg' and kind == ('cmyk', 4))
     )
+    if by_opencv and is_misread:
+        return False
+    dtype = 'bool' if dtype in ('uint2', 'uint4') and not by_opencv else dtype
+    has_alpha = header.alpha in ALPHAS.values()
+    return kind in PICTURES.get(dtype, ()) and has_alpha == (kind == ('rgb', 4))
 
 
 @lru_cache(256)
@@ -112,11 +119,11 @@ def no_picture(path: Path, header: Header, why: str = '') -> str:
         is_usual = header.photometric == ('grey' if bands < 3 else 'rgb')
         tag = '' if is_usual else f'tagged as {header.photometric}'
         layout = 'band after band' if header.planar else ''
-        packed = '' if header.compression in READ else f'compressed by {header.compression}'
+        packed = '' if header.compression in READ else f'compression: {header.compression}'
         why = ', '.join(filter(None, (why, tag, layout, packed)))
     types = {*TYPES, 'bool', *(f'uint{bits}' for bits in range(2, 17)), 'float16', 'float24'}
     if header.dtype not in types:
         return f'{said}: convert it to one of {", ".join(TYPES)}'
     chosen = [1, 2, 3] if bands == 3 else bands
     said += f': give own.channels={chosen}, or names or numbers of bands (docs/channels.md)'
-    return f'{said}; it is {why}' if why else said
+    return f'{said}; {why}' if why else said

@@ -171,24 +171,29 @@ def checked_header(path: Path) -> Header:
     Raises:
         ValueError: the file is not there, or no image.
     """
-    suffix, said = path.suffix.lower(), '' if path.exists() else 'no such file'
-    unread = f'{path.suffix} is not read here: convert it to .png or .jpg'
-    if path.is_dir():
-        said = 'a folder'
-    elif path.is_symlink() and said:
-        said = 'a link to a file that is not there'
-    elif suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
-        said = unread
-    if said:
-        raise ValueError(f'{path}: {said}')
+    check_there(path)
+    suffix = path.suffix.lower()
+    unread = f'{path}: {path.suffix} is not read here: convert it to .png or .jpg'
+    if suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
+        raise ValueError(unread)
     try:
         return read_header(path)
     except OSError as error:
         raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
     except ValueError as error:
         if suffix in OTHERS and suffix != ARRAY:
-            raise ValueError(f'{path}: {unread}') from error
+            raise ValueError(unread) from error
         raise
+
+
+def check_there(path: Path) -> None:
+    """Raise ValueError unless a path is a file."""
+    if path.is_dir():
+        raise ValueError(f'{path}: a folder')
+    if not path.exists():
+        is_link = path.is_symlink()
+        what = 'a link to a file that is not there' if is_link else 'no such file'
+        raise ValueError(f'{path}: {what}')
 
 
 class ImageReader:
@@ -211,7 +216,10 @@ class ImageReader:
         Raises:
             ValueError: the file, which is named, cannot be read so.
         """
-        return read_image(path, self.max_value) if self.bands is None else self.bands.load(path)
+        if self.bands is None:
+            return read_image(path, self.max_value)
+        check_there(path)
+        return self.bands.load(path)
 
     def picture(self, pixels: np.ndarray) -> np.ndarray:
         """A picture of an image that was read: BGR uint8 [H, W, 3]."""
