@@ -23,7 +23,7 @@ from .value_range import fit_range, survey_pictures
 
 RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
-FEW = 8  # images of a batch: the largest default of configs/own, which a first try may have less of
+FEW = 8  # images: the largest default batch of configs/own, allowed with fewer images, too
 WARMUP = 500  # iterations, or a tenth of a shorter run
 
 
@@ -140,7 +140,7 @@ def warm_up(iterations: int) -> list[dict]:
 
 
 def finished(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> dict:
-    """The config with its augmentation, TensorBoard where that is installed, and what to know.
+    """The config with its augmentation, images, TensorBoard if installed, and limits in words.
 
     Args:
         mosaic: see ``OwnRealtime``.

@@ -37,7 +37,7 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
     fit_model(cfg, own)
     set_last_batch(cfg['train_dataloader'], own, data, 64)
     iterations = fit.set_schedule(cfg, own, data, RECIPE_BATCH, 'dota/mAP')
-    del cfg['custom_hooks'][-1]  # it begins anew from the best weights after the mosaics
+    del cfg['custom_hooks'][-1]  # of the end of mosaics, which are not used here
     head['matching']['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
     # The learning rate rises, is flat, then falls as a cosine to its half.
     flat, end = (math.ceil(share * iterations) for share in shares[1:])

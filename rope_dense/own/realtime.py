@@ -76,8 +76,7 @@ def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> No
     Raises:
         ValueError: each batch of a process is such a batch.
     """
-    processes = own.batch // own.batch_size
-    images = math.ceil(data.images / processes) if data.text else own.batch_size
+    images = math.ceil(data.images / (own.gpus or 1)) if data.text else own.batch_size
     if own.size < least_size and 1 in (own.batch_size, images):
         raise ValueError(
             f'own.size={own.size} with one image in a batch: batch norm needs several positions; '

@@ -174,7 +174,7 @@ class OwnDepth(Own):
     size: int = 480
     unit: float = 0.001  # metres of a 1 in the depth files
     max_depth: float = 10.0  # metres; larger depths are neither predicted nor evaluated
-    lora: int = 0  # rank of the adapters of the backbone, which is frozen else
+    lora: int = 0  # rank of the adapters of the backbone; 0: none, it is frozen
 
     def __post_init__(self) -> None:
         super().__post_init__()
