@@ -196,7 +196,8 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
 
     Of a model without a backbone, one weight has to fit. mmengine would leave the others random.
     """
-    part, start, may_lack = model, '', tuple[str, ...](('',))  # anything
+    part, start = model, ''
+    may_lack: tuple[str, ...] = ('',)  # anything
     if isinstance(backbone := getattr(model, 'backbone', None), nn.Module):
         part, start = backbone, 'backbone.'
         may_lack = ('num_batches_tracked', '.lora.down', '.lora.up')
