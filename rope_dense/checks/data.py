@@ -104,7 +104,13 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
         )
     if len(built) == 0:
         raise UsageError(f'{key}: no image is left; check its files, filter_cfg and metainfo')
-    check_files(key, built)
+    paths = [info[name] for info in built.data_list for name in FILES if info.get(name)]
+    absent = [path for path in paths if not is_remote(path) and not os.path.isfile(path)]
+    if absent:
+        raise UsageError(
+            f'{key}: {len(absent)} of {len(paths)} files do not exist, such as '
+            f'{", ".join(absent[:EXAMPLES])}; check {key}.data_prefix'
+        )
     if has_file and hasattr(built, 'cat_ids'):
         check_objects(key, built, file)
     check_outlines(key, dataset, built)
@@ -133,17 +139,6 @@ def check_model_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
                 'every pixel: name the background as a class, too (classes.txt or own.classes, in '
                 'the order of the numbers in the masks)'
             )
-
-
-def check_files(key: str, built: BaseDataset) -> None:
-    """Raise UsageError, with their number and three names, if images or labels are missing."""
-    paths = [info[name] for info in built.data_list for name in FILES if info.get(name)]
-    missing = [path for path in paths if not is_remote(path) and not os.path.isfile(path)]
-    if missing:
-        raise UsageError(
-            f'{key}: {len(missing)} of {len(paths)} files do not exist, such as '
-            f'{", ".join(missing[:EXAMPLES])}; check {key}.data_prefix'
-        )
 
 
 def check_objects(key: str, built: BaseDataset, file: str) -> None:

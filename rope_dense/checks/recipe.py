@@ -42,13 +42,17 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
         for name, child in model.named_children()
         if (fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad))
     ]
+    backbone = cfg.model.get('backbone') or {}
+    named = (backbone.get('init_cfg') or {}).get('checkpoint') or backbone.get('pretrained')
+    named = named or cfg.model.get('pretrained')  # a key of mmseg, as the one before
+    start = f'backbone from {named or "random values"}'
     optimizer = build_optimizer(cfg, model).optimizer
     sections = {'own data': cfg.own_data} if cfg.get('own_data') else {}
     sections |= {
         'train data': short(cfg.train_dataloader),
         'test data': short(cfg.test_dataloader),
         'model': parts_text(cfg, model),
-        'weights': weights_text(cfg),
+        'weights': f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start,
         'frozen': ', '.join(frozen) + ' parameters' if frozen else 'nothing',
         'colours': short(cfg.model.get('data_preprocessor')),
         'maps': maps_text(model),
@@ -99,16 +103,6 @@ def parts_text(cfg: Config, model: nn.Module) -> str:
 def num_parameters(module: nn.Module) -> int:
     """The number of parameters."""
     return sum(param.numel() for param in module.parameters())
-
-
-def weights_text(cfg: Config) -> str:
-    """The files that the weights come from."""
-    backbone = cfg.model.get('backbone') or {}
-    init_cfg = backbone.get('init_cfg')
-    named = init_cfg and init_cfg.get('checkpoint')
-    named = named or backbone.get('pretrained') or cfg.model.get('pretrained')  # keys of mmseg
-    start = f'backbone from {named or "random values"}'
-    return f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start
 
 
 def maps_text(model: nn.Module) -> str:

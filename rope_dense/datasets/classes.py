@@ -48,21 +48,16 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
         names.append(name)
         red, green, blue = colour or distinct_colour(len(palette))
         palette.append((red, green, blue))
-    return class_names(without_numbers(names, path), path), palette
-
-
-def without_numbers(names: list[str], path: Path) -> list[str]:
-    """Names without the numbers before them, if all have one; ValueError if not 0, 1, 2 ..."""
     found = [match for name in names if (match := NUMBERED.fullmatch(name))]
-    if not found or len(found) < len(names):
-        return names
-    numbers = [int(match[1]) for match in found]
-    if numbers != [*range(len(names))]:
-        raise ValueError(
-            f'{path}: its lines begin with the numbers {", ".join(map(str, numbers[:8]))}: list '
-            'all classes in the order of their numbers from 0'
-        )
-    return [match[2] for match in found]
+    if found and len(found) == len(names):
+        numbers = [int(match[1]) for match in found]
+        if numbers != [*range(len(names))]:
+            raise ValueError(
+                f'{path}: its lines begin with the numbers {", ".join(map(str, numbers[:8]))}: '
+                'list all classes in the order of their numbers from 0'
+            )
+        names = [match[2] for match in found]
+    return class_names(names, path), palette
 
 
 def distinct_colour(index: int) -> Colour:

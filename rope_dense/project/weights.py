@@ -102,7 +102,7 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
     check_convention(cfg, checkpoint)
     weights = weights_of(checkpoint, origin)
     if not cfg.get('resume'):
-        weights = adapt_to_channels(cfg, model, checkpoint, origin) or weights
+        adapt_to_channels(cfg, model, checkpoint, weights, origin)
         check_backbone(model, weights, origin)
         check_finite(weights, origin)
         leave_out_misfits(checkpoint, model)
@@ -114,7 +114,6 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
             f'start from its weights: --cfg-options load_from={path}'
         )
     check_complete(model, weights, origin)
-    check_finite(weights, origin)
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:
@@ -143,7 +142,6 @@ def load_tested_weights(
     checkpoint, origin = read(path, 'checkpoint', reader), f'checkpoint {path!r}'
     weights = weights_of(checkpoint, origin)
     check_complete(model, weights, origin)
-    check_finite(weights, origin)
     return checkpoint
 
 
@@ -168,7 +166,7 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
 
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Load the weights into a model; UsageError unless they are complete.
+    """Load the weights into a model; UsageError unless they are complete and finite.
 
     mmengine would warn of a parameter that is missing or differs in shape, and leave it random.
     """
@@ -179,6 +177,7 @@ def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
             f'{origin} does not fit the config: {problem}; give the config and the --cfg-options '
             'that it was trained with'
         )
+    check_finite(weights, origin)
 
 
 def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
@@ -196,7 +195,8 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
 
     Of a model without a backbone, one weight has to fit. mmengine would leave the others random.
     """
-    part, start, may_lack = model, '', tuple[str, ...](('',))  # anything
+    part, start = model, ''
+    may_lack: tuple[str, ...] = ('',)  # anything
     if isinstance(backbone := getattr(model, 'backbone', None), nn.Module):
         part, start = backbone, 'backbone.'
         may_lack = ('num_batches_tracked', '.lora.down', '.lora.up')
@@ -212,24 +212,19 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
 
 
 def adapt_to_channels(
-    cfg: Config, model: nn.Module, checkpoint: dict, origin: str
-) -> dict[str, Tensor] | None:
+    cfg: Config, model: nn.Module, checkpoint: dict, weights: dict[str, Tensor], origin: str
+) -> None:
     """Adapt the RGB weights of a checkpoint to start from to a model of other channels, in place.
-
-    Returns:
-        Its weights; None if nothing is to be adapted.
 
     Raises:
         UsageError, CheckpointError: `load_channels` of the config is missing, or wrong.
     """
     entries, channels = checkpoint.get('state_dict', checkpoint), cfg.get('load_channels')
-    weights = weights_of(checkpoint, origin)
-    sizes = rgb_keys(model, weights, WHOLE)
-    sizes = {key: number for key, number in sizes.items() if number != len(RGB)}
-    if not sizes:
-        return None
+    numbers = {*rgb_keys(model, weights, WHOLE).values()} - {len(RGB)}
+    if not numbers:
+        return
     if channels is None:
-        number = max(sizes.values())
+        number = max(numbers)
         raise UsageError(
             f'{origin} is for RGB images, and the model has {number} channels: give '
             f"load_channels='mean', or the source of each channel, such as {named(number)}"
@@ -238,7 +233,6 @@ def adapt_to_channels(
     for key in [key for key in entries if key.removeprefix('module.') in changed]:
         entries[key] = weights[key.removeprefix('module.')]
     print(f'load_from: {listed(changed)} adapted to {described(channels)}')
-    return weights
 
 
 def leave_out_misfits(checkpoint: dict, model: nn.Module) -> None:

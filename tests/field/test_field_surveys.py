@@ -249,8 +249,11 @@ def test_d16_an_evaluator_moves_with_its_data(
         assert moved.test_dataloader.dataset.ann_file == 'annotations/val.json'
     prefix = dict(img=f'{tmp_path}/data/coco/val2017', seg='panoptic/')
     cfg = evaluated('data/coco/', f'data/{file}', data_prefix=prefix)
-    moved = with_data_root(cfg, 'new').test_dataloader.dataset.data_prefix
-    assert moved == dict(img='new/val2017', seg='panoptic/')
+    cfg.test_evaluator.seg_prefix = 'data/coco/panoptic/'
+    moved = with_data_root(cfg, 'new')
+    prefix = moved.test_dataloader.dataset.data_prefix
+    assert prefix == dict(img='new/val2017', seg='panoptic/')
+    assert moved.test_evaluator.seg_prefix == 'new/panoptic'
 
 
 def test_d16_a_file_that_would_stay_is_refused() -> None:

@@ -81,7 +81,13 @@ class AffineMosaic(BaseTransform):
 
     def transform(self, results: dict) -> dict:
         first = self.resized(results)
-        others = self.from_cache(first) if self.max_cached_images else self.from_dataset(results)
+        if self.max_cached_images:
+            self.cache.append(first)
+            if len(self.cache) > self.max_cached_images:
+                self.cache.pop(random.randint(0, max(len(self.cache) - 2, 0)))
+            others = random.choices(self.cache, k=3)
+        else:
+            others = self.from_dataset(results)
         mosaic = merged([first, *others])
         angle = random.uniform(-self.rotation, self.rotation)
         height, width = mosaic['img'].shape[:2]
@@ -112,13 +118,6 @@ class AffineMosaic(BaseTransform):
         if 'gt_masks' in part:
             part['gt_masks'] = part['gt_masks'].resize(new)
         return part
-
-    def from_cache(self, part: dict) -> list[dict]:
-        """Add an image to the recent ones; return three of them."""
-        self.cache.append(part)
-        if len(self.cache) > self.max_cached_images:
-            self.cache.pop(random.randint(0, max(len(self.cache) - 2, 0)))
-        return random.choices(self.cache, k=3)
 
     def from_dataset(self, results: dict) -> list[dict]:
         """Load three images of the data set.

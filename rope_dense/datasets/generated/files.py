@@ -82,30 +82,22 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
         FileExistsError: if `out` holds anything but a shapes data set.
     """
     out = Path(out)
-    if _settings_of(out) == _as_json(settings):
+    wanted, found = json.loads(json.dumps(asdict(settings))), None
+    if (out / SETTINGS_FILE).is_file():
+        found = json.loads((out / SETTINGS_FILE).read_text())
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(
+            f'{out} is not empty and holds no shapes data set (no {SETTINGS_FILE}): '
+            'choose another folder or empty it'
+        )
+    if found == wanted:
         return False
     with atomic_folder(out) as fresh:
         for layout in settings.layouts:
             for split in (split for split in SPLITS if getattr(settings, split)):
                 _WRITERS[layout](fresh / layout, settings, split)
-        (fresh / SETTINGS_FILE).write_text(json.dumps(_as_json(settings), indent=2) + '\n')
+        (fresh / SETTINGS_FILE).write_text(json.dumps(wanted, indent=2) + '\n')
     return True
-
-
-def _as_json(settings: ShapesSettings) -> dict:
-    return json.loads(json.dumps(asdict(settings)))
-
-
-def _settings_of(out: Path) -> dict | None:
-    """The settings a folder was written from; None if it is absent or empty."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return None
-    if not (out / SETTINGS_FILE).is_file():
-        raise FileExistsError(
-            f'{out} is not empty and holds no shapes data set (no {SETTINGS_FILE}): '
-            'choose another folder or empty it'
-        )
-    return json.loads((out / SETTINGS_FILE).read_text())
 
 
 def _write_coco(root: Path, settings: ShapesSettings, split: str) -> None:

@@ -97,7 +97,11 @@ def render_room(room: Room, height: int, width: int) -> tuple[np.ndarray, np.nda
 
 def cast(room: Room, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Depth [H, W] and colour [H, W, 3] of what the rays through the centres of pixels meet."""
-    rays = rays_of(room.tilt, height, width)  # [R, 3]
+    focal = FOCAL * min(height, width)
+    x, y = np.meshgrid(np.arange(width) + 0.5 - width / 2, np.arange(height) + 0.5 - height / 2)
+    x, y = x.ravel() / focal, y.ravel() / focal
+    cos, sin = np.cos(room.tilt), np.sin(room.tilt)
+    rays = np.stack([x, cos * y + sin, cos - sin * y], 1)  # [R, 3], a step of 1 is a depth of 1
     depth, colour = meet_walls(room, rays)
     for solid in room.solids:
         reached, normals = (meet_sphere if solid.is_sphere else meet_box)(solid, rays)
@@ -105,15 +109,6 @@ def cast(room: Room, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         depth = np.where(is_nearer, reached, depth)
         colour[is_nearer] = np.array(solid.colour) * shade(normals[is_nearer])
     return depth.reshape(height, width), colour.reshape(height, width, 3)
-
-
-def rays_of(tilt: float, height: int, width: int) -> np.ndarray:
-    """Rays [R, 3] along which a step of 1 is a depth of 1."""
-    focal = FOCAL * min(height, width)
-    x, y = np.meshgrid(np.arange(width) + 0.5 - width / 2, np.arange(height) + 0.5 - height / 2)
-    x, y = x.ravel() / focal, y.ravel() / focal
-    cos, sin = np.cos(tilt), np.sin(tilt)
-    return np.stack([x, cos * y + sin, cos - sin * y], 1)
 
 
 def meet_walls(room: Room, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -116,9 +116,11 @@ def make_scene(
     shapes: list[Shape] = []
     wanted = rng.integers(2, MAX_SHAPES + 1)
     for _ in range(4 * wanted):
-        candidate = [*shapes, draw(rng, colors)]
-        if _all_visible(candidate, height, width):
-            shapes = candidate
+        some = [*shapes, draw(rng, colors)]
+        shown = visible_parts([coverage(x, height, width) for x in some]).sum(axis=(1, 2))
+        full = np.array([x.area * (x.radius * min(height, width)) ** 2 for x in some])
+        if (shown >= MIN_VISIBLE * full).all():
+            shapes = some
         if len(shapes) == wanted:
             break
     return Scene(background, tuple(shapes))
@@ -165,12 +167,6 @@ def visible_parts(coverages: list[np.ndarray]) -> np.ndarray:
         mask &= ~hidden
         hidden |= covered
     return masks
-
-
-def _all_visible(shapes: list[Shape], height: int, width: int) -> bool:
-    visible = visible_parts([coverage(shape, height, width) for shape in shapes]).sum(axis=(1, 2))
-    full = [shape.area * (shape.radius * min(height, width)) ** 2 for shape in shapes]
-    return bool((visible >= MIN_VISIBLE * np.array(full)).all())
 
 
 def _draw_shape(rng: np.random.Generator, colors: str) -> Shape:
