@@ -16,14 +16,13 @@ import numpy as np
 
 from .cvat_pictures import Contents, Node, Picture, contents_of
 from .files import finite, naming
-from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
+from .geometry import check_mask, ellipse, mask_shape, polygon_shape, rotated_shape
 from .inventory import Inventory
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .splits import SPLIT_NAMES, SPLITS, by_hash
 
 FILE = 'annotations.xml'
 MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
-MOST_MASK = 4  # times the pixels of its image, which a mask may leave
 CORNERS = ('xtl', 'ytl', 'xbr', 'ybr')
 
 
@@ -275,8 +274,7 @@ def mask_of(node: Node, item: Labelled, part: Part) -> Shape | str:
         image = part.inventory.header(item.file)
     except ValueError:
         return 'object of an image that cannot be read'
-    if width * height > MOST_MASK * image.height * image.width:
-        raise ValueError(f'a mask of {width} x {height} for {image.width} x {image.height} pixels')
+    check_mask(width, height, image)
     values = (np.arange(len(counts)) % 2).astype(np.uint8)
     mask = np.repeat(values, counts).reshape(height, width)
     item.size = item.size or (image.height, image.width)

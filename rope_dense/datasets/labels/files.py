@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import yaml
 from PIL import Image
 
-from .objects import Labels, Report
+from .objects import Labels, Report, seen
 
 OPENCV_SUFFIXES = ('.jpg', '.jpeg', '.jfif', '.png', '.tif', '.tiff', '.bmp', '.webp')
 PILLOW_SUFFIXES = tuple(
@@ -30,10 +30,6 @@ PILLOW_SUFFIXES = tuple(
 IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
 TOO_DEEP = 'has lists in lists, thousands deep: no labels are written so'
 MOST_REPEATED = 10_000  # values by the aliases of a YAML file
-# Controls, halves of a pair of UTF-16, and marks of direction, which change a terminal or a file.
-UNSEEN = re.compile(
-    '[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]'
-)
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
 
@@ -372,11 +368,6 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
 def class_name(name: object) -> str:
     """The name of a class as text on one line, in Unicode's composed form, see ``seen``."""
     return ' '.join(seen(' '.join(unicodedata.normalize('NFC', str(name)).split())).split())
-
-
-def seen(text: str) -> str:
-    """A text without control characters, such as the ones that a terminal obeys."""
-    return UNSEEN.sub('', text)
 
 
 def is_set(value: object) -> bool:

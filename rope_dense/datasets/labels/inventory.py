@@ -138,7 +138,7 @@ class Inventory:
         ordered = sorted(counts.items(), key=lambda item: -item[1])
         return ', '.join(f'{n} {suffix or "(none)"}' for suffix, n in ordered if n) or 'no files'
 
-    def directly(self, folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    def directly(self, folder: Path, suffixes: Sequence[str]) -> Paths:
         """The files in a folder, and not below it."""
         return [path for path in self.list(folder, suffixes) if path.parent == folder]
 

@@ -19,6 +19,7 @@ from .geometry import (
     bounding_box,
     box_corners,
     box_shape,
+    check_mask,
     ellipse,
     mask_shape,
     merged,
@@ -168,8 +169,10 @@ def mask_of(
     """
     if not (text := given.get('mask')):
         return 'mask without its PNG'
+    picture = item.header = item.header or header(item.file)
     try:
         with Image.open(io.BytesIO(base64.b64decode(text.rpartition(',')[2]))) as image:
+            check_mask(*image.size, picture)
             mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(f'its mask is no PNG in base64 ({error})') from error
@@ -177,8 +180,7 @@ def mask_of(
         raise ValueError(f'a mask of {mask.shape[::-1]} pixels (w, h) between {points.tolist()}')
     left, top = map(round, points[0].tolist()) if len(points) else (0, 0)
     if item.size is None:
-        image_file = item.header = header(item.file)
-        item.size = image_file.height, image_file.width
+        item.size = picture.height, picture.width
     try:
         return mask_shape(label, mask, left, top, item.size, **more)
     except ValueError:
