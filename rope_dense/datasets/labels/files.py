@@ -267,6 +267,8 @@ def read_xml(path: Path) -> ElementTree.Element:
         ValueError: it is no XML, cut off, or in another encoding than it says.
     """
     content = path.read_bytes()
+    if b'<!ENTITY' in content:
+        raise ValueError(f'{path} declares entities, which no labels have')
     try:
         declared = DECLARED.match(content)
         encoding = declared[1].decode().lower() if declared else 'utf-8'
