@@ -29,11 +29,11 @@ from .coco_images import (
     stem_of,
 )
 from .coco_shapes import (
+    ARE_CORNERS,
     CORNERS,
+    NO_BOX,
+    UNLIKE,
     are_polygons,
-    box_of,
-    check_outlines,
-    five_numbers,
     is_plain,
     outline_of,
     shape_of,
@@ -101,7 +101,7 @@ def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read
 
     Ids may be of any type, and are used to tell what belongs together. Boxes are taken from
     outlines where they are missing; a box is rotated as ``attributes.rotation`` of CVAT says.
-    `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``five_numbers``.
+    `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``shape_of``.
     """
     file = part.inventory.content(part.source, whole)
     names = category_names(file)
@@ -152,7 +152,14 @@ def labelled_images(
         yield item
     if 'val' in part.options:
         note_unlisted(part, listed, report)
-    check_outlines(file.path, num_outlines, report)
+    unlike, corners = (report.count(kind) for kind in (UNLIKE, ARE_CORNERS))
+    both = num_outlines - report.count(NO_BOX)
+    if unlike + corners > max(1, both / 2):
+        what = 'they are [left, top, right, bottom]: ' if corners > unlike else ''
+        raise ValueError(
+            f'{file.path}: {unlike + corners} of {both} boxes are unlike their outlines; {what}'
+            "write COCO's [left, top, width, height] in bbox"
+        )
 
 
 def note_unlisted(part: Part, listed: set[Path], report: Report) -> None:
@@ -292,16 +299,11 @@ def labelled(
             if annotation.get('score') is not None:
                 report.note(SCORED, where)
             outline = outline_of(annotation.get('segmentation'), entry.size, where, report)
-            box = annotation.get('rbox') or annotation.get('bbox')
-            if isinstance(box, list) and len(box) == 5:
-                shape = five_numbers(names[key], box, convention)
-            else:
-                box = box_of(annotation, outline, where, report)
-                if box is None or (0 in box[2:] and annotation.get('keypoints')):
-                    lacking = POINTS if annotation.get('keypoints') else NO_PLACE
-                    item.leave_out(lacking, where, names[key])
-                    continue
-                shape = shape_of(annotation, names[key], box, outline)
+            shape = shape_of(annotation, names[key], outline, convention, where, report)
+            if shape is None:
+                lacking = POINTS if annotation.get('keypoints') else NO_PLACE
+                item.leave_out(lacking, where, names[key])
+                continue
             shape.crowd = is_set(annotation.get('iscrowd')) or is_set(annotation.get('ignore'))
             shape.where = where
             item.shapes.append(shape)
