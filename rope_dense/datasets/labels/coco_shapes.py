@@ -48,11 +48,15 @@ def outline_of(
         return given
     if not isinstance(given, list):
         raise ValueError(f'segmentation is {given!r:.80}, neither polygons nor run lengths')
-    parts = [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
+    parts: list[Any] = (
+        [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
+    )
     if odd := [part for part in parts if not isinstance(part, list)]:
         raise ValueError(f'segmentation has {odd[0]!r:.80}, which is no polygon')
-    flat = [[x for point in part for x in point] if is_points(part) else part for part in parts]
-    polygons = [finite(points, 'a coordinate') for points in flat]
+    polygons = [
+        finite([x for point in part for x in point] if is_points(part) else part, 'a coordinate')
+        for part in parts
+    ]
     kept = [points for points in polygons if len(points) >= 6 and len(points) % 2 == 0]
     if len(kept) < len(polygons):
         rest = 'its other parts are taken' if kept else 'its box is taken'
