@@ -14,6 +14,7 @@ from ..datasets.labels.canonical import CanonicalSplit, as_canonical, check_left
 from ..datasets.labels.coco import COCO, find_coco
 from ..datasets.labels.files import IMAGE_SUFFIXES, list_files
 from ..datasets.labels.folders import find_labels
+from ..datasets.labels.foreign import form_by_name
 from ..datasets.labels.inventory import inventory_of
 from ..datasets.labels.objects import LabelFolder
 from ..datasets.labels.splits import WORDS
@@ -55,7 +56,8 @@ class OwnData:
 def check_root(own: Own) -> None:
     """Raise ValueError unless the folder of the data set is there."""
     if own.root.is_file():
-        raise ValueError(f'own.data_root={own.data_root!r} is a file: give its folder')
+        form = form_by_name(own.root) or 'a file: give its folder'
+        raise ValueError(f'own.data_root={own.data_root!r} is {form}')
     if not own.root.is_dir():
         raise ValueError(
             f'own.data_root={own.data_root!r}: no such folder (seen from {os.getcwd()})'

@@ -341,6 +341,42 @@ def test_an_archive_alone(tmp_path: Path) -> None:
     assert 'export.zip: an archive: unpack it, and give the folder' in refusal(tmp_path)
 
 
+@pytest.mark.parametrize('kind', ['VOC', 'CVAT', 'LabelMe', 'YOLO'])
+def test_an_object_that_is_there_twice_is_one_in_every_format(tmp_path: Path, kind: str) -> None:
+    """F6"""
+    root = tmp_path / 'data'
+    corners = ''.join(
+        f'<{name}>{value}</{name}>'
+        for name, value in zip(('xmin', 'ymin', 'xmax', 'ymax'), (11, 6, 30, 15), strict=True)
+    )
+    thing = f'<object><name>cat</name><bndbox>{corners}</bndbox></object>'
+    if kind == 'VOC':
+        voc(root, f'<annotation>{thing * 3}</annotation>')
+    elif kind == 'CVAT':
+        cvat(root, '<box label="cat" xtl="10" ytl="5" xbr="30" ybr="15"/>' * 3)
+    elif kind == 'LabelMe':
+        labelme(root, shape_type='rectangle', points=[[10, 5], [30, 15]])
+        for file in root.glob('*/a.json'):
+            content = json.loads(file.read_text())
+            file.write_text(json.dumps(content | dict(shapes=content['shapes'] * 3)))
+    else:
+        yolo(root, NAMES + '[cat]', '0 0.5 0.3333333 0.5 0.3333333\n' * 3)
+    found = reading(root)
+    objects = [items for images in found.objects.values() for items in images.values()]
+    assert objects == [[('cat', (10, 5, 20, 10), 0)]] * 2 and '4 x object that is there twice' in (
+        found.text
+    )
+
+
+def test_an_archive_as_the_folder(tmp_path: Path) -> None:
+    from rope_dense.own.data import check_root
+    from rope_dense.own.settings import OwnObjects
+
+    file = write(tmp_path / 'export.zip', b'PK')
+    with pytest.raises(ValueError, match=r"export.zip' is an archive: unpack it, and give the fo"):
+        check_root(OwnObjects(data_root=str(file)))
+
+
 def test_labels_that_are_read_hide_others(tmp_path: Path) -> None:
     root = coco_of(tmp_path / 'data', BOX)
     write(root / 'labels.csv', TFCSV)

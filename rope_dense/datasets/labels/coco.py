@@ -114,11 +114,13 @@ class Entry:
 
     Attributes:
         size: (height, width) in pixels; None if the file does not say it.
+        is_whole: all objects of its classes are labelled.
         numbers: of its annotations.
     """
 
     name: str
     size: tuple[int, int] | None
+    is_whole: bool
     numbers: list[int] = field(default_factory=list)
 
 
@@ -128,7 +130,7 @@ def labelled_images(
     """The images of a split that the file has."""
     images, num_outlines, listed = part.inventory.images(part.images), 0, set[Path]()
     with naming(file.path):
-        entries = image_entries(file, report)
+        entries = image_entries(file)
         for number, key in enumerate(file.image_ids):
             if key in entries:
                 entries[key].numbers.append(number)
@@ -141,11 +143,14 @@ def labelled_images(
         image = find_image(images, entry.name)
         if image:
             listed.add(image)
-        if part.names is not None and stem_of(entry.name, images) not in part.names:
+        stem = images.stem_of(image) if image else stem_of(entry.name, images)
+        if not part.has(stem):
             continue
         if image is None:
             report.leave_out_image(entry.name, len(entry.numbers))
             continue
+        if not entry.is_whole:
+            report.note(NOT_WHOLE, entry.name)
         with naming(file.path):
             item = labelled(image, file, entry, names, report)
         num_outlines += sum(shape.outline is not None for shape in item.shapes)
@@ -226,7 +231,7 @@ def used_classes(file: CocoFile, names: dict[str, str], report: Report) -> tuple
     return class_names(tuple(kept), file.path)
 
 
-def image_entries(file: CocoFile, report: Report) -> dict[str, Entry]:
+def image_entries(file: CocoFile) -> dict[str, Entry]:
     """The images by their ids.
 
     Raises:
@@ -240,11 +245,11 @@ def image_entries(file: CocoFile, report: Report) -> dict[str, Entry]:
             key, name = id_of(item['id']), name_of(item)
             if not name:
                 raise ValueError("'file_name' is missing")
-            entry = entries.setdefault(key, Entry(name, size_in(item, 'height', 'width')))
+            is_whole = not any(item.get(key) for key in FEDERATED)
+            size = size_in(item, 'height', 'width')
+            entry = entries.setdefault(key, Entry(name, size, is_whole))
             if entry.name != name:
                 raise ValueError(f'id {key} is of {entry.name} and of {name}')
-            if any(item.get(key) for key in FEDERATED):
-                report.note(NOT_WHOLE, name)
     return entries
 
 

@@ -6,6 +6,7 @@ import ast
 import math
 import re
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,23 +41,19 @@ def outline_of(
         return None
     if isinstance(given, dict):
         return lengths_of(given, size, where, report)
-    if isinstance(given, list) and all(isinstance(part, dict) for part in given):
-        report.note(OTHER_FORM, where)
-        parts = [lengths_of(part, size, where, report) for part in given]
-        return geometry.merged([part for part in parts if part]) or None
     if are_polygons(given):
         return given
     if not isinstance(given, list):
         raise ValueError(f'segmentation is {given!r:.80}, neither polygons nor run lengths')
-    parts: list[Any] = (
-        [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
-    )
+    if all(isinstance(part, dict) for part in given):
+        report.note(OTHER_FORM, where)
+        lengths = [lengths_of(part, size, where, report) for part in given]
+        return geometry.merged([one for one in lengths if one]) or None
+    parts = [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
     if odd := [part for part in parts if not isinstance(part, list)]:
         raise ValueError(f'segmentation has {odd[0]!r:.80}, which is no polygon')
-    polygons = [
-        finite([x for point in part for x in point] if is_points(part) else part, 'a coordinate')
-        for part in parts
-    ]
+    flat: list[Any] = [[*chain(*part)] if is_points(part) else part for part in parts]
+    polygons = [finite(points, 'a coordinate') for points in flat]
     kept = [points for points in polygons if len(points) >= 6 and len(points) % 2 == 0]
     if len(kept) < len(polygons):
         rest = 'its other parts are taken' if kept else 'its box is taken'
