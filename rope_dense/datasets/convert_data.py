@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from ..utils.atomic_write import atomic_write_text
 from .classes import CLASSES_FILE, read_classes
 from .labels.canonical import write
-from .labels.files import numbered_lines, without_suffix
+from .labels.files import numbered_lines
 from .labels.folders import FORMATS
-from .labels.inventory import Images, Inventory
+from .labels.inventory import Inventory
 from .labels.objects import LabelFolder, Part
 from .labels.pairs import SPLITS, pairs_in
 from .labels.splits import VAL_PART, by_hash, by_hash_of_pairs, listed_image, part_of
@@ -88,34 +88,30 @@ def given_folder(
     source, folder = Path(os.path.realpath(source)), inventory.root
     inventory.val_part = round(1 / val_share) if val_share else VAL_PART
     by = 'the command'
+    chosen, absent = dict[str, None](), list[str]()
+    for _, line in numbered_lines(split_file) if split_file else ():
+        image = listed_image(line, inventory.images(folder))
+        chosen |= {str(image): None} if image else {}
+        absent += [] if image else [line]
     if form.kind is None:
-        names = listed(split_file, inventory.images(folder)) if split_file else None
-        stems = names and frozenset(map(inventory.images(folder).stem_of, names))
-        part = Part(source, folder, inventory, stems)
+        stems = frozenset(map(inventory.images(folder).stem_of, map(Path, chosen)))
+        part = Part(source, folder, inventory, stems if split_file else None)
         if val_share:
-            parts, by = by_hash(part, stems or [stem for stem, _ in inventory.images(folder)])
-        else:
-            parts = dict(train=part)
-        return LabelFolder(form, parts, by)
+            stems = stems or frozenset(inventory.images(folder).by_stem)
+            return LabelFolder(form, *by_hash(part, stems))
+        return LabelFolder(form, dict(train=part), by)
     pairs = pairs_in(form.kind, folder, source, inventory)
-    files = [*pairs.files]
+    files, pictures = [*pairs.files], [*pairs.images]
     if split_file:
-        chosen = {str(file) for file in listed(split_file, inventory.images(folder))}
         files = [file for file, image in pairs.image_of.items() if image in chosen]
-    chosen_images = [*pairs.images] if not split_file else sorted(chosen)
+        pictures = [*chosen]
     if val_share:
         both = by_hash_of_pairs(pairs, inventory, files)
         parts = {name: part_of(pairs, inventory, *some) for name, some in both.items()}
     else:
-        parts = dict(train=part_of(pairs, inventory, files, chosen_images))
+        parts = dict(train=part_of(pairs, inventory, files, pictures, absent))
     parts = {name: replace(part, images=folder, source=source) for name, part in parts.items()}
     return LabelFolder(form, parts, by)
-
-
-def listed(file: Path, images: Images) -> list[Path]:
-    """The images that a file lists, one a line."""
-    found = (listed_image(without_suffix(line), images) for _, line in numbered_lines(file))
-    return [image for image in found if image is not None]
 
 
 def default_images(name: str, source: Path) -> Path:

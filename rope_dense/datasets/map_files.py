@@ -13,7 +13,9 @@ from typing import Any
 from .images.band_files import band_header
 from .images.headers import read_header
 from .labels.inventory import Inventory
+from .labels.maps import check_number
 from .labels.pairs import Kind, pairs_in
+from .labels.splits import part_of
 
 Pair = tuple[Path, Path]  # an image, and its mask or depth map
 
@@ -29,19 +31,19 @@ def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
         images, maps: folders of both.
 
     Raises:
-        ValueError: a list that cannot be read, or two files of an image.
+        ValueError: a list that cannot be read, two files of an image, or images without maps.
     """
     if not ann_file:
-        inventory = Inventory(
-            Path(os.path.commonpath([os.path.abspath(x) for x in (images, maps)]))
-        )
-        folders = (Path(os.path.realpath(folder)) for folder in (images, maps))
-        found = pairs_in(kind, *folders, inventory)
-        return sorted((Path(image), Path(file)) for file, image in found.image_of.items())
+        folders = [Path(os.path.realpath(folder)) for folder in (images, maps)]
+        inventory = Inventory(Path(os.path.commonpath(folders)))
+        pairs = pairs_in(kind, *folders, inventory)
+        part = part_of(pairs, inventory, [*pairs.files], [*pairs.images])
+        check_number(part, kind, inventory)
+        return sorted((image, file) for file, image in part.pairs.items())
     try:
         with open(ann_file, encoding='utf-8') as file:
-            pairs = json.load(file)['pairs']
-        return [(Path(images, image), Path(maps, of_image)) for image, of_image in pairs]
+            listed = json.load(file)['pairs']
+        return [(Path(images, image), Path(maps, of_image)) for image, of_image in listed]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f'{ann_file}: no list of images and {kind.title}, {{"pairs": [["a.jpg", "a.png"], '

@@ -14,6 +14,7 @@ from ..datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_class
 from ..datasets.images.pictures import check_picture
 from ..datasets.labels.canonical import CanonicalSplit, as_canonical, check_left_out
 from ..datasets.labels.folders import find_labels
+from ..datasets.labels.foreign import form_by_name
 from ..datasets.labels.inventory import Inventory, inventory_of
 from ..datasets.labels.maps import MapFiles, MapFolder, PairsOf, as_pairs, find_maps
 from ..datasets.labels.objects import LabelFolder
@@ -65,7 +66,8 @@ class OwnData:
 def check_root(own: Own) -> None:
     """Raise ValueError unless the folder of the data set is there."""
     if own.root.is_file():
-        raise ValueError(f'own.data_root={own.data_root!r} is a file: give its folder')
+        form = form_by_name(own.root) or 'a file: give its folder'
+        raise ValueError(f'own.data_root={own.data_root!r} is {form}')
     if not own.root.is_dir():
         raise ValueError(
             f'own.data_root={own.data_root!r}: no such folder (seen from {os.getcwd()})'
@@ -87,9 +89,10 @@ def survey_images(
     """
     if own.channels is not None:
         return survey_channels(own, images['train'], images['val'])
+    survey = survey_pictures({x: inventory.header(x) for x in images['train']}, own.max_value)
     for path in images['val']:
         check_picture(path, inventory.header(path))
-    return survey_pictures({x: inventory.header(x) for x in images['train']}, own.max_value)
+    return survey
 
 
 def settings_of_images(own: Own) -> object:

@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
+from rope_dense.datasets.convert_data import given_folder
 from rope_dense.datasets.labels.annotations import Rules, annotate
 from rope_dense.datasets.labels.folders import FORMATS
-from rope_dense.datasets.labels.inventory import inventory_of
-from rope_dense.datasets.labels.objects import Part, Report
+from rope_dense.datasets.labels.objects import Report
 from rope_dense.datasets.rotated import (
     CONVENTIONS,
     check_rectangle,
@@ -155,7 +155,7 @@ def rectangles(
     """The annotations of oriented boxes in a format, and the report."""
     numbers, report = {label: n for n, label in enumerate(CLASSES, start=1)}, Report()
     rules = Rules(numbers, oriented=True, ignore_difficult=ignore_difficult)
-    part = Part(source, images, inventory=inventory_of(images))
+    (part,) = given_folder(name, source, images, None, None).splits.values()
     _, items = FORMATS[name].read(part, None, report)
     found = list(annotate(items, part, rules, report))
     return [item for _, annotations in found for item in annotations], report

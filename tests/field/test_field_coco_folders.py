@@ -12,8 +12,7 @@ from helpers.field import SIZE, Reading, image, reading, refusal, write
 from rope_dense.datasets.labels import coco, coco_files
 from rope_dense.datasets.labels.coco import find_coco
 from rope_dense.datasets.labels.folders import find_labels
-from rope_dense.datasets.labels.inventory import Inventory
-from rope_dense.datasets.labels.inventory import inventory_of
+from rope_dense.datasets.labels.inventory import Inventory, inventory_of
 
 BOX = [10, 5, 20, 10]
 MANY = [f'{number}.jpg' for number in range(20)]  # enough for a hash to give both splits some

@@ -131,40 +131,29 @@ def annotations_of(
     found = list[dict[str, Any]]()
     alike: dict[tuple[float, ...], list[dict[str, Any]]] = {}
     for shape in item.shapes:
-        if (one := annotation(shape, item, image, rules, report)) is None:
+        where, label = shape.where or item.file.name, class_name(shape.label)
+        if label not in rules.numbers:
+            if label not in rules.unchosen:
+                item.leave_out(f'object of the unknown class {label!r}', where)
             continue
-        others = alike.setdefault((one['category_id'], one['area'], *one['bbox']), [])
-        outline = one.get('segmentation')
-        same = next((other for other in others if other.get('segmentation') == outline), None)
-        if same is None:
-            others.append(one)
-            found.append(one)
-        else:
-            same['iscrowd'] |= one['iscrowd']
-            report.note(TWICE, shape.where or item.file.name)
+        form = rectangle if rules.oriented else visible_part
+        with naming(where):
+            place = form(shape, item, image, where, report)
+        if place is None:
+            continue
+        if rules.outlines and 'segmentation' not in place:
+            report.note(NO_OUTLINE, where)
+            place['segmentation'] = [box_corners(place['bbox'])]
+        number, outline = rules.numbers[label], place.get('segmentation')
+        is_crowd = int(shape.crowd or (rules.ignore_difficult and shape.difficult))
+        others = alike.setdefault((number, place['area'], *place['bbox']), [])
+        if same := [other for other in others if other.get('segmentation') == outline]:
+            same[0]['iscrowd'] |= is_crowd
+            report.note(TWICE, where)
+            continue
+        found.append(dict(category_id=number, iscrowd=is_crowd, **place))
+        others.append(found[-1])
     return found
-
-
-def annotation(
-    shape: Shape, item: Labelled, image: Header, rules: Rules, report: Report
-) -> dict[str, Any] | None:
-    """An object as an annotation without ids; None if it is left out, or of no chosen class."""
-    where = shape.where or item.file.name
-    label = class_name(shape.label)
-    if label not in rules.numbers:
-        if label not in rules.unchosen:
-            item.leave_out(f'object of the unknown class {label!r}', where)
-        return None
-    form = rectangle if rules.oriented else visible_part
-    with naming(where):
-        place = form(shape, item, image, where, report)
-    if place is None:
-        return None
-    if rules.outlines and 'segmentation' not in place:
-        report.note(NO_OUTLINE, where)
-        place['segmentation'] = [box_corners(place['bbox'])]
-    is_crowd = shape.crowd or (rules.ignore_difficult and shape.difficult)
-    return dict(category_id=rules.numbers[label], iscrowd=int(is_crowd), **place)
 
 
 def visible_part(

@@ -29,11 +29,11 @@ from .coco_images import (
     stem_of,
 )
 from .coco_shapes import (
+    ARE_CORNERS,
     CORNERS,
+    NO_BOX,
+    UNLIKE,
     are_polygons,
-    box_of,
-    check_outlines,
-    five_numbers,
     is_plain,
     outline_of,
     shape_of,
@@ -101,7 +101,7 @@ def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read
 
     Ids may be of any type, and are used to tell what belongs together. Boxes are taken from
     outlines where they are missing; a box is rotated as ``attributes.rotation`` of CVAT says.
-    `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``five_numbers``.
+    `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``shape_of``.
     """
     file = part.inventory.content(part.source, whole)
     names = category_names(file)
@@ -114,11 +114,13 @@ class Entry:
 
     Attributes:
         size: (height, width) in pixels; None if the file does not say it.
+        is_whole: all objects of its classes are labelled.
         numbers: of its annotations.
     """
 
     name: str
     size: tuple[int, int] | None
+    is_whole: bool
     numbers: list[int] = field(default_factory=list)
 
 
@@ -128,7 +130,7 @@ def labelled_images(
     """The images of a split that the file has."""
     images, num_outlines, listed = part.inventory.images(part.images), 0, set[Path]()
     with naming(file.path):
-        entries = image_entries(file, report)
+        entries = image_entries(file)
         for number, key in enumerate(file.image_ids):
             if key in entries:
                 entries[key].numbers.append(number)
@@ -141,18 +143,28 @@ def labelled_images(
         image = find_image(images, entry.name)
         if image:
             listed.add(image)
-        if part.names is not None and stem_of(entry.name, images) not in part.names:
+        stem = images.stem_of(image) if image else stem_of(entry.name, images)
+        if not part.has(stem):
             continue
         if image is None:
             report.leave_out_image(entry.name, len(entry.numbers))
             continue
+        if not entry.is_whole:
+            report.note(NOT_WHOLE, entry.name)
         with naming(file.path):
             item = labelled(image, file, entry, names, report)
         num_outlines += sum(shape.outline is not None for shape in item.shapes)
         yield item
     if 'val' in part.options:
         note_unlisted(part, listed, report)
-    check_outlines(file.path, num_outlines, report)
+    unlike, corners = (report.count(kind) for kind in (UNLIKE, ARE_CORNERS))
+    both = num_outlines - report.count(NO_BOX)
+    if unlike + corners > max(1, both / 2):
+        what = 'they are [left, top, right, bottom]: ' if corners > unlike else ''
+        raise ValueError(
+            f'{file.path}: {unlike + corners} of {both} boxes are unlike their outlines; {what}'
+            "write COCO's [left, top, width, height] in bbox"
+        )
 
 
 def note_unlisted(part: Part, listed: set[Path], report: Report) -> None:
@@ -219,7 +231,7 @@ def used_classes(file: CocoFile, names: dict[str, str], report: Report) -> tuple
     return class_names(tuple(kept), file.path)
 
 
-def image_entries(file: CocoFile, report: Report) -> dict[str, Entry]:
+def image_entries(file: CocoFile) -> dict[str, Entry]:
     """The images by their ids.
 
     Raises:
@@ -233,11 +245,11 @@ def image_entries(file: CocoFile, report: Report) -> dict[str, Entry]:
             key, name = id_of(item['id']), name_of(item)
             if not name:
                 raise ValueError("'file_name' is missing")
-            entry = entries.setdefault(key, Entry(name, size_in(item, 'height', 'width')))
+            is_whole = not any(item.get(key) for key in FEDERATED)
+            size = size_in(item, 'height', 'width')
+            entry = entries.setdefault(key, Entry(name, size, is_whole))
             if entry.name != name:
                 raise ValueError(f'id {key} is of {entry.name} and of {name}')
-            if any(item.get(key) for key in FEDERATED):
-                report.note(NOT_WHOLE, name)
     return entries
 
 
@@ -292,16 +304,11 @@ def labelled(
             if annotation.get('score') is not None:
                 report.note(SCORED, where)
             outline = outline_of(annotation.get('segmentation'), entry.size, where, report)
-            box = annotation.get('rbox') or annotation.get('bbox')
-            if isinstance(box, list) and len(box) == 5:
-                shape = five_numbers(names[key], box, convention)
-            else:
-                box = box_of(annotation, outline, where, report)
-                if box is None or (0 in box[2:] and annotation.get('keypoints')):
-                    lacking = POINTS if annotation.get('keypoints') else NO_PLACE
-                    item.leave_out(lacking, where, names[key])
-                    continue
-                shape = shape_of(annotation, names[key], box, outline)
+            shape = shape_of(annotation, names[key], outline, convention, where, report)
+            if shape is None:
+                lacking = POINTS if annotation.get('keypoints') else NO_PLACE
+                item.leave_out(lacking, where, names[key])
+                continue
             shape.crowd = is_set(annotation.get('iscrowd')) or is_set(annotation.get('ignore'))
             shape.where = where
             item.shapes.append(shape)

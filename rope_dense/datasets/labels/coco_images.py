@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -139,36 +139,32 @@ def stem_of(name: str, images: Images) -> str:
 def split_one(file: CocoFile, part: Part) -> tuple[dict[str, Part], str]:
     """Both splits of the images of one file, and what says which is in which.
 
-    Their folders do, if all are in one that names a split; else a hash of their names.
+    Their folders do, if all are in one that names a split; else a hash of their names. Images in
+    test/ are for validation where no others are.
     """
     images = part.inventory.images(part.images)
     stems = {stem_of(name, images) for name in file.image_names()}
-    splits, described = by_their_folders(part, stems) or by_hash(part, stems)
-    return splits, f'{described}, of {relative(file.path, part.inventory.root)}'
-
-
-def by_their_folders(part: Part, stems: Collection[str]) -> tuple[dict[str, Part], str] | None:
-    """The splits by the folders of images: train/a.jpg; None if one is in no folder of a split.
-
-    Images in test/ are for validation where no others are.
-    """
+    of_file = f', of {relative(file.path, part.inventory.root)}'
     groups: dict[str, dict[str, set[str]]] = {split: {} for split in SPLITS}
     for stem in stems:
         folders = [splits_in(words_of(name)) for name in stem.split('/')[:-1]]
         if len(found := next(filter(None, reversed(folders)), {})) != 1:
-            return None
+            break
         ((split, word),) = found.items()
         groups[split].setdefault(word, set()).add(stem)
-    if not all(groups.values()):
-        return None
-    tests = {word for word in groups['val'] if word.startswith('test')}
-    unused = tests if tests < groups['val'].keys() else set()
-    for word in unused:
-        del groups['val'][word]
-    names = ' and '.join(word for words in groups.values() for word in words)
-    said = f'the folders of the images ({names}{"; not " + ", ".join(unused) if unused else ""})'
-    parts = {split: frozenset().union(*words.values()) for split, words in groups.items()}
-    return {split: replace(part, names=names) for split, names in parts.items()}, said
+    else:
+        if all(groups.values()):
+            tests = {word for word in groups['val'] if word.startswith('test')}
+            unused = tests if tests < groups['val'].keys() else set()
+            for word in unused:
+                del groups['val'][word]
+            said = ' and '.join(word for words in groups.values() for word in words)
+            said += f'; not {", ".join(unused)}' if unused else ''
+            parts = {k: frozenset().union(*words.values()) for k, words in groups.items()}
+            splits = {split: replace(part, names=names) for split, names in parts.items()}
+            return splits, f'the folders of the images ({said}){of_file}'
+    splits, described = by_hash(part, stems)
+    return splits, described + of_file
 
 
 def check_unlabelled(part: Part, home: Path, names: Sequence[str]) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -42,13 +41,19 @@ def outline_of(
         return None
     if isinstance(given, dict):
         return lengths_of(given, size, where, report)
-    if isinstance(given, list) and all(isinstance(part, dict) for part in given):
-        report.note(OTHER_FORM, where)
-        parts = [lengths_of(part, size, where, report) for part in given]
-        return geometry.merged([part for part in parts if part]) or None
     if are_polygons(given):
         return given
-    polygons = polygons_of(given)
+    if not isinstance(given, list):
+        raise ValueError(f'segmentation is {given!r:.80}, neither polygons nor run lengths')
+    if all(isinstance(part, dict) for part in given):
+        report.note(OTHER_FORM, where)
+        lengths = [lengths_of(part, size, where, report) for part in given]
+        return geometry.merged([one for one in lengths if one]) or None
+    parts = [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
+    if odd := [part for part in parts if not isinstance(part, list)]:
+        raise ValueError(f'segmentation has {odd[0]!r:.80}, which is no polygon')
+    flat: list[Any] = [[*chain(*part)] if is_points(part) else part for part in parts]
+    polygons = [finite(points, 'a coordinate') for points in flat]
     kept = [points for points in polygons if len(points) >= 6 and len(points) % 2 == 0]
     if len(kept) < len(polygons):
         rest = 'its other parts are taken' if kept else 'its box is taken'
@@ -67,21 +72,6 @@ def are_polygons(given: Any) -> bool:
         )
     except (TypeError, OverflowError):
         return False
-
-
-def polygons_of(given: Any) -> list[list[float]]:
-    """Polygons [x, y, x, y, ...] from one of them, a list of points [x, y], or a list of these.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    if not isinstance(given, list):
-        raise ValueError(f'segmentation is {given!r:.80}, neither polygons nor run lengths')
-    parts = [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
-    if odd := [part for part in parts if not isinstance(part, list)]:
-        raise ValueError(f'segmentation has {odd[0]!r:.80}, which is no polygon')
-    flat = [[x for point in part for x in point] if is_points(part) else part for part in parts]
-    return [finite(points, 'a coordinate') for points in flat]
 
 
 def is_points(given: Any) -> bool:
@@ -132,22 +122,39 @@ def unquoted(given: Any) -> Any:
     return given
 
 
-def outline_box(outline: Outline) -> Box:
-    """The smallest box around an outline."""
-    if isinstance(outline, dict):
-        left, top, width, height = coco_mask.toBbox(run_lengths(outline)).tolist()
-        return left, top, width, height
-    return geometry.bounding_box([value for points in outline for value in points])
+def shape_of(
+    annotation: dict[str, Any],
+    label: str,
+    outline: Outline | None,
+    convention: str | None,
+    where: str,
+    report: Report,
+) -> Shape | None:
+    """The object of an annotation; None without a box and an outline.
 
+    Args:
+        convention: of the angle of five numbers (x, y, w, h, angle), as `angle_version` of `info`
+            names it. Else an angle beside a box is CVAT's.
 
-def shape_of(annotation: dict[str, Any], label: str, box: Box, outline: Outline | None) -> Shape:
-    """An object from its box and outline, or the angle that CVAT's export has beside the box."""
+    Raises:
+        ValueError: its numbers are no box.
+    """
+    five = annotation.get('rbox') or annotation.get('bbox')
+    if isinstance(five, list) and len(five) == 5:
+        if convention is None:
+            raise ValueError('a box of five numbers, and no info.angle_version in the file')
+        values = finite(five, 'a number of the box')
+        check_rectangle(values, convention)
+        return geometry.polygon_shape(label, rectangle_corners(np.asarray(values)))
+    if (box := box_of(annotation, outline, where, report)) is None:
+        return None
+    if 0 in box[2:] and annotation.get('keypoints'):
+        return None
     attributes = annotation.get('attributes')
     rotation = attributes.get('rotation') if isinstance(attributes, dict) else None
     if not rotation or outline or 0 in box[2:]:
         return Shape(label, box, outline)
-    (degrees,) = finite([rotation], 'attributes.rotation')
-    return geometry.rotated_shape(label, box, degrees)
+    return geometry.rotated_shape(label, box, finite([rotation], 'attributes.rotation')[0])
 
 
 def box_of(
@@ -166,7 +173,11 @@ def box_of(
     if given and not is_plain(given):
         given = finite(given, 'a number of bbox')
         report.note('box whose numbers are text (read as numbers)', where)
-    around = outline_box(outline) if outline else None
+    around: Box | None = None
+    if isinstance(outline, dict):
+        around = tuple(coco_mask.toBbox(run_lengths(outline)).tolist())
+    elif outline:
+        around = geometry.bounding_box([value for points in outline for value in points])
     if not given or (around and 0 in given[2:]):
         if around:
             report.note(NO_BOX, where)
@@ -177,50 +188,12 @@ def box_of(
     if width < 0 or height < 0:
         report.note('box of negative width or height (its corners put in order)', where)
         left, top, width, height = geometry.bounding_box([left, top, left + width, top + height])
-    if around and is_apart((left, top, width, height), around):
+    boxes = np.array([(left, top, width, height), around or (0, 0, 0, 0)], float)
+    if around and coco_mask.iou(boxes[:1], boxes[1:], [0])[0, 0] < 0.5:
         corners = (left, top, width - left, height - top)
         are_corners = (left or top) and np.allclose(corners, around, atol=2)
         report.note(ARE_CORNERS if are_corners else UNLIKE, where)
     return left, top, width, height
-
-
-def check_outlines(path: Path, number: int, report: Report) -> None:
-    """Check that boxes fit their outlines, of which there is this number.
-
-    Raises:
-        ValueError: more than half of the boxes, and more than one, do not.
-    """
-    unlike, corners = (report.count(kind) for kind in (UNLIKE, ARE_CORNERS))
-    both = number - report.count(NO_BOX)
-    if unlike + corners > max(1, both / 2):
-        what = 'they are [left, top, right, bottom]: ' if corners > unlike else ''
-        raise ValueError(
-            f'{path}: {unlike + corners} of {both} boxes are unlike their outlines; {what}write '
-            "COCO's [left, top, width, height] in bbox"
-        )
-
-
-def is_apart(box: Box, other: Box) -> bool:
-    """Return whether two boxes have less in common than half of what they cover together."""
-    left, top, width, height = box
-    other_left, other_top, other_width, other_height = other
-    across = min(left + width, other_left + other_width) - max(left, other_left)
-    along = min(top + height, other_top + other_height) - max(top, other_top)
-    common = max(across, 0) * max(along, 0)
-    return common < 0.5 * (width * height + other_width * other_height - common)
-
-
-def five_numbers(label: str, box: Sequence[float], convention: str | None) -> Shape:
-    """An object from (x, y, w, h, angle) in the convention that `angle_version` of `info` names.
-
-    Raises:
-        ValueError: it names none, or the box is not as the convention has it.
-    """
-    if convention is None:
-        raise ValueError('a box of five numbers, and no info.angle_version in the file')
-    values = finite(box, 'a number of the box')
-    check_rectangle(values, convention)
-    return geometry.polygon_shape(label, rectangle_corners(np.asarray(values)))
 
 
 def is_plain(box: Any) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from .cvat_pictures import Contents, Node, Picture, contents_of
 from .files import finite, naming
-from .geometry import ellipse, mask_shape, polygon_shape, rotated_shape
+from .geometry import check_mask, ellipse, mask_shape, polygon_shape, rotated_shape
 from .inventory import Inventory
 from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import SPLIT_NAMES, SPLITS
@@ -24,7 +24,6 @@ from .splits import by_hash
 
 FILE = 'annotations.xml'
 MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
-MOST_MASK = 4  # times the pixels of its image, which a mask may leave
 CORNERS = ('xtl', 'ytl', 'xbr', 'ybr')
 
 
@@ -45,26 +44,31 @@ def find_cvat(inventory: Inventory) -> LabelFolder | None:
     if len(found) > 1:
         raise several(root, [part.source for splits in found for part in splits.values()])
     for splits in found:
-        if len(splits) == len(SPLITS):
-            return LabelFolder(CVAT, splits, 'folder')
-        part = splits['train']
-        contents = contents_of(part)
-        divided, described = by_subset(part, contents.pictures) or by_name(part, contents.pictures)
-        return LabelFolder(CVAT, divided, described, contents.classes or None)
+        is_whole = len(splits) == len(SPLITS)
+        return LabelFolder(CVAT, splits, 'folder') if is_whole else split_one(splits['train'])
     return None
 
 
 def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
     """The file of each split in a folder, or the only file as 'train'.
 
+    A split has the only file in train/, train.xml or annotations/train.xml.
+
     Raises:
         ValueError: labels for validation only, or images for validation without labels.
     """
     found, folders = dict[str, Part](), inventory.subfolders(home)
     for split, names in SPLITS.items():
-        parts = (part_in(home, name, inventory) for name in names)
-        if part := next(filter(None, parts), None):
+        for name in names:
+            beside = home / f'{name}.xml', home / 'annotations' / f'{name}.xml'
+            if name in folders and (file := single_file(folders[name], inventory)):
+                part = part_of(file, '', inventory)
+            elif files := [file for file in beside if inventory.is_file(file) and is_cvat(file)]:
+                part = part_of(files[0], name, inventory)
+            else:
+                continue
             found[split] = part
+            break
     if found and 'train' not in found:
         raise ValueError(
             f'{found["val"].source} has labels for validation, and no train/ beside it has labels'
@@ -79,16 +83,6 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
                 source = found['train'].source
                 raise ValueError(f'{place} has images, but no labels as {source} has')
     return found
-
-
-def part_in(home: Path, name: str, inventory: Inventory) -> Part | None:
-    """The labels of a split: the only file in train/, train.xml or annotations/train.xml."""
-    folder = inventory.subfolders(home).get(name)
-    if folder and (file := single_file(folder, inventory)):
-        return part_of(file, '', inventory)
-    files = home / f'{name}.xml', home / 'annotations' / f'{name}.xml'
-    found = (file for file in files if inventory.is_file(file) and is_cvat(file))
-    return next((part_of(file, name, inventory) for file in found), None)
 
 
 def part_of(file: Path, split: str, inventory: Inventory) -> Part:
@@ -138,48 +132,41 @@ def is_cvat(file: Path) -> bool:
         raise ValueError(f'{file} is no XML, or cut off ({error})') from error
 
 
-def by_name(part: Part, pictures: Sequence[Picture]) -> tuple[dict[str, Part], str]:
-    """The splits by a hash of the names of all images."""
-    by_stem = part.inventory.images(part.images).by_stem
-    splits, described = by_hash(part, {*by_stem, *(picture.stem for picture in pictures)})
-    if any(picture.is_frame for picture in pictures):
-        described += ', so both splits have frames of one video'
-    return splits, described
-
-
-def by_subset(part: Part, pictures: Sequence[Picture]) -> tuple[dict[str, Part], str] | None:
-    """The splits by subsets of a project, or folders in names of images; None for none.
+def split_one(part: Part) -> LabelFolder:
+    """Both splits of one file: by subsets of a project, by folders in names of images, by a hash.
 
     Raises:
         ValueError: a subset for validation, and none for training.
     """
+    contents = contents_of(part)
     subsets: dict[str, set[str]] = {}
-    for picture in pictures:
-        subsets.setdefault(subset_of(picture), set()).add(picture.stem)
-    names = {split: next(filter(subsets.get, given), None) for split, given in SPLITS.items()}
+    for picture in contents.pictures:
+        subset = picture.subset.lower()
+        if subset in ('', 'default'):
+            folders = picture.stem.lower().split('/')[:-1]
+            subset = next((name for name in folders if name in SPLIT_NAMES), subset)
+        subsets.setdefault(subset, set()).add(picture.stem)
+    names = {split: next(filter(subsets.get, given), '') for split, given in SPLITS.items()}
     taken = [name for name in names.values() if name]
-    if not names['train']:
-        if taken:
-            raise ValueError(
-                f'{part.source} has a subset {taken[0]!r} for validation, and none for training '
-                f'among {", ".join(sorted(subsets))}'
-            )
-        return None
     others = sorted(name or 'images of none' for name in subsets.keys() - {*taken})
     words = f'subset ({", ".join(taken)}{"; not " + ", ".join(others) if others else ""})'
-    if not names['val']:
+    if taken and not names['train']:
+        raise ValueError(
+            f'{part.source} has a subset {taken[0]!r} for validation, and none for training among '
+            f'{", ".join(sorted(subsets))}'
+        )
+    if len(taken) == len(SPLITS):
+        stems = {split: frozenset(subsets[name]) for split, name in names.items()}
+        splits = {split: replace(part, names=some) for split, some in stems.items()}
+    elif taken:
         splits, described = by_hash(part, subsets[names['train']])
-        return splits, f'{words} and {described}'
-    found = {split: frozenset(subsets[name]) for split, name in names.items() if name}
-    return {split: replace(part, names=stems) for split, stems in found.items()}, words
-
-
-def subset_of(picture: Picture) -> str:
-    """The subset of an image, or the folder of its name that is a split's; '' for neither."""
-    if picture.subset.lower() not in ('', 'default'):
-        return picture.subset.lower()
-    folders = picture.stem.lower().split('/')[:-1]
-    return next((name for name in folders if name in SPLIT_NAMES), picture.subset.lower())
+        words = f'{words} and {described}'
+    else:
+        by_stem = part.inventory.images(part.images).by_stem
+        splits, words = by_hash(part, {*by_stem, *(one.stem for one in contents.pictures)})
+        if any(picture.is_frame for picture in contents.pictures):
+            words += ', so both splits have frames of one video'
+    return LabelFolder(CVAT, splits, words, contents.classes or None)
 
 
 def read_cvat(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
@@ -220,6 +207,8 @@ def labelled(picture: Picture, file: Path, part: Part, report: Report) -> Labell
             report.note('tag of a whole image (no object)', where)
             continue
         with naming(f'{part.source}, {where}'):
+            if not node.label:
+                raise ValueError('its label is empty or missing')
             shape = mask_of(node, item, part) if node.tag == 'mask' else shape_of(node)
         if isinstance(shape, Shape):
             shape.where = where
@@ -231,7 +220,7 @@ def labelled(picture: Picture, file: Path, part: Part, report: Report) -> Labell
 
 def shape_of(node: Node) -> Shape | str:
     """The object of a node; the reason to leave it out if it has no area or another form."""
-    label, degrees = label_of(node), finite([node.attrib.get('rotation') or 0], 'rotation')[0]
+    label, degrees = node.label, finite([node.attrib.get('rotation') or 0], 'rotation')[0]
     if node.tag == 'box':
         left, top, right, bottom = numbers_in(node, *CORNERS)
         box = left, top, right - left, bottom - top
@@ -248,13 +237,6 @@ def shape_of(node: Node) -> Shape | str:
     return f'object of type {node.tag}'
 
 
-def label_of(node: Node) -> str:
-    """The label of a node; ValueError for none."""
-    if not node.label:
-        raise ValueError('its label is empty or missing')
-    return node.label
-
-
 def numbers_in(node: Node, *names: str) -> list[float]:
     """Attributes of a node as finite numbers."""
     return [finite([node.attrib.get(name)], name)[0] for name in names]
@@ -267,8 +249,7 @@ def mask_of(node: Node, item: Labelled, part: Part) -> Shape | str:
         ValueError: the run lengths have another number of pixels than the box, or the box many
             more than the image.
     """
-    label, numbers = label_of(node), numbers_in(node, 'left', 'top', 'width', 'height')
-    left, top, width, height = map(int, numbers)
+    left, top, width, height = map(int, numbers_in(node, 'left', 'top', 'width', 'height'))
     counts = np.array(finite(node.attrib.get('rle', '').split(','), 'a run length'), int)
     if counts.min() < 0 or counts.sum() != width * height:
         raise ValueError(f'run lengths of {counts.sum()} pixels for {width} x {height}')
@@ -276,13 +257,12 @@ def mask_of(node: Node, item: Labelled, part: Part) -> Shape | str:
         image = part.inventory.header(item.file)
     except ValueError:
         return 'object of an image that cannot be read'
-    if width * height > MOST_MASK * image.height * image.width:
-        raise ValueError(f'a mask of {width} x {height} for {image.width} x {image.height} pixels')
+    check_mask(width, height, image)
     values = (np.arange(len(counts)) % 2).astype(np.uint8)
     mask = np.repeat(values, counts).reshape(height, width)
     item.size = item.size or (image.height, image.width)
     try:
-        return mask_shape(label, mask, left, top, item.size)
+        return mask_shape(node.label, mask, left, top, item.size)
     except ValueError:
         return 'mask without a pixel in its image'
 

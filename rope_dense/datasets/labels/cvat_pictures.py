@@ -91,13 +91,18 @@ def parse(file: Path, images: Images) -> Contents:
     except (ElementTree.ParseError, LookupError) as error:
         raise ValueError(f'{file} is no XML, or cut off ({error})') from error
     find_files(pictures, images)
-    for subset, some in tracks_by_subset(tracks).items():
+    for subset in dict.fromkeys(track.get('subset') or '' for track in tracks):
+        some = [track for track in tracks if (track.get('subset') or '') == subset]
+        if len({track.get('task_id') for track in some}) > 1:
+            raise ValueError(
+                f'subset {subset!r} has tracks of several tasks, which number their frames alike: '
+                'export each task, or "CVAT for images 1.1"'
+            )
         frames = frames_in(some)
         for number in [number for number in frames if (subset, str(number)) in by_frame]:
             by_frame[subset, str(number)].nodes += frames.pop(number)
         if frames:
-            task = task_of(meta, some[0])
-            pictures += frames_as_pictures(frames, some, task, subset, images)
+            pictures += frames_as_pictures(frames, some, task_of(meta, some[0]), subset, images)
     names = [
         (label.findtext('name') or '').strip()
         for label in meta.iterfind('.//labels/label')  # not parts of skeletons, tags of images
@@ -141,24 +146,6 @@ def size_of(node: Element | None) -> tuple[int, int] | None:
     sides = [node.get(name) or node.findtext(name) or 0 for name in ('height', 'width')]
     height, width = (int(side) for side in finite(sides, 'a side of the image'))
     return (height, width) if height > 0 and width > 0 else None
-
-
-def tracks_by_subset(tracks: Sequence[Element]) -> dict[str, list[Element]]:
-    """The <track> elements of each subset.
-
-    Raises:
-        ValueError: a subset has tracks of several tasks, which number their frames alike.
-    """
-    found: dict[str, list[Element]] = {}
-    for track in tracks:
-        found.setdefault(track.get('subset') or '', []).append(track)
-    for subset, some in found.items():
-        if len({track.get('task_id') for track in some}) > 1:
-            raise ValueError(
-                f'subset {subset!r} has tracks of several tasks, which number their frames alike: '
-                'export each task, or "CVAT for images 1.1"'
-            )
-    return found
 
 
 def task_of(meta: Element, track: Element) -> Element | None:
@@ -238,7 +225,11 @@ def check_numbers(
     Raises:
         ValueError: no frame has an image, or the images count from 1 or are others.
     """
-    start, stop = range_of(task)
+    start, stop = 0, None
+    if task is not None:
+        start = int(task.findtext('start_frame') or 0)
+        count, last = task.findtext('size'), task.findtext('stop_frame')
+        stop = int(last) if last is not None else start + int(count) - 1 if count else None
     if stop is None or max(frames) > stop:  # a job may count the frames of its task
         is_other = 0 in frames and 0 not in files
     else:
@@ -251,17 +242,6 @@ def check_numbers(
             f'in {images.folder} have {numbers}: export "CVAT for images 1.1" with images, '
             'or extract the frames as images/frame_%06d.jpg, the first as frame_000000'
         )
-
-
-def range_of(task: Element | None) -> tuple[int, int | None]:
-    """The first and the last frame of a task or job; None for the last if it is not said."""
-    if task is None:
-        return 0, None
-    start = int(task.findtext('start_frame') or 0)
-    if (stop := task.findtext('stop_frame')) is not None:
-        return start, int(stop)
-    size = task.findtext('size')
-    return start, None if size is None else start + int(size) - 1
 
 
 def check_tracks(

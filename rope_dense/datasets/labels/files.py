@@ -1,4 +1,4 @@
-"""A user's files: folders listed, images found by name, text and XML decoded, errors named."""
+"""A user's files: names and text, JSON, YAML and XML decoded, errors named."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from xml.etree import ElementTree
 import yaml
 from PIL import Image
 
+from .objects import seen
+
 OPENCV_SUFFIXES = ('.jpg', '.jpeg', '.jfif', '.png', '.tif', '.tiff', '.bmp', '.webp')
 PILLOW_SUFFIXES = tuple(
     suffix
@@ -27,10 +29,6 @@ PILLOW_SUFFIXES = tuple(
 IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
 TOO_DEEP = 'has lists in lists, thousands deep: no labels are written so'
 MOST_REPEATED = 10_000  # values by the aliases of a YAML file
-# Controls, halves of a pair of UTF-16, and marks of direction, which change a terminal or a file.
-UNSEEN = re.compile(
-    '[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]'
-)
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
 
@@ -143,6 +141,8 @@ def read_xml(path: Path) -> ElementTree.Element:
         ValueError: it is no XML, cut off, or in another encoding than it says.
     """
     content = path.read_bytes()
+    if b'<!ENTITY' in content:
+        raise ValueError(f'{path} declares entities, which no labels have')
     try:
         declared = DECLARED.match(content)
         encoding = declared[1].decode().lower() if declared else 'utf-8'
@@ -244,11 +244,6 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
 def class_name(name: object) -> str:
     """The name of a class as text on one line, in Unicode's composed form, see ``seen``."""
     return ' '.join(seen(' '.join(unicodedata.normalize('NFC', str(name)).split())).split())
-
-
-def seen(text: str) -> str:
-    """A text without control characters, such as the ones that a terminal obeys."""
-    return UNSEEN.sub('', text)
 
 
 def is_set(value: object) -> bool:

@@ -111,7 +111,7 @@ def form_of(path: Path) -> str | None:
                 return 'labels of KITTI: convert them to YOLO or COCO'
             if MOT.fullmatch(first_line(path)):
                 return 'tracks of MOT: convert them to COCO, with the frames as images'
-    except (ValueError, RecursionError):
+    except (ValueError, OSError, RecursionError):
         return None
     return form_by_name(path)
 

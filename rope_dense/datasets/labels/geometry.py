@@ -18,6 +18,8 @@ if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
 
 FAR = 100  # times the longer side of an image: no corner is there by drawing
 CORNERS = 36  # of the polygon for a circle or an ellipse
+MOST_PIXELS = 2**32  # of run lengths of pycocotools
+MOST_MASK = 4  # times the pixels of its image, which a mask may leave
 BROKEN = np.array([-1])
 
 
@@ -60,6 +62,14 @@ def rotated_shape(label: str, box: Box, degrees: float, **more: Any) -> Shape:
     centre = left + width / 2, top + height / 2
     rectangle = np.array([*centre, width, height, np.deg2rad(degrees)])
     return polygon_shape(label, rectangle_corners(rectangle), **more)
+
+
+def check_mask(width: int, height: int, image: Header) -> None:
+    """Raise ValueError for a mask of many more pixels than its image, before it is decoded."""
+    if width * height > MOST_MASK * image.height * image.width:
+        raise ValueError(
+            f'a mask of {width} x {height} pixels, for an image of {image.width} x {image.height}'
+        )
 
 
 def mask_shape(
@@ -113,6 +123,8 @@ def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(size, (list, tuple)) or len(size) != 2 or counts is None:
         raise ValueError('run lengths without size [height, width] and counts')
     height, width = (int(side) for side in size)
+    if not 0 < height * width < MOST_PIXELS:
+        raise ValueError(f'run lengths of {height} x {width} pixels')
     if isinstance(counts, list):
         if sum(counts) != height * width or min(counts, default=0) < 0:
             raise ValueError(f'run lengths of {sum(counts)} pixels for {height} x {width}')

@@ -20,6 +20,7 @@ from .geometry import (
     bounding_box,
     box_corners,
     box_shape,
+    check_mask,
     ellipse,
     mask_shape,
     merged,
@@ -186,8 +187,10 @@ def mask_of(
     """
     if not (text := given.get('mask')):
         return 'mask without its PNG'
+    picture = part.inventory.header(item.file)
     try:
         with Image.open(io.BytesIO(base64.b64decode(text.rpartition(',')[2]))) as image:
+            check_mask(*image.size, picture)
             mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(f'its mask is no PNG in base64 ({error})') from error
@@ -195,8 +198,7 @@ def mask_of(
         raise ValueError(f'a mask of {mask.shape[::-1]} pixels (w, h) between {points.tolist()}')
     left, top = map(round, points[0].tolist()) if len(points) else (0, 0)
     if item.size is None:
-        header = part.inventory.header(item.file)
-        item.size = header.height, header.width
+        item.size = picture.height, picture.width
     try:
         return mask_shape(label, mask, left, top, item.size, **more)
     except ValueError:

@@ -7,6 +7,7 @@ has their size where the labels say it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,10 @@ from ..images.headers import Header
 Box = tuple[float, float, float, float]
 Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
 EXAMPLES = 3  # of a kind are named
+# Controls, halves of a pair of UTF-16, and marks of direction, which change a terminal or a file.
+UNSEEN = re.compile(
+    '[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]'
+)
 NO_IMAGE = 'object of an image that is not there'
 
 
@@ -141,11 +146,16 @@ class Report:
             for kind, places in kinds.items():
                 names = ', '.join(places.examples[:EXAMPLES])
                 more = ' ...' if len(places.examples) > EXAMPLES else ''
-                lines.append(f'{places.count} x {kind}{suffix}: {names}{more}')
+                lines.append(seen(f'{places.count} x {kind}{suffix}: {names}{more}'))
         return lines
 
     def __str__(self) -> str:
         return '\n'.join(self.lines()) or 'nothing unusual'
+
+
+def seen(text: str) -> str:
+    """A text without control characters, such as the ones that a terminal obeys."""
+    return UNSEEN.sub('', text)
 
 
 @dataclass(frozen=True)
