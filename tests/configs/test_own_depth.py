@@ -15,7 +15,6 @@ from mmengine.runner import Runner
 
 from rope_dense.checks.model import build_shapes, random_model
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
-from rope_dense.own.depth import described
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 
@@ -77,9 +76,7 @@ def test_the_range_of_depths_is_said(data: Path) -> None:
     least, median, most = known.min(), np.median(known), known.max()
     text = f'depths of {least:.3g} to {most:.3g} m, median {median:.3g} m (6 files)'
     assert load(data).own_data.startswith('depth maps, 6 training and 2 validation images, by ')
-    assert load(data).own_data.endswith(f'; {text}')
-    for file in (data / 'depth' / 'train').iterdir():
-        assert described([(file, file)], 0.0) == 'no known depth (1 files)'
+    assert text in load(data).own_data.splitlines()
 
 
 def test_arrays_in_metres_are_read(data: Path, tmp_path: Path) -> None:
