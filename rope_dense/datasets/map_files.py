@@ -71,6 +71,11 @@ def check_header(
                 f'{of_image} has {found.pages} pages: save one page, the {title} of its image'
             )
     expected = read_header(image)
+    if expected.orientation > 4 and shape == (expected.width, expected.height) != shape[::-1]:
+        raise ValueError(
+            f'{of_image} has the size of {image} before its EXIF orientation is applied: rotate '
+            f'the {title}, or save the image as it is shown'
+        )
     check_size(of_image, shape, dict(img_path=image, ori_shape=(expected.height, expected.width)))
     if expected.height * expected.width > MAX_PIXELS:
         raise ValueError(f'{of_image} has {shape[0]} x {shape[1]} pixels: cut it and its image up')

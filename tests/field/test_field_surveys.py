@@ -92,6 +92,17 @@ def test_f3_overviews_and_masks_of_transparency_are_no_pages(tmp_path: Path) -> 
     assert said_of(path) == ''
 
 
+def test_a_mask_of_the_image_before_its_rotation_is_refused(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[274] = 6
+    picture = image(tmp_path / 'a.jpg', SIZE, exif=exif)  # shown as 40 x 30
+    pairs = [(picture, mask(tmp_path / 'a.png', GREY))]
+    with pytest.raises(ValueError, match=r'a\.png has the size of .*a\.jpg before its EXIF'):
+        survey_masks(pairs, 'train', label_map('ab'), 'ab')
+    mask(tmp_path / 'a.png', GREY.T)
+    survey_masks(pairs, 'train', label_map('ab'), 'ab')
+
+
 def test_f10_bands_that_are_no_mask_are_named(tmp_path: Path) -> None:
     rasterio = pytest.importorskip('rasterio')
     for kind, count, says in (
