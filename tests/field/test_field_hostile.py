@@ -146,6 +146,32 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
         lambda root: coco_folder(root, coco([IMAGE], [BOX], {1: 'cat'}).replace('20', DIGITS)),
         'train.json has a number of thousands of digits',
     ),
+    'a number of YAML': (
+        lambda root: yolo(root, NAMES + f'[cat]\nkpt_shape: [{DIGITS}, 3]'),
+        'data.yaml is no YAML (it has a number of thousands of digits)',
+    ),
+    'a key of YAML': (
+        lambda root: yolo(root, NAMES + f'\n  ? {DIGITS}\n  : cat'),
+        'data.yaml is no YAML (it has a number of thousands of digits)',
+    ),
+    'a long name of an image': (
+        lambda root: coco_of(root, BOX, file_name='a' * 100_000),
+        'train.json: its images, such as aaa',
+    ),
+    'a box as far as floats go': (
+        lambda root: cvat(root, '<box label="cat" xtl="1e308" ytl="1" xbr="-1e308" ybr="5"/>'),
+        'a.jpg, box 1: its box is [1e+308, 1.0, -inf, 4.0]',
+    ),
+    'a circle as far as floats go': (
+        lambda root: labelme(root, shape_type='circle', points=[[0, 0], [1e308, 1e308]]),
+        'a.json, shape 1: radii of inf and inf pixels',
+    ),
+    'a mask of negative sides': (
+        lambda root: cvat(
+            root, '<mask label="cat" left="0" top="0" width="-5" height="-5" rle="25"/>'
+        ),
+        'a.jpg, mask 1: run lengths of 25 pixels for -5 x -5',
+    ),
     'a number as text': (
         lambda root: coco_of(root, dict(bbox=['1', '2', '3', DIGITS])),
         'train.json, annotation 1: a number of bbox is',

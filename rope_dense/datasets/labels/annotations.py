@@ -34,6 +34,7 @@ NESTED = (
 )
 NO_OUTLINE = 'object without an outline (the outline of its box is taken)'
 CUT = 0.9  # share of a box within the image: less counts as cut
+FARTHEST = 1e9  # pixels: no image is as large
 LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
 
 
@@ -138,6 +139,8 @@ def annotations_of(
             continue
         form = rectangle if rules.oriented else visible_part
         with naming(where):
+            if not max(map(abs, shape.box)) < FARTHEST:  # not so for NaN
+                raise ValueError(f'its box is {[*shape.box]}')
             place = form(shape, item, image, where, report)
         if place is None:
             continue

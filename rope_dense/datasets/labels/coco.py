@@ -232,11 +232,7 @@ def used_classes(file: CocoFile, names: dict[str, str], report: Report) -> tuple
 
 
 def image_entries(file: CocoFile) -> dict[str, Entry]:
-    """The images by their ids.
-
-    Raises:
-        ValueError: two images have one id, or one has no name.
-    """
+    """The images by their ids; ValueError if two images have one id, or one has no name."""
     entries: dict[str, Entry] = {}
     for number, item in enumerate(file.content['images']):
         with naming(f'{file.path.name}, image number {number}'):

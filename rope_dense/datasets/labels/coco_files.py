@@ -74,11 +74,7 @@ def head(path: Path) -> CocoFile:
 
 
 def whole(path: Path) -> CocoFile:
-    """A COCO file.
-
-    Raises:
-        ValueError: it is no JSON, cut off, or no COCO file of objects.
-    """
+    """A COCO file; ValueError if it is no JSON, cut off, or no COCO file of objects."""
     file = CocoFile(path, {}, read_text(path))
     parse(file, file.text, is_whole=True)
     check_coco(file)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from .coco_files import USUAL_FOLDERS, CocoFile, check_coco, head, splits_in, words_of
 from .files import parts_of, without_suffix
 from .inventory import Images, Inventory
-from .objects import Part
+from .objects import Part, seen
 from .splits import SPLITS, by_hash
 
 IMAGE_FOLDERS = ('images', 'data', 'jpegimages')
@@ -53,8 +53,8 @@ def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Par
     if (folder := best_folder(sample, folders, inventory, is_split=bool(split))) is None:
         looked = ', '.join(dict.fromkeys(relative(place, home) for place in folders))
         raise ValueError(
-            f'{path}: its images, such as {names[0]}, are in none of {looked} of {home}, which has '
-            f'{inventory.suffixes_in(home)}'
+            f'{path}: its images, such as {seen(names[0]):.200}, are in none of {looked} of {home}, '
+            f'which has {inventory.suffixes_in(home)}'
         )
     return Part(path, folder, inventory=inventory)
 
@@ -126,7 +126,8 @@ def find_image(images: Images, name: str) -> Path | None:
     """The file of an image's name: a path, or an address as Label Studio writes it."""
     if found := images.find(name):
         return found
-    plain = unquote(re.sub(r'.*\?d=|[?#].*', '', name))  # /data/local-files/?d=folder/a%20b.jpg
+    # As in /data/local-files/?d=folder/a%20b.jpg.
+    plain = unquote(re.split('[?#]', name.rpartition('?d=')[2])[0])
     return images.find(plain) if plain != name else None
 
 

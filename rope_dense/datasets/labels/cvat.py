@@ -251,7 +251,7 @@ def mask_of(node: Node, item: Labelled, part: Part) -> Shape | str:
     """
     left, top, width, height = map(int, numbers_in(node, 'left', 'top', 'width', 'height'))
     counts = np.array(finite(node.attrib.get('rle', '').split(','), 'a run length'), int)
-    if counts.min() < 0 or counts.sum() != width * height:
+    if min(width, height, counts.min() + 1) < 1 or counts.sum() != width * height:
         raise ValueError(f'run lengths of {counts.sum()} pixels for {width} x {height}')
     try:
         image = part.inventory.header(item.file)

@@ -28,7 +28,7 @@ PILLOW_SUFFIXES = tuple(
 )
 IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
 TOO_DEEP = 'has lists in lists, thousands deep: no labels are written so'
-MOST_REPEATED = 10_000  # values by the aliases of a YAML file
+MOST_REPEATED = 1_000  # values by the aliases of a YAML file
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
 
@@ -100,7 +100,7 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(read_text(path), Loader=TextLoader)
     except yaml.YAMLError as error:
-        raise PlacedError(f'{path} is no YAML ({" ".join(str(error).split())})') from error
+        raise PlacedError(f'{path} is no YAML ({" ".join(str(error).split()):.400})') from error
     except RecursionError as error:
         raise PlacedError(f'{path} {TOO_DEEP}') from error
 
@@ -123,6 +123,8 @@ class TextLoader(yaml.BaseLoader):
                 raise yaml.YAMLError(f'its aliases repeat more than {MOST_REPEATED:,} values')
             return node
         inner = [] if isinstance(node, yaml.ScalarNode) else node.value
+        if isinstance(node, yaml.ScalarNode) and len(node.value) > 1000 and node.value.isdigit():
+            raise yaml.YAMLError('it has a number of thousands of digits')
         items = [part for item in inner for part in (item if isinstance(item, tuple) else [item])]
         self.sizes[id(node)] = 1 + sum(self.sizes[id(item)] for item in items)
         return node
@@ -185,11 +187,7 @@ class PlacedError(ValueError):
 
 
 def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
-    """Values as finite numbers.
-
-    Raises:
-        ValueError: one of them is none; the message has it.
-    """
+    """Values as finite numbers; ValueError if one of them is none; the message has it."""
     numbers = []
     for value in values:
         try:

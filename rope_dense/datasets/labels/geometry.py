@@ -107,6 +107,8 @@ def text_lengths(lengths: dict[str, Any]) -> dict[str, Any]:
 
 def ellipse(x: float, y: float, radius_x: float, radius_y: float, degrees: float = 0) -> np.ndarray:
     """Corners [36, 2] of an ellipse around (x, y), rotated clockwise."""
+    if not np.isfinite([radius_x, radius_y]).all():
+        raise ValueError(f'radii of {radius_x} and {radius_y} pixels')
     angles = np.arange(CORNERS) * 2 * np.pi / CORNERS
     along, across = radius_x * np.cos(angles), radius_y * np.sin(angles)
     cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
@@ -123,7 +125,7 @@ def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(size, (list, tuple)) or len(size) != 2 or counts is None:
         raise ValueError('run lengths without size [height, width] and counts')
     height, width = (int(side) for side in size)
-    if not 0 < height * width < MOST_PIXELS:
+    if min(height, width) < 1 or height * width >= MOST_PIXELS:
         raise ValueError(f'run lengths of {height} x {width} pixels')
     if isinstance(counts, list):
         if sum(counts) != height * width or min(counts, default=0) < 0:
