@@ -95,7 +95,8 @@ def given_folder(
         absent += [] if image else [line]
     if form.kind is None:
         stems = frozenset(map(inventory.images(folder).stem_of, map(Path, chosen)))
-        part = Part(source, folder, inventory, stems if split_file else None)
+        names = stems if split_file else None
+        part = Part(source, folder, names=names, inventory=inventory)
         if val_share:
             stems = stems or frozenset(inventory.images(folder).by_stem)
             return LabelFolder(form, *by_hash(part, stems))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .images.band_files import band_header
-from .images.headers import read_header
+from .images.headers import MOST_PIXELS, read_header
 from .labels.inventory import Inventory
 from .labels.maps import check_number
 from .labels.pairs import Kind, pairs_in
@@ -19,7 +19,6 @@ from .labels.splits import part_of
 
 Pair = tuple[Path, Path]  # an image, and its mask or depth map
 
-MAX_PIXELS = 2**30  # of an image that OpenCV decodes
 
 
 def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
@@ -77,7 +76,7 @@ def check_header(
             f'the {title}, or save the image as it is shown'
         )
     check_size(of_image, shape, dict(img_path=image, ori_shape=(expected.height, expected.width)))
-    if expected.height * expected.width > MAX_PIXELS:
+    if expected.height * expected.width > MOST_PIXELS:
         raise ValueError(f'{of_image} has {shape[0]} x {shape[1]} pixels: cut it and its image up')
 
 

@@ -42,7 +42,7 @@ def test_a_share_of_the_images_is_for_validation(
     for part in parts:
         images = {image['id'] for image in part['images']}
         assert {annotation['image_id'] for annotation in part['annotations']} == images
-    assert 'nothing unusual' in capsys.readouterr().out
+    assert '7 training images and 3 validation images' in capsys.readouterr().out
     before = out.read_bytes()
     assert convert(['yolo', str(source), str(out)]) == 2
     assert 'nothing is written over' in capsys.readouterr().err and out.read_bytes() == before

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from ..images.headers import any_size
 from .files import finite, is_set, naming, read_json, read_text, size_in
 from .geometry import (
     bounding_box,
@@ -189,7 +190,8 @@ def mask_of(
         return 'mask without its PNG'
     picture = part.inventory.header(item.file)
     try:
-        with Image.open(io.BytesIO(base64.b64decode(text.rpartition(',')[2]))) as image:
+        file = io.BytesIO(base64.b64decode(text.rpartition(',')[2]))
+        with any_size(), Image.open(file) as image:
             check_mask(*image.size, picture)
             mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
     except (UnidentifiedImageError, OSError) as error:

@@ -172,7 +172,7 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
         images, maps = (root / name for name in names)
         if not all(str(folder) in inventory.folders for folder in (images, maps)):
             raise ValueError(
-                f'{root}: no folders of images and {kind.title} of {split}; looked for {names[0]} '
+                f'{root}: no folders of images and {kind.plural} of {split}; looked for {names[0]} '
                 f'with {names[1]}: {advice(kind, split)}'
             )
         pairs = pairs_in(kind, images, maps, inventory)
@@ -187,7 +187,7 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
         parts[split] = part_of(others, inventory, files, images_of)
         return MapFolder(kind, parts, 'folder')
     if split == 'train':
-        raise ValueError(f'{root}: no training images with {kind.title}: {advice(kind)}')
+        raise ValueError(f'{root}: no training images with {kind.plural}: {advice(kind)}')
     both = by_hash_of_pairs(pairs, inventory, [*pairs.files])
     return MapFolder(kind, {s: part_of(pairs, inventory, *x) for s, x in both.items()}, BY_HASH)
 
@@ -215,7 +215,7 @@ def refuse_lossy(inventory: Inventory, folder: Path, kind: Kind) -> None:
     suffixes = {os.path.splitext(path)[1].lower() for path in inventory.paths(folder)}
     if suffixes.isdisjoint(kind.suffixes) and (unread := suffixes.intersection(UNREAD)):
         raise ValueError(
-            f'{folder}: {kind.title} are {", ".join(sorted(unread))}, which is not read (JPEG '
+            f'{folder}: {kind.plural} are {", ".join(sorted(unread))}, which is not read (JPEG '
             'changes the numbers): save them as PNG'
         )
 
@@ -231,7 +231,7 @@ def refuse(inventory: Inventory, kind: Kind) -> NoReturn:
             ends = {stem[len(without(stem, kind.others)) :] for stem in stems}
             if stems and '' not in ends:
                 raise ValueError(
-                    f'{name}: no {kind.title} of class numbers, only files that end with '
+                    f'{name}: no {kind.plural} of class numbers, only files that end with '
                     f'{", ".join(sorted(ends))}. Of Cityscapes, *_labelTrainIds.png have them '
                     '(createTrainIdLabelImgs of cityscapesScripts); of colours, `rope-dense '
                     'convert-data colours` makes them'
