@@ -20,7 +20,6 @@ from .labels.splits import part_of
 Pair = tuple[Path, Path]  # an image, and its mask or depth map
 
 
-
 def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
     """The images of a data set, each with its mask or depth map.
 
@@ -35,7 +34,7 @@ def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
     if not ann_file:
         folders = [Path(os.path.realpath(folder)) for folder in (images, maps)]
         inventory = Inventory(Path(os.path.commonpath(folders)))
-        pairs = pairs_in(kind, *folders, inventory)
+        pairs = pairs_in(kind, folders[0], folders[1], inventory)
         part = part_of(pairs, inventory, [*pairs.files], [*pairs.images])
         check_number(part, kind, inventory)
         return sorted((image, file) for file, image in part.pairs.items())

@@ -97,7 +97,7 @@ def convert_masks(
     picture_of: dict[Path, Path] = {}
     if images:
         folders = [Path(os.path.realpath(folder)) for folder in (images, masks)]
-        found = pairs_in(COLOURS, *folders, Inventory(folders[0]))
+        found = pairs_in(COLOURS, folders[0], folders[1], Inventory(folders[0]))
         picture_of = {
             masks / Path(mask).relative_to(folders[1]): Path(image)
             for mask, image in found.image_of.items()

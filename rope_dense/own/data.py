@@ -120,7 +120,8 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     listed, colours = read_classes(file) if file.is_file() else (None, [])
 
     def find(inventory: Inventory) -> LabelFolder:
-        folder = find_labels(inventory, own.format, own.train, own.val)
+        named = [None if name is None else str(name) for name in (own.train, own.val)]
+        folder = find_labels(inventory, own.format, *named)
         if not folder.classes and folder.format.name in UNLISTED:
             folder = replace(folder, classes=listed)
         return folder

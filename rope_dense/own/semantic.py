@@ -78,7 +78,7 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     except ValueError:
         find_own_maps(own, MASKS)  # a wrong folder lacks classes.txt, too
         raise
-    labels = label_map(classes, **numbers)
+    labels = label_map(classes, numbers['values'], numbers['void'] or ())
     found = own_maps(
         own,
         MASKS,

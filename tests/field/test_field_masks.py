@@ -194,7 +194,7 @@ REFUSED = {
     ),
     'two masks': (
         'images/train/a.jpg masks/train/a_mask.png masks/train/a_seg.png',
-        r'a_mask\.png and .*a_seg\.png: which images are labelled there\? Both may be of .*images/train/a',
+        r'a_mask\.png and .*a_seg\.png: which images are labelled there\? Both may be of .*/a',
     ),
     'equal names in folders': (
         'images/train/x/a.jpg images/train/y/a.jpg masks/train/a.png',

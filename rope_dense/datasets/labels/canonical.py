@@ -268,8 +268,8 @@ def describe(folder: LabelFolder, summaries: dict[str, dict], report: Report) ->
         lines[0] += f'; {empty} training images have no object'
     if same := trained_on(folder, summaries):
         lines.append(
-            f'{same} of {len(summaries["val"]["files"])} validation images are training images, too, so figures '
-            'of the evaluation are too good'
+            f'{same} of {len(summaries["val"]["files"])} validation images are training images, '
+            'too, so figures of the evaluation are too good'
         )
     return '\n'.join([*lines, *folder.notes, *report.lines()])
 

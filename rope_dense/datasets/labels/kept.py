@@ -1,7 +1,8 @@
-"""What was read of a data set, kept for the next start: looked up in a second, read anew if changed.
+"""Readings of data sets, kept for the next start: looked up in a second, read anew if changed.
 
-A folder for each data set and its settings has the files that were written (in a folder named by the
-digest of the content), the headers of its images, and ``state.json``, which says what they are of.
+A folder for each data set and its settings has the files that were written (in a folder named by
+the digest of the content), the headers of its images, and ``state.json``, which says what they are
+of.
 """
 
 from __future__ import annotations

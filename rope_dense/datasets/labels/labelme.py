@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from ..images.headers import any_size
 from .files import finite, is_set, naming, read_json, read_text, size_in
 from .geometry import (
     bounding_box,
@@ -191,9 +190,11 @@ def mask_of(
     picture = part.inventory.header(item.file)
     try:
         file = io.BytesIO(base64.b64decode(text.rpartition(',')[2]))
-        with any_size(), Image.open(file) as image:
+        with Image.open(file) as image:
             check_mask(*image.size, picture)
             mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
+    except Image.DecompressionBombError as error:
+        raise ValueError(f'a mask of many more pixels than its image ({error})') from error
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(f'its mask is no PNG in base64 ({error})') from error
     if len(points) == 2 and (abs(np.diff(points, axis=0)[0] + 1 - mask.shape[::-1]) > SLACK).any():

@@ -60,7 +60,7 @@ PairsOf = dict[str, list[tuple[Path, Path]]]  # (image, map) of each split
 class MapFiles:
     """Lists of images and maps as files.
 
-    A list is JSON, {"pairs": [[image, map], ...]}, with paths in the data set's folder, or absolute.
+    A list is JSON, {"pairs": [[image, map], ...]}, paths in the data set's folder or absolute.
 
     Attributes:
         ann_file: the file of each split.

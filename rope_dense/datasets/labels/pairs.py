@@ -1,8 +1,8 @@
 """Files that belong to an image each: label files, masks, depth maps.
 
-Paths say which image it is. In 'ships/train/labels/cam 1/a.txt' and 'ships/images/train/cam 1/a.jpg'
-the words of the layout are `train`, `labels` and `images`; `ships` before them is the folder of the
-data set, and what is left, 'cam 1/a', is the key of both.
+Paths say which image it is. In 'ships/train/labels/cam 1/a.txt' and
+'ships/images/train/cam 1/a.jpg' the words of the layout are `train`, `labels` and `images`; `ships`
+before them is the folder of the data set, and what is left, 'cam 1/a', is the key of both.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def by_words(pairs: Pairs) -> tuple[dict[str, Chosen], str] | None:
         )
     if not train or not val:
         return None
-    chosen = {}
+    chosen = dict[str, Chosen]()
     for split, names in (('train', train), ('val', val)):
         files = [path for path, name in split_of.items() if name in names]
         images = [path for path, one in pairs.images.items() if one.split in names]
@@ -170,13 +170,9 @@ def by_hash_of_pairs(
     labelled = {*pairs.image_of.values()}
     for image, one in pairs.images.items():
         if one.split in SPLITS['val'] and one.split != 'test' and image not in labelled:
-            parts = image.split('/')
-            place = next(
-                n
-                for n, part in enumerate(parts)
-                if pairs.kind.word(part) and pairs.kind.word(part)[0] == one.split
-            )  # type: ignore[index]
-            raise unlabelled('/'.join(parts[: place + 1]), source, pairs.kind.plural)
+            words = ((folder, pairs.kind.word(folder.name)) for folder in Path(image).parents)
+            place = [folder for folder, word in words if word and word[0] == one.split][-1]
+            raise unlabelled(place, source, pairs.kind.plural)
     key_of = {f: pairs.images[pairs.image_of[f]].key for f in files if f in pairs.image_of}
     key_of |= {f: pairs.files[f].key for f in files if f in pairs.orphans}
     rest = {
@@ -234,10 +230,10 @@ def by_lists(pairs: Pairs, inventory: Inventory) -> tuple[dict[str, Chosen], str
             return {'train': chosen[train], 'val': chosen[val]}, by
     for name in TRAINING:
         if name in labelled:
-            files, found, absent = chosen[name]
-            both = by_hash_of_pairs(pairs, inventory, files)
-            rest = [image for image in found if image not in file_of]
-            both['train'] = both['train'][0], rest, absent
+            some, pictures, missing = chosen[name]
+            both = by_hash_of_pairs(pairs, inventory, some)
+            rest = [image for image in pictures if image not in file_of]
+            both['train'] = both['train'][0], rest, missing
             return both, f'{lists[name].name} and {BY_HASH}'
     if not lists or not pairs.kind.lists:
         return None

@@ -128,8 +128,8 @@ def declared(file: Path, inventory: Inventory) -> LabelFolder:
         if not one.has_labels(pairs):
             folder = label_folder(str(places[split][0]))
             raise ValueError(
-                f'{file}: no label files (.txt) for the {WORDS[split]} images in {given[split][0]}: '
-                f'looked in {folder} and beside the images'
+                f'{file}: no label files (.txt) for the {WORDS[split]} images in '
+                f'{given[split][0]}: looked in {folder} and beside the images'
             )
     described = str(file.relative_to(root))
     if 'val' not in sets:
