@@ -19,11 +19,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
+from ..datasets.labels.kept import is_kept
 from ..utils.config_parts import leaf_datasets, nodes
 from ..utils.similar import did_you_mean
 from .data import OwnData, check_root, find_objects
@@ -124,6 +126,9 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
         ValueError: the data cannot be used, or have other classes.
     """
     settings = cfg.own.to_dict()
+    listed = Path(cfg.own_files['train'].get('ann_file') or '')
+    if data_root is None and is_kept(listed, Path(settings['data_root'])):
+        return
     recipe = recipe_of(settings.pop('task'))
     settings.update(gpus=None, data_root=data_root or settings['data_root'])
     own = settings_of(recipe.settings, settings)

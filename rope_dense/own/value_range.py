@@ -8,7 +8,7 @@ from typing import Any
 
 import cv2
 
-from ..datasets.images.deep import is_deep, white_value
+from ..datasets.images.deep import white_value
 from ..datasets.images.headers import Header
 from ..datasets.images.pictures import check_picture
 from ..datasets.labels.objects import Report
@@ -42,9 +42,10 @@ def survey_pictures(headers: Mapping[Path, Header], max_value: int | None) -> di
         if header.compression == 'odd tiles'
         or (header.format not in by_opencv and not cv2.haveImageReader(str(path)))
     ]
-    white = max_value or white_value(headers)
-    if others and any(map(is_deep, headers.values())):
-        white = white or WHOLE  # Pillow cuts off at 255
+    white, is_deep = max_value, any(header.is_deep for header in headers.values())
+    if is_deep:
+        white = white or white_value(headers)
+        white = white or (WHOLE if others else None)  # Pillow cuts off at 255
     notes = [[PAGES, path.name] for path, header in headers.items() if header.pages > 1]
     return dict(white=white, backend='pillow' if others else None, notes=notes)
 

@@ -35,14 +35,9 @@ class LoadDeepImage(BaseTransform):
 
     def transform(self, results: dict) -> dict:
         path = results.get('img_path')
-        if path and is_deep(read_header(Path(path))):
+        if path and read_header(Path(path)).is_deep:
             results['img'] = to_8_bits(read_deep(Path(path)), self.max_value)
         return results
-
-
-def is_deep(header: Header) -> bool:
-    """Return whether a picture has 16 bits a channel."""
-    return header.dtype == 'uint16'
 
 
 def read_deep(path: Path) -> np.ndarray:
@@ -74,7 +69,7 @@ def white_value(headers: Mapping[Path, Header]) -> int | None:
     It is what TIFF files say (MaxSampleValue), else the end of the bits that the brightest of up to
     50 images uses: 4095 for 12 bits. Images of 8 bits among them do not count.
     """
-    deep = sorted(path for path, header in headers.items() if is_deep(header))
+    deep = sorted(path for path, header in headers.items() if header.is_deep)
     few = deep[:: -(-len(deep) // READ)] if deep else []
     values = [headers[path].max_value or int(read_deep(path).max()) for path in few]
     white = 2 ** max(values, default=0).bit_length() - 1

@@ -74,6 +74,11 @@ class Header:
     no_data: str = ''
     max_value: int | None = None
 
+    @property
+    def is_deep(self) -> bool:
+        """Whether a picture has 16 bits a channel."""
+        return self.dtype == 'uint16'
+
 
 def read_header(path: Path) -> Header:
     """Read the header of an image, of any size, without its pixels.

@@ -18,7 +18,7 @@ from ..labels.files import IMAGE_SUFFIXES
 from ..labels.inventory import list_files, suffixes_in
 from .band_files import ARRAY, is_first
 from .bands import bands_in, picture
-from .deep import is_deep, read_deep, to_8_bits
+from .deep import read_deep, to_8_bits
 from .headers import Header, read_header
 from .pictures import check_picture
 
@@ -151,7 +151,7 @@ def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     """
     header = checked_header(path)
     check_picture(path, header)
-    if max_value is not None and is_deep(header):
+    if max_value is not None and header.is_deep:
         return to_8_bits(read_deep(path), max_value)
     pixels = None
     with suppress(cv2.error, OSError):

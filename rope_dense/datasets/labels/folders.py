@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from ...utils.validation import check_choice
@@ -44,6 +45,7 @@ def find_labels(
         if (named := find_coco(inventory, train, val)) is not None:
             return named
     forms = [form for form in FORMATS.values() if format in (None, form.name)]
+    forms = [form for form in forms if may_have(inventory, form)] or forms
     found, problems = list[LabelFolder](), list[str]()
     for form in forms:
         try:
@@ -72,3 +74,13 @@ def find_labels(
         )
     notes = tuple(f'labels of another format are not read: {problem}' for problem in problems)
     return replace(found[0], notes=(*found[0].notes, *notes))
+
+
+def may_have(inventory: Inventory, form: Format) -> bool:
+    """Return whether a folder has files with the suffixes of a format, in folders as it needs."""
+    if inventory.by_suffix.keys().isdisjoint(form.suffixes):
+        return False
+    if form.kind is None or not form.kind.is_apart:
+        return True
+    words = map(form.kind.word, map(os.path.basename, inventory.folders))
+    return any(word and word[1] for word in words)

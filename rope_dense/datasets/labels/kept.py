@@ -20,7 +20,7 @@ from filelock import FileLock
 
 from ...utils.atomic_write import atomic_folder, atomic_write_text
 from ...utils.progress import progress
-from .inventory import Inventory
+from .inventory import Inventory, last_inventory
 from .objects import Part
 
 VERSION = 4  # of the rules that make the files; a new one makes them anew
@@ -88,12 +88,24 @@ def kept(
             atomic_write_text(split, json.dumps(inventory.moved))
         atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
         outside = inventory.outside
-        said = dict(state=inventory.digest(), content=content, outside=outside, summary=summary)
+        said = dict(version=VERSION, state=inventory.digest(), content=content)
+        said |= dict(outside=outside, summary=summary)
         atomic_write_text(home / STATE, json.dumps(said))
         for path in home.iterdir():  # of other content, and leftovers of processes that were killed
             if path.is_dir() and path.name != content:
                 shutil.rmtree(path)
     return home / content, json.loads(json.dumps(summary))
+
+
+def is_kept(file: Path, root: Path) -> bool:
+    """Return whether a file that was written here is of a data set's folder as it is now."""
+    state = read(file.parent.parent / STATE)
+    if not file.is_file() or (state.get('version'), state.get('content')) != (
+        VERSION,
+        file.parent.name,
+    ):
+        return False
+    return state['state'] == last_inventory(root).digest(state['outside'])
 
 
 def content_of(found: Found, inventory: Inventory) -> str:
