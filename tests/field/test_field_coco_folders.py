@@ -375,6 +375,8 @@ def test_images_that_no_file_lists_are_said(tmp_path: Path) -> None:
     'text, line',
     [
         ('', 'is no JSON, or cut off'),
+        ('{{}: []}', 'is no JSON, or cut off'),
+        (coco_text(MANY) + '}', 'is no JSON, or cut off'),
         (coco_text(MANY)[:300], 'is no JSON, or cut off'),
         (coco_text(MANY)[:-300], 'is no JSON, or cut off'),
         (coco_text([]), 'no image in it'),
