@@ -375,6 +375,8 @@ def test_images_that_no_file_lists_are_said(tmp_path: Path) -> None:
     'text, line',
     [
         ('', 'is no JSON, or cut off'),
+        ('{{}: []}', 'is no JSON, or cut off'),
+        (coco_text(MANY) + '}', 'is no JSON, or cut off'),
         (coco_text(MANY)[:300], 'is no JSON, or cut off'),
         (coco_text(MANY)[:-300], 'is no JSON, or cut off'),
         (coco_text([]), 'no image in it'),
@@ -535,6 +537,6 @@ def test_a_refused_file_leaves_memory(tmp_path: Path, change: dict) -> None:
     write(tmp_path / 'all.json', json.dumps(content))
     frozen = gc.get_freeze_count()
     assert 'all.json, annotation 19: ' in refusal(tmp_path)
-    assert not inventory_of(tmp_path).parsed and gc.get_freeze_count() == frozen
+    assert not inventory_of(tmp_path).parsed and gc.get_freeze_count() <= frozen
     gc.collect()
     assert not any(isinstance(one, coco_files.CocoFile) for one in gc.get_objects())

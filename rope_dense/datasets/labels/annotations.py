@@ -139,7 +139,7 @@ def annotations_of(
             continue
         form = rectangle if rules.oriented else visible_part
         with naming(where):
-            if not max(map(abs, shape.box)) < FARTHEST:  # not so for NaN
+            if not shape.outline and not max(map(abs, shape.box)) < FARTHEST:  # not so for NaN
                 raise ValueError(f'its box is {[*shape.box]}')
             place = form(shape, item, image, where, report)
         if place is None:

@@ -90,8 +90,10 @@ def parse(file: CocoFile, text: str, *, is_whole: bool) -> None:
         else:
             index = after_gap(text, index + 1)
             while text[index] != '}':
-                key, index = decode(text, index)
-                index = after_gap(text, index)
+                key, end = decode(text, index)
+                if not isinstance(key, str):
+                    raise json.JSONDecodeError('Expecting a name', text, index)
+                index = after_gap(text, end)
                 if key != 'annotations' or text[index] != '[':
                     file.content[key], index = decode(text, index)
                 elif (index := parse_annotations(file, text, index, is_whole)) < 0:

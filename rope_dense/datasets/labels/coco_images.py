@@ -26,7 +26,7 @@ def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
         ValueError: no such file, or it is no COCO file.
     """
     path = Path(os.path.normpath(inventory.root / given))
-    if not inventory.is_file(path):
+    if not inventory.is_file(path) and path.is_file():  # it is in another folder
         inventory.include(path.parent)
     if not inventory.is_file(path):
         raise ValueError(f'{inventory.root / given}: no such file; check own.{split}')
@@ -52,10 +52,8 @@ def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Par
     sample = names[:: max(1, len(names) // SAMPLE)]
     if (folder := best_folder(sample, folders, inventory, is_split=bool(split))) is None:
         looked = ', '.join(dict.fromkeys(relative(place, home) for place in folders))
-        raise ValueError(
-            f'{path}: its images, such as {seen(names[0]):.200}, are in none of {looked} of {home}, '
-            f'which has {inventory.suffixes_in(home)}'
-        )
+        such = f'its images, such as {seen(names[0]):.200}, are in none of {looked} of {home}'
+        raise ValueError(f'{path}: {such}, which has {inventory.suffixes_in(home)}')
     return Part(path, folder, inventory=inventory)
 
 

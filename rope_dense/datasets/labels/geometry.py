@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -252,14 +252,8 @@ def crosses_itself(corners: Sequence[float]) -> bool:
     return bool(turns.all() and turns.sum() == 0)
 
 
-Turn = Callable[[float, float, float, float], tuple[float, float]]
-# (x, y) in an image of w x h pixels to the picture of an EXIF orientation whose sides are swapped.
-TURNS: dict[int, Turn] = {
-    5: lambda x, y, w, h: (y, x),
-    6: lambda x, y, w, h: (h - y, x),
-    7: lambda x, y, w, h: (h - y, w - x),
-    8: lambda x, y, w, h: (y, w - x),
-}
+# Of EXIF orientations that exchange x and y: whether x, then y counts from the other side after it.
+FLIPS = {5: (False, False), 6: (True, False), 7: (True, True), 8: (False, True)}
 
 
 def as_shown(item: Labelled, image: Header, report: Report) -> Labelled:
@@ -274,26 +268,25 @@ def as_shown(item: Labelled, image: Header, report: Report) -> Labelled:
     if size != (image.width, image.height):
         return item
     report.note('labels of an image before its EXIF rotation (rotated)', item.file.name)
-    move = TURNS[image.orientation]
+    flips = FLIPS[image.orientation]
     shapes = []
     for shape in item.shapes:
         outline = shape.outline
         if isinstance(outline, dict):
             check_outline(outline, size)
-            mask = coco_mask.decode(run_lengths(outline))
-            steps = {5: (0, True), 6: (3, False), 7: (2, True), 8: (1, False)}
-            turns, is_transposed = steps[image.orientation]
-            mask = np.rot90(mask.T if is_transposed else mask, turns)
-            outline = text_lengths(coco_mask.encode(np.asfortranarray(mask)))
+            mask = coco_mask.decode(run_lengths(outline)).T
+            axes = [axis for axis, is_flipped in zip((1, 0), flips, strict=True) if is_flipped]
+            outline = text_lengths(coco_mask.encode(np.asfortranarray(np.flip(mask, axes))))
         elif outline:
-            outline = [moved(polygon, move, size) for polygon in outline]
-        box = bounding_box(moved(box_corners(shape.box), move, size))
+            outline = [moved(polygon, flips, size) for polygon in outline]
+        box = bounding_box(moved(box_corners(shape.box), flips, size))
         shapes.append(replace(shape, box=box, outline=outline))
     return replace(item, shapes=shapes, size=(image.height, image.width))
 
 
-def moved(points: Sequence[float], move: Turn, size: tuple[int, int]) -> list[float]:
-    """Points [x, y, x, y, ...] of an image of `size` (height, width), each moved."""
+def moved(points: Sequence[float], flips: tuple[bool, bool], size: tuple[int, int]) -> list[float]:
+    """Points [x, y, x, y, ...] of an image of `size` (height, width) with x and y exchanged."""
+    x, y = np.reshape(points, (-1, 2)).T
     height, width = size
-    pairs = np.reshape(points, (-1, 2)).tolist()
-    return [value for x, y in pairs for value in move(x, y, width, height)]
+    pairs = height - y if flips[0] else y, width - x if flips[1] else x
+    return np.stack(pairs, 1).ravel().tolist()
