@@ -184,7 +184,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path, item: dict, reason: str) ->
         pytest.param(
             labelme(shape('mask', [[1, 1], [3, 3]], mask=png(MASK))), 'a mask of', id='mask size'
         ),
-        pytest.param(labelme(shape(points=[[0, 0], [1e12, 0], [5, 5]])), 'its box is', id='far'),
+        pytest.param(labelme(shape(points=[[0, 0], [1e12, 0], [5, 5]])), 'a corner at', id='far'),
         pytest.param(labelme(shape(points=[[1, None]] * 3)), 'shape 1: a point is None', id='null'),
         pytest.param(labelme(shape(points=[[1, float('nan')]] * 3)), 'not finite', id='NaN'),
         pytest.param(labelme(shape('mask', BOX, mask='x')), 'shape 1: ', id='no base64'),
