@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ class Rules:
     """
 
     numbers: Mapping[str, int]
-    unchosen: frozenset[str] = frozenset()
+    unchosen: Collection[str] = ()
     oriented: bool = False
     outlines: bool = False
     ignore_difficult: bool = False

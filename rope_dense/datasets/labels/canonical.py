@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import filecmp
 import json
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -22,7 +23,7 @@ from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
 from .files import class_name
 from .inventory import Inventory
 from .kept import kept
-from .objects import LabelFolder, Labelled, Part, Report
+from .objects import LabelFolder, Labelled, Report
 from .splits import WORDS
 
 MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
@@ -126,42 +127,58 @@ def write(
     oriented: bool = False,
     outlines: bool = False,
 ) -> dict[str, Any]:
-    """Write the file of each split.
+    """Write the file of each split; each label is read once.
 
     Returns:
         'splits': what is known of each, with the names of its images; 'text': the report.
     """
-    names, total = labelled_classes(folder), Report()
-    source = next(iter(folder.splits.values())).source
-    chosen = chosen_classes(classes, names, source)
-    summaries = dict[str, dict[str, Any]]()
-    for split, labels in folder.splits.items():
+    first = next(iter(folder.splits.values()))
+    listed = folder.classes or folder.format.read(first, None, Report())[0]
+    names = dict.fromkeys(map(class_name, listed))  # of the labels
+    given = None if classes is None else tuple(dict.fromkeys(map(class_name, classes)))
+    chosen = chosen_classes(given, [*names], first.source) if listed else given or ()
+    numbers = {name: number for number, name in enumerate(chosen, start=1)}
+    unchosen = {*names} - {*chosen}
+
+    def named(items: Iterable[Labelled]) -> Iterator[Labelled]:
+        """The items; classes that no list has get their numbers as they come."""
+        for item in items:
+            for label in () if listed else {class_name(shape.label) for shape in item.shapes}:
+                names.setdefault(label)
+                if given is None:
+                    numbers.setdefault(label, len(numbers) + 1)
+                elif label not in numbers:
+                    unchosen.add(label)
+            yield item
+
+    files, total = dict[str, SplitFile](), Report()
+    for split, part in folder.splits.items():
         rules = Rules(
-            {name: number for number, name in enumerate(chosen, start=1)},
-            frozenset(names) - frozenset(chosen),
+            numbers,
+            unchosen,
             oriented=oriented,
             outlines=outlines,
             ignore_difficult=split == 'val',
-            is_choice=classes is not None,
+            is_choice=given is not None,
         )
-        report, counts = Report(), Counts()
-        _, items = folder.format.read(labels, folder.classes, report)
-        items = shown(items, split, labels)
-        images = counts.counted(annotate(items, labels, rules, report))
-        write_coco(target / f'{split}.json', images, chosen)
-        if not counts.num_images:
-            raise ValueError(nothing_read(folder, split, report))
-        summaries[split] = asdict(counts) | dict(
-            images=str(labels.images),
-            classes=chosen,
-            num_cut=report.num_cut,
-            labelled=report.kept + report.num_left_out,
-            left_out=report.num_left_out,
-        )
+        _, items = folder.format.read(part, folder.classes, report := Report())
+        count = len(part.pairs) or len(part.names or ()) or None
+        items = progress(named(items), f'reading {WORDS[split]} labels', count)
+        files[split] = SplitFile(target / f'{split}.json')
+        for image, objects in annotate(items, part, rules, report):
+            files[split].add(image, objects)
+        files[split].report = report
         total.merge(report)
+    for split, file in files.items():
+        if not file.names:
+            raise ValueError(nothing_read(folder, split, total))
+    if not listed:
+        chosen = chosen_classes(given, sorted(names), first.source)
+    for file in files.values():
+        file.close(chosen, {number: chosen.index(name) + 1 for name, number in numbers.items()})
     if total.kept and total.count(NO_OUTLINE) == total.kept:
         raise ValueError(
-            f'{source}: no object has an outline, which masks need: '
+            f'{first.source}: no object has an outline, which masks need: '
             'label polygons or masks, or train boxes by configs/own/detection.py or realtime.py'
         )
     if oriented and not total.num_rotated:
@@ -169,80 +186,72 @@ def write(
     for name in chosen:
         if (lower := name.lower()) != name and lower in chosen:
             total.note('class that differs from another by its case only', f'{name} and {lower}')
-    return dict(splits=summaries, text=describe(folder, summaries, total))
+    splits = {
+        split: dict(file.counts(), images=str(folder.splits[split].images), classes=chosen)
+        for split, file in files.items()
+    }
+    return dict(splits=splits, text=describe(folder, splits, total))
 
 
-@dataclass
-class Counts:
-    """Numbers of a file, counted while it is written."""
+class SplitFile:
+    """A COCO file that is written image by image, so that memory does not depend on their number.
 
-    num_images: int = 0
-    num_with_objects: int = 0
-    num_objects: int = 0
-    num_ignored: int = 0
-    most_objects: int = 0
-    files: list[str] = field(default_factory=list)
+    Attributes:
+        names: of its images.
+        report: of its labels.
+    """
 
-    def counted(
-        self, images: Iterator[tuple[dict, list[dict]]]
-    ) -> Iterator[tuple[dict, list[dict]]]:
-        """The images, each counted."""
-        for image, objects in images:
-            self.num_images += 1
-            self.num_with_objects += bool(objects)
-            self.num_objects += len(objects)
-            self.most_objects = max(self.most_objects, len(objects))
-            self.num_ignored += sum(item['iscrowd'] for item in objects)
-            self.files.append(image['file_name'])
-            yield image, objects
+    def __init__(self, path: Path) -> None:
+        self.file = open(path, 'w', encoding='utf-8')  # noqa: SIM115
+        # On the disk that has to have the space.
+        self.objects = TemporaryFile('w+', encoding='utf-8', dir=path.parent)  # noqa: SIM115
+        self.encode = json.JSONEncoder(allow_nan=False).encode
+        self.names, self.report, self.numbers = list[str](), Report(), Counter[str]()
+
+    def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
+        """Add an image and its annotations, both without ids."""
+        self.names.append(image['file_name'])
+        image_id = len(self.names)
+        self.file.write(',\n' if image_id > 1 else '{"images": [\n')
+        self.file.write(self.encode(dict(id=image_id, **image)))
+        numbers = self.numbers
+        for item in objects:
+            numbers['num_objects'] += 1
+            numbers['num_ignored'] += item['iscrowd']
+            about = dict(id=numbers['num_objects'], image_id=image_id, **item)
+            self.objects.write(f'{self.encode(about)}\n')
+        numbers['num_with_objects'] += bool(objects)
+        numbers['most_objects'] = max(numbers['most_objects'], len(objects))
+
+    def counts(self) -> dict[str, Any]:
+        """The numbers of a ``CanonicalSplit``, and the names of the images as 'files'."""
+        names = ('num_with_objects', 'num_objects', 'num_ignored', 'most_objects')
+        return {name: self.numbers[name] for name in names} | dict(
+            files=self.names,
+            num_images=len(self.names),
+            num_cut=self.report.num_cut,
+            labelled=self.report.kept + self.report.num_left_out,
+            left_out=self.report.num_left_out,
+        )
+
+    def close(self, classes: Sequence[str], number_of: Mapping[int, int]) -> None:
+        """Write annotations and categories.
+
+        Args:
+            number_of: the number of each class by the number that its annotations have.
+        """
+        self.objects.seek(0)
+        self.file.write('\n],\n"annotations": [')
+        for index, line in enumerate(self.objects):
+            line = CATEGORY.sub(lambda found: f'{found[1]}{number_of[int(found[2])]}', line, 1)
+            self.file.write(f'{"," if index else ""}\n{line[:-1]}')
+        categories = [dict(id=number, name=name) for number, name in enumerate(classes, start=1)]
+        self.file.write(f'\n],\n"categories": {json.dumps(categories)}}}\n')
+        self.objects.close()
+        self.file.close()
 
 
-def labelled_classes(folder: LabelFolder) -> tuple[str, ...]:
-    """The names of the classes in the labels: in the order of a list, else sorted."""
-    if folder.classes:
-        return tuple(map(class_name, folder.classes))
-    found, report = set[str](), Report()
-    for split, labels in folder.splits.items():
-        names, items = folder.format.read(labels, None, report)
-        if names:
-            return tuple(map(class_name, names))
-        items = shown(items, split, labels)
-        found |= {class_name(shape.label) for item in items for shape in item.shapes}
-    if not found and report.lines():  # the cause of it
-        raise ValueError(nothing_read(folder, split, report))
-    return tuple(sorted(found))
-
-
-def shown(items: Iterable[Labelled], split: str, part: Part) -> Iterator[Labelled]:
-    """The items, with their progress."""
-    total = len(part.pairs) or (len(part.names) if part.names else None)
-    return progress(items, f'reading {WORDS[split]} labels', total)
-
-
-def write_coco(
-    path: Path, images: Iterable[tuple[dict, list[dict]]], classes: Sequence[str]
-) -> None:
-    """Write a COCO file image by image, so that the memory does not depend on their number."""
-    encode = json.JSONEncoder(allow_nan=False).encode
-    categories = [dict(id=number, name=name) for number, name in enumerate(classes, start=1)]
-    place = path.parent  # the disk that has to have the space
-    with (
-        TemporaryFile('w+', encoding='utf-8', dir=place) as held,
-        open(path, 'w', encoding='utf-8') as file,
-    ):
-        file.write(f'{{"categories": {json.dumps(categories)},\n"images": [')
-        number = 0
-        for image_id, (image, objects) in enumerate(images, start=1):
-            file.write(',\n' if image_id > 1 else '\n')
-            file.write(encode(dict(id=image_id, **image)))
-            for item in objects:
-                number += 1
-                held.write(',\n' if number > 1 else '\n')
-                held.write(encode(dict(id=number, image_id=image_id, **item)))
-        file.write('\n],\n"annotations": [')
-        held.seek(0)
-        shutil.copyfileobj(held, file)
-        file.write('\n]}\n')
+CATEGORY = re.compile(r'("category_id": )(\d+)')
 
 
 def nothing_read(folder: LabelFolder, split: str, report: Report) -> str:
