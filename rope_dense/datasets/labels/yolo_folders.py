@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..classes import CLASSES_FILE
 from .dota import has_corners, object_lines
 from .files import read_text
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Part
+from .objects import Format, LabelFolder
 from .pairs import LOOKED_AT, Pairs, Places, find_pairs, match
 from .splits import BY_HASH, WORDS, Chosen, by_hash_of_pairs, listed_image, part_of, split_pairs
 from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
@@ -42,28 +41,21 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
         return declared(file, inventory)
     below = inventory.subfolders(root).values()
     files = [file for folder in below if (file := declaration_in(folder, inventory))]
-    found = [declared(file, inventory) for file in files]
-    pairs = find_pairs(inventory, FILES)
-    if pairs and found:
-        images = {*map(str, images_of(found[0]))}
-        if rest := [image for image in pairs.image_of.values() if image not in images]:
-            raise several(root, found[0].splits['train'].images, Path(rest[0]).parent)
-    if len(found) > 1 and any(images_of(one) != images_of(found[0]) for one in found):
-        raise several(root, *(one.splits['train'].images for one in found))
+    found, pairs = [declared(file, inventory) for file in files], find_pairs(inventory, FILES)
+    homes = {frozenset(map(str, images_of(one))): one.splits['train'].images for one in found}
+    if pairs and homes and (rest := {*pairs.image_of.values()}.difference(*homes)):
+        homes[frozenset(rest)] = Path(min(rest)).parent
+    if len(homes) > 1:
+        names = ' and '.join(map(str, homes.values()))
+        raise ValueError(
+            f'{root} has several YOLO data sets, with {names}: leave one in own.data_root'
+        )
     if found:
         return found[0]
-    if pairs is None or not pairs.image_of:
-        refuse_unplaced(inventory)
-        return None
-    return undeclared(pairs, inventory)
-
-
-def several(root: Path, *places: Path) -> ValueError:
-    """The error of several data sets."""
-    names = ' and '.join(map(str, dict.fromkeys(places)))
-    return ValueError(
-        f'{root} has several YOLO data sets, with {names}: leave one in own.data_root'
-    )
+    if pairs is not None and pairs.image_of:
+        return undeclared(pairs, inventory)
+    refuse_unplaced(inventory)
+    return None
 
 
 def images_of(folder: LabelFolder) -> list[Path]:
@@ -73,20 +65,15 @@ def images_of(folder: LabelFolder) -> list[Path]:
 
 
 def undeclared(pairs: Pairs, inventory: Inventory) -> LabelFolder:
-    """A data set by the names of its folders.
-
-    Raises:
-        ValueError: names of classes are missing, or differ.
-    """
+    """A data set by the names of its folders; ValueError without one list of classes."""
     parts, by = split_pairs(pairs, inventory)
     places = dict.fromkeys(x for part in parts.values() for x in (part.source, part.images))
     found = [one for place in places if (one := names_above(place, inventory))]
-    for file, names in found:
-        if names != found[0][1]:
-            raise ValueError(
-                f'{found[0][0]} and {file} have different classes: one list has to fit the numbers '
-                'in all label files'
-            )
+    if other := [file for file, names in found if names != found[0][1]]:
+        raise ValueError(
+            f'{found[0][0]} and {other[0]} have different classes: one list has to fit the numbers '
+            'in all label files'
+        )
     if not found:
         raise ValueError(
             f'{parts["train"].source} has YOLO labels, but names of the classes are missing: write '
@@ -117,35 +104,32 @@ def declared(file: Path, inventory: Inventory) -> LabelFolder:
             f'{places["train"][0]}: is a folder missing?'
         )
     sets = {split: image_set(items, inventory) for split, items in places.items() if items}
-    pairs = match(
-        FILES,
-        root,
-        [i for one in sets.values() for i in one.images],
-        label_files(sets.values(), inventory),
-    )
-    chosen = {split: one.chosen(pairs) for split, one in sets.items()}
+    folders = [folder for one in sets.values() for folder in one.folders]
+    images = [image for one in sets.values() for image in one.images]
+    pairs = match(FILES, root, images, label_files(folders, inventory))
+    chosen = {}
     for split, one in sets.items():
-        if not one.has_labels(pairs):
-            folder = label_folder(str(places[split][0]))
+        if (some := one.chosen(pairs)) is None:
             raise ValueError(
                 f'{file}: no label files (.txt) for the {WORDS[split]} images in '
-                f'{given[split][0]}: looked in {folder} and beside the images'
+                f'{given[split][0]}: looked in {label_folder(str(places[split][0]))} and beside '
+                'the images'
             )
+        chosen[split] = some
     described = str(file.relative_to(root))
+    if outside := [folder for folder in folders if not Path(folder).is_relative_to(root)]:
+        described += f' (images in {outside[0]})'
     if 'val' not in sets:
         chosen = by_hash_of_pairs(pairs, inventory, chosen['train'][0])
         described += f', which has no `val`, and {BY_HASH}'
     parts = {}
     for split, some in chosen.items():
+        common = Path(os.path.commonpath(sets.get(split, sets['train']).folders))
         part = part_of(pairs, inventory, *some)
-        images = sets.get(split, sets['train']).folder(part)
-        parts[split] = replace(part, images=images, options=options)
+        parts[split] = replace(part, images=common, options=options)
     names = class_names_of(content, file, inventory)
     if file.suffix.lower() != '.data':
         check_lists(file, names, [part.source for part in parts.values()], inventory)
-    outside = [part.images for part in parts.values() if not part.images.is_relative_to(root)]
-    if outside:
-        described = described.replace(file.name, f'{file.name} (images in {outside[0]})')
     parts['train'] = replace(parts['train'], notes=tuple(pairs.notes))
     return LabelFolder(YOLO, parts, described, names)
 
@@ -157,46 +141,29 @@ class ImageSet:
     Attributes:
         folders: that are declared, or have listed images.
         images: paths of files.
-        is_listed: whether a list says them.
-        absent: listed images that are not there.
+        absent: listed images that are not there; None where no list says the images.
     """
 
-    folders: list[str]
-    images: list[str]
-    is_listed: bool
-    absent: list[str]
+    folders: list[str] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
+    absent: list[str] | None = None
 
-    @property
-    def label_folders(self) -> tuple[str, ...]:
-        """The folders that may have label files of the images, with a slash."""
-        labels = (place for folder in self.folders for place in (label_folder(folder), folder))
-        return tuple(f'{place}/' for place in labels)
-
-    def has_labels(self, pairs: Pairs) -> bool:
-        """Return whether there is a label file for the images, also one of all splits."""
+    def chosen(self, pairs: Pairs) -> Chosen | None:
+        """The label files and images; of a list those that it names. None without a label file."""
+        near = {place for folder in self.folders for place in (label_folder(folder), folder)}
         above = {os.path.dirname(label_folder(folder)) for folder in self.folders}
-        return any(
-            path.startswith(self.label_folders) or os.path.dirname(path) in above
-            for path in pairs.files
-        )
-
-    def folder(self, part: Part) -> Path:
-        """The folder of the images."""
-        return Path(os.path.commonpath(self.folders or [str(part.images)]))
-
-    def chosen(self, pairs: Pairs) -> Chosen:
-        """The label files and images of the split; of a list those that it names."""
-        images = {*self.images}
+        starts = tuple(f'{place}/' for place in near)
+        if not any(x.startswith(starts) or os.path.dirname(x) in above for x in pairs.files):
+            return None
+        images, places = {*self.images}, Places(FILES, pairs.home)
+        absent = {places.of(f'{pairs.home}/{name}.').key for name in self.absent or ()}
         files = [path for path, image in pairs.image_of.items() if image in images]
-        places = Places(FILES, pairs.home)
-        absent = dict.fromkeys(places.of(f'{pairs.home}/{name}.').key for name in self.absent)
-        for path in pairs.orphans:
-            if self.is_listed and (key := pairs.files[path].key) in absent:
-                files.append(path)
-                del absent[key]
-            elif not self.is_listed and path.startswith(self.label_folders):
-                files.append(path)
-        return files, self.images, [*absent]
+        files += [
+            path
+            for path in pairs.orphans
+            if (path.startswith(starts) if self.absent is None else pairs.files[path].key in absent)
+        ]
+        return files, self.images, absent - {pairs.files[path].key for path in files}
 
 
 def image_set(places: Iterable[Path], inventory: Inventory) -> ImageSet:
@@ -205,35 +172,37 @@ def image_set(places: Iterable[Path], inventory: Inventory) -> ImageSet:
     Raises:
         ValueError: a list of which no image is there.
     """
-    found = ImageSet([], [], False, [])
+    found, known = ImageSet(), inventory.images(inventory.root)
     for place in places:
-        if str(place) in inventory.folders or place.is_dir():
+        if place.is_dir():
             found.folders.append(str(place))
             found.images += [str(file) for _, file in inventory.images(place)]
             continue
-        found.is_listed = True
-        home = inventory.root if inventory.root in place.parents else place.parent
-        images = inventory.images(home)
         lines = [line for line in map(str.strip, read_text(place).splitlines()) if line]
-        there = {line: listed_image(line, images) for line in lines}
-        listed = [str(file) for file in there.values() if file is not None]
+        listed, found.absent = list[str](), found.absent or []
+        for line in lines:
+            exact = Path(os.path.normpath(place.parent / line))  # perhaps of another folder
+            is_there = exact.suffix.lower() in inventory.image_suffixes and exact.is_file()
+            if image := (exact if is_there else listed_image(line, known)):
+                listed.append(str(image))
+            else:
+                found.absent.append(os.path.splitext(line.replace('\\', '/'))[0])
         if not listed:
+            is_inside = place.is_relative_to(inventory.root)  # else its text is nobody's business
             raise ValueError(
-                f'{place}: none of its {len(lines)} images{"".join(f", {x}," for x in lines[:1])} '
-                f'is in {home}, which has {len(images.by_stem)} images'
+                f'{place}: none of its {len(lines)} images'
+                f'{"".join(f", {x}," for x in lines[:1] if is_inside)} is in {inventory.root}, '
+                f'which has {len(known.by_stem)} images'
             )
         found.images += listed
         found.folders += dict.fromkeys(map(os.path.dirname, listed))
-        found.absent += [
-            os.path.splitext(x.replace('\\', '/'))[0] for x, file in there.items() if file is None
-        ]
     return found
 
 
-def label_files(sets: Iterable[ImageSet], inventory: Inventory) -> list[str]:
+def label_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
     """The text files that may have labels of images: in folders like theirs, beside them, above."""
     places = dict[str, None]()
-    for folder in (folder for one in sets for folder in one.folders):
+    for folder in folders:
         labels = label_folder(folder)
         places |= dict.fromkeys((labels, folder))
         while labels != folder and os.path.basename(labels) not in LABELS.values():
@@ -247,29 +216,28 @@ def label_files(sets: Iterable[ImageSet], inventory: Inventory) -> list[str]:
 def label_folder(images: str) -> str:
     """The folder of labels for a folder of images: the last `images` of its path is `labels`."""
     parts = images.split('/')
-    for place in reversed(range(len(parts))):
-        if parts[place] in LABELS:
-            return '/'.join([*parts[:place], LABELS[parts[place]], *parts[place + 1 :]])
-    return images
+    last = max((n for n, part in enumerate(parts) if part in LABELS), default=None)
+    if last is None:
+        return images
+    return '/'.join([*parts[:last], LABELS[parts[last]], *parts[last + 1 :]])
 
 
 def refuse_unplaced(inventory: Inventory) -> None:
     """Refuse label files whose images are not where YOLO has them, or whose lines are DOTA's."""
-    root = inventory.root
+    start = len(str(inventory.root))
     texts = [
-        path
-        for path in inventory.below(root, ('.txt',))
-        if not NO_LABELS.search(str(path)[len(str(root)) :])
+        x for x in inventory.paths(inventory.root, ('.txt',)) if not NO_LABELS.search(x[start:])
     ]
-    for path in islice(texts, 4 * LOOKED_AT):
+    for path in map(Path, texts[: 4 * LOOKED_AT]):
         where, line = next(object_lines(path), ('', ''))
         if has_corners(line) and not is_yolo(line):
             raise ValueError(f'{path.with_name(where)}: {OF_DOTA}')
         if is_yolo(line) and ',' not in line:
             raise ValueError(
-                f'{path} has labels as of YOLO, but none of its folders has their images: they are '
-                'in images/ beside labels/, or beside the label files, or where a data.yaml in '
-                'own.data_root says'
+                f'{path} has labels as of YOLO, but none of its folders has their images '
+                f'({", ".join(inventory.image_suffixes)}; there are '
+                f'{inventory.suffixes_in(inventory.root)}): they are in images/ beside labels/, or '
+                'beside the label files, or where a data.yaml in own.data_root says'
             )
 
 
