@@ -36,7 +36,9 @@ def test_roboflow(tmp_path: Path) -> None:
         tmp_path / 'a', entry(), entry('b.jpg', annotations=[]), images=('a.jpg', 'b.jpg')
     )
     found = reading(root)
-    assert found.objects == dict(train={'a.jpg': [CAT], 'b.jpg': []}, val={'v.jpg': [CAT]})
+    assert found.objects == dict(
+        train={'train/a.jpg': [CAT], 'train/b.jpg': []}, val={'valid/v.jpg': [CAT]}
+    )
     assert found.classes == ('cat',)
     assert found.text.startswith('CreateML, 2 training images and 1 validation images, by folder')
 
@@ -54,7 +56,7 @@ def test_roboflow(tmp_path: Path) -> None:
     ],
 )
 def test_variants(tmp_path: Path, given: dict) -> None:
-    assert reading(roboflow(tmp_path / 'a', given)).objects['train'] == {'a.jpg': [CAT]}
+    assert reading(roboflow(tmp_path / 'a', given)).objects['train'] == {'train/a.jpg': [CAT]}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_a_cut_off_file(tmp_path: Path) -> None:
 def test_images_that_are_not_there_and_images_without_an_entry(tmp_path: Path) -> None:
     entries = entry(), entry('gone.jpg', thing(), thing())
     found = reading(roboflow(tmp_path / 'a', *entries, images=('a.jpg', 'b.jpg')))
-    assert found.objects['train'] == {'a.jpg': [CAT]}
+    assert found.objects['train'] == {'train/a.jpg': [CAT]}
     assert '2 x object of an image that is not there (left out): gone.jpg' in found.text
     assert '1 x image without an entry (not labelled, so left out): b.jpg' in found.text
 
@@ -126,7 +128,7 @@ def test_splits_by_the_names_of_files(tmp_path: Path) -> None:
         write(root / f'{split}.json', json.dumps([entry('1.jpg', thing(split))]))
     found = reading(root)
     boxes = [(split, (10, 5, 20, 10), 0) for split in ('train', 'val')]
-    assert found.objects['train'] == {'1.jpg': boxes[:1]}
+    assert found.objects['train'] == {'images/train/1.jpg': boxes[:1]}
     assert '1 x object of the unknown class' not in found.text and found.classes == ('train', 'val')
 
 
@@ -144,6 +146,6 @@ def test_no_image_is_there(tmp_path: Path) -> None:
 
 def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     root = roboflow(tmp_path / 'a', entry())
-    assert reading(root).objects['train'] == {'a.jpg': [CAT]}
+    assert reading(root).objects['train'] == {'train/a.jpg': [CAT]}
     write(root / 'train' / '_annotations.createml.json', json.dumps([entry('a.jpg', thing('dog'))]))
-    assert reading(root).objects['train']['a.jpg'][0][0] == 'dog'
+    assert reading(root).objects['train']['train/a.jpg'][0][0] == 'dog'

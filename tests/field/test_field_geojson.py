@@ -98,9 +98,7 @@ def test_systems_and_transforms(
     ring = on_map(SQUARE, crs, to_map)
     root = pairs(tmp_path / 'a', feature([ring]), crs=declared, to_map=to_map)
     found = reading(root)
-    assert found.objects['train'] == {'images/a.tif': [CAT]} or found.objects['train'] == {
-        'a.tif': [CAT]
-    }
+    assert found.objects['train'] == {'train/images/a.tif': [CAT]}
     outline = np.reshape(found.content['train']['annotations'][0]['segmentation'][0], (-1, 2))
     assert np.abs(outline - SQUARE).max() < 0.01
     assert "set of objects whose property 'class' is their class" in found.text
@@ -109,7 +107,7 @@ def test_systems_and_transforms(
 def test_coordinates_of_the_images_without_crs(tmp_path: Path) -> None:
     found = reading(pairs(tmp_path / 'a', feature([on_map(SQUARE, None)])))
     assert [*found.objects['train'].values()] == [[CAT]]
-    assert f'not in degrees (taken as the system of the image, {UTM}): a.geojson' in found.text
+    assert f'not in degrees (taken as the system of its images, {UTM}): a.geojson' in found.text
 
 
 def test_small_coordinates_that_are_in_no_image_as_degrees(tmp_path: Path) -> None:
@@ -269,7 +267,7 @@ def test_the_property_with_the_class(
         ),
         (
             collection(feature([on_map(SQUARE)]), feature([on_map(SQUARE)], id=1)),
-            "a.geojson, feature 2: its property 'class', which says the class, is None",
+            "a.geojson, feature 2: its property 'class', the class, is None",
         ),
         (
             collection(*(feature([on_map(SQUARE)], name=f'house {n}') for n in range(12))),

@@ -17,7 +17,7 @@ from .files import finite, naming, read_json
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import Kind, recognised
-from .shared_files import SharedFiles, counts, files_of, note_rest, takes
+from .shared_files import SharedFiles, counts, files_of, note_rest
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
 OBJECTS = ('annotations', 'annotation')
@@ -46,7 +46,7 @@ def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> 
         shared = SharedFiles(FILES, part.inventory)
         for file in files_of(part, FILES.suffixes):
             for name, image, shapes in entries_in(file, shared):
-                if image is not None and takes(part, image):
+                if image is not None and part.takes(image):
                     yield Labelled(image, shapes)
                 elif image is None and counts(part, file):
                     report.leave_out_image(name, len(shapes))

@@ -1,15 +1,15 @@
 """GeoJSON (RFC 7946) over georeferenced images: polygons on a map as outlines in pixels.
 
-A file is of the image of its name, else of every image that its objects overlap. Coordinates are
-longitude and latitude, or in the system that the older member `crs` names. What ``predict-large``
-writes is read back.
+A file is of the image of its name; where no file is, each object is of all images that it overlaps.
+Coordinates are longitude and latitude, or in the system that the older member `crs` names. What
+``predict-large`` writes is read back.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,18 @@ from typing import Any
 import numpy as np
 
 from .files import class_name, naming, read_json
-from .georeference import GeoImage, geo_image, outline_in, project
+from .georeference import GeoImage, Polygon, geo_image, overlapping
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, find_pairs, read_pairs, recognised
-from .shared_files import SharedFiles, counts, files_of, note_rest, takes
-from .splits import split_pairs
+from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .pairs import Kind, recognised
+from .shared_files import SharedFiles, counts, files_of, note_rest
 
 if find_spec('rasterio'):
     from rasterio.crs import CRS
 
 CLASS = ('class', 'label', 'class_name', 'category', 'name')  # properties; the first is taken
-MANY = 10  # objects, of which each has its own name: none is a class
 ONE_CLASS = 'object'  # its name where no property and no classes.txt names it
-OUTSIDE = 'object outside of its image'
+MANY = 10  # objects: of each another name, they are no classes
 OTHERS = ('.shp', '.gpkg')  # which GDAL converts
 
 
@@ -41,9 +39,8 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         ValueError: rasterio is missing, no object is in an image, or labels are shapefiles.
     """
     root = inventory.root
-    found = inventory.paths(root, ('.geojson',))
-    kind = FILES if found else replace(FILES, suffixes=('.json',))  # beside a.geojson is other JSON
-    files = [Path(path) for path in recognised(inventory.paths(root, kind.suffixes), kind)]
+    suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
+    files = [Path(x) for x in recognised(inventory.paths(root, (suffix,)), FILES)]
     if not files and (others := inventory.paths(root, OTHERS)):
         name = Path(others[0]).name
         raise ValueError(f'{others[0]}: convert it by `ogr2ogr -f GeoJSON labels.geojson {name}`')
@@ -51,19 +48,10 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         return None
     if not find_spec('rasterio'):
         raise ValueError(f'{files[0]} is placed by rasterio: install the extra "large"')
-    if (pairs := find_pairs(inventory, kind)) and pairs.image_of:
-        return LabelFolder(GEOJSON, *split_pairs(pairs, inventory))
-    shared = SharedFiles(kind, inventory)
-    images_of = {
-        file: [
-            image.file
-            for image in place(
-                collection(file), geo_images(shared.images(file).by_path.values(), inventory)
-            )
-        ]
-        for file in files
-        if is_geojson(file)
-    }
+    shared, images_of = SharedFiles(FILES, inventory), dict[Path, list[Path]]()
+    for file, images, is_named in images_for(files, shared):
+        inside = {} if is_named else place(collection(file), images, inventory)
+        images_of[file] = images if is_named else [image.file for image in inside]
     if not any(images_of.values()):
         raise ValueError(
             f'{files[0]}: none of its objects is in an image of {root}: are the images '
@@ -77,44 +65,54 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
 
     Objects have one class, `classes` or ``ONE_CLASS``, if they have no text property.
     """
-    files = [*part.pairs, *part.orphans] if part.pairs else files_of(part, FILES.suffixes)
-    files = [file for file in files if is_geojson(file)]
-    key = class_property(files, part.source, report)
-    only = classes[0] if classes and len(classes) == 1 else ONE_CLASS
+    files, inventory = files_of(part, FILES.suffixes), part.inventory
 
-    def read(path: Path, image: Path) -> Labelled | None:
-        if not is_geojson(path):
-            return None
-        if not (images := geo_images([image], part.inventory)):
-            raise ValueError(f'{image} is not georeferenced, as {path} needs it: save a GeoTIFF')
-        found = collection(path, key, only)
-        inside = place(found, images, report).get(images[0], {})
-        item = Labelled(image, [*inside.values()], images[0].size)
-        for one in found.features:
-            if one.where not in inside:
-                item.leave_out(one.problem or OUTSIDE, one.where, one.label)
-        return item
-
-    def shared() -> Iterator[Labelled]:
-        candidates, items = SharedFiles(FILES, part.inventory), dict[Path, Labelled]()
-        for file in files:
-            found, seen = collection(file, key, only), set[str]()
-            images = geo_images(candidates.images(file).by_path.values(), part.inventory)
-            for image, inside in place(found, images, report).items():
-                seen |= inside.keys()
-                if takes(part, image.file):
-                    item = items.setdefault(image.file, Labelled(image.file, size=image.size))
-                    item.shapes += inside.values()
-            for one in found.features if counts(part, file) else ():
-                if one.where not in seen:
-                    report.leave_out(one.problem or 'object that is in no image', one.where)
-        yield from items.values()
+    def items() -> Iterator[Labelled]:
+        shared, found = SharedFiles(FILES, inventory), dict[Path, Labelled]()
+        key = class_property(files, part.source, report)
+        only = classes[0] if classes and len(classes) == 1 else ONE_CLASS
+        for file, images, is_named in images_for(files, shared):
+            content, seen = collection(file, key, only), set[int]()
+            inside = place(content, images, inventory, report)
+            if is_named and (image := geo_images(images, inventory)[:1]):
+                inside.setdefault(image[0], {})
+            elif is_named:
+                raise ValueError(
+                    f'{images[0]} is not georeferenced, as {file} needs it: save a GeoTIFF'
+                )
+            for target, shapes in inside.items():
+                seen |= shapes.keys()
+                if part.takes(target.file):
+                    item = Labelled(target.file, size=target.size)
+                    found.setdefault(target.file, item).shapes += shapes.values()
+            for number, one in enumerate(content.features):
+                if number in seen:
+                    continue
+                if is_named and images[0] in found:
+                    why = one.problem or 'object outside of its image'
+                    found[images[0]].leave_out(why, one.where, one.label)
+                elif counts(part, file):
+                    why = 'object that is in no image' if images else NO_IMAGE
+                    report.leave_out(one.problem or why, one.where)
+        yield from found.values()
         note_rest(part, 'image without an object (not labelled, so left out)', report)
 
-    def number(path: Path) -> int | None:
-        return len(collection(path).features) if is_geojson(path) else None
+    return classes or (), items()
 
-    return classes or (), read_pairs(part, FILES, report, read, number) if part.pairs else shared()
+
+def images_for(
+    files: Sequence[Path], shared: SharedFiles
+) -> Iterator[tuple[Path, list[Path], bool]]:
+    """Each file with the image of its name, else, where no file has one, with all that it may be of.
+
+    The last value says whether the file has the name of an image.
+    """
+    named = {file: shared.named(file) for file in files if is_geojson(file)}
+    for file, image in named.items():
+        if any(named.values()):
+            yield file, [image] if image else [], image is not None
+        else:
+            yield file, [*shared.images(file).by_path.values()], False
 
 
 @dataclass
@@ -123,14 +121,13 @@ class Feature:
 
     Attributes:
         problem: why it has no area; '' if it has.
-        polygons: of each the rings [n, 2], the outer one first.
     """
 
     where: str
     label: str
-    properties: dict[str, Any]
+    properties: Mapping[str, Any]
+    polygons: list[Polygon]
     problem: str
-    polygons: list[list[np.ndarray]]
 
 
 @dataclass
@@ -148,9 +145,8 @@ def is_geojson(path: Path) -> bool:
         return True
     with path.open('rb') as file:  # of large files of other formats only the start is read
         start = file.read(4096)
-        return bool(re.search(rb'"(Feature|features)', start)) and (
-            b'"FeatureCollection"' in start + file.read()
-        )
+        is_likely = re.search(rb'"(Feature|features)', start) is not None
+        return is_likely and b'"FeatureCollection"' in start + file.read()
 
 
 def collection(path: Path, key: str | None = None, only: str = ONE_CLASS) -> Collection:
@@ -172,34 +168,38 @@ def collection(path: Path, key: str | None = None, only: str = ONE_CLASS) -> Col
         for number, one in enumerate(given, start=1):
             where = f'{path.name}, feature {number}'
             with naming(where):
-                features.append(feature_of(one, where, key, only))
+                properties = one.get('properties') or {}
+                label = only if key is None else properties.get(key)
+                if not is_name(label):
+                    raise ValueError(f'its property {key!r}, the class, is {label!r:.80}')
+                polygons, problem = polygons_of(one.get('geometry') or {})
+                name = class_name(label)
+                features.append(Feature(where, name, properties, polygons, problem))
     return Collection(path, crs, features)
 
 
-def feature_of(given: dict[str, Any], where: str, key: str | None, only: str) -> Feature:
-    """An object, without holes and parts of less than three corners."""
-    geometry, properties = given['geometry'] or {}, given.get('properties') or {}
-    label = only if key is None else properties.get(key)
-    if not is_name(label):
-        raise ValueError(f'its property {key!r}, which says the class, is {label!r:.80}')
+def polygons_of(geometry: Mapping[str, Any]) -> tuple[list[Polygon], str]:
+    """The polygons of a geometry, and the problem if there is none.
+
+    Rings of less than three corners, and heights, are left out.
+    """
     kind, coordinates = geometry.get('type'), geometry.get('coordinates') or []
-    polygons, problem = list[list[np.ndarray]](), ''
-    if kind in ('Polygon', 'MultiPolygon'):
-        parts = [coordinates] if kind == 'Polygon' else coordinates
-        parts = [[ring_of(ring) for ring in part] for part in parts if part]
-        polygons = [[r for r in rings if len(r) > 2] for rings in parts if len(rings[0]) > 2]
-        problem = '' if polygons else 'polygon of less than three corners'
-    else:
-        problem = f'object of type {kind}' if kind else 'object without a geometry'
-    return Feature(where, class_name(label), properties, problem, polygons)
+    if kind not in ('Polygon', 'MultiPolygon'):
+        return [], f'object of type {kind}' if kind else 'object without a geometry'
+    polygons = []
+    for given in [coordinates] if kind == 'Polygon' else coordinates:
+        outer, *holes = [ring_of(ring) for ring in given] or [np.empty((0, 2))]
+        if len(outer) > 2:
+            polygons.append([outer, *(hole for hole in holes if len(hole) > 2)])
+    return polygons, '' if polygons else 'polygon of less than three corners'
 
 
 def ring_of(given: Any) -> np.ndarray:
-    """The corners [n, 2] of a closed ring, each once, without heights."""
+    """The corners [n, 2] of a closed ring, each once."""
     try:
         ring = np.array([corner[:2] for corner in given], float).reshape(-1, 2)
     except (TypeError, ValueError):
-        ring = np.array([[np.nan, np.nan]])
+        ring = np.full((1, 2), np.nan)
     if not np.isfinite(ring).all():
         raise ValueError(f'a ring is {given!r:.80}, not [[x, y], ...]')
     return ring[:-1] if len(ring) and (ring[0] == ring[-1]).all() else ring
@@ -210,102 +210,74 @@ def is_name(value: Any) -> bool:
     return bool(str(value).strip()) and type(value) in (str, int)
 
 
-def class_property(files: Iterable[Path], source: Path, report: Report) -> str | None:
+def class_property(files: Sequence[Path], source: Path, report: Report) -> str | None:
     """The property with the class of each object; None if there is neither one nor another text.
 
     Raises:
         ValueError: several text properties, of which none has a usual name; or each of many
             objects has its own name.
     """
-    values, texts, total = dict[str, set[str]](), dict[str, None](), 0
-    for file in files:
-        for feature in collection(file).features:
-            total += 1
-            for key, value in feature.properties.items():
-                if is_name(value):
-                    values.setdefault(key, set()).add(class_name(value))
-                    texts |= {key: None} if isinstance(value, str) else {}
+    contents = (collection(file) for file in files if is_geojson(file))
+    total, values = 0, dict[str, set[str | int]]()
+    for feature in (one for content in contents for one in content.features):
+        total += 1
+        for key, value in feature.properties.items():
+            if is_name(value):
+                values.setdefault(key, set()).add(value)
     usual = [key for name in CLASS for key in values if key.lower() == name]
-    found = usual[:1] or [*texts]
+    texts = [key for key, some in values.items() if any(isinstance(x, str) for x in some)]
+    if not (found := usual[:1] or texts):
+        report.note('set of objects without a text property (all are of one class)', source.name)
+        return None
     if len(found) > 1:
         raise ValueError(
             f'{source}: which property is the class, of {", ".join(found)}? Call it "class"'
         )
-    if not found:
-        report.note('set of objects without a text property (all are of one class)', source.name)
-        return None
-    key, names = found[0], len(values[found[0]])
-    if key.lower() not in CLASS[:-1] and names == total > MANY:
+    key = found[0]
+    if key.lower() not in CLASS[:-1] and len(values[key]) == total > MANY:
         raise ValueError(
-            f'{source}: no property "class", and {key!r} has another text for each of {total} '
-            'objects: name their classes by a property "class"'
+            f'{source}: {key!r} has another text for each of {total} objects, so it is no class: '
+            'give them a property "class"'
         )
     report.note(f'set of objects whose property {key!r} is their class', source.name)
     return key
 
 
 def place(
-    found: Collection, images: Sequence[GeoImage], report: Report | None = None
-) -> dict[GeoImage, dict[str, Shape]]:
-    """The objects of each image, by their places in the file.
+    content: Collection, files: Sequence[Path], inventory: Inventory, report: Report | None = None
+) -> dict[GeoImage, dict[int, Shape]]:
+    """The objects of each image, by their numbers in the file.
 
     Without a system in the file, coordinates are in degrees, as RFC 7946 has them; those that
-    cannot be, or that are in no image, are in the system of the images.
+    cannot be, or are in no image, are in the system of the images.
     """
-    features = [one for one in found.features if one.polygons]
-    if not features or not images:
+    numbers = [n for n, one in enumerate(content.features) if one.polygons]
+    images = geo_images(files, inventory)
+    if not numbers or not images:
         return {}
-    extents = np.array([np.abs(rings[0]).max(0) for one in features for rings in one.polygons])
-    systems: list[CRS | None] = [found.crs] if found.crs else [CRS.from_epsg(4326), None]
-    if found.crs is None and (extents > (180, 90)).any():
+    objects = [content.features[n].polygons for n in numbers]
+    systems = [content.crs] if content.crs else [CRS.from_epsg(4326), None]
+    if not content.crs and any((np.abs(p[0]) > (180, 90)).any() for one in objects for p in one):
         systems = [None]
     for crs in systems:
-        if inside := overlapping(features, crs, images, report):
-            if crs is None and report:
-                said = images[0].crs.to_string() if images[0].crs else 'unknown'
-                kind = 'file without `crs` that is not in degrees (taken as the system of the image'
-                report.note(f'{kind}, {said})', found.file.name)
-            return inside
-    return {}
-
-
-def overlapping(
-    features: Sequence[Feature], crs: CRS | None, images: Sequence[GeoImage], report: Report | None
-) -> dict[GeoImage, dict[str, Shape]]:
-    """The objects of each image that have a pixel in it, by their places in the file.
-
-    Args:
-        crs: of the features; None for the system of each image.
-    """
-    rings = [ring for one in features for polygon in one.polygons for ring in polygon]
-    first = np.cumsum([0, *(sum(map(len, one.polygons)) for one in features)])  # ring of each
-    ends = np.cumsum([0, *map(len, rings)])
-    lows, highs = np.array([image.bounds for image in images]).swapaxes(0, 1)
-    inside: dict[GeoImage, dict[str, Shape]] = {}
-    for target in {image.crs for image in images}:
-        points = project(np.concatenate(rings), crs, target)
-        least = np.minimum.reduceat(points, ends[first[:-1]])
-        most = np.maximum.reduceat(points, ends[first[:-1]])
-        may = (np.nanmin(least, 0) <= highs) & (np.nanmax(most, 0) >= lows)
-        for image in [images[n] for n in np.flatnonzero(may.all(1)) if images[n].crs == target]:
-            low, high = image.bounds
-            for n in np.flatnonzero(((least <= high) & (most >= low)).all(1)):
-                start, stop = first[n : n + 2]
-                corners = image.pixels(points[ends[start] : ends[stop]])
-                pieces = iter(np.split(corners, ends[start + 1 : stop] - ends[start]))
-                polygons = [[next(pieces) for _ in polygon] for polygon in features[n].polygons]
-                if (found := outline_in(polygons, *image.size)) is None:
-                    continue
-                box, outline, is_cut = found
-                where = features[n].where
-                shape = Shape(features[n].label, box, outline, where=where)
-                inside.setdefault(image, {})[where] = shape
-                if is_cut and report:
-                    report.note('object partly outside of its image (clipped)', where)
+        if found := overlapping(objects, crs, images):
+            break
+    if found and crs is None and report:
+        system = images[0].crs.to_string() if images[0].crs else 'not known'
+        kind = f'file that is not in degrees (taken as the system of its images, {system})'
+        report.note(kind, content.file.name)
+    inside: dict[GeoImage, dict[int, Shape]] = {}
+    for image, parts in found.items():
+        for n, (box, outline, is_cut) in parts.items():
+            one = content.features[numbers[n]]
+            shape = Shape(one.label, box, outline, where=one.where)
+            inside.setdefault(image, {})[numbers[n]] = shape
+            if is_cut and report:
+                report.note('object partly outside of its image (clipped)', one.where)
     return inside
 
 
-def geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
+def geo_images(files: Sequence[Path], inventory: Inventory) -> list[GeoImage]:
     """The images that are georeferenced."""
     found = (geo_image(file, inventory.files.get(str(file), ())) for file in files)
     return [image for image in found if image is not None]
@@ -315,7 +287,7 @@ FILES = Kind(
     'GeoJSON',
     'a GeoJSON file',
     ('.geojson', '.json'),
-    'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?|predictions?',
+    'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?',
     is_one=is_geojson,
 )
-GEOJSON = Format('geojson', 'GeoJSON', FILES.suffixes, find_geojson, read_geojson, FILES)
+GEOJSON = Format('geojson', 'GeoJSON', FILES.suffixes, find_geojson, read_geojson)

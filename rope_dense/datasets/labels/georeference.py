@@ -1,4 +1,7 @@
-"""Polygons on a map as outlines in the pixels of georeferenced images. Rings are [n, 2], not closed."""
+"""Polygons on a map as outlines in the pixels of georeferenced images.
+
+A ring is [n, 2], without its first corner at the end; a polygon has its outer ring and its holes.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from .geometry import FAR
+from .geometry import FAR, bounding_box
 from .inventory import State
 from .objects import Box
 
 if find_spec('rasterio'):
     import rasterio
-    from rasterio import Affine
     from rasterio.crs import CRS
     from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
     from rasterio.warp import transform
 
-Polygon = Sequence[np.ndarray]  # its outer ring, and its holes
+Polygon = Sequence[np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,32 +32,28 @@ class GeoImage:
     """An image on a map.
 
     Attributes:
+        size: (height, width).
         crs: its coordinate system; None if only the transform is known, as from a world file.
-        to_map: from pixels (x, y) to the map; it may rotate.
+        to_map: [3, 3], from pixels (x, y, 1) to the map.
     """
 
     file: Path
-    height: int
-    width: int
+    size: tuple[int, int]
     crs: CRS | None
-    to_map: Affine
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(height, width)."""
-        return self.height, self.width
+    to_map: np.ndarray
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """The least and the largest (x, y) on the map."""
-        sides = self.width, self.height
-        corners = [self.to_map * (x * sides[0], y * sides[1]) for x in (0, 1) for y in (0, 1)]
-        return np.min(corners, 0), np.max(corners, 0)
+        height, width = self.size
+        corners = np.array([[0, 0, 1], [width, 0, 1], [0, height, 1], [width, height, 1]])
+        placed = (corners @ self.to_map.T)[:, :2]
+        return placed.min(0), placed.max(0)
 
     def pixels(self, points: np.ndarray) -> np.ndarray:
         """Points [n, 2] of the map in pixels."""
-        matrix = np.reshape((~self.to_map)[:6], (2, 3))
-        return points @ matrix[:, :2].T + matrix[:, 2]
+        matrix = np.linalg.inv(self.to_map[:2, :2])
+        return (points - self.to_map[:2, 2]) @ matrix.T
 
 
 @lru_cache(None)
@@ -69,17 +67,17 @@ def geo_image(file: Path, state: State) -> GeoImage | None:
         with warnings.catch_warnings():
             warnings.simplefilter('ignore', NotGeoreferencedWarning)
             with rasterio.open(file) as image:
-                is_placed = not image.transform.is_identity
-                found = GeoImage(file, *image.shape, image.crs, image.transform)
+                to_map = np.reshape(image.transform, (3, 3))
+                found = GeoImage(file, image.shape, image.crs, to_map)
     except RasterioIOError:
         return None
-    return found if is_placed else None
+    return None if np.array_equal(to_map, np.eye(3)) else found
 
 
 def project(points: np.ndarray, crs: CRS | None, target: CRS | None) -> np.ndarray:
-    """Points [n, 2] in another coordinate system; as they are where one of the two is unknown.
+    """Points [n, 2] in another coordinate system, NaN where they have no place in it.
 
-    NaN where they have no place in it.
+    They stay as they are where one of the two systems is not known.
     """
     if crs is None or target is None or crs == target:
         return points
@@ -89,30 +87,56 @@ def project(points: np.ndarray, crs: CRS | None, target: CRS | None) -> np.ndarr
         return np.full_like(points, np.nan)
 
 
+def overlapping(
+    objects: Sequence[Sequence[Polygon]], crs: CRS | None, images: Sequence[GeoImage]
+) -> dict[GeoImage, dict[int, tuple[Box, list[list[float]], bool]]]:
+    """The objects of each image by their numbers: see ``outline_in``.
+
+    Args:
+        objects: polygons of each, on the map.
+        crs: their coordinate system; None for the system of each image.
+    """
+    rings = [ring for polygons in objects for polygon in polygons for ring in polygon]
+    first = np.cumsum([0, *(sum(map(len, polygons)) for polygons in objects)])  # ring of each
+    ends = np.cumsum([0, *map(len, rings)])
+    corners, starts = np.concatenate(rings), ends[first[:-1]]
+    lows, highs = np.array([image.bounds for image in images]).swapaxes(0, 1)  # [images, 2]
+    inside: dict[GeoImage, dict[int, tuple[Box, list[list[float]], bool]]] = {}
+    for target in {image.crs for image in images}:
+        points = project(corners, crs, target)
+        least = np.minimum.reduceat(points, starts)
+        most = np.maximum.reduceat(points, starts)
+        near = (np.nanmin(least, 0) <= highs) & (np.nanmax(most, 0) >= lows)
+        for image in [images[n] for n in np.flatnonzero(near.all(1)) if images[n].crs == target]:
+            low, high = image.bounds
+            for n in np.flatnonzero(((least <= high) & (most >= low)).all(1)).tolist():
+                start, stop = first[n : n + 2]
+                pixels = image.pixels(points[ends[start] : ends[stop]])
+                pieces = iter(np.split(pixels, ends[start + 1 : stop] - ends[start]))
+                polygons = [[next(pieces) for _ in polygon] for polygon in objects[n]]
+                if found := outline_in(polygons, *image.size):
+                    inside.setdefault(image, {})[n] = found
+    return inside
+
+
 def outline_in(
     polygons: Sequence[Polygon], height: int, width: int
 ) -> tuple[Box, list[list[float]], bool] | None:
-    """The part of an object within an image; None if it is less than a pixel.
+    """The box of the part of an object within an image, its outline, and whether it leaves the image.
 
-    Args:
-        polygons: in pixels.
-
-    Returns:
-        The box of the part, the outline, which may leave the image, and whether it does.
+    None for a part of less than a pixel. The outline is not clipped, unless its corners are far.
     """
-    corners = np.concatenate([ring for ring, *_ in polygons])
-    is_cut = bool((corners < -0.01).any() or (corners > np.add((width, height), 0.01)).any())
-    if is_cut:
+    corners = np.concatenate([outer for outer, *_ in polygons])
+    if is_cut := bool((corners < -0.01).any() or (corners > (width + 0.01, height + 0.01)).any()):
         clipped = [[clipped_ring(ring, height, width) for ring in rings] for rings in polygons]
-        area = sum(area_of(outer) - sum(map(area_of, holes)) for outer, *holes in clipped)
-        if area < 1:
+        areas = [[abs(area_of(ring)) for ring in rings] for rings in clipped]
+        if not sum(outer - sum(holes) for outer, *holes in areas) >= 1:
             return None
-        corners = np.concatenate([ring for ring, *_ in clipped])
-        if max(np.abs(ring).max() for ring, *_ in polygons) > FAR * max(height, width):
+        if np.abs(corners).max() > FAR * max(height, width):
             polygons = [[ring for ring in rings if len(ring)] for rings in clipped if len(rings[0])]
-    (left, top), (right, bottom) = corners.min(0).tolist(), corners.max(0).tolist()
+        corners = np.concatenate([outer for outer, *_ in clipped])
     outline = [joined(outer, holes).reshape(-1).tolist() for outer, *holes in polygons]
-    return (left, top, right - left, bottom - top), outline, is_cut
+    return bounding_box(corners), outline, is_cut
 
 
 def clipped_ring(ring: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -127,22 +151,16 @@ def clipped_ring(ring: np.ndarray, height: int, width: int) -> np.ndarray:
     return ring
 
 
-def signed_area(ring: np.ndarray) -> float:
-    """The area of a ring, negative for the other direction."""
+def area_of(ring: np.ndarray) -> float:
+    """The area of a ring, negative for one of the two directions."""
     x, y = (ring - ring[:1]).T
     return float(x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
-
-
-def area_of(ring: np.ndarray) -> float:
-    """The area of a ring."""
-    return abs(signed_area(ring))
 
 
 def joined(outer: np.ndarray, holes: Sequence[np.ndarray]) -> np.ndarray:
     """A polygon with holes as one ring: a line leads into each hole, and back."""
     for hole in holes:
-        if signed_area(hole) * signed_area(outer) > 0:
-            hole = hole[::-1]
-        place = int(((outer - hole[0]) ** 2).sum(1).argmin())
-        outer = np.concatenate([outer[: place + 1], hole, hole[:1], outer[place:]])
+        ordered = hole[::-1] if area_of(hole) * area_of(outer) > 0 else hole
+        place = int(((outer - ordered[0]) ** 2).sum(1).argmin())
+        outer = np.concatenate([outer[: place + 1], ordered, ordered[:1], outer[place:]])
     return outer

@@ -20,29 +20,34 @@ class SharedFiles:
     def __init__(self, kind: Kind, inventory: Inventory) -> None:
         self.inventory, self.places = inventory, Places(kind, inventory.root)
         self.all = inventory.images(inventory.root)
-        self.of_split: dict[str, Images] = {}
+        self.known: dict[str, Images] = {}
+        self.by_key: dict[str, list[Path]] = {}
+        for _, image in self.all:
+            self.by_key.setdefault(self.places.of(str(image)).key, []).append(image)
 
-    def split_of_image(self, image: Path) -> str:
-        """The split that the folders of an image say; '' for none."""
-        return self.places.of(str(image)).split
-
-    def split_of_file(self, file: Path) -> str:
+    def split_of(self, file: Path) -> str:
         """The split that the folders of a label file say, or its name: 'train_boxes.json'."""
         words = SPLIT_NAMES.intersection(re.split(r'[^a-z0-9]+', file.stem.lower()))
         return self.places.of(str(file)).split or (words.pop() if len(words) == 1 else '')
 
     def images(self, file: Path) -> Images:
         """The images that a label file may be of: of its split, or of none."""
-        if not (split := self.split_of_file(file)):
-            return self.all
-        if split not in self.of_split:
-            may = {
-                path: image
-                for path, image in self.all.by_path.items()
-                if self.split_of_image(image) in ('', split)
-            }
-            self.of_split[split] = Images(self.inventory.root, may)
-        return self.of_split[split]
+        if (split := self.split_of(file)) not in self.known:
+            all_images = self.all.by_path.items()
+            may = {path: image for path, image in all_images if self.may_be_of(file, image)}
+            self.known[split] = Images(self.inventory.root, may)
+        return self.known[split]
+
+    def may_be_of(self, file: Path, image: Path) -> bool:
+        """Return whether no word in their paths puts a label file and an image apart."""
+        split, other = self.split_of(file), self.places.of(str(image)).split
+        return not split or other in ('', split)
+
+    def named(self, file: Path) -> Path | None:
+        """The image that has the name of a label file."""
+        key = self.places.of(str(file)).key
+        some = [x for x in self.by_key.get(key, ()) if self.may_be_of(file, x)]
+        return some[0] if len(some) == 1 else self.images(file).find(key)
 
     def split(self, images_of: Mapping[Path, Collection[Path]]) -> Splits:
         """Both splits by words in paths of files and images, else by a hash of the images.
@@ -53,53 +58,39 @@ class SharedFiles:
         Raises:
             ValueError: images of only one split are labelled.
         """
-        root, split_of = self.inventory.root, dict[Path, str]()
-        for file, images in images_of.items():
-            for image in images:
-                split_of.setdefault(image, self.split_of_file(file) or self.split_of_image(image))
-        there = {*split_of.values()}
-        train = [name for name in SPLITS['train'] if name in there]
-        val = [name for name in SPLITS['val'] if name in there]
+        root, source = self.inventory.root, Path(os.path.commonpath(images_of))
+        said = {
+            image: self.split_of(file) or self.places.of(str(image)).split
+            for file, images in images_of.items()
+            for image in images
+        }
+        train, val = ([x for x in SPLITS[split] if x in said.values()] for split in SPLITS)
         val = [name for name in val if name != 'test'] or val
-        source = Path(os.path.commonpath(images_of))
         if val and not train:
             raise ValueError(f'{source} has labels for validation, but no train/ has labels')
-        rest = [
-            image
-            for _, image in self.all
-            if image not in split_of and self.split_of_image(image) in ('', *train, *val)
-        ]
-        part = Part(source, root, None, {}, self.inventory, orphans=dict.fromkeys(images_of, ''))
-        if not val:
+        part = Part(source, root, inventory=self.inventory, orphans=dict.fromkeys(images_of, ''))
+        if val:
+            parts, by = {}, 'folder (test/ is for validation)' if 'test' in val else 'folder'
+            for split, names in (('train', train), ('val', val)):
+                chosen = {image for image, name in said.items() if name in names}
+                some = [file for file, images in images_of.items() if chosen.intersection(images)]
+                stems = frozenset(map(self.all.stem_of, chosen))
+                parts[split] = replace(part, names=stems, orphans=dict.fromkeys(some, ''))
+        else:
             homes = [root, *self.inventory.subfolders(root).values()]
             check_unlabelled(self.inventory, homes, source)
-            parts, by = by_hash(part, [self.all.stem_of(image) for image in split_of])
-        else:
-            by = 'folder' if 'test' not in val else 'folder (test/ is for validation)'
-            some = {
-                split: [image for image, name in split_of.items() if name in names]
-                for split, names in (('train', train), ('val', val))
-            }
-            parts = {split: self.part(part, names, images_of) for split, names in some.items()}
+            parts, by = by_hash(part, [*map(self.all.stem_of, said)])
+        unlabelled = [
+            image
+            for _, image in self.all
+            if image not in said and self.places.of(str(image)).split in ('', *train, *val)
+        ]
         kind = 'labelled image in no split (neither trained nor evaluated)'
-        notes = [(kind, i.name) for i, name in split_of.items() if val and not name]
-        parts['train'] = replace(parts['train'], unlabelled=rest, notes=notes)
-        # A file of both splits: what is of no image is counted in training only.
-        counted = [*map(str, parts['train'].orphans)]
-        parts['val'] = replace(parts['val'], options=dict(counted=counted))
+        notes = [(kind, image.name) for image, name in said.items() if val and not name]
+        parts['train'] = replace(parts['train'], unlabelled=unlabelled, notes=notes)
+        both = parts['train'].orphans.keys() & parts['val'].orphans.keys()
+        parts['val'] = replace(parts['val'], options=dict(counted=sorted(map(str, both))))
         return parts, by
-
-    def part(
-        self, part: Part, images: Collection[Path], images_of: Mapping[Path, Collection[Path]]
-    ) -> Part:
-        """The labels of some images: the files that have some, in the folder of the images."""
-        chosen = {*images}
-        files = [file for file, labelled in images_of.items() if chosen.intersection(labelled)]
-        folder = Path(os.path.commonpath({self.places.of(str(image)).top for image in images}))
-        stems = frozenset(os.path.splitext(os.path.relpath(x, folder))[0] for x in images)
-        source = Path(os.path.commonpath(files))
-        orphans = dict.fromkeys(files, '')
-        return replace(part, source=source, images=folder, names=stems, orphans=orphans)
 
 
 def files_of(part: Part, suffixes: tuple[str, ...]) -> list[Path]:
@@ -109,13 +100,8 @@ def files_of(part: Part, suffixes: tuple[str, ...]) -> list[Path]:
     return [part.source] if part.source.is_file() else part.inventory.list(part.source, suffixes)
 
 
-def takes(part: Part, image: Path) -> bool:
-    """Return whether an image, of any folder, is of a split."""
-    return image.is_relative_to(part.images) and part.takes(image)
-
-
 def counts(part: Part, file: Path) -> bool:
-    """Return whether labels of no image are counted with this split, and not with the other."""
+    """Return whether labels of no image are counted in this split, and not in the other."""
     return str(file) not in part.options.get('counted', ())
 
 
