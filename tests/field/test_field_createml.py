@@ -1,4 +1,4 @@
-"""CreateML's files as Roboflow, labelImg and RectLabel write them, and the line that is said else."""
+"""CreateML's files as Roboflow and labelImg write them, and the line that is said else."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.field import image, reading, refusal, write
+from helpers.field import image, objects_in, reading, refusal, write
+from rope_dense.datasets.convert_data import convert_data
 
 MANY = [f'{number}.jpg' for number in range(20)]  # enough for a hash to give both splits some
 PLACE = dict(x=20, y=10, width=20, height=10)
@@ -149,3 +150,17 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     assert reading(root).objects['train'] == {'train/a.jpg': [CAT]}
     write(root / 'train' / '_annotations.createml.json', json.dumps([entry('a.jpg', thing('dog'))]))
     assert reading(root).objects['train']['train/a.jpg'][0][0] == 'dog'
+
+
+@pytest.mark.parametrize('source', ['labels', 'all.json'])
+def test_convert_data(tmp_path: Path, source: str) -> None:
+    for name in MANY:
+        image(tmp_path / 'images' / name)
+        write(tmp_path / 'labels' / f'{name[:-4]}.json', json.dumps([entry(name)]))
+    write(tmp_path / 'all.json', json.dumps([*map(entry, MANY)]))
+    out = tmp_path / 'out' / 'train.json'
+    convert_data('createml', tmp_path / source, out, images=tmp_path / 'images', val_share=0.2)
+    files = [
+        objects_in(json.loads(out.with_name(f'{x}.json').read_text())) for x in ('train', 'val')
+    ]
+    assert {**files[0], **files[1]} == {name: [CAT] for name in MANY} and len(files[1]) == 4

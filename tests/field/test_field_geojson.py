@@ -14,7 +14,8 @@ from rasterio.features import rasterize
 from rasterio.warp import transform
 from shapely.geometry import Polygon, box
 
-from helpers.field import image, reading, refusal, write
+from helpers.field import image, objects_in, reading, refusal, write
+from rope_dense.datasets.convert_data import convert_data
 from rope_dense.datasets.labels import geojson
 from rope_dense.large_images.geojson import write_geojson
 from rope_dense.large_images.image_file import LargeImage
@@ -337,3 +338,33 @@ def test_a_large_object_over_a_small_image(tmp_path: Path) -> None:
     found = reading(pairs(tmp_path / 'a', feature([on_map(far)])), outlines=True)
     (item,) = found.content['train']['annotations']
     assert item['bbox'] == pytest.approx([0, 0, 40, 30]) and mask_of(item).all()
+
+
+def test_images_in_two_zones(tmp_path: Path) -> None:
+    """A file in degrees over images of two systems; far objects have no place in either."""
+    root, rings = tmp_path / 'a', []
+    for n, crs in enumerate((UTM, 'EPSG:32634')):
+        tif(root / f'{n}.tif', crs=crs)
+        x, y = zip(*(TO_MAP * pair for pair in [*SQUARE, SQUARE[0]]), strict=True)
+        rings.append([[*pair] for pair in zip(*transform(crs, 'EPSG:4326', x, y), strict=True)])
+    rings.append([[-160, -89], [-159, -89], [-159, 90], [-160, -89]])
+    write(root / 'all.geojson', collection(*(feature([ring]) for ring in rings)))
+    found = reading(root)
+    assert all(x == [CAT] for some in found.objects.values() for x in some.values())
+    assert sum(map(len, found.objects.values())) == 2
+    assert '1 x object that is in no image (left out): all.geojson, feature 3' in found.text
+
+
+@pytest.mark.parametrize('source', ['labels', 'labels/all.geojson'])
+def test_convert_data(tmp_path: Path, source: str) -> None:
+    names = [f'{n}.geojson' for n in range(4)] if source == 'labels' else ['all.geojson']
+    maps = tiles(tmp_path / 'tiles', count=4)
+    features = [feature([on_map(SQUARE, to_map=to_map)]) for to_map in maps]
+    for name, some in zip(
+        names, [[x] for x in features] if len(names) > 1 else [features], strict=True
+    ):
+        write(tmp_path / 'labels' / name, collection(*some))
+    out = tmp_path / 'out' / 'train.json'
+    convert_data('geojson', tmp_path / source, out, images=tmp_path / 'tiles')
+    found = objects_in(json.loads(out.read_text()))
+    assert found == {f'{n}.tif': [CAT] for n in range(4)}

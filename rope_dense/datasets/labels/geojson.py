@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from .files import class_name, naming, read_json
-from .georeference import GeoImage, Polygon, geo_image, overlapping
+from .georeference import Feature, GeoImage, Inside, Polygon, geo_image, overlapping
 from .inventory import Inventory
-from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Part, Read, Report
 from .pairs import Kind, recognised
 from .shared_files import SharedFiles, counts, files_of, note_rest
 
@@ -50,7 +50,7 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         raise ValueError(f'{files[0]} is placed by rasterio: install the extra "large"')
     shared, images_of = SharedFiles(FILES, inventory), dict[Path, list[Path]]()
     for file, images, is_named in images_for(files, shared):
-        inside = {} if is_named else place(collection(file), images, inventory)
+        inside = place(collection(file), geo_images(images, inventory), Report())
         images_of[file] = images if is_named else [image.file for image in inside]
     if not any(images_of.values()):
         raise ValueError(
@@ -72,26 +72,27 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
         key = class_property(files, part.source, report)
         only = classes[0] if classes and len(classes) == 1 else ONE_CLASS
         for file, images, is_named in images_for(files, shared):
-            content, seen = collection(file, key, only), set[int]()
-            inside = place(content, images, inventory, report)
-            if is_named and (image := geo_images(images, inventory)[:1]):
-                inside.setdefault(image[0], {})
-            elif is_named:
-                raise ValueError(
-                    f'{images[0]} is not georeferenced, as {file} needs it: save a GeoTIFF'
-                )
-            for target, shapes in inside.items():
-                seen |= shapes.keys()
+            if is_named or not counts(part, file):
+                images = [image for image in images if part.takes(image)]
+            content, targets = collection(file, key, only), geo_images(images, inventory)
+            if is_named and images and not targets:
+                raise ValueError(f'{images[0]} is not georeferenced: {file} needs a GeoTIFF')
+            inside = place(content, targets, report)
+            for target in targets if is_named else inside:
                 if part.takes(target.file):
-                    item = Labelled(target.file, size=target.size)
-                    found.setdefault(target.file, item).shapes += shapes.values()
-            for number, one in enumerate(content.features):
-                if number in seen:
+                    item = found.setdefault(target.file, Labelled(target.file, size=target.size))
+                    for shape, is_cut in inside.get(target, {}).values():
+                        item.shapes.append(shape)
+                        if is_cut:
+                            report.note('object partly outside of its image (clipped)', shape.where)
+            seen = {where for shapes in inside.values() for where in shapes}
+            for one in content.features:
+                if one.where in seen:
                     continue
-                if is_named and images[0] in found:
+                if is_named and images:
                     why = one.problem or 'object outside of its image'
                     found[images[0]].leave_out(why, one.where, one.label)
-                elif counts(part, file):
+                elif not is_named and counts(part, file):
                     why = 'object that is in no image' if images else NO_IMAGE
                     report.leave_out(one.problem or why, one.where)
         yield from found.values()
@@ -103,31 +104,13 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
 def images_for(
     files: Sequence[Path], shared: SharedFiles
 ) -> Iterator[tuple[Path, list[Path], bool]]:
-    """Each file with the image of its name, else, where no file has one, with all that it may be of.
-
-    The last value says whether the file has the name of an image.
-    """
+    """The image that has the name of a file, and True; if no file has one, all it may be of."""
     named = {file: shared.named(file) for file in files if is_geojson(file)}
     for file, image in named.items():
         if any(named.values()):
             yield file, [image] if image else [], image is not None
         else:
             yield file, [*shared.images(file).by_path.values()], False
-
-
-@dataclass
-class Feature:
-    """An object on a map.
-
-    Attributes:
-        problem: why it has no area; '' if it has.
-    """
-
-    where: str
-    label: str
-    properties: Mapping[str, Any]
-    polygons: list[Polygon]
-    problem: str
 
 
 @dataclass
@@ -186,7 +169,7 @@ def polygons_of(geometry: Mapping[str, Any]) -> tuple[list[Polygon], str]:
     kind, coordinates = geometry.get('type'), geometry.get('coordinates') or []
     if kind not in ('Polygon', 'MultiPolygon'):
         return [], f'object of type {kind}' if kind else 'object without a geometry'
-    polygons = []
+    polygons = list[Polygon]()
     for given in [coordinates] if kind == 'Polygon' else coordinates:
         outer, *holes = [ring_of(ring) for ring in given] or [np.empty((0, 2))]
         if len(outer) > 2:
@@ -243,37 +226,25 @@ def class_property(files: Sequence[Path], source: Path, report: Report) -> str |
     return key
 
 
-def place(
-    content: Collection, files: Sequence[Path], inventory: Inventory, report: Report | None = None
-) -> dict[GeoImage, dict[int, Shape]]:
-    """The objects of each image, by their numbers in the file.
+def place(content: Collection, images: Sequence[GeoImage], report: Report) -> Inside:
+    """The objects of each image.
 
     Without a system in the file, coordinates are in degrees, as RFC 7946 has them; those that
     cannot be, or are in no image, are in the system of the images.
     """
-    numbers = [n for n, one in enumerate(content.features) if one.polygons]
-    images = geo_images(files, inventory)
-    if not numbers or not images:
+    features = [one for one in content.features if one.polygons]
+    if not features or not images:
         return {}
-    objects = [content.features[n].polygons for n in numbers]
-    systems = [content.crs] if content.crs else [CRS.from_epsg(4326), None]
-    if not content.crs and any((np.abs(p[0]) > (180, 90)).any() for one in objects for p in one):
-        systems = [None]
-    for crs in systems:
-        if found := overlapping(objects, crs, images):
-            break
-    if found and crs is None and report:
+    if content.crs:
+        return overlapping(features, content.crs, images)
+    corners = np.concatenate([rings[0] for one in features for rings in one.polygons])
+    in_degrees = (np.abs(corners) <= (180, 90)).all()
+    if in_degrees and (inside := overlapping(features, CRS.from_epsg(4326), images)):
+        return inside
+    if inside := overlapping(features, None, images):
         system = images[0].crs.to_string() if images[0].crs else 'not known'
         kind = f'file that is not in degrees (taken as the system of its images, {system})'
         report.note(kind, content.file.name)
-    inside: dict[GeoImage, dict[int, Shape]] = {}
-    for image, parts in found.items():
-        for n, (box, outline, is_cut) in parts.items():
-            one = content.features[numbers[n]]
-            shape = Shape(one.label, box, outline, where=one.where)
-            inside.setdefault(image, {})[numbers[n]] = shape
-            if is_cut and report:
-                report.note('object partly outside of its image (clipped)', one.where)
     return inside
 
 

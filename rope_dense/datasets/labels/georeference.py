@@ -6,17 +6,18 @@ A ring is [n, 2], without its first corner at the end; a polygon has its outer r
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .geometry import FAR, bounding_box
 from .inventory import State
-from .objects import Box
+from .objects import Box, Shape
 
 if find_spec('rasterio'):
     import rasterio
@@ -25,6 +26,22 @@ if find_spec('rasterio'):
     from rasterio.warp import transform
 
 Polygon = Sequence[np.ndarray]
+
+
+@dataclass
+class Feature:
+    """An object on a map.
+
+    Attributes:
+        where: its place, such as 'a.geojson, feature 3'.
+        problem: why it has no polygon; '' if it has one.
+    """
+
+    where: str
+    label: str
+    properties: Mapping[str, Any]
+    polygons: Sequence[Polygon]
+    problem: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +73,10 @@ class GeoImage:
         return (points - self.to_map[:2, 2]) @ matrix.T
 
 
+# The objects of each image, by their places in a file, and whether they leave it.
+Inside = dict[GeoImage, dict[str, tuple[Shape, bool]]]
+
+
 @lru_cache(None)
 def geo_image(file: Path, state: State) -> GeoImage | None:
     """An image on a map; None for one without a transform to a map.
@@ -82,47 +103,54 @@ def project(points: np.ndarray, crs: CRS | None, target: CRS | None) -> np.ndarr
     if crs is None or target is None or crs == target:
         return points
     try:
-        return np.stack(transform(crs, target, *points.T), 1)
+        placed = np.stack(transform(crs, target, *points.T), 1)
     except Exception:  # GDAL's errors, such as of a latitude of 95 degrees, have no public class
         return np.full_like(points, np.nan)
+    return np.where(np.isfinite(placed), placed, np.nan)
 
 
-def overlapping(
-    objects: Sequence[Sequence[Polygon]], crs: CRS | None, images: Sequence[GeoImage]
-) -> dict[GeoImage, dict[int, tuple[Box, list[list[float]], bool]]]:
-    """The objects of each image by their numbers: see ``outline_in``.
+def overlapping(features: Sequence[Feature], crs: CRS | None, images: Sequence[GeoImage]) -> Inside:
+    """The objects of each image that cover a pixel of it.
 
     Args:
-        objects: polygons of each, on the map.
+        features: with polygons.
         crs: their coordinate system; None for the system of each image.
     """
-    rings = [ring for polygons in objects for polygon in polygons for ring in polygon]
-    first = np.cumsum([0, *(sum(map(len, polygons)) for polygons in objects)])  # ring of each
+    rings = [ring for one in features for polygon in one.polygons for ring in polygon]
+    first = np.cumsum([0, *(sum(map(len, one.polygons)) for one in features)])  # ring of each
     ends = np.cumsum([0, *map(len, rings)])
-    corners, starts = np.concatenate(rings), ends[first[:-1]]
     lows, highs = np.array([image.bounds for image in images]).swapaxes(0, 1)  # [images, 2]
-    inside: dict[GeoImage, dict[int, tuple[Box, list[list[float]], bool]]] = {}
+    inside: Inside = {}
     for target in {image.crs for image in images}:
-        points = project(corners, crs, target)
-        least = np.minimum.reduceat(points, starts)
-        most = np.maximum.reduceat(points, starts)
-        near = (np.nanmin(least, 0) <= highs) & (np.nanmax(most, 0) >= lows)
+        points = project(np.concatenate(rings), crs, target)
+        if np.isnan(points).all():
+            continue
+        least = np.minimum.reduceat(points, ends[first[:-1]])
+        most = np.maximum.reduceat(points, ends[first[:-1]])
+        order = least[:, 0].argsort()
+        lefts, widest = least[order, 0], np.nanmax(most[:, 0] - least[:, 0], initial=0)
+        near = (np.nanmin(points, 0) <= highs) & (np.nanmax(points, 0) >= lows)
         for image in [images[n] for n in np.flatnonzero(near.all(1)) if images[n].crs == target]:
             low, high = image.bounds
-            for n in np.flatnonzero(((least <= high) & (most >= low)).all(1)).tolist():
-                start, stop = first[n : n + 2]
+            start, stop = np.searchsorted(lefts, (low[0] - widest, high[0]))
+            some = order[start : stop + 1]
+            for n in np.sort(some[((least[some] <= high) & (most[some] >= low)).all(1)]):
+                one, (start, stop) = features[n], first[n : n + 2]
                 pixels = image.pixels(points[ends[start] : ends[stop]])
                 pieces = iter(np.split(pixels, ends[start + 1 : stop] - ends[start]))
-                polygons = [[next(pieces) for _ in polygon] for polygon in objects[n]]
-                if found := outline_in(polygons, *image.size):
-                    inside.setdefault(image, {})[n] = found
+                polygons = [[next(pieces) for _ in polygon] for polygon in one.polygons]
+                if (found := outline_in(polygons, *image.size)) is None:
+                    continue
+                box, outline, is_cut = found
+                shape = Shape(one.label, box, outline, where=one.where)
+                inside.setdefault(image, {})[one.where] = shape, is_cut
     return inside
 
 
 def outline_in(
     polygons: Sequence[Polygon], height: int, width: int
 ) -> tuple[Box, list[list[float]], bool] | None:
-    """The box of the part of an object within an image, its outline, and whether it leaves the image.
+    """The part of an object in an image: its box, the outline, and whether that leaves the image.
 
     None for a part of less than a pixel. The outline is not clipped, unless its corners are far.
     """
