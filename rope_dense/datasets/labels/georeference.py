@@ -104,8 +104,11 @@ def project(points: np.ndarray, crs: CRS | None, target: CRS | None) -> np.ndarr
         return points
     try:
         placed = np.stack(transform(crs, target, *points.T), 1)
-    except Exception:  # GDAL's errors, such as of a latitude of 95 degrees, have no public class
-        return np.full_like(points, np.nan)
+    except Exception:  # GDAL's, which has no public class, for one point of which PROJ has no place
+        if len(points) == 1:
+            return np.full_like(points, np.nan)
+        halves = np.array_split(points, 2)
+        return np.concatenate([project(some, crs, target) for some in halves])
     return np.where(np.isfinite(placed), placed, np.nan)
 
 
