@@ -152,6 +152,19 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     assert reading(root).objects['train']['train/a.jpg'][0][0] == 'dog'
 
 
+def test_a_file_for_each_image_in_folders_of_splits(tmp_path: Path) -> None:
+    """A file whose image is not there is counted in its split."""
+    root = tmp_path / 'a'
+    for name in ('train/1', 'train/2', 'val/1'):
+        image(root / f'{name}.jpg')
+    for name in ('train/1', 'train/2', 'train/3', 'val/1'):
+        write(root / f'{name}.json', json.dumps([entry(f'{name[-1]}.jpg')]))
+    found = reading(root)
+    expected = dict(train={'train/1.jpg': [CAT], 'train/2.jpg': [CAT]}, val={'val/1.jpg': [CAT]})
+    assert found.objects == expected
+    assert '1 x object of an image that is not there (left out): 3.jpg' in found.text
+
+
 @pytest.mark.parametrize('source', ['labels', 'all.json'])
 def test_convert_data(tmp_path: Path, source: str) -> None:
     for name in MANY:

@@ -276,10 +276,10 @@ def test_the_property_with_the_class(
         ),
         ('{"type": "FeatureCollection", "features": [', 'a.geojson is no JSON, or cut off'),
         ('{"type": "Feature", "geometry": null}', 'a.geojson: no FeatureCollection of GeoJSON'),
-        (collection(7), 'a.geojson, feature 1: '),
+        (collection(7), 'a.geojson, feature 1: it is 7, which is no Feature'),
         (collection(feature([[[1, 2], ['x', 3], [4, 5]]])), 'a.geojson, feature 1: a ring is'),
-        (collection(feature([on_map(SQUARE)]), crs='EPSG:0'), 'a.geojson: '),
-        (collection(feature([on_map(SQUARE)]), crs='nonsense'), 'a.geojson: '),
+        (collection(feature([on_map(SQUARE)]), crs='EPSG:0'), 'a.geojson: its crs is'),
+        (collection(feature([on_map(SQUARE)]), crs='nonsense'), 'a.geojson: its crs is'),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str, line: str) -> None:
@@ -368,3 +368,23 @@ def test_convert_data(tmp_path: Path, source: str) -> None:
     convert_data('geojson', tmp_path / source, out, images=tmp_path / 'tiles')
     found = objects_in(json.loads(out.read_text()))
     assert found == {f'{n}.tif': [CAT] for n in range(4)}
+
+
+def test_files_of_images_that_are_not_there(tmp_path: Path) -> None:
+    """Where files have names of images, objects go to no neighbour of a missing image."""
+    root = pairs(tmp_path / 'a', feature([on_map(SQUARE)]))
+    write(root / 'train' / 'labels' / 'b.geojson', collection(feature([on_map(SQUARE)])))
+    found = reading(root)
+    assert found.objects['train'] == {'train/images/a.tif': [CAT]}
+    assert '1 x object of an image that is not there (left out): b.geojson, feature 1' in found.text
+
+
+def test_corrected_coordinates_are_read_anew(tmp_path: Path) -> None:
+    """Of the labels, and of an image whose pixels and header stay the same."""
+    root = pairs(tmp_path / 'a', feature([on_map(SQUARE)]))
+    reading(root)
+    moved = [[x + 2, y] for x, y in SQUARE]
+    write(root / 'train' / 'labels' / 'a.geojson', collection(feature([on_map(moved)])))
+    assert [*reading(root).objects['train'].values()] == [[('cat', (12, 5, 20, 10), 0)]]
+    tif(root / 'train' / 'images' / 'a.tif', TO_MAP * Affine.translation(1, 0))
+    assert [*reading(root).objects['train'].values()] == [[('cat', (11, 5, 20, 10), 0)]]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from .shared_files import SharedFiles, counts, files_of, note_rest
 
 if find_spec('rasterio'):
     from rasterio.crs import CRS
+    from rasterio.errors import CRSError
 
 CLASS = ('class', 'label', 'class_name', 'category', 'name')  # properties; the first is taken
 ONE_CLASS = 'object'  # its name where no property and no classes.txt names it
@@ -50,14 +52,24 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         raise ValueError(f'{files[0]} is placed by rasterio: install the extra "large"')
     shared, images_of = SharedFiles(FILES, inventory), dict[Path, list[Path]]()
     for file, images, is_named in images_for(files, shared):
-        inside = place(collection(file), geo_images(images, inventory), Report())
-        images_of[file] = images if is_named else [image.file for image in inside]
+        images_of[file] = images
+        if not is_named:
+            inside = place(collection(file), geo_images(images, inventory), Report())
+            images_of[file] = [image.file for image in inside]
     if not any(images_of.values()):
         raise ValueError(
             f'{files[0]}: none of its objects is in an image of {root}: are the images '
             'georeferenced (GeoTIFF), and is the coordinate system of the file right?'
         )
-    return LabelFolder(GEOJSON, *shared.split(images_of))
+    parts, by = shared.split(images_of)
+    labelled = geo_images([image for some in images_of.values() for image in some], inventory)
+    # Headers do not have the georeferences, so what is kept of an earlier start depends on this.
+    state = crc32(repr([(str(one.crs), one.to_map.tolist()) for one in labelled]).encode())
+    parts = {
+        split: replace(part, options={**part.options, 'georeference': state})
+        for split, part in parts.items()
+    }
+    return LabelFolder(GEOJSON, parts, by)
 
 
 def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
@@ -141,16 +153,22 @@ def collection(path: Path, key: str | None = None, only: str = ONE_CLASS) -> Col
     Raises:
         ValueError: no FeatureCollection, or a broken feature; the message has its number.
     """
-    content, features = read_json(path), list[Feature]()
+    features = list[Feature]()
     with naming(path):
+        content = read_json(path)
         given = content.get('features') if isinstance(content, dict) else None
         if not isinstance(given, list) or content.get('type') != 'FeatureCollection':
             raise ValueError('no FeatureCollection of GeoJSON')
-        crs = content.get('crs')
-        crs = CRS.from_user_input(crs['properties']['name']) if crs else None
+        try:
+            crs = content.get('crs')
+            crs = CRS.from_user_input(crs['properties']['name']) if crs else None
+        except (KeyError, TypeError, CRSError):
+            raise ValueError(f'its crs is {crs!r:.80}, which is not known') from None
         for number, one in enumerate(given, start=1):
             where = f'{path.name}, feature {number}'
             with naming(where):
+                if not isinstance(one, dict):
+                    raise ValueError(f'it is {one!r:.80}, which is no Feature')
                 properties = one.get('properties') or {}
                 label = only if key is None else properties.get(key)
                 if not is_name(label):

@@ -73,7 +73,12 @@ class SharedFiles:
             parts, by = {}, 'folder (test/ is for validation)' if 'test' in val else 'folder'
             for split, names in (('train', train), ('val', val)):
                 chosen = {image for image, name in said.items() if name in names}
-                some = [file for file, images in images_of.items() if chosen.intersection(images)]
+                some = [
+                    file
+                    for file, images in images_of.items()
+                    if chosen.intersection(images)
+                    or (not images and (self.split_of(file) or train[0]) in names)
+                ]
                 stems = frozenset(map(self.all.stem_of, chosen))
                 parts[split] = replace(part, names=stems, orphans=dict.fromkeys(some, ''))
         else:
