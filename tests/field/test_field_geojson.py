@@ -300,6 +300,12 @@ def test_images_that_are_not_georeferenced(tmp_path: Path) -> None:
     assert 'all.geojson: none of its objects is in an image' in refusal(root)
 
 
+def test_latitude_before_longitude(tmp_path: Path) -> None:
+    root = pairs(tmp_path / 'a', feature([[pair[::-1] for pair in on_map(SQUARE)]]))
+    said = refusal(root)
+    assert str(root) in said and 'is its coordinate system right?): a.geojson' in said
+
+
 def test_without_rasterio_and_shapefiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / 'b'
     tif(root / 'a.tif')

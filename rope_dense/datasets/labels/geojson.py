@@ -98,6 +98,9 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
                         if is_cut:
                             report.note('object partly outside of its image (clipped)', shape.where)
             seen = {where for shapes in inside.values() for where in shapes}
+            if is_named and images and content.features and not seen:
+                kind = 'file of which no object is in its image (is its coordinate system right?)'
+                report.note(kind, file.name)
             for one in content.features:
                 if one.where in seen:
                     continue
