@@ -31,21 +31,17 @@ if find_spec('rasterio'):
 CLASS = ('class', 'label', 'class_name', 'category', 'name')  # properties; the first is taken
 ONE_CLASS = 'object'  # its name where no property and no classes.txt names it
 MANY = 10  # objects: of each another name, they are no classes
-OTHERS = ('.shp', '.gpkg')  # which GDAL converts
 
 
 def find_geojson(inventory: Inventory) -> LabelFolder | None:
     """A file for each image, or files of many images.
 
     Raises:
-        ValueError: rasterio is missing, no object is in an image, or labels are shapefiles.
+        ValueError: rasterio is missing, or no object is in an image.
     """
     root = inventory.root
     suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
     files = [Path(x) for x in recognised(inventory.paths(root, (suffix,)), FILES)]
-    if not files and (others := inventory.paths(root, OTHERS)):
-        name = Path(others[0]).name
-        raise ValueError(f'{others[0]}: convert it by `ogr2ogr -f GeoJSON labels.geojson {name}`')
     if not files or not inventory.images(root).by_path:
         return None
     if not find_spec('rasterio'):

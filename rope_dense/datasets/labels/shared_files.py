@@ -11,7 +11,7 @@ from pathlib import Path
 from .inventory import Images, Inventory
 from .objects import Part, Report
 from .pairs import SPLIT_NAMES, SPLITS, Kind, Places
-from .splits import Splits, by_hash, check_unlabelled
+from .splits import Splits, by_hash, unlabelled
 
 
 class SharedFiles:
@@ -82,17 +82,18 @@ class SharedFiles:
                 stems = frozenset(map(self.all.stem_of, chosen))
                 parts[split] = replace(part, names=stems, orphans=dict.fromkeys(some, ''))
         else:
-            homes = [root, *self.inventory.subfolders(root).values()]
-            check_unlabelled(self.inventory, homes, source)
+            for _, image in self.all:
+                if self.places.of(str(image)).split in {*SPLITS['val']} - {'test'}:
+                    raise unlabelled(image.parent, source)
             parts, by = by_hash(part, [*map(self.all.stem_of, said)])
-        unlabelled = [
+        rest = [
             image
             for _, image in self.all
             if image not in said and self.places.of(str(image)).split in ('', *train, *val)
         ]
         kind = 'labelled image in no split (neither trained nor evaluated)'
         notes = [(kind, image.name) for image, name in said.items() if val and not name]
-        parts['train'] = replace(parts['train'], unlabelled=unlabelled, notes=notes)
+        parts['train'] = replace(parts['train'], unlabelled=rest, notes=notes)
         both = parts['train'].orphans.keys() & parts['val'].orphans.keys()
         parts['val'] = replace(parts['val'], options=dict(counted=sorted(map(str, both))))
         return parts, by
@@ -102,7 +103,7 @@ def files_of(part: Part, suffixes: tuple[str, ...]) -> list[Path]:
     """The label files of a split."""
     if part.orphans:
         return [*part.orphans]
-    return [part.source] if part.source.is_file() else part.inventory.list(part.source, suffixes)
+    return [part.source] if part.source.is_file() else part.inventory.below(part.source, suffixes)
 
 
 def counts(part: Part, file: Path) -> bool:
