@@ -6,6 +6,7 @@ Examples:
     rope-dense convert-data voc VOC/Annotations test.json --split-file ImageSets/Main/test.txt
     rope-dense convert-data labelme FOLDER train.json --images FOLDER/images
     rope-dense convert-data cvat annotations.xml train.json --images images
+    rope-dense convert-data geojson trees.geojson train.json --images tiles
     rope-dense convert-data coco old.json new.json --images train  # areas, clipped boxes
     rope-dense convert-data colours masks_in_colours data/own/masks/train \
         --classes classes.txt --images data/own/images/train
@@ -22,7 +23,7 @@ from pathlib import Path
 from ..project.errors import UsageError
 from .arguments import tool_parser, values
 
-FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'colours')
+FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson', 'colours')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

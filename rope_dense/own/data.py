@@ -25,7 +25,8 @@ from .settings import Own, OwnObjects
 from .value_range import survey_pictures
 
 CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
-UNLISTED = ('voc', 'labelme', 'dota')  # formats without a list of classes: classes.txt is it
+# Formats without a list of classes: classes.txt is it.
+UNLISTED = ('voc', 'labelme', 'dota', 'createml', 'geojson')
 
 
 @dataclass(frozen=True)

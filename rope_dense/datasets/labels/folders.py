@@ -7,16 +7,19 @@ from dataclasses import replace
 
 from ...utils.validation import check_choice
 from .coco import COCO, find_coco
+from .createml import CREATEML
 from .cvat import CVAT
 from .dota import DOTA
 from .foreign import foreign
+from .geojson import GEOJSON
 from .inventory import Inventory
 from .labelme import LABELME
 from .objects import Format, LabelFolder
 from .voc import VOC
 from .yolo_folders import YOLO
 
-FORMATS: dict[str, Format] = {form.name: form for form in (COCO, YOLO, VOC, CVAT, DOTA, LABELME)}
+READERS = (COCO, YOLO, VOC, CVAT, DOTA, LABELME, CREATEML, GEOJSON)
+FORMATS: dict[str, Format] = {form.name: form for form in READERS}
 PAGE = 'docs/own_data.md has the folders of each format'
 PLACES = 8  # folders of unknown labels that are named
 

@@ -66,7 +66,10 @@ BY_NAME = (
     (r'.*\.(tfrecords?|record)([-.].*)?', TFRECORD),
     (r'.*\.(pkl|pickle)', MIDDLE),
     (r'.*\.(parquet|arrow)', 'a data set of Hugging Face: save images and labels as files'),
-    (r'.*\.(shp|gpkg|kml)', 'polygons of a map: save them as GeoJSON'),
+    (
+        r'.*\.(shp|gpkg|kml)',
+        'polygons of a map: convert them by `ogr2ogr -f GeoJSON labels.geojson FILE`',
+    ),
     (r'.*\.(xlsx?|tsv)', TABLE),
     (r'.*\.mat', 'labels of MATLAB: write them as COCO'),
     (r'.*\.(h5|hdf5|lmdb|mdb)', 'a data base of images: save images and labels as files'),

@@ -119,7 +119,7 @@ def content_of(found: Found, inventory: Inventory) -> str:
     text = repr((found.known(), about)).replace(str(inventory.root), '')
     digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape'))
     files = {path for part in parts for path in (*part.pairs, *part.orphans)}
-    for source in {part.source for part in parts if not part.pairs}:
+    for source in {part.source for part in parts if not (part.pairs or part.orphans)}:
         files.update([source] if inventory.is_file(source) else inventory.below(source))
     for path in progress(sorted(files), 'comparing labels'):
         digest.update(f'\n{os.path.getsize(path)}\n'.encode())

@@ -1,0 +1,130 @@
+"""CreateML of Apple, as Roboflow, labelImg and RectLabel write it: a JSON list of images.
+
+A box has its centre and its sides in pixels, see
+https://developer.apple.com/documentation/createml/building-an-object-detector-data-source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from .files import finite, naming, read_json
+from .inventory import Inventory
+from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .pairs import Kind, recognised
+from .shared_files import SharedFiles, counts, files_of, note_rest
+
+IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
+OBJECTS = ('annotations', 'annotation')
+PLACE = ('x', 'y', 'width', 'height')
+
+
+def find_createml(inventory: Inventory) -> LabelFolder | None:
+    """A JSON file for each split, for all images, or for each image."""
+    files = recognised(inventory.paths(inventory.root, FILES.suffixes), FILES)
+    shared = SharedFiles(FILES, inventory)
+    if not files or not shared.all.by_path:
+        return None
+    images_of = {
+        file: [image for _, image, _ in entries_in(file, shared) if image is not None]
+        for file in map(Path, files)
+    }
+    if not any(images_of.values()):
+        raise ValueError(f'{files[0]}: none of its images is in {inventory.root}')
+    return LabelFolder(CREATEML, *shared.split(images_of))
+
+
+def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+    """The images with an entry; one without annotations has no objects."""
+
+    def items() -> Iterator[Labelled]:
+        shared = SharedFiles(FILES, part.inventory)
+        for file in files_of(part, FILES.suffixes):
+            for name, image, shapes in entries_in(file, shared):
+                if image is not None and part.takes(image):
+                    yield Labelled(image, shapes)
+                elif image is None and counts(part, file):
+                    report.leave_out_image(name, len(shapes))
+        note_rest(part, 'image without an entry (not labelled, so left out)', report)
+
+    return classes or (), items()
+
+
+def is_createml(path: Path) -> bool:
+    """Return whether a JSON file is CreateML's, or would be if it were not broken."""
+    try:
+        return content_of(path) is not None
+    except ValueError:  # the reader says it
+        return True
+
+
+def content_of(path: Path) -> list[Any] | None:
+    """The entries of a file of CreateML; None for other JSON, of which only the start is read."""
+    with path.open('rb') as file:
+        start = file.read(64)
+        if not start.lstrip(b'\xef\xbb\xbf \r\n\t').startswith(b'['):
+            return None
+        if not re.search(rb'"annotations?"', start + file.read()):
+            return None
+    content = read_json(path)
+    keys = {key.lower() for one in content if isinstance(one, dict) for key in one}
+    return content if keys.intersection(IMAGE) and keys.intersection(OBJECTS) else None
+
+
+def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | None, list[Shape]]]:
+    """Name, image, which may not be there, and objects of each entry of a file.
+
+    Raises:
+        ValueError: an entry that is none; the message has the file and the number of the entry.
+    """
+    entries = content_of(file) or []
+    beside, images = shared.inventory.images(file.parent), shared.images(file)
+    for number, entry in enumerate(entries, start=1):
+        where = f'{file.name}, entry {number}'
+        with naming(file), naming(where):
+            if not isinstance(entry, dict):
+                raise ValueError(f'it is {entry!r:.80}, not {{"image": ..., "annotations": ...}}')
+            given = {key.lower(): value for key, value in entry.items()}
+            name = next((given[key] for key in IMAGE if given.get(key)), None)
+            objects = next((given[key] for key in OBJECTS if key in given), None)
+            if not isinstance(name, str):
+                raise ValueError(f'its image is {name!r:.80}, which is no name')
+            if not isinstance(objects or [], list):
+                raise ValueError(f'its annotations are {objects!r:.80}, which is no list')
+            places = (f'{where}, annotation {n}' for n in count(1))
+            shapes = [shape_of(*pair) for pair in zip(objects or [], places, strict=False)]
+        name = unquote(urlsplit(name).path) if '://' in name else name
+        image = beside.by_path.get(name) or images.find(name) or beside.find_alike(name)
+        if image is None and len(entries) == 1:  # renamed together with its file
+            image = beside.by_stem.get(file.stem)
+        yield name, image, shapes
+
+
+def shape_of(given: Any, where: str) -> Shape:
+    """The box of an annotation."""
+    with naming(where):
+        if not isinstance(given, dict) or not isinstance(given.get('coordinates'), dict):
+            raise ValueError(f'it is {given!r:.80}, without "coordinates" of x, y, width, height')
+        label = given.get('label')
+        if label is None or isinstance(label, (dict, list)) or not str(label).strip():
+            raise ValueError(f'its label is {label!r:.80}, which is no name')
+        box = given['coordinates']
+        x, y, width, height = (finite([box[key]], key)[0] for key in PLACE)
+        if 0 < max(x, y, width, height) <= 1:
+            raise ValueError('its coordinates are shares of the image: CreateML has pixels')
+        return Shape(str(label), (x - width / 2, y - height / 2, width, height), where=where)
+
+
+FILES = Kind(
+    'CreateML',
+    'a JSON file',
+    ('.json',),
+    'annotations?|labels?|jsons?|createml',
+    is_one=is_createml,
+)
+CREATEML = Format('createml', 'CreateML', ('.json',), find_createml, read_createml)
