@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from ...utils.atomic_write import atomic_write_text
 from .files import IMAGE_SUFFIXES
+from .foreign import foreign
 from .inventory import Inventory
 from .kept import kept
 from .objects import EXAMPLES, Part, Report
@@ -170,26 +171,28 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
     root, parts = inventory.root, dict[str, Part]()
     for split, names in named.items():
         images, maps = (root / name for name in names)
-        if not all(str(folder) in inventory.folders for folder in (images, maps)):
+        if not {str(images), str(maps)} <= inventory.folders.keys():
             raise ValueError(
                 f'{root}: no folders of images and {kind.plural} of {split}; looked for {names[0]} '
                 f'with {names[1]}: {advice(kind, split)}'
             )
         pairs = pairs_in(kind, images, maps, inventory)
-        parts[split] = part_of(pairs, inventory, [*pairs.files], [*pairs.images])
-    if len(parts) == len(SPLITS):
-        return MapFolder(kind, parts, 'folder')
-    (split,) = SPLITS.keys() - parts.keys()
-    others = find_pairs(inventory, kind)
-    files = [x for x in others.image_of if others.split_of(x) in SPLITS[split]] if others else []
-    if others and files:
-        images_of = [x for x, one in others.images.items() if one.split in SPLITS[split]]
-        parts[split] = part_of(others, inventory, files, images_of)
-        return MapFolder(kind, parts, 'folder')
-    if split == 'train':
-        raise ValueError(f'{root}: no training images with {kind.plural}: {advice(kind)}')
-    both = by_hash_of_pairs(pairs, inventory, [*pairs.files])
-    return MapFolder(kind, {s: part_of(pairs, inventory, *x) for s, x in both.items()}, BY_HASH)
+        parts[split] = part_of(pairs, inventory, pairs.files, pairs.images)
+    by = 'folder'
+    for split in SPLITS.keys() - parts.keys():
+        others = find_pairs(inventory, kind)
+        files = (
+            [x for x in others.image_of if others.split_of(x) in SPLITS[split]] if others else []
+        )
+        if others and files:
+            images_of = [x for x, one in others.images.items() if one.split in SPLITS[split]]
+            parts[split] = part_of(others, inventory, files, images_of)
+        elif split == 'train':
+            raise ValueError(f'{root}: no training images with {kind.plural}: {advice(kind)}')
+        else:
+            both, by = by_hash_of_pairs(pairs, inventory, pairs.files), BY_HASH
+            parts = {name: part_of(pairs, inventory, *some) for name, some in both.items()}
+    return MapFolder(kind, {split: parts[split] for split in SPLITS}, by)
 
 
 def check_number(part: Part, kind: Kind, inventory: Inventory) -> None:
@@ -198,15 +201,13 @@ def check_number(part: Part, kind: Kind, inventory: Inventory) -> None:
     count = len(part.pairs) + len(missing)
     if len(missing) * MISSING_PART <= count and part.pairs:
         return
-    maps = part.source
-    refuse_lossy(inventory, maps, kind)
-    title = kind.what.split(maxsplit=1)[1]
+    refuse_lossy(inventory, part.source, kind)
     names = f': {", ".join(missing[:EXAMPLES])}' if missing else ''
     raise ValueError(
-        f'{len(missing)} of {count} images of {part.images} have no {title} of their name in '
-        f'{maps}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and {title}s '
+        f'{len(missing)} of {count} images of {part.images} have no {kind.noun} of their name in '
+        f'{part.source}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and {kind.plural} '
         f'{", ".join(kind.suffixes)}; there are {inventory.suffixes_in(part.images)} and '
-        f'{inventory.suffixes_in(maps)}'
+        f'{inventory.suffixes_in(part.source)}'
     )
 
 
@@ -223,26 +224,29 @@ def refuse_lossy(inventory: Inventory, folder: Path, kind: Kind) -> None:
 def refuse(inventory: Inventory, kind: Kind) -> NoReturn:
     """Raise the ValueError for a folder whose layout is not known."""
     root = inventory.root
+    if known := foreign(inventory):
+        raise ValueError(known)
     for name in inventory.folders:
-        if (word := kind.word(os.path.basename(name))) and word[1]:
-            refuse_lossy(inventory, Path(name), kind)
-            files = inventory.paths(Path(name), kind.suffixes)
-            stems = [os.path.splitext(os.path.basename(path))[0] for path in files]
-            ends = {stem[len(without(stem, kind.others)) :] for stem in stems}
-            if stems and '' not in ends:
-                raise ValueError(
-                    f'{name}: no {kind.plural} of class numbers, only files that end with '
-                    f'{", ".join(sorted(ends))}. Of Cityscapes, *_labelTrainIds.png have them '
-                    '(createTrainIdLabelImgs of cityscapesScripts); of colours, `rope-dense '
-                    'convert-data colours` makes them'
-                )
+        if not (word := kind.word(os.path.basename(name))) or not word[1]:
+            continue
+        refuse_lossy(inventory, Path(name), kind)
+        files = inventory.paths(Path(name), kind.suffixes)
+        stems = [os.path.splitext(os.path.basename(path))[0] for path in files]
+        ends = {stem[len(without(stem, kind.others)) :] for stem in stems}
+        if stems and '' not in ends:
+            raise ValueError(
+                f'{name}: no {kind.plural} of class numbers, only files that end with '
+                f'{", ".join(sorted(ends))}. Of Cityscapes, *_labelTrainIds.png have them '
+                '(createTrainIdLabelImgs of cityscapesScripts); of colours, `rope-dense '
+                'convert-data colours` makes them'
+            )
     places = sorted({os.path.dirname(path) for path in inventory.paths(root)})[:PLACES]
     there = [f'{within(Path(x), root)}: {inventory.suffixes_in(Path(x))}' for x in places]
-    images, maps = 'images', 'masks' if kind == MASKS else 'depth'
+    maps = kind.title
     raise ValueError(
-        f'{root}: no images with {kind.what.split(maxsplit=1)[1]}s. Looked for {images}/train with '
-        f'{maps}/train, train/{images} with train/{maps}, {images} with {maps}, each of the same '
-        f'name ({", ".join(kind.suffixes)}) or as NAME_{maps.rstrip("s")}; there are '
+        f'{root}: no images with {kind.plural}. Looked for images/train with {maps}/train, '
+        f'train/images with train/{maps}, images with {maps}, each of the same name '
+        f'({", ".join(kind.suffixes)}) or as NAME_{maps.rstrip("s")}; there are '
         f'{"; ".join(there) or "no files"}. {advice(kind)} (docs/own_data.md)'
     )
 
@@ -253,29 +257,28 @@ def advice(kind: Kind, split: str = 'train') -> str:
 
 
 def described(folder: MapFolder, inventory: Inventory, report: Report) -> str:
-    """What was found and what is left out, in words.
+    """The report: a line on the data set, and one for each kind of what is unusual.
 
     Args:
         report: what is left out already.
     """
-    root, title = inventory.root, folder.kind.what.split(maxsplit=1)[1]
-    parts = folder.splits
+    kind, parts = folder.kind, folder.splits
     for part in parts.values():
         for note, place in part.notes:
             report.note(note, place)
         for name in part.absent:
             report.note('image that a list names and that is not there (left out)', name)
         for image in part.unlabelled:
-            report.note(f'image without {folder.kind.what} (left out)', image.name)
+            report.note(f'image without {kind.what} (left out)', image.name)
     used = {file for part in parts.values() for file in part.pairs}
     for file in sorted({file for part in parts.values() for file in part.orphans} - used):
-        report.note(f'{title} without an image (left out)', file.name)
+        report.note(f'{kind.noun} without an image (left out)', file.name)
     train, val = ({*part.pairs.values()} for part in parts.values())
     for image in sorted(train & val):
         report.note('validation image that is a training image, too', image.name)
-    where = [within(place, root) for place in (parts['train'].images, parts['train'].source)]
+    folders = parts['train'].images, parts['train'].source
     text = (
-        f'{title}s, {len(train)} training and {len(val)} validation images, by {folder.split_by} '
-        f'({" with ".join(where)})'
+        f'{kind.plural}, {len(train)} training and {len(val)} validation images, by '
+        f'{folder.split_by} ({" with ".join(within(place, inventory.root) for place in folders)})'
     )
     return '\n'.join([text, *report.lines()])

@@ -66,9 +66,14 @@ class Kind:
     image_words: tuple[str, ...] = ()
 
     @property
+    def noun(self) -> str:
+        """One of its files, without an article."""
+        return self.what.split(maxsplit=1)[1]
+
+    @property
     def plural(self) -> str:
         """Its files in words."""
-        return f'{self.what.split(maxsplit=1)[1]}s' if self.is_map else 'labels'
+        return f'{self.noun}s' if self.is_map else 'labels'
 
     @cached_property
     def layout(self) -> re.Pattern[str]:
