@@ -28,6 +28,7 @@ from .splits import WORDS
 
 MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
 MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
+LEAST_WITH_FILE = 0.1  # of a split's images, where each may have a label file; else as before
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class CanonicalSplit:
         num_images, num_with_objects: of the file, all and those with an object.
         num_objects, num_ignored: annotations of the file, and those that are not evaluated.
         num_cut: objects of which the image lacks a tenth or more.
+        num_without_file: images without a label file, which have no objects.
         most_objects: the largest number of objects in an image.
         labelled, left_out: objects in the labels, and how many of them the file lacks.
     """
@@ -53,6 +55,7 @@ class CanonicalSplit:
     num_ignored: int
     most_objects: int
     num_cut: int
+    num_without_file: int
     labelled: int
     left_out: int
 
@@ -186,9 +189,15 @@ def write(
     for name in chosen:
         if (lower := name.lower()) != name and lower in chosen:
             total.note('class that differs from another by its case only', f'{name} and {lower}')
+    are_negative = bool(folder.format.kind and folder.format.kind.negatives)
     splits = {
-        split: dict(file.counts(), images=str(folder.splits[split].images), classes=chosen)
-        for split, file in files.items()
+        split: dict(
+            files[split].counts(),
+            images=str(part.images),
+            classes=chosen,
+            num_without_file=len(part.unlabelled) if are_negative else 0,
+        )
+        for split, part in folder.splits.items()
     }
     return dict(splits=splits, text=describe(folder, splits, total))
 
@@ -318,6 +327,13 @@ def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) 
             raise ValueError(
                 f'{part.num_cut} of {part.num_objects} {WORDS[split]} objects leave their image: '
                 'do the labels have corners in place of a size? If they are right, give '
+                f'own.partial=True. {found}'
+            )
+        with_file = part.num_images - part.num_without_file
+        if 0 < with_file < LEAST_WITH_FILE * part.num_images:
+            raise ValueError(
+                f'{part.num_without_file} of {part.num_images} {WORDS[split]} images have no label '
+                'file: copy the rest, or train them as images without objects by '
                 f'own.partial=True. {found}'
             )
         if part.left_out > MOST_LEFT_OUT * part.labelled:

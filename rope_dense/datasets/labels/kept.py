@@ -111,11 +111,7 @@ def is_kept(file: Path, root: Path) -> bool:
 def content_of(found: Found, inventory: Inventory) -> str:
     """A digest of the content of labels, and of names, sizes and headers of images."""
     parts = [part for _, part in sorted(found.splits.items())]
-    about = [
-        (part.source, part.images, sorted(part.names or ()), part.options, [*part.absent])
-        + (sorted(part.pairs.items()), sorted(part.orphans.items()), [*part.unlabelled])
-        for part in parts
-    ]
+    about = [vars(x) | dict(inventory=None, names=sorted(x.names or ())) for x in parts]
     text = repr((found.known(), about)).replace(str(inventory.root), '')
     digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape'))
     files = {path for part in parts for path in (*part.pairs, *part.orphans)}

@@ -28,21 +28,29 @@ from .geometry import (
 )
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, find_pairs, read_pairs
+from .pairs import LOOKED_AT, Kind, find_pairs, read_pairs
 from .splits import split_pairs
 
 POLYGONS = ('polygon', 'rotation', 'oriented_rectangle', 'quadrilateral')
 BACKGROUND = ('_background_', '__background__')  # of labels.txt, for pixels of no object
 IGNORE = '__ignore__'
+INSIDE = 'its image is in it only, as imageData: save it as a file of the name in imagePath'
 SLACK = 2  # pixels between the size of a mask and the distance of its points
 FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are rounded
 
 
 def find_labelme(inventory: Inventory) -> LabelFolder | None:
-    """JSON files beside images or in a folder apart, in train/ and val/ or split by a hash."""
-    if (pairs := find_pairs(inventory, FILES)) is None:
-        return None
-    return LabelFolder(LABELME, *split_pairs(pairs, inventory))
+    """JSON files beside images or in a folder apart, in train/ and val/ or split by a hash.
+
+    Raises:
+        ValueError: files without images, which are in the files.
+    """
+    if pairs := find_pairs(inventory, FILES):
+        return LabelFolder(LABELME, *split_pairs(pairs, inventory))
+    for path in inventory.below(inventory.root, FILES.suffixes)[:LOOKED_AT]:
+        if is_labelme(path) and read_json(path).get('imageData'):
+            raise ValueError(f'{path}: {INSIDE}')
+    return None
 
 
 def read_labelme(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
@@ -55,6 +63,8 @@ def read_labelme(part: Part, classes: Sequence[str] | None, report: Report) -> R
     def count(path: Path) -> int | None:
         content = read_json(path)
         if isinstance(content, dict) and isinstance(content.get('shapes'), list):
+            if content.get('imageData'):
+                report.note(INSIDE, path.name)
             return len(content['shapes'])
         report.note('JSON file that is not of LabelMe, and has no image (left out)', path.name)
         return None
@@ -187,6 +197,8 @@ def mask_of(
     """
     if not (text := given.get('mask')):
         return 'mask without its PNG'
+    if not isinstance(text, str):
+        raise ValueError(f'its mask is {text!r:.80}, no PNG in base64')
     picture = part.inventory.header(item.file)
     try:
         file = io.BytesIO(base64.b64decode(text.rpartition(',')[2]))

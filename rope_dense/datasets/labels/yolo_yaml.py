@@ -101,7 +101,7 @@ def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     if given is None or given in ABSENT or given == []:
         return {}
     if not isinstance(given, list) or not KPT_SHAPE.fullmatch(' '.join(map(str, given))):
-        raise ValueError(f'{file}: kpt_shape is {given!r}; it is [points, 2 or 3], as [17, 3]')
+        raise ValueError(f'{file}: kpt_shape is {given!r:.80}; it is [points, 2 or 3], as [17, 3]')
     return dict(kpt_shape=tuple(map(int, given)))
 
 
@@ -132,7 +132,7 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
     outside = [path for path in there if path in exact and path not in inside]
     if not inside and not outside:
         raise ValueError(
-            f'{file}: {entry!r} is no folder and no list of images: looked for '
+            f'{file}: {entry!r:.200} is no folder and no list of images: looked for '
             f'{" and ".join(dict.fromkeys(map(str, exact)))}, and for its end in {root}'
         )
     if inside and outside and '..' not in name.split('/'):
@@ -171,7 +171,7 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
     """
     if isinstance(given, dict):
         if not all(re.fullmatch(r'\d+', str(key)) for key in given):
-            raise ValueError(f'{file}: a key of `names` is no class number: {[*given][:5]}')
+            raise ValueError(f'{file}: a key of `names` is no class number: {[*given][:5]!s:.80}')
         by_number = {int(key): name for key, name in given.items()}
         if lacking := sorted(set(range(len(given))) - by_number.keys()):
             raise ValueError(
@@ -181,7 +181,7 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
         given = [by_number[number] for number in range(len(given))]
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
         raise ValueError(
-            f'{file}: `names` is {given!r}: give a list, or a line for each class, as "0: cat"'
+            f'{file}: `names` is {given!r:.80}: give a list, or a line for each class, as "0: cat"'
         )
     return class_names(given, file)
 
