@@ -77,11 +77,7 @@ def has_corners(line: str) -> bool:
 
 
 def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
-    """The object of a line; it is difficult above 0.
-
-    Raises:
-        ValueError: the line has less than four corners and a class.
-    """
+    """The object of a line, difficult above 0; ValueError if words are missing."""
     words = line.split()
     with naming(path.with_name(where)):
         if len(words) < 9 + has_difficulty:

@@ -153,11 +153,7 @@ class Inventory:
         return str(path) in self.files
 
     def subfolders(self, folder: Path) -> dict[str, Path]:
-        """The folders in a folder by their names in lower case.
-
-        Raises:
-            ValueError: two names differ by their case only.
-        """
+        """The folders in a folder by their names in lower case; ValueError if two are alike."""
         self.include(folder)
         _, names = self.folders.get(str(folder), (0, []))
         found: dict[str, Path] = {}
@@ -177,11 +173,7 @@ class Inventory:
         return self.found[folder]
 
     def header(self, image: Path) -> Header:
-        """The header of an image file, read once.
-
-        Raises:
-            ValueError: it is no image, or is cut off.
-        """
+        """The header of an image file, read once; ValueError if it is no image, or cut off."""
         if image not in self.headers:
             state, *values = self.remembered.get(str(image), ([],))
             is_same = state == [*self.files.get(str(image), (0,))]

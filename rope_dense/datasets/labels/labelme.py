@@ -163,11 +163,7 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> S
 
 
 def points_of(given: Any) -> np.ndarray:
-    """Points [N, 2] of a shape.
-
-    Raises:
-        ValueError: they are no pairs of finite numbers.
-    """
+    """Points [N, 2] of a shape; ValueError if they are no pairs of finite numbers."""
     is_list = isinstance(given, list)
     if not is_list or not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
         raise ValueError(f'points are {given!r:.80}, not [[x, y], ...]')
@@ -190,11 +186,7 @@ def mask_of(
     part: Part,
     more: dict[str, Any],
 ) -> Shape | str:
-    """An object from a PNG in base64 whose first pixel is at the first point.
-
-    Raises:
-        ValueError: it is no PNG.
-    """
+    """An object from a PNG in base64, whose first pixel is at the first point, else ValueError."""
     if not (text := given.get('mask')):
         return 'mask without its PNG'
     if not isinstance(text, str):

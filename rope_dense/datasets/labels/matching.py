@@ -143,11 +143,7 @@ class Matcher:
         return None
 
     def check_second(self, image: str, path: str, by_content: bool) -> None:
-        """Refuse a second file of an image, unless it is known by the name in it or its folder.
-
-        Raises:
-            ValueError: nothing says which of the two is right.
-        """
+        """Refuse a second file of an image, unless its name or its folder says which is right."""
         first = self.file_of[image]
         one, other = self.pairs.files[first], self.pairs.files[path]
         is_same = folded(one.key) == folded(other.key) and not by_content

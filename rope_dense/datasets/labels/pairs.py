@@ -270,11 +270,7 @@ def recognised(paths: Iterable[str], kind: Kind) -> list[str]:
 
 
 def home_of(files: Iterable[str], images: Iterable[str], root: Path, kind: Kind) -> Path:
-    """The folder of the data set: the highest above words of the layout that has images.
-
-    Raises:
-        ValueError: several.
-    """
+    """The highest folder above words of the layout that has images; ValueError for several."""
     start = len(os.path.join(root, ''))
     homes: set[tuple[str, ...]] = set()
     for folder in {os.path.dirname(path) for path in files}:

@@ -119,11 +119,7 @@ def part_of(
 
 
 def by_words(pairs: Pairs) -> tuple[dict[str, Chosen], str] | None:
-    """Both splits by the words in paths; None if only training has labels, or nothing says it.
-
-    Raises:
-        ValueError: labels for validation only.
-    """
+    """Both splits by words in paths; None without labels of both, ValueError without training."""
     split_of = {path: pairs.split_of(path) for path in pairs.files}
     there = {split_of[path] for path in pairs.image_of}
     train = [name for name in SPLITS['train'] if name in there]

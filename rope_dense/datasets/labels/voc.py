@@ -70,11 +70,7 @@ def annotation_in(path: Path, report: Report) -> Element | None:
 
 
 def check_objects(path: Path, root: Element) -> None:
-    """Refuse an annotation without <object> whose objects are elsewhere in it.
-
-    Raises:
-        ValueError: another node has a box, corners, or a name as of objects.
-    """
+    """Refuse an annotation whose boxes or names are elsewhere than in <object>."""
     for node in root.iter() if root.find('object') is None else ():
         tag = node.tag.lower() if isinstance(node.tag, str) else ''
         has_content = len(node) or (node.text or '').strip()
@@ -147,11 +143,7 @@ def upright_box(box: Element, label: str, more: dict[str, Any], report: Report) 
 
 
 def rotated_box(box: Element, label: str, more: dict[str, Any]) -> Shape:
-    """The box of roLabelImg: centre and sides in pixels from 0, and clockwise radians.
-
-    Raises:
-        ValueError: its angle is more than a circle, so not in radians.
-    """
+    """The box of roLabelImg: centre and sides in pixels from 0, and clockwise radians."""
     names = ('cx', 'cy', 'w', 'h', 'angle')
     x, y, width, height, angle = (finite([box.findtext(k)], f'<{k}>')[0] for k in names)
     if abs(angle) > 2 * np.pi:

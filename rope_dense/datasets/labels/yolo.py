@@ -102,11 +102,7 @@ class Lines:
     numbers: set[int] = field(default_factory=set)
 
     def check_all(self) -> None:
-        """Refuse or note what only all lines of a split show.
-
-        Raises:
-            ValueError: classes count from 1, boxes are two corners, or lines are of tracks.
-        """
+        """Refuse or note what only all lines of a split show."""
         count, source = len(self.names), self.part.source
         if 0 not in self.numbers and max(self.numbers, default=0) == count:
             raise ValueError(
@@ -195,11 +191,7 @@ class Lines:
                 self.beyond.append(where)
 
     def outline(self, values: Sequence[float], where: str) -> Sequence[float]:
-        """The corners of an outline, without a score behind them.
-
-        Raises:
-            ValueError: numbers that are no corners in shares of the image.
-        """
+        """The corners of an outline, without a score, else ValueError."""
         count = len(values)
         is_scored = count > 7 and count % 2 and (count - 4) % 3 and 0 <= values[-1] <= 1
         if is_scored:  # not so where the numbers may be of key points
@@ -234,11 +226,7 @@ class Lines:
 
 
 def numbers_in(line: str) -> tuple[float, ...]:
-    """The numbers of a line.
-
-    Raises:
-        ValueError: a word is no finite number, or the class no whole number.
-    """
+    """The numbers of a line; ValueError unless they are finite, and the class a whole number."""
     words = line.split()
     try:
         numbers = tuple(map(float, words))

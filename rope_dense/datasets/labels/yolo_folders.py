@@ -86,11 +86,7 @@ def undeclared(pairs: Pairs, inventory: Inventory) -> LabelFolder:
 
 
 def declared(file: Path, inventory: Inventory) -> LabelFolder:
-    """The data set that a file declares; a part of its images is for validation if it has no `val`.
-
-    Raises:
-        ValueError: it lacks what is needed; the message has the file.
-    """
+    """The data set that a file declares; without `val` a part of its images is for validation."""
     content, root = content_of(file), inventory.root
     given = {split: entries(content, split) for split in WORDS}
     if not given['train']:
@@ -167,11 +163,7 @@ class ImageSet:
 
 
 def image_set(places: Iterable[Path], inventory: Inventory) -> ImageSet:
-    """The images in folders and in lists.
-
-    Raises:
-        ValueError: a list of which no image is there.
-    """
+    """The images in folders and lists; ValueError for a list of which no image is there."""
     found, known = ImageSet(), inventory.images(inventory.root)
     for place in places:
         if place.is_dir():

@@ -23,11 +23,7 @@ KEYS = [name for names in SPLITS.values() for name in names]
 
 
 def declaration_in(folder: Path, inventory: Inventory) -> Path | None:
-    """The file in a folder that declares a YOLO data set; None for none.
-
-    Raises:
-        ValueError: several, which differ.
-    """
+    """The file in a folder that declares a YOLO data set, or None; ValueError if two differ."""
     for suffixes in DECLARATIONS:
         contents = {path: content_of(path) for path in inventory.directly(folder, suffixes)}
         found = {path: content for path, content in contents.items() if is_data_set(content)}
@@ -41,11 +37,7 @@ def declaration_in(folder: Path, inventory: Inventory) -> Path | None:
 
 
 def content_of(path: Path) -> Any:
-    """The content of a yaml, or of lines KEY = VALUE; None for a broken yaml without `names`.
-
-    Raises:
-        ValueError: a yaml that cannot be read.
-    """
+    """The content of a yaml, or of KEY = VALUE; None if it is broken and has no `names`."""
     if path.suffix.lower() == '.data':
         pairs = [line.partition('=') for line in read_text(path).splitlines()]
         content = {key.strip(): value.strip() for key, sign, value in pairs if sign}
@@ -78,11 +70,7 @@ def entries(content: Mapping[str, Any], split: str) -> list[str]:
 def check_lists(
     file: Path, names: Sequence[str], sources: Iterable[Path], inventory: Inventory
 ) -> None:
-    """Refuse a yaml whose names differ from a list beside it or the labels, or above these.
-
-    Raises:
-        ValueError: the list has other names, or the same in another order.
-    """
+    """Refuse a yaml whose names differ from a list beside it or the labels, or above these."""
     above = [home for source in sources for home in (source, *source.parents)]
     inside = [home for home in above if inventory.root in home.parents]
     for path in (
@@ -143,11 +131,7 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
 
 
 def class_names_of(content: Mapping[str, Any], file: Path, inventory: Inventory) -> tuple[str, ...]:
-    """The names of the classes that a file declares, in the order of their numbers.
-
-    Raises:
-        ValueError: none, not one for each number, or not as many as `nc`.
-    """
+    """The names that a file declares, in order; ValueError unless they are as many as `nc`."""
     given = content.get('names')
     if given is None:
         if (found := names_above(file.parent, inventory)) is None:
@@ -164,11 +148,7 @@ def class_names_of(content: Mapping[str, Any], file: Path, inventory: Inventory)
 
 
 def listed_names(given: object, file: Path) -> tuple[str, ...]:
-    """The names of `names`: a list, or a name for each number from 0.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """The names of a list, or of a name for each number from 0; ValueError if it is neither."""
     if isinstance(given, dict):
         if not all(re.fullmatch(r'\d+', str(key)) for key in given):
             raise ValueError(f'{file}: a key of `names` is no class number: {[*given][:5]!s:.80}')
