@@ -6,12 +6,12 @@ Backgrounds, colours and occlusion are as in ``shapes``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-import cv2
 import numpy as np
 
-from .shapes import METAINFO, Scene, Shape, draw_color, make_scene
+from ..rotated import rectangle_corners
+from .shapes import METAINFO, Shape, draw_color
 
 # Class names and colours (RGB), as `metainfo` of mmrotate's DOTADataset.
 ROTATED_METAINFO: dict[str, Any] = dict(
@@ -36,38 +36,24 @@ class RotatedShape(Shape):
 
     breadth: float = 1.0
 
+    @classmethod
+    def draw(cls, rng: np.random.Generator, colors: str) -> Self:
+        """Draw a shape; ``colors`` as in ``make_scene``."""
+        label = int(rng.integers(len(UNIT_OUTLINES)))
+        x, y = rng.uniform(0.15, 0.85, size=2).tolist()
+        radius, breadth = np.exp(rng.uniform(*np.log([LENGTH_RANGE, BREADTH_RANGE]).T)).tolist()
+        angle = rng.uniform(0, 2 * np.pi)
+        owner = label if colors == 'class' else rng.integers(len(UNIT_OUTLINES))
+        color = draw_color(rng, ROTATED_METAINFO['palette'][owner])
+        return cls(label, x, y, radius, angle, color, breadth)
+
     @property
     def outlines(self) -> tuple[np.ndarray, ...]:
         """The closed outline, corners [-, 2] at radius 1 and angle 0."""
         return (UNIT_OUTLINES[self.label] * (1, self.breadth),)
 
-    @property
-    def area(self) -> float:
-        """Area at radius 1."""
-        return cv2.contourArea(self.outlines[0].astype(np.float32))
-
     def corners(self, height: int, width: int) -> np.ndarray:
         """Corners [4, 2] of the box, (x, y) in pixels of an image, around it."""
-        half = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)]) * (1, self.breadth)
-        cos, sin = np.cos(self.angle), np.sin(self.angle)
-        rotated = half @ np.array([[cos, sin], [-sin, cos]])
-        return (self.x * width, self.y * height) + rotated * self.radius * min(height, width)
-
-
-def make_rotated_scene(
-    seed: int, split: str, index: int, *, aspect: float = 1.0, colors: str = 'class'
-) -> Scene:
-    """Draw the scene number `index` of a split; see ``make_scene``."""
-    return make_scene(seed, split, index, aspect=aspect, colors=colors, draw=_draw_rotated)
-
-
-def _draw_rotated(rng: np.random.Generator, colors: str) -> RotatedShape:
-    label = int(rng.integers(len(UNIT_OUTLINES)))
-    x, y = rng.uniform(0.15, 0.85, size=2)
-    radius, breadth = (
-        float(np.exp(rng.uniform(*np.log(r)))) for r in (LENGTH_RANGE, BREADTH_RANGE)
-    )
-    angle = float(rng.uniform(0, 2 * np.pi))
-    owner = label if colors == 'class' else int(rng.integers(len(UNIT_OUTLINES)))
-    color = draw_color(rng, ROTATED_METAINFO['palette'][owner])
-    return RotatedShape(label, float(x), float(y), radius, angle, color, breadth)
+        side = 2 * self.radius * min(height, width)
+        box = [self.x * width, self.y * height, side, side * self.breadth, self.angle]
+        return rectangle_corners(np.array(box)).reshape(4, 2)
