@@ -25,7 +25,6 @@ class PhotometricJitter(BaseTransform):
     Args:
         brightness, contrast, saturation: ranges of the factors.
         hue: range of the shift, as a share of the circle of hues.
-        reorder: whether the order of the channels changes, too.
         prob: of each change.
     """
 
@@ -35,11 +34,10 @@ class PhotometricJitter(BaseTransform):
         contrast: Sequence[float] = (0.5, 1.5),
         saturation: Sequence[float] = (0.5, 1.5),
         hue: Sequence[float] = (-0.05, 0.05),
-        reorder: bool = True,
         prob: float = 0.5,
     ) -> None:
         self.brightness, self.contrast, self.saturation = brightness, contrast, saturation
-        self.hue, self.reorder, self.prob = hue, reorder, prob
+        self.hue, self.prob = hue, prob
 
     def transform(self, results: dict) -> dict:
         image = results['img']  # [H, W, 3] uint8, BGR
@@ -48,7 +46,7 @@ class PhotometricJitter(BaseTransform):
         for adjust, values in [(mmcv.adjust_brightness, self.brightness), *steps]:
             if self.happens():
                 image = adjust(image, random.uniform(*values))
-        if self.reorder and self.happens():
+        if self.happens():
             image = image[..., random.sample(range(3), 3)]
         results['img'] = np.ascontiguousarray(image)
         return results

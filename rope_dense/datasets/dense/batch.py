@@ -38,7 +38,7 @@ class MixUpCopyBlend(nn.Module):
     Args:
         mixup_epochs, copyblend_epochs: the stages in which each is tried.
         min_area: square pixels that an object needs to be copied.
-        margin: range of the margin, as shares of the sides of a box; None for no margin.
+        margin: range of the margin, as shares of the sides of a box.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class MixUpCopyBlend(nn.Module):
         ratio: Sequence[float] = (0.45, 0.55),
         min_area: float = 100.0,
         num_objects: int = 3,
-        margin: Sequence[float] | None = (0.1, 0.25),
+        margin: Sequence[float] = (0.1, 0.25),
     ) -> None:
         super().__init__()
         self.mixup_prob, self.copyblend_prob = mixup_prob, copyblend_prob
@@ -107,8 +107,6 @@ class MixUpCopyBlend(nn.Module):
 
     def with_margin(self, box: Box, place: Box, size: tuple[int, int]) -> tuple[Box, Box]:
         """Both boxes with the same margins, as wide as both images have pixels there."""
-        if self.margin is None:
-            return box, place
         share = random.uniform(*self.margin)
         x, y = (int((box[axis + 2] - box[axis]) * share) for axis in (0, 1))
         left, top = (min(m, box[i], place[i]) for i, m in enumerate((x, y)))
@@ -141,7 +139,6 @@ class MultiScaleBatch(nn.Module):
         base: the side that stands for a factor of 1, in pixels.
         epochs: the stage in which batches are resized.
         divisor: of the new sides.
-        interpolation: of ``torch.nn.functional.interpolate``, 'nearest' or 'bilinear'.
     """
 
     def __init__(
@@ -150,11 +147,9 @@ class MultiScaleBatch(nn.Module):
         repeat: int = 1,
         epochs: Stage = (0, 0),
         divisor: int = 32,
-        interpolation: str = 'nearest',
     ) -> None:
         super().__init__()
         self.base, self.epochs, self.divisor = base, epochs, divisor
-        self.interpolation = interpolation
         low, high = (int(base * share / divisor) * divisor for share in (0.75, 1.25))
         steps = [step * divisor for step in range((base - low) // divisor)]
         self.sizes = [low + step for step in steps] + [base] * repeat
@@ -172,7 +167,7 @@ class MultiScaleBatch(nn.Module):
         new = tuple(max(1, round(side * factor / self.divisor)) * self.divisor for side in old)
         if new == old:
             return images, samples
-        images = F.interpolate(images, size=new, mode=self.interpolation)
+        images = F.interpolate(images, size=new)  # the nearest pixel
         factors = [after / before for after, before in zip(new, old, strict=True)]
         scale = torch.tensor(factors[::-1] * 2, device=images.device)
         for sample in samples:

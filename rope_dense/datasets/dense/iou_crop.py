@@ -14,6 +14,9 @@ from torch import Tensor
 from ...utils.validation import refuse
 
 Crop = tuple[int, int, int, int]  # left, top, right, bottom in pixels
+SCALES = (0.3, 1.0)  # each side of a crop, as a share of the image's side
+ASPECT_RATIOS = (0.5, 2.0)  # width over height of a crop
+TRIALS = 40  # crops; if none fits, another threshold is drawn
 
 
 @TRANSFORMS.register_module()
@@ -25,25 +28,17 @@ class RandomIoUCrop(BaseTransform):
     whole. mmdet's ``MinIoURandomCrop`` asks it of the worst IoU of all objects instead.
 
     Args:
-        scale: range of each side of the crop, as a share of the image's side.
-        aspect_ratio: range of width over height of the crop.
-        min_ious: the thresholds that one is drawn from; with one of 1 or more, so that drawing
-            ends.
-        trials: of crops; without one that fits, another threshold is drawn.
+        min_ious: the thresholds that one is drawn from, one of 1 or more, so that drawing ends.
     """
 
     def __init__(
         self,
         prob: float = 1.0,
-        scale: Sequence[float] = (0.3, 1.0),
-        aspect_ratio: Sequence[float] = (0.5, 2.0),
         min_ious: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
-        trials: int = 40,
     ) -> None:
-        self.prob, self.scale, self.aspect_ratio = prob, scale, aspect_ratio
         if max(min_ious, default=0) < 1:
             refuse('min_ious', min_ious, 'IoUs, and 1.0 for the whole image')
-        self.min_ious, self.trials = tuple(min_ious), trials
+        self.prob, self.min_ious = prob, tuple(min_ious)
 
     def transform(self, results: dict) -> dict:
         if random.random() >= self.prob:
@@ -51,7 +46,7 @@ class RandomIoUCrop(BaseTransform):
         height, width = results['img'].shape[:2]
         boxes = results['gt_bboxes'].tensor
         while (least := random.choice(self.min_ious)) < 1:
-            for _ in range(self.trials):
+            for _ in range(TRIALS):
                 if (crop := self.draw(height, width)) is None:
                     continue
                 inside = boxes[centres_within(boxes, crop)]
@@ -62,9 +57,9 @@ class RandomIoUCrop(BaseTransform):
 
     def draw(self, height: int, width: int) -> Crop | None:
         """Draw a crop; None if its shape is not allowed."""
-        new_width = int(width * random.uniform(*self.scale))
-        new_height = int(height * random.uniform(*self.scale))
-        least, most = self.aspect_ratio
+        new_width = int(width * random.uniform(*SCALES))
+        new_height = int(height * random.uniform(*SCALES))
+        least, most = ASPECT_RATIOS
         if not (new_width and new_height and least <= new_width / new_height <= most):
             return None
         left = int((width - new_width) * random.random())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cv2
@@ -39,13 +39,12 @@ class AffineMosaic(BaseTransform):
     """Four images in a grid of two by two, then rotated, moved and scaled together.
 
     The shorter side of each image becomes ``part_size``. Each cell has the size of the largest
-    image, which lies at its top left. The affine transform is about the centre, takes the nearest
-    pixel and leaves the size of the mosaic. mmdet's ``Mosaic`` crops the four about a random point
-    instead, and its ``RandomAffine`` turns about a corner.
+    image, and images lie at its top left. The affine transform is about the centre, takes the
+    nearest pixel and leaves the size of the mosaic. mmdet's ``Mosaic`` crops the four about a
+    random point instead, and its ``RandomAffine`` rotates about a corner.
 
     Other images are recent ones of the same process (the published setting, fast), or are loaded
-    from the data set: slower, but an image then depends on its own random state alone, so that a
-    resumed run equals one that was not interrupted.
+    from the data set: slower, but a resumed run then equals an uninterrupted one.
 
     Args:
         rotation: largest angle in degrees.
@@ -127,7 +126,8 @@ class AffineMosaic(BaseTransform):
             deep = [] if self.max_value is None else [LoadDeepImage(self.max_value)]
             self.loading = NamingPipeline([self.load, *deep, annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
-        return [self.resized(self.loading(dataset.get_data_info(index))) for index in indexes]
+        loaded: Iterator[Any] = (self.loading(dataset.get_data_info(index)) for index in indexes)
+        return [self.resized(part) for part in loaded]
 
 
 def merged(parts: list[dict]) -> dict:

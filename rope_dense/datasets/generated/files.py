@@ -101,21 +101,21 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
 
 
 def _coco(root: Path, settings: ShapesSettings, split: str) -> None:
-    folder, objects = root / f'{split}2017', list[tuple[Scene, np.ndarray]]()
+    objects = []
     for name, image, scene, masks in _pictures('coco', settings, split):
-        _write_image(folder / f'{name}.jpg', image)
-        objects.append((scene, masks))
-    path = root / 'annotations' / f'instances_{folder.name}.json'
-    _write_json(path, objects, METAINFO['classes'], '.jpg')
+        objects.append((root / f'{split}2017' / f'{name}.jpg', scene, masks))
+        _write_image(objects[-1][0], image)
+    path = root / 'annotations' / f'instances_{split}2017.json'
+    _write_json(path, objects, METAINFO['classes'])
 
 
 def _warm(root: Path, settings: ShapesSettings, split: str) -> None:
-    objects = list[tuple[Scene, np.ndarray]]()
+    objects = []
     for name, pixels, scene, masks in _pictures('warm', settings, split):
-        _write_image(root / 'images' / split / f'{name}.tif', pixels)
+        objects.append((root / 'images' / split / f'{name}.tif', scene, masks))
+        _write_image(objects[-1][0], pixels)
         _write_image(root / 'masks' / split / f'{name}.png', _label_image(scene, masks, 0))
-        objects.append((scene, masks))
-    _write_json(root / 'annotations' / f'{split}.json', objects, WARM_METAINFO['classes'], '.tif')
+    _write_json(root / 'annotations' / f'{split}.json', objects, WARM_METAINFO['classes'])
 
 
 def _ade(root: Path, settings: ShapesSettings, split: str) -> None:
@@ -151,10 +151,10 @@ def _pictures(
     layout: str, settings: ShapesSettings, split: str
 ) -> Iterator[tuple[str, np.ndarray, Scene, np.ndarray]]:
     """Yield name, pixels, scene and masks of each scene of a split, with a progress bar."""
-    height, width = settings.size
-    look = dict(aspect=width / height, colors=settings.colors, kind=KINDS[layout])
+    (height, width), seed, colors = settings.size, settings.seed, settings.colors
+    kind, aspect = KINDS[layout], width / height
     for index in progress(range(getattr(settings, split)), f'{layout} {split}'):
-        scene = make_scene(settings.seed, split, index, **look)
+        scene = make_scene(seed, split, index, aspect=aspect, colors=colors, kind=kind)
         pixels, masks = (render_channels if layout == 'warm' else render)(scene, height, width)
         yield f'{index:08d}', pixels, scene, masks
 
@@ -168,29 +168,19 @@ def _label_image(scene: Scene, masks: np.ndarray, background: int) -> np.ndarray
 
 
 def _write_json(
-    path: Path,
-    objects: Sequence[tuple[Scene, np.ndarray]],
-    classes: Sequence[str],
-    suffix: str,
+    path: Path, objects: Sequence[tuple[Path, Scene, np.ndarray]], classes: Sequence[str]
 ) -> None:
     """Write the COCO file of images, each with its scene and masks [N, H, W]."""
     images, annotations = list[dict](), list[dict]()
-    for index, (scene, masks) in enumerate(objects):
+    for index, (image, scene, masks) in enumerate(objects):
         height, width = masks.shape[1:]
-        name = f'{index:08d}{suffix}'
-        images.append(dict(id=index, file_name=name, height=height, width=width))
+        images.append(dict(id=index, file_name=image.name, height=height, width=width))
         for shape, mask in zip(scene.shapes, masks, strict=True):
             run_lengths = coco_mask.encode(np.asfortranarray(mask, dtype=np.uint8))
-            annotation = dict(
-                id=len(annotations) + 1,
-                image_id=index,
-                category_id=shape.label + 1,
-                bbox=coco_mask.toBbox(run_lengths).tolist(),
-                area=int(mask.sum()),
-                iscrowd=0,
-                segmentation=dict(size=[*mask.shape], counts=run_lengths['counts'].decode()),
-            )
-            annotations.append(annotation)
+            annotation = dict(id=len(annotations) + 1, image_id=index, category_id=shape.label + 1)
+            annotation |= dict(bbox=coco_mask.toBbox(run_lengths).tolist(), area=int(mask.sum()))
+            segmentation = dict(size=[*mask.shape], counts=run_lengths['counts'].decode())
+            annotations.append(annotation | dict(iscrowd=0, segmentation=segmentation))
     categories = [dict(id=i, name=name) for i, name in enumerate(classes, 1)]
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(dict(images=images, annotations=annotations, categories=categories)))

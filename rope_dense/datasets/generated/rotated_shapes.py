@@ -6,25 +6,21 @@ Backgrounds, colours and occlusion are as in ``shapes``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..rotated import rectangle_corners
-from .shapes import METAINFO, Shape, draw_color
+from .shapes import METAINFO, Shape
 
 # Class names and colours (RGB), as `metainfo` of mmrotate's DOTADataset.
 ROTATED_METAINFO: dict[str, Any] = dict(
     classes=('rectangle', 'ellipse', 'triangle', 'arrow'), palette=METAINFO['palette'][:4]
 )
-LENGTH_RANGE = (0.14, 0.3)  # half of the longer side, of S, drawn log-uniformly
-BREADTH_RANGE = (0.2, 1.0)  # of the shorter side, relative to the longer one, log-uniform
-
-_ROUND = 2 * np.pi * np.arange(64) / 64
 # Outlines from -1 to 1 in x and in y: a box of sides 2 around each.
 UNIT_OUTLINES = (
     np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)], float),
-    np.stack([np.cos(_ROUND), np.sin(_ROUND)], axis=1),
+    np.stack([f(2 * np.pi * np.arange(64) / 64) for f in (np.cos, np.sin)], axis=1),
     np.array([(-1, -1), (1, 0), (-1, 1)], float),
     np.array([(-1, -0.5), (0, -0.5), (0, -1), (1, 0), (0, 1), (0, 0.5), (-1, 0.5)], float),
 )
@@ -35,21 +31,12 @@ class RotatedShape(Shape):
     """A shape whose box has sides 2 `radius` along `angle` and 2 `radius` `breadth` across."""
 
     breadth: float = 1.0
-
-    @classmethod
-    def draw(cls, rng: np.random.Generator, colors: str) -> Self:
-        """Draw a shape; ``colors`` as in ``make_scene``."""
-        label = int(rng.integers(len(UNIT_OUTLINES)))
-        x, y = rng.uniform(0.15, 0.85, size=2).tolist()
-        radius, breadth = np.exp(rng.uniform(*np.log([LENGTH_RANGE, BREADTH_RANGE]).T)).tolist()
-        angle = rng.uniform(0, 2 * np.pi)
-        owner = label if colors == 'class' else rng.integers(len(UNIT_OUTLINES))
-        color = draw_color(rng, ROTATED_METAINFO['palette'][owner])
-        return cls(label, x, y, radius, angle, color, breadth)
+    METAINFO: ClassVar = ROTATED_METAINFO
+    CENTRES: ClassVar = (0.15, 0.85)
+    SIZES: ClassVar = ((0.14, 0.3), (0.2, 1.0))
 
     @property
     def outlines(self) -> tuple[np.ndarray, ...]:
-        """The closed outline, corners [-, 2] at radius 1 and angle 0."""
         return (UNIT_OUTLINES[self.label] * (1, self.breadth),)
 
     def corners(self, height: int, width: int) -> np.ndarray:

@@ -8,7 +8,7 @@ H, W the image; N the shapes of a scene, back to front.
 
 import colorsys
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import cv2
 import numpy as np
@@ -16,14 +16,7 @@ import numpy as np
 # Class names and colours (RGB), as `metainfo` of mmdet's CocoDataset.
 METAINFO: dict[str, Any] = dict(
     classes=('circle', 'square', 'triangle', 'star', 'cross', 'ring'),
-    palette=[
-        (231, 111, 81),
-        (244, 185, 66),
-        (88, 171, 96),
-        (38, 157, 178),
-        (84, 105, 212),
-        (190, 92, 184),
-    ],
+    palette=[tuple(bytes.fromhex(c)) for c in 'e76f51 f4b942 58ab60 269db2 5469d4 be5cb8'.split()],
 )
 
 # With the background as the first class, as `metainfo` of mmseg's BaseSegDataset.
@@ -35,7 +28,6 @@ SPLITS = ('train', 'val')
 COLORS = ('class', 'any')
 
 MAX_SHAPES = 6
-RADIUS_RANGE = (0.09, 0.26)  # of S, drawn log-uniformly
 MIN_VISIBLE = 0.5  # share of its area that every shape shows
 REFERENCE_SIZE = 96  # pixels of S at which a new scene measures what is visible
 SUPERSAMPLING = 4
@@ -53,16 +45,21 @@ class Shape:
     radius: float
     angle: float
     color: Color
+    METAINFO: ClassVar = METAINFO
+    CENTRES: ClassVar = (0.08, 0.92)
+    # Ranges of the radius, and of the breadth if there is one, drawn log-uniformly.
+    SIZES: ClassVar[tuple[tuple[float, float], ...]] = ((0.09, 0.26),)
 
     @classmethod
     def draw(cls, rng: np.random.Generator, colors: str) -> Self:
         """Draw a shape; ``colors`` as in ``make_scene``."""
-        label = int(rng.integers(len(OUTLINES)))
-        x, y = rng.uniform(0.08, 0.92, size=2).tolist()
-        radius = float(np.exp(rng.uniform(*np.log(RADIUS_RANGE))))
+        palette = cls.METAINFO['palette']
+        label = int(rng.integers(len(palette)))
+        x, y = rng.uniform(*cls.CENTRES, size=2).tolist()
+        radius, *breadth = np.exp(rng.uniform(*np.log(cls.SIZES).T)).tolist()
         angle = rng.uniform(0, 2 * np.pi)
-        owner = label if colors == 'class' else rng.integers(len(OUTLINES))
-        return cls(label, x, y, radius, angle, draw_color(rng, METAINFO['palette'][owner]))
+        owner = label if colors == 'class' else rng.integers(len(palette))
+        return cls(label, x, y, radius, angle, draw_color(rng, palette[owner]), *breadth)
 
     @property
     def outlines(self) -> tuple[np.ndarray, ...]:
@@ -166,10 +163,7 @@ def coverage(shape: Shape, height: int, width: int) -> np.ndarray:
 
 
 def visible_parts(coverages: list[np.ndarray]) -> np.ndarray:
-    """Masks of what each shape shows, bool [N, H, W].
-
-    A pixel belongs to the foremost shape that covers half of it or more.
-    """
+    """Masks bool [N, H, W]: a pixel belongs to the foremost shape that covers half of it or more."""
     masks = np.stack(coverages) >= 0.5  # [N, H, W]
     hidden = np.zeros_like(masks[0])
     for mask in masks[::-1]:

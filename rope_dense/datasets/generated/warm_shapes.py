@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .shapes import METAINFO, OUTLINES, RADIUS_RANGE, Scene, Shape, coverage, draw_color, render
+from .shapes import METAINFO, OUTLINES, Scene, Shape, coverage, draw_color, render
 
 WARM_METAINFO: dict[str, Any] = dict(classes=('warm', 'cold'), palette=METAINFO['palette'][:2])
 CHANNELS = ('red', 'green', 'blue', 'heat')
@@ -28,20 +28,18 @@ class WarmShape(Shape):
     def draw(cls, rng: np.random.Generator, colors: str) -> Self:
         """Draw a circle of any colour, whatever ``colors`` says."""
         label = int(rng.integers(len(WARM_METAINFO['classes'])))
-        x, y = rng.uniform(0.08, 0.92, size=2).tolist()
-        radius = float(np.exp(rng.uniform(*np.log(RADIUS_RANGE))))
+        x, y = rng.uniform(*cls.CENTRES, size=2).tolist()
+        (radius,) = np.exp(rng.uniform(*np.log(cls.SIZES).T)).tolist()
         color = draw_color(rng, METAINFO['palette'][rng.integers(len(METAINFO['palette']))])
         return cls(label, x, y, radius, 0.0, color)
 
     @property
     def outlines(self) -> tuple[np.ndarray, ...]:
-        """The outline of a circle, corners [-, 2] at radius 1."""
         return OUTLINES[0]
 
     @property
     def area(self) -> float:
-        """Area of the exact circle at radius 1."""
-        return np.pi
+        return np.pi  # of the circle, not of its polygon
 
 
 def render_channels(scene: Scene, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
