@@ -76,10 +76,7 @@ def set_stages(
 def with_masks(base: dict, model: dict, stages: dict[str, Any] | None = None) -> dict[str, Any]:
     """Settings that instance masks add to a detector's config, with ECSeg's loss weights.
 
-    Args:
-        base: the config that it is based on.
-        model: as for ``set_stages``.
-        stages: what ``set_stages`` returned with the same arguments, if it was called.
+    ``base`` and ``model`` are as for ``set_stages``; ``stages`` is its result, if it was called.
     """
     added = dict(stages or {}, model=model)
     for key in ('train_dataloader', 'val_dataloader', 'test_dataloader', 'tta_pipeline'):

@@ -88,10 +88,8 @@ class AffineMosaic(BaseTransform):
         mosaic = merged([first, *others])
         angle = random.uniform(-self.rotation, self.rotation)
         height, width = mosaic['img'].shape[:2]
-        shift = [
-            round(random.uniform(-share * side, share * side))
-            for share, side in zip(self.translation, (width, height), strict=True)
-        ]
+        most = self.translation[0] * width, self.translation[1] * height
+        shift = [round(random.uniform(-side, side)) for side in most]
         matrix = affine_matrix((height, width), angle, shift, random.uniform(*self.scaling))
         return {**results, **warped(mosaic, matrix), 'img_shape': (height, width)}
 

@@ -25,22 +25,15 @@ ADE_SPLITS = {'train': 'training', 'val': 'validation'}
 
 @dataclass(frozen=True)
 class ShapesSettings:
-    """Settings of a shapes data set.
+    """Settings of a shapes data set."""
 
-    `train` and `val` count images, `size` is (height, width) in pixels; `colors` as in
-    ``make_scene``. `version` changes with the pictures drawn.
-
-    Raises:
-        ValueError: on a count or size that cannot be used.
-    """
-
-    train: int = 400
+    train: int = 400  # images
     val: int = 100
-    size: tuple[int, int] = (160, 160)
+    size: tuple[int, int] = (160, 160)  # height and width in pixels
     seed: int = 0
-    colors: str = 'class'
+    colors: str = 'class'  # as in ``make_scene``
     layouts: tuple[str, ...] = FORMATS
-    version: int = 1
+    version: int = 1  # changes with the pictures drawn
 
     def __post_init__(self) -> None:
         if min(self.train, self.val) < 0 or self.train + self.val == 0:

@@ -75,16 +75,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class Background:
-    """Two RGB colours in 0..1, and how they are blended.
+    """Two colours, blended by smooth noise, by a gradient, or in stripes."""
 
-    By smooth noise, by a gradient along `angle` (radians, clockwise from the x axis), or in stripes
-    across it with `period` (of S).
-    """
-
-    kind: str
+    kind: str  # 'noise', 'gradient' or 'stripes'
     colors: tuple[Color, Color]
-    angle: float
-    period: float
+    angle: float  # of gradient and stripes, in radians, clockwise from the x axis
+    period: float  # of the stripes, of S
     noise_seed: int
 
 
@@ -134,11 +130,7 @@ def make_scene(
 
 
 def render(scene: Scene, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Render a scene, anti-aliased.
-
-    Returns:
-        The RGB image, uint8 [H, W, 3], and the visible part of each shape, bool [N, H, W].
-    """
+    """Anti-aliased RGB image, uint8 [H, W, 3], and each shape's visible part, bool [N, H, W]."""
     image = _render_background(scene.background, height, width)  # [H, W, 3] in 0..1
     light = np.linspace(1.08, 0.92, height, dtype=np.float32)[:, None, None]
     coverages = [coverage(shape, height, width) for shape in scene.shapes]
@@ -163,7 +155,7 @@ def coverage(shape: Shape, height: int, width: int) -> np.ndarray:
 
 
 def visible_parts(coverages: list[np.ndarray]) -> np.ndarray:
-    """Masks bool [N, H, W]: a pixel belongs to the foremost shape that covers half of it or more."""
+    """Masks bool [N, H, W]: a pixel is of the foremost shape that covers half of it or more."""
     masks = np.stack(coverages) >= 0.5  # [N, H, W]
     hidden = np.zeros_like(masks[0])
     for mask in masks[::-1]:
