@@ -39,7 +39,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--val-share',
         type=share,
         metavar='SHARE',
-        help='write a random share of the images to val.json beside NAME.json instead',
+        help='write about this share of the images, by a hash, to val.json beside NAME.json',
     )
     parser.add_argument(
         '--split-file',

@@ -25,7 +25,6 @@ class PhotometricJitter(BaseTransform):
     Args:
         brightness, contrast, saturation: ranges of the factors.
         hue: range of the shift, as a share of the circle of hues.
-        reorder: whether the order of the channels changes, too.
         prob: of each change.
     """
 
@@ -35,26 +34,19 @@ class PhotometricJitter(BaseTransform):
         contrast: Sequence[float] = (0.5, 1.5),
         saturation: Sequence[float] = (0.5, 1.5),
         hue: Sequence[float] = (-0.05, 0.05),
-        reorder: bool = True,
         prob: float = 0.5,
     ) -> None:
         self.brightness, self.contrast, self.saturation = brightness, contrast, saturation
-        self.hue, self.reorder, self.prob = hue, reorder, prob
+        self.hue, self.prob = hue, prob
 
     def transform(self, results: dict) -> dict:
         image = results['img']  # [H, W, 3] uint8, BGR
-        contrast_first = random.random() < 0.5
+        steps = [(mmcv.adjust_color, self.saturation), (shift_hue, self.hue)]
+        steps.insert(0 if random.random() < 0.5 else 2, (mmcv.adjust_contrast, self.contrast))
+        for adjust, values in [(mmcv.adjust_brightness, self.brightness), *steps]:
+            if self.happens():
+                image = adjust(image, random.uniform(*values))
         if self.happens():
-            image = mmcv.adjust_brightness(image, random.uniform(*self.brightness))
-        if contrast_first:
-            image = self.jitter_contrast(image)
-        if self.happens():
-            image = mmcv.adjust_color(image, random.uniform(*self.saturation))
-        if self.happens():
-            image = shift_hue(image, random.uniform(*self.hue))
-        if not contrast_first:
-            image = self.jitter_contrast(image)
-        if self.reorder and self.happens():
             image = image[..., random.sample(range(3), 3)]
         results['img'] = np.ascontiguousarray(image)
         return results
@@ -63,15 +55,9 @@ class PhotometricJitter(BaseTransform):
         """Draw whether a change is made."""
         return random.random() < self.prob
 
-    def jitter_contrast(self, image: np.ndarray) -> np.ndarray:
-        """Change the contrast of an image, or not."""
-        if not self.happens():
-            return image
-        return mmcv.adjust_contrast(image, random.uniform(*self.contrast))
-
 
 def shift_hue(image: np.ndarray, share: float) -> np.ndarray:
-    """Turn the hues of an image [H, W, 3], uint8 and BGR, by a share of their circle.
+    """Rotate the hues of an image [H, W, 3], uint8 and BGR, by a share of their circle.
 
     As ``mmcv.adjust_hue``, which in mmcv 2.1 fails for negative shares with NumPy 2.
     """

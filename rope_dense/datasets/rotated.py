@@ -1,14 +1,13 @@
 """Rectangles of any orientation: around outlines, from five numbers, and conventions of angles.
 
 A rectangle is (x, y, w, h, angle): centre and sides in pixels, and the angle in radians by which
-the side w is turned clockwise from the x axis (y points down). Four such tuples are the same
+the side w is rotated clockwise from the x axis (y points down). Four such tuples are the same
 rectangle; a convention, as mmrotate names them, chooses one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import cv2
 import numpy as np
@@ -16,13 +15,11 @@ import numpy as np
 from ..utils.validation import check_choice
 
 # Least angle, range of angles, whether w is the longer side.
-CONVENTIONS: Mapping[str, tuple[float, float, bool]] = MappingProxyType(
-    {
-        'le90': (-np.pi / 2, np.pi, True),
-        'le135': (-np.pi / 4, np.pi, True),
-        'oc': (-np.pi / 2, np.pi / 2, False),
-    }
-)
+CONVENTIONS: Mapping[str, tuple[float, float, bool]] = {
+    'le90': (-np.pi / 2, np.pi, True),
+    'le135': (-np.pi / 4, np.pi, True),
+    'oc': (-np.pi / 2, np.pi / 2, False),
+}
 ROUNDING = 1e-4  # radians and share of a side that float32 and decimals may add
 
 
@@ -35,7 +32,7 @@ def smallest_rectangle(points: Sequence[float]) -> np.ndarray:
 
 
 def rectangle_corners(boxes: np.ndarray) -> np.ndarray:
-    """Corners [..., 8] (x, y, x, y, ...) of rectangles [..., 5], in turn."""
+    """Corners [..., 8] (x, y, x, y, ...) of rectangles [..., 5], around them."""
     x, y, width, height, angle = np.moveaxis(np.asarray(boxes, float), -1, 0)[..., None]
     along = np.array([-1, 1, 1, -1]) * width / 2  # [..., 4]
     across = np.array([-1, -1, 1, 1]) * height / 2
@@ -56,18 +53,16 @@ def regularized(boxes: np.ndarray, convention: str) -> np.ndarray:
 
 
 def check_rectangle(box: Sequence[float], convention: str) -> None:
-    """Check one rectangle (x, y, w, h, angle).
+    """Raise ValueError for a rectangle (x, y, w, h, angle) that its convention does not have.
 
-    Raises:
-        ValueError: no such convention, or it has no such rectangle: another convention or degrees.
+    The angle is in degrees then, or the convention is another one.
     """
     check_choice('angle_version', convention, tuple(CONVENTIONS))
     least, span, is_long = CONVENTIONS[convention]
     _, _, width, height, angle = box
-    if not least - ROUNDING <= angle <= least + span + ROUNDING:
-        raise ValueError(
-            f'angle {angle:g} is not from {least:.4f} to {least + span:.4f} radians, as '
-            f'{convention} has it'
-        )
+    most = least + span
+    if not least - ROUNDING <= angle <= most + ROUNDING:
+        allowed = f'from {least:.4f} to {most:.4f} radians'
+        raise ValueError(f'angle {angle:g} is not {allowed}, as {convention} has it')
     if is_long and width < height * (1 - ROUNDING):
         raise ValueError(f'w={width:g} is less than h={height:g}: {convention} has w >= h')

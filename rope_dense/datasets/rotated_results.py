@@ -24,9 +24,7 @@ def rotated_annotation(box: Sequence[float], convention: str) -> dict[str, Any]:
     """
     rbox = regularized(np.asarray(box, float), convention)
     corners = rectangle_corners(rbox).tolist()
-    left, top, width, height = bounding_box(corners)
-    area = float(rbox[2] * rbox[3])
-    about = dict(bbox=[left, top, width, height], area=area)
+    about = dict(bbox=[*bounding_box(corners)], area=float(rbox[2] * rbox[3]))
     return dict(about, segmentation=[corners], rbox=rbox.tolist())
 
 

@@ -10,10 +10,9 @@ from mmengine.registry import TRANSFORMS
 class PadBottomRight(Pad):
     """mmdet's ``Pad``, which keeps ``img_shape`` unpadded.
 
-    Heads that predict masks at the size of the input, such as ``EoMTHead``, cut off what lies
-    outside of ``img_shape``. Padding by the data preprocessor leaves it, too, but comes after the
-    normalisation, where 0 is the mean colour; EoMT is trained and tested with black. Checked in
-    tests/configs/test_eomt_configs.py. Takes the arguments of ``Pad``.
+    Heads that predict masks at the size of the input, such as ``EoMTHead``, cut them to
+    ``img_shape``. The data preprocessor keeps it too, but pads after the normalisation, where 0 is
+    the mean colour; EoMT is trained and tested with black. Takes the arguments of ``Pad``.
     """
 
     def _pad_img(self, results: dict) -> None:

@@ -6,12 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
-from rope_dense.datasets.generated.rotated_shapes import (
-    ROTATED_METAINFO,
-    RotatedShape,
-    make_rotated_scene,
-)
+from rope_dense.datasets.generated import ShapesSettings, make_scene, write_shapes
+from rope_dense.datasets.generated.rotated_shapes import ROTATED_METAINFO, RotatedShape
 from rope_dense.datasets.generated.shapes import coverage
 
 
@@ -47,7 +43,7 @@ def test_files_are_those_of_dota(tmp_path: Path) -> None:
     assert len(dataset) == 2
     for index in range(2):
         data = dataset.get_data_info(index)
-        scene = make_rotated_scene(3, 'train', int(data['img_id']), aspect=128 / 96)
+        scene = make_scene(3, 'train', int(data['img_id']), aspect=128 / 96, kind=RotatedShape)
         assert cv2.imread(data['img_path']).shape == (96, 128, 3)
         for shape, instance in zip(scene.shapes, data['instances'], strict=True):
             assert instance['bbox_label'] == shape.label

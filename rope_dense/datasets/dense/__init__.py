@@ -3,8 +3,8 @@
 A config imports it by ``custom_imports``; transforms and batch augments are registered by name.
 Sources: Intellindust-AI-Lab/DEIMv2 at 0fff8d4 and EdgeCrafter at 706d037 (engine/data), and the
 documentation of torchvision's transforms that they use. mmdet's ``Expand``, ``RandomFlip``,
-``Resize`` and ``FilterAnnotations`` compute the same as these; what is here does not exist there,
-or computes something else: see each class. Checked in tests/datasets/test_dense_augmentation.py.
+``Resize`` and ``FilterAnnotations`` compute the same as these; each class here says in which way
+mmdet's differs. Checked in tests/datasets/test_dense_augmentation.py.
 """
 
 from ..photometric import PhotometricJitter

@@ -27,23 +27,18 @@ Stage = Sequence[int]  # first epoch, and the first epoch after it
 
 @MODELS.register_module()
 class MixUpCopyBlend(nn.Module):
-    """Blends each image with the one before it, or with objects of the batch; or does neither.
+    """Blend each image with the one before it, or with objects of the batch; or do neither.
 
     MixUp is tried first, as published: image i becomes beta x_i + (1 - beta) x_(i - 1) with the
     objects of both, beta uniform in ``ratio`` and the same for a batch. If it is not applied,
     CopyBlend puts up to ``num_objects`` objects of the batch at random places of each image, not of
-    its padding, by the same sum over their boxes and a margin.
-
-    The source chooses objects by the area of the annotation in the original image; here it is the
-    area of the box in the batch.
+    its padding, by the same sum over their boxes and a margin. The source chooses objects by the
+    area of the annotation in the original image; here it is the area of the box in the batch.
 
     Args:
-        mixup_prob, mixup_epochs: probability, and the stage (first epoch, end) of MixUp.
-        copyblend_prob, copyblend_epochs: the same of CopyBlend.
-        ratio: range of beta.
+        mixup_epochs, copyblend_epochs: the stages in which each is tried.
         min_area: square pixels that an object needs to be copied.
-        num_objects: of each image.
-        margin: range of the margin, as shares of the sides of a box; None for no margin.
+        margin: range of the margin, as shares of the sides of a box.
     """
 
     def __init__(
@@ -55,7 +50,7 @@ class MixUpCopyBlend(nn.Module):
         ratio: Sequence[float] = (0.45, 0.55),
         min_area: float = 100.0,
         num_objects: int = 3,
-        margin: Sequence[float] | None = (0.1, 0.25),
+        margin: Sequence[float] = (0.1, 0.25),
     ) -> None:
         super().__init__()
         self.mixup_prob, self.copyblend_prob = mixup_prob, copyblend_prob
@@ -66,9 +61,9 @@ class MixUpCopyBlend(nn.Module):
     def forward(self, images: Tensor, samples: Samples) -> tuple[Tensor, Samples]:
         """Images [B, 3, H, W] and their samples to the same, blended."""
         epoch, beta = current_epoch(), random.uniform(*self.ratio)
-        if is_within(epoch, self.mixup_epochs) and random.random() < self.mixup_prob:
+        if epoch in range(*self.mixup_epochs) and random.random() < self.mixup_prob:
             return mix_up(images, samples, beta)
-        if is_within(epoch, self.copyblend_epochs) and random.random() < self.copyblend_prob:
+        if epoch in range(*self.copyblend_epochs) and random.random() < self.copyblend_prob:
             return self.copy_blend(images, samples, beta)
         return images, samples
 
@@ -81,26 +76,25 @@ class MixUpCopyBlend(nn.Module):
         if any('masks' in sample.gt_instances for sample in samples):
             raise ValueError('copyblend_prob must be 0 for samples with masks')
         size = images.shape[2], images.shape[3]
-        pool = [
-            (index, box, instances[place : place + 1])
-            for index, instances in enumerate(sample.gt_instances for sample in samples)
-            for place, sides in enumerate(instances.bboxes.tolist())
-            if (sides[2] - sides[0]) * (sides[3] - sides[1]) >= self.min_area
-            and (box := pixels_of(sides, size))[0] < box[2]
-            and box[1] < box[3]
-        ]
+        pool = []
+        for index, sample in enumerate(samples):
+            for number, (x1, y1, x2, y2) in enumerate(sample.gt_instances.bboxes.tolist()):
+                left, right = (int(min(max(x, 0), size[1])) for x in (x1, x2))
+                top, bottom = (int(min(max(y, 0), size[0])) for y in (y1, y2))
+                if (x2 - x1) * (y2 - y1) >= self.min_area and left < right and top < bottom:
+                    instance = sample.gt_instances[number : number + 1]
+                    pool.append((index, (left, top, right, bottom), instance))
         blended = images.clone()
         for index, sample in enumerate(samples):
-            copies, room = [sample.gt_instances], sample.img_shape[:2]  # without its padding
+            copies, (rows, columns) = [sample.gt_instances], sample.img_shape[:2]  # no padding
             fitting = [
-                item
-                for item in pool
-                if item[1][2] - item[1][0] <= room[1] and item[1][3] - item[1][1] <= room[0]
+                (source, box, instance, box[2] - box[0], box[3] - box[1])
+                for source, box, instance in pool
+                if box[2] - box[0] <= columns and box[3] - box[1] <= rows
             ]
-            number = min(self.num_objects, len(fitting))
-            for source, box, instance in random.sample(fitting, number):
-                width, height = box[2] - box[0], box[3] - box[1]
-                left, top = random.randint(0, room[1] - width), random.randint(0, room[0] - height)
+            chosen = random.sample(fitting, min(self.num_objects, len(fitting)))
+            for source, box, instance, width, height in chosen:
+                left, top = random.randint(0, columns - width), random.randint(0, rows - height)
                 place = left, top, left + width, top + height
                 copies.append(instance.clone())
                 copies[-1].bboxes = instance.bboxes.new_tensor([place])
@@ -113,8 +107,6 @@ class MixUpCopyBlend(nn.Module):
 
     def with_margin(self, box: Box, place: Box, size: tuple[int, int]) -> tuple[Box, Box]:
         """Both boxes with the same margins, as wide as both images have pixels there."""
-        if self.margin is None:
-            return box, place
         share = random.uniform(*self.margin)
         x, y = (int((box[axis + 2] - box[axis]) * share) for axis in (0, 1))
         left, top = (min(m, box[i], place[i]) for i, m in enumerate((x, y)))
@@ -124,19 +116,6 @@ class MixUpCopyBlend(nn.Module):
             (b[0] - left, b[1] - top, b[2] + right, b[3] + bottom) for b in (box, place)
         )
         return wider, taller
-
-
-def is_within(epoch: int, stage: Stage) -> bool:
-    """Return True if an epoch belongs to a stage."""
-    return stage[0] <= epoch < stage[1]
-
-
-def pixels_of(box: Sequence[float], size: tuple[int, int]) -> Box:
-    """A box in whole pixels, within an image of (height, width)."""
-    height, width = size
-    left, right = (int(min(max(x, 0), width)) for x in box[0::2])
-    top, bottom = (int(min(max(y, 0), height)) for y in box[1::2])
-    return left, top, right, bottom
 
 
 def mix_up(images: Tensor, samples: Samples, beta: float) -> tuple[Tensor, Samples]:
@@ -150,7 +129,7 @@ def mix_up(images: Tensor, samples: Samples, beta: float) -> tuple[Tensor, Sampl
 
 @MODELS.register_module()
 class MultiScaleBatch(nn.Module):
-    """Resizes a batch, with its aspect ratio, to a size drawn for it.
+    """Resize a batch, with its aspect ratio, to a size drawn for it.
 
     The published setting for squares: every 32 pixels from 0.75 to 1.25 of ``base``, and ``base``
     itself ``repeat`` times, the nearest pixel. mmdet's ``BatchSyncRandomResize`` interpolates, has
@@ -158,10 +137,8 @@ class MultiScaleBatch(nn.Module):
 
     Args:
         base: the side that stands for a factor of 1, in pixels.
-        repeat: number of times that ``base`` is among the sizes.
-        epochs: the stage (first epoch, end) in which batches are resized.
+        epochs: the stage in which batches are resized.
         divisor: of the new sides.
-        interpolation: of ``torch.nn.functional.interpolate``, 'nearest' or 'bilinear'.
     """
 
     def __init__(
@@ -170,20 +147,17 @@ class MultiScaleBatch(nn.Module):
         repeat: int = 1,
         epochs: Stage = (0, 0),
         divisor: int = 32,
-        interpolation: str = 'nearest',
     ) -> None:
         super().__init__()
         self.base, self.epochs, self.divisor = base, epochs, divisor
-        self.interpolation = interpolation
         low, high = (int(base * share / divisor) * divisor for share in (0.75, 1.25))
-        number = (base - low) // divisor
-        self.sizes = [low + step * divisor for step in range(number)]
-        self.sizes += [base] * repeat
-        self.sizes += [high - step * divisor for step in range(number)]
+        steps = [step * divisor for step in range((base - low) // divisor)]
+        self.sizes = [low + step for step in steps] + [base] * repeat
+        self.sizes += [high - step for step in steps]
 
     def forward(self, images: Tensor, samples: Samples) -> tuple[Tensor, Samples]:
         """Images [B, 3, H, W] and their samples to the same at another size."""
-        if not is_within(current_epoch(), self.epochs):
+        if current_epoch() not in range(*self.epochs):
             return images, samples
         return self.resized(images, samples, random.choice(self.sizes) / self.base)
 
@@ -193,12 +167,12 @@ class MultiScaleBatch(nn.Module):
         new = tuple(max(1, round(side * factor / self.divisor)) * self.divisor for side in old)
         if new == old:
             return images, samples
-        images = F.interpolate(images, size=new, mode=self.interpolation)
+        images = F.interpolate(images, size=new)  # the nearest pixel
         factors = [after / before for after, before in zip(new, old, strict=True)]
+        scale = torch.tensor(factors[::-1] * 2, device=images.device)
         for sample in samples:
             for instances in (sample.gt_instances, sample.get('ignored_instances')):
                 if instances is not None:
-                    scale = instances.bboxes.new_tensor([*factors[::-1]] * 2)
                     instances.bboxes = instances.bboxes * scale
             if 'masks' in sample.gt_instances:
                 sample.gt_instances.masks = sample.gt_instances.masks.resize(new)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from mmcv.transforms import BaseTransform
 from mmdet.structures.bbox import bbox_overlaps
 from mmengine.registry import TRANSFORMS
 from torch import Tensor
 
 from ...utils.validation import refuse
+
+Crop = tuple[int, int, int, int]  # left, top, right, bottom in pixels
+SCALES = (0.3, 1.0)  # each side of a crop, as a share of the image's side
+ASPECT_RATIOS = (0.5, 2.0)  # width over height of a crop
+TRIALS = 40  # crops; if none fits, another threshold is drawn
 
 
 @TRANSFORMS.register_module()
@@ -23,28 +28,17 @@ class RandomIoUCrop(BaseTransform):
     whole. mmdet's ``MinIoURandomCrop`` asks it of the worst IoU of all objects instead.
 
     Args:
-        prob: of a crop.
-        scale: range of each side of the crop, as a share of the image's side.
-        aspect_ratio: range of width over height of the crop.
-        min_ious: the thresholds that one is drawn from; with one of 1 or more.
-        trials: of crops; without one that fits, another threshold is drawn.
-
-    Raises:
-        ValueError: no threshold leaves the image whole, so that drawing might not end.
+        min_ious: the thresholds that one is drawn from, one of 1 or more, so that drawing ends.
     """
 
     def __init__(
         self,
         prob: float = 1.0,
-        scale: Sequence[float] = (0.3, 1.0),
-        aspect_ratio: Sequence[float] = (0.5, 2.0),
         min_ious: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
-        trials: int = 40,
     ) -> None:
-        self.prob, self.scale, self.aspect_ratio = prob, scale, aspect_ratio
         if max(min_ious, default=0) < 1:
             refuse('min_ious', min_ious, 'IoUs, and 1.0 for the whole image')
-        self.min_ious, self.trials = tuple(min_ious), trials
+        self.prob, self.min_ious = prob, tuple(min_ious)
 
     def transform(self, results: dict) -> dict:
         if random.random() >= self.prob:
@@ -52,9 +46,8 @@ class RandomIoUCrop(BaseTransform):
         height, width = results['img'].shape[:2]
         boxes = results['gt_bboxes'].tensor
         while (least := random.choice(self.min_ious)) < 1:
-            for _ in range(self.trials):
-                crop = self.draw(height, width)
-                if crop is None:
+            for _ in range(TRIALS):
+                if (crop := self.draw(height, width)) is None:
                     continue
                 inside = boxes[centres_within(boxes, crop)]
                 ious = bbox_overlaps(inside, inside.new_tensor([crop]))
@@ -62,40 +55,37 @@ class RandomIoUCrop(BaseTransform):
                     return cropped(results, crop)
         return results
 
-    def draw(self, height: int, width: int) -> tuple[int, int, int, int] | None:
-        """Draw a crop (left, top, right, bottom); None if its shape is not allowed."""
-        new_width = int(width * random.uniform(*self.scale))
-        new_height = int(height * random.uniform(*self.scale))
-        if not new_width or not new_height:
-            return None
-        if not self.aspect_ratio[0] <= new_width / new_height <= self.aspect_ratio[1]:
+    def draw(self, height: int, width: int) -> Crop | None:
+        """Draw a crop; None if its shape is not allowed."""
+        new_width = int(width * random.uniform(*SCALES))
+        new_height = int(height * random.uniform(*SCALES))
+        least, most = ASPECT_RATIOS
+        if not (new_width and new_height and least <= new_width / new_height <= most):
             return None
         left = int((width - new_width) * random.random())
         top = int((height - new_height) * random.random())
         return left, top, left + new_width, top + new_height
 
 
-def centres_within(boxes: Tensor, crop: tuple[int, int, int, int]) -> Tensor:
+def centres_within(boxes: Tensor, crop: Crop) -> Tensor:
     """True for boxes [N, 4] whose centres lie within a crop: [N]."""
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     left_top, right_bottom = centres.new_tensor(crop).split(2)
     return ((centres > left_top) & (centres < right_bottom)).all(1)
 
 
-def cropped(results: dict, crop: tuple[int, int, int, int]) -> dict:
+def cropped(results: dict, crop: Crop) -> dict:
     """Crop the image, its objects and their masks; objects with centres outside are left out."""
     left, top, right, bottom = crop
     results['img'] = results['img'][top:bottom, left:right]
     results['img_shape'] = results['img'].shape[:2]
-    keep = centres_within(results['gt_bboxes'].tensor, crop)
-    boxes = results['gt_bboxes'][keep]
-    boxes.translate_([-left, -top])
-    boxes.clip_(results['img_shape'])
-    results['gt_bboxes'] = boxes
+    keep = centres_within(results['gt_bboxes'].tensor, crop).numpy()
+    results['gt_bboxes'] = results['gt_bboxes'][keep]
+    results['gt_bboxes'].translate_([-left, -top])
+    results['gt_bboxes'].clip_(results['img_shape'])
     for key in ('gt_bboxes_labels', 'gt_ignore_flags'):
         if key in results:
-            results[key] = results[key][keep.numpy()]
+            results[key] = results[key][keep]
     if 'gt_masks' in results:
-        window = torch.tensor(crop).numpy()
-        results['gt_masks'] = results['gt_masks'][keep.numpy().nonzero()[0]].crop(window)
+        results['gt_masks'] = results['gt_masks'][keep.nonzero()[0]].crop(np.array(crop))
     return results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from ...utils.sizes import Size
 from ..images.bands import shrink
 from ..images.deep import LoadDeepImage
 
-# Of an image in a mosaic; the rest of its results describes the first of them.
+# Keys of each image in a mosaic; the other results are those of the first image.
 PARTS = ('img', 'gt_bboxes', 'gt_bboxes_labels', 'gt_ignore_flags', 'gt_masks')
 
 
@@ -40,16 +39,14 @@ class AffineMosaic(BaseTransform):
     """Four images in a grid of two by two, then rotated, moved and scaled together.
 
     The shorter side of each image becomes ``part_size``. Each cell has the size of the largest
-    image, which lies at its top left. The affine transform is about the centre, takes the nearest
-    pixel and leaves the size of the mosaic. mmdet's ``Mosaic`` crops the four about a random point
-    instead, and its ``RandomAffine`` turns about a corner.
+    image, and images lie at its top left. The affine transform is about the centre, takes the
+    nearest pixel and leaves the size of the mosaic. mmdet's ``Mosaic`` crops the four about a
+    random point instead, and its ``RandomAffine`` rotates about a corner.
 
     Other images are recent ones of the same process (the published setting, fast), or are loaded
-    from the data set: slower, but an image then depends on its own random state alone, so that a
-    resumed run equals one that was not interrupted.
+    from the data set: slower, but a resumed run then equals an uninterrupted one.
 
     Args:
-        part_size: shorter side of each image in pixels.
         rotation: largest angle in degrees.
         translation: largest shift, as shares of width and height.
         scaling: range of the factor.
@@ -57,7 +54,7 @@ class AffineMosaic(BaseTransform):
             images from the data set, which has to be a ``MosaicCocoDataset``.
         max_value: of 16-bit images that are loaded here, see ``LoadDeepImage``; None for 8 bits.
         imdecode_backend: of ``LoadImageFromFile`` for the images that are loaded here.
-        load: what loads these images instead, such as a ``LoadBands``; images of other pixels than
+        load: the step that loads these images instead, such as a ``LoadBands``; pixels other than
             uint8 [H, W, 3] are resized by the mean of areas, not as Pillow does.
     """
 
@@ -91,10 +88,8 @@ class AffineMosaic(BaseTransform):
         mosaic = merged([first, *others])
         angle = random.uniform(-self.rotation, self.rotation)
         height, width = mosaic['img'].shape[:2]
-        shift = [
-            round(random.uniform(-share * side, share * side))
-            for share, side in zip(self.translation, (width, height), strict=True)
-        ]
+        most = self.translation[0] * width, self.translation[1] * height
+        shift = [round(random.uniform(-side, side)) for side in most]
         matrix = affine_matrix((height, width), angle, shift, random.uniform(*self.scaling))
         return {**results, **warped(mosaic, matrix), 'img_shape': (height, width)}
 
@@ -102,39 +97,30 @@ class AffineMosaic(BaseTransform):
         """Image and objects, with ``part_size`` as the shorter side."""
         height, width = results['img'].shape[:2]
         factor = self.part_size / min(height, width)
-        new = (
-            self.part_size if height <= width else int(height * factor),
-            self.part_size if width <= height else int(width * factor),
-        )
+        new_height = self.part_size if height <= width else int(height * factor)
+        new_width = self.part_size if width <= height else int(width * factor)
         part = {key: results[key] for key in PARTS if key in results}
         image = part['img']
         if image.dtype == np.uint8 and image.shape[2] == 3:
-            part['img'] = mmcv.imresize(image, new[::-1], backend='pillow')
-        else:  # the mean of areas
-            part['img'] = shrink(image, new[1], new[0])
-        boxes = part['gt_bboxes'].clone()
-        boxes.rescale_((new[1] / width, new[0] / height))
-        part['gt_bboxes'] = boxes
+            part['img'] = mmcv.imresize(image, (new_width, new_height), backend='pillow')
+        else:
+            part['img'] = shrink(image, new_width, new_height)
+        part['gt_bboxes'] = part['gt_bboxes'].clone()
+        part['gt_bboxes'].rescale_((new_width / width, new_height / height))
         if 'gt_masks' in part:
-            part['gt_masks'] = part['gt_masks'].resize(new)
+            part['gt_masks'] = part['gt_masks'].resize((new_height, new_width))
         return part
 
     def from_dataset(self, results: dict) -> list[dict]:
-        """Load three images of the data set.
-
-        Raises:
-            ValueError: it is no ``MosaicCocoDataset``.
-            LoadError: one of them cannot be loaded; the message names its file.
-        """
-        dataset = results.get('dataset')
-        if dataset is None:
+        """Load three images of the data set; a LoadError names the file."""
+        if (dataset := results.get('dataset')) is None:
             raise ValueError(
                 'AffineMosaic with max_cached_images=0 loads images of its data set: set '
                 "train_dataloader.dataset.type='MosaicCocoDataset'"
             )
         if self.loading is None:
-            annotations = dict(type='mmdet.LoadAnnotations', with_bbox=True)
-            annotations['with_mask'] = 'gt_masks' in results
+            has_masks = 'gt_masks' in results
+            annotations = dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=has_masks)
             deep = [] if self.max_value is None else [LoadDeepImage(self.max_value)]
             self.loading = NamingPipeline([self.load, *deep, annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
@@ -166,8 +152,8 @@ def merged(parts: list[dict]) -> dict:
 
 def affine_matrix(size: Size, angle: float, shift: Sequence[float], scale: float) -> np.ndarray:
     """[2, 3]: rotates by degrees and scales about the centre of (height, width), then shifts."""
-    cosine, sine = (scale * f(math.radians(angle)) for f in (math.cos, math.sin))
-    linear = np.array([[cosine, -sine], [sine, cosine]])
+    cos, sin = scale * math.cos(math.radians(angle)), scale * math.sin(math.radians(angle))
+    linear = np.array([[cos, -sin], [sin, cos]])
     centre = np.array([size[1] / 2, size[0] / 2])
     return np.column_stack([linear, centre + shift - linear @ centre])
 
@@ -177,21 +163,16 @@ def warped(results: dict, matrix: np.ndarray) -> dict:
     height, width = results['img'].shape[:2]
     to_centres = matrix.copy()  # OpenCV's coordinates are 0 at the centre of the first pixel
     to_centres[:, 2] += matrix[:, :2] @ (0.5, 0.5) - 0.5
-    out = copy.copy(results)
-    out['img'] = cv2.warpAffine(
-        results['img'], to_centres, (width, height), flags=cv2.INTER_NEAREST
-    )
+
+    def warp(image: np.ndarray) -> np.ndarray:
+        return cv2.warpAffine(image, to_centres, (width, height), flags=cv2.INTER_NEAREST)
+
     x1, y1, x2, y2 = results['gt_bboxes'].tensor.double().unbind(1)
     corners = torch.stack([x1, y1, x2, y1, x2, y2, x1, y2], 1).reshape(-1, 4, 2)
     corners = corners @ torch.from_numpy(matrix[:, :2].T.copy()) + torch.from_numpy(matrix[:, 2])
     boxes = HorizontalBoxes(torch.cat([corners.amin(1), corners.amax(1)], 1).float())
     boxes.clip_((height, width))
-    out['gt_bboxes'] = boxes
+    out = {**results, 'img': warp(results['img']), 'gt_bboxes': boxes}
     if 'gt_masks' in results:
-        masks = [
-            cv2.warpAffine(mask, to_centres, (width, height), flags=cv2.INTER_NEAREST)
-            for mask in results['gt_masks'].masks
-        ]
-        stacked = np.stack(masks) if masks else np.zeros((0, height, width), np.uint8)
-        out['gt_masks'] = BitmapMasks(stacked, height, width)
+        out['gt_masks'] = BitmapMasks([*map(warp, results['gt_masks'].masks)], height, width)
     return out

@@ -19,8 +19,7 @@ def current_epoch() -> int:
     each batch. mmengine's epoch-based loop sets it in the main process; its loading processes know
     it with ``persistent_workers=False``.
     """
-    epoch = MessageHub.get_current_instance().get_info('epoch')
-    return 0 if epoch is None else int(epoch)
+    return int(MessageHub.get_current_instance().get_info('epoch') or 0)
 
 
 @TRANSFORMS.register_module()
@@ -33,9 +32,6 @@ class StageByEpoch(BaseTransform):
     Args:
         starts: epochs, counted from 0, at which the second pipeline begins, the third, ...
         transforms: the pipelines, one more than ``starts``. An empty one changes nothing.
-
-    Raises:
-        ValueError: their numbers do not fit, or ``starts`` do not increase.
     """
 
     def __init__(self, starts: Sequence[int], transforms: Sequence[Sequence[dict]]) -> None:

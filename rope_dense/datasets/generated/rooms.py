@@ -6,21 +6,18 @@ is the z, along the axis of the camera, of the surface that its centre sees. Let
 image; R = H W rays.
 """
 
-from __future__ import annotations
-
 import colorsys
 from dataclasses import dataclass
 
 import numpy as np
 
-from .shapes import SPLITS
+from .shapes import SPLITS, Color
 
 EYE = 1.5  # metres above the floor
 FOCAL = 0.9  # of the shorter side of the image
 TILE = 0.5  # metres: side of the squares on floor, ceiling and walls
 LIGHT = np.array([0.4, -0.8, -0.45])  # to the light
 SUPERSAMPLING = 2
-Colour = tuple[float, float, float]  # red, green, blue in 0..1
 
 
 @dataclass(frozen=True)
@@ -30,61 +27,49 @@ class Solid:
     is_sphere: bool
     centre: tuple[float, float, float]
     half: tuple[float, float, float]
-    colour: Colour
+    colour: Color
 
 
 @dataclass(frozen=True)
 class Room:
-    """A room: bounds in metres, least and largest of each axis; the colours of its five surfaces.
+    """A room and the solids in it, as one tilted camera sees them."""
 
-    Attributes:
-        tilt: of the camera, in radians, down is positive.
-        colours: of left and right wall, ceiling, floor and back wall.
-        unknown: centre (x, y) and radius of a disc without depth, in shares of W, H and W.
-    """
-
-    bounds: tuple[tuple[float, float], ...]
-    tilt: float
-    colours: tuple[Colour, ...]
+    bounds: tuple[tuple[float, float], ...]  # least and largest of each axis, in metres
+    tilt: float  # of the camera, in radians, down is positive
+    colours: tuple[Color, ...]  # of left and right wall, ceiling, floor and back wall
     solids: tuple[Solid, ...]
-    unknown: tuple[float, float, float]
+    unknown: tuple[float, float, float]  # disc without depth: x, y, radius in shares of W, H, W
 
 
 def make_room(seed: int, split: str, index: int) -> Room:
     """Draw the room number ``index`` of a split: 3 to 9 m deep, with one to five solids."""
     rng = np.random.default_rng([seed, SPLITS.index(split), index])
-    left, right, height = -rng.uniform(1.2, 3), rng.uniform(1.2, 3), rng.uniform(2.3, 3.4)
-    back = rng.uniform(3, 9)
+    left, right = -rng.uniform(1.2, 3), rng.uniform(1.2, 3)
+    height, back = rng.uniform(2.3, 3.4), rng.uniform(3, 9)
     solids = tuple(draw_solid(rng, left, right, back) for _ in range(rng.integers(1, 6)))
     bounds = (left, right), (EYE - height, EYE), (-1.0, back)
     colours = tuple(draw_colour(rng, 0.35) for _ in range(5))
-    x, y, radius = rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9), rng.uniform(0.03, 0.1)
-    return Room(bounds, float(rng.uniform(-0.1, 0.2)), colours, solids, (x, y, radius))
+    unknown = rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9), rng.uniform(0.03, 0.1)
+    return Room(bounds, rng.uniform(-0.1, 0.2), colours, solids, unknown)
 
 
 def draw_solid(rng: np.random.Generator, left: float, right: float, back: float) -> Solid:
     """A sphere or box on the floor."""
     is_sphere = bool(rng.integers(2))
-    x, y, z = rng.uniform(0.15, 0.5, size=1 if is_sphere else 3).repeat(3 if is_sphere else 1)
-    half = float(x), float(y), float(z)
-    z = rng.uniform(1.6, back - half[2])
-    x = rng.uniform(max(left + half[0], -z), min(right - half[0], z))
-    centre = float(x), float(EYE - half[1]), float(z)
-    return Solid(is_sphere, centre, half, draw_colour(rng, 0.8))
+    sides = rng.uniform(0.15, 0.5, size=1 if is_sphere else 3).tolist()
+    half = width, height, length = tuple(sides * 3 if is_sphere else sides)
+    z = rng.uniform(1.6, back - length)
+    x = rng.uniform(max(left + width, -z), min(right - width, z))
+    return Solid(is_sphere, (x, EYE - height, z), half, draw_colour(rng, 0.8))
 
 
-def draw_colour(rng: np.random.Generator, saturation: float) -> Colour:
+def draw_colour(rng: np.random.Generator, saturation: float) -> Color:
     """A colour of any hue, up to a saturation."""
     return colorsys.hsv_to_rgb(rng.uniform(), rng.uniform(0.1, saturation), rng.uniform(0.5, 1))
 
 
 def render_room(room: Room, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Render a room.
-
-    Returns:
-        The RGB image, uint8 [H, W, 3], anti-aliased, and depth in metres, float32 [H, W], 0 where
-        it is unknown.
-    """
+    """The anti-aliased RGB image, uint8 [H, W, 3], and depth in metres, float32, 0 for unknown."""
     depth, _ = cast(room, height, width)
     _, fine = cast(room, SUPERSAMPLING * height, SUPERSAMPLING * width)
     cells = fine.reshape(height, SUPERSAMPLING, width, SUPERSAMPLING, 3)

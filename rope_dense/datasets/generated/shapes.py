@@ -7,9 +7,8 @@ H, W the image; N the shapes of a scene, back to front.
 """
 
 import colorsys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import cv2
 import numpy as np
@@ -17,14 +16,7 @@ import numpy as np
 # Class names and colours (RGB), as `metainfo` of mmdet's CocoDataset.
 METAINFO: dict[str, Any] = dict(
     classes=('circle', 'square', 'triangle', 'star', 'cross', 'ring'),
-    palette=[
-        (231, 111, 81),
-        (244, 185, 66),
-        (88, 171, 96),
-        (38, 157, 178),
-        (84, 105, 212),
-        (190, 92, 184),
-    ],
+    palette=[tuple(bytes.fromhex(c)) for c in 'e76f51 f4b942 58ab60 269db2 5469d4 be5cb8'.split()],
 )
 
 # With the background as the first class, as `metainfo` of mmseg's BaseSegDataset.
@@ -36,11 +28,11 @@ SPLITS = ('train', 'val')
 COLORS = ('class', 'any')
 
 MAX_SHAPES = 6
-RADIUS_RANGE = (0.09, 0.26)  # of S, drawn log-uniformly
 MIN_VISIBLE = 0.5  # share of its area that every shape shows
 REFERENCE_SIZE = 96  # pixels of S at which a new scene measures what is visible
 SUPERSAMPLING = 4
 SUBPIXEL_BITS = 4  # of cv2.fillPoly's fixed-point coordinates
+Color = tuple[float, float, float]  # RGB in 0..1
 
 
 @dataclass(frozen=True)
@@ -52,31 +44,43 @@ class Shape:
     y: float
     radius: float
     angle: float
-    color: tuple[float, float, float]
+    color: Color
+    METAINFO: ClassVar = METAINFO
+    CENTRES: ClassVar = (0.08, 0.92)
+    # Ranges of the radius, and of the breadth if there is one, drawn log-uniformly.
+    SIZES: ClassVar[tuple[tuple[float, float], ...]] = ((0.09, 0.26),)
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, colors: str) -> Self:
+        """Draw a shape; ``colors`` as in ``make_scene``."""
+        palette = cls.METAINFO['palette']
+        label = int(rng.integers(len(palette)))
+        x, y = rng.uniform(*cls.CENTRES, size=2).tolist()
+        radius, *breadth = np.exp(rng.uniform(*np.log(cls.SIZES).T)).tolist()
+        angle = rng.uniform(0, 2 * np.pi)
+        owner = label if colors == 'class' else rng.integers(len(palette))
+        return cls(label, x, y, radius, angle, draw_color(rng, palette[owner]), *breadth)
 
     @property
     def outlines(self) -> tuple[np.ndarray, ...]:
-        """Closed outlines, corners [-, 2] at radius 1 and angle 0."""
+        """Closed outlines, corners [-, 2] at radius 1 and angle 0; all but the first are holes."""
         return OUTLINES[self.label]
 
     @property
     def area(self) -> float:
         """Area at radius 1, holes taken off."""
-        return AREAS[self.label]
+        outer, *holes = (cv2.contourArea(line.astype(np.float32)) for line in self.outlines)
+        return outer - sum(holes)
 
 
 @dataclass(frozen=True)
 class Background:
-    """Two RGB colours in 0..1, and how they are blended.
+    """Two colours, blended by smooth noise, by a gradient, or in stripes."""
 
-    By smooth noise, by a gradient along `angle` (radians, clockwise from the x axis), or in stripes
-    across it with `period` (of S).
-    """
-
-    kind: str
-    colors: tuple[tuple[float, float, float], tuple[float, float, float]]
-    angle: float
-    period: float
+    kind: str  # 'noise', 'gradient' or 'stripes'
+    colors: tuple[Color, Color]
+    angle: float  # of gradient and stripes, in radians, clockwise from the x axis
+    period: float  # of the stripes, of S
     noise_seed: int
 
 
@@ -95,7 +99,7 @@ def make_scene(
     *,
     aspect: float = 1.0,
     colors: str = 'class',
-    draw: Callable[[np.random.Generator, str], Shape] | None = None,
+    kind: type[Shape] = Shape,
 ) -> Scene:
     """Draw the scene number `index` of a split.
 
@@ -107,16 +111,15 @@ def make_scene(
         colors: 'class': each class has its own colour of the palette, varied a little, so that a
             detector learns fast; 'any': a shape takes the colour of any class, so that only its
             outline tells the class.
-        draw: makes a shape from a random generator and ``colors``; None for the shapes of METAINFO.
+        kind: the class of the shapes.
     """
-    draw = draw or _draw_shape
     rng = np.random.default_rng([seed, SPLITS.index(split), index])
     background = _draw_background(rng)
     height, width = round(REFERENCE_SIZE / min(aspect, 1)), round(REFERENCE_SIZE * max(aspect, 1))
     shapes: list[Shape] = []
     wanted = rng.integers(2, MAX_SHAPES + 1)
     for _ in range(4 * wanted):
-        some = [*shapes, draw(rng, colors)]
+        some = [*shapes, kind.draw(rng, colors)]
         shown = visible_parts([coverage(x, height, width) for x in some]).sum(axis=(1, 2))
         full = np.array([x.area * (x.radius * min(height, width)) ** 2 for x in some])
         if (shown >= MIN_VISIBLE * full).all():
@@ -127,11 +130,7 @@ def make_scene(
 
 
 def render(scene: Scene, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Render a scene, anti-aliased.
-
-    Returns:
-        The RGB image, uint8 [H, W, 3], and the visible part of each shape, bool [N, H, W].
-    """
+    """Anti-aliased RGB image, uint8 [H, W, 3], and each shape's visible part, bool [N, H, W]."""
     image = _render_background(scene.background, height, width)  # [H, W, 3] in 0..1
     light = np.linspace(1.08, 0.92, height, dtype=np.float32)[:, None, None]
     coverages = [coverage(shape, height, width) for shape in scene.shapes]
@@ -156,10 +155,7 @@ def coverage(shape: Shape, height: int, width: int) -> np.ndarray:
 
 
 def visible_parts(coverages: list[np.ndarray]) -> np.ndarray:
-    """Masks of what each shape shows, bool [N, H, W].
-
-    A pixel belongs to the foremost shape that covers half of it or more.
-    """
+    """Masks bool [N, H, W]: a pixel is of the foremost shape that covers half of it or more."""
     masks = np.stack(coverages) >= 0.5  # [N, H, W]
     hidden = np.zeros_like(masks[0])
     for mask in masks[::-1]:
@@ -169,63 +165,45 @@ def visible_parts(coverages: list[np.ndarray]) -> np.ndarray:
     return masks
 
 
-def _draw_shape(rng: np.random.Generator, colors: str) -> Shape:
-    label = int(rng.integers(len(OUTLINES)))
-    x, y = rng.uniform(0.08, 0.92, size=2)
-    radius = np.exp(rng.uniform(*np.log(RADIUS_RANGE)))
-    angle = rng.uniform(0, 2 * np.pi)
-    owner = label if colors == 'class' else int(rng.integers(len(OUTLINES)))
-    color = draw_color(rng, METAINFO['palette'][owner])
-    return Shape(label, float(x), float(y), float(radius), float(angle), color)
-
-
-def draw_color(rng: np.random.Generator, color: tuple[int, int, int]) -> tuple[float, float, float]:
-    """A colour of a palette (0..255), varied a little: RGB in 0..1."""
+def draw_color(rng: np.random.Generator, color: tuple[int, int, int]) -> Color:
+    """A colour of a palette (0..255), varied a little."""
     hue, saturation, value = colorsys.rgb_to_hsv(*np.array(color) / 255)
-    hue, saturation, value = (
-        hue + rng.uniform(-0.03, 0.03),
-        saturation * rng.uniform(0.8, 1.1),
-        value * rng.uniform(0.85, 1.08),
-    )
+    hue += rng.uniform(-0.03, 0.03)
+    saturation *= rng.uniform(0.8, 1.1)
+    value *= rng.uniform(0.85, 1.08)
     return colorsys.hsv_to_rgb(hue % 1, min(saturation, 1), min(value, 1))
 
 
 def _draw_background(rng: np.random.Generator) -> Background:
     kind = str(rng.choice(['noise', 'gradient', 'stripes']))
-    hue, saturation = rng.uniform(0, 1), rng.uniform(0.04, 0.2)
-    value = rng.uniform(0.25, 0.95)
+    hue, saturation, value = rng.uniform((0, 0.04, 0.25), (1, 0.2, 0.95))
     other = value + (0.16 if value < 0.6 else -0.16)
     first, second = (colorsys.hsv_to_rgb(hue, saturation, v) for v in (value, other))
     angle, period = rng.uniform(0, 2 * np.pi), rng.uniform(0.06, 0.25)
-    seed = int(rng.integers(2**31))
-    return Background(kind, (first, second), float(angle), float(period), seed)
+    return Background(kind, (first, second), angle, period, int(rng.integers(2**31)))
 
 
 def _render_background(background: Background, height: int, width: int) -> np.ndarray:
+    """The picture without shapes, [H, W, 3] in 0..1."""
     rng = np.random.default_rng(background.noise_seed)
-    blend = _blend(background, rng, height, width)[..., None]  # [H, W, 1] in 0..1
-    first, second = np.array(background.colors, np.float32)
-    grain = _smooth_noise(rng, 96, height, width)[..., None] - 0.5
-    return first + blend * (second - first) + 0.05 * grain
 
+    def smooth_noise(cells: int) -> np.ndarray:
+        lattice = rng.random((cells, cells), dtype=np.float32)
+        return cv2.resize(lattice, (width, height), interpolation=cv2.INTER_CUBIC)
 
-def _blend(background: Background, rng: np.random.Generator, height: int, width: int) -> np.ndarray:
     if background.kind == 'noise':
-        coarse, fine = (_smooth_noise(rng, cells, height, width) for cells in (6, 20))
-        return 0.6 * coarse + 0.4 * fine
-    side = min(height, width)
-    x = (np.arange(width, dtype=np.float32) + 0.5) / side
-    y = (np.arange(height, dtype=np.float32)[:, None] + 0.5) / side
-    cos, sin = np.array([np.cos(background.angle), np.sin(background.angle)], np.float32)
-    along = cos * x + sin * y  # [H, W]
-    if background.kind == 'gradient':
-        return (along - along.min()) / np.ptp(along)
-    return 0.5 + 0.5 * np.tanh(3 * np.sin(2 * np.pi * along / background.period))
-
-
-def _smooth_noise(rng: np.random.Generator, cells: int, height: int, width: int) -> np.ndarray:
-    lattice = rng.random((cells, cells), dtype=np.float32)
-    return cv2.resize(lattice, (width, height), interpolation=cv2.INTER_CUBIC)
+        blend = 0.6 * smooth_noise(6) + 0.4 * smooth_noise(20)  # [H, W] in 0..1
+    else:
+        x = (np.arange(width, dtype=np.float32) + 0.5) / min(height, width)
+        y = (np.arange(height, dtype=np.float32)[:, None] + 0.5) / min(height, width)
+        cos, sin = np.array([np.cos(background.angle), np.sin(background.angle)], np.float32)
+        along = cos * x + sin * y
+        if background.kind == 'gradient':
+            blend = (along - along.min()) / np.ptp(along)
+        else:
+            blend = 0.5 + 0.5 * np.tanh(3 * np.sin(2 * np.pi * along / background.period))
+    first, second = np.array(background.colors, np.float32)
+    return first + blend[..., None] * (second - first) + 0.05 * (smooth_noise(96)[..., None] - 0.5)
 
 
 def _regular_polygon(corners: int, *radii: float) -> np.ndarray:
@@ -250,10 +228,4 @@ OUTLINES = (
     (_regular_polygon(10, 1, 0.45),),
     (_cross(0.33),),
     (_regular_polygon(64, 1), _regular_polygon(64, 0.55)),
-)
-# Area of each class at radius 1, holes taken off.
-AREAS = tuple(
-    cv2.contourArea(outer.astype(np.float32))
-    - sum(cv2.contourArea(hole.astype(np.float32)) for hole in holes)
-    for outer, *holes in OUTLINES
 )

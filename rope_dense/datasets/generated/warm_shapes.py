@@ -7,11 +7,11 @@ circle is warm or cold. Backgrounds and occlusion are as in ``shapes``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from .shapes import METAINFO, RADIUS_RANGE, Scene, Shape, coverage, draw_color, make_scene, render
+from .shapes import METAINFO, OUTLINES, Scene, Shape, coverage, draw_color, render
 
 WARM_METAINFO: dict[str, Any] = dict(classes=('warm', 'cold'), palette=METAINFO['palette'][:2])
 CHANNELS = ('red', 'green', 'blue', 'heat')
@@ -22,23 +22,24 @@ NOISE = 800  # deviation of the fourth channel
 
 @dataclass(frozen=True)
 class WarmShape(Shape):
-    """A circle of a class that its outline does not show."""
+    """A circle of a class that neither outline nor colour shows."""
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, colors: str) -> Self:
+        """Draw a circle of any colour, whatever ``colors`` says."""
+        label = int(rng.integers(len(WARM_METAINFO['classes'])))
+        x, y = rng.uniform(*cls.CENTRES, size=2).tolist()
+        (radius,) = np.exp(rng.uniform(*np.log(cls.SIZES).T)).tolist()
+        color = draw_color(rng, METAINFO['palette'][rng.integers(len(METAINFO['palette']))])
+        return cls(label, x, y, radius, 0.0, color)
 
     @property
     def outlines(self) -> tuple[np.ndarray, ...]:
-        """The outline of a circle, corners [-, 2] at radius 1."""
-        angles = 2 * np.pi * np.arange(64) / 64
-        return (np.stack([np.sin(angles), -np.cos(angles)], axis=1),)
+        return OUTLINES[0]
 
     @property
     def area(self) -> float:
-        """Area at radius 1."""
-        return np.pi
-
-
-def make_warm_scene(seed: int, split: str, index: int, *, aspect: float = 1.0) -> Scene:
-    """Draw the scene number `index` of a split; see ``make_scene``."""
-    return make_scene(seed, split, index, aspect=aspect, colors='any', draw=_draw_circle)
+        return np.pi  # of the circle, not of its polygon
 
 
 def render_channels(scene: Scene, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,13 +51,4 @@ def render_channels(scene: Scene, height: int, width: int) -> tuple[np.ndarray, 
     for shape in scene.shapes:
         value = base + difference * (1 if shape.label == 0 else -1)
         heat += coverage(shape, height, width) * (value - heat)
-    channels = [*np.moveaxis(image.astype(np.float64) * COLOUR_SCALE, 2, 0), heat]
-    return np.stack(channels, axis=2).round().astype(np.uint16), masks
-
-
-def _draw_circle(rng: np.random.Generator, colors: str) -> WarmShape:
-    label = int(rng.integers(len(WARM_METAINFO['classes'])))
-    x, y = rng.uniform(0.08, 0.92, size=2)
-    radius = np.exp(rng.uniform(*np.log(RADIUS_RANGE)))
-    color = draw_color(rng, METAINFO['palette'][int(rng.integers(len(METAINFO['palette'])))])
-    return WarmShape(label, float(x), float(y), float(radius), 0.0, color)
+    return np.dstack([image * float(COLOUR_SCALE), heat]).round().astype(np.uint16), masks
