@@ -34,6 +34,7 @@ LABELME = (
     '{{"imagePath": "{1}.jpg", "shapes": [{{"label": "{0}", "points": [[5, 5], [20, 20]], '
     '"shape_type": "rectangle"}}]}}'
 )
+LABELLED = (('.jpg', None), ('.txt', BOX))
 DATA = ('train_dataloader', 'val_dataloader')
 NAMES = [f'{split}/{n}' for split in ('train', 'val') for n in range(4)]
 PACKAGE = f'{Path(rope_dense.__file__).parent}/'
@@ -275,6 +276,16 @@ def test_d10_split_folders_that_are_links_to_one_folder(tmp_path: Path) -> None:
     found = reading(root)
     names = [sorted(map(os.path.basename, found.objects[split])) for split in ('train', 'val')]
     assert names == [['0.jpg', '1.jpg', '2.jpg'], ['3.jpg']]
+
+
+def test_names_of_other_encodings(tmp_path: Path) -> None:
+    """Such as of an archive that a Windows of another language packed."""
+    root = files(tmp_path / 'data', {'classes.txt': 'cat\n'})
+    name = os.fsdecode(b'a\xff')
+    for number in range(6):
+        files(root, {f'{name}{number}{suffix}': text for suffix, text in LABELLED})
+    found = reading(root).objects
+    assert {len(found['train']), len(found['val'])} == {5, 1}
 
 
 def test_a_link_to_a_folder_above_ends(tmp_path: Path) -> None:

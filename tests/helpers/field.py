@@ -23,7 +23,7 @@ def image(path: Path, size: tuple[int, int] = SIZE, mode: str = 'RGB', **save: A
     The colour of RGB images depends on the path, so that no two files are copies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    colour = tuple(zlib.crc32(str(path).encode()).to_bytes(4, 'big')[:3]) if mode == 'RGB' else None
+    colour = tuple(zlib.crc32(bytes(path)).to_bytes(4, 'big')[:3]) if mode == 'RGB' else None
     Image.new(mode, size[::-1], 128 if mode in 'LPI' else colour).save(path, **save)
     return path
 

@@ -31,7 +31,7 @@ def is_for_validation(stem: str, val_part: int = VAL_PART) -> bool:
 
 def digest_of(stem: str) -> bytes:
     """A digest of the path of an image, which more images do not change, nor Unicode's forms."""
-    return hashlib.sha256(unicodedata.normalize('NFC', stem).encode()).digest()
+    return hashlib.sha256(os.fsencode(unicodedata.normalize('NFC', stem))).digest()
 
 
 def validation_of(stems: Collection[str], inventory: Inventory, source: Path) -> set[str]:
