@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import sys
@@ -19,6 +20,7 @@ import pytest
 import rope_dense
 from helpers.field import coco, files, image, mask, reading, refusal, write
 from rope_dense.checks.data import check_data
+from rope_dense.datasets.convert_data import convert_data
 from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.maps import DEPTH, MASKS, find_maps
 from rope_dense.datasets.labels.splits import is_for_validation, validation_of
@@ -368,3 +370,16 @@ def test_any_write_changes_the_state(tmp_path: Path) -> None:
     digests = {Inventory(root).digest(), inventory.digest()}
     assert len(digests) == 2
     assert all(len(digest) == len(hashlib.sha256().hexdigest()) for digest in digests)
+
+
+def test_d3_converted_labels_are_the_canonical_ones(tmp_path: Path) -> None:
+    """With difficult objects, which are trained and not evaluated."""
+    hard = XML.format('cat').replace('</name>', '</name><difficult>1</difficult>', 1)
+    names = [f'{number}' for number in range(12)]
+    images = {f'JPEGImages/{name}.jpg': None for name in names}
+    root = files(tmp_path / 'data', images | {f'Annotations/{name}.xml': hard for name in names})
+    canonical = reading(root).content
+    convert_data('voc', root / 'Annotations', tmp_path / 'train.json', val_share=0.2)
+    for split, content in canonical.items():
+        assert json.loads((tmp_path / f'{split}.json').read_text()) == content
+    assert {item['iscrowd'] for item in canonical['val']['annotations']} == {1}
