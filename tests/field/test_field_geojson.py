@@ -270,10 +270,6 @@ def test_the_property_with_the_class(
             collection(feature([on_map(SQUARE)]), feature([on_map(SQUARE)], id=1)),
             "a.geojson, feature 2: its property 'class', the class, is None",
         ),
-        (
-            collection(*(feature([on_map(SQUARE)], name=f'house {n}') for n in range(12))),
-            "'name' has another text for each of 12 objects",
-        ),
         ('{"type": "FeatureCollection", "features": [', 'a.geojson is no JSON, or cut off'),
         ('{"type": "Feature", "geometry": null}', 'a.geojson: no FeatureCollection of GeoJSON'),
         (collection(7), 'a.geojson, feature 1: it is 7, which is no Feature'),
@@ -303,7 +299,7 @@ def test_images_that_are_not_georeferenced(tmp_path: Path) -> None:
 def test_latitude_before_longitude(tmp_path: Path) -> None:
     root = pairs(tmp_path / 'a', feature([[pair[::-1] for pair in on_map(SQUARE)]]))
     said = refusal(root)
-    assert str(root) in said and 'is its coordinate system right?): a.geojson' in said
+    assert str(root) in said and 'all of its file: is the coordinate system right? (left out): a.geojson' in said
 
 
 def test_without_rasterio_and_shapefiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +310,7 @@ def test_without_rasterio_and_shapefiles(tmp_path: Path, monkeypatch: pytest.Mon
     assert f'{root}/trees.shp: ' in said and '`ogr2ogr -f GeoJSON labels.geojson FILE`' in said
     root = pairs(tmp_path / 'a', feature([on_map(SQUARE)]))
     monkeypatch.setattr(geojson, 'find_spec', lambda name: None)
-    assert 'a.geojson is placed by rasterio: install the extra "large"' in refusal(root)
+    assert 'a.geojson is placed by rasterio and shapely: install the extra "large"' in refusal(root)
 
 
 @pytest.mark.parametrize('to_map', [TO_MAP, ROTATED], ids=['north up', 'rotated'])
