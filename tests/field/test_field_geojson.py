@@ -225,8 +225,8 @@ def test_images_without_objects(tmp_path: Path) -> None:
         (dict(type='Point', coordinates=[15, 45]), 'object of type Point'),
         (dict(type='LineString', coordinates=[[15, 45], [16, 45]]), 'object of type LineString'),
         (None, 'object without a geometry'),
-        (dict(type='Polygon', coordinates=[]), 'polygon of less than three corners'),
-        ([on_map(SQUARE[:2])], 'polygon of less than three corners'),
+        (dict(type='Polygon', coordinates=[]), 'polygon without an area'),
+        ([on_map(SQUARE[:2])], 'polygon without an area'),
         ([on_map([[50, 5], [60, 5], [60, 15]])], 'object outside of its image'),
     ],
 )
@@ -273,7 +273,10 @@ def test_the_property_with_the_class(
         ('{"type": "FeatureCollection", "features": [', 'a.geojson is no JSON, or cut off'),
         ('{"type": "Feature", "geometry": null}', 'a.geojson: no FeatureCollection of GeoJSON'),
         (collection(7), 'a.geojson, feature 1: it is 7, which is no Feature'),
-        (collection(feature([[[1, 2], ['x', 3], [4, 5]]])), 'a.geojson, feature 1: a ring is'),
+        (
+            collection(feature([[[1, 2], ['x', 3], [4, 5]]])),
+            'a.geojson, feature 1: its coordinates are [[',
+        ),
         (collection(feature([on_map(SQUARE)]), crs='EPSG:0'), 'a.geojson: its crs is'),
         (collection(feature([on_map(SQUARE)]), crs='nonsense'), 'a.geojson: its crs is'),
     ],
@@ -299,7 +302,10 @@ def test_images_that_are_not_georeferenced(tmp_path: Path) -> None:
 def test_latitude_before_longitude(tmp_path: Path) -> None:
     root = pairs(tmp_path / 'a', feature([[pair[::-1] for pair in on_map(SQUARE)]]))
     said = refusal(root)
-    assert str(root) in said and 'all of its file: is the coordinate system right? (left out): a.geojson' in said
+    assert (
+        str(root) in said
+        and 'all of its file: is the coordinate system right? (left out): a.geojson' in said
+    )
 
 
 def test_without_rasterio_and_shapefiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

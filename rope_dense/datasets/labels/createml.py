@@ -26,7 +26,7 @@ def find_createml(inventory: Inventory) -> LabelFolder | None:
     """A JSON file for each split, for all images, or for each image."""
     files = recognised(inventory.paths(inventory.root, FILES.suffixes), FILES)
     shared = SharedFiles(FILES, inventory)
-    if not files or not shared.all.by_path:
+    if not files or not shared.images.by_path:
         return None
     labelled = {
         file: [image for _, image, _ in entries_in(file, shared) if image is not None]
@@ -34,8 +34,7 @@ def find_createml(inventory: Inventory) -> LabelFolder | None:
     }
     if not any(labelled.values()):
         raise ValueError(f'{files[0]}: none of its images is in {inventory.root}')
-    unlike = 'image without an entry (not labelled, so left out)'
-    return LabelFolder(CREATEML, *shared.split(labelled, unlike))
+    return LabelFolder(CREATEML, *shared.split(labelled))
 
 
 def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
@@ -120,7 +119,7 @@ def shape_of(given: Any, where: str) -> Shape:
 
 FILES = Kind(
     'CreateML',
-    'a JSON file',
+    'an entry',
     ('.json',),
     'annotations?|labels?|jsons?|createml',
     is_one=is_createml,

@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .files import class_name, naming, read_json
+from .geometry import bounding_box
 from .inventory import Inventory, State
 from .objects import Box, Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import Kind, match, recognised
@@ -30,6 +31,7 @@ if find_spec('rasterio') and find_spec('shapely'):
     from rasterio.crs import CRS
     from rasterio.errors import CRSError, NotGeoreferencedWarning, RasterioIOError
     from rasterio.warp import transform, transform_bounds
+    from shapely.geometry import shape as shapely_shape
 
 CLASS = ('class', 'label', 'class_name', 'category', 'name')  # properties; the first is taken
 ONE_CLASS = 'object'  # its name where no property and no classes.txt names it
@@ -42,25 +44,25 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
     Raises:
         ValueError: rasterio or shapely is missing, or no object is in an image.
     """
-    root = inventory.root
+    root, shared = inventory.root, SharedFiles(FILES, inventory)
     suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
     files = [Path(x) for x in recognised(inventory.paths(root, (suffix,)), FILES)]
-    shared, labelled = SharedFiles(FILES, inventory), dict[Path, list[Path]]()
-    if not files or not shared.all.by_path:
+    if not files or not shared.images.by_path:
         return None
     if not (find_spec('rasterio') and find_spec('shapely')):
         raise ValueError(
             f'{files[0]} is placed by rasterio and shapely: install the extra "large" and mmdet'
         )
+    labelled: dict[Path, list[Path]] = {}
     for file, images, is_named in images_for(files, shared):
         inside = {} if is_named else place(file, geo_images(images, inventory), inventory, Report())
-        labelled[file] = images if is_named else [image.file for image in inside]
+        labelled[file] = images if is_named else [*inside]
     if not any(labelled.values()):
         raise ValueError(
             f'{files[0]}: none of its objects is in an image of {root}: are the images '
             'georeferenced (GeoTIFF), and is the coordinate system of the file right?'
         )
-    parts, by = shared.split(labelled, 'image without an object (not labelled, so left out)')
+    parts, by = shared.split(labelled)
     # Headers do not have the georeferences, so what is kept of an earlier start depends on this.
     found = geo_images([image for some in labelled.values() for image in some], inventory)
     options = dict(georeferences=[(str(one.crs), one.to_map.tolist()) for one in found])
@@ -81,28 +83,26 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
         for file, images, is_named in images_for(files, SharedFiles(FILES, inventory)):
             if is_named and not part.takes(images[0]):
                 continue
-            features = inventory.content(file, features_of).features
-            labels = [only if key is None else label_of(one, key, file) for one in features]
-            targets = geo_images(images, inventory)
+            content, targets = inventory.content(file, features_of), geo_images(images, inventory)
             if is_named and not targets:
                 raise ValueError(f'{images[0]} is not georeferenced: {file} needs a GeoTIFF')
+            labels = [label_of(x, key, file) if key else only for x in content.features]
             inside = place(file, targets, inventory, report)
-            for target in filter(lambda one: part.takes(one.file), targets if is_named else inside):
-                item = found.setdefault(target.file, Labelled(target.file, size=target.size))
-                for number, polygon, box, is_cut in inside.get(target, ()):
-                    where = features[number].where
-                    shape = Shape(labels[number], box, outline_of(polygon), where=where)
-                    item.shapes.append(shape)
-                    if is_cut:
-                        report.note('object partly outside of its image (clipped)', where)
-            seen = {number for placed in inside.values() for number, *_ in placed}
+            for target in targets:
+                if (is_named or target.file in inside) and part.takes(target.file):
+                    item = found.setdefault(target.file, Labelled(target.file, size=target.size))
+                    for number, outline, box, is_cut in inside.get(target.file, ()):
+                        where = content.features[number].where
+                        item.shapes.append(Shape(labels[number], box, outline, where=where))
+                        if is_cut:
+                            report.note('object partly outside of its image (clipped)', where)
+            seen = {number for objects in inside.values() for number, *_ in objects}
             hint = '' if seen else ', as all of its file: is the coordinate system right?'
-            for number in sorted({*range(len(features))} - seen):
-                one = features[number]
-                if is_named:
+            for number, one in enumerate(content.features):
+                if is_named and number not in seen:
                     why = one.problem or f'object outside of its image{hint}'
                     found[images[0]].leave_out(why, one.where, labels[number])
-                elif why := files[file]:
+                elif number not in seen and (why := files[file]):
                     why = 'object that is in no image' if images else why
                     report.leave_out(one.problem or why, one.where)
         yield from found.values()
@@ -116,14 +116,14 @@ def images_for(
     files: Iterable[Path], shared: SharedFiles
 ) -> Iterator[tuple[Path, list[Path], bool]]:
     """The image that has the name of a file, and True; if no file has one, all it may be of."""
-    texts, images = map(str, filter(is_geojson, files)), map(str, shared.all.by_path.values())
-    pairs = match(FILES, shared.all.folder, images, texts)
-    for file in pairs.files:
-        if named := pairs.image_of.get(file):
-            yield Path(file), [Path(named)], True
+    texts, images = map(str, filter(is_geojson, files)), map(str, shared.images.by_path.values())
+    pairs = match(FILES, shared.images.folder, images, texts)
+    for file in map(Path, pairs.files):
+        if image := pairs.image_of.get(str(file)):
+            yield file, [Path(image)], True
         else:
-            every = [] if pairs.image_of else shared.images_for(Path(file)).by_path.values()
-            yield Path(file), [*every], False
+            every = [] if pairs.image_of else shared.images_for(file).by_path.values()
+            yield file, [*every], False
 
 
 def is_geojson(path: Path) -> bool:
@@ -136,14 +136,8 @@ def is_geojson(path: Path) -> bool:
         return is_likely and b'"FeatureCollection"' in start + file.read()
 
 
-@dataclass
-class Feature:
-    """An object on a map.
-
-    Attributes:
-        where: its place, such as 'a.geojson, feature 3'.
-        polygon: of shapely; empty with a `problem`.
-    """
+class Feature(NamedTuple):
+    """An object on a map, by its place in a file; without a polygon because of a problem."""
 
     where: str
     properties: Mapping[str, Any]
@@ -151,12 +145,12 @@ class Feature:
     problem: str
 
 
-class Features:
-    """The objects of a file; `crs` is None if the file does not say it."""
+class Features(NamedTuple):
+    """The objects of a file, a tree of their polygons, and the system if the file says it."""
 
-    def __init__(self, crs: CRS | None, features: list[Feature]) -> None:
-        self.crs, self.features = crs, features
-        self.tree = shapely.STRtree([one.polygon for one in features])
+    features: Sequence[Feature]
+    tree: shapely.STRtree
+    crs: CRS | None
 
 
 def features_of(path: Path) -> Features:
@@ -180,38 +174,24 @@ def features_of(path: Path) -> Features:
             with naming(where := f'{path.name}, feature {number}'):
                 if not isinstance(one, dict):
                     raise ValueError(f'it is {one!r:.80}, which is no Feature')
-                polygon, problem = polygon_of(one.get('geometry') or {})
                 properties = {**(one.get('properties') or {})}
-                features.append(Feature(where, properties, polygon, problem))
-    return Features(crs, features)
+                features.append(Feature(where, properties, *polygon_of(one.get('geometry') or {})))
+    return Features(features, shapely.STRtree([one.polygon for one in features]), crs)
 
 
 def polygon_of(geometry: Mapping[str, Any]) -> tuple[shapely.MultiPolygon, str]:
-    """The polygons of a geometry, and the problem if there is none.
-
-    Rings of less than three corners, and heights, are left out.
-    """
+    """The polygons of a geometry, which do not cross, and the problem if there is none."""
     kind, given = geometry.get('type'), geometry.get('coordinates') or []
     if kind not in ('Polygon', 'MultiPolygon'):
         problem = f'object of type {kind}' if kind else 'object without a geometry'
         return shapely.MultiPolygon(), problem
-    parts = []
-    for rings in [given] if kind == 'Polygon' else given:
-        outer, *holes = [ring_of(ring) for ring in rings] or [[]]
-        if len(outer) > 2:
-            parts.append((outer, [hole for hole in holes if len(hole) > 2]))
-    return shapely.MultiPolygon(parts), '' if parts else 'polygon of less than three corners'
-
-
-def ring_of(given: Any) -> np.ndarray:
-    """The corners [n, 2] of a closed ring, each once."""
     try:
-        ring = np.array([corner[:2] for corner in given], float).reshape(-1, 2)
-    except (TypeError, ValueError, KeyError):
-        ring = np.full((1, 2), np.nan)
-    if not np.isfinite(ring).all():
-        raise ValueError(f'a ring is {given!r:.80}, not [[x, y], ...]')
-    return ring[:-1] if len(ring) and (ring[0] == ring[-1]).all() else ring
+        found = shapely.force_2d(shapely_shape(dict(type=kind, coordinates=given)))
+        parts = shapely.get_parts(shapely.get_parts(shapely.make_valid(found)))
+    except (ValueError, TypeError, LookupError, OverflowError, shapely.errors.ShapelyError):
+        raise ValueError(f'its coordinates are {given!r:.80}, which is no {kind}') from None
+    polygon = shapely.MultiPolygon([one for one in parts if one.geom_type == 'Polygon'])
+    return polygon, 'polygon without an area' if polygon.is_empty else ''
 
 
 def is_name(value: Any) -> bool:
@@ -231,33 +211,29 @@ def class_property(files: Iterable[Path], part: Part, report: Report) -> str | N
             if is_name(value):
                 types.setdefault(key, set()).add(type(value))
     usual = [key for name in CLASS for key in types if key.lower() == name]
-    if not (found := usual[:1] or [key for key, some in types.items() if str in some]):
-        kind = 'set of objects without a text property (all are of one class)'
-        report.note(kind, part.source.name)
-        return None
+    found = usual[:1] or [key for key, some in types.items() if str in some]
     if len(found) > 1:
         raise ValueError(
             f'{part.source}: which property is the class, of {", ".join(found)}? Call it "class"'
         )
-    report.note(f'set of objects whose property {found[0]!r} is their class', part.source.name)
-    return found[0]
+    kind = 'without a text property (all are of one class)'
+    kind = f'whose property {found[0]!r} is their class' if found else kind
+    report.note(f'set of objects {kind}', part.source.name)
+    return found[0] if found else None
 
 
 def label_of(feature: Feature, key: str, file: Path) -> str:
     """The class of an object; ValueError if it has none."""
-    label = feature.properties.get(key)
-    if not is_name(label):
-        name = f'{file.parent}/{feature.where}'
-        raise ValueError(f'{name}: its property {key!r}, the class, is {label!r:.80}')
+    if not is_name(label := feature.properties.get(key)):
+        where = f'{file.parent}/{feature.where}'
+        raise ValueError(f'{where}: its property {key!r}, the class, is {label!r:.80}')
     return class_name(label)
 
 
-@dataclass(frozen=True, eq=False)
-class GeoImage:
-    """An image on a map.
+class GeoImage(NamedTuple):
+    """An image of (height, width) pixels on a map.
 
     Attributes:
-        size: (height, width).
         crs: its coordinate system; None if only the transform is known, as from a world file.
         bounds: left, bottom, right and top on the map.
         to_map: [3, 3], from pixels (x, y, 1) to the map.
@@ -272,31 +248,31 @@ class GeoImage:
 
 @lru_cache(None)
 def geo_image(file: Path, state: State) -> GeoImage | None:
-    """An image on a map; None for one without a transform to a map, or in another `state`."""
+    """An image on a map, in this state of its file; None for one without a transform to a map."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter('ignore', NotGeoreferencedWarning)
             with rasterio.open(file) as image:
-                to_map = np.reshape(image.transform, (3, 3))
+                to_map = np.reshape(image.transform[:9], (3, 3))
                 found = GeoImage(file, image.shape, image.crs, tuple(image.bounds), to_map)
     except RasterioIOError:
         return None
     return None if np.array_equal(to_map, np.eye(3)) else found
 
 
-def geo_images(files: Sequence[Path], inventory: Inventory) -> list[GeoImage]:
+def geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
     """The images that are georeferenced."""
     found = (geo_image(file, inventory.files.get(str(file), ())) for file in files)
     return [image for image in found if image is not None]
 
 
-# Number of an object in its file, polygon in pixels, box in the image, whether the box is clipped.
-Placed = tuple[int, 'shapely.Geometry', Box, bool]
+# Number of an object in its file, its outline, its box in the image, and whether that is clipped.
+Placed = tuple[int, list[list[float]], Box, bool]
 
 
 def place(
     file: Path, images: Sequence[GeoImage], inventory: Inventory, report: Report
-) -> dict[GeoImage, list[Placed]]:
+) -> dict[Path, list[Placed]]:
     """The objects of each image that has some.
 
     Without a system in the file, coordinates are in degrees, as RFC 7946 has them; where these are
@@ -304,8 +280,8 @@ def place(
     """
     content = inventory.content(file, features_of)
     for crs in [content.crs] if content.crs else [CRS.from_epsg(4326), None]:
-        placed = {image: placed_in(image, content.tree, crs) for image in images}
-        if inside := {image: objects for image, objects in placed.items() if objects}:
+        inside = {image.file: placed_in(image, content.tree, crs) for image in images}
+        if inside := {image: objects for image, objects in inside.items() if objects}:
             if crs is None:
                 system = images[0].crs.to_string() if images[0].crs else 'not known'
                 kind = f'file that is not in degrees (taken as the system of its images, {system})'
@@ -315,14 +291,9 @@ def place(
 
 
 def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[Placed]:
-    """The objects that cover a pixel of an image.
-
-    Args:
-        crs: their coordinate system; None for the system of the image.
-    """
-    (height, width), bounds = image.size, image.bounds
+    """The objects that cover a pixel of an image; `crs` is None for the system of the image."""
+    (height, width), bounds, to_pixels = image.size, image.bounds, np.linalg.inv(image.to_map)
     is_other = None not in (crs, image.crs) and crs != image.crs
-    to_pixels = np.linalg.inv(image.to_map)
 
     def in_pixels(points: np.ndarray) -> np.ndarray:  # [n, 2]
         x, y = transform(crs, image.crs, *points.T) if is_other else points.T
@@ -330,43 +301,41 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
 
     try:
         left, bottom, right, top = transform_bounds(image.crs, crs, *bounds) if is_other else bounds
-        areas = [(left, bottom, right, top)]
+        areas = np.array([[left, bottom, right, top]])
         if left > right:  # it is on both sides of the date line
-            areas = [(left, bottom, 180, top), (-180, bottom, right, top)]
-        near = np.unique(tree.query([shapely.box(*area) for area in areas])[1])
-        polygons = tree.geometries[near]
-        margin = MARGIN * np.ptp(np.reshape(areas, (-1, 2)), 0)
-        low, high = np.min(areas, 0)[:2] - margin, np.max(areas, 0)[2:] + margin
-        ends = shapely.bounds(polygons)
-        is_far = ((ends[:, :2] < low) | (ends[:, 2:] > high)).any(1)
-        cut = shapely.clip_by_rect(shapely.make_valid(polygons[is_far]), *low, *high)
-        polygons[is_far] = cut
-        polygons = shapely.transform(polygons, in_pixels)
+            areas = np.array([[left, bottom, 180, top], [-180, bottom, right, top]])
+        near = np.unique(tree.query(shapely.box(*areas.T))[1])
+        low, high = areas.min(0)[:2], areas.max(0)[2:]
+        margin = MARGIN * (high - low)
+        around = shapely.clip_by_rect(tree.geometries[near], *(low - margin), *(high + margin))
+        polygons = shapely.transform(around, in_pixels)
     except Exception:  # GDAL's, which has no public class, where a system is not of this place
         return []
-    parts = shapely.clip_by_rect(shapely.make_valid(polygons), 0, 0, width, height)
-    left, top, right, bottom = ends = shapely.bounds(parts).T
-    is_cut = ~(np.abs(ends.T - shapely.bounds(polygons)).max(1, initial=0) <= 0.01)
-    boxes = np.stack([left, top, right - left, bottom - top], 1).tolist()
-    is_seen = ~is_cut | (shapely.area(parts) >= 1)
-    found = zip(near.tolist(), polygons, map(tuple, boxes), is_cut.tolist(), strict=True)
-    return [one for one, seen in zip(found, is_seen, strict=True) if seen]
+    parts = shapely.clip_by_rect(polygons, 0, 0, width, height)
+    ends, areas = shapely.bounds(parts), shapely.area(parts)
+    found = list[Placed]()
+    for number, polygon, box, area in zip(
+        near.tolist(), polygons, ends.tolist(), areas, strict=True
+    ):
+        is_cut = not np.allclose(box, polygon.bounds, rtol=0, atol=0.01)
+        if area >= 1 or not is_cut:
+            found.append((number, outline_of(polygon), bounding_box(box), is_cut))
+    return found
 
 
 def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
     """The polygons of an object in pixels; a line leads into each hole, and back."""
     outline = []
     for one in shapely.get_parts(polygon):
-        if one.geom_type == 'Polygon':
-            outer, *holes = map(shapely.get_coordinates, (one.exterior, *one.interiors))
-            path = [outer, *(points for hole in holes for points in (hole, outer[:1]))]
-            outline.append(np.concatenate(path)[:-1].ravel().tolist())
+        outer, *holes = map(shapely.get_coordinates, (one.exterior, *one.interiors))
+        path = [outer, *(points for hole in holes for points in (hole, outer[:1]))]
+        outline.append(np.concatenate(path)[:-1].ravel().tolist())
     return outline
 
 
 FILES = Kind(
     'GeoJSON',
-    'a GeoJSON file',
+    'an object',
     ('.geojson', '.json'),
     'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?',
     is_one=is_geojson,
