@@ -55,7 +55,7 @@ def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> 
 
 
 def is_createml(path: Path) -> bool:
-    """Return whether a JSON file is CreateML's, or would be if it were not broken."""
+    """Return whether a JSON file is CreateML's, or is broken and looks so."""
     try:
         return content_of(path) is not None
     except ValueError:  # the reader says it
@@ -79,22 +79,18 @@ def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | No
     """Name, image, which may not be there, and objects of each entry of a file.
 
     Raises:
-        ValueError: an entry that is none; the message has the file and the number of the entry.
+        ValueError: a broken entry; the message has its number.
     """
     entries = content_of(file) or []
     beside, images = shared.inventory.images(file.parent), shared.images_for(file)
     for number, entry in enumerate(entries, start=1):
-        where = f'{file.name}, entry {number}'
-        with naming(file), naming(where):
-            if not isinstance(entry, dict):
-                raise ValueError(f'it is {entry!r:.80}, not {{"image": ..., "annotations": ...}}')
-            given = {key.lower(): value for key, value in entry.items()}
+        with naming(file), naming(where := f'{file.name}, entry {number}'):
+            given = {x.lower(): one for x, one in entry.items()} if isinstance(entry, dict) else {}
             name = next((given[key] for key in IMAGE if given.get(key)), None)
-            objects = next((given[key] for key in OBJECTS if key in given), None) or []
-            if not isinstance(name, str):
-                raise ValueError(f'its image is {name!r:.80}, which is no name')
-            if not isinstance(objects, list):
-                raise ValueError(f'its annotations are {objects!r:.80}, which is no list')
+            objects: Any = next((given[key] for key in OBJECTS if given.get(key)), [])
+            if not isinstance(name, str) or not isinstance(objects, list):
+                form = '{"image": "a.jpg", "annotations": [...]}'
+                raise ValueError(f'it is {entry!r:.80}, not {form}')
             shapes = [shape_of(x, f'{where}, annotation {n}') for n, x in enumerate(objects, 1)]
         name = unquote(urlsplit(name).path) if '://' in name else name
         image = beside.by_path.get(name) or images.find(name) or beside.find_alike(name)
@@ -109,7 +105,7 @@ def shape_of(given: Any, where: str) -> Shape:
         if not isinstance(given, dict) or not isinstance(given.get('coordinates'), dict):
             raise ValueError(f'it is {given!r:.80}, without "coordinates" of x, y, width, height')
         label, box = given.get('label'), given['coordinates']
-        if label is None or isinstance(label, (dict, list)) or not str(label).strip():
+        if not isinstance(label, (str, int)) or not str(label).strip():
             raise ValueError(f'its label is {label!r:.80}, which is no name')
         x, y, width, height = (finite([box[k]], k)[0] for k in ('x', 'y', 'width', 'height'))
         if 0 < max(x, y, width, height) <= 1:
@@ -117,11 +113,6 @@ def shape_of(given: Any, where: str) -> Shape:
         return Shape(str(label), (x - width / 2, y - height / 2, width, height), where=where)
 
 
-FILES = Kind(
-    'CreateML',
-    'an entry',
-    ('.json',),
-    'annotations?|labels?|jsons?|createml',
-    is_one=is_createml,
-)
+WORDS = 'annotations?|labels?|jsons?|createml'
+FILES = Kind('CreateML', 'an entry', ('.json',), WORDS, is_one=is_createml)
 CREATEML = Format('createml', 'CreateML', FILES.suffixes, find_createml, read_createml)

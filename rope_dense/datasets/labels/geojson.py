@@ -7,7 +7,6 @@ Coordinates are longitude and latitude, or in the system that the older member `
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,11 +38,7 @@ MARGIN = 4  # times the sides of an image around it: corners farther away may ha
 
 
 def find_geojson(inventory: Inventory) -> LabelFolder | None:
-    """A file for each image, or files of many images.
-
-    Raises:
-        ValueError: rasterio or shapely is missing, or no object is in an image.
-    """
+    """A file for each image, or files of many images."""
     root, shared = inventory.root, SharedFiles(FILES, inventory)
     suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
     files = [Path(x) for x in recognised(inventory.paths(root, (suffix,)), FILES)]
@@ -55,8 +50,8 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         )
     labelled: dict[Path, list[Path]] = {}
     for file, images, is_named in images_for(files, shared):
-        inside = {} if is_named else place(file, geo_images(images, inventory), inventory, Report())
-        labelled[file] = images if is_named else [*inside]
+        placed = () if is_named else place(file, images, inventory, Report())
+        labelled[file] = images if is_named else [one.file for one, objects in placed if objects]
     if not any(labelled.values()):
         raise ValueError(
             f'{files[0]}: none of its objects is in an image of {root}: are the images '
@@ -83,22 +78,28 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
         for file, images, is_named in images_for(files, SharedFiles(FILES, inventory)):
             if is_named and not part.takes(images[0]):
                 continue
-            content, targets = inventory.content(file, features_of), geo_images(images, inventory)
-            if is_named and not targets:
+            features, *_ = inventory.content(file, features_of)
+            labels = list[str]()
+            for one in features:
+                if not is_name(label := one.properties.get(key) if key else only):
+                    where = f'{file.parent}/{one.where}'
+                    raise ValueError(f'{where}: its property {key!r}, the class, is {label!r:.80}')
+                labels.append(class_name(label))
+            seen = set[int]()
+            if not (placed := place(file, images, inventory, report)) and is_named:
                 raise ValueError(f'{images[0]} is not georeferenced: {file} needs a GeoTIFF')
-            labels = [label_of(x, key, file) if key else only for x in content.features]
-            inside = place(file, targets, inventory, report)
-            for target in targets:
-                if (is_named or target.file in inside) and part.takes(target.file):
-                    item = found.setdefault(target.file, Labelled(target.file, size=target.size))
-                    for number, outline, box, is_cut in inside.get(target.file, ()):
-                        where = content.features[number].where
-                        item.shapes.append(Shape(labels[number], box, outline, where=where))
-                        if is_cut:
-                            report.note('object partly outside of its image (clipped)', where)
-            seen = {number for objects in inside.values() for number, *_ in objects}
+            for image, objects in placed:
+                seen.update(number for number, *_ in objects)
+                if not (is_named or objects) or not part.takes(image.file):
+                    continue
+                item = found.setdefault(image.file, Labelled(image.file, size=image.size))
+                for number, outline, box, is_cut in objects:
+                    where = features[number].where
+                    item.shapes.append(Shape(labels[number], box, outline, where=where))
+                    if is_cut:
+                        report.note('object partly outside of its image (clipped)', where)
             hint = '' if seen else ', as all of its file: is the coordinate system right?'
-            for number, one in enumerate(content.features):
+            for number, one in enumerate(features):
                 if is_named and number not in seen:
                     why = one.problem or f'object outside of its image{hint}'
                     found[images[0]].leave_out(why, one.where, labels[number])
@@ -132,8 +133,7 @@ def is_geojson(path: Path) -> bool:
         return True
     with path.open('rb') as file:  # of large files of other formats only the start is read
         start = file.read(4096)
-        is_likely = re.search(rb'"(Feature|features)', start) is not None
-        return is_likely and b'"FeatureCollection"' in start + file.read()
+        return b'"feature' in start.lower() and b'"FeatureCollection"' in start + file.read()
 
 
 class Feature(NamedTuple):
@@ -145,16 +145,8 @@ class Feature(NamedTuple):
     problem: str
 
 
-class Features(NamedTuple):
-    """The objects of a file, a tree of their polygons, and the system if the file says it."""
-
-    features: Sequence[Feature]
-    tree: shapely.STRtree
-    crs: CRS | None
-
-
-def features_of(path: Path) -> Features:
-    """The objects of a file.
+def features_of(path: Path) -> tuple[list[Feature], shapely.STRtree, CRS | None]:
+    """The objects of a file, a tree of their polygons, and the coordinate system if it says one.
 
     Raises:
         ValueError: no FeatureCollection, or a broken feature; the message has its number.
@@ -176,7 +168,7 @@ def features_of(path: Path) -> Features:
                     raise ValueError(f'it is {one!r:.80}, which is no Feature')
                 properties = {**(one.get('properties') or {})}
                 features.append(Feature(where, properties, *polygon_of(one.get('geometry') or {})))
-    return Features(features, shapely.STRtree([one.polygon for one in features]), crs)
+    return features, shapely.STRtree([one.polygon for one in features]), crs
 
 
 def polygon_of(geometry: Mapping[str, Any]) -> tuple[shapely.MultiPolygon, str]:
@@ -206,7 +198,7 @@ def class_property(files: Iterable[Path], part: Part, report: Report) -> str | N
         ValueError: several text properties, of which none has a usual name.
     """
     types: dict[str, set[type]] = {}
-    for feature in (one for x in files for one in part.inventory.content(x, features_of).features):
+    for feature in (one for x in files for one in part.inventory.content(x, features_of)[0]):
         for key, value in feature.properties.items():
             if is_name(value):
                 types.setdefault(key, set()).add(type(value))
@@ -222,28 +214,13 @@ def class_property(files: Iterable[Path], part: Part, report: Report) -> str | N
     return found[0] if found else None
 
 
-def label_of(feature: Feature, key: str, file: Path) -> str:
-    """The class of an object; ValueError if it has none."""
-    if not is_name(label := feature.properties.get(key)):
-        where = f'{file.parent}/{feature.where}'
-        raise ValueError(f'{where}: its property {key!r}, the class, is {label!r:.80}')
-    return class_name(label)
-
-
 class GeoImage(NamedTuple):
-    """An image of (height, width) pixels on a map.
-
-    Attributes:
-        crs: its coordinate system; None if only the transform is known, as from a world file.
-        bounds: left, bottom, right and top on the map.
-        to_map: [3, 3], from pixels (x, y, 1) to the map.
-    """
+    """An image on a map."""
 
     file: Path
-    size: tuple[int, int]
-    crs: CRS | None
-    bounds: tuple[float, float, float, float]
-    to_map: np.ndarray
+    size: tuple[int, int]  # (height, width)
+    crs: CRS | None  # None if only the transform is known, as from a world file
+    to_map: np.ndarray  # [3, 3], from pixels (x, y, 1)
 
 
 @lru_cache(None)
@@ -254,7 +231,7 @@ def geo_image(file: Path, state: State) -> GeoImage | None:
             warnings.simplefilter('ignore', NotGeoreferencedWarning)
             with rasterio.open(file) as image:
                 to_map = np.reshape(image.transform[:9], (3, 3))
-                found = GeoImage(file, image.shape, image.crs, tuple(image.bounds), to_map)
+                found = GeoImage(file, image.shape, image.crs, to_map)
     except RasterioIOError:
         return None
     return None if np.array_equal(to_map, np.eye(3)) else found
@@ -271,28 +248,30 @@ Placed = tuple[int, list[list[float]], Box, bool]
 
 
 def place(
-    file: Path, images: Sequence[GeoImage], inventory: Inventory, report: Report
-) -> dict[Path, list[Placed]]:
-    """The objects of each image that has some.
+    file: Path, images: Iterable[Path], inventory: Inventory, report: Report
+) -> list[tuple[GeoImage, list[Placed]]]:
+    """The georeferenced images, each with its objects.
 
     Without a system in the file, coordinates are in degrees, as RFC 7946 has them; where these are
     in no image, they are in the system of the images.
     """
-    content = inventory.content(file, features_of)
-    for crs in [content.crs] if content.crs else [CRS.from_epsg(4326), None]:
-        inside = {image.file: placed_in(image, content.tree, crs) for image in images}
-        if inside := {image: objects for image, objects in inside.items() if objects}:
+    _, tree, said = inventory.content(file, features_of)
+    placed = list[tuple[GeoImage, list[Placed]]]()
+    for crs in [said] if said else [CRS.from_epsg(4326), None]:
+        placed = [(one, placed_in(one, tree, crs)) for one in geo_images(images, inventory)]
+        if any(objects for _, objects in placed):
             if crs is None:
-                system = images[0].crs.to_string() if images[0].crs else 'not known'
-                kind = f'file that is not in degrees (taken as the system of its images, {system})'
-                report.note(kind, file.name)
-            return inside
-    return {}
+                system = f'taken as the system of its images, {placed[0][0].crs or "not known"}'
+                report.note(f'file that is not in degrees ({system})', file.name)
+            break
+    return placed
 
 
 def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[Placed]:
     """The objects that cover a pixel of an image; `crs` is None for the system of the image."""
-    (height, width), bounds, to_pixels = image.size, image.bounds, np.linalg.inv(image.to_map)
+    (height, width), to_pixels = image.size, np.linalg.inv(image.to_map)
+    corners = image.to_map[:2] @ [[0, width, 0, width], [0, 0, height, height], [1, 1, 1, 1]]
+    (left, bottom), (right, top) = corners.min(1), corners.max(1)
     is_other = None not in (crs, image.crs) and crs != image.crs
 
     def in_pixels(points: np.ndarray) -> np.ndarray:  # [n, 2]
@@ -300,7 +279,8 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
         return (np.stack([x, y, np.ones(len(points))], 1) @ to_pixels.T)[:, :2]
 
     try:
-        left, bottom, right, top = transform_bounds(image.crs, crs, *bounds) if is_other else bounds
+        if is_other:
+            left, bottom, right, top = transform_bounds(image.crs, crs, left, bottom, right, top)
         areas = np.array([[left, bottom, right, top]])
         if left > right:  # it is on both sides of the date line
             areas = np.array([[left, bottom, 180, top], [-180, bottom, right, top]])
@@ -312,15 +292,12 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
     except Exception:  # GDAL's, which has no public class, where a system is not of this place
         return []
     parts = shapely.clip_by_rect(polygons, 0, 0, width, height)
-    ends, areas = shapely.bounds(parts), shapely.area(parts)
-    found = list[Placed]()
-    for number, polygon, box, area in zip(
-        near.tolist(), polygons, ends.tolist(), areas, strict=True
-    ):
-        is_cut = not np.allclose(box, polygon.bounds, rtol=0, atol=0.01)
-        if area >= 1 or not is_cut:
-            found.append((number, outline_of(polygon), bounding_box(box), is_cut))
-    return found
+    ends = shapely.bounds(parts)
+    is_cut = ~(np.abs(ends - shapely.bounds(polygons)).max(1, initial=0) <= 0.01)
+    return [
+        (int(near[n]), outline_of(polygons[n]), bounding_box(ends[n]), bool(is_cut[n]))
+        for n in np.flatnonzero(~is_cut | (shapely.area(parts) >= 1))
+    ]
 
 
 def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
@@ -333,11 +310,6 @@ def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
     return outline
 
 
-FILES = Kind(
-    'GeoJSON',
-    'an object',
-    ('.geojson', '.json'),
-    'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?',
-    is_one=is_geojson,
-)
+WORDS = 'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?'
+FILES = Kind('GeoJSON', 'an object', ('.geojson', '.json'), WORDS, is_one=is_geojson)
 GEOJSON = Format('geojson', 'GeoJSON', FILES.suffixes, find_geojson, read_geojson)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from .coco_files import words_of
@@ -13,9 +12,12 @@ from .objects import NO_IMAGE, Part
 from .pairs import SPLIT_NAMES, SPLITS, Kind, Pairs, Places
 from .splits import Splits, split_pairs
 
+GROUPS = {word: split for split, words in SPLITS.items() for word in words}
+GROUPS |= {'test': 'test', '': ''}
+
 
 class SharedFiles:
-    """The label files of a kind, and the images in the folder of a data set."""
+    """Label files of several images each, and the images in the folder of a data set."""
 
     def __init__(self, kind: Kind, inventory: Inventory) -> None:
         self.inventory, self.places = inventory, Places(kind, inventory.root)
@@ -29,12 +31,11 @@ class SharedFiles:
 
     def images_for(self, file: Path) -> Images:
         """The images that a label file may be of: of its split, or of none."""
-        if (split := self.split_of(file)) not in self.known:
-            alike = next((words for words in SPLITS.values() if split in words), SPLIT_NAMES)
-            said = {x: self.places.of(str(image)).split for x, image in self.images.by_path.items()}
-            own = [x for x, word in said.items() if not word or word == split or (word in alike)]
-            own = {x: self.images.by_path[x] for x in own}
-            self.known[split] = Images(self.images.folder, own)
+        if (split := GROUPS[self.split_of(file)]) not in self.known:
+            said = {x: self.places.of(str(one)).split for x, one in self.images.by_path.items()}
+            own = [x for x, word in said.items() if not (split and word) or GROUPS[word] == split]
+            files = {x: self.images.by_path[x] for x in own}
+            self.known[split] = Images(self.images.folder, files)
         return self.known[split]
 
     def split(self, labelled: Mapping[Path, Collection[Path]]) -> Splits:
@@ -61,6 +62,7 @@ class SharedFiles:
             for name in names:  # what is of no image is counted in the first
                 files[name][file] = NO_IMAGE if name == names[0] else ''
         lacking = f'image without {pairs.kind.what} (not labelled, so left out)'
+        absent = 'listed image that is not there'
         for name, part in parts.items():
             parts[name] = Part(
                 source=Path(os.path.commonpath(labelled)),
@@ -68,7 +70,9 @@ class SharedFiles:
                 names=frozenset(map(self.images.stem_of, part.pairs)),
                 inventory=self.inventory,
                 orphans=files[name],
-                notes=[*part.notes, *((lacking, image.name) for image in part.unlabelled)],
+                notes=[*part.notes]
+                + [(lacking, image.name) for image in part.unlabelled]
+                + [(absent, name) for name in part.absent],
             )
         return parts, by
 
