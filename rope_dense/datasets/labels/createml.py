@@ -89,8 +89,7 @@ def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | No
             name = next((given[key] for key in IMAGE if given.get(key)), None)
             objects: Any = next((given[key] for key in OBJECTS if given.get(key)), [])
             if not isinstance(name, str) or not isinstance(objects, list):
-                form = '{"image": "a.jpg", "annotations": [...]}'
-                raise ValueError(f'it is {entry!r:.80}, not {form}')
+                raise ValueError(f'it is {entry!r:.80}, not {{"image": ..., "annotations": [...]}}')
             shapes = [shape_of(x, f'{where}, annotation {n}') for n, x in enumerate(objects, 1)]
         name = unquote(urlsplit(name).path) if '://' in name else name
         image = beside.by_path.get(name) or images.find(name) or beside.find_alike(name)

@@ -30,6 +30,7 @@ if find_spec('rasterio') and find_spec('shapely'):
     from rasterio.crs import CRS
     from rasterio.errors import CRSError, NotGeoreferencedWarning, RasterioIOError
     from rasterio.warp import transform, transform_bounds
+    from shapely.errors import ShapelyError
     from shapely.geometry import shape as shapely_shape
 
 CLASS = ('class', 'label', 'class_name', 'category', 'name')  # properties; the first is taken
@@ -180,8 +181,8 @@ def polygon_of(geometry: Mapping[str, Any]) -> tuple[shapely.MultiPolygon, str]:
     try:
         found = shapely.force_2d(shapely_shape(dict(type=kind, coordinates=given)))
         parts = shapely.get_parts(shapely.get_parts(shapely.make_valid(found)))
-    except (ValueError, TypeError, LookupError, OverflowError, shapely.errors.ShapelyError):
-        raise ValueError(f'its coordinates are {given!r:.80}, which is no {kind}') from None
+    except (ValueError, TypeError, LookupError, OverflowError, ShapelyError) as error:
+        raise ValueError(f'its coordinates are {given!r:.80}, no {kind} ({error})') from None
     polygon = shapely.MultiPolygon([one for one in parts if one.geom_type == 'Polygon'])
     return polygon, 'polygon without an area' if polygon.is_empty else ''
 

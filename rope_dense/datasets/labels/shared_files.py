@@ -32,10 +32,11 @@ class SharedFiles:
     def images_for(self, file: Path) -> Images:
         """The images that a label file may be of: of its split, or of none."""
         if (split := GROUPS[self.split_of(file)]) not in self.known:
-            said = {x: self.places.of(str(one)).split for x, one in self.images.by_path.items()}
-            own = [x for x, word in said.items() if not (split and word) or GROUPS[word] == split]
-            files = {x: self.images.by_path[x] for x in own}
-            self.known[split] = Images(self.images.folder, files)
+            own = dict[str, Path]()
+            for path, image in self.images.by_path.items():
+                if not split or GROUPS[self.places.of(str(image)).split] in ('', split):
+                    own[path] = image
+            self.known[split] = Images(self.images.folder, own)
         return self.known[split]
 
     def split(self, labelled: Mapping[Path, Collection[Path]]) -> Splits:
@@ -62,7 +63,6 @@ class SharedFiles:
             for name in names:  # what is of no image is counted in the first
                 files[name][file] = NO_IMAGE if name == names[0] else ''
         lacking = f'image without {pairs.kind.what} (not labelled, so left out)'
-        absent = 'listed image that is not there'
         for name, part in parts.items():
             parts[name] = Part(
                 source=Path(os.path.commonpath(labelled)),
@@ -70,9 +70,11 @@ class SharedFiles:
                 names=frozenset(map(self.images.stem_of, part.pairs)),
                 inventory=self.inventory,
                 orphans=files[name],
-                notes=[*part.notes]
-                + [(lacking, image.name) for image in part.unlabelled]
-                + [(absent, name) for name in part.absent],
+                notes=[
+                    *part.notes,
+                    *((lacking, image.name) for image in part.unlabelled),
+                    *(('listed image that is not there', path) for path in part.absent),
+                ],
             )
         return parts, by
 
