@@ -64,8 +64,11 @@ def test_variants(tmp_path: Path, given: dict) -> None:
     'given, line',
     [
         ('text', "train/_annotations.createml.json, entry 2: it is 'text'"),
-        (dict(annotations=[]), 'train/_annotations.createml.json, entry 2: its image is None'),
-        (entry(annotations=5), 'entry 2: its annotations are 5, which is no list'),
+        (
+            dict(annotations=[]),
+            "createml.json, entry 2: it is {'annotations': []}, not",
+        ),
+        (entry(annotations=5), "entry 2: it is {'image': 'a.jpg', 'annotations': 5}, not"),
         (entry('a.jpg', 7), 'entry 2, annotation 1: it is 7, without "coordinates"'),
         (entry('a.jpg', dict(label='cat')), 'entry 2, annotation 1: it is'),
         (entry('a.jpg', thing(), thing(None)), 'entry 2, annotation 2: its label is None'),
@@ -137,6 +140,40 @@ def test_images_for_validation_without_entries_are_refused(tmp_path: Path) -> No
     root = roboflow(tmp_path / 'a', *map(entry, MANY), images=tuple(MANY))
     (root / 'valid' / '_annotations.createml.json').unlink()
     assert f'{root}/valid has images, but no labels' in refusal(root)
+
+
+def test_lists_of_the_splits(tmp_path: Path) -> None:
+    root = tmp_path / 'a'
+    for name in ('1', '2', '3', '4'):
+        image(root / 'images' / f'{name}.jpg')
+    write(root / 'train.txt', 'images/1.jpg\nimages/4.jpg\nimages/5.jpg')
+    write(root / 'val.txt', 'images/2.jpg')
+    write(root / 'all.json', json.dumps([entry(f'{name}.jpg') for name in (1, 2, 3)]))
+    found = reading(root)
+    expected = dict(train={'images/1.jpg': [CAT]}, val={'images/2.jpg': [CAT]})
+    assert found.objects == expected and 'train.txt, val.txt' in found.text
+    assert '1 x image without an entry (not labelled, so left out): 4.jpg' in found.text
+    assert '1 x listed image that is not there: images/5' in found.text
+
+
+def test_other_words_for_one_split(tmp_path: Path) -> None:
+    root = tmp_path / 'a'
+    for split, word in (('train2017', 'training'), ('val', 'valid')):
+        image(root / 'images' / split / '1.jpg')
+        write(root / f'{word}.json', json.dumps([entry('1.jpg')]))
+    expected = dict(train={'images/train2017/1.jpg': [CAT]}, val={'images/val/1.jpg': [CAT]})
+    assert reading(root).objects == expected
+
+
+def test_a_test_split_that_is_not_used(tmp_path: Path) -> None:
+    """Roboflow's test/ beside valid/: its missing image is none of the training."""
+    root = roboflow(tmp_path / 'a', entry())
+    image(root / 'test' / 't.jpg')
+    text = json.dumps([entry('t.jpg'), entry('gone.jpg')])
+    write(root / 'test' / '_annotations.createml.json', text)
+    found = reading(root)
+    assert found.objects == dict(train={'train/a.jpg': [CAT]}, val={'valid/v.jpg': [CAT]})
+    assert 'gone.jpg' not in found.text
 
 
 def test_no_image_is_there(tmp_path: Path) -> None:

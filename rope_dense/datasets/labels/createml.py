@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -17,26 +16,25 @@ from .files import finite, naming, read_json
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import Kind, recognised
-from .shared_files import SharedFiles, counts, files_of, note_rest
+from .shared_files import SharedFiles, files_of
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
 OBJECTS = ('annotations', 'annotation')
-PLACE = ('x', 'y', 'width', 'height')
 
 
 def find_createml(inventory: Inventory) -> LabelFolder | None:
     """A JSON file for each split, for all images, or for each image."""
     files = recognised(inventory.paths(inventory.root, FILES.suffixes), FILES)
     shared = SharedFiles(FILES, inventory)
-    if not files or not shared.all.by_path:
+    if not files or not shared.images.by_path:
         return None
-    images_of = {
+    labelled = {
         file: [image for _, image, _ in entries_in(file, shared) if image is not None]
         for file in map(Path, files)
     }
-    if not any(images_of.values()):
+    if not any(labelled.values()):
         raise ValueError(f'{files[0]}: none of its images is in {inventory.root}')
-    return LabelFolder(CREATEML, *shared.split(images_of))
+    return LabelFolder(CREATEML, *shared.split(labelled))
 
 
 def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
@@ -44,19 +42,20 @@ def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> 
 
     def items() -> Iterator[Labelled]:
         shared = SharedFiles(FILES, part.inventory)
-        for file in files_of(part, FILES.suffixes):
+        for file, why in files_of(part, FILES.suffixes).items():
             for name, image, shapes in entries_in(file, shared):
                 if image is not None and part.takes(image):
                     yield Labelled(image, shapes)
-                elif image is None and counts(part, file):
+                elif image is None and why:
                     report.leave_out_image(name, len(shapes))
-        note_rest(part, 'image without an entry (not labelled, so left out)', report)
+        for note in part.notes:
+            report.note(*note)
 
     return classes or (), items()
 
 
 def is_createml(path: Path) -> bool:
-    """Return whether a JSON file is CreateML's, or would be if it were not broken."""
+    """Return whether a JSON file is CreateML's, or is broken and looks so."""
     try:
         return content_of(path) is not None
     except ValueError:  # the reader says it
@@ -80,24 +79,18 @@ def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | No
     """Name, image, which may not be there, and objects of each entry of a file.
 
     Raises:
-        ValueError: an entry that is none; the message has the file and the number of the entry.
+        ValueError: a broken entry; the message has its number.
     """
     entries = content_of(file) or []
-    beside, images = shared.inventory.images(file.parent), shared.images(file)
+    beside, images = shared.inventory.images(file.parent), shared.images_for(file)
     for number, entry in enumerate(entries, start=1):
-        where = f'{file.name}, entry {number}'
-        with naming(file), naming(where):
-            if not isinstance(entry, dict):
-                raise ValueError(f'it is {entry!r:.80}, not {{"image": ..., "annotations": ...}}')
-            given = {key.lower(): value for key, value in entry.items()}
+        with naming(file), naming(where := f'{file.name}, entry {number}'):
+            given = {x.lower(): one for x, one in entry.items()} if isinstance(entry, dict) else {}
             name = next((given[key] for key in IMAGE if given.get(key)), None)
-            objects = next((given[key] for key in OBJECTS if key in given), None)
-            if not isinstance(name, str):
-                raise ValueError(f'its image is {name!r:.80}, which is no name')
-            if not isinstance(objects or [], list):
-                raise ValueError(f'its annotations are {objects!r:.80}, which is no list')
-            places = (f'{where}, annotation {n}' for n in count(1))
-            shapes = [shape_of(*pair) for pair in zip(objects or [], places, strict=False)]
+            objects: Any = next((given[key] for key in OBJECTS if given.get(key)), [])
+            if not isinstance(name, str) or not isinstance(objects, list):
+                raise ValueError(f'it is {entry!r:.80}, not {{"image": ..., "annotations": [...]}}')
+            shapes = [shape_of(x, f'{where}, annotation {n}') for n, x in enumerate(objects, 1)]
         name = unquote(urlsplit(name).path) if '://' in name else name
         image = beside.by_path.get(name) or images.find(name) or beside.find_alike(name)
         if image is None and len(entries) == 1:  # renamed together with its file
@@ -110,21 +103,15 @@ def shape_of(given: Any, where: str) -> Shape:
     with naming(where):
         if not isinstance(given, dict) or not isinstance(given.get('coordinates'), dict):
             raise ValueError(f'it is {given!r:.80}, without "coordinates" of x, y, width, height')
-        label = given.get('label')
-        if label is None or isinstance(label, (dict, list)) or not str(label).strip():
+        label, box = given.get('label'), given['coordinates']
+        if not isinstance(label, (str, int)) or not str(label).strip():
             raise ValueError(f'its label is {label!r:.80}, which is no name')
-        box = given['coordinates']
-        x, y, width, height = (finite([box[key]], key)[0] for key in PLACE)
+        x, y, width, height = (finite([box[k]], k)[0] for k in ('x', 'y', 'width', 'height'))
         if 0 < max(x, y, width, height) <= 1:
             raise ValueError('its coordinates are shares of the image: CreateML has pixels')
         return Shape(str(label), (x - width / 2, y - height / 2, width, height), where=where)
 
 
-FILES = Kind(
-    'CreateML',
-    'a JSON file',
-    ('.json',),
-    'annotations?|labels?|jsons?|createml',
-    is_one=is_createml,
-)
-CREATEML = Format('createml', 'CreateML', ('.json',), find_createml, read_createml)
+WORDS = 'annotations?|labels?|jsons?|createml'
+FILES = Kind('CreateML', 'an entry', ('.json',), WORDS, is_one=is_createml)
+CREATEML = Format('createml', 'CreateML', FILES.suffixes, find_createml, read_createml)

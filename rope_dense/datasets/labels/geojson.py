@@ -7,65 +7,62 @@ Coordinates are longitude and latitude, or in the system that the older member `
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-from zlib import crc32
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .files import class_name, naming, read_json
-from .georeference import Feature, GeoImage, Inside, Polygon, geo_image, overlapping
-from .inventory import Inventory
-from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Part, Read, Report
-from .pairs import Kind, recognised
-from .shared_files import SharedFiles, counts, files_of, note_rest
+from .geometry import bounding_box
+from .inventory import Inventory, State
+from .objects import Box, Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .pairs import Kind, match, recognised
+from .shared_files import SharedFiles, files_of
 
-if find_spec('rasterio'):
+if find_spec('rasterio') and find_spec('shapely'):
+    import rasterio
+    import shapely
     from rasterio.crs import CRS
-    from rasterio.errors import CRSError
+    from rasterio.errors import CRSError, NotGeoreferencedWarning, RasterioIOError
+    from rasterio.warp import transform, transform_bounds
+    from shapely.errors import ShapelyError
+    from shapely.geometry import shape as shapely_shape
 
 CLASS = ('class', 'label', 'class_name', 'category', 'name')  # properties; the first is taken
 ONE_CLASS = 'object'  # its name where no property and no classes.txt names it
-MANY = 10  # objects: of each another name, they are no classes
+MARGIN = 4  # times the sides of an image around it: corners farther away may have no place there
 
 
 def find_geojson(inventory: Inventory) -> LabelFolder | None:
-    """A file for each image, or files of many images.
-
-    Raises:
-        ValueError: rasterio is missing, or no object is in an image.
-    """
-    root = inventory.root
+    """A file for each image, or files of many images."""
+    root, shared = inventory.root, SharedFiles(FILES, inventory)
     suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
     files = [Path(x) for x in recognised(inventory.paths(root, (suffix,)), FILES)]
-    if not files or not inventory.images(root).by_path:
+    if not files or not shared.images.by_path:
         return None
-    if not find_spec('rasterio'):
-        raise ValueError(f'{files[0]} is placed by rasterio: install the extra "large"')
-    shared, images_of = SharedFiles(FILES, inventory), dict[Path, list[Path]]()
+    if not (find_spec('rasterio') and find_spec('shapely')):
+        raise ValueError(
+            f'{files[0]} is placed by rasterio and shapely: install the extra "large" and mmdet'
+        )
+    labelled: dict[Path, list[Path]] = {}
     for file, images, is_named in images_for(files, shared):
-        images_of[file] = images
-        if not is_named:
-            inside = place(collection(file), geo_images(images, inventory), Report())
-            images_of[file] = [image.file for image in inside]
-    if not any(images_of.values()):
+        placed = () if is_named else place(file, images, inventory, Report())
+        labelled[file] = images if is_named else [one.file for one, objects in placed if objects]
+    if not any(labelled.values()):
         raise ValueError(
             f'{files[0]}: none of its objects is in an image of {root}: are the images '
             'georeferenced (GeoTIFF), and is the coordinate system of the file right?'
         )
-    parts, by = shared.split(images_of)
-    labelled = geo_images([image for some in images_of.values() for image in some], inventory)
+    parts, by = shared.split(labelled)
     # Headers do not have the georeferences, so what is kept of an earlier start depends on this.
-    state = crc32(repr([(str(one.crs), one.to_map.tolist()) for one in labelled]).encode())
-    parts = {
-        split: replace(part, options={**part.options, 'georeference': state})
-        for split, part in parts.items()
-    }
-    return LabelFolder(GEOJSON, parts, by)
+    found = geo_images([image for some in labelled.values() for image in some], inventory)
+    options = dict(georeferences=[(str(one.crs), one.to_map.tolist()) for one in found])
+    return LabelFolder(GEOJSON, {x: replace(one, options=options) for x, one in parts.items()}, by)
 
 
 def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
@@ -76,61 +73,59 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
     files, inventory = files_of(part, FILES.suffixes), part.inventory
 
     def items() -> Iterator[Labelled]:
-        shared, found = SharedFiles(FILES, inventory), dict[Path, Labelled]()
-        key = class_property(files, part.source, report)
+        found: dict[Path, Labelled] = {}
+        key = class_property(filter(is_geojson, files), part, report)
         only = classes[0] if classes and len(classes) == 1 else ONE_CLASS
-        for file, images, is_named in images_for(files, shared):
-            if is_named or not counts(part, file):
-                images = [image for image in images if part.takes(image)]
-            content, targets = collection(file, key, only), geo_images(images, inventory)
-            if is_named and images and not targets:
+        for file, images, is_named in images_for(files, SharedFiles(FILES, inventory)):
+            if is_named and not part.takes(images[0]):
+                continue
+            features, *_ = inventory.content(file, features_of)
+            labels = list[str]()
+            for one in features:
+                if not is_name(label := one.properties.get(key) if key else only):
+                    where = f'{file.parent}/{one.where}'
+                    raise ValueError(f'{where}: its property {key!r}, the class, is {label!r:.80}')
+                labels.append(class_name(label))
+            seen = set[int]()
+            if not (placed := place(file, images, inventory, report)) and is_named:
                 raise ValueError(f'{images[0]} is not georeferenced: {file} needs a GeoTIFF')
-            inside = place(content, targets, report)
-            for target in targets if is_named else inside:
-                if part.takes(target.file):
-                    item = found.setdefault(target.file, Labelled(target.file, size=target.size))
-                    for shape, is_cut in inside.get(target, {}).values():
-                        item.shapes.append(shape)
-                        if is_cut:
-                            report.note('object partly outside of its image (clipped)', shape.where)
-            seen = {where for shapes in inside.values() for where in shapes}
-            if is_named and images and content.features and not seen:
-                kind = 'file of which no object is in its image (is its coordinate system right?)'
-                report.note(kind, file.name)
-            for one in content.features:
-                if one.where in seen:
+            for image, objects in placed:
+                seen.update(number for number, *_ in objects)
+                if not (is_named or objects) or not part.takes(image.file):
                     continue
-                if is_named and images:
-                    why = one.problem or 'object outside of its image'
-                    found[images[0]].leave_out(why, one.where, one.label)
-                elif not is_named and counts(part, file):
-                    why = 'object that is in no image' if images else NO_IMAGE
+                item = found.setdefault(image.file, Labelled(image.file, size=image.size))
+                for number, outline, box, is_cut in objects:
+                    where = features[number].where
+                    item.shapes.append(Shape(labels[number], box, outline, where=where))
+                    if is_cut:
+                        report.note('object partly outside of its image (clipped)', where)
+            hint = '' if seen else ', as all of its file: is the coordinate system right?'
+            for number, one in enumerate(features):
+                if is_named and number not in seen:
+                    why = one.problem or f'object outside of its image{hint}'
+                    found[images[0]].leave_out(why, one.where, labels[number])
+                elif number not in seen and (why := files[file]):
+                    why = 'object that is in no image' if images else why
                     report.leave_out(one.problem or why, one.where)
         yield from found.values()
-        note_rest(part, 'image without an object (not labelled, so left out)', report)
+        for note in part.notes:
+            report.note(*note)
 
     return classes or (), items()
 
 
 def images_for(
-    files: Sequence[Path], shared: SharedFiles
+    files: Iterable[Path], shared: SharedFiles
 ) -> Iterator[tuple[Path, list[Path], bool]]:
     """The image that has the name of a file, and True; if no file has one, all it may be of."""
-    named = {file: shared.named(file) for file in files if is_geojson(file)}
-    for file, image in named.items():
-        if any(named.values()):
-            yield file, [image] if image else [], image is not None
+    texts, images = map(str, filter(is_geojson, files)), map(str, shared.images.by_path.values())
+    pairs = match(FILES, shared.images.folder, images, texts)
+    for file in map(Path, pairs.files):
+        if image := pairs.image_of.get(str(file)):
+            yield file, [Path(image)], True
         else:
-            yield file, [*shared.images(file).by_path.values()], False
-
-
-@dataclass
-class Collection:
-    """The objects of a file, and the coordinate system, if the file says one."""
-
-    file: Path
-    crs: CRS | None
-    features: list[Feature]
+            every = [] if pairs.image_of else shared.images_for(file).by_path.values()
+            yield file, [*every], False
 
 
 def is_geojson(path: Path) -> bool:
@@ -139,15 +134,20 @@ def is_geojson(path: Path) -> bool:
         return True
     with path.open('rb') as file:  # of large files of other formats only the start is read
         start = file.read(4096)
-        is_likely = re.search(rb'"(Feature|features)', start) is not None
-        return is_likely and b'"FeatureCollection"' in start + file.read()
+        return b'"feature' in start.lower() and b'"FeatureCollection"' in start + file.read()
 
 
-def collection(path: Path, key: str | None = None, only: str = ONE_CLASS) -> Collection:
-    """The objects of a file.
+class Feature(NamedTuple):
+    """An object on a map, by its place in a file; without a polygon because of a problem."""
 
-    Args:
-        key: property with the class; None if all are of the class `only`.
+    where: str
+    properties: Mapping[str, Any]
+    polygon: shapely.MultiPolygon
+    problem: str
+
+
+def features_of(path: Path) -> tuple[list[Feature], shapely.STRtree, CRS | None]:
+    """The objects of a file, a tree of their polygons, and the coordinate system if it says one.
 
     Raises:
         ValueError: no FeatureCollection, or a broken feature; the message has its number.
@@ -164,45 +164,27 @@ def collection(path: Path, key: str | None = None, only: str = ONE_CLASS) -> Col
         except (KeyError, TypeError, CRSError):
             raise ValueError(f'its crs is {crs!r:.80}, which is not known') from None
         for number, one in enumerate(given, start=1):
-            where = f'{path.name}, feature {number}'
-            with naming(where):
+            with naming(where := f'{path.name}, feature {number}'):
                 if not isinstance(one, dict):
                     raise ValueError(f'it is {one!r:.80}, which is no Feature')
-                properties = one.get('properties') or {}
-                label = only if key is None else properties.get(key)
-                if not is_name(label):
-                    raise ValueError(f'its property {key!r}, the class, is {label!r:.80}')
-                polygons, problem = polygons_of(one.get('geometry') or {})
-                name = class_name(label)
-                features.append(Feature(where, name, properties, polygons, problem))
-    return Collection(path, crs, features)
+                properties = {**(one.get('properties') or {})}
+                features.append(Feature(where, properties, *polygon_of(one.get('geometry') or {})))
+    return features, shapely.STRtree([one.polygon for one in features]), crs
 
 
-def polygons_of(geometry: Mapping[str, Any]) -> tuple[list[Polygon], str]:
-    """The polygons of a geometry, and the problem if there is none.
-
-    Rings of less than three corners, and heights, are left out.
-    """
-    kind, coordinates = geometry.get('type'), geometry.get('coordinates') or []
+def polygon_of(geometry: Mapping[str, Any]) -> tuple[shapely.MultiPolygon, str]:
+    """The polygons of a geometry, which do not cross, and the problem if there is none."""
+    kind, given = geometry.get('type'), geometry.get('coordinates') or []
     if kind not in ('Polygon', 'MultiPolygon'):
-        return [], f'object of type {kind}' if kind else 'object without a geometry'
-    polygons = list[Polygon]()
-    for given in [coordinates] if kind == 'Polygon' else coordinates:
-        outer, *holes = [ring_of(ring) for ring in given] or [np.empty((0, 2))]
-        if len(outer) > 2:
-            polygons.append([outer, *(hole for hole in holes if len(hole) > 2)])
-    return polygons, '' if polygons else 'polygon of less than three corners'
-
-
-def ring_of(given: Any) -> np.ndarray:
-    """The corners [n, 2] of a closed ring, each once."""
+        problem = f'object of type {kind}' if kind else 'object without a geometry'
+        return shapely.MultiPolygon(), problem
     try:
-        ring = np.array([corner[:2] for corner in given], float).reshape(-1, 2)
-    except (TypeError, ValueError):
-        ring = np.full((1, 2), np.nan)
-    if not np.isfinite(ring).all():
-        raise ValueError(f'a ring is {given!r:.80}, not [[x, y], ...]')
-    return ring[:-1] if len(ring) and (ring[0] == ring[-1]).all() else ring
+        found = shapely.force_2d(shapely_shape(dict(type=kind, coordinates=given)))
+        parts = shapely.get_parts(shapely.get_parts(shapely.make_valid(found)))
+    except (ValueError, TypeError, LookupError, OverflowError, ShapelyError) as error:
+        raise ValueError(f'its coordinates are {given!r:.80}, no {kind} ({error})') from None
+    polygon = shapely.MultiPolygon([one for one in parts if one.geom_type == 'Polygon'])
+    return polygon, 'polygon without an area' if polygon.is_empty else ''
 
 
 def is_name(value: Any) -> bool:
@@ -210,72 +192,125 @@ def is_name(value: Any) -> bool:
     return bool(str(value).strip()) and type(value) in (str, int)
 
 
-def class_property(files: Sequence[Path], source: Path, report: Report) -> str | None:
+def class_property(files: Iterable[Path], part: Part, report: Report) -> str | None:
     """The property with the class of each object; None if there is neither one nor another text.
 
     Raises:
-        ValueError: several text properties, of which none has a usual name; or each of many
-            objects has its own name.
+        ValueError: several text properties, of which none has a usual name.
     """
-    contents = (collection(file) for file in files if is_geojson(file))
-    total, values = 0, dict[str, set[str | int]]()
-    for feature in (one for content in contents for one in content.features):
-        total += 1
+    types: dict[str, set[type]] = {}
+    for feature in (one for x in files for one in part.inventory.content(x, features_of)[0]):
         for key, value in feature.properties.items():
             if is_name(value):
-                values.setdefault(key, set()).add(value)
-    usual = [key for name in CLASS for key in values if key.lower() == name]
-    texts = [key for key, some in values.items() if any(isinstance(x, str) for x in some)]
-    if not (found := usual[:1] or texts):
-        report.note('set of objects without a text property (all are of one class)', source.name)
-        return None
+                types.setdefault(key, set()).add(type(value))
+    usual = [key for name in CLASS for key in types if key.lower() == name]
+    found = usual[:1] or [key for key, some in types.items() if str in some]
     if len(found) > 1:
         raise ValueError(
-            f'{source}: which property is the class, of {", ".join(found)}? Call it "class"'
+            f'{part.source}: which property is the class, of {", ".join(found)}? Call it "class"'
         )
-    key = found[0]
-    if key.lower() not in CLASS[:-1] and len(values[key]) == total > MANY:
-        raise ValueError(
-            f'{source}: {key!r} has another text for each of {total} objects, so it is no class: '
-            'give them a property "class"'
-        )
-    report.note(f'set of objects whose property {key!r} is their class', source.name)
-    return key
+    kind = 'without a text property (all are of one class)'
+    kind = f'whose property {found[0]!r} is their class' if found else kind
+    report.note(f'set of objects {kind}', part.source.name)
+    return found[0] if found else None
 
 
-def place(content: Collection, images: Sequence[GeoImage], report: Report) -> Inside:
-    """The objects of each image.
+class GeoImage(NamedTuple):
+    """An image on a map."""
 
-    Without a system in the file, coordinates are in degrees, as RFC 7946 has them; those that
-    cannot be, or are in no image, are in the system of the images.
-    """
-    features = [one for one in content.features if one.polygons]
-    if not features or not images:
-        return {}
-    if content.crs:
-        return overlapping(features, content.crs, images)
-    corners = np.concatenate([rings[0] for one in features for rings in one.polygons])
-    in_degrees = (np.abs(corners) <= (180, 90)).all()
-    if in_degrees and (inside := overlapping(features, CRS.from_epsg(4326), images)):
-        return inside
-    if inside := overlapping(features, None, images):
-        system = images[0].crs.to_string() if images[0].crs else 'not known'
-        kind = f'file that is not in degrees (taken as the system of its images, {system})'
-        report.note(kind, content.file.name)
-    return inside
+    file: Path
+    size: tuple[int, int]  # (height, width)
+    crs: CRS | None  # None if only the transform is known, as from a world file
+    to_map: np.ndarray  # [3, 3], from pixels (x, y, 1)
 
 
-def geo_images(files: Sequence[Path], inventory: Inventory) -> list[GeoImage]:
+@lru_cache(None)
+def geo_image(file: Path, state: State) -> GeoImage | None:
+    """An image on a map, in this state of its file; None for one without a transform to a map."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore', NotGeoreferencedWarning)
+            with rasterio.open(file) as image:
+                to_map = np.reshape(image.transform[:9], (3, 3))
+                found = GeoImage(file, image.shape, image.crs, to_map)
+    except RasterioIOError:
+        return None
+    return None if np.array_equal(to_map, np.eye(3)) else found
+
+
+def geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
     """The images that are georeferenced."""
     found = (geo_image(file, inventory.files.get(str(file), ())) for file in files)
     return [image for image in found if image is not None]
 
 
-FILES = Kind(
-    'GeoJSON',
-    'a GeoJSON file',
-    ('.geojson', '.json'),
-    'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?',
-    is_one=is_geojson,
-)
+# Number of an object in its file, its outline, its box in the image, and whether that is clipped.
+Placed = tuple[int, list[list[float]], Box, bool]
+
+
+def place(
+    file: Path, images: Iterable[Path], inventory: Inventory, report: Report
+) -> list[tuple[GeoImage, list[Placed]]]:
+    """The georeferenced images, each with its objects.
+
+    Without a system in the file, coordinates are in degrees, as RFC 7946 has them; where these are
+    in no image, they are in the system of the images.
+    """
+    _, tree, said = inventory.content(file, features_of)
+    placed = list[tuple[GeoImage, list[Placed]]]()
+    for crs in [said] if said else [CRS.from_epsg(4326), None]:
+        placed = [(one, placed_in(one, tree, crs)) for one in geo_images(images, inventory)]
+        if any(objects for _, objects in placed):
+            if crs is None:
+                system = f'taken as the system of its images, {placed[0][0].crs or "not known"}'
+                report.note(f'file that is not in degrees ({system})', file.name)
+            break
+    return placed
+
+
+def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[Placed]:
+    """The objects that cover a pixel of an image; `crs` is None for the system of the image."""
+    (height, width), to_pixels = image.size, np.linalg.inv(image.to_map)
+    corners = image.to_map[:2] @ [[0, width, 0, width], [0, 0, height, height], [1, 1, 1, 1]]
+    (left, bottom), (right, top) = corners.min(1), corners.max(1)
+    is_other = None not in (crs, image.crs) and crs != image.crs
+
+    def in_pixels(points: np.ndarray) -> np.ndarray:  # [n, 2]
+        x, y = transform(crs, image.crs, *points.T) if is_other else points.T
+        return (np.stack([x, y, np.ones(len(points))], 1) @ to_pixels.T)[:, :2]
+
+    try:
+        if is_other:
+            left, bottom, right, top = transform_bounds(image.crs, crs, left, bottom, right, top)
+        areas = np.array([[left, bottom, right, top]])
+        if left > right:  # it is on both sides of the date line
+            areas = np.array([[left, bottom, 180, top], [-180, bottom, right, top]])
+        near = np.unique(tree.query(shapely.box(*areas.T))[1])
+        low, high = areas.min(0)[:2], areas.max(0)[2:]
+        margin = MARGIN * (high - low)
+        around = shapely.clip_by_rect(tree.geometries[near], *(low - margin), *(high + margin))
+        polygons = shapely.transform(around, in_pixels)
+    except Exception:  # GDAL's, which has no public class, where a system is not of this place
+        return []
+    parts = shapely.clip_by_rect(polygons, 0, 0, width, height)
+    ends = shapely.bounds(parts)
+    is_cut = ~(np.abs(ends - shapely.bounds(polygons)).max(1, initial=0) <= 0.01)
+    return [
+        (int(near[n]), outline_of(polygons[n]), bounding_box(ends[n]), bool(is_cut[n]))
+        for n in np.flatnonzero(~is_cut | (shapely.area(parts) >= 1))
+    ]
+
+
+def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
+    """The polygons of an object in pixels; a line leads into each hole, and back."""
+    outline = []
+    for one in shapely.get_parts(polygon):
+        outer, *holes = map(shapely.get_coordinates, (one.exterior, *one.interiors))
+        path = [outer, *(points for hole in holes for points in (hole, outer[:1]))]
+        outline.append(np.concatenate(path)[:-1].ravel().tolist())
+    return outline
+
+
+WORDS = 'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?'
+FILES = Kind('GeoJSON', 'an object', ('.geojson', '.json'), WORDS, is_one=is_geojson)
 GEOJSON = Format('geojson', 'GeoJSON', FILES.suffixes, find_geojson, read_geojson)
