@@ -24,13 +24,13 @@ def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | N
         flip: see ``Own``.
         mosaic: see ``OwnRealtime``; None for recipes that join no images.
     """
-    dataset = cfg['train_dataloader']['dataset']
+    dataset, preprocessor = cfg['train_dataloader']['dataset'], cfg['model']['data_preprocessor']
     if augment != 'published':
         dataset['pipeline'] = lighter(cfg, augment)
-    batches = cfg['model']['data_preprocessor'].get('batch_augments')
+    batches = preprocessor.get('batch_augments')
     if batches is not None and (augment != 'published' or mosaic is False):
         batches = [b for b in batches if b['type'] != 'MixUpCopyBlend' and augment != 'none']
-        cfg['model']['data_preprocessor']['batch_augments'] = batches
+        preprocessor['batch_augments'] = batches
     pipeline = dataset['pipeline']
     if mosaic is False:  # the other branch of the choice between a mosaic and none
         for stage in pipeline:
@@ -44,11 +44,6 @@ def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | N
         name = pipeline[place]['type'] if places else 'RandomFlip'
         steps = [] if flip == 'none' else [dict(type=name, **FLIPS[flip])]
         pipeline[place : place + len(places)] = steps
-
-
-def kind(step: dict) -> str:
-    """The type of a step without its scope."""
-    return step['type'].rpartition('.')[2]
 
 
 def lighter(cfg: dict, augment: str) -> list[dict]:
@@ -69,3 +64,20 @@ def lighter(cfg: dict, augment: str) -> list[dict]:
     loads = [step for step in given if kind(step).startswith(('Load', 'Convert'))]
     filters = [step for step in given if kind(step) == 'FilterAnnotations'][-1:]
     return [*loads, *flips, resize, *crops, *filters, given[-1]]
+
+
+def kind(step: dict) -> str:
+    """The type of a part of a config without its scope."""
+    return str(step.get('type')).rpartition('.')[2]
+
+
+def all_pipelines(cfg: dict) -> list[list[dict]]:
+    """The pipelines of a config: training, validation, test and, where there are any, views."""
+    loaders = [cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')]
+    return [*(dataset['pipeline'] for dataset in loaders), cfg.get('tta_pipeline') or []]
+
+
+def say(cfg: dict, *lines: str) -> None:
+    """Add lines to the text about the data, in place."""
+    if lines:
+        cfg['own_data'] = '; '.join(filter(None, [cfg.get('own_data'), *lines]))

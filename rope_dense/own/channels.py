@@ -1,18 +1,136 @@
-"""Settings of configs/own for images of other channels than red, green and blue."""
+"""Own images of other channels than red, green and blue: what is found of them, and the config."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..checkpoints.channels import RGB
+from ..datasets.images.band_files import band_header
+from ..datasets.images.bands import LoadBands
 from ..utils.config_parts import nodes
+from ..utils.validation import is_integer
+from .augment import all_pipelines, kind, say
 from .settings import Own
 
+READ = 50  # images at most, for mean and deviation
+HEADERS = 10_000  # images at most: 1,000 take 0.6 s
 COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain')
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
 MODULE = 'rope_dense.datasets.images.bands'
 LEFT_OUT = 'colours of training: brightness, contrast and noise of each channel, no hue, saturation'
+
+
+def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dict[str, Any]:
+    """The values of images of ``own.channels`` that the pipelines need, as JSON.
+
+    Returns:
+        ``load``: arguments of ``LoadBands``; ``mean`` and ``std`` of each channel; ``text`` for the
+        recipe.
+
+    Raises:
+        ValueError: a file, which is named, cannot be read, has other bands, names of bands or
+            another type than most, or a channel is constant in all images.
+    """
+    names, chosen = own.channel_names, own.channels
+    show = [0, 1, 2] if len(names) > 2 else [0, 0, 0]
+    if own.show is not None:
+        show = [x - 1 if is_integer(x) else names.index(str(x)) for x in own.show]
+        show *= 3 // len(show)
+    elif {*RGB} <= {*names}:
+        show = [names.index(name) for name in RGB]
+    is_choice = isinstance(chosen, Sequence) and is_integer(chosen[0])
+    load: dict[str, Any] = dict(
+        channels=len(names),
+        bands=[*chosen] if is_choice else None,  # type: ignore[misc]
+        names=names if own.separate_files else None,
+        show=show,
+    )
+    if train:
+        load |= checked_headers(own, sampled([*train, *val], HEADERS), load)
+    mean, std, text = statistics(own, sampled(train, READ), load)
+    return dict(load=dict(load, fill=mean), mean=mean, std=std, text=text)
+
+
+def sampled(files: Sequence[Path], number: int) -> Sequence[Path]:
+    """Up to so many of the files, evenly."""
+    return files[:: -(-len(files) // number)] if files else []
+
+
+def checked_headers(own: Own, images: Sequence[Path], load: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments ``bands`` and ``dtype`` of ``LoadBands``, by the headers of images.
+
+    Names of channels are names of bands if the files have some of them; else they are the names of
+    all bands in their order.
+    """
+    loader = LoadBands(**load)
+    headers = {image: {file: band_header(file) for file in loader.files(image)} for image in images}
+    firsts = [next(iter(files.items())) for files in headers.values()]
+    names, bands, (file, header) = own.channel_names, load['bands'], firsts[0]
+    if names == own.channels and not own.separate_files:
+        absent = [name for name in names if not header.find(name)]
+        is_unnamed = header.bands == len(names) or not any(header.names)
+        if absent and not (len(absent) == len(names) and is_unnamed):
+            raise ValueError(
+                f'{file}: its bands are {", ".join(x or "without a name" for x in header.names)}, '
+                f'and own.channels has {", ".join(absent)}: give names of the file, or numbers of '
+                'bands'
+            )
+        bands = None if absent else names
+    dtype = Counter(header.dtype for _, header in firsts).most_common(1)[0][0]
+    loader = LoadBands(**{**load, 'bands': bands, 'dtype': dtype})
+    for image, files in headers.items():
+        loader.check_headers(image, files)
+    return dict(bands=bands, dtype=dtype)
+
+
+def statistics(
+    own: Own, files: Sequence[Path], load: Mapping[str, Any]
+) -> tuple[list[float], list[float], str]:
+    """Mean and deviation of each channel by settings or files, and a text about them.
+
+    0 and 1 without files. Missing pixels do not count.
+    """
+    number = load['channels']
+    if (own.mean and own.std) or not files:
+        return [*(own.mean or [0.0] * number)], [*(own.std or [1.0] * number)], ''
+    sums = np.zeros((3, number))  # of known pixels, values and squares
+    constant: list[list[Path]] = [[] for _ in range(number)]  # files of each channel
+    loader = LoadBands(**load)
+    for file in files:
+        values: np.ndarray = loader.load(file).reshape(-1, number).astype(np.float64)
+        known = ~np.isnan(values)
+        low = np.where(known, values, np.inf).min(0)
+        high = np.where(known, values, -np.inf).max(0)
+        for channel in np.flatnonzero(low >= high):  # or without a known value
+            constant[channel].append(file)
+        values = np.where(known, values, 0)
+        sums += known.sum(0), values.sum(0), (values**2).sum(0)
+    mean, square = sums[1:] / np.maximum(sums[0], 1)
+    std = np.sqrt(np.maximum(square - mean**2, 0))
+    flat = std <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
+    if flat.any():
+        index = int(flat.argmax())
+        raise ValueError(
+            f'{files[0]}: channel {own.channel_names[index]} is constant, {mean[index]:g}, in all '
+            f'{len(files)} images that were read: leave it out of own.channels'
+        )
+    found = [[float(f'{x:.5g}') for x in numbers] for numbers in (mean, std)]
+    means, deviations = [*(own.mean or found[0])], [*(own.std or found[1])]
+    said = [
+        f'{number} channels of {load["dtype"]}, mean {means} and deviation {deviations} of '
+        f'{len(files)} images'
+    ]
+    said += [
+        f'{name} is constant or missing in {len(those)} of them, such as {those[0]}'
+        for name, those in zip(own.channel_names, constant, strict=True)
+        if those
+    ]
+    return means, deviations, '; '.join(said)
 
 
 def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> None:
@@ -21,11 +139,22 @@ def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> None:
     Args:
         survey: of ``survey_channels``.
     """
-    load, mean, std = survey['load'], survey['mean'], survey['std']
-    loaders = [cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')]
-    for pipeline in [*(data['pipeline'] for data in loaders), cfg.get('tta_pipeline') or []]:
+    load, mean = dict(type='LoadBands', **survey['load']), survey['mean']
+    for pipeline in all_pipelines(cfg):
         for _, step in nodes(pipeline):
-            fit_step(step, dict(type='LoadBands', **load))
+            name = kind(step)
+            if name == 'LoadImageFromFile':
+                step.clear()
+                step.update(load)
+            elif name in COLOUR_STEPS:
+                step.clear()
+                step['type'] = 'BandJitter'
+            elif name == 'AffineMosaic':
+                step['load'] = dict(load)
+            elif name == 'Expand':  # its black is far from any value of some channels
+                step['mean'] = load['fill']
+            if step.get('backend') == 'pillow':
+                del step['backend']
         for place in reversed(range(len(pipeline))):
             if pipeline[place]['type'] in LABEL_STEPS:
                 pipeline.insert(place + 1, dict(type='IgnoreNoData'))
@@ -34,8 +163,8 @@ def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> None:
     has_colours = {*RGB} <= {*names}
     sources = [name if name in RGB else 0 for name in names] if has_colours else 'mean'
     model, preprocessor = cfg['model'], cfg['model']['data_preprocessor']
-    kind = preprocessor['type'].rpartition('.')[2]
-    preprocessor.update(type=f'Channel{kind}', mean=[*mean], std=[*std], bgr_to_rgb=False)
+    name = f'Channel{kind(preprocessor)}'
+    preprocessor.update(type=name, mean=[*mean], std=[*survey['std']], bgr_to_rgb=False)
     model['backbone']['in_channels'] = len(mean)
     if model['backbone'].get('init_cfg'):
         model['backbone']['init_cfg']['channels'] = sources
@@ -44,22 +173,4 @@ def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> None:
             part['image_channels'] = len(mean)
     cfg['load_channels'] = sources
     cfg['custom_imports']['imports'].append(MODULE)
-    said = [cfg.get('own_data'), survey['text'], LEFT_OUT]
-    cfg['own_data'] = '; '.join(filter(None, said))
-
-
-def fit_step(step: dict, load: Mapping[str, Any]) -> None:
-    """Fit one step of a pipeline, in place."""
-    name = str(step.get('type')).rpartition('.')[2]
-    if name == 'LoadImageFromFile':
-        step.clear()
-        step.update(load)
-    elif name in COLOUR_STEPS:
-        step.clear()
-        step['type'] = 'BandJitter'
-    elif name == 'AffineMosaic':
-        step['load'] = dict(load)
-    elif name == 'Expand':  # its black is far from any value of some channels
-        step['mean'] = load['fill']
-    if step.get('backend') == 'pillow':
-        del step['backend']
+    say(cfg, survey['text'], LEFT_OUT)

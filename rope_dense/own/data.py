@@ -12,16 +12,16 @@ from typing import Any
 
 from ..datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
 from ..datasets.images.pictures import check_picture
-from ..datasets.labels.canonical import CanonicalSplit, as_canonical, check_left_out
+from ..datasets.labels.canonical import as_canonical, check_left_out
 from ..datasets.labels.folders import find_labels
 from ..datasets.labels.foreign import form_by_name
 from ..datasets.labels.inventory import Inventory, inventory_of
-from ..datasets.labels.maps import MapFiles, MapFolder, PairsOf, as_pairs, find_maps
+from ..datasets.labels.maps import PairsOf, as_pairs
 from ..datasets.labels.objects import LabelFolder
 from ..datasets.labels.pairs import Kind
 from ..datasets.labels.splits import WORDS
-from .channel_data import survey_channels
-from .settings import Own, OwnObjects
+from .channels import survey_channels
+from .settings import Own, OwnMaps, OwnObjects
 from .value_range import survey_pictures
 
 CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
@@ -30,15 +30,15 @@ UNLISTED = ('voc', 'labelme', 'dota')  # formats without a list of classes: clas
 
 @dataclass(frozen=True)
 class OwnData:
-    """A data set as a config takes it.
+    """A data set as a config takes it; text, survey and state are empty where it is not there.
 
     Attributes:
         files: by 'train' and 'val', the settings of a data set that name its files and folders.
         classes, palette: names, and their colours; none for depth.
         images: number of the training images.
-        text: what was found, for the recipe; '' where the data are not there.
-        survey: of the images, see ``survey_images``; None where the data are not there.
-        state: a digest of the content of the labels; '' where the data are not there.
+        text: what was found, for the recipe.
+        survey: of the images, see ``survey_images``.
+        state: a digest of the content of the labels.
         most_objects: the largest number of objects in an image; 0 if it is not known.
     """
 
@@ -82,7 +82,7 @@ def own_inventory(own: Own) -> Inventory:
 def survey_images(
     own: Own, inventory: Inventory, images: Mapping[str, Sequence[Path]]
 ) -> dict[str, Any]:
-    """What is kept of the images of each split, for the pipelines.
+    """The values of the images of each split that the pipelines need.
 
     Raises:
         ValueError: an image is no picture, or not of ``own.channels``.
@@ -112,8 +112,13 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     Raises:
         ValueError: labels that are not there or cannot be used.
     """
+    folder = f'{own.root}{os.sep}'
     if own.classes and not own.root.exists():
-        absent = {split: files_of(own, f'annotations/{split}.json', split) for split in WORDS}
+        names = {split: (f'annotations/{split}.json', f'{split}/') for split in WORDS}
+        absent = {
+            split: dict(data_root=folder, ann_file=labels, data_prefix=dict(img=images))
+            for split, (labels, images) in names.items()
+        }
         return OwnData(absent, own.classes, colours_of(own.classes), 1, '')
     check_root(own)
     file = own.root / CLASSES_FILE
@@ -137,38 +142,48 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
         survey=partial(survey_images, own, inventory),
         settings=(own.format, own.train, own.val, settings_of_images(own)),
     )
-    train = found.splits['train']
+    splits, train = found.splits, found.splits['train']
     if listed and not own.classes:
         check_listed(file, listed, train.classes)
-    check_splits(own, found.splits, found.text)
+    check_left_out(dict(splits), found.text, own.partial)
+    files = {}
+    for split, part in splits.items():
+        if part.num_objects <= part.num_ignored:
+            raise ValueError(
+                f'{own.root}: no {WORDS[split]} image has an object of '
+                f'{", ".join(part.classes)}: {"; ".join(found.text.splitlines())}'
+            )
+        prefix = dict(img=f'{part.images}/')
+        files[split] = dict(data_root=folder, ann_file=str(part.ann_file), data_prefix=prefix)
     return OwnData(
-        files={s: files_of(own, part.ann_file, part.images) for s, part in found.splits.items()},
+        files=files,
         classes=train.classes,
         palette=colours_of(train.classes, dict(zip(listed or (), colours, strict=True))),
         images=train.num_images if own.negatives else train.num_with_objects,
         text=found.text,
         survey=found.survey,
         state=found.state,
-        most_objects=max(part.most_objects for part in found.splits.values()),
+        most_objects=max(part.most_objects for part in splits.values()),
     )
 
 
-def find_own_maps(own: Own, kind: Kind) -> MapFolder:
-    """The images of a data set with their masks or depth maps."""
-    return find_maps(own_inventory(own), kind, dict(train=own.train, val=own.val))
-
-
-def own_maps(
-    own: Own, kind: Kind, survey: Callable[[PairsOf], list[dict]], settings: object
-) -> MapFiles:
-    """The images of a data set with their masks or depth maps, as lists; see ``as_pairs``.
+def find_own_maps(
+    own: OwnMaps,
+    kind: Kind,
+    survey: Callable[[list[tuple[Path, Path]], str], dict],
+    lines: Callable[[dict], Sequence[str]],
+    settings: object,
+    prefix: str,
+    **dataset: Any,
+) -> OwnData:
+    """The images of a data set with their masks or depth maps, as lists; without classes.
 
     Args:
-        survey: what is kept of the maps.
+        survey: what is kept of a split's (image, map) pairs, as JSON.
+        lines: of the report, about such a survey.
         settings: which ``survey`` depends on.
-
-    Returns:
-        Its survey has 'maps' and 'images'.
+        prefix: name of the folder of the maps in ``data_prefix``.
+        **dataset: settings of the data sets.
     """
     inventory = own_inventory(own)
     words = (*kind.image_words, *map(re.escape, own.separate_names))
@@ -176,34 +191,17 @@ def own_maps(
 
     def survey_all(pairs: PairsOf) -> dict[str, Any]:
         images = {split: [image for image, _ in some] for split, some in pairs.items()}
-        return dict(images=survey_images(own, inventory, images), maps=survey(pairs))
+        maps = [survey(some, split) for split, some in pairs.items()]
+        return dict(images=survey_images(own, inventory, images), maps=maps)
 
     given = dict(train=own.train, val=own.val)
     about = settings, settings_of_images(own)
-    return as_pairs(inventory, kind, CONVERTED, given, survey_all, about)
-
-
-def maps_as_data(
-    own: Own,
-    found: MapFiles,
-    prefix: str,
-    lines: Sequence[str],
-    classes: Sequence[str] = (),
-    palette: Sequence[Colour] = (),
-    **settings: Any,
-) -> OwnData:
-    """Images with masks or depth maps as a config takes them.
-
-    Args:
-        prefix: name of the folder of the maps in ``data_prefix``.
-        lines: of the report, about the maps.
-        **settings: of the data sets.
-    """
+    found = as_pairs(inventory, kind, CONVERTED, given, survey_all, about)
     folders = dict(data_root=str(own.root), data_prefix={'img_path': '', prefix: ''})
-    files = {s: dict(**folders, ann_file=file, **settings) for s, file in found.ann_file.items()}
-    text = '\n'.join([found.text, *lines])
+    files = {s: dict(**folders, ann_file=file, **dataset) for s, file in found.ann_file.items()}
+    text = '\n'.join([found.text, *(line for maps in found.survey['maps'] for line in lines(maps))])
     images = found.survey['images']
-    return OwnData(files, classes, palette, found.images['train'], text, images, found.state)
+    return OwnData(files, (), (), found.images['train'], text, images, found.state)
 
 
 def check_listed(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:
@@ -219,23 +217,6 @@ def check_listed(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> 
             f'{file} differs from the classes of the labels, it {" and ".join(said)}: choose '
             'classes by own.classes=[...], or mend or remove the file'
         )
-
-
-def files_of(own: Own, ann_file: object, images: object) -> dict[str, Any]:
-    """Files and folders of a split as mmdet's data sets take them."""
-    root, prefix = f'{own.root}{os.sep}', dict(img=f'{images}/')
-    return dict(data_root=root, ann_file=str(ann_file), data_prefix=prefix)
-
-
-def check_splits(own: OwnObjects, splits: Mapping[str, CanonicalSplit], text: str) -> None:
-    """Raise ValueError for a split of which much is left out, or nothing is left to evaluate."""
-    check_left_out(dict(splits), text, own.partial)
-    for split, part in splits.items():
-        if part.num_objects <= part.num_ignored:
-            raise ValueError(
-                f'{own.root}: no {WORDS[split]} image has an object of '
-                f'{", ".join(part.classes)}: {"; ".join(text.splitlines())}'
-            )
 
 
 def colours_of(classes: Sequence[str], given: Mapping[str, Colour] | None = None) -> list[Colour]:

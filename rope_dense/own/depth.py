@@ -7,7 +7,7 @@ import math
 from ..datasets.depth_maps import depth_lines, survey_depths
 from ..datasets.labels.maps import DEPTH
 from . import fit
-from .data import OwnData, check_root, maps_as_data, own_maps
+from .data import OwnData, check_root, find_own_maps
 from .settings import LEAST_DEPTH, OwnDepth
 
 
@@ -54,16 +54,14 @@ def find_depth(own: OwnDepth) -> OwnData:
         ValueError: folders are not there, or images have no depth map.
     """
     check_root(own)
-    found = own_maps(
+    return find_own_maps(
         own,
         DEPTH,
-        lambda pairs: [
-            survey_depths(some, split, own.unit, own.max_depth) for split, some in pairs.items()
-        ],
+        lambda pairs, split: survey_depths(pairs, split, own.unit, own.max_depth),
+        depth_lines,
         (own.unit, own.max_depth),
+        'depth_map_path',
     )
-    lines = [line for survey in found.survey['maps'] for line in depth_lines(survey)]
-    return maps_as_data(own, found, 'depth_map_path', lines)
 
 
 def fit_data(cfg: dict, own: OwnDepth, data: OwnData) -> None:
@@ -78,12 +76,11 @@ def fit_data(cfg: dict, own: OwnDepth, data: OwnData) -> None:
     train['pipeline'] = [read, load, resize, rotate, flip, cropped, colours, pack]
     tta[0], tta[2] = [resize], [load]
     cfg['model']['data_preprocessor']['size'] = crop
+    limits = dict(min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth)
     for name in ('train', 'val', 'test'):
         dataset = cfg[f'{name}_dataloader']['dataset']
         dataset['type'] = 'ImageDepthDataset'
         if name != 'train':
             dataset['pipeline'] = [read, resize, load, pack]
-            cfg[f'{name}_evaluator'] = dict(
-                type='ValidDepthMetric', min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth
-            )
+            cfg[f'{name}_evaluator'] = dict(type='ValidDepthMetric', **limits)
     cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch

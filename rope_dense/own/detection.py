@@ -22,7 +22,7 @@ def detection(own: OwnObjects, data: OwnData) -> dict:
     """
     check_integer('own.size', own.size, 64)
     cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
-    fit_recipe(cfg, own, data, recipe_size=800, recipe_batch=16, milestones=[11 / 12])
+    fit_recipe(cfg, own, data, size=800, batch=16, milestones=[11 / 12])
     model = cfg['model']
     # No more than the smallest training image has tokens of 8 pixels.
     queries = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
@@ -33,12 +33,12 @@ def detection(own: OwnObjects, data: OwnData) -> dict:
 
 
 def instance(own: OwnObjects, data: OwnData) -> dict:
-    """The config of Mask R-CNN on a plain ViT for masks of objects.
+    """The config of Mask R-CNN on a plain ViT for masks.
 
     It returns 100 objects of an image, or as many as the data have, up to its proposals.
     """
     cfg = fit.read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
-    fit_recipe(cfg, own, data, recipe_size=1024, recipe_batch=64, milestones=[8 / 9, 26 / 27])
+    fit_recipe(cfg, own, data, size=1024, batch=64, milestones=[8 / 9, 26 / 27])
     cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
     proposals, final = cfg['model']['test_cfg']['rpn'], cfg['model']['test_cfg']['rcnn']
     most = min(data.most_objects, proposals['max_per_img'])
@@ -54,21 +54,16 @@ def instance(own: OwnObjects, data: OwnData) -> dict:
 
 
 def fit_recipe(
-    cfg: dict,
-    own: OwnObjects,
-    data: OwnData,
-    recipe_size: int,
-    recipe_batch: int,
-    milestones: Sequence[float],
+    cfg: dict, own: OwnObjects, data: OwnData, size: int, batch: int, milestones: Sequence[float]
 ) -> None:
     """Fit a recipe for COCO to settings and data, in place.
 
     Args:
-        recipe_size, recipe_batch: size of its test images, and images in an iteration.
+        size, batch: of the recipe: size of its test images, and images in an iteration.
         milestones: shares of the training at which its learning rate falls to a tenth.
     """
     fit_objects(cfg, own, data)
-    fit.resize(cfg, own.size / recipe_size)
+    fit.resize(cfg, own.size / size)
     model, vit = cfg['model'], own.vit
     fit.set_backbone(cfg, own, *SHARES[vit.scale])
     pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
@@ -78,7 +73,7 @@ def fit_recipe(
         window_prefix='copy',
         window_block_indexes=[i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)],
     )
-    iterations = fit.set_schedule(cfg, own, data, recipe_batch, 'coco/bbox_mAP')
+    iterations = fit.set_schedule(cfg, own, data, batch, 'coco/bbox_mAP')
     steps = sorted({int(share * iterations) for share in milestones} - {0})
     decay = dict(type='MultiStepLR', by_epoch=False, milestones=steps, gamma=0.1)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]

@@ -1,7 +1,4 @@
-"""Parts of all recipes: sizes, backbone, learning rate and length of the training.
-
-Each function fits a part of a published recipe to the settings of a user, in place.
-"""
+"""Parts of all recipes: each function fits a part of a published recipe to settings, in place."""
 
 from __future__ import annotations
 
@@ -14,9 +11,8 @@ from mmengine.config import Config
 
 from ..utils.config_parts import nodes, size_steps
 from ..utils.configs import CONFIGS
-from .augment import fit_augmentation
-from .channel_data import survey_channels
-from .channels import fit_channels
+from .augment import all_pipelines, fit_augmentation
+from .channels import fit_channels, survey_channels
 from .data import OwnData
 from .settings import Own
 from .value_range import fit_range, survey_pictures
@@ -34,8 +30,7 @@ def read_recipe(name: str) -> dict:
 
 def resize(cfg: dict, factor: float) -> None:
     """Multiply every size in pixels of the pipelines and of the model's crops."""
-    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
-    parts += [cfg.get('tta_pipeline'), cfg['model']['data_preprocessor']]
+    parts = [all_pipelines(cfg), cfg['model']['data_preprocessor']]
     parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
     for _, node, name in size_steps(parts, names=PIXELS):
         if node[name] != 1:  # a divisor of 1 does not pad
@@ -74,16 +69,19 @@ def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
 
 def set_weights(cfg: dict, own: Own) -> None:
     """Set the weights of the backbone, and the colours and sizes that they were trained with."""
-    vit, model = own.vit, cfg['model']
-    model['data_preprocessor'].update(mean=[*vit.mean], std=[*vit.std])
-    if model['data_preprocessor'].get('pad_size_divisor') == 16:  # of the recipe's patches
-        model['data_preprocessor']['pad_size_divisor'] = vit.patch_size
+    vit, backbone, preprocessor = (
+        own.vit,
+        cfg['model']['backbone'],
+        cfg['model']['data_preprocessor'],
+    )
+    preprocessor.update(mean=[*vit.mean], std=[*vit.std])
+    if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
+        preprocessor['pad_size_divisor'] = vit.patch_size
     checkpoint = vit.weights if own.weights == 'default' else own.weights
-    init_cfg = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
-    model['backbone']['init_cfg'] = init_cfg
+    backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
-        model['backbone']['layer_scale_init_value'] = 1.0
+        backbone['layer_scale_init_value'] = 1.0
 
 
 def set_schedule(
@@ -140,11 +138,7 @@ def warm_up(iterations: int) -> list[dict]:
 
 
 def finished(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> dict:
-    """The config with its augmentation, images, TensorBoard if installed, and limits in words.
-
-    Args:
-        mosaic: see ``OwnRealtime``.
-    """
+    """The config with its augmentation, images, TensorBoard if installed, and limits in words."""
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment, own.flip, mosaic)

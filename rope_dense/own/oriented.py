@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from . import fit
+from .augment import FLIPS
 from .data import OwnData, find_objects
 from .detection import fit_objects
 from .realtime import RECIPE_BATCH, RECIPES, ended, fit_model, set_last_batch
@@ -64,9 +65,7 @@ def set_data(cfg: dict, size: int) -> None:
     ]
     # Another scale for each axis would make parallelograms of rectangles.
     resize: dict[str, Any] = dict(type='Resize', scale=(size, size), keep_ratio=True)
-    directions = ['horizontal', 'vertical', 'diagonal']
-    flip: dict[str, Any] = dict(type='RandomFlip', prob=[0.25] * 3, direction=directions)
-    pack: dict[str, Any] = dict(type='PackDetInputs')
+    flip, pack = dict(type='RandomFlip', **FLIPS['both']), dict[str, Any](type='PackDetInputs')
     train = [load, *labels, resize, flip, pack]
     test = [load, resize, *labels, dict(pack, meta_keys=META_KEYS)]
     for name in ('train', 'val', 'test'):

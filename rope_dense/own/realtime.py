@@ -15,11 +15,12 @@ from .settings import Own, OwnRealtime
 
 # The recipe of a backbone; shares of its epochs: first augmentation, end of mosaics and MixUp, end
 # of augmentation, late matching.
+LARGEST = 'deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58
 RECIPES = {
     'tiny': ('deim/deimv2-s_vit-t_4xb8-488k_coco.py', (4 / 132, 64 / 132, 120 / 132), 100 / 132),
     'small': ('deim/deimv2-l_lingbot-s_4xb8-251k_coco.py', (4 / 68, 34 / 68, 60 / 68), 50 / 68),
-    'base': ('deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58),
-    'large': ('deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58),
+    'base': LARGEST,
+    'large': LARGEST,
 }
 RECIPE_BATCH = 32
 SHORT_RUN = 20_000  # images, each as often as it is trained on
@@ -115,8 +116,7 @@ def fit_stages(
     )
     for name in ('train_dataloader', 'custom_hooks'):
         cfg[name] = stages[name]
-    warmup, cosine = stages['param_scheduler']
-    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
+    cfg['param_scheduler'] = ended(*stages['param_scheduler'], iterations)
 
 
 def ended(warmup: dict, cosine: dict, iterations: int) -> list[dict]:

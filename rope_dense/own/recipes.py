@@ -1,14 +1,11 @@
-"""Configs of own data: what the files of configs/own, which are data, become.
-
-Such a file has the name of a task, settings, and perhaps lines that replace parts of what follows
-from them:
+"""Configs of own data, from files of configs/own, which are data.
 
     task = 'detection'
     own = dict(data_root='data/own', epochs=50)
-    train_cfg = dict(val_interval=500)
+    train_cfg = dict(val_interval=500)  # replaces a part of the recipe
 
-The complete config has no `task` at its top. It keeps the task and the settings in `own`, and in
-`own_files` the files of its data sets, so that its data can be looked up anew.
+The complete config keeps the task and the settings in `own`, and in `own_files` the files of its
+data sets, so that its data can be looked up anew.
 """
 
 from __future__ import annotations
@@ -17,10 +14,9 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
@@ -37,19 +33,12 @@ from .semantic import find_semantic, semantic
 from .settings import Own, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic, settings_of
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A task.
-
-    Attributes:
-        settings: the class of its settings.
-        find: what finds the data that settings name.
-        derive: what makes the config of settings and data.
-    """
+class Recipe(NamedTuple):
+    """A task."""
 
     settings: type[Own]
-    find: Callable[[Any], OwnData]
-    derive: Callable[[Any, OwnData], dict]
+    find: Callable[[Any], OwnData]  # the data of settings
+    derive: Callable[[Any, OwnData], dict]  # the config of settings and data
 
 
 with_outlines = partial(find_objects, outlines=True)
@@ -157,16 +146,24 @@ def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
         is_moved: to another folder.
 
     Raises:
-        ValueError: the data have other classes; or they are moved, and a data set has files that a
-            line of the user names.
+        ValueError: the data have other classes, or another order of them; or they are moved, and a
+            data set has files that a line of the user names.
     """
     before = cfg.own_files.to_dict()
     for key, split, dataset in own_datasets(cfg):
-        if all(dataset.get(part) == value for part, value in before[split].items()):
-            check_classes(own, dataset, data)
-            dataset.update(data.files[split])
-        elif is_moved:
-            raise ValueError(f'--data-root {own.data_root}: {key} has other files than the old one')
+        if any(dataset.get(part) != value for part, value in before[split].items()):
+            if is_moved:
+                raise ValueError(
+                    f'--data-root {own.data_root}: {key} has other files than the old one'
+                )
+            continue
+        trained = tuple(dataset.metainfo.classes)
+        if trained != tuple(data.classes):
+            raise ValueError(
+                f'own.data_root={own.data_root!r}: its classes are {", ".join(data.classes)}; the '
+                f'config was made for {", ".join(trained)}'
+            )
+        dataset.update(data.files[split])
     if labels := before['val'].get('ann_file'):
         for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
             if metric.get('ann_file') == labels:
@@ -180,13 +177,3 @@ def own_datasets(cfg: Config) -> Iterator[tuple[str, str, Any]]:
         if loader := cfg.get(f'{name}_dataloader'):
             for key, dataset in leaf_datasets(loader.dataset, f'{name}_dataloader.dataset'):
                 yield key, split, dataset
-
-
-def check_classes(own: Own, dataset: Mapping[str, Any], data: OwnData) -> None:
-    """Raise ValueError unless the data have the classes of a data set, in their order."""
-    trained = tuple(dataset['metainfo']['classes'])
-    if trained != tuple(data.classes):
-        raise ValueError(
-            f'own.data_root={own.data_root!r}: its classes are {", ".join(data.classes)}; the '
-            f'config was made for {", ".join(trained)}'
-        )

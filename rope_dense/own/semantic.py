@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from ..datasets.class_numbers import CLASS_NUMBERS, find_class_numbers
 from ..datasets.classes import CLASSES_FILE, Colour, read_classes
-from ..datasets.labels.maps import MASKS
+from ..datasets.labels.maps import MASKS, find_maps
 from ..datasets.labels.splits import WORDS
 from ..datasets.mask_labels import label_map
 from ..datasets.mask_survey import mask_lines, survey_masks
 from ..utils.config_parts import nodes
 from . import fit
-from .data import OwnData, check_root, colours_of, find_own_maps, maps_as_data, own_maps
+from .data import OwnData, check_root, colours_of, find_own_maps, own_inventory
 from .settings import OwnSemantic
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -68,25 +69,27 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     """
     if not own.classes or own.root.exists():
         check_root(own)
-    if not own.root.is_dir():
-        classes, palette, numbers = trained_classes(own)
-        absent = dict(img_path='images', seg_map_path='masks')
-        files = dict(data_root=str(own.root), data_prefix=absent, ann_file='', **numbers)
-        return OwnData(dict.fromkeys(WORDS, files), classes, palette, 1, '')
     try:
         classes, palette, numbers = trained_classes(own)
     except ValueError:
-        find_own_maps(own, MASKS)  # a wrong folder lacks classes.txt, too
+        if own.root.is_dir():  # a wrong folder lacks classes.txt, too
+            find_maps(own_inventory(own), MASKS, dict(train=own.train, val=own.val))
         raise
+    if not own.root.is_dir():
+        absent = dict(img_path='images', seg_map_path='masks')
+        files = dict(data_root=str(own.root), data_prefix=absent, ann_file='', **numbers)
+        return OwnData(dict.fromkeys(WORDS, files), classes, palette, 1, '')
     labels = label_map(classes, numbers['values'], numbers['void'] or ())
-    found = own_maps(
+    data = find_own_maps(
         own,
         MASKS,
-        lambda pairs: [survey_masks(some, split, labels, classes) for split, some in pairs.items()],
+        lambda pairs, split: survey_masks(pairs, split, labels, classes),
+        lambda survey: mask_lines(survey, classes),
         (classes, numbers),
+        'seg_map_path',
+        **numbers,
     )
-    lines = [line for survey in found.survey['maps'] for line in mask_lines(survey, classes)]
-    return maps_as_data(own, found, 'seg_map_path', lines, classes, palette, **numbers)
+    return replace(data, classes=classes, palette=palette)
 
 
 def trained_classes(
@@ -98,18 +101,18 @@ def trained_classes(
         ValueError: settings name no class, one that is not there, or not one value for each.
     """
     names, colours, values = named_classes(own)
+    listed = ', '.join(names)
     if values is not None and len(values) != len(names):
         raise ValueError(
-            f'own.values={[*values]}: give a number for each of the {len(names)} classes, '
-            f'{", ".join(names)}'
+            f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
         )
     numbers = range(len(names)) if values is None else values
     if unknown := [name for name in own.void if isinstance(name, str) and name not in names]:
-        raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {", ".join(names)}')
+        raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {listed}')
     void = [numbers[names.index(name)] if isinstance(name, str) else name for name in own.void]
     kept = [index for index in range(len(names)) if numbers[index] not in void]
     if not kept:
-        raise ValueError(f'own.void={[*own.void]}: no class is left of {", ".join(names)}')
+        raise ValueError(f'own.void={[*own.void]}: no class is left of {listed}')
     trained, palette = tuple(names[index] for index in kept), [colours[index] for index in kept]
     own_values = None if values is None else [values[index] for index in kept]
     return trained, palette, dict(void=void, values=own_values)

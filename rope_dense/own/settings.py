@@ -16,6 +16,8 @@ from .backbones import WORDS, OwnBackbone, find_backbone
 from .text import read_setting
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
+LEAST = dict(epochs=1, batch_size=1, val_epochs=1, size=32, patience=1, gpus=1, lora=0)
+LEAST['max_value'] = 255
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,9 @@ class Own:
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
 
     def __post_init__(self) -> None:
-        for name in ('epochs', 'batch_size', 'val_epochs'):
-            check_integer(f'own.{name}', getattr(self, name), 1)
-        check_integer('own.size', self.size, 32)
+        for name, least in LEAST.items():
+            if (value := getattr(self, name, None)) is not None:
+                check_integer(f'own.{name}', value, least)
         if rest := self.size % self.multiple:
             low = self.size - rest
             raise ValueError(
@@ -66,9 +68,6 @@ class Own:
             )
         check_choice('own.augment', self.augment, AUGMENTS)
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
-        for name, least in (('patience', 1), ('gpus', 1), ('max_value', 255)):
-            if (value := getattr(self, name)) is not None:
-                check_integer(f'own.{name}', value, least)
         check_channels(self)
         if self.lr is not None:
             check_number('own.lr', self.lr, above=0)
@@ -108,7 +107,7 @@ class Own:
 
 @dataclass(frozen=True)
 class OwnObjects(Own):
-    """The settings for boxes and masks of objects, in addition to ``Own``."""
+    """The settings for boxes and masks of objects."""
 
     classes: Sequence[str] | None = None  # names to use, or None for all of the labels
     negatives: bool = True  # train on images without objects, too
@@ -142,14 +141,29 @@ class OwnRealtime(OwnObjects):
 
 @dataclass(frozen=True)
 class OwnOriented(OwnObjects):
-    """The settings of configs/own/oriented.py, see ``OwnObjects``."""
+    """The settings of configs/own/oriented.py."""
 
     multiple: ClassVar[int] = 32
 
 
 @dataclass(frozen=True)
-class OwnSemantic(Own):
-    """The settings of configs/own/semantic.py, in addition to ``Own``.
+class OwnMaps(Own):
+    """The settings for masks and depth maps; ``train`` and ``val`` are two folders each."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ('train', 'val'):
+            given = getattr(self, name)
+            if given is not None and (isinstance(given, str) or len(given) != 2):
+                raise ValueError(
+                    f'own.{name}={given!r}: give [folder of images, folder of labels], below '
+                    'data_root'
+                )
+
+
+@dataclass(frozen=True)
+class OwnSemantic(OwnMaps):
+    """The settings of configs/own/semantic.py.
 
     ``void`` has numbers in the masks, or names, of classes that are neither trained nor evaluated.
     255 is always such a number, unless it is the value of a class.
@@ -162,13 +176,12 @@ class OwnSemantic(Own):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_classes(self.classes)
-        check_folders(self)
         if self.values is not None and len({*self.values}) < len(self.values):
             raise ValueError(f'own.values={[*self.values]}: a number appears twice')
 
 
 @dataclass(frozen=True)
-class OwnDepth(Own):
+class OwnDepth(OwnMaps):
     """The settings of configs/own/depth.py; crops are 4 / 3 of ``size`` wide."""
 
     size: int = 480
@@ -178,32 +191,26 @@ class OwnDepth(Own):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_folders(self)
         check_number('own.unit', self.unit, above=0)
         check_number('own.max_depth', self.max_depth, above=LEAST_DEPTH)
-        check_integer('own.lora', self.lora, 0)
 
 
 Settings = TypeVar('Settings', bound=Own)
 
 
 def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
-    """The settings of a task.
-
-    Args:
-        given: by name, see ``read_setting``.
+    """The settings of a task from values by name, see ``read_setting``.
 
     Raises:
         ValueError: a setting that this task does not have, or a value that is not allowed.
     """
     hints = get_type_hints(kind)
     allowed = [field.name for field in dataclasses.fields(kind)]
-    for name in given:
-        if name not in allowed:
-            raise ValueError(
-                f'own.{name}: no such setting{did_you_mean(name, allowed)}; allowed: '
-                f'{", ".join(allowed)}'
-            )
+    if unknown := [name for name in given if name not in allowed]:
+        raise ValueError(
+            f'own.{unknown[0]}: no such setting{did_you_mean(unknown[0], allowed)}; allowed: '
+            f'{", ".join(allowed)}'
+        )
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
     return kind(**{name: read_setting(name, given[name], hints[name]) for name in given})
@@ -213,10 +220,7 @@ def started_processes() -> int | None:
     """The number of processes that torchrun, mpirun or srun started; None without a launcher.
 
     Slurm's number is of all commands of a job, so it counts after --launcher, which sets
-    LOCAL_RANK.
-
-    Raises:
-        ValueError: a variable of the environment is set to something else.
+    LOCAL_RANK. ValueError if a variable of the environment is no number.
     """
     names = ['WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE']
     names += ['SLURM_NTASKS'] if 'LOCAL_RANK' in os.environ else []
@@ -238,24 +242,14 @@ def check_classes(classes: Sequence[str] | None) -> None:
         raise ValueError(f'own.classes={[*classes]}: {refused}')
 
 
-def check_folders(own: Own) -> None:
-    """Raise ValueError unless ``train`` and ``val`` are two folders each, or None."""
-    for name in ('train', 'val'):
-        given = getattr(own, name)
-        if given is not None and (isinstance(given, str) or len(given) != 2):
-            raise ValueError(
-                f'own.{name}={given!r}: give [folder of images, folder of labels], below data_root'
-            )
-
-
 def check_channels(own: Own) -> None:
     """Raise ValueError unless the settings of channels fit each other."""
-    if own.channels is None:
+    names, given = own.channel_names, own.channels
+    if given is None:
         for name in ('separate_files', 'mean', 'std', 'show'):
             if getattr(own, name):
                 raise ValueError(f'own.{name}: for images of own.channels, which is not given')
         return
-    names, given = own.channel_names, own.channels
     numbers = [x for x in ([given] if isinstance(given, int) else given) if isinstance(x, int)]
     if len({*names}) < max(1, len(names)) or min(numbers, default=1) < 1:
         raise ValueError(

@@ -63,11 +63,11 @@ def plain(value: object) -> object:
     """Paths as text, and numbers and arrays of NumPy as Python's, also in lists."""
     if isinstance(value, (set, frozenset)):
         raise TypeError('a set has no order')  # msgspec would make a list of it
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    return [*map(plain, value)] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [*map(plain, value)]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def parsed(text: str, kind: Any) -> object:
