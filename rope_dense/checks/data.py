@@ -32,8 +32,8 @@ PARSED_BYTES = 64 * 2**20
 def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     """Check the data of the dataloaders and of their evaluators.
 
-    Own data are looked up anew first, so that a run of today does not see the labels of its
-    training. What is written about them then is right: only its classes are compared.
+    Own data are looked up anew first: a run of today does not see the labels of its training. What
+    is written about them then is right, so only classes are compared.
 
     Raises:
         UsageError: files are missing, or do not fit the model; a stored model has no data.
@@ -61,13 +61,12 @@ def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
     for loader in loaders:
         for key, dataset in datasets_of(cfg, loader):
             root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
-            for name, prefix in prefixes.items():
-                paths.append((os.path.join(root, prefix or ''), f'{key}.data_prefix.{name}'))
+            named = {f'{key}.data_prefix.{name}': prefix for name, prefix in prefixes.items()}
             if dataset.get('ann_file'):
-                paths.append((os.path.join(root, dataset.ann_file), f'{key}.ann_file'))
-        for key, metric in evaluators(cfg, loader.replace('dataloader', 'evaluator')):
-            if metric.get('ann_file'):
-                paths.append((metric.ann_file, f'{key}.ann_file'))
+                named[f'{key}.ann_file'] = dataset.ann_file
+            paths += [(os.path.join(root, path or ''), name) for name, path in named.items()]
+        metrics = evaluators(cfg, loader.replace('dataloader', 'evaluator'))
+        paths += [(m.ann_file, f'{key}.ann_file') for key, m in metrics if m.get('ann_file')]
     missing = [
         f'  {path}  ({key})'
         for path, key in paths
@@ -85,9 +84,13 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     bases = inspect.getmro(component_of(cfg, DATASETS, dataset) or BaseDataset)
     if BaseDataset not in bases:
         return  # a data set of its own kind: nothing is known about its files
-    if has_own_data(cfg) and is_own(cfg, key, dataset):
-        check_model_classes(cfg, key, dataset.metainfo.get('classes') or ())
-        return
+    if has_own_data(cfg):
+        files = cfg.own_files['train' if key.startswith('train') else 'val']
+        least = (dataset.get('filter_cfg') or {}).get('min_size', 0)
+        if least <= 1 and all(dataset.get(name) == value for name, value in files.items()):
+            # ``find_anew`` has just looked at all of its images.
+            check_model_classes(cfg, key, dataset.metainfo.get('classes') or ())
+            return
     file = os.path.join(dataset.get('data_root') or '', dataset.get('ann_file') or '')
     has_file = os.path.isfile(file)
     is_large = has_file and os.path.getsize(file) > PARSED_BYTES
@@ -113,15 +116,14 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
         )
     if has_file and hasattr(built, 'cat_ids'):
         check_objects(key, built, file)
-    check_outlines(key, dataset, built)
+    objects = [(x['img_path'], item) for x in built.data_list for item in x.get('instances', ())]
+    lacking = [path for path, item in objects if 'mask' not in item]
+    if lacking and any(step.get('with_mask') for step in dataset.get('pipeline') or ()):
+        raise UsageError(
+            f'{key}: {len(lacking)} objects have no outline (`segmentation`), which masks are '
+            f'trained on, such as in {", ".join(dict.fromkeys(lacking[:EXAMPLES]))}'
+        )
     check_maps(cfg, key, dataset, built)
-
-
-def is_own(cfg: Config, key: str, dataset: ConfigDict) -> bool:
-    """Return whether a data set has all of the images that ``find_anew`` has just looked at."""
-    files = cfg.own_files['train' if key.startswith('train') else 'val']
-    least = (dataset.get('filter_cfg') or {}).get('min_size', 0)
-    return least <= 1 and all(dataset.get(name) == value for name, value in files.items())
 
 
 def check_model_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
@@ -145,10 +147,7 @@ def check_objects(key: str, built: BaseDataset, file: str) -> None:
     """Compare the objects that a data set hands out with the objects of its COCO file.
 
     mmdet leaves out objects without a word: of area 0, of less than a pixel, outside of their
-    image, of an unknown image, with ``ignore``.
-
-    Raises:
-        UsageError: none is left.
+    image, of an unknown image, with ``ignore``. UsageError if none is left.
     """
     content, numbers = mmengine.load(file), {*built.cat_ids}
     given = sum(item.get('category_id') in numbers for item in content['annotations'])
@@ -162,23 +161,6 @@ def check_objects(key: str, built: BaseDataset, file: str) -> None:
         print(f'warning: {text}: others have area 0 or are outside of their image', file=sys.stderr)
 
 
-def check_outlines(key: str, dataset: ConfigDict, built: BaseDataset) -> None:
-    """Raise UsageError if masks are loaded, and an object has none: its turn may come late."""
-    if not any(step.get('with_mask') for step in dataset.get('pipeline') or ()):
-        return
-    lacking = [
-        info['img_path']
-        for info in built.data_list
-        for item in info.get('instances', ())
-        if 'mask' not in item
-    ]
-    if lacking:
-        raise UsageError(
-            f'{key}: {len(lacking)} objects have no outline (`segmentation`), which masks are '
-            f'trained on, such as in {", ".join(dict.fromkeys(lacking[:EXAMPLES]))}'
-        )
-
-
 def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) -> BaseDataset:
     """Build a data set quietly, and not serialised: mmengine cannot serialise an empty one."""
     with contextlib.redirect_stdout(io.StringIO()):
@@ -186,13 +168,10 @@ def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) 
 
 
 def use_faster_coco_eval() -> bool:
-    """Let mmdet's ``CocoMetric`` evaluate with faster-coco-eval where it is installed.
+    """Let mmdet's ``CocoMetric`` use faster-coco-eval; False where it is not installed.
 
     It computes the figures of pycocotools in less time (tests/commands/test_coco_eval.py).
     mmdet's ``use_mp_eval`` still evaluates with pycocotools.
-
-    Returns:
-        Whether it is installed.
     """
     if find_spec('faster_coco_eval') is None:
         return False

@@ -25,9 +25,8 @@ def check_maps(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -
     """Check a sample of the masks or depth maps of a data set.
 
     Raises:
-        UsageError: a file that is no mask or depth map, or has another size than its image; a label
-            that is neither a class nor ignored; depths in another unit than the model's; or nothing
-            to be trained.
+        UsageError: a file that is no map, or has another size than its image; a label that is
+            neither a class nor ignored; depths in another unit; or nothing to be trained.
         LoadError: a file cannot be loaded.
     """
     steps = {s.type: s for s in dataset.get('pipeline') or () if str(s.type).startswith('Load')}

@@ -28,10 +28,9 @@ def build_model(cfg: Config) -> BaseModel:
 
 
 def build_shapes(cfg: Config) -> BaseModel:
-    """``build_model`` without memory for weights (on the meta device), where its parts allow that.
+    """``build_model`` on the meta device, without memory for weights.
 
-    Some parts of mmdet and mmseg read values of tensors when they are built; such a model is built
-    on the CPU.
+    On the CPU where parts of mmdet and mmseg read values of tensors when they are built.
     """
     try:
         with torch.device('meta'):
@@ -55,11 +54,9 @@ def random_model(cfg: Config) -> BaseModel:
 def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
     """Build the optimizer with its parameter groups, without the log of each parameter."""
     logging.disable(logging.INFO)
+    scope = OPTIM_WRAPPERS.switch_scope_and_registry(cfg.default_scope)
     try:
-        with (
-            building('optim_wrapper'),
-            OPTIM_WRAPPERS.switch_scope_and_registry(cfg.default_scope),
-        ):
+        with building('optim_wrapper'), scope:
             return build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
     finally:
         logging.disable(logging.NOTSET)
@@ -98,15 +95,11 @@ def patch_size(model: nn.Module) -> int:
 
 
 def shortest_side(node: ConfigDict, name: str) -> float:
-    """The shortest side in pixels that a setting leaves; infinity where it is no size in pixels.
-
-    The setting is a number, a pair, or a list of numbers or pairs.
-    """
-    if str(node.get('crop_type', '')).startswith('relative'):
-        return np.inf
+    """The shortest side that a number, a pair, or a list of these leaves; else infinity."""
+    is_relative = str(node.get('crop_type', '')).startswith('relative')
     try:
-        sizes = np.array(node[name], float)
-    except (TypeError, ValueError):
+        sizes = np.array([] if is_relative else node[name], float)
+    except (TypeError, ValueError):  # no size in pixels
         return np.inf
     if not sizes.size:
         return np.inf

@@ -12,14 +12,13 @@ from ..utils.validation import check_size
 
 SMALL_LAYER_SCALE = 1e-3
 SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of positions, say
+RANDOM = 'the backbone has random weights and'
 
 
 def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
-    """Warn of problems of a backbone with random weights.
+    """Warn of a backbone with random weights that is frozen or hidden by a small LayerScale.
 
-    The backbone is frozen or has adapters; the LayerScale is so small that attention, and with it
-    position, hardly contributes in a short training; or crops differ in size from ``img_size``,
-    the reference of position scalings.
+    Or whose crops differ in size from ``img_size``, the reference of position scalings.
     """
     backbone = getattr(model, 'backbone', None)
     starts_from = cfg.get('load_from') or (cfg.model.get('backbone') or {}).get('init_cfg')
@@ -29,17 +28,15 @@ def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
         scale = first_layer_scale(backbone)
         if scale is not None and scale <= SMALL_LAYER_SCALE:
             warn(
-                f'the backbone has random weights and a LayerScale of {scale:.0e}, which hides its '
-                'blocks, and so position, in a short training: set '
-                'model.backbone.layer_scale_init_value=1.0'
+                f'{RANDOM} a LayerScale of {scale:.0e}, which hides its blocks, and so position, '
+                'in a short training: set model.backbone.layer_scale_init_value=1.0'
             )
         crops, patch = training_crops(cfg), backbone.patch_embed.patch_size
         height, width = (side * patch for side in backbone.pretrain_grid)
         if backbone.is_isotropic and len(crops) == 1 and (crop := crops.pop()) != (height, width):
             warn(
-                f'the backbone has random weights and trains on crops of {crop[0]} x {crop[1]} '
-                f'pixels, but rope_scaling is relative to an img_size of {height} x {width}: set '
-                f'model.backbone.img_size={crop}'
+                f'{RANDOM} trains on crops of {crop[0]} x {crop[1]} pixels, but rope_scaling is '
+                f'relative to an img_size of {height} x {width}: set model.backbone.img_size={crop}'
             )
     fixed = sum(param.numel() for param in backbone.parameters() if not param.requires_grad)
     if fixed > SMALL_SHARE * sum(param.numel() for param in backbone.parameters()):
@@ -51,11 +48,11 @@ def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
 
 def training_crops(cfg: Config) -> set[tuple[int, int]]:
     """The sizes (height, width) of crops that a training takes in pixels."""
-    if not cfg.get('train_dataloader'):
-        return set()
+    loader = cfg.get('train_dataloader')
+    datasets = datasets_of(cfg, 'train_dataloader') if loader else ()
     return {
         check_size('crop_size', step.crop_size)
-        for _, dataset in datasets_of(cfg, 'train_dataloader')
+        for _, dataset in datasets
         for _, step in nodes(dataset.get('pipeline'))
         if step.get('type') == 'RandomCrop' and step.get('crop_type', 'absolute') == 'absolute'
     }

@@ -22,10 +22,9 @@ def load_trained(cfg: Config, checkpoint: str) -> tuple[BaseModel, list[str], li
 
 
 def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[Colour]]:
-    """Classes and colours from the checkpoint, else from the config's test data set.
+    """Classes and colours from the checkpoint, else the test data set; else random colours.
 
-    Colours are random where both have none. UsageError for another number of classes than the heads
-    of the model have.
+    UsageError for another number of classes than the heads of the model have.
     """
     check_convention(cfg, checkpoint)
     key, dataset = next(datasets_of(cfg, 'test_dataloader'))

@@ -75,9 +75,3 @@ def all_pipelines(cfg: dict) -> list[list[dict]]:
     """The pipelines of a config: training, validation, test and, where there are any, views."""
     loaders = [cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')]
     return [*(dataset['pipeline'] for dataset in loaders), cfg.get('tta_pipeline') or []]
-
-
-def say(cfg: dict, *lines: str) -> None:
-    """Add lines to the text about the data, in place."""
-    if lines:
-        cfg['own_data'] = '; '.join(filter(None, [cfg.get('own_data'), *lines]))

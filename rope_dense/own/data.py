@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ..datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
-from ..datasets.images.pictures import check_picture
 from ..datasets.labels.canonical import as_canonical, check_left_out
 from ..datasets.labels.folders import find_labels
 from ..datasets.labels.foreign import form_by_name
@@ -20,9 +19,8 @@ from ..datasets.labels.maps import PairsOf, as_pairs
 from ..datasets.labels.objects import LabelFolder
 from ..datasets.labels.pairs import Kind
 from ..datasets.labels.splits import WORDS
-from .channels import survey_channels
+from .images import settings_of_images, survey_images
 from .settings import Own, OwnMaps, OwnObjects
-from .value_range import survey_pictures
 
 CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
 UNLISTED = ('voc', 'labelme', 'dota')  # formats without a list of classes: classes.txt is it
@@ -79,27 +77,6 @@ def own_inventory(own: Own) -> Inventory:
     return inventory_of(own.root, own.separate_names, arrays=own.channels is not None)
 
 
-def survey_images(
-    own: Own, inventory: Inventory, images: Mapping[str, Sequence[Path]]
-) -> dict[str, Any]:
-    """The values of the images of each split that the pipelines need.
-
-    Raises:
-        ValueError: an image is no picture, or not of ``own.channels``.
-    """
-    if own.channels is not None:
-        return survey_channels(own, images['train'], images['val'])
-    survey = survey_pictures({x: inventory.header(x) for x in images['train']}, own.max_value)
-    for path in images['val']:
-        check_picture(path, inventory.header(path))
-    return survey
-
-
-def settings_of_images(own: Own) -> object:
-    """The settings that ``survey_images`` depends on."""
-    return own.channels, own.separate_files, own.mean, own.std, own.show, own.max_value
-
-
 def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = False) -> OwnData:
     """The objects of a data set with labels of any format, as canonical COCO files.
 
@@ -139,7 +116,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
         own.classes,
         oriented=oriented,
         outlines=outlines,
-        survey=partial(survey_images, own, inventory),
+        survey=partial(survey_images, own, inventory.header),
         settings=(own.format, own.train, own.val, settings_of_images(own)),
     )
     splits, train = found.splits, found.splits['train']
@@ -192,7 +169,7 @@ def find_own_maps(
     def survey_all(pairs: PairsOf) -> dict[str, Any]:
         images = {split: [image for image, _ in some] for split, some in pairs.items()}
         maps = [survey(some, split) for split, some in pairs.items()]
-        return dict(images=survey_images(own, inventory, images), maps=maps)
+        return dict(images=survey_images(own, inventory.header, images), maps=maps)
 
     given = dict(train=own.train, val=own.val)
     about = settings, settings_of_images(own)

@@ -12,10 +12,9 @@ from mmengine.config import Config
 from ..utils.config_parts import nodes, size_steps
 from ..utils.configs import CONFIGS
 from .augment import all_pipelines, fit_augmentation
-from .channels import fit_channels, survey_channels
 from .data import OwnData
+from .images import fit_images
 from .settings import Own
-from .value_range import fit_range, survey_pictures
 
 RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
@@ -142,10 +141,7 @@ def finished(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> 
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment, own.flip, mosaic)
-    if own.channels is None:
-        fit_range(cfg, data.survey or survey_pictures({}, own.max_value))
-    else:
-        fit_channels(cfg, own, data.survey or survey_channels(own, (), ()))
+    fit_images(cfg, own, data.survey)
     test_cfg, most = cfg['model']['test_cfg'], data.most_objects
     limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)
     if most > limit:

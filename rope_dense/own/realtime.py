@@ -116,7 +116,8 @@ def fit_stages(
     )
     for name in ('train_dataloader', 'custom_hooks'):
         cfg[name] = stages[name]
-    cfg['param_scheduler'] = ended(*stages['param_scheduler'], iterations)
+    warmup, cosine = stages['param_scheduler']
+    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
 
 
 def ended(warmup: dict, cosine: dict, iterations: int) -> list[dict]:

@@ -1,32 +1,117 @@
-"""Own images of other channels than red, green and blue: what is found of them, and the config."""
+"""Images of own data: what pipelines need to know of pictures or of other channels, and its use."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 from ..checkpoints.channels import RGB
 from ..datasets.images.band_files import band_header
 from ..datasets.images.bands import LoadBands
+from ..datasets.images.deep import white_value
+from ..datasets.images.headers import Header
+from ..datasets.images.pictures import check_picture
+from ..datasets.labels.objects import Report
 from ..utils.config_parts import nodes
 from ..utils.validation import is_integer
-from .augment import all_pipelines, kind, say
+from .augment import all_pipelines, kind
 from .settings import Own
 
 READ = 50  # images at most, for mean and deviation
 HEADERS = 10_000  # images at most: 1,000 take 0.6 s
+WHOLE = 2**16 - 1  # white in an image that uses all 16 bits
+BY_OPENCV = {'JPEG', 'MPO', 'PNG', 'TIFF', 'BMP', 'WEBP'}
 COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain')
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
-MODULE = 'rope_dense.datasets.images.bands'
+MODULES = 'rope_dense.datasets.images'
+PAGES = 'image of several pages, of which the first is taken'
 LEFT_OUT = 'colours of training: brightness, contrast and noise of each channel, no hue, saturation'
 
 
+def settings_of_images(own: Own) -> object:
+    """The settings that ``survey_images`` depends on."""
+    return own.channels, own.separate_files, own.mean, own.std, own.show, own.max_value
+
+
+def survey_images(
+    own: Own, header: Callable[[Path], Header], images: Mapping[str, Sequence[Path]]
+) -> dict[str, Any]:
+    """The values of the images of each split that ``fit_images`` needs, as JSON.
+
+    Raises:
+        ValueError: an image is no picture, or not of ``own.channels``.
+    """
+    if own.channels is not None:
+        return survey_channels(own, images['train'], images['val'])
+    survey = survey_pictures({path: header(path) for path in images['train']}, own.max_value)
+    for path in images['val']:
+        check_picture(path, header(path))
+    return survey
+
+
+def fit_images(cfg: dict, own: Own, survey: Mapping[str, Any] | None) -> None:
+    """Let the pipelines load, and the model take, the images of a survey, in place.
+
+    Args:
+        survey: of ``survey_images``; None where the data are not there.
+    """
+    if own.channels is None:
+        lines = fit_pictures(cfg, survey or survey_pictures({}, own.max_value))
+    else:
+        lines = fit_channels(cfg, own, survey or survey_channels(own, (), ()))
+    if lines:
+        cfg['own_data'] = '; '.join(filter(None, [cfg.get('own_data'), *lines]))
+
+
+def survey_pictures(headers: Mapping[Path, Header], max_value: int | None) -> dict[str, Any]:
+    """``survey_images`` of pictures.
+
+    Returns:
+        ``white``: value that becomes white in 16-bit images, or None; ``backend``: 'pillow' if
+        OpenCV cannot read some images that Pillow can, such as .heic, else None; ``notes``: list of
+        (kind, file) for the report.
+    """
+    needs_pillow, is_deep = False, any(header.is_deep for header in headers.values())
+    for path, header in headers.items():
+        check_picture(path, header)
+        is_known = header.format in BY_OPENCV or cv2.haveImageReader(str(path))
+        needs_pillow |= header.compression == 'odd tiles' or not is_known
+    white = max_value
+    if is_deep:
+        white = white or white_value(headers)
+        white = white or (WHOLE if needs_pillow else None)  # Pillow cuts off at 255
+    notes = [[PAGES, path.name] for path, header in headers.items() if header.pages > 1]
+    return dict(white=white, backend='pillow' if needs_pillow else None, notes=notes)
+
+
+def fit_pictures(cfg: dict, survey: Mapping[str, Any]) -> list[str]:
+    """Let pipelines scale 16-bit images by their range, and read by Pillow where OpenCV cannot."""
+    white, backend, report = survey['white'], survey['backend'], Report()
+    for pipeline in all_pipelines(cfg):
+        names = [*map(kind, pipeline)]
+        if white is not None and 'LoadImageFromFile' in names:
+            place = names.index('LoadImageFromFile') + 1
+            pipeline.insert(place, dict(type='LoadDeepImage', max_value=white))
+        for _, step in nodes(pipeline):
+            if white is not None and kind(step) == 'AffineMosaic':
+                step['max_value'] = white
+            if backend is not None and kind(step) in ('LoadImageFromFile', 'AffineMosaic'):
+                step['imdecode_backend'] = backend
+    for note, place in survey['notes']:
+        report.note(note, place)
+    if white is None:
+        return report.lines()
+    cfg['custom_imports']['imports'].append(f'{MODULES}.deep')
+    return [*report.lines(), f'16-bit images are scaled: {white} is white']
+
+
 def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dict[str, Any]:
-    """The values of images of ``own.channels`` that the pipelines need, as JSON.
+    """``survey_images`` of images of ``own.channels``.
 
     Returns:
         ``load``: arguments of ``LoadBands``; ``mean`` and ``std`` of each channel; ``text`` for the
@@ -133,12 +218,8 @@ def statistics(
     return means, deviations, '; '.join(said)
 
 
-def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> None:
-    """Let the pipelines load, and the model take, images of ``own.channels``, in place.
-
-    Args:
-        survey: of ``survey_channels``.
-    """
+def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> list[str]:
+    """Let the pipelines load, and the model take, images of ``own.channels``."""
     load, mean = dict(type='LoadBands', **survey['load']), survey['mean']
     for pipeline in all_pipelines(cfg):
         for _, step in nodes(pipeline):
@@ -172,5 +253,5 @@ def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> None:
         if part.get('type') == 'SpatialTuningAdapter':
             part['image_channels'] = len(mean)
     cfg['load_channels'] = sources
-    cfg['custom_imports']['imports'].append(MODULE)
-    say(cfg, survey['text'], LEFT_OUT)
+    cfg['custom_imports']['imports'].append(f'{MODULES}.bands')
+    return [survey['text'], LEFT_OUT]
