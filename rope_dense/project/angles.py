@@ -15,8 +15,7 @@ CONVENTION, VERSION = 'box_convention', 'angle_version'
 def angle_version(cfg: Config) -> str | None:
     """The convention of the angles that the model of a config predicts; None for upright boxes.
 
-    Raises:
-        UsageError: parts of the model have different ones, or one that is not known.
+    UsageError if parts of the model have different ones, or one that is not known.
     """
     parts = list(nodes(cfg.get('model'), 'model'))
     given = {f'{key}.{VERSION}': node[VERSION] for key, node in parts if VERSION in node}

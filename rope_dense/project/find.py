@@ -17,17 +17,11 @@ ENDINGS = ('.py', '.yml', '.yaml', '.json')  # of configs
 
 
 class ModelFiles(NamedTuple):
-    """The files of a trained model.
+    """The files of a trained model."""
 
-    Attributes:
-        config: a config file, or a stored model: its name on the hub or its folder.
-        checkpoint: None where it is beside the config or named in it.
-        work_dir: the folder of a run; None for other models.
-    """
-
-    config: str
-    checkpoint: str | None = None
-    work_dir: str | None = None
+    config: str  # a config file, or a stored model: its name on the hub or its folder
+    checkpoint: str | None = None  # None where it is beside the config or named in it
+    work_dir: str | None = None  # of a run
 
 
 def find_files(source: str | Path, checkpoint: str | Path | None = None) -> ModelFiles:
@@ -70,9 +64,8 @@ def find_config(path: str) -> str:
                 'stored model, which has config.json and model.safetensors'
             )
         return str(configs[0])
-    meant = Path(path).stem
-    if meant not in names:  # else configs/own/NAME.py where no clone is
-        meant = path
+    # configs/own/NAME.py, where no clone is, is meant as NAME.
+    meant = Path(path).stem if Path(path).stem in names else path
     files = [file for file in beside(path) if file.endswith('.py')]
     raise UsageError(
         f'config {path!r}: no such file (looked for {os.path.abspath(path)})'

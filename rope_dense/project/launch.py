@@ -42,12 +42,10 @@ def use_gloo(cfg: Config) -> None:
     for _, node in nodes(cfg.model):
         if node.get('type') == 'SyncBN':
             node.type = 'BN'
-    default = ConfigDict(
-        type='MMDistributedDataParallel',
-        broadcast_buffers=False,
-        find_unused_parameters=cfg.get('find_unused_parameters', False),
-    )
-    cfg.model_wrapper_cfg = ConfigDict(cfg.get('model_wrapper_cfg') or default, device_ids=None)
+    unused = cfg.get('find_unused_parameters', False)
+    default = dict(broadcast_buffers=False, find_unused_parameters=unused)
+    wrapper = cfg.get('model_wrapper_cfg') or dict(type='MMDistributedDataParallel', **default)
+    cfg.model_wrapper_cfg = ConfigDict(wrapper, device_ids=None)
 
 
 def run_test(runner: Runner) -> None:
@@ -63,8 +61,7 @@ def run_training(runner: Runner) -> None:
     Raises:
         UsageError: a part cannot be built, the model refuses an image, the training diverges, or
             the run of a checkpoint cannot be continued with this config.
-        CheckpointError: weights cannot be read or downloaded, or do not fit.
-        LoadError: an image cannot be read.
+        CheckpointError, LoadError: weights do not fit, or weights or an image cannot be read.
     """
     build_loop(runner, 'train')
     build_loop(runner, 'val')
@@ -75,12 +72,11 @@ def run_training(runner: Runner) -> None:
         if not is_interrupt(error):
             raise
         if runner.rank == 0:
-            latest = last_checkpoint(runner.work_dir)
-            advice = (
-                f'no checkpoint in {runner.work_dir} yet: the same command starts again'
-                if latest is None
-                else f'the last checkpoint is {latest}: the same command with --resume continues'
-            )
+            advice = f'no checkpoint in {runner.work_dir} yet: the same command starts again'
+            if latest := last_checkpoint(runner.work_dir):
+                advice = (
+                    f'the last checkpoint is {latest}: the same command with --resume continues'
+                )
             print(f'\nstopped at iteration {runner.iter}; {advice}', file=sys.stderr)
         raise KeyboardInterrupt from error
 
@@ -96,8 +92,8 @@ def build_loop(runner: Runner, loop: str) -> None:
 def running(runner: Runner, loop: str) -> Iterator[None]:
     """Within this context, errors become UsageErrors that say what to do.
 
-    A ValueError or AssertionError gets the batch. After a training has diverged, any error is only
-    a consequence, such as a matrix that cannot be matched.
+    A ValueError or AssertionError gets the batch. After a training has diverged, any error follows
+    from it, such as a matrix that cannot be matched.
     """
     try:
         yield

@@ -34,7 +34,12 @@ SECTIONS = {
     'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
     'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
 }
-PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation', 'mmrotate': 'onedl-mmrotate'}
+PACKAGES = {  # what to install, and the modules that register its parts
+    'mmdet': ('mmdetection', 'mmdet.models', 'mmdet.datasets'),
+    'mmseg': ('mmsegmentation', 'mmseg.models', 'mmseg.datasets'),
+    'mmrotate': ('onedl-mmrotate', 'rope_dense.integrations.mmrotate'),
+    'mmengine': ('mmengine',),
+}
 PLACES = ('ann_file', 'seg_prefix', 'proposal_file')  # files and folders of data sets, evaluators
 # Top-level keys that mmengine and the commands look up, beside the arguments of Runner.
 LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
@@ -103,14 +108,10 @@ def find_model(
     work_dir: str | None = None,
     data_root: str | None = None,
 ) -> tuple[Config, str | None]:
-    """The config of a trained model, and its checkpoint.
+    """The config of a trained model, and its checkpoint; see ``find_files`` and ``load_config``.
 
-    Args:
-        source, checkpoint: see ``find_files``.
-        options, work_dir, data_root: see ``load_config``; the work folder of a run is its own.
-
-    Returns:
-        Config and checkpoint; None for a model of several tasks, whose config names theirs.
+    The work folder of a run is its own. The checkpoint is None for a model of several tasks, whose
+    config names theirs.
 
     Raises:
         UsageError, CheckpointError: a file is missing or cannot be used.
@@ -146,14 +147,10 @@ def read_config(path: str) -> Config:
 
 
 def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
-    """The complete config of own data; another config as it is.
+    """The complete config of own data by settings; another config as it is.
 
-    Args:
-        given: settings of own data by name. The complete config of an earlier run takes
-            `data_root` only.
-
-    Raises:
-        UsageError: a setting or the data cannot be used, or the config has no such settings.
+    The complete config of an earlier run takes `data_root` only. UsageError if a setting or the
+    data cannot be used, or the config has no such settings.
     """
     with usage_errors():
         if is_own_file(cfg):
@@ -183,13 +180,11 @@ def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
 def read_options(options: Iterable[str] | Mapping[str, object]) -> dict:
     """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them.
 
-    Those of own.NAME stay text, which the type of the setting reads (``own.text``). Values by their
-    keys are taken as they are.
+    Those of own.NAME stay text, which the type of the setting reads (``own.text``).
     """
     if isinstance(options, Mapping):
         return dict(options)
-    parser = argparse.ArgumentParser()
-    pairs = list(options)
+    pairs, parser = list(options), argparse.ArgumentParser()
     if unread := [pair for pair in pairs if '=' not in pair]:
         raise UsageError(
             f'--cfg-options {unread[0]}: no KEY=VALUE; one with spaces has to be in quotes, as '
@@ -221,17 +216,13 @@ def merge_options(cfg: Config, options: dict) -> None:
 def import_task(cfg: Config, path: str) -> None:
     """Import the package of the task, which `default_scope` names; 'mmengine' needs none."""
     scope = cfg.get('default_scope')
-    if scope == 'mmengine':
-        return
     if scope not in PACKAGES:
         raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
-    with building(f'config {path!r} needs {PACKAGES[scope]}'):
-        if scope == 'mmrotate':
-            importlib.import_module('rope_dense.integrations.mmrotate')
-            return
-        importlib.import_module(f'{scope}.models')
-        with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
-            importlib.import_module(f'{scope}.datasets')
+    package, *modules = PACKAGES[scope]
+    quiet = contextlib.redirect_stdout(io.StringIO())  # optional parts are printed
+    with building(f'config {path!r} needs {package}'), quiet:
+        for module in modules:
+            importlib.import_module(module)
 
 
 def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
@@ -258,10 +249,8 @@ def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
 def with_data_root(cfg: Config, data_root: str | Path) -> Config:
     """--data-root: a copy of a config whose data sets and evaluators read from another folder.
 
-    Every `data_root` is replaced, and the start of every file and folder in one of them.
-
-    Raises:
-        UsageError: no data set has a `data_root`, or a data set or evaluator would keep a file.
+    Every `data_root` is replaced, and the start of every file and folder in one of them. UsageError
+    if no data set has a `data_root`, or a data set or evaluator would keep a file.
     """
     cfg = copy.deepcopy(cfg)
     parts = [*nodes(cfg._cfg_dict)]
@@ -279,7 +268,7 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
             path = part.get(name)
             if not isinstance(path, str) or not path or is_remote(path):
                 continue
-            if has_root and not os.path.isabs(path):  # it is relative to the data_root
+            if has_root and not os.path.isabs(path):  # relative to the data_root
                 continue
             is_used = place.split('.')[0].endswith(('_dataloader', '_evaluator'))
             if (inside := path_inside(path, roots)) is not None:

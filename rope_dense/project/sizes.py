@@ -16,7 +16,6 @@ def at_size(config: Config, size: int | ImageSize) -> Config:
     Every step of the test pipeline with a `scale` gets the new one and keeps its `keep_ratio`.
 
     Args:
-        config: of a detector, segmentor or classifier.
         size: the shorter side in pixels, the longer one (or its limit) grows by the same factor; or
             height and width, which bound the image with `keep_ratio`.
 

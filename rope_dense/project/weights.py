@@ -34,10 +34,7 @@ class SelfLoading(Protocol):
 
 
 def load_from_source(filename: str, map_location: object = None) -> dict:
-    """``read_checkpoint`` for mmengine, on the CPU whatever `map_location` is.
-
-    Model and optimizer copy the tensors to their device. A published detector gets our keys.
-    """
+    """``read_checkpoint`` with our keys for mmengine, on the CPU whatever `map_location` is."""
     return convert_detector(read_checkpoint(fetch(filename), filename), filename)
 
 
@@ -66,8 +63,8 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 
     Raises:
         CheckpointError: a file cannot be read.
-        UsageError: it does not fit, or has no weights, or none that are finite, or no training
-            state to resume; or `model.pretrained` of a stock config names a zoo's weights.
+        UsageError: it does not fit, lacks finite weights or the training state to resume; or
+            `model.pretrained` of a stock config names a zoo's weights.
     """
     given = str(cfg.model.get('pretrained') or '')  # mmseg gives it to the backbone
     backbone = getattr(model, 'backbone', None)
@@ -102,11 +99,11 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
     check_convention(cfg, checkpoint)
     weights = weights_of(checkpoint, origin)
     if not cfg.get('resume'):
-        adapt_to_channels(cfg, model, checkpoint, weights, origin)
+        adapt_to_channels(cfg, model, weights, origin)
         check_backbone(model, weights, origin)
         check_finite(weights, origin)
-        leave_out_misfits(checkpoint, model)
-        keep(fetch(path), checkpoint)
+        leave_out_misfits(weights, model)
+        keep(fetch(path), checkpoint | dict(state_dict=weights))
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
@@ -117,13 +114,9 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:
-    """``load_tested_weights`` where a Runner reads the same file next, for which it is kept.
-
-    In a distributed run a file that has to be downloaded is not read here: later the first process
-    downloads it for all.
-    """
+    """``load_tested_weights`` where a Runner reads the same file next, for which it is kept."""
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
-        return {}
+        return {}  # the first process of a distributed run downloads it for all, later
     return load_tested_weights(path, model, read_ahead)
 
 
@@ -132,16 +125,14 @@ def load_tested_weights(
 ) -> dict:
     """Load the checkpoint of a test into a model; return its contents.
 
-    Raises:
-        CheckpointError, UsageError: it cannot be read, does not fit, or is not finite.
+    CheckpointError or UsageError if it cannot be read, does not fit, or is not finite.
     """
     if isinstance(model, SelfLoading):
         model.load_checkpoint(path)
         check_finite(model.state_dict(), f'checkpoint {path!r}')
         return {}
     checkpoint, origin = read(path, 'checkpoint', reader), f'checkpoint {path!r}'
-    weights = weights_of(checkpoint, origin)
-    check_complete(model, weights, origin)
+    check_complete(model, weights_of(checkpoint, origin), origin)
     return checkpoint
 
 
@@ -212,59 +203,49 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
 
 
 def adapt_to_channels(
-    cfg: Config, model: nn.Module, checkpoint: dict, weights: dict[str, Tensor], origin: str
+    cfg: Config, model: nn.Module, weights: dict[str, Tensor], origin: str
 ) -> None:
     """Adapt the RGB weights of a checkpoint to start from to a model of other channels, in place.
 
-    Raises:
-        UsageError, CheckpointError: `load_channels` of the config is missing, or wrong.
+    UsageError or CheckpointError if `load_channels` of the config is missing, or wrong.
     """
-    entries, channels = checkpoint.get('state_dict', checkpoint), cfg.get('load_channels')
     numbers = {*rgb_keys(model, weights, WHOLE).values()} - {len(RGB)}
     if not numbers:
         return
-    if channels is None:
+    if (channels := cfg.get('load_channels')) is None:
         number = max(numbers)
         raise UsageError(
             f'{origin} is for RGB images, and the model has {number} channels: give '
             f"load_channels='mean', or the source of each channel, such as {named(number)}"
         )
     changed = adapt_channels(model, weights, channels, WHOLE)
-    for key in [key for key in entries if key.removeprefix('module.') in changed]:
-        entries[key] = weights[key.removeprefix('module.')]
     print(f'load_from: {listed(changed)} adapted to {described(channels)}')
 
 
-def leave_out_misfits(checkpoint: dict, model: nn.Module) -> None:
-    """Take weights whose shape the model has not out of a checkpoint to start from, and say so.
+def leave_out_misfits(weights: dict[str, Tensor], model: nn.Module) -> None:
+    """Remove weights whose shape differs from the model's, in place, and say so.
 
     A head of other classes has such weights; mmengine would print a line for each.
     """
-    entries, own = checkpoint.get('state_dict', checkpoint), model.state_dict()
+    own = model.state_dict()
     misfits = {
-        key: (tuple(value.shape), tuple(own[name].shape))
-        for key, value in entries.items()
-        if isinstance(value, Tensor)
-        and (name := key.removeprefix('module.')) in own
-        and own[name].shape != value.shape
+        key: (tuple(weight.shape), tuple(own[key].shape))
+        for key, weight in weights.items()
+        if key in own and own[key].shape != weight.shape
     }
-    for key in misfits:
-        del entries[key]
     if misfits:
-        parts = ', '.join(sorted({key.removeprefix('module.').split('.')[0] for key in misfits}))
+        parts = ', '.join(sorted({key.split('.')[0] for key in misfits}))
         key, (old, new) = next(iter(misfits.items()))
         print(
             f'load_from: {len(misfits)} weights of {parts} start anew, as their shapes differ: '
             f'{key} {old} -> {new} ...'
         )
+    for key in misfits:
+        del weights[key]
 
 
 def load_problem(module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[str, ...]) -> str:
-    """Load weights into a module; returns what does not fit, '' if all does.
-
-    Args:
-        may_lack: ends of the keys of the module that the weights may lack.
-    """
+    """Load weights, which may lack keys with these ends; returns what does not fit, else ''."""
     try:
         missing = module.load_state_dict(weights, strict=False).missing_keys
     except RuntimeError as error:  # a heading, then one line for each size mismatch
