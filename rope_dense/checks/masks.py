@@ -22,13 +22,7 @@ SURVEYED, LOADED = 200, 20  # files of a data set whose numbers are looked at, o
 
 
 def check_maps(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
-    """Check a sample of the masks or depth maps of a data set.
-
-    Raises:
-        UsageError: a file that is no map, or has another size than its image; a label that is
-            neither a class nor ignored; depths in another unit; or nothing to be trained.
-        LoadError: a file cannot be loaded.
-    """
+    """Check a sample of the masks or depth maps of a data set: sizes, labels, and the unit."""
     steps = {s.type: s for s in dataset.get('pipeline') or () if str(s.type).startswith('Load')}
     split = 'train' if key.startswith('train') else 'val'
     few = range(0, len(built), max(1, len(built) // SURVEYED))

@@ -18,11 +18,7 @@ def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | N
 
     'light' flips images and changes their size by ``LIGHT`` (by the resizing of batches where
     the recipe has it); 'none' loads them as in a test. Crops that give all images of a batch one
-    size stay.
-
-    Args:
-        flip: see ``Own``.
-        mosaic: see ``OwnRealtime``; None for recipes that join no images.
+    size stay. ``mosaic`` is None for recipes that join no images.
     """
     dataset, preprocessor = cfg['train_dataloader']['dataset'], cfg['model']['data_preprocessor']
     if augment != 'published':

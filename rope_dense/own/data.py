@@ -81,13 +81,8 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     """The objects of a data set with labels of any format, as canonical COCO files.
 
     Where the folder is not there, but ``own.classes`` says the classes, one training image is
-    assumed, so that a recipe can be read without its data.
-
-    Args:
-        oriented, outlines: see ``as_canonical``.
-
-    Raises:
-        ValueError: labels that are not there or cannot be used.
+    assumed, so that a recipe can be read without its data. ``oriented``, ``outlines``: see
+    ``as_canonical``. ValueError for labels that are not there or cannot be used.
     """
     folder = f'{own.root}{os.sep}'
     if own.classes and not own.root.exists():
@@ -156,11 +151,9 @@ def find_own_maps(
     """The images of a data set with their masks or depth maps, as lists; without classes.
 
     Args:
-        survey: what is kept of a split's (image, map) pairs, as JSON.
-        lines: of the report, about such a survey.
+        survey, lines: result of a split's (image, map) pairs, as JSON; lines of the report on it.
         settings: which ``survey`` depends on.
-        prefix: name of the folder of the maps in ``data_prefix``.
-        **dataset: settings of the data sets.
+        prefix, dataset: name of the folder of maps in ``data_prefix``; settings of the data sets.
     """
     inventory = own_inventory(own)
     words = (*kind.image_words, *map(re.escape, own.separate_names))

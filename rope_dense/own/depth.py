@@ -18,24 +18,20 @@ def depth(own: OwnDepth, data: OwnData) -> dict:
     """
     cfg = fit.read_recipe('depth/dpt_dinov3-b_8xb2-38k_nyu-416x544.py')
     fit_data(cfg, own, data)
-    vit, model = own.vit, cfg['model']
-    model['backbone'].update(arch=vit.arch, out_indices=vit.quarters)
-    model['decode_head'].update(
-        in_channels=vit.channels,
-        post_process_channels=[vit.channels // part for part in (8, 4, 2, 1)],
-        max_depth=own.max_depth,
-    )
+    vit, backbone, head = own.vit, cfg['model']['backbone'], cfg['model']['decode_head']
+    backbone.update(arch=vit.arch, out_indices=vit.quarters)
+    reduced = [vit.channels // part for part in (8, 4, 2, 1)]
+    head.update(in_channels=vit.channels, post_process_channels=reduced, max_depth=own.max_depth)
     if not vit.has_cls_token:
-        model['backbone']['output_prefix'] = None
-        model['decode_head']['readout'] = 'ignore'
+        backbone['output_prefix'], head['readout'] = None, 'ignore'
     fit.set_weights(cfg, own)
-    model['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
+    cfg['model']['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
     if own.weights is None:
-        model['backbone'].update(frozen_stages=-1, img_size=own.size)
+        backbone.update(frozen_stages=-1, img_size=own.size)
     elif own.lora:
-        model['backbone']['lora'] = dict(rank=own.lora)
+        backbone['lora'] = dict(rank=own.lora)
     iterations = fit.set_schedule(cfg, own, data, 16, 'rmse', 'less')
-    model['decode_head']['loss_decode']['warm_up'] = min(100, iterations // 10)
+    head['loss_decode']['warm_up'] = min(100, iterations // 10)
     length = dict(T_max=iterations, begin=0, end=iterations)
     decay = dict(type='CosineAnnealingLR', by_epoch=False, **length)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
@@ -48,11 +44,7 @@ def depth(own: OwnDepth, data: OwnData) -> dict:
 
 
 def find_depth(own: OwnDepth) -> OwnData:
-    """The images and depth maps of a data set.
-
-    Raises:
-        ValueError: folders are not there, or images have no depth map.
-    """
+    """The images and depth maps of a data set; ValueError if they are not there."""
     check_root(own)
     return find_own_maps(
         own,

@@ -15,12 +15,8 @@ SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 
 
 
 def detection(own: OwnObjects, data: OwnData) -> dict:
-    """The config of DINO on a plain ViT for boxes, which returns a box of each query.
-
-    Raises:
-        ValueError: a size with which training images have less than two patches on a side.
-    """
-    check_integer('own.size', own.size, 64)
+    """The config of DINO on a plain ViT for boxes, which returns a box of each query."""
+    check_integer('own.size', own.size, 64)  # two patches on a side of the smallest training image
     cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
     fit_recipe(cfg, own, data, size=800, batch=16, milestones=[11 / 12])
     model = cfg['model']
@@ -56,11 +52,9 @@ def instance(own: OwnObjects, data: OwnData) -> dict:
 def fit_recipe(
     cfg: dict, own: OwnObjects, data: OwnData, size: int, batch: int, milestones: Sequence[float]
 ) -> None:
-    """Fit a recipe for COCO to settings and data, in place.
+    """Fit a recipe for COCO, whose test images have ``size``, to settings and data, in place.
 
-    Args:
-        size, batch: of the recipe: size of its test images, and images in an iteration.
-        milestones: shares of the training at which its learning rate falls to a tenth.
+    Its learning rate falls to a tenth at ``milestones``, shares of the training.
     """
     fit_objects(cfg, own, data)
     fit.resize(cfg, own.size / size)

@@ -68,11 +68,8 @@ def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
 
 def set_weights(cfg: dict, own: Own) -> None:
     """Set the weights of the backbone, and the colours and sizes that they were trained with."""
-    vit, backbone, preprocessor = (
-        own.vit,
-        cfg['model']['backbone'],
-        cfg['model']['data_preprocessor'],
-    )
+    backbone, preprocessor = cfg['model']['backbone'], cfg['model']['data_preprocessor']
+    vit = own.vit
     preprocessor.update(mean=[*vit.mean], std=[*vit.std])
     if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
         preprocessor['pad_size_divisor'] = vit.patch_size
@@ -93,10 +90,7 @@ def set_schedule(
 
     Args:
         recipe_batch: images in an iteration of the recipe.
-        metric, rule: what chooses the best checkpoint, and whether 'greater' or 'less' is better.
-
-    Raises:
-        ValueError: an iteration takes more images than there are, and more than ``FEW``.
+        metric, rule: chooses the best checkpoint; 'greater' or 'less' is better.
     """
     if data.text and own.batch_size > FEW and own.batch > data.images:
         each = f'own.batch_size={own.batch_size}' + f' on {own.gpus} GPUs' * (own.gpus != 1)
@@ -105,8 +99,8 @@ def set_schedule(
         )
     drops = cfg['train_dataloader'].get('drop_last')
     per_epoch = data.images // own.batch if drops else math.ceil(data.images / own.batch)
-    iterations, interval = own.epochs * per_epoch, own.val_epochs * per_epoch
-    interval = min(interval, iterations)
+    iterations = own.epochs * per_epoch
+    interval = min(own.val_epochs * per_epoch, iterations)
     cfg['train_cfg'].update(max_iters=iterations, val_interval=interval)
     hooks = cfg['default_hooks']
     hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
@@ -120,11 +114,9 @@ def set_schedule(
     workers = min(4, len(os.sched_getaffinity(0)))  # the cores of this job, not of the machine
     for name in ('train', 'val', 'test'):
         cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=True)
-    optimizer = cfg['optim_wrapper']['optimizer']
-    scale = math.sqrt(own.batch / recipe_batch)
-    optimizer['lr'] = own.lr or float(f'{optimizer["lr"] * scale:.3g}')
-    if own.lr is None and own.weights is None:
-        optimizer['lr'] = RANDOM_LR
+    optimizer, scale = cfg['optim_wrapper']['optimizer'], math.sqrt(own.batch / recipe_batch)
+    scaled = float(f'{optimizer["lr"] * scale:.3g}')
+    optimizer['lr'] = own.lr or (RANDOM_LR if own.weights is None else scaled)
     cfg['auto_scale_lr'] = dict(enable=False, base_batch_size=own.batch)
     return iterations
 

@@ -43,8 +43,7 @@ def survey_images(
 ) -> dict[str, Any]:
     """The values of the images of each split that ``fit_images`` needs, as JSON.
 
-    Raises:
-        ValueError: an image is no picture, or not of ``own.channels``.
+    ValueError for an image that is no picture, or not of ``own.channels``.
     """
     if own.channels is not None:
         return survey_channels(own, images['train'], images['val'])
@@ -55,11 +54,7 @@ def survey_images(
 
 
 def fit_images(cfg: dict, own: Own, survey: Mapping[str, Any] | None) -> None:
-    """Let the pipelines load, and the model take, the images of a survey, in place.
-
-    Args:
-        survey: of ``survey_images``; None where the data are not there.
-    """
+    """Let the pipelines load, and the model take, images of a survey, in place; None: no images."""
     if own.channels is None:
         lines = fit_pictures(cfg, survey or survey_pictures({}, own.max_value))
     else:
@@ -118,8 +113,8 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
         recipe.
 
     Raises:
-        ValueError: a file, which is named, cannot be read, has other bands, names of bands or
-            another type than most, or a channel is constant in all images.
+        ValueError: a file cannot be read, has other bands, names of bands or another type than
+            most, or a channel is constant in all images.
     """
     names, chosen = own.channel_names, own.channels
     show = [0, 1, 2] if len(names) > 2 else [0, 0, 0]

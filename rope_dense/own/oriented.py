@@ -21,9 +21,6 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
 
     ``size`` is the side of the square that images are scaled to fit. The recipe of
     configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
-
-    Raises:
-        ValueError: a batch of too few images (``set_last_batch``), or too many.
     """
     name, shares, late = RECIPES[own.vit.scale]
     cfg = fit.read_recipe(name)

@@ -28,11 +28,7 @@ SHORT_MAL_GAMMA = 1.0  # which suppresses duplicates sooner than the published 1
 
 
 def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> dict:
-    """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint.
-
-    Raises:
-        ValueError: a batch of too few images (``set_last_batch``), or too many.
-    """
+    """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint."""
     name, shares, late = RECIPES[own.vit.scale]
     cfg = fit.read_recipe(name)
     fit_objects(cfg, own, data)
@@ -71,11 +67,8 @@ def realtime_masks(own: OwnRealtime, data: OwnData) -> dict:
 def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> None:
     """Drop the last batch of an epoch, in place, where batch norm would see one value a channel.
 
-    Args:
-        least_size: the smallest ``size`` whose coarsest map, of stride 32, has several positions.
-
-    Raises:
-        ValueError: each batch of a process is such a batch.
+    ValueError if each batch is so. ``least_size`` is the smallest ``size`` whose coarsest map, of
+    stride 32, has several positions.
     """
     images = math.ceil(data.images / (own.gpus or 1)) if data.text else own.batch_size
     if own.size < least_size and 1 in (own.batch_size, images):
@@ -87,7 +80,7 @@ def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> No
 
 
 def fit_model(cfg: dict, own: Own) -> None:
-    """Set the backbone and what goes with it. Random weights have the learning rate of the rest."""
+    """Set the backbone; random weights have the learning rate of the rest."""
     vit, model = own.vit, cfg['model']
     blocks = [vit.depth // 2 - 1, vit.depth * 3 // 4 - 1, vit.depth - 1]
     model['backbone'].update(arch=vit.arch, out_indices=blocks)
@@ -114,8 +107,7 @@ def fit_stages(
         size=own.size,
         epoch_length=iterations // own.epochs,
     )
-    for name in ('train_dataloader', 'custom_hooks'):
-        cfg[name] = stages[name]
+    cfg.update({name: stages[name] for name in ('train_dataloader', 'custom_hooks')})
     warmup, cosine = stages['param_scheduler']
     cfg['param_scheduler'] = ended(warmup, cosine, iterations)
 

@@ -77,7 +77,6 @@ def read_own(written: Config, given: Mapping[str, object]) -> Config:
     """The complete config of a file such as configs/own/detection.py.
 
     Args:
-        written: the file's content, which is not changed.
         given: settings by name, in place of the file's; see ``settings_of``.
 
     Raises:
@@ -105,14 +104,11 @@ def has_own_data(cfg: Config) -> bool:
 def find_anew(cfg: Config, data_root: str | None = None) -> None:
     """Look up the data of a complete config anew, in place; a line says if they have changed.
 
-    So labels are read as they are now, also where their canonical files were deleted.
+    So labels are read as they are now, also where their canonical files were deleted. ValueError if
+    the data cannot be used, or have other classes.
 
     Args:
-        data_root: another folder of the data; None for the config's own: if it is not there, the
-            config stays as it is.
-
-    Raises:
-        ValueError: the data cannot be used, or have other classes.
+        data_root: another folder of the data; None for the config's own, if it is there.
     """
     settings = cfg.own.to_dict()
     listed = Path(cfg.own_files['train'].get('ann_file') or '')
@@ -142,12 +138,8 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
 def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
     """Let data sets and evaluators read the files of ``data``, in place.
 
-    Args:
-        is_moved: to another folder.
-
-    Raises:
-        ValueError: the data have other classes, or another order of them; or they are moved, and a
-            data set has files that a line of the user names.
+    ValueError if the data have other classes, or another order of them; or if they are moved to
+    another folder, and a data set has files that a line of the user names.
     """
     before = cfg.own_files.to_dict()
     for key, split, dataset in own_datasets(cfg):

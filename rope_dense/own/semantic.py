@@ -23,11 +23,7 @@ SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2
 
 
 def semantic(own: OwnSemantic, data: OwnData) -> dict:
-    """The config of UperNet on a plain ViT for masks of class numbers.
-
-    Raises:
-        ValueError: a batch of one image, or of too many (``fit.set_schedule``).
-    """
+    """The config of UperNet on a plain ViT for masks of class numbers."""
     # UperNet pools to one position; batch norms of several processes are synchronised on GPUs only.
     if own.batch_size == 1 and (own.gpus == 1 or not torch.cuda.is_available()):
         raise ValueError(
@@ -45,12 +41,11 @@ def semantic(own: OwnSemantic, data: OwnData) -> dict:
             step.clear()
             step['type'] = 'LoadClassMask'
     fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
-    vit, model = own.vit, cfg['model']
-    fit.set_backbone(cfg, own, *SHARES[vit.scale])
-    model['backbone']['out_indices'] = vit.quarters
-    model['neck']['embed_dim'] = vit.channels
-    model['decode_head'].update(in_channels=[vit.channels] * 4, channels=vit.channels)
-    model['auxiliary_head']['in_channels'] = vit.channels
+    model, channels = cfg['model'], own.vit.channels
+    fit.set_backbone(cfg, own, *SHARES[own.vit.scale])
+    model['backbone']['out_indices'] = own.vit.quarters
+    model['neck']['embed_dim'] = model['auxiliary_head']['in_channels'] = channels
+    model['decode_head'].update(in_channels=[channels] * 4, channels=channels)
     iterations = fit.set_schedule(cfg, own, data, 16, 'mIoU')
     decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
@@ -62,10 +57,8 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     """The images and masks of a data set, and its classes.
 
     Where the folder is not there, but ``own.classes`` says the classes, one training image is
-    assumed, so that a recipe can be read without its data.
-
-    Raises:
-        ValueError: folders, masks or names of classes that are not there, or cannot be used.
+    assumed, so that a recipe can be read without its data. ValueError for folders, masks or names
+    of classes that are not there, or cannot be used.
     """
     if not own.classes or own.root.exists():
         check_root(own)
@@ -95,11 +88,7 @@ def find_semantic(own: OwnSemantic) -> OwnData:
 def trained_classes(
     own: OwnSemantic,
 ) -> tuple[tuple[str, ...], list[Colour], dict[str, list[int] | None]]:
-    """Names and colours of the trained classes, and ``void`` and ``values`` of their masks.
-
-    Raises:
-        ValueError: settings name no class, one that is not there, or not one value for each.
-    """
+    """Names and colours of the trained classes, and ``void`` and ``values`` of their masks."""
     names, colours, values = named_classes(own)
     listed = ', '.join(names)
     if values is not None and len(values) != len(names):
@@ -121,12 +110,7 @@ def trained_classes(
 def named_classes(
     own: OwnSemantic,
 ) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
-    """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ...
-
-    Raises:
-        ValueError: there are none, or own.classes are a part of a file's names, or have others of
-            its lines.
-    """
+    """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
     file, given, values = own.root / CLASSES_FILE, own.classes, own.values
     if file.is_file():
         names, colours = read_classes(file)

@@ -199,11 +199,7 @@ Settings = TypeVar('Settings', bound=Own)
 
 
 def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
-    """The settings of a task from values by name, see ``read_setting``.
-
-    Raises:
-        ValueError: a setting that this task does not have, or a value that is not allowed.
-    """
+    """The settings of a task from values by name (``read_setting``); ValueError if not allowed."""
     hints = get_type_hints(kind)
     allowed = [field.name for field in dataclasses.fields(kind)]
     if unknown := [name for name in given if name not in allowed]:
@@ -222,9 +218,8 @@ def started_processes() -> int | None:
     Slurm's number is of all commands of a job, so it counts after --launcher, which sets
     LOCAL_RANK. ValueError if a variable of the environment is no number.
     """
-    names = ['WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE']
-    names += ['SLURM_NTASKS'] if 'LOCAL_RANK' in os.environ else []
-    for name in names:
+    slurm = ['SLURM_NTASKS'] if 'LOCAL_RANK' in os.environ else []
+    for name in ('WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE', *slurm):
         if value := os.environ.get(name, '').strip():
             if not value.isdecimal() or int(value) == 0:
                 raise ValueError(

@@ -31,14 +31,10 @@ class Text(str):
 
 
 def read_setting(name: str, given: object, kind: Any) -> Any:
-    """A setting as plain Python.
+    """A setting as plain Python, of the type of its field: ``kind``.
 
-    Args:
-        given: a ``Text``, or a value: paths and NumPy's become Python's, nothing else is coerced.
-        kind: type of the field.
-
-    Raises:
-        ValueError: it has another type, or is an empty text or no finite number.
+    Paths and NumPy's values become Python's, and a ``Text`` is read; nothing else is coerced.
+    ValueError for another type, an empty text or a number that is not finite.
     """
     is_text = isinstance(given, Text)
     try:
@@ -71,11 +67,10 @@ def plain(value: object) -> object:
 
 
 def parsed(text: str, kind: Any) -> object:
-    """The value of a text, for ``msgspec.convert``.
+    """The value of a text, for ``msgspec.convert``; docs/own_data.md has the rules.
 
-    For a field of text it is the text as it is, spaces and commas included. A list is `[a, b]`,
-    where a comma within an item needs quotes around it; brackets may be left out where the field
-    takes no single text. `None` is None where the field may be None.
+    A field of text takes the text as it is. A list is `[a, 'b, c']`, its brackets may be left out
+    where the field takes no single text.
     """
     kinds, word = alternatives(kind), text.strip()
     lists = [part for part in kinds if get_origin(part) is Sequence]

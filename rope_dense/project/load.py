@@ -60,8 +60,7 @@ def load_config(
             hf-hub:owner/name, or a folder with the files of such a model.
         options: KEY=VALUE pairs of --cfg-options, or values by their dotted keys.
         work_dir: by default the config's, else work_dirs/<name of the config or model>.
-        data_root: folder of the data; of own data it is `own.data_root`, else see
-            ``with_data_root``. None leaves the config's.
+        data_root: folder of the data: `own.data_root`, or see ``with_data_root``.
         own: settings of own data by name, as they are; see ``rope_dense.own.settings``.
 
     Raises:
@@ -78,10 +77,8 @@ def load_config(
         cfg = read_config(path)
         is_own = 'own' in cfg or is_own_file(cfg)
         if is_own_file(cfg) and (meant := pairs.keys() & setting_names(cfg)):
-            key = min(meant)
-            raise UsageError(
-                f'--cfg-options {key}={pairs[key]}: did you mean own.{key}={pairs[key]}?'
-            )
+            pair = f'{min(meant)}={pairs[min(meant)]}'
+            raise UsageError(f'--cfg-options {pair}: did you mean own.{pair}?')
         if is_own and data_root is not None:
             given.setdefault('data_root', data_root)
             if str(given['data_root']) != str(data_root):
@@ -149,8 +146,7 @@ def read_config(path: str) -> Config:
 def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
     """The complete config of own data by settings; another config as it is.
 
-    The complete config of an earlier run takes `data_root` only. UsageError if a setting or the
-    data cannot be used, or the config has no such settings.
+    The complete config of an earlier run takes `data_root` only.
     """
     with usage_errors():
         if is_own_file(cfg):
