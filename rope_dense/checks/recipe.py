@@ -1,7 +1,5 @@
 """Describe the recipe of a config, for comparison with the paper."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterable

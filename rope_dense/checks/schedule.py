@@ -1,7 +1,5 @@
 """Compare the schedule of a training run with its length."""
 
-from __future__ import annotations
-
 from mmengine.config import Config, ConfigDict
 from mmengine.optim.scheduler.param_scheduler import INF
 

@@ -1,7 +1,5 @@
 """Augmentation of configs/own: published, light or none, with separate switches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 AUGMENTS = ('published', 'light', 'none')

@@ -1,7 +1,5 @@
 """Backbones of configs/own, selected by size or by architecture name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..backbones.archs import VIT_ARCHS, ViTArch, find_arch

@@ -1,7 +1,5 @@
 """The user's data as a config names it: files, folders and classes."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence

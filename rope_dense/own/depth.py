@@ -1,7 +1,5 @@
 """Settings of configs/own/depth.py applied to the recipe of DPT for depth."""
 
-from __future__ import annotations
-
 import math
 
 from ..datasets.depth_maps import depth_lines, survey_depths

@@ -1,7 +1,5 @@
 """Settings of configs/own/detection.py and instance.py applied to DINO and Mask R-CNN."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Parts of all recipes: each function fits a part of a published recipe to settings, in place."""
 
-from __future__ import annotations
-
 import math
 import os
 from importlib.util import find_spec

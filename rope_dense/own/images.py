@@ -1,7 +1,5 @@
 """Images of own data: what pipelines need to know of pictures or of other channels, and its use."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

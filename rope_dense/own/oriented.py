@@ -1,7 +1,5 @@
 """Settings of configs/own/oriented.py applied to DEIM with an angle on LingBot-Vision."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings of configs/own/realtime*.py applied to the recipe of DEIMv2 on LingBot-Vision."""
 
-from __future__ import annotations
-
 import math
 
 from mmengine.config import Config

@@ -8,12 +8,10 @@ The complete config keeps the task and the settings in `own`, and in `own_files`
 data sets, so that its data can be looked up anew.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +20,7 @@ from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
 from ..datasets.labels.kept import is_kept
-from ..utils.config_parts import leaf_datasets, nodes
+from ..utils.config_parts import all_datasets, nodes
 from ..utils.similar import did_you_mean
 from .data import OwnData, check_root, find_objects
 from .depth import depth, find_depth
@@ -122,7 +120,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     if not own.root.is_dir():
         return
     data = recipe.find(own)
-    trained = next((d.metainfo.classes for _, _, d in own_datasets(cfg)), data.classes)
+    trained = next((d.metainfo.classes for _, d in all_datasets(cfg)), data.classes)
     is_list = issubclass(recipe.settings, OwnObjects)  # numbers of masks have the order of names
     if is_list and [*trained] != [*data.classes] and {*trained} == {*data.classes}:
         data = recipe.find(settings_of(recipe.settings, {**settings, 'classes': trained}))
@@ -142,7 +140,8 @@ def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
     another folder, and a data set has files that a line of the user names.
     """
     before = cfg.own_files.to_dict()
-    for key, split, dataset in own_datasets(cfg):
+    for key, dataset in all_datasets(cfg):
+        split = 'train' if key.startswith('train') else 'val'
         if any(dataset.get(part) != value for part, value in before[split].items()):
             if is_moved:
                 raise ValueError(
@@ -160,12 +159,3 @@ def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
         for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
             if metric.get('ann_file') == labels:
                 metric['ann_file'] = data.files['val']['ann_file']
-
-
-def own_datasets(cfg: Config) -> Iterator[tuple[str, str, Any]]:
-    """Yield (config key, 'train' or 'val', data set) of each data set within the dataloaders."""
-    for name in ('train', 'val', 'test'):
-        split = 'train' if name == 'train' else 'val'
-        if loader := cfg.get(f'{name}_dataloader'):
-            for key, dataset in leaf_datasets(loader.dataset, f'{name}_dataloader.dataset'):
-                yield key, split, dataset

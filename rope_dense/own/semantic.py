@@ -1,7 +1,5 @@
 """Settings of configs/own/semantic.py applied to the recipe of UperNet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The settings of configs/own: a dataclass for each kind of task."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -75,8 +73,7 @@ class Own:
         started = started_processes()
         if started is not None and self.gpus not in (None, started):
             raise ValueError(
-                f'own.gpus={self.gpus}: {started} processes were started together; leave own.gpus '
-                'out'
+                f'own.gpus={self.gpus}: {started} processes were started together; leave it out'
             )
         object.__setattr__(self, 'gpus', self.gpus or started or 1)
 
@@ -155,10 +152,8 @@ class OwnMaps(Own):
         for name in ('train', 'val'):
             given = getattr(self, name)
             if given is not None and (isinstance(given, str) or len(given) != 2):
-                raise ValueError(
-                    f'own.{name}={given!r}: give [folder of images, folder of labels], below '
-                    'data_root'
-                )
+                folders = '[folder of images, folder of labels]'
+                raise ValueError(f'own.{name}={given!r}: give {folders}, below data_root')
 
 
 @dataclass(frozen=True)

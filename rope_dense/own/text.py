@@ -1,7 +1,5 @@
 """Settings as Python values or as text of a command line, read by the type of their field."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

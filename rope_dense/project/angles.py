@@ -1,11 +1,9 @@
 """The angle convention of rotated boxes in data sets, weights and results."""
 
-from __future__ import annotations
-
 from mmengine.config import Config
 
 from ..datasets.rotated import CONVENTIONS
-from ..utils.config_parts import leaf_datasets, nodes
+from ..utils.config_parts import all_datasets, nodes
 from .errors import UsageError
 
 FIXED = {'OrientedDEIMHead': 'le90'}  # of heads that have no such setting
@@ -34,12 +32,10 @@ def write_convention(cfg: Config) -> None:
     if (version := angle_version(cfg)) is None:
         return
     about = version, 'radian'  # plain values: a dict would be a class in the checkpoint
-    for loader in ('train_dataloader', 'val_dataloader', 'test_dataloader'):
-        dataset = (cfg.get(loader) or {}).get('dataset')
-        for key, leaf in leaf_datasets(dataset, f'{loader}.dataset') if dataset else ():
-            stored = leaf.setdefault('metainfo', {}).setdefault(CONVENTION, about)
-            if tuple(stored) != about:
-                raise UsageError(f'{key}.metainfo.{CONVENTION}={stored}: the model has {about}')
+    for key, dataset in all_datasets(cfg):
+        stored = dataset.setdefault('metainfo', {}).setdefault(CONVENTION, about)
+        if tuple(stored) != about:
+            raise UsageError(f'{key}.metainfo.{CONVENTION}={stored}: the model has {about}')
 
 
 def check_convention(cfg: Config, checkpoint: dict) -> None:

@@ -1,7 +1,5 @@
 """Build parts of a config; any error becomes one line with the key of the part."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

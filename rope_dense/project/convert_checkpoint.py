@@ -1,7 +1,5 @@
 """Convert the weights of a file between published layouts and ours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal

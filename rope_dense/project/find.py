@@ -1,7 +1,5 @@
 """Find a config, or the config and the checkpoint of a trained model, without importing PyTorch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

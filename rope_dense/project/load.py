@@ -1,7 +1,5 @@
 """Read a config with command line options, and find parts of the config."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import copy
@@ -89,7 +87,13 @@ def load_config(
     merge_options(cfg, pairs)
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
-    import_task(cfg, path)
+    if (scope := cfg.get('default_scope')) not in PACKAGES:
+        raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
+    package, *modules = PACKAGES[scope]
+    quiet = contextlib.redirect_stdout(io.StringIO())  # optional parts are printed
+    with building(f'config {path!r} needs {package}'), quiet:
+        for module in modules:
+            importlib.import_module(module)
     write_convention(cfg)
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
@@ -207,18 +211,6 @@ def merge_options(cfg: Config, options: dict) -> None:
             )
     with building(f'--cfg-options {" ".join(options)}'):
         cfg.merge_from_dict(options)
-
-
-def import_task(cfg: Config, path: str) -> None:
-    """Import the package of the task, which `default_scope` names; 'mmengine' needs none."""
-    scope = cfg.get('default_scope')
-    if scope not in PACKAGES:
-        raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
-    package, *modules = PACKAGES[scope]
-    quiet = contextlib.redirect_stdout(io.StringIO())  # optional parts are printed
-    with building(f'config {path!r} needs {package}'), quiet:
-        for module in modules:
-            importlib.import_module(module)
 
 
 def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:

@@ -1,7 +1,5 @@
 """Image sizes of test pipelines."""
 
-from __future__ import annotations
-
 import copy
 
 from mmengine.config import Config, ConfigDict

@@ -1,7 +1,5 @@
 """The task of a model, which decides its inferencer, files, pictures and report."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from mmengine.config import Config

@@ -94,10 +94,9 @@ def check_fetched_weights(cfg: Config, model: nn.Module) -> None:
 
 def check_start(cfg: Config, model: nn.Module, path: str) -> None:
     """Check a whole model to start from or to resume; its weights get the model's channels."""
-    option = '--resume' if cfg.get('resume') else 'load_from'
-    checkpoint, origin = read(path, option), f'{option} {path!r}'
+    origin = f'{"--resume" if cfg.get("resume") else "load_from"} {path!r}'
+    checkpoint, weights = read_weights(path, origin)
     check_convention(cfg, checkpoint)
-    weights = weights_of(checkpoint, origin)
     if not cfg.get('resume'):
         adapt_to_channels(cfg, model, weights, origin)
         check_backbone(model, weights, origin)
@@ -127,23 +126,24 @@ def load_tested_weights(
 
     CheckpointError or UsageError if it cannot be read, does not fit, or is not finite.
     """
+    origin = f'checkpoint {path!r}'
     if isinstance(model, SelfLoading):
         model.load_checkpoint(path)
-        check_finite(model.state_dict(), f'checkpoint {path!r}')
+        check_finite(model.state_dict(), origin)
         return {}
-    checkpoint, origin = read(path, 'checkpoint', reader), f'checkpoint {path!r}'
-    check_complete(model, weights_of(checkpoint, origin), origin)
+    checkpoint, weights = read_weights(path, origin, reader)
+    check_complete(model, weights, origin)
     return checkpoint
 
 
-def read(path: Location, origin: str, reader: Callable[[str, str], dict] = read_ahead) -> dict:
-    """The contents of a checkpoint; by default they are kept for ``load_from_source``."""
-    name = f'{origin} {str(path)!r}'
-    return convert_detector(reader(fetch(path), name), name)
+def read_weights(
+    path: Location, origin: str, reader: Callable[[str, str], dict] = read_ahead
+) -> tuple[dict, dict[str, Tensor]]:
+    """The contents of a checkpoint, by default kept for ``load_from_source``, and its weights.
 
-
-def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
-    """The weights where mmengine looks for them; UsageError without any, CheckpointError if odd."""
+    UsageError if it has none where mmengine looks for them, CheckpointError for odd ones.
+    """
+    checkpoint = convert_detector(reader(fetch(path), origin), origin)
     entries = checkpoint.get('state_dict', checkpoint)
     entries = entries if isinstance(entries, dict) else {}
     weights = {key: value for key, value in entries.items() if isinstance(value, Tensor)}
@@ -153,7 +153,7 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
             f'them; the file has {listed(checkpoint, 8)}'
         )
     check_plain(weights, origin)
-    return {key.removeprefix('module.'): value for key, value in weights.items()}
+    return checkpoint, {key.removeprefix('module.'): value for key, value in weights.items()}
 
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:

@@ -1,7 +1,5 @@
 """Files of an earlier training in the work folder of a new one."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
