@@ -24,9 +24,7 @@ from ..utils.config_parts import all_datasets, nodes
 from ..utils.similar import did_you_mean
 from .data import OwnData, check_root, find_objects
 from .depth import depth, find_depth
-from .detection import detection, instance
-from .oriented import find_oriented, oriented
-from .realtime import realtime, realtime_masks
+from .detectors import detection, find_oriented, instance, oriented, realtime, realtime_masks
 from .semantic import find_semantic, semantic
 from .settings import Own, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic, settings_of
 

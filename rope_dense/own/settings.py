@@ -14,8 +14,9 @@ from .backbones import WORDS, OwnBackbone, find_backbone
 from .text import read_setting
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
-LEAST = dict(epochs=1, batch_size=1, val_epochs=1, size=32, patience=1, gpus=1, lora=0)
-LEAST['max_value'] = 255
+LEAST = dict(epochs=1, batch_size=1, val_epochs=1, patience=1, gpus=1, lora=0)
+LEAST |= dict(size=32, max_value=255)
+ABOVE = dict(lr=0, unit=0, max_depth=LEAST_DEPTH)
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,15 @@ class Own:
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if (value := getattr(self, name, None)) is not None:
-                check_integer(f'own.{name}', value, least)
+        for name, value in vars(self).items():
+            if name in LEAST and value is not None:
+                check_integer(f'own.{name}', value, LEAST[name])
+            if name in ABOVE and value is not None:
+                check_number(f'own.{name}', value, above=ABOVE[name])
+        classes = getattr(self, 'classes', None)
+        if classes is not None and len({*classes}) < max(1, len(classes)):
+            refused = 'a name appears twice' if classes else 'give names, or None for all'
+            raise ValueError(f'own.classes={[*classes]}: {refused}')
         if rest := self.size % self.multiple:
             low = self.size - rest
             raise ValueError(
@@ -67,8 +74,6 @@ class Own:
         check_choice('own.augment', self.augment, AUGMENTS)
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
         check_channels(self)
-        if self.lr is not None:
-            check_number('own.lr', self.lr, above=0)
         object.__setattr__(self, 'data_root', os.path.expanduser(self.data_root))
         started = started_processes()
         if started is not None and self.gpus not in (None, started):
@@ -113,7 +118,6 @@ class OwnObjects(Own):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_classes(self.classes)
         for name in ('train', 'val'):
             if not isinstance(given := getattr(self, name), str | None):
                 raise ValueError(f'own.{name}={given!r}: give the annotation file, below data_root')
@@ -170,7 +174,6 @@ class OwnSemantic(OwnMaps):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_classes(self.classes)
         if self.values is not None and len({*self.values}) < len(self.values):
             raise ValueError(f'own.values={[*self.values]}: a number appears twice')
 
@@ -183,11 +186,6 @@ class OwnDepth(OwnMaps):
     unit: float = 0.001  # metres of a 1 in the depth files
     max_depth: float = 10.0  # metres; larger depths are neither predicted nor evaluated
     lora: int = 0  # rank of the adapters of the backbone; 0: none, it is frozen
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number('own.unit', self.unit, above=0)
-        check_number('own.max_depth', self.max_depth, above=LEAST_DEPTH)
 
 
 Settings = TypeVar('Settings', bound=Own)
@@ -223,13 +221,6 @@ def started_processes() -> int | None:
                 )
             return int(value)
     return None
-
-
-def check_classes(classes: Sequence[str] | None) -> None:
-    """Raise ValueError unless there are names, each once."""
-    if classes is not None and (not classes or len({*classes}) < len(classes)):
-        refused = 'a name appears twice' if classes else 'give names, or None for all'
-        raise ValueError(f'own.classes={[*classes]}: {refused}')
 
 
 def check_channels(own: Own) -> None:

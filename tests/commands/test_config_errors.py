@@ -61,7 +61,7 @@ def test_missing_task_package(
     'name',
     [
         'oriented/rotated-retinanet_swin-t_rope-mixed_1xb2-12e_dota',  # _base_ = 'mmrotate::...'
-        'own/oriented',  # imports it for own data
+        'own.detectors',  # imports it for own data
         'demo/oriented_deim_vit_rope_mixed_shapes',  # custom_imports
         'demo/oriented_rcnn_vit_rope_mixed_shapes',  # get_config, which would run pip
     ],
@@ -70,7 +70,7 @@ def test_missing_mmrotate(
     train: Main, fails: Fails, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, 'mmrotate', None)
-    for module in ('integrations.mmrotate', 'own.oriented'):  # as in a new process
+    for module in ('integrations.mmrotate', 'own.detectors'):  # as in a new process
         monkeypatch.delitem(sys.modules, f'rope_dense.{module}', raising=False)
     monkeypatch.delattr(integrations, 'mmrotate', raising=False)
     monkeypatch.setattr('mmengine.hub.hub.install_package', lambda package: pytest.fail(package))

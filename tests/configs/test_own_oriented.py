@@ -24,7 +24,7 @@ from rope_dense.checks.schedule import check_schedule
 from rope_dense.datasets.labels.geometry import bounding_box
 from rope_dense.datasets.rotated import rectangle_corners, regularized
 from rope_dense.integrations.hub import load_from_hub
-from rope_dense.own.oriented import IOU_THRESHOLDS
+from rope_dense.own.detectors import IOU_THRESHOLDS
 from rope_dense.project.angles import angle_version
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
