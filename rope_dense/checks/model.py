@@ -1,4 +1,4 @@
-"""Build the model and the optimizer of a config, and check both against the image sizes."""
+"""Build models and optimizers, check their sizes and classes, and load trained models."""
 
 import copy
 import logging
@@ -10,15 +10,18 @@ from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.optim import OptimWrapper, build_optim_wrapper
-from mmengine.registry import MODELS, OPTIM_WRAPPERS
+from mmengine.registry import DATASETS, MODELS, OPTIM_WRAPPERS
 from torch import nn
 
 from ..backbones.base import Backbone
 from ..project.building import build_part, building
 from ..project.errors import UsageError
-from ..project.load import datasets_of
+from ..project.load import component_of, datasets_of
+from ..project.task import check_convention
+from ..project.weights import load_tested_weights
 from ..utils.config_parts import nodes, size_steps
 
+Colour = tuple[int, int, int]  # red, green, blue
 SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in pixels
 
 
@@ -126,3 +129,28 @@ def heads(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
         *_, outer, name = key.split('.') if '.' in key else ('', key)
         if (outer if name.isdigit() else name).endswith('_head'):
             yield key, node
+
+
+def load_trained(cfg: Config, checkpoint: str) -> tuple[BaseModel, list[str], list[Colour]]:
+    """The model of a config with its weights, names and colours of its classes; or UsageError."""
+    model = build_model(cfg)
+    return model, *classes_and_colours(cfg, load_tested_weights(checkpoint, model))
+
+
+def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[Colour]]:
+    """Classes and colours from the checkpoint, else the test data set; else random colours.
+
+    UsageError for another number of classes than the heads of the model have.
+    """
+    check_convention(cfg, checkpoint)
+    key, dataset = next(datasets_of(cfg, 'test_dataloader'))
+    known = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))
+    known |= dataset.get('metainfo') or {}
+    stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
+    known |= {name.lower(): value for name, value in stored.items() if value}  # once CLASSES
+    classes: Sequence[str] = known.get('classes') or ()
+    palette = known.get('palette') or ()
+    check_classes(cfg, key, classes)
+    if len(palette) < len(classes):
+        palette = np.random.default_rng(0).integers(256, size=(len(classes), 3)).tolist()
+    return list(classes), [tuple(colour) for colour in palette[: len(classes)]]

@@ -11,8 +11,7 @@ from ..backbones.base import Backbone
 from ..engine.param_groups import group_table
 from ..rope import RotaryEmbedding
 from .model import build_optimizer
-from .random_weights import first_layer_scale
-from .schedule import scheduler_settings
+from .training import first_layer_scale, scheduler_settings
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {

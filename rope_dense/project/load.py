@@ -20,11 +20,10 @@ from ..own.recipes import find_anew, has_own_data, is_own_file, read_own, settin
 from ..own.text import Text
 from ..utils.config_parts import leaf_datasets, nodes
 from ..utils.locations import is_remote
-from .angles import write_convention
 from .building import building
 from .errors import UsageError, usage_errors
 from .find import find_config, find_files, is_stored
-from .task import task_of
+from .task import task_of, write_convention
 
 # mmengine needs all or none of these for each loop.
 SECTIONS = {

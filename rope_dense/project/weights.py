@@ -18,9 +18,9 @@ from ..checkpoints.read import keep, read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from ..utils.config_parts import nodes
 from ..utils.locations import HUB, WEB, is_remote
-from .angles import check_convention
 from .errors import UsageError
 from .find import last_checkpoint
+from .task import check_convention
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
