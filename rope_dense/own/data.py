@@ -26,26 +26,16 @@ UNLISTED = ('voc', 'labelme', 'dota')  # formats without a list of classes: clas
 
 @dataclass(frozen=True)
 class OwnData:
-    """A data set as a config takes it; text, survey and state are empty where it is not there.
+    """A data set as a config takes it; text, survey and state are empty where it is not there."""
 
-    Attributes:
-        files: by 'train' and 'val', the settings of a data set that name its files and folders.
-        classes, palette: names, and their colours; none for depth.
-        images: number of the training images.
-        text: what was found, for the recipe.
-        survey: of the images, see ``survey_images``.
-        state: a digest of the content of the labels.
-        most_objects: the largest number of objects in an image; 0 if it is not known.
-    """
-
-    files: Mapping[str, dict[str, Any]]
-    classes: Sequence[str]
+    files: Mapping[str, dict[str, Any]]  # by 'train' and 'val': its files, as settings of data sets
+    classes: Sequence[str]  # none for depth, as ``palette``
     palette: Sequence[Colour]
-    images: int
-    text: str
-    survey: dict[str, Any] | None = None
-    state: str = ''
-    most_objects: int = 0
+    images: int  # number of the training images
+    text: str  # for the recipe
+    survey: dict[str, Any] | None = None  # see ``survey_images``
+    state: str = ''  # a digest of the content of the labels
+    most_objects: int = 0  # the largest number of objects in an image; 0 if it is not known
 
     def apply(self, cfg: dict) -> None:
         """Set files and classes of the data sets of a config, in place."""
@@ -61,13 +51,11 @@ class OwnData:
 
 def check_root(own: Own) -> None:
     """Raise ValueError unless the folder of the data set is there."""
+    fault = f': no such folder (seen from {os.getcwd()})'
     if own.root.is_file():
-        form = form_by_name(own.root) or 'a file: give its folder'
-        raise ValueError(f'own.data_root={own.data_root!r} is {form}')
+        fault = f' is {form_by_name(own.root) or "a file: give its folder"}'
     if not own.root.is_dir():
-        raise ValueError(
-            f'own.data_root={own.data_root!r}: no such folder (seen from {os.getcwd()})'
-        )
+        raise ValueError(f'own.data_root={own.data_root!r}{fault}')
 
 
 def own_inventory(own: Own) -> Inventory:

@@ -10,12 +10,26 @@ from .settings import LEAST_DEPTH, OwnDepth
 
 
 def depth(own: OwnDepth, data: OwnData) -> dict:
-    """The config of DPT on a plain ViT for depth maps.
-
-    The backbone is frozen; it is trained with adapters (``lora``), or whole from random values.
-    """
+    """The config of DPT on a ViT: frozen, with adapters (``lora``), or from random values."""
     cfg = fit.read_recipe('depth/dpt_dinov3-b_8xb2-38k_nyu-416x544.py')
-    fit_data(cfg, own, data)
+    data.apply(cfg)
+    resize = dict(type='Resize', scale=(4 * own.size, own.size), keep_ratio=True)
+    load = dict(type='LoadDepth', unit=own.unit)
+    crop = own.size, math.ceil(own.size * 4 / 3 / 16) * 16
+    train, tta = cfg['train_dataloader']['dataset'], cfg['tta_pipeline'][1]['transforms']
+    read, _, _, rotate, flip, _, colours, pack = train['pipeline']
+    cropped = dict(type='RandomCrop', crop_size=crop)
+    train['pipeline'] = [read, load, resize, rotate, flip, cropped, colours, pack]
+    tta[0], tta[2] = [resize], [load]
+    cfg['model']['data_preprocessor']['size'] = crop
+    limits = dict(min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth)
+    for name in ('train', 'val', 'test'):
+        dataset = cfg[f'{name}_dataloader']['dataset']
+        dataset['type'] = 'ImageDepthDataset'
+        if name != 'train':
+            dataset['pipeline'] = [read, resize, load, pack]
+            cfg[f'{name}_evaluator'] = dict(type='ValidDepthMetric', **limits)
+    cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch
     vit, backbone, head = own.vit, cfg['model']['backbone'], cfg['model']['decode_head']
     backbone.update(arch=vit.arch, out_indices=vit.quarters)
     reduced = [vit.channels // part for part in (8, 4, 2, 1)]
@@ -52,25 +66,3 @@ def find_depth(own: OwnDepth) -> OwnData:
         (own.unit, own.max_depth),
         'depth_map_path',
     )
-
-
-def fit_data(cfg: dict, own: OwnDepth, data: OwnData) -> None:
-    """Set data sets, pipelines and evaluators, in place."""
-    data.apply(cfg)
-    resize = dict(type='Resize', scale=(4 * own.size, own.size), keep_ratio=True)
-    load = dict(type='LoadDepth', unit=own.unit)
-    crop = own.size, math.ceil(own.size * 4 / 3 / 16) * 16
-    train, tta = cfg['train_dataloader']['dataset'], cfg['tta_pipeline'][1]['transforms']
-    read, _, _, rotate, flip, _, colours, pack = train['pipeline']
-    cropped = dict(type='RandomCrop', crop_size=crop)
-    train['pipeline'] = [read, load, resize, rotate, flip, cropped, colours, pack]
-    tta[0], tta[2] = [resize], [load]
-    cfg['model']['data_preprocessor']['size'] = crop
-    limits = dict(min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth)
-    for name in ('train', 'val', 'test'):
-        dataset = cfg[f'{name}_dataloader']['dataset']
-        dataset['type'] = 'ImageDepthDataset'
-        if name != 'train':
-            dataset['pipeline'] = [read, resize, load, pack]
-            cfg[f'{name}_evaluator'] = dict(type='ValidDepthMetric', **limits)
-    cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch

@@ -124,7 +124,22 @@ def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> 
     loaders[0]['dataset']['type'] = 'MosaicCocoDataset'
     set_last_batch(loaders[0], own, data, 64 if own.augment == 'none' else 96)
     iterations = fit.set_schedule(cfg, own, data, DEIM_BATCH, metric)
-    fit_stages(cfg, own, iterations, shares, late)
+    first = math.floor(shares[0] * own.epochs)
+    flat = max(first + 1, round(shares[1] * own.epochs))
+    last = max(flat + 1, round(shares[2] * own.epochs))
+    stages = set_stages(
+        cfg,
+        cfg['model'],
+        epochs=own.epochs,
+        starts=(first, flat, last),
+        late_epoch=min(own.epochs, max(flat, round(late * own.epochs))),
+        repeat=cfg['model']['data_preprocessor']['batch_augments'][1]['repeat'],
+        size=own.size,
+        epoch_length=iterations // own.epochs,
+    )
+    cfg.update({name: stages[name] for name in ('train_dataloader', 'custom_hooks')})
+    warmup, cosine = stages['param_scheduler']
+    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
     return fit.finished(cfg, own, data, own.mosaic)
 
 
@@ -163,28 +178,6 @@ def fit_model(cfg: dict, own: Own) -> None:
     fit.set_weights(cfg, own)
     if own.weights is None:
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
-
-
-def fit_stages(
-    cfg: dict, own: Own, iterations: int, shares: tuple[float, float, float], late: float
-) -> None:
-    """Set the epochs of the augmentation, of the late matching and of the learning rate."""
-    first = math.floor(shares[0] * own.epochs)
-    flat = max(first + 1, round(shares[1] * own.epochs))
-    last = max(flat + 1, round(shares[2] * own.epochs))
-    stages = set_stages(
-        cfg,
-        cfg['model'],
-        epochs=own.epochs,
-        starts=(first, flat, last),
-        late_epoch=min(own.epochs, max(flat, round(late * own.epochs))),
-        repeat=cfg['model']['data_preprocessor']['batch_augments'][1]['repeat'],
-        size=own.size,
-        epoch_length=iterations // own.epochs,
-    )
-    cfg.update({name: stages[name] for name in ('train_dataloader', 'custom_hooks')})
-    warmup, cosine = stages['param_scheduler']
-    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
 
 
 def ended(warmup: dict, cosine: dict, iterations: int) -> list[dict]:

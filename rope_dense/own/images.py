@@ -109,10 +109,6 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
     Returns:
         ``load``: arguments of ``LoadBands``; ``mean`` and ``std`` of each channel; ``text`` for the
         recipe.
-
-    Raises:
-        ValueError: a file cannot be read, has other bands, names of bands or another type than
-            most, or a channel is constant in all images.
     """
     names, chosen = own.channel_names, own.channels
     show = [0, 1, 2] if len(names) > 2 else [0, 0, 0]

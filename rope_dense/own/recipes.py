@@ -72,12 +72,8 @@ def setting_names(cfg: Config) -> set[str]:
 def read_own(written: Config, given: Mapping[str, object]) -> Config:
     """The complete config of a file such as configs/own/detection.py.
 
-    Args:
-        given: settings by name, in place of the file's; see ``settings_of``.
-
-    Raises:
-        ValueError: a wrong task or setting, or data that cannot be used.
-        ImportError: a package that the task needs is missing.
+    ``given`` are settings by name, in place of the file's. ValueError for a wrong task or setting,
+    or data that cannot be used; ImportError if a package that the task needs is missing.
     """
     lines = written.to_dict()
     task, in_file = lines.pop('task', None), lines.pop('own', {})

@@ -28,7 +28,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
     Args:
         source: the folder of a run, a config, or a stored model: hf-hub:owner/name or a folder
             that ``rope-dense push-to-hub`` wrote.
-        checkpoint: of a config or of a run: a file, an address or a name on the hub.
+        checkpoint: a file, an address or a name on the hub, for a config or a run.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
     config = find_config(source)

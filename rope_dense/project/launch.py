@@ -29,23 +29,18 @@ def build_runner(cfg: Config, launcher: str) -> Runner:
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
     with building(f'Runner, --launcher {launcher}'):
         if launcher == 'pytorch' and not torch.cuda.is_available():
-            use_gloo(cfg)
+            # mmengine would first give each process a GPU. Each process has batch norms of its own:
+            # PyTorch synchronises them on GPUs only.
+            torch.distributed.init_process_group('gloo')
+            for _, node in nodes(cfg.model):
+                if node.get('type') == 'SyncBN':
+                    node.type = 'BN'
+            unused = cfg.get('find_unused_parameters', False)
+            default = dict(broadcast_buffers=False, find_unused_parameters=unused)
+            wrapper = cfg.get('model_wrapper_cfg')
+            wrapper = wrapper or dict(type='MMDistributedDataParallel', **default)
+            cfg.model_wrapper_cfg = ConfigDict(wrapper, device_ids=None)
         return runners.build_runner(cfg)
-
-
-def use_gloo(cfg: Config) -> None:
-    """Distribute over processes on the CPU; mmengine would first give each process a GPU.
-
-    Each process has batch norms of its own: PyTorch synchronises them on GPUs only.
-    """
-    torch.distributed.init_process_group('gloo')
-    for _, node in nodes(cfg.model):
-        if node.get('type') == 'SyncBN':
-            node.type = 'BN'
-    unused = cfg.get('find_unused_parameters', False)
-    default = dict(broadcast_buffers=False, find_unused_parameters=unused)
-    wrapper = cfg.get('model_wrapper_cfg') or dict(type='MMDistributedDataParallel', **default)
-    cfg.model_wrapper_cfg = ConfigDict(wrapper, device_ids=None)
 
 
 def run_test(runner: Runner) -> None:
@@ -90,10 +85,9 @@ def build_loop(runner: Runner, loop: str) -> None:
 
 @contextlib.contextmanager
 def running(runner: Runner, loop: str) -> Iterator[None]:
-    """Within this context, errors become UsageErrors that say what to do.
+    """Within this context, errors become UsageErrors, with the batch of a wrong value.
 
-    A ValueError or AssertionError gets the batch. After a training has diverged, any error follows
-    from it, such as a matrix that cannot be matched.
+    After a training has diverged, any error follows from it, such as an unmatched matrix.
     """
     try:
         yield

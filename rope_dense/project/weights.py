@@ -84,10 +84,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 
 
 def check_fetched_weights(cfg: Config, model: nn.Module) -> None:
-    """``check_initial_weights`` of a `load_from` or resume that is an address or a hub name.
-
-    After the processes of a training are connected: the first downloads for all.
-    """
+    """Check a `load_from` or resume to download, after processes are connected: one fetches it."""
     if (path := cfg.get('load_from')) and str(path).startswith((*WEB, HUB)):
         check_start(cfg, model, path)
 
@@ -157,10 +154,7 @@ def read_weights(
 
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Load the weights into a model; UsageError unless they are complete and finite.
-
-    mmengine would warn of a parameter that is missing or differs in shape, and leave it random.
-    """
+    """Load weights into a model; UsageError unless complete (mmengine only warns) and finite."""
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
         raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
     if problem := load_problem(model, weights, ('num_batches_tracked',)):
@@ -184,7 +178,7 @@ def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
 def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
     """Raise UsageError unless a checkpoint to start from has all of the model's backbone.
 
-    Of a model without a backbone, one weight has to fit. mmengine would leave the others random.
+    Of a model without a backbone, one weight has to fit.
     """
     part, start = model, ''
     may_lack: tuple[str, ...] = ('',)  # anything
