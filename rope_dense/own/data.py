@@ -60,7 +60,8 @@ def check_root(own: Own) -> None:
 
 def own_inventory(own: Own) -> Inventory:
     """The files in the folder of the data set."""
-    return inventory_of(own.root, own.separate_names, arrays=own.channels is not None)
+    separate = own.channel_names if own.separate_files else ()
+    return inventory_of(own.root, tuple(separate), arrays=own.channels is not None)
 
 
 def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = False) -> OwnData:
@@ -142,8 +143,9 @@ def find_own_maps(
         prefix, dataset: name of the folder of maps in ``data_prefix``; settings of the data sets.
     """
     inventory = own_inventory(own)
-    words = (*kind.image_words, *map(re.escape, own.separate_names))
-    kind = replace(kind, image_words=words)
+    if own.separate_files:
+        words = (*kind.image_words, *map(re.escape, own.channel_names))
+        kind = replace(kind, image_words=words)
 
     def survey_all(pairs: PairsOf) -> dict[str, Any]:
         images = {split: [image for image, _ in some] for split, some in pairs.items()}

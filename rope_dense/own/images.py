@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from ..checkpoints.channels import RGB
-from ..datasets.images.band_files import band_header
+from ..datasets.images.band_files import BandHeader, band_header
 from ..datasets.images.bands import LoadBands
 from ..datasets.images.deep import white_value
 from ..datasets.images.headers import Header
@@ -125,41 +125,36 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
         show=show,
     )
     if train:
-        load |= checked_headers(own, sampled([*train, *val], HEADERS), load)
+        loader, images = LoadBands(**load), sampled([*train, *val], HEADERS)
+        headers = {
+            path: {file: band_header(file) for file in loader.files(path)} for path in images
+        }
+        firsts = [next(iter(files.items())) for files in headers.values()]
+        if names == chosen and not own.separate_files:
+            load['bands'] = bands_of(names, *firsts[0])
+        load['dtype'] = Counter(header.dtype for _, header in firsts).most_common(1)[0][0]
+        loader = LoadBands(**load)
+        for image, files in headers.items():
+            loader.check_headers(image, files)
     mean, std, text = statistics(own, sampled(train, READ), load)
     return dict(load=dict(load, fill=mean), mean=mean, std=std, text=text)
+
+
+def bands_of(names: list[str], file: Path, header: BandHeader) -> list[str] | None:
+    """The names if they are of bands of a file; None if they are of all bands in their order."""
+    absent = [name for name in names if not header.find(name)]
+    is_unnamed = header.bands == len(names) or not any(header.names)
+    if absent and not (len(absent) == len(names) and is_unnamed):
+        raise ValueError(
+            f'{file}: its bands are {", ".join(x or "without a name" for x in header.names)}, and '
+            f'own.channels has {", ".join(absent)}: give names of the file, or numbers of bands'
+        )
+    return None if absent else names
 
 
 def sampled(files: Sequence[Path], number: int) -> Sequence[Path]:
     """Up to so many of the files, evenly."""
     return files[:: -(-len(files) // number)] if files else []
-
-
-def checked_headers(own: Own, images: Sequence[Path], load: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments ``bands`` and ``dtype`` of ``LoadBands``, by the headers of images.
-
-    Names of channels are names of bands if the files have some of them; else they are the names of
-    all bands in their order.
-    """
-    loader = LoadBands(**load)
-    headers = {image: {file: band_header(file) for file in loader.files(image)} for image in images}
-    firsts = [next(iter(files.items())) for files in headers.values()]
-    names, bands, (file, header) = own.channel_names, load['bands'], firsts[0]
-    if names == own.channels and not own.separate_files:
-        absent = [name for name in names if not header.find(name)]
-        is_unnamed = header.bands == len(names) or not any(header.names)
-        if absent and not (len(absent) == len(names) and is_unnamed):
-            raise ValueError(
-                f'{file}: its bands are {", ".join(x or "without a name" for x in header.names)}, '
-                f'and own.channels has {", ".join(absent)}: give names of the file, or numbers of '
-                'bands'
-            )
-        bands = None if absent else names
-    dtype = Counter(header.dtype for _, header in firsts).most_common(1)[0][0]
-    loader = LoadBands(**{**load, 'bands': bands, 'dtype': dtype})
-    for image, files in headers.items():
-        loader.check_headers(image, files)
-    return dict(bands=bands, dtype=dtype)
 
 
 def statistics(

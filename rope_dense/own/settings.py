@@ -93,11 +93,6 @@ class Own:
         return [*map(str, range(1, given + 1) if isinstance(given, int) else given)]
 
     @property
-    def separate_names(self) -> tuple[str, ...]:
-        """The names of channels that are files of their own; none of other images."""
-        return tuple(self.channel_names) if self.separate_files else ()
-
-    @property
     def vit(self) -> OwnBackbone:
         return find_backbone(self.backbone)
 
