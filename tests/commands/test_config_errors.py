@@ -61,7 +61,7 @@ def test_missing_task_package(
     'name',
     [
         'oriented/rotated-retinanet_swin-t_rope-mixed_1xb2-12e_dota',  # _base_ = 'mmrotate::...'
-        'own.detectors',  # imports it for own data
+        'own/oriented',  # imports it for own data
         'demo/oriented_deim_vit_rope_mixed_shapes',  # custom_imports
         'demo/oriented_rcnn_vit_rope_mixed_shapes',  # get_config, which would run pip
     ],
