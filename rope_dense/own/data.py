@@ -71,13 +71,13 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     assumed, so that a recipe can be read without its data. ``oriented``, ``outlines``: see
     ``as_canonical``. ValueError for labels that are not there or cannot be used.
     """
-    folder = f'{own.root}{os.sep}'
+
+    def files_of(ann_file: object, images: object) -> dict[str, Any]:
+        prefix = dict(img=f'{images}/')
+        return dict(data_root=f'{own.root}{os.sep}', ann_file=str(ann_file), data_prefix=prefix)
+
     if own.classes and not own.root.exists():
-        names = {split: (f'annotations/{split}.json', f'{split}/') for split in WORDS}
-        absent = {
-            split: dict(data_root=folder, ann_file=labels, data_prefix=dict(img=images))
-            for split, (labels, images) in names.items()
-        }
+        absent = {split: files_of(f'annotations/{split}.json', split) for split in WORDS}
         return OwnData(absent, own.classes, colours_of(own.classes), 1, '')
     check_root(own)
     file = own.root / CLASSES_FILE
@@ -112,8 +112,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
                 f'{own.root}: no {WORDS[split]} image has an object of '
                 f'{", ".join(part.classes)}: {"; ".join(found.text.splitlines())}'
             )
-        prefix = dict(img=f'{part.images}/')
-        files[split] = dict(data_root=folder, ann_file=str(part.ann_file), data_prefix=prefix)
+        files[split] = files_of(part.ann_file, part.images)
     return OwnData(
         files=files,
         classes=train.classes,

@@ -136,19 +136,16 @@ def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
     before = cfg.own_files.to_dict()
     for key, dataset in all_datasets(cfg):
         split = 'train' if key.startswith('train') else 'val'
-        if any(dataset.get(part) != value for part, value in before[split].items()):
-            if is_moved:
+        if all(dataset.get(part) == value for part, value in before[split].items()):
+            trained = tuple(dataset.metainfo.classes)
+            if trained != tuple(data.classes):
                 raise ValueError(
-                    f'--data-root {own.data_root}: {key} has other files than the old one'
+                    f'own.data_root={own.data_root!r}: its classes are {", ".join(data.classes)}; '
+                    f'the config was made for {", ".join(trained)}'
                 )
-            continue
-        trained = tuple(dataset.metainfo.classes)
-        if trained != tuple(data.classes):
-            raise ValueError(
-                f'own.data_root={own.data_root!r}: its classes are {", ".join(data.classes)}; the '
-                f'config was made for {", ".join(trained)}'
-            )
-        dataset.update(data.files[split])
+            dataset.update(data.files[split])
+        elif is_moved:
+            raise ValueError(f'--data-root {own.data_root}: {key} has other files than the old one')
     if labels := before['val'].get('ann_file'):
         for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
             if metric.get('ann_file') == labels:

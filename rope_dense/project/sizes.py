@@ -44,12 +44,9 @@ def resize_steps(config: Config) -> list[ConfigDict]:
                 f'test pipeline: Pad(size={step.size}) fixes the size of the images; pad to a '
                 'multiple with size_divisor instead'
             )
-    resizes = [step for _, step, _ in size_steps(steps)]
-    if not resizes:
-        raise ValueError(
-            f'test pipeline of {config.filename}: no step has a `scale`, add a Resize to it'
-        )
-    return resizes
+    if resizes := [step for _, step, _ in size_steps(steps)]:
+        return resizes
+    raise ValueError(f'test pipeline of {config.filename}: no step has a `scale`, add a Resize')
 
 
 def configured_size(config: Config) -> ImageSize:
