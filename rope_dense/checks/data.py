@@ -7,24 +7,28 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 import mmengine
+import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
-from mmengine.registry import DATASETS
+from mmengine.registry import DATASETS, TRANSFORMS
 
-from ..engine.runner import FILES
+from ..datasets.depth_maps import survey_depths
+from ..datasets.mask_survey import mask_lines, survey_masks
+from ..engine.runner import FILES, NamingPipeline
 from ..integrations.hub_config import is_stored
 from ..own.recipes import find_anew, has_own_data
-from ..project.building import build_part
+from ..project.building import build_part, building
 from ..project.errors import UsageError, usage_errors
 from ..project.load import component_of, datasets_of, evaluators
 from ..project.task import detects
 from ..utils.locations import is_remote
-from .masks import check_maps
 from .model import check_classes, heads
 
 EXAMPLES = 3  # of missing files are named
+SURVEYED, LOADED = 200, 20  # files of a data set whose numbers are looked at, or that are loaded
 # Larger files (COCO's has 450 MB) would take long to parse twice: only the classes are checked.
 PARSED_BYTES = 64 * 2**20
 
@@ -32,8 +36,8 @@ PARSED_BYTES = 64 * 2**20
 def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
     """Check the data of the dataloaders and of their evaluators.
 
-    Own data are looked up anew first, so that a run of today does not see the labels of its
-    training. What is written about them then is right: only its classes are compared.
+    Own data are looked up anew first: a run of today does not see the labels of its training. What
+    is written about them then is right, so only classes are compared.
 
     Raises:
         UsageError: files are missing, or do not fit the model; a stored model has no data.
@@ -61,13 +65,12 @@ def check_paths(cfg: Config, loaders: tuple[str, ...]) -> None:
     for loader in loaders:
         for key, dataset in datasets_of(cfg, loader):
             root, prefixes = dataset.get('data_root') or '', dataset.get('data_prefix') or {}
-            for name, prefix in prefixes.items():
-                paths.append((os.path.join(root, prefix or ''), f'{key}.data_prefix.{name}'))
+            named = {f'{key}.data_prefix.{name}': prefix for name, prefix in prefixes.items()}
             if dataset.get('ann_file'):
-                paths.append((os.path.join(root, dataset.ann_file), f'{key}.ann_file'))
-        for key, metric in evaluators(cfg, loader.replace('dataloader', 'evaluator')):
-            if metric.get('ann_file'):
-                paths.append((metric.ann_file, f'{key}.ann_file'))
+                named[f'{key}.ann_file'] = dataset.ann_file
+            paths += [(os.path.join(root, path or ''), name) for name, path in named.items()]
+        metrics = evaluators(cfg, loader.replace('dataloader', 'evaluator'))
+        paths += [(m.ann_file, f'{key}.ann_file') for key, m in metrics if m.get('ann_file')]
     missing = [
         f'  {path}  ({key})'
         for path, key in paths
@@ -85,9 +88,13 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     bases = inspect.getmro(component_of(cfg, DATASETS, dataset) or BaseDataset)
     if BaseDataset not in bases:
         return  # a data set of its own kind: nothing is known about its files
-    if has_own_data(cfg) and is_own(cfg, key, dataset):
-        check_model_classes(cfg, key, dataset.metainfo.get('classes') or ())
-        return
+    if has_own_data(cfg):
+        files = cfg.own_files['train' if key.startswith('train') else 'val']
+        least = (dataset.get('filter_cfg') or {}).get('min_size', 0)
+        if least <= 1 and all(dataset.get(name) == value for name, value in files.items()):
+            # ``find_anew`` has just looked at all of its images.
+            check_model_classes(cfg, key, dataset.metainfo.get('classes') or ())
+            return
     file = os.path.join(dataset.get('data_root') or '', dataset.get('ann_file') or '')
     has_file = os.path.isfile(file)
     is_large = has_file and os.path.getsize(file) > PARSED_BYTES
@@ -113,15 +120,14 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
         )
     if has_file and hasattr(built, 'cat_ids'):
         check_objects(key, built, file)
-    check_outlines(key, dataset, built)
+    objects = [(x['img_path'], item) for x in built.data_list for item in x.get('instances', ())]
+    lacking = [path for path, item in objects if 'mask' not in item]
+    if lacking and any(step.get('with_mask') for step in dataset.get('pipeline') or ()):
+        raise UsageError(
+            f'{key}: {len(lacking)} objects have no outline (`segmentation`), which masks are '
+            f'trained on, such as in {", ".join(dict.fromkeys(lacking[:EXAMPLES]))}'
+        )
     check_maps(cfg, key, dataset, built)
-
-
-def is_own(cfg: Config, key: str, dataset: ConfigDict) -> bool:
-    """Return whether a data set has all of the images that ``find_anew`` has just looked at."""
-    files = cfg.own_files['train' if key.startswith('train') else 'val']
-    least = (dataset.get('filter_cfg') or {}).get('min_size', 0)
-    return least <= 1 and all(dataset.get(name) == value for name, value in files.items())
 
 
 def check_model_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
@@ -145,10 +151,7 @@ def check_objects(key: str, built: BaseDataset, file: str) -> None:
     """Compare the objects that a data set hands out with the objects of its COCO file.
 
     mmdet leaves out objects without a word: of area 0, of less than a pixel, outside of their
-    image, of an unknown image, with ``ignore``.
-
-    Raises:
-        UsageError: none is left.
+    image, of an unknown image, with ``ignore``. UsageError if none is left.
     """
     content, numbers = mmengine.load(file), {*built.cat_ids}
     given = sum(item.get('category_id') in numbers for item in content['annotations'])
@@ -162,21 +165,58 @@ def check_objects(key: str, built: BaseDataset, file: str) -> None:
         print(f'warning: {text}: others have area 0 or are outside of their image', file=sys.stderr)
 
 
-def check_outlines(key: str, dataset: ConfigDict, built: BaseDataset) -> None:
-    """Raise UsageError if masks are loaded, and an object has none: its turn may come late."""
-    if not any(step.get('with_mask') for step in dataset.get('pipeline') or ()):
-        return
-    lacking = [
-        info['img_path']
-        for info in built.data_list
-        for item in info.get('instances', ())
-        if 'mask' not in item
-    ]
-    if lacking:
-        raise UsageError(
-            f'{key}: {len(lacking)} objects have no outline (`segmentation`), which masks are '
-            f'trained on, such as in {", ".join(dict.fromkeys(lacking[:EXAMPLES]))}'
-        )
+def check_maps(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -> None:
+    """Check a sample of the masks or depth maps of a data set: sizes, labels, and the unit."""
+    steps = {s.type: s for s in dataset.get('pipeline') or () if str(s.type).startswith('Load')}
+    split = 'train' if key.startswith('train') else 'val'
+    few = range(0, len(built), max(1, len(built) // SURVEYED))
+    infos = [built.get_data_info(index) for index in few]
+    if 'LoadDepth' in steps:
+        pairs = [(Path(info['img_path']), Path(info['depth_map_path'])) for info in infos]
+        largest = [head.max_depth for _, head in heads(cfg) if head.get('max_depth')]
+        with building(key):
+            unit = steps['LoadDepth'].get('unit', 1.0)
+            survey_depths(pairs, split, unit, min(largest, default=None))
+    elif 'LoadClassMask' in steps:
+        pairs = [(Path(info['img_path']), Path(info['seg_map_path'])) for info in infos]
+        classes = built.metainfo['classes']
+        with building(key):
+            survey = survey_masks(pairs, split, infos[0]['label_map'], classes)
+        for line in mask_lines(survey, classes):
+            print(f'{key}: {line}', file=sys.stderr)
+    elif 'LoadAnnotations' in steps and cfg.default_scope == 'mmseg':
+        check_loaded(cfg, key, [*steps.values()], built)
+
+
+def check_loaded(cfg: Config, key: str, steps: list[ConfigDict], built: BaseDataset) -> None:
+    """Load ``LOADED`` masks by the steps of a pipeline, and compare them with images and heads."""
+    load = NamingPipeline([build_part(cfg, f'{key}.pipeline', TRANSFORMS, s) for s in steps])
+    readers = [(name, head, head.get('num_classes')) for name, head in heads(cfg)]
+    if not key.startswith('train'):
+        metrics = evaluators(cfg, key.split('.')[0].replace('dataloader', 'evaluator'))
+        number = len(built.metainfo.get('classes') or ())
+        readers += [(name, m, number) for name, m in metrics if m.get('type') == 'IoUMetric']
+    known = [(name, number, x.get('ignore_index', 255)) for name, x, number in readers if number]
+    for index in range(0, len(built), max(1, len(built) // LOADED)):
+        loaded = load(built.get_data_info(index)) or {}
+        path, mask = loaded['seg_map_path'], loaded['gt_seg_map']
+        if loaded['ori_shape'] != mask.shape:
+            raise UsageError(
+                f'{key}: {path} and its image {loaded["img_path"]} differ in size, {mask.shape} '
+                f'and {loaded["ori_shape"]} (height, width)'
+            )
+        for label in np.unique(mask).tolist():
+            refused = [
+                f'{name} ({number} classes, ignore_index={ignored})'
+                for name, number, ignored in known
+                if label >= number and label != ignored
+            ]
+            if refused:
+                raise UsageError(
+                    f'{key}: {path} has label {label}, which is neither a class nor ignored: '
+                    f'{", ".join(refused)}; check the mask, num_classes, ignore_index, and '
+                    f'{key}.reduce_zero_label'
+                )
 
 
 def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) -> BaseDataset:
@@ -186,13 +226,10 @@ def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) 
 
 
 def use_faster_coco_eval() -> bool:
-    """Let mmdet's ``CocoMetric`` evaluate with faster-coco-eval where it is installed.
+    """Let mmdet's ``CocoMetric`` use faster-coco-eval; False where it is not installed.
 
     It computes the figures of pycocotools in less time (tests/commands/test_coco_eval.py).
     mmdet's ``use_mp_eval`` still evaluates with pycocotools.
-
-    Returns:
-        Whether it is installed.
     """
     if find_spec('faster_coco_eval') is None:
         return False

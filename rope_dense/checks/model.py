@@ -1,4 +1,4 @@
-"""Build the model and the optimizer of a config, and check both against the image sizes."""
+"""Build models and optimizers, check their sizes and classes, and load trained models."""
 
 import copy
 import logging
@@ -10,15 +10,18 @@ from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.optim import OptimWrapper, build_optim_wrapper
-from mmengine.registry import MODELS, OPTIM_WRAPPERS
+from mmengine.registry import DATASETS, MODELS, OPTIM_WRAPPERS
 from torch import nn
 
 from ..backbones.base import Backbone
 from ..project.building import build_part, building
 from ..project.errors import UsageError
-from ..project.load import datasets_of
+from ..project.load import component_of, datasets_of
+from ..project.task import check_convention
+from ..project.weights import load_tested_weights
 from ..utils.config_parts import nodes, size_steps
 
+Colour = tuple[int, int, int]  # red, green, blue
 SIZES = ('size', 'crop_size', 'scale', 'scales')  # settings of transforms, in pixels
 
 
@@ -28,10 +31,9 @@ def build_model(cfg: Config) -> BaseModel:
 
 
 def build_shapes(cfg: Config) -> BaseModel:
-    """``build_model`` without memory for weights (on the meta device), where its parts allow that.
+    """``build_model`` on the meta device, without memory for weights.
 
-    Some parts of mmdet and mmseg read values of tensors when they are built; such a model is built
-    on the CPU.
+    On the CPU where parts of mmdet and mmseg read values of tensors when they are built.
     """
     try:
         with torch.device('meta'):
@@ -55,11 +57,9 @@ def random_model(cfg: Config) -> BaseModel:
 def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
     """Build the optimizer with its parameter groups, without the log of each parameter."""
     logging.disable(logging.INFO)
+    scope = OPTIM_WRAPPERS.switch_scope_and_registry(cfg.default_scope)
     try:
-        with (
-            building('optim_wrapper'),
-            OPTIM_WRAPPERS.switch_scope_and_registry(cfg.default_scope),
-        ):
+        with building('optim_wrapper'), scope:
             return build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
     finally:
         logging.disable(logging.NOTSET)
@@ -98,15 +98,11 @@ def patch_size(model: nn.Module) -> int:
 
 
 def shortest_side(node: ConfigDict, name: str) -> float:
-    """The shortest side in pixels that a setting leaves; infinity where it is no size in pixels.
-
-    The setting is a number, a pair, or a list of numbers or pairs.
-    """
-    if str(node.get('crop_type', '')).startswith('relative'):
-        return np.inf
+    """The shortest side that a number, a pair, or a list of these leaves; else infinity."""
+    is_relative = str(node.get('crop_type', '')).startswith('relative')
     try:
-        sizes = np.array(node[name], float)
-    except (TypeError, ValueError):
+        sizes = np.array([] if is_relative else node[name], float)
+    except (TypeError, ValueError):  # no size in pixels
         return np.inf
     if not sizes.size:
         return np.inf
@@ -133,3 +129,28 @@ def heads(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
         *_, outer, name = key.split('.') if '.' in key else ('', key)
         if (outer if name.isdigit() else name).endswith('_head'):
             yield key, node
+
+
+def load_trained(cfg: Config, checkpoint: str) -> tuple[BaseModel, list[str], list[Colour]]:
+    """The model of a config with its weights, names and colours of its classes; or UsageError."""
+    model = build_model(cfg)
+    return model, *classes_and_colours(cfg, load_tested_weights(checkpoint, model))
+
+
+def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[Colour]]:
+    """Classes and colours from the checkpoint, else the test data set; else random colours.
+
+    UsageError for another number of classes than the heads of the model have.
+    """
+    check_convention(cfg, checkpoint)
+    key, dataset = next(datasets_of(cfg, 'test_dataloader'))
+    known = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))
+    known |= dataset.get('metainfo') or {}
+    stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
+    known |= {name.lower(): value for name, value in stored.items() if value}  # once CLASSES
+    classes: Sequence[str] = known.get('classes') or ()
+    palette = known.get('palette') or ()
+    check_classes(cfg, key, classes)
+    if len(palette) < len(classes):
+        palette = np.random.default_rng(0).integers(256, size=(len(classes), 3)).tolist()
+    return list(classes), [tuple(colour) for colour in palette[: len(classes)]]

@@ -1,7 +1,5 @@
 """Describe the recipe of a config, for comparison with the paper."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterable
@@ -13,8 +11,7 @@ from ..backbones.base import Backbone
 from ..engine.param_groups import group_table
 from ..rope import RotaryEmbedding
 from .model import build_optimizer
-from .random_weights import first_layer_scale
-from .schedule import scheduler_settings
+from .training import first_layer_scale, scheduler_settings
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {
@@ -37,11 +34,15 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
     hooks = cfg.get('default_hooks') or {}
     settings = [cfg.get('test_evaluator'), hooks.get('checkpoint'), cfg.model.get('test_cfg')]
     tta = [cfg.get('tta_model'), cfg.get('tta_pipeline')]
-    frozen = [
-        f'{name} {fixed:,d} of {num_parameters(child):,d}'
-        for name, child in model.named_children()
-        if (fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad))
-    ]
+    parts, frozen = [], []
+    for name, child in model.named_children():
+        given = cfg.model.get(name)
+        kinds = [given.get('type'), given.get('arch')] if isinstance(given, dict) else []
+        kind = ' '.join(short(item) for item in kinds if item)
+        if number := num_parameters(child):
+            parts.append(f'{name} {f"({kind}) " if kind else ""}{number:,d}')
+        if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
+            frozen.append(f'{name} {fixed:,d} of {number:,d}')
     backbone = cfg.model.get('backbone') or {}
     named = (backbone.get('init_cfg') or {}).get('checkpoint') or backbone.get('pretrained')
     named = named or cfg.model.get('pretrained')  # a key of mmseg, as the one before
@@ -51,7 +52,7 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
     sections |= {
         'train data': short(cfg.train_dataloader),
         'test data': short(cfg.test_dataloader),
-        'model': parts_text(cfg, model),
+        'model': f'{cfg.model.type}, {num_parameters(model):,d} parameters: {", ".join(parts)}',
         'weights': f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start,
         'frozen': ', '.join(frozen) + ' parameters' if frozen else 'nothing',
         'colours': short(cfg.model.get('data_preprocessor')),
@@ -88,21 +89,14 @@ def short(given: object) -> str:
     return f'[{", ".join(map(short, given))}]'
 
 
-def parts_text(cfg: Config, model: nn.Module) -> str:
-    """Type, arch and parameters of the model and its parts."""
-    texts = []
-    for name, child in model.named_children():
-        part = cfg.model.get(name)
-        given = [part.get('type'), part.get('arch')] if isinstance(part, dict) else []
-        kind = ' '.join(short(item) for item in given if item)
-        if number := num_parameters(child):
-            texts.append(f'{name} {f"({kind}) " if kind else ""}{number:,d}')
-    return f'{cfg.model.type}, {num_parameters(model):,d} parameters: {", ".join(texts)}'
-
-
 def num_parameters(module: nn.Module) -> int:
     """The number of parameters."""
     return sum(param.numel() for param in module.parameters())
+
+
+def joined(given: Iterable[int]) -> str:
+    """Numbers with commas between them."""
+    return ', '.join(map(str, given))
 
 
 def maps_text(model: nn.Module) -> str:
@@ -114,11 +108,6 @@ def maps_text(model: nn.Module) -> str:
         return text
     norm, prefix = NORMS[backbone.final_norm], PREFIXES[backbone.output_prefix]
     return f'of blocks {joined(backbone.out_indices)}; {norm}{prefix}; {text}'
-
-
-def joined(given: Iterable[int]) -> str:
-    """Numbers with commas between them."""
-    return ', '.join(map(str, given))
 
 
 def positions_text(model: nn.Module) -> str:
@@ -146,7 +135,7 @@ def positions_text(model: nn.Module) -> str:
 
 
 def windows_text(model: nn.Module) -> str:
-    """The windows of attention in tokens, what prefix tokens do in them, and of which blocks."""
+    """The windows of attention in tokens, the prefix tokens in them, and the windowed blocks."""
     if not isinstance(backbone := model.backbone, Backbone):
         return FOREIGN
     blocks, windowed = range(len(backbone.ordered_blocks)), backbone.window_blocks

@@ -10,9 +10,8 @@ from mmengine.config import Config
 from mmengine.utils import to_2tuple
 from torch import nn
 
-from ..checks.model import build_model
+from ..checks.model import Colour, build_model, classes_and_colours
 from ..checks.recipe import short
-from ..checks.trained_model import Colour, classes_and_colours
 from ..project.load import find_model
 from ..project.weights import load_tested_weights
 from ..utils.config_parts import size_steps

@@ -12,12 +12,11 @@ from mmengine.dist import is_main_process
 
 from ..checks.data import check_data
 from ..checks.model import build_model, check_image_sizes
-from ..project.angles import check_convention
 from ..project.building import building
 from ..project.errors import UsageError
 from ..project.launch import build_runner, enable_compile, run_test
 from ..project.load import datasets_of, evaluators, find_model, used_loaders
-from ..project.task import detects
+from ..project.task import check_convention, detects
 from ..project.weights import check_tested_weights
 from ..utils.atomic_write import atomic_files
 from ..utils.config_parts import size_steps

@@ -1,7 +1,5 @@
 """Augmentation of configs/own: published, light or none, with separate switches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 AUGMENTS = ('published', 'light', 'none')
@@ -18,20 +16,29 @@ def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | N
 
     'light' flips images and changes their size by ``LIGHT`` (by the resizing of batches where
     the recipe has it); 'none' loads them as in a test. Crops that give all images of a batch one
-    size stay.
-
-    Args:
-        flip: see ``Own``.
-        mosaic: see ``OwnRealtime``; None for recipes that join no images.
+    size stay. ``mosaic`` is None for recipes that join no images.
     """
-    dataset = cfg['train_dataloader']['dataset']
+    dataset, preprocessor = cfg['train_dataloader']['dataset'], cfg['model']['data_preprocessor']
+    pipeline, batches = dataset['pipeline'], preprocessor.get('batch_augments')
     if augment != 'published':
-        dataset['pipeline'] = lighter(cfg, augment)
-    batches = cfg['model']['data_preprocessor'].get('batch_augments')
+        tested = cfg['test_dataloader']['dataset']['pipeline']
+        resize = dict(next(step for step in tested if kind(step) == 'Resize'))
+        crops = [step for step in pipeline if kind(step) == 'RandomCrop']
+        if augment == 'light' and resize['keep_ratio'] and not batches:
+            scope = resize['type'].removesuffix('Resize')
+            if scope:  # else it builds the Resize of the config's own scope
+                resize['resize_type'] = resize['type']
+            resize.update(ratio_range=LIGHT, type=f'{scope}RandomResize')
+        if augment == 'none' and cfg['default_scope'] != 'mmseg':
+            crops = []  # a batch of a detector is padded to its largest image
+        flips = [step for step in pipeline if kind(step) == 'RandomFlip' and augment == 'light']
+        loads = [step for step in pipeline if kind(step).startswith(('Load', 'Convert'))]
+        filters = [step for step in pipeline if kind(step) == 'FilterAnnotations'][-1:]
+        pipeline = [*loads, *flips, resize, *crops, *filters, pipeline[-1]]
+        dataset['pipeline'] = pipeline
     if batches is not None and (augment != 'published' or mosaic is False):
         batches = [b for b in batches if b['type'] != 'MixUpCopyBlend' and augment != 'none']
-        cfg['model']['data_preprocessor']['batch_augments'] = batches
-    pipeline = dataset['pipeline']
+        preprocessor['batch_augments'] = batches
     if mosaic is False:  # the other branch of the choice between a mosaic and none
         for stage in pipeline:
             for steps in stage['transforms'] if stage['type'] == 'StageByEpoch' else ():
@@ -47,25 +54,11 @@ def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | N
 
 
 def kind(step: dict) -> str:
-    """The type of a step without its scope."""
-    return step['type'].rpartition('.')[2]
+    """The type of a part of a config without its scope."""
+    return str(step.get('type')).rpartition('.')[2]
 
 
-def lighter(cfg: dict, augment: str) -> list[dict]:
-    """The steps of the training pipeline for 'light' or 'none'."""
-    given = cfg['train_dataloader']['dataset']['pipeline']
-    tested = cfg['test_dataloader']['dataset']['pipeline']
-    resize = dict(next(step for step in tested if kind(step) == 'Resize'))
-    crops = [step for step in given if kind(step) == 'RandomCrop']
-    in_batches = bool(cfg['model']['data_preprocessor'].get('batch_augments'))
-    if augment == 'light' and resize['keep_ratio'] and not in_batches:
-        scope = resize['type'].removesuffix('Resize')
-        if scope:  # else it builds the Resize of the config's own scope
-            resize['resize_type'] = resize['type']
-        resize.update(ratio_range=LIGHT, type=f'{scope}RandomResize')
-    if augment == 'none' and cfg['default_scope'] != 'mmseg':
-        crops = []  # a batch of a detector is padded to its largest image
-    flips = [step for step in given if kind(step) == 'RandomFlip' and augment == 'light']
-    loads = [step for step in given if kind(step).startswith(('Load', 'Convert'))]
-    filters = [step for step in given if kind(step) == 'FilterAnnotations'][-1:]
-    return [*loads, *flips, resize, *crops, *filters, given[-1]]
+def all_pipelines(cfg: dict) -> list[list[dict]]:
+    """The pipelines of a config: training, validation, test and, where there are any, views."""
+    loaders = [cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')]
+    return [*(dataset['pipeline'] for dataset in loaders), cfg.get('tta_pipeline') or []]

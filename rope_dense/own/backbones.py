@@ -1,7 +1,5 @@
 """Backbones of configs/own, selected by size or by architecture name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..backbones.archs import VIT_ARCHS, ViTArch, find_arch
@@ -20,40 +18,25 @@ HALF = (127.5,) * 3, (127.5,) * 3
 CLIP = (122.771, 116.746, 104.094), (68.501, 66.632, 70.323)
 IMAGENET = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 # Mean and standard deviation of red, green and blue, by the beginning of the architecture's name.
-COLOURS = {
-    'pe_': HALF,
-    'sam3': HALF,
-    'rope_reg1': HALF,
-    'rope_reg4': CLIP,
-    'eva02_': CLIP,
-    'mlcd_': CLIP,
-    'rice_': CLIP,
-    'qwen3_': HALF,
-}
+COLOURS = dict.fromkeys(('pe_', 'sam3', 'rope_reg1', 'qwen3_'), HALF)
+COLOURS |= dict.fromkeys(('rope_reg4', 'eva02_', 'mlcd_', 'rice_'), CLIP)
 WINDOWS = {'pe_spatial': 32, 'pe_lang': 32, 'sam3': 24}  # tokens of a side; others 16
 
 
 @dataclass(frozen=True)
 class OwnBackbone:
-    """A plain ViT, and what a recipe has to know of it.
+    """A plain ViT, as far as recipes depend on it."""
 
-    Attributes:
-        arch: its name among the architectures of ``RoPEViT``.
-        weights: published ones under a free licence, or None.
-        mean, std: of the colours (red, green, blue) that its weights were trained with.
-        window_size: tokens of a side of its windows: the grid of the crops of its pre-training.
-    """
-
-    arch: str
-    weights: str | None
+    arch: str  # its name among the architectures of ``RoPEViT``
+    weights: str | None  # published ones under a free licence, or None
     channels: int
     depth: int
     patch_size: int
     has_layer_scale: bool
     has_cls_token: bool
-    mean: tuple[float, ...]
+    mean: tuple[float, ...]  # of the colours (red, green, blue) that its weights were trained with
     std: tuple[float, ...]
-    window_size: int
+    window_size: int  # tokens of a side: the grid of the crops of its pre-training
 
     @property
     def quarters(self) -> list[int]:

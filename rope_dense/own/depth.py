@@ -1,41 +1,49 @@
 """Settings of configs/own/depth.py applied to the recipe of DPT for depth."""
 
-from __future__ import annotations
-
 import math
 
 from ..datasets.depth_maps import depth_lines, survey_depths
 from ..datasets.labels.maps import DEPTH
 from . import fit
-from .data import OwnData, check_root, maps_as_data, own_maps
+from .data import OwnData, check_root, find_own_maps
 from .settings import LEAST_DEPTH, OwnDepth
 
 
 def depth(own: OwnDepth, data: OwnData) -> dict:
-    """The config of DPT on a plain ViT for depth maps.
-
-    The backbone is frozen; it is trained with adapters (``lora``), or whole from random values.
-    """
+    """The config of DPT on a ViT: frozen, with adapters (``lora``), or from random values."""
     cfg = fit.read_recipe('depth/dpt_dinov3-b_8xb2-38k_nyu-416x544.py')
-    fit_data(cfg, own, data)
-    vit, model = own.vit, cfg['model']
-    model['backbone'].update(arch=vit.arch, out_indices=vit.quarters)
-    model['decode_head'].update(
-        in_channels=vit.channels,
-        post_process_channels=[vit.channels // part for part in (8, 4, 2, 1)],
-        max_depth=own.max_depth,
-    )
+    data.apply(cfg)
+    resize = dict(type='Resize', scale=(4 * own.size, own.size), keep_ratio=True)
+    load = dict(type='LoadDepth', unit=own.unit)
+    crop = own.size, math.ceil(own.size * 4 / 3 / 16) * 16
+    train, tta = cfg['train_dataloader']['dataset'], cfg['tta_pipeline'][1]['transforms']
+    read, _, _, rotate, flip, _, colours, pack = train['pipeline']
+    cropped = dict(type='RandomCrop', crop_size=crop)
+    train['pipeline'] = [read, load, resize, rotate, flip, cropped, colours, pack]
+    tta[0], tta[2] = [resize], [load]
+    cfg['model']['data_preprocessor']['size'] = crop
+    limits = dict(min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth)
+    for name in ('train', 'val', 'test'):
+        dataset = cfg[f'{name}_dataloader']['dataset']
+        dataset['type'] = 'ImageDepthDataset'
+        if name != 'train':
+            dataset['pipeline'] = [read, resize, load, pack]
+            cfg[f'{name}_evaluator'] = dict(type='ValidDepthMetric', **limits)
+    cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch
+    vit, backbone, head = own.vit, cfg['model']['backbone'], cfg['model']['decode_head']
+    backbone.update(arch=vit.arch, out_indices=vit.quarters)
+    reduced = [vit.channels // part for part in (8, 4, 2, 1)]
+    head.update(in_channels=vit.channels, post_process_channels=reduced, max_depth=own.max_depth)
     if not vit.has_cls_token:
-        model['backbone']['output_prefix'] = None
-        model['decode_head']['readout'] = 'ignore'
+        backbone['output_prefix'], head['readout'] = None, 'ignore'
     fit.set_weights(cfg, own)
-    model['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
+    cfg['model']['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
     if own.weights is None:
-        model['backbone'].update(frozen_stages=-1, img_size=own.size)
+        backbone.update(frozen_stages=-1, img_size=own.size)
     elif own.lora:
-        model['backbone']['lora'] = dict(rank=own.lora)
+        backbone['lora'] = dict(rank=own.lora)
     iterations = fit.set_schedule(cfg, own, data, 16, 'rmse', 'less')
-    model['decode_head']['loss_decode']['warm_up'] = min(100, iterations // 10)
+    head['loss_decode']['warm_up'] = min(100, iterations // 10)
     length = dict(T_max=iterations, begin=0, end=iterations)
     decay = dict(type='CosineAnnealingLR', by_epoch=False, **length)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
@@ -48,42 +56,13 @@ def depth(own: OwnDepth, data: OwnData) -> dict:
 
 
 def find_depth(own: OwnDepth) -> OwnData:
-    """The images and depth maps of a data set.
-
-    Raises:
-        ValueError: folders are not there, or images have no depth map.
-    """
+    """The images and depth maps of a data set; ValueError if they are not there."""
     check_root(own)
-    found = own_maps(
+    return find_own_maps(
         own,
         DEPTH,
-        lambda pairs: [
-            survey_depths(some, split, own.unit, own.max_depth) for split, some in pairs.items()
-        ],
+        lambda pairs, split: survey_depths(pairs, split, own.unit, own.max_depth),
+        depth_lines,
         (own.unit, own.max_depth),
+        'depth_map_path',
     )
-    lines = [line for survey in found.survey['maps'] for line in depth_lines(survey)]
-    return maps_as_data(own, found, 'depth_map_path', lines)
-
-
-def fit_data(cfg: dict, own: OwnDepth, data: OwnData) -> None:
-    """Set data sets, pipelines and evaluators, in place."""
-    data.apply(cfg)
-    resize = dict(type='Resize', scale=(4 * own.size, own.size), keep_ratio=True)
-    load = dict(type='LoadDepth', unit=own.unit)
-    crop = own.size, math.ceil(own.size * 4 / 3 / 16) * 16
-    train, tta = cfg['train_dataloader']['dataset'], cfg['tta_pipeline'][1]['transforms']
-    read, _, _, rotate, flip, _, colours, pack = train['pipeline']
-    cropped = dict(type='RandomCrop', crop_size=crop)
-    train['pipeline'] = [read, load, resize, rotate, flip, cropped, colours, pack]
-    tta[0], tta[2] = [resize], [load]
-    cfg['model']['data_preprocessor']['size'] = crop
-    for name in ('train', 'val', 'test'):
-        dataset = cfg[f'{name}_dataloader']['dataset']
-        dataset['type'] = 'ImageDepthDataset'
-        if name != 'train':
-            dataset['pipeline'] = [read, resize, load, pack]
-            cfg[f'{name}_evaluator'] = dict(
-                type='ValidDepthMetric', min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth
-            )
-    cfg['train_dataloader']['drop_last'] = False  # a small data set may have less than a batch

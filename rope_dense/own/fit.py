@@ -1,9 +1,4 @@
-"""Parts of all recipes: sizes, backbone, learning rate and length of the training.
-
-Each function fits a part of a published recipe to the settings of a user, in place.
-"""
-
-from __future__ import annotations
+"""Parts of all recipes: each function fits a part of a published recipe to settings, in place."""
 
 import math
 import os
@@ -14,12 +9,10 @@ from mmengine.config import Config
 
 from ..utils.config_parts import nodes, size_steps
 from ..utils.configs import CONFIGS
-from .augment import fit_augmentation
-from .channel_data import survey_channels
-from .channels import fit_channels
+from .augment import all_pipelines, fit_augmentation
 from .data import OwnData
+from .images import fit_images
 from .settings import Own
-from .value_range import fit_range, survey_pictures
 
 RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
@@ -34,8 +27,7 @@ def read_recipe(name: str) -> dict:
 
 def resize(cfg: dict, factor: float) -> None:
     """Multiply every size in pixels of the pipelines and of the model's crops."""
-    parts = [cfg[f'{name}_dataloader']['dataset']['pipeline'] for name in ('train', 'val', 'test')]
-    parts += [cfg.get('tta_pipeline'), cfg['model']['data_preprocessor']]
+    parts = [all_pipelines(cfg), cfg['model']['data_preprocessor']]
     parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
     for _, node, name in size_steps(parts, names=PIXELS):
         if node[name] != 1:  # a divisor of 1 does not pad
@@ -74,16 +66,16 @@ def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
 
 def set_weights(cfg: dict, own: Own) -> None:
     """Set the weights of the backbone, and the colours and sizes that they were trained with."""
-    vit, model = own.vit, cfg['model']
-    model['data_preprocessor'].update(mean=[*vit.mean], std=[*vit.std])
-    if model['data_preprocessor'].get('pad_size_divisor') == 16:  # of the recipe's patches
-        model['data_preprocessor']['pad_size_divisor'] = vit.patch_size
+    backbone, preprocessor = cfg['model']['backbone'], cfg['model']['data_preprocessor']
+    vit = own.vit
+    preprocessor.update(mean=[*vit.mean], std=[*vit.std])
+    if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
+        preprocessor['pad_size_divisor'] = vit.patch_size
     checkpoint = vit.weights if own.weights == 'default' else own.weights
-    init_cfg = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
-    model['backbone']['init_cfg'] = init_cfg
+    backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
-        model['backbone']['layer_scale_init_value'] = 1.0
+        backbone['layer_scale_init_value'] = 1.0
 
 
 def set_schedule(
@@ -96,10 +88,7 @@ def set_schedule(
 
     Args:
         recipe_batch: images in an iteration of the recipe.
-        metric, rule: what chooses the best checkpoint, and whether 'greater' or 'less' is better.
-
-    Raises:
-        ValueError: an iteration takes more images than there are, and more than ``FEW``.
+        metric, rule: chooses the best checkpoint; 'greater' or 'less' is better.
     """
     if data.text and own.batch_size > FEW and own.batch > data.images:
         each = f'own.batch_size={own.batch_size}' + f' on {own.gpus} GPUs' * (own.gpus != 1)
@@ -108,8 +97,8 @@ def set_schedule(
         )
     drops = cfg['train_dataloader'].get('drop_last')
     per_epoch = data.images // own.batch if drops else math.ceil(data.images / own.batch)
-    iterations, interval = own.epochs * per_epoch, own.val_epochs * per_epoch
-    interval = min(interval, iterations)
+    iterations = own.epochs * per_epoch
+    interval = min(own.val_epochs * per_epoch, iterations)
     cfg['train_cfg'].update(max_iters=iterations, val_interval=interval)
     hooks = cfg['default_hooks']
     hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
@@ -123,11 +112,9 @@ def set_schedule(
     workers = min(4, len(os.sched_getaffinity(0)))  # the cores of this job, not of the machine
     for name in ('train', 'val', 'test'):
         cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=True)
-    optimizer = cfg['optim_wrapper']['optimizer']
-    scale = math.sqrt(own.batch / recipe_batch)
-    optimizer['lr'] = own.lr or float(f'{optimizer["lr"] * scale:.3g}')
-    if own.lr is None and own.weights is None:
-        optimizer['lr'] = RANDOM_LR
+    optimizer, scale = cfg['optim_wrapper']['optimizer'], math.sqrt(own.batch / recipe_batch)
+    scaled = float(f'{optimizer["lr"] * scale:.3g}')
+    optimizer['lr'] = own.lr or (RANDOM_LR if own.weights is None else scaled)
     cfg['auto_scale_lr'] = dict(enable=False, base_batch_size=own.batch)
     return iterations
 
@@ -140,18 +127,11 @@ def warm_up(iterations: int) -> list[dict]:
 
 
 def finished(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> dict:
-    """The config with its augmentation, images, TensorBoard if installed, and limits in words.
-
-    Args:
-        mosaic: see ``OwnRealtime``.
-    """
+    """The config with its augmentation, images, TensorBoard if installed, and limits in words."""
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment, own.flip, mosaic)
-    if own.channels is None:
-        fit_range(cfg, data.survey or survey_pictures({}, own.max_value))
-    else:
-        fit_channels(cfg, own, data.survey or survey_channels(own, (), ()))
+    fit_images(cfg, own, data.survey)
     test_cfg, most = cfg['model']['test_cfg'], data.most_objects
     limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)
     if most > limit:

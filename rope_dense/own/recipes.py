@@ -1,55 +1,40 @@
-"""Configs of own data: what the files of configs/own, which are data, become.
-
-Such a file has the name of a task, settings, and perhaps lines that replace parts of what follows
-from them:
+"""Configs of own data, from files of configs/own, which are data.
 
     task = 'detection'
     own = dict(data_root='data/own', epochs=50)
-    train_cfg = dict(val_interval=500)
+    train_cfg = dict(val_interval=500)  # replaces a part of the recipe
 
-The complete config has no `task` at its top. It keeps the task and the settings in `own`, and in
-`own_files` the files of its data sets, so that its data can be looked up anew.
+The complete config keeps the task and the settings in `own`, and in `own_files` the files of its
+data sets, so that its data can be looked up anew.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
 from ..datasets.labels.kept import is_kept
-from ..utils.config_parts import leaf_datasets, nodes
+from ..utils.config_parts import all_datasets, nodes
 from ..utils.similar import did_you_mean
 from .data import OwnData, check_root, find_objects
 from .depth import depth, find_depth
-from .detection import detection, instance
-from .oriented import find_oriented, oriented
-from .realtime import realtime, realtime_masks
+from .detectors import detection, find_oriented, instance, oriented, realtime, realtime_masks
 from .semantic import find_semantic, semantic
 from .settings import Own, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic, settings_of
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A task.
-
-    Attributes:
-        settings: the class of its settings.
-        find: what finds the data that settings name.
-        derive: what makes the config of settings and data.
-    """
+class Recipe(NamedTuple):
+    """A task."""
 
     settings: type[Own]
-    find: Callable[[Any], OwnData]
-    derive: Callable[[Any, OwnData], dict]
+    find: Callable[[Any], OwnData]  # the data of settings
+    derive: Callable[[Any, OwnData], dict]  # the config of settings and data
 
 
 with_outlines = partial(find_objects, outlines=True)
@@ -87,13 +72,8 @@ def setting_names(cfg: Config) -> set[str]:
 def read_own(written: Config, given: Mapping[str, object]) -> Config:
     """The complete config of a file such as configs/own/detection.py.
 
-    Args:
-        written: the file's content, which is not changed.
-        given: settings by name, in place of the file's; see ``settings_of``.
-
-    Raises:
-        ValueError: a wrong task or setting, or data that cannot be used.
-        ImportError: a package that the task needs is missing.
+    ``given`` are settings by name, in place of the file's. ValueError for a wrong task or setting,
+    or data that cannot be used; ImportError if a package that the task needs is missing.
     """
     lines = written.to_dict()
     task, in_file = lines.pop('task', None), lines.pop('own', {})
@@ -116,14 +96,11 @@ def has_own_data(cfg: Config) -> bool:
 def find_anew(cfg: Config, data_root: str | None = None) -> None:
     """Look up the data of a complete config anew, in place; a line says if they have changed.
 
-    So labels are read as they are now, also where their canonical files were deleted.
+    So labels are read as they are now, also where their canonical files were deleted. ValueError if
+    the data cannot be used, or have other classes.
 
     Args:
-        data_root: another folder of the data; None for the config's own: if it is not there, the
-            config stays as it is.
-
-    Raises:
-        ValueError: the data cannot be used, or have other classes.
+        data_root: another folder of the data; None for the config's own, if it is there.
     """
     settings = cfg.own.to_dict()
     listed = Path(cfg.own_files['train'].get('ann_file') or '')
@@ -137,7 +114,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     if not own.root.is_dir():
         return
     data = recipe.find(own)
-    trained = next((d.metainfo.classes for _, _, d in own_datasets(cfg)), data.classes)
+    trained = next((d.metainfo.classes for _, d in all_datasets(cfg)), data.classes)
     is_list = issubclass(recipe.settings, OwnObjects)  # numbers of masks have the order of names
     if is_list and [*trained] != [*data.classes] and {*trained} == {*data.classes}:
         data = recipe.find(settings_of(recipe.settings, {**settings, 'classes': trained}))
@@ -153,17 +130,19 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
 def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
     """Let data sets and evaluators read the files of ``data``, in place.
 
-    Args:
-        is_moved: to another folder.
-
-    Raises:
-        ValueError: the data have other classes; or they are moved, and a data set has files that a
-            line of the user names.
+    ValueError if the data have other classes, or another order of them; or if they are moved to
+    another folder, and a data set has files that a line of the user names.
     """
     before = cfg.own_files.to_dict()
-    for key, split, dataset in own_datasets(cfg):
+    for key, dataset in all_datasets(cfg):
+        split = 'train' if key.startswith('train') else 'val'
         if all(dataset.get(part) == value for part, value in before[split].items()):
-            check_classes(own, dataset, data)
+            trained = tuple(dataset.metainfo.classes)
+            if trained != tuple(data.classes):
+                raise ValueError(
+                    f'own.data_root={own.data_root!r}: its classes are {", ".join(data.classes)}; '
+                    f'the config was made for {", ".join(trained)}'
+                )
             dataset.update(data.files[split])
         elif is_moved:
             raise ValueError(f'--data-root {own.data_root}: {key} has other files than the old one')
@@ -171,22 +150,3 @@ def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
         for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
             if metric.get('ann_file') == labels:
                 metric['ann_file'] = data.files['val']['ann_file']
-
-
-def own_datasets(cfg: Config) -> Iterator[tuple[str, str, Any]]:
-    """Yield (config key, 'train' or 'val', data set) of each data set within the dataloaders."""
-    for name in ('train', 'val', 'test'):
-        split = 'train' if name == 'train' else 'val'
-        if loader := cfg.get(f'{name}_dataloader'):
-            for key, dataset in leaf_datasets(loader.dataset, f'{name}_dataloader.dataset'):
-                yield key, split, dataset
-
-
-def check_classes(own: Own, dataset: Mapping[str, Any], data: OwnData) -> None:
-    """Raise ValueError unless the data have the classes of a data set, in their order."""
-    trained = tuple(dataset['metainfo']['classes'])
-    if trained != tuple(data.classes):
-        raise ValueError(
-            f'own.data_root={own.data_root!r}: its classes are {", ".join(data.classes)}; the '
-            f'config was made for {", ".join(trained)}'
-        )

@@ -1,20 +1,19 @@
 """Settings of configs/own/semantic.py applied to the recipe of UperNet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from ..datasets.class_numbers import CLASS_NUMBERS, find_class_numbers
 from ..datasets.classes import CLASSES_FILE, Colour, read_classes
-from ..datasets.labels.maps import MASKS
+from ..datasets.labels.maps import MASKS, find_maps
 from ..datasets.labels.splits import WORDS
 from ..datasets.mask_labels import label_map
 from ..datasets.mask_survey import mask_lines, survey_masks
 from ..utils.config_parts import nodes
 from . import fit
-from .data import OwnData, check_root, colours_of, find_own_maps, maps_as_data, own_maps
+from .data import OwnData, check_root, colours_of, find_own_maps, own_inventory
 from .settings import OwnSemantic
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -22,11 +21,7 @@ SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2
 
 
 def semantic(own: OwnSemantic, data: OwnData) -> dict:
-    """The config of UperNet on a plain ViT for masks of class numbers.
-
-    Raises:
-        ValueError: a batch of one image, or of too many (``fit.set_schedule``).
-    """
+    """The config of UperNet on a plain ViT for masks of class numbers."""
     # UperNet pools to one position; batch norms of several processes are synchronised on GPUs only.
     if own.batch_size == 1 and (own.gpus == 1 or not torch.cuda.is_available()):
         raise ValueError(
@@ -44,12 +39,11 @@ def semantic(own: OwnSemantic, data: OwnData) -> dict:
             step.clear()
             step['type'] = 'LoadClassMask'
     fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
-    vit, model = own.vit, cfg['model']
-    fit.set_backbone(cfg, own, *SHARES[vit.scale])
-    model['backbone']['out_indices'] = vit.quarters
-    model['neck']['embed_dim'] = vit.channels
-    model['decode_head'].update(in_channels=[vit.channels] * 4, channels=vit.channels)
-    model['auxiliary_head']['in_channels'] = vit.channels
+    model, channels = cfg['model'], own.vit.channels
+    fit.set_backbone(cfg, own, *SHARES[own.vit.scale])
+    model['backbone']['out_indices'] = own.vit.quarters
+    model['neck']['embed_dim'] = model['auxiliary_head']['in_channels'] = channels
+    model['decode_head'].update(in_channels=[channels] * 4, channels=channels)
     iterations = fit.set_schedule(cfg, own, data, 16, 'mIoU')
     decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
@@ -61,55 +55,51 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     """The images and masks of a data set, and its classes.
 
     Where the folder is not there, but ``own.classes`` says the classes, one training image is
-    assumed, so that a recipe can be read without its data.
-
-    Raises:
-        ValueError: folders, masks or names of classes that are not there, or cannot be used.
+    assumed, so that a recipe can be read without its data. ValueError for folders, masks or names
+    of classes that are not there, or cannot be used.
     """
     if not own.classes or own.root.exists():
         check_root(own)
-    if not own.root.is_dir():
-        classes, palette, numbers = trained_classes(own)
-        absent = dict(img_path='images', seg_map_path='masks')
-        files = dict(data_root=str(own.root), data_prefix=absent, ann_file='', **numbers)
-        return OwnData(dict.fromkeys(WORDS, files), classes, palette, 1, '')
     try:
         classes, palette, numbers = trained_classes(own)
     except ValueError:
-        find_own_maps(own, MASKS)  # a wrong folder lacks classes.txt, too
+        if own.root.is_dir():  # a wrong folder lacks classes.txt, too
+            find_maps(own_inventory(own), MASKS, dict(train=own.train, val=own.val))
         raise
+    if not own.root.is_dir():
+        absent = dict(img_path='images', seg_map_path='masks')
+        files = dict(data_root=str(own.root), data_prefix=absent, ann_file='', **numbers)
+        return OwnData(dict.fromkeys(WORDS, files), classes, palette, 1, '')
     labels = label_map(classes, numbers['values'], numbers['void'] or ())
-    found = own_maps(
+    data = find_own_maps(
         own,
         MASKS,
-        lambda pairs: [survey_masks(some, split, labels, classes) for split, some in pairs.items()],
+        lambda pairs, split: survey_masks(pairs, split, labels, classes),
+        lambda survey: mask_lines(survey, classes),
         (classes, numbers),
+        'seg_map_path',
+        **numbers,
     )
-    lines = [line for survey in found.survey['maps'] for line in mask_lines(survey, classes)]
-    return maps_as_data(own, found, 'seg_map_path', lines, classes, palette, **numbers)
+    return replace(data, classes=classes, palette=palette)
 
 
 def trained_classes(
     own: OwnSemantic,
 ) -> tuple[tuple[str, ...], list[Colour], dict[str, list[int] | None]]:
-    """Names and colours of the trained classes, and ``void`` and ``values`` of their masks.
-
-    Raises:
-        ValueError: settings name no class, one that is not there, or not one value for each.
-    """
+    """Names and colours of the trained classes, and ``void`` and ``values`` of their masks."""
     names, colours, values = named_classes(own)
+    listed = ', '.join(names)
     if values is not None and len(values) != len(names):
         raise ValueError(
-            f'own.values={[*values]}: give a number for each of the {len(names)} classes, '
-            f'{", ".join(names)}'
+            f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
         )
     numbers = range(len(names)) if values is None else values
     if unknown := [name for name in own.void if isinstance(name, str) and name not in names]:
-        raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {", ".join(names)}')
+        raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {listed}')
     void = [numbers[names.index(name)] if isinstance(name, str) else name for name in own.void]
     kept = [index for index in range(len(names)) if numbers[index] not in void]
     if not kept:
-        raise ValueError(f'own.void={[*own.void]}: no class is left of {", ".join(names)}')
+        raise ValueError(f'own.void={[*own.void]}: no class is left of {listed}')
     trained, palette = tuple(names[index] for index in kept), [colours[index] for index in kept]
     own_values = None if values is None else [values[index] for index in kept]
     return trained, palette, dict(void=void, values=own_values)
@@ -118,12 +108,7 @@ def trained_classes(
 def named_classes(
     own: OwnSemantic,
 ) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
-    """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ...
-
-    Raises:
-        ValueError: there are none, or own.classes are a part of a file's names, or have others of
-            its lines.
-    """
+    """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
     file, given, values = own.root / CLASSES_FILE, own.classes, own.values
     if file.is_file():
         names, colours = read_classes(file)

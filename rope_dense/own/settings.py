@@ -1,7 +1,5 @@
 """The settings of configs/own: a dataclass for each kind of task."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -16,6 +14,9 @@ from .backbones import WORDS, OwnBackbone, find_backbone
 from .text import read_setting
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
+LEAST = dict(epochs=1, batch_size=1, val_epochs=1, patience=1, gpus=1, lora=0)
+LEAST |= dict(size=32, max_value=255)
+ABOVE = dict(lr=0, unit=0, max_depth=LEAST_DEPTH)
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,15 @@ class Own:
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
 
     def __post_init__(self) -> None:
-        for name in ('epochs', 'batch_size', 'val_epochs'):
-            check_integer(f'own.{name}', getattr(self, name), 1)
-        check_integer('own.size', self.size, 32)
+        for name, value in vars(self).items():
+            if name in LEAST and value is not None:
+                check_integer(f'own.{name}', value, LEAST[name])
+            if name in ABOVE and value is not None:
+                check_number(f'own.{name}', value, above=ABOVE[name])
+        classes = getattr(self, 'classes', None)
+        if classes is not None and len({*classes}) < max(1, len(classes)):
+            refused = 'a name appears twice' if classes else 'give names, or None for all'
+            raise ValueError(f'own.classes={[*classes]}: {refused}')
         if rest := self.size % self.multiple:
             low = self.size - rest
             raise ValueError(
@@ -66,18 +73,12 @@ class Own:
             )
         check_choice('own.augment', self.augment, AUGMENTS)
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
-        for name, least in (('patience', 1), ('gpus', 1), ('max_value', 255)):
-            if (value := getattr(self, name)) is not None:
-                check_integer(f'own.{name}', value, least)
         check_channels(self)
-        if self.lr is not None:
-            check_number('own.lr', self.lr, above=0)
         object.__setattr__(self, 'data_root', os.path.expanduser(self.data_root))
         started = started_processes()
         if started is not None and self.gpus not in (None, started):
             raise ValueError(
-                f'own.gpus={self.gpus}: {started} processes were started together; leave own.gpus '
-                'out'
+                f'own.gpus={self.gpus}: {started} processes were started together; leave it out'
             )
         object.__setattr__(self, 'gpus', self.gpus or started or 1)
 
@@ -92,11 +93,6 @@ class Own:
         return [*map(str, range(1, given + 1) if isinstance(given, int) else given)]
 
     @property
-    def separate_names(self) -> tuple[str, ...]:
-        """The names of channels that are files of their own; none of other images."""
-        return tuple(self.channel_names) if self.separate_files else ()
-
-    @property
     def vit(self) -> OwnBackbone:
         return find_backbone(self.backbone)
 
@@ -108,7 +104,7 @@ class Own:
 
 @dataclass(frozen=True)
 class OwnObjects(Own):
-    """The settings for boxes and masks of objects, in addition to ``Own``."""
+    """The settings for boxes and masks of objects."""
 
     classes: Sequence[str] | None = None  # names to use, or None for all of the labels
     negatives: bool = True  # train on images without objects, too
@@ -117,7 +113,6 @@ class OwnObjects(Own):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_classes(self.classes)
         for name in ('train', 'val'):
             if not isinstance(given := getattr(self, name), str | None):
                 raise ValueError(f'own.{name}={given!r}: give the annotation file, below data_root')
@@ -142,14 +137,27 @@ class OwnRealtime(OwnObjects):
 
 @dataclass(frozen=True)
 class OwnOriented(OwnObjects):
-    """The settings of configs/own/oriented.py, see ``OwnObjects``."""
+    """The settings of configs/own/oriented.py."""
 
     multiple: ClassVar[int] = 32
 
 
 @dataclass(frozen=True)
-class OwnSemantic(Own):
-    """The settings of configs/own/semantic.py, in addition to ``Own``.
+class OwnMaps(Own):
+    """The settings for masks and depth maps; ``train`` and ``val`` are two folders each."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ('train', 'val'):
+            given = getattr(self, name)
+            if given is not None and (isinstance(given, str) or len(given) != 2):
+                folders = '[folder of images, folder of labels]'
+                raise ValueError(f'own.{name}={given!r}: give {folders}, below data_root')
+
+
+@dataclass(frozen=True)
+class OwnSemantic(OwnMaps):
+    """The settings of configs/own/semantic.py.
 
     ``void`` has numbers in the masks, or names, of classes that are neither trained nor evaluated.
     255 is always such a number, unless it is the value of a class.
@@ -161,14 +169,12 @@ class OwnSemantic(Own):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_classes(self.classes)
-        check_folders(self)
         if self.values is not None and len({*self.values}) < len(self.values):
             raise ValueError(f'own.values={[*self.values]}: a number appears twice')
 
 
 @dataclass(frozen=True)
-class OwnDepth(Own):
+class OwnDepth(OwnMaps):
     """The settings of configs/own/depth.py; crops are 4 / 3 of ``size`` wide."""
 
     size: int = 480
@@ -176,34 +182,19 @@ class OwnDepth(Own):
     max_depth: float = 10.0  # metres; larger depths are neither predicted nor evaluated
     lora: int = 0  # rank of the adapters of the backbone; 0: none, it is frozen
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_folders(self)
-        check_number('own.unit', self.unit, above=0)
-        check_number('own.max_depth', self.max_depth, above=LEAST_DEPTH)
-        check_integer('own.lora', self.lora, 0)
-
 
 Settings = TypeVar('Settings', bound=Own)
 
 
 def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
-    """The settings of a task.
-
-    Args:
-        given: by name, see ``read_setting``.
-
-    Raises:
-        ValueError: a setting that this task does not have, or a value that is not allowed.
-    """
+    """The settings of a task from values by name (``read_setting``); ValueError if not allowed."""
     hints = get_type_hints(kind)
     allowed = [field.name for field in dataclasses.fields(kind)]
-    for name in given:
-        if name not in allowed:
-            raise ValueError(
-                f'own.{name}: no such setting{did_you_mean(name, allowed)}; allowed: '
-                f'{", ".join(allowed)}'
-            )
+    if unknown := [name for name in given if name not in allowed]:
+        raise ValueError(
+            f'own.{unknown[0]}: no such setting{did_you_mean(unknown[0], allowed)}; allowed: '
+            f'{", ".join(allowed)}'
+        )
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
     return kind(**{name: read_setting(name, given[name], hints[name]) for name in given})
@@ -213,14 +204,10 @@ def started_processes() -> int | None:
     """The number of processes that torchrun, mpirun or srun started; None without a launcher.
 
     Slurm's number is of all commands of a job, so it counts after --launcher, which sets
-    LOCAL_RANK.
-
-    Raises:
-        ValueError: a variable of the environment is set to something else.
+    LOCAL_RANK. ValueError if a variable of the environment is no number.
     """
-    names = ['WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE']
-    names += ['SLURM_NTASKS'] if 'LOCAL_RANK' in os.environ else []
-    for name in names:
+    slurm = ['SLURM_NTASKS'] if 'LOCAL_RANK' in os.environ else []
+    for name in ('WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE', *slurm):
         if value := os.environ.get(name, '').strip():
             if not value.isdecimal() or int(value) == 0:
                 raise ValueError(
@@ -231,31 +218,14 @@ def started_processes() -> int | None:
     return None
 
 
-def check_classes(classes: Sequence[str] | None) -> None:
-    """Raise ValueError unless there are names, each once."""
-    if classes is not None and (not classes or len({*classes}) < len(classes)):
-        refused = 'a name appears twice' if classes else 'give names, or None for all'
-        raise ValueError(f'own.classes={[*classes]}: {refused}')
-
-
-def check_folders(own: Own) -> None:
-    """Raise ValueError unless ``train`` and ``val`` are two folders each, or None."""
-    for name in ('train', 'val'):
-        given = getattr(own, name)
-        if given is not None and (isinstance(given, str) or len(given) != 2):
-            raise ValueError(
-                f'own.{name}={given!r}: give [folder of images, folder of labels], below data_root'
-            )
-
-
 def check_channels(own: Own) -> None:
     """Raise ValueError unless the settings of channels fit each other."""
-    if own.channels is None:
+    names, given = own.channel_names, own.channels
+    if given is None:
         for name in ('separate_files', 'mean', 'std', 'show'):
             if getattr(own, name):
                 raise ValueError(f'own.{name}: for images of own.channels, which is not given')
         return
-    names, given = own.channel_names, own.channels
     numbers = [x for x in ([given] if isinstance(given, int) else given) if isinstance(x, int)]
     if len({*names}) < max(1, len(names)) or min(numbers, default=1) < 1:
         raise ValueError(

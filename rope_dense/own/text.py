@@ -1,7 +1,5 @@
 """Settings as Python values or as text of a command line, read by the type of their field."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -31,14 +29,10 @@ class Text(str):
 
 
 def read_setting(name: str, given: object, kind: Any) -> Any:
-    """A setting as plain Python.
+    """A setting as plain Python, of the type of its field: ``kind``.
 
-    Args:
-        given: a ``Text``, or a value: paths and NumPy's become Python's, nothing else is coerced.
-        kind: type of the field.
-
-    Raises:
-        ValueError: it has another type, or is an empty text or no finite number.
+    Paths and NumPy's values become Python's, and a ``Text`` is read; nothing else is coerced.
+    ValueError for another type, an empty text or a number that is not finite.
     """
     is_text = isinstance(given, Text)
     try:
@@ -63,19 +57,18 @@ def plain(value: object) -> object:
     """Paths as text, and numbers and arrays of NumPy as Python's, also in lists."""
     if isinstance(value, (set, frozenset)):
         raise TypeError('a set has no order')  # msgspec would make a list of it
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    return [*map(plain, value)] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [*map(plain, value)]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def parsed(text: str, kind: Any) -> object:
-    """The value of a text, for ``msgspec.convert``.
+    """The value of a text, for ``msgspec.convert``; docs/own_data.md has the rules.
 
-    For a field of text it is the text as it is, spaces and commas included. A list is `[a, b]`,
-    where a comma within an item needs quotes around it; brackets may be left out where the field
-    takes no single text. `None` is None where the field may be None.
+    A field of text takes the text as it is. A list is `[a, 'b, c']`, its brackets may be left out
+    where the field takes no single text.
     """
     kinds, word = alternatives(kind), text.strip()
     lists = [part for part in kinds if get_origin(part) is Sequence]

@@ -15,8 +15,7 @@ from mmengine.infer import BaseInferencer
 from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement
 
-from ..checks.model import patch_size
-from ..checks.trained_model import classes_and_colours
+from ..checks.model import classes_and_colours, patch_size
 from ..datasets.images.bands import bands_in
 from ..datasets.images.no_data import drop_no_data
 from ..integrations.hub_config import is_stored, registered_only

@@ -13,7 +13,7 @@ from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 
-from ..checks.trained_model import load_trained
+from ..checks.model import load_trained
 from ..datasets.images.bands import bands_in
 from ..large_images.band_image import open_image
 from ..large_images.image_file import LABEL_FORMATS

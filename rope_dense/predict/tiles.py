@@ -13,8 +13,8 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.model import BaseModel
 
-from ..checks.random_weights import training_crops, warn
-from ..checks.trained_model import Colour
+from ..checks.model import Colour
+from ..checks.training import training_crops, warn
 from ..datasets.images.bands import bands_in
 from ..datasets.mask_colours import label_type
 from ..datasets.rotated_results import write_dota
@@ -26,11 +26,10 @@ from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
 from ..large_images.segmentation import segment
 from ..large_images.tiles import TileGrid
-from ..project.angles import angle_version
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.sizes import configured_size
-from ..project.task import task_of, visualizer_of
+from ..project.task import angle_version, task_of, visualizer_of
 from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import pipelines
 from ..utils.journal import Journal

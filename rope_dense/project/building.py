@@ -1,7 +1,5 @@
 """Build parts of a config; any error becomes one line with the key of the part."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,11 +21,7 @@ NAMED = (UsageError, CheckpointError, LoadError, OSError)  # their messages name
 
 @contextmanager
 def building(key: str) -> Iterator[None]:
-    """Within this context, any error becomes a UsageError of one line.
-
-    Args:
-        key: of the part of the config that is built or read, for the message.
-    """
+    """Within this context, any error becomes a UsageError of one line, with the key of a part."""
     try:
         yield
     except NAMED:
@@ -39,14 +33,9 @@ def building(key: str) -> Iterator[None]:
 def build_part(
     cfg: Config, key: str, registry: Registry, settings: dict, **arguments: object
 ) -> Any:
-    """Build the part of a config at a key, in the scope of the config.
+    """Build the part of a config at a key, in the scope of the config; UsageError if it fails.
 
-    Args:
-        settings: of the part. They are copied, because some parts change theirs (DINO's head).
-        arguments: added to the settings.
-
-    Raises:
-        UsageError: see ``building``.
+    The settings are copied, because some parts change theirs (DINO's head).
     """
     guard = registered_only() if is_stored(cfg) else nullcontext()
     with building(key), guard, registry.switch_scope_and_registry(cfg.default_scope) as scoped:

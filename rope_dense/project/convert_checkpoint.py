@@ -1,7 +1,5 @@
 """Convert the weights of a file between published layouts and ours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -45,11 +43,10 @@ def convert_checkpoint(
         to: layout to write.
         config, cfg_options: of a model with EoMT or PMT, whose published weights the source has.
         base: DINOv3's weights that such a source lacks, see ``read_eomt``.
-        report: print what becomes of each key.
+        report: print each key, and its new one.
 
     Raises:
-        UsageError, CheckpointError: the source cannot be read or does not fit, or a setting that
-            such a source does not take.
+        UsageError, CheckpointError: the source or a setting does not fit, or cannot be read.
     """
     out = Path(out)
     if config is not None:
@@ -58,9 +55,8 @@ def convert_checkpoint(
         cfg = load_config(config, cfg_options)
         model = build_part(cfg, 'model', MODELS, cfg.model)
         load_eomt(model.backbone, find_eomt(model), source, base)
-        weights = model.state_dict()
-        write(weights, out, 'state_dict')
-        print(f'{out}: {len(weights)} tensors')
+        write(model.state_dict(), out, 'state_dict')
+        print(f'{out}: {len(model.state_dict())} tensors')
         return
     if base is not None or cfg_options:
         raise UsageError('--base, --cfg-options: are of EoMT and PMT; give the --config')
@@ -85,11 +81,7 @@ def convert_checkpoint(
 
 
 def write(weights: StateDict, path: Path, wrapper: str | None) -> None:
-    """Write a file that is either complete or absent.
-
-    Args:
-        wrapper: key of the weights in a PyTorch file, or None if they are at its top.
-    """
+    """Write a whole file, or none; ``wrapper`` is the key of the weights in a PyTorch file."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
     try:
         with atomic_write(path) as partial:

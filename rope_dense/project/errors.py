@@ -1,7 +1,5 @@
 """The error that ends a command with a one-line message."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Find a config, or the config and the checkpoint of a trained model, without importing PyTorch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,17 +15,11 @@ ENDINGS = ('.py', '.yml', '.yaml', '.json')  # of configs
 
 
 class ModelFiles(NamedTuple):
-    """The files of a trained model.
+    """The files of a trained model."""
 
-    Attributes:
-        config: a config file, or a stored model: its name on the hub or its folder.
-        checkpoint: None where it is beside the config or named in it.
-        work_dir: the folder of a run; None for other models.
-    """
-
-    config: str
-    checkpoint: str | None = None
-    work_dir: str | None = None
+    config: str  # a config file, or a stored model: its name on the hub or its folder
+    checkpoint: str | None = None  # None where it is beside the config or named in it
+    work_dir: str | None = None  # of a run
 
 
 def find_files(source: str | Path, checkpoint: str | Path | None = None) -> ModelFiles:
@@ -36,7 +28,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
     Args:
         source: the folder of a run, a config, or a stored model: hf-hub:owner/name or a folder
             that ``rope-dense push-to-hub`` wrote.
-        checkpoint: of a config or of a run: a file, an address or a name on the hub.
+        checkpoint: a file, an address or a name on the hub, for a config or a run.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
     config = find_config(source)
@@ -70,9 +62,8 @@ def find_config(path: str) -> str:
                 'stored model, which has config.json and model.safetensors'
             )
         return str(configs[0])
-    meant = Path(path).stem
-    if meant not in names:  # else configs/own/NAME.py where no clone is
-        meant = path
+    # configs/own/NAME.py, where no clone is, is meant as NAME.
+    meant = Path(path).stem if Path(path).stem in names else path
     files = [file for file in beside(path) if file.endswith('.py')]
     raise UsageError(
         f'config {path!r}: no such file (looked for {os.path.abspath(path)})'

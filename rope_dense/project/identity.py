@@ -16,10 +16,7 @@ MEASURED_BY = ('model', 'test_dataloader', 'test_evaluator', 'test_cfg', 'custom
 
 @dataclass(frozen=True)
 class Identity:
-    """The model, data and package that rows belong to.
-
-    Data is known by its path and settings, not by its content.
-    """
+    """The model, data (by path and settings, not content) and package that rows belong to."""
 
     config: str
     config_sha256: str
@@ -32,8 +29,8 @@ class Identity:
         """Of a config with all overrides; a checkpoint that is no file is known by its name."""
         settings = {name: config.get(name) for name in MEASURED_BY}
         text = json.dumps(settings, sort_keys=True, default=str)
-        hashes = hashlib.sha256(text.encode()).hexdigest(), hash_of(checkpoint)
-        return cls(config_name, hashes[0], checkpoint, hashes[1])
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return cls(config_name, digest, checkpoint, hash_of(checkpoint))
 
     def described(self) -> dict[str, str]:
         """Settings that results depend on, in words, for the settings of unfinished work."""

@@ -29,25 +29,18 @@ def build_runner(cfg: Config, launcher: str) -> Runner:
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
     with building(f'Runner, --launcher {launcher}'):
         if launcher == 'pytorch' and not torch.cuda.is_available():
-            use_gloo(cfg)
+            # mmengine would first give each process a GPU. Each process has batch norms of its own:
+            # PyTorch synchronises them on GPUs only.
+            torch.distributed.init_process_group('gloo')
+            for _, node in nodes(cfg.model):
+                if node.get('type') == 'SyncBN':
+                    node.type = 'BN'
+            unused = cfg.get('find_unused_parameters', False)
+            default = dict(broadcast_buffers=False, find_unused_parameters=unused)
+            wrapper = cfg.get('model_wrapper_cfg')
+            wrapper = wrapper or dict(type='MMDistributedDataParallel', **default)
+            cfg.model_wrapper_cfg = ConfigDict(wrapper, device_ids=None)
         return runners.build_runner(cfg)
-
-
-def use_gloo(cfg: Config) -> None:
-    """Distribute over processes on the CPU; mmengine would first give each process a GPU.
-
-    Each process has batch norms of its own: PyTorch synchronises them on GPUs only.
-    """
-    torch.distributed.init_process_group('gloo')
-    for _, node in nodes(cfg.model):
-        if node.get('type') == 'SyncBN':
-            node.type = 'BN'
-    default = ConfigDict(
-        type='MMDistributedDataParallel',
-        broadcast_buffers=False,
-        find_unused_parameters=cfg.get('find_unused_parameters', False),
-    )
-    cfg.model_wrapper_cfg = ConfigDict(cfg.get('model_wrapper_cfg') or default, device_ids=None)
 
 
 def run_test(runner: Runner) -> None:
@@ -63,8 +56,7 @@ def run_training(runner: Runner) -> None:
     Raises:
         UsageError: a part cannot be built, the model refuses an image, the training diverges, or
             the run of a checkpoint cannot be continued with this config.
-        CheckpointError: weights cannot be read or downloaded, or do not fit.
-        LoadError: an image cannot be read.
+        CheckpointError, LoadError: weights do not fit, or weights or an image cannot be read.
     """
     build_loop(runner, 'train')
     build_loop(runner, 'val')
@@ -75,12 +67,11 @@ def run_training(runner: Runner) -> None:
         if not is_interrupt(error):
             raise
         if runner.rank == 0:
-            latest = last_checkpoint(runner.work_dir)
-            advice = (
-                f'no checkpoint in {runner.work_dir} yet: the same command starts again'
-                if latest is None
-                else f'the last checkpoint is {latest}: the same command with --resume continues'
-            )
+            advice = f'no checkpoint in {runner.work_dir} yet: the same command starts again'
+            if latest := last_checkpoint(runner.work_dir):
+                advice = (
+                    f'the last checkpoint is {latest}: the same command with --resume continues'
+                )
             print(f'\nstopped at iteration {runner.iter}; {advice}', file=sys.stderr)
         raise KeyboardInterrupt from error
 
@@ -94,10 +85,9 @@ def build_loop(runner: Runner, loop: str) -> None:
 
 @contextlib.contextmanager
 def running(runner: Runner, loop: str) -> Iterator[None]:
-    """Within this context, errors become UsageErrors that say what to do.
+    """Within this context, errors become UsageErrors, with the batch of a wrong value.
 
-    A ValueError or AssertionError gets the batch. After a training has diverged, any error is only
-    a consequence, such as a matrix that cannot be matched.
+    After a training has diverged, any error follows from it, such as an unmatched matrix.
     """
     try:
         yield

@@ -1,7 +1,5 @@
 """Read a config with command line options, and find parts of the config."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import copy
@@ -22,11 +20,10 @@ from ..own.recipes import find_anew, has_own_data, is_own_file, read_own, settin
 from ..own.text import Text
 from ..utils.config_parts import leaf_datasets, nodes
 from ..utils.locations import is_remote
-from .angles import write_convention
 from .building import building
 from .errors import UsageError, usage_errors
 from .find import find_config, find_files, is_stored
-from .task import task_of
+from .task import task_of, write_convention
 
 # mmengine needs all or none of these for each loop.
 SECTIONS = {
@@ -34,7 +31,12 @@ SECTIONS = {
     'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
     'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
 }
-PACKAGES = {'mmdet': 'mmdetection', 'mmseg': 'mmsegmentation', 'mmrotate': 'onedl-mmrotate'}
+PACKAGES = {  # what to install, and the modules that register its parts
+    'mmdet': ('mmdetection', 'mmdet.models', 'mmdet.datasets'),
+    'mmseg': ('mmsegmentation', 'mmseg.models', 'mmseg.datasets'),
+    'mmrotate': ('onedl-mmrotate', 'rope_dense.integrations.mmrotate'),
+    'mmengine': ('mmengine',),
+}
 PLACES = ('ann_file', 'seg_prefix', 'proposal_file')  # files and folders of data sets, evaluators
 # Top-level keys that mmengine and the commands look up, beside the arguments of Runner.
 LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
@@ -55,8 +57,7 @@ def load_config(
             hf-hub:owner/name, or a folder with the files of such a model.
         options: KEY=VALUE pairs of --cfg-options, or values by their dotted keys.
         work_dir: by default the config's, else work_dirs/<name of the config or model>.
-        data_root: folder of the data; of own data it is `own.data_root`, else see
-            ``with_data_root``. None leaves the config's.
+        data_root: folder of the data: `own.data_root`, or see ``with_data_root``.
         own: settings of own data by name, as they are; see ``rope_dense.own.settings``.
 
     Raises:
@@ -73,10 +74,8 @@ def load_config(
         cfg = read_config(path)
         is_own = 'own' in cfg or is_own_file(cfg)
         if is_own_file(cfg) and (meant := pairs.keys() & setting_names(cfg)):
-            key = min(meant)
-            raise UsageError(
-                f'--cfg-options {key}={pairs[key]}: did you mean own.{key}={pairs[key]}?'
-            )
+            pair = f'{min(meant)}={pairs[min(meant)]}'
+            raise UsageError(f'--cfg-options {pair}: did you mean own.{pair}?')
         if is_own and data_root is not None:
             given.setdefault('data_root', data_root)
             if str(given['data_root']) != str(data_root):
@@ -87,7 +86,13 @@ def load_config(
     merge_options(cfg, pairs)
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
-    import_task(cfg, path)
+    if (scope := cfg.get('default_scope')) not in PACKAGES:
+        raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
+    package, *modules = PACKAGES[scope]
+    quiet = contextlib.redirect_stdout(io.StringIO())  # optional parts are printed
+    with building(f'config {path!r} needs {package}'), quiet:
+        for module in modules:
+            importlib.import_module(module)
     write_convention(cfg)
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
@@ -103,14 +108,10 @@ def find_model(
     work_dir: str | None = None,
     data_root: str | None = None,
 ) -> tuple[Config, str | None]:
-    """The config of a trained model, and its checkpoint.
+    """The config of a trained model, and its checkpoint; see ``find_files`` and ``load_config``.
 
-    Args:
-        source, checkpoint: see ``find_files``.
-        options, work_dir, data_root: see ``load_config``; the work folder of a run is its own.
-
-    Returns:
-        Config and checkpoint; None for a model of several tasks, whose config names theirs.
+    The work folder of a run is its own. The checkpoint is None for a model of several tasks, whose
+    config names theirs.
 
     Raises:
         UsageError, CheckpointError: a file is missing or cannot be used.
@@ -146,14 +147,9 @@ def read_config(path: str) -> Config:
 
 
 def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
-    """The complete config of own data; another config as it is.
+    """The complete config of own data by settings; another config as it is.
 
-    Args:
-        given: settings of own data by name. The complete config of an earlier run takes
-            `data_root` only.
-
-    Raises:
-        UsageError: a setting or the data cannot be used, or the config has no such settings.
+    The complete config of an earlier run takes `data_root` only.
     """
     with usage_errors():
         if is_own_file(cfg):
@@ -183,13 +179,11 @@ def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
 def read_options(options: Iterable[str] | Mapping[str, object]) -> dict:
     """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them.
 
-    Those of own.NAME stay text, which the type of the setting reads (``own.text``). Values by their
-    keys are taken as they are.
+    Those of own.NAME stay text, which the type of the setting reads (``own.text``).
     """
     if isinstance(options, Mapping):
         return dict(options)
-    parser = argparse.ArgumentParser()
-    pairs = list(options)
+    pairs, parser = list(options), argparse.ArgumentParser()
     if unread := [pair for pair in pairs if '=' not in pair]:
         raise UsageError(
             f'--cfg-options {unread[0]}: no KEY=VALUE; one with spaces has to be in quotes, as '
@@ -218,22 +212,6 @@ def merge_options(cfg: Config, options: dict) -> None:
         cfg.merge_from_dict(options)
 
 
-def import_task(cfg: Config, path: str) -> None:
-    """Import the package of the task, which `default_scope` names; 'mmengine' needs none."""
-    scope = cfg.get('default_scope')
-    if scope == 'mmengine':
-        return
-    if scope not in PACKAGES:
-        raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
-    with building(f'config {path!r} needs {PACKAGES[scope]}'):
-        if scope == 'mmrotate':
-            importlib.import_module('rope_dense.integrations.mmrotate')
-            return
-        importlib.import_module(f'{scope}.models')
-        with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
-            importlib.import_module(f'{scope}.datasets')
-
-
 def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
     """Yield (config key, data set) below a dataloader, through RepeatDataset, ConcatDataset etc."""
     return leaf_datasets(cfg[loader].dataset, f'{loader}.dataset')
@@ -258,10 +236,8 @@ def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
 def with_data_root(cfg: Config, data_root: str | Path) -> Config:
     """--data-root: a copy of a config whose data sets and evaluators read from another folder.
 
-    Every `data_root` is replaced, and the start of every file and folder in one of them.
-
-    Raises:
-        UsageError: no data set has a `data_root`, or a data set or evaluator would keep a file.
+    Every `data_root` is replaced, and the start of every file and folder in one of them. UsageError
+    if no data set has a `data_root`, or a data set or evaluator would keep a file.
     """
     cfg = copy.deepcopy(cfg)
     parts = [*nodes(cfg._cfg_dict)]
@@ -279,7 +255,7 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
             path = part.get(name)
             if not isinstance(path, str) or not path or is_remote(path):
                 continue
-            if has_root and not os.path.isabs(path):  # it is relative to the data_root
+            if has_root and not os.path.isabs(path):  # relative to the data_root
                 continue
             is_used = place.split('.')[0].endswith(('_dataloader', '_evaluator'))
             if (inside := path_inside(path, roots)) is not None:

@@ -1,7 +1,5 @@
 """Image sizes of test pipelines."""
 
-from __future__ import annotations
-
 import copy
 
 from mmengine.config import Config, ConfigDict
@@ -16,7 +14,6 @@ def at_size(config: Config, size: int | ImageSize) -> Config:
     Every step of the test pipeline with a `scale` gets the new one and keeps its `keep_ratio`.
 
     Args:
-        config: of a detector, segmentor or classifier.
         size: the shorter side in pixels, the longer one (or its limit) grows by the same factor; or
             height and width, which bound the image with `keep_ratio`.
 
@@ -47,12 +44,9 @@ def resize_steps(config: Config) -> list[ConfigDict]:
                 f'test pipeline: Pad(size={step.size}) fixes the size of the images; pad to a '
                 'multiple with size_divisor instead'
             )
-    resizes = [step for _, step, _ in size_steps(steps)]
-    if not resizes:
-        raise ValueError(
-            f'test pipeline of {config.filename}: no step has a `scale`, add a Resize to it'
-        )
-    return resizes
+    if resizes := [step for _, step, _ in size_steps(steps)]:
+        return resizes
+    raise ValueError(f'test pipeline of {config.filename}: no step has a `scale`, add a Resize')
 
 
 def configured_size(config: Config) -> ImageSize:

@@ -1,14 +1,16 @@
-"""The task of a model, which decides its inferencer, files, pictures and report."""
-
-from __future__ import annotations
+"""The task of a model, which decides its inferencer and files, and its angle convention."""
 
 from typing import Literal
 
 from mmengine.config import Config
 
-from .angles import angle_version
+from ..datasets.rotated import CONVENTIONS
+from ..utils.config_parts import all_datasets, nodes
+from .errors import UsageError
 
 Task = Literal['boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several']
+FIXED = {'OrientedDEIMHead': 'le90'}  # of heads that have no such setting
+CONVENTION, VERSION = 'box_convention', 'angle_version'
 
 
 def task_of(cfg: Config) -> Task:
@@ -37,3 +39,42 @@ def visualizer_of(cfg: Config, name: str, alpha: float) -> dict:
     if detects(cfg):
         return dict(type='mmdet.DetLocalVisualizer', name=name)
     return dict(type='mmseg.SegLocalVisualizer', name=name, alpha=alpha)
+
+
+def angle_version(cfg: Config) -> str | None:
+    """The convention of the angles that the model of a config predicts; None for upright boxes.
+
+    UsageError if parts of the model have different ones, or one that is not known.
+    """
+    parts = list(nodes(cfg.get('model'), 'model'))
+    given = {f'{key}.{VERSION}': node[VERSION] for key, node in parts if VERSION in node}
+    given |= {key: FIXED[node['type']] for key, node in parts if node.get('type') in FIXED}
+    if not given and VERSION in cfg:  # else a name that mmrotate's configs use
+        given = {VERSION: cfg[VERSION]}
+    versions = sorted({*given.values()})
+    if len(versions) > 1 or not set(versions) <= set(CONVENTIONS):
+        said = ', '.join(f'{key}={version}' for key, version in given.items())
+        raise UsageError(f'{said}: give one of {", ".join(CONVENTIONS)} for all')
+    return versions[0] if versions else None
+
+
+def write_convention(cfg: Config) -> None:
+    """Add the convention to `metainfo` of the data sets; UsageError if another is there."""
+    if (version := angle_version(cfg)) is None:
+        return
+    about = version, 'radian'  # plain values: a dict would be a class in the checkpoint
+    for key, dataset in all_datasets(cfg):
+        stored = dataset.setdefault('metainfo', {}).setdefault(CONVENTION, about)
+        if tuple(stored) != about:
+            raise UsageError(f'{key}.metainfo.{CONVENTION}={stored}: the model has {about}')
+
+
+def check_convention(cfg: Config, checkpoint: dict) -> None:
+    """Raise UsageError if a checkpoint has another convention: its numbers would be other boxes."""
+    stored = ((checkpoint.get('meta') or {}).get('dataset_meta') or {}).get(CONVENTION)
+    version = angle_version(cfg)
+    if stored and stored[0] != version:
+        raise UsageError(
+            f'the checkpoint was trained with {VERSION}={stored[0]}, the config has {version}: '
+            'give the config of the training'
+        )

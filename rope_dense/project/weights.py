@@ -18,9 +18,9 @@ from ..checkpoints.read import keep, read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from ..utils.config_parts import nodes
 from ..utils.locations import HUB, WEB, is_remote
-from .angles import check_convention
 from .errors import UsageError
 from .find import last_checkpoint
+from .task import check_convention
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
@@ -34,10 +34,7 @@ class SelfLoading(Protocol):
 
 
 def load_from_source(filename: str, map_location: object = None) -> dict:
-    """``read_checkpoint`` for mmengine, on the CPU whatever `map_location` is.
-
-    Model and optimizer copy the tensors to their device. A published detector gets our keys.
-    """
+    """``read_checkpoint`` with our keys for mmengine, on the CPU whatever `map_location` is."""
     return convert_detector(read_checkpoint(fetch(filename), filename), filename)
 
 
@@ -66,8 +63,8 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 
     Raises:
         CheckpointError: a file cannot be read.
-        UsageError: it does not fit, or has no weights, or none that are finite, or no training
-            state to resume; or `model.pretrained` of a stock config names a zoo's weights.
+        UsageError: it does not fit, lacks finite weights or the training state to resume; or
+            `model.pretrained` of a stock config names a zoo's weights.
     """
     given = str(cfg.model.get('pretrained') or '')  # mmseg gives it to the backbone
     backbone = getattr(model, 'backbone', None)
@@ -87,26 +84,22 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
 
 
 def check_fetched_weights(cfg: Config, model: nn.Module) -> None:
-    """``check_initial_weights`` of a `load_from` or resume that is an address or a hub name.
-
-    After the processes of a training are connected: the first downloads for all.
-    """
+    """Check a `load_from` or resume to download, after processes are connected: one fetches it."""
     if (path := cfg.get('load_from')) and str(path).startswith((*WEB, HUB)):
         check_start(cfg, model, path)
 
 
 def check_start(cfg: Config, model: nn.Module, path: str) -> None:
     """Check a whole model to start from or to resume; its weights get the model's channels."""
-    option = '--resume' if cfg.get('resume') else 'load_from'
-    checkpoint, origin = read(path, option), f'{option} {path!r}'
+    origin = f'{"--resume" if cfg.get("resume") else "load_from"} {path!r}'
+    checkpoint, weights = read_weights(path, origin)
     check_convention(cfg, checkpoint)
-    weights = weights_of(checkpoint, origin)
     if not cfg.get('resume'):
-        adapt_to_channels(cfg, model, checkpoint, weights, origin)
+        adapt_to_channels(cfg, model, weights, origin)
         check_backbone(model, weights, origin)
         check_finite(weights, origin)
-        leave_out_misfits(checkpoint, model)
-        keep(fetch(path), checkpoint)
+        leave_out_misfits(weights, model)
+        keep(fetch(path), checkpoint | dict(state_dict=weights))
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(
@@ -117,13 +110,9 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:
-    """``load_tested_weights`` where a Runner reads the same file next, for which it is kept.
-
-    In a distributed run a file that has to be downloaded is not read here: later the first process
-    downloads it for all.
-    """
+    """``load_tested_weights`` where a Runner reads the same file next, for which it is kept."""
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
-        return {}
+        return {}  # the first process of a distributed run downloads it for all, later
     return load_tested_weights(path, model, read_ahead)
 
 
@@ -132,27 +121,26 @@ def load_tested_weights(
 ) -> dict:
     """Load the checkpoint of a test into a model; return its contents.
 
-    Raises:
-        CheckpointError, UsageError: it cannot be read, does not fit, or is not finite.
+    CheckpointError or UsageError if it cannot be read, does not fit, or is not finite.
     """
+    origin = f'checkpoint {path!r}'
     if isinstance(model, SelfLoading):
         model.load_checkpoint(path)
-        check_finite(model.state_dict(), f'checkpoint {path!r}')
+        check_finite(model.state_dict(), origin)
         return {}
-    checkpoint, origin = read(path, 'checkpoint', reader), f'checkpoint {path!r}'
-    weights = weights_of(checkpoint, origin)
+    checkpoint, weights = read_weights(path, origin, reader)
     check_complete(model, weights, origin)
     return checkpoint
 
 
-def read(path: Location, origin: str, reader: Callable[[str, str], dict] = read_ahead) -> dict:
-    """The contents of a checkpoint; by default they are kept for ``load_from_source``."""
-    name = f'{origin} {str(path)!r}'
-    return convert_detector(reader(fetch(path), name), name)
+def read_weights(
+    path: Location, origin: str, reader: Callable[[str, str], dict] = read_ahead
+) -> tuple[dict, dict[str, Tensor]]:
+    """The contents of a checkpoint, by default kept for ``load_from_source``, and its weights.
 
-
-def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
-    """The weights where mmengine looks for them; UsageError without any, CheckpointError if odd."""
+    UsageError if it has none where mmengine looks for them, CheckpointError for odd ones.
+    """
+    checkpoint = convert_detector(reader(fetch(path), origin), origin)
     entries = checkpoint.get('state_dict', checkpoint)
     entries = entries if isinstance(entries, dict) else {}
     weights = {key: value for key, value in entries.items() if isinstance(value, Tensor)}
@@ -162,14 +150,11 @@ def weights_of(checkpoint: dict, origin: str) -> dict[str, Tensor]:
             f'them; the file has {listed(checkpoint, 8)}'
         )
     check_plain(weights, origin)
-    return {key.removeprefix('module.'): value for key, value in weights.items()}
+    return checkpoint, {key.removeprefix('module.'): value for key, value in weights.items()}
 
 
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
-    """Load the weights into a model; UsageError unless they are complete and finite.
-
-    mmengine would warn of a parameter that is missing or differs in shape, and leave it random.
-    """
+    """Load weights into a model; UsageError unless complete (mmengine only warns) and finite."""
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
         raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
     if problem := load_problem(model, weights, ('num_batches_tracked',)):
@@ -193,7 +178,7 @@ def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
 def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
     """Raise UsageError unless a checkpoint to start from has all of the model's backbone.
 
-    Of a model without a backbone, one weight has to fit. mmengine would leave the others random.
+    Of a model without a backbone, one weight has to fit.
     """
     part, start = model, ''
     may_lack: tuple[str, ...] = ('',)  # anything
@@ -212,59 +197,49 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
 
 
 def adapt_to_channels(
-    cfg: Config, model: nn.Module, checkpoint: dict, weights: dict[str, Tensor], origin: str
+    cfg: Config, model: nn.Module, weights: dict[str, Tensor], origin: str
 ) -> None:
     """Adapt the RGB weights of a checkpoint to start from to a model of other channels, in place.
 
-    Raises:
-        UsageError, CheckpointError: `load_channels` of the config is missing, or wrong.
+    UsageError or CheckpointError if `load_channels` of the config is missing, or wrong.
     """
-    entries, channels = checkpoint.get('state_dict', checkpoint), cfg.get('load_channels')
     numbers = {*rgb_keys(model, weights, WHOLE).values()} - {len(RGB)}
     if not numbers:
         return
-    if channels is None:
+    if (channels := cfg.get('load_channels')) is None:
         number = max(numbers)
         raise UsageError(
             f'{origin} is for RGB images, and the model has {number} channels: give '
             f"load_channels='mean', or the source of each channel, such as {named(number)}"
         )
     changed = adapt_channels(model, weights, channels, WHOLE)
-    for key in [key for key in entries if key.removeprefix('module.') in changed]:
-        entries[key] = weights[key.removeprefix('module.')]
     print(f'load_from: {listed(changed)} adapted to {described(channels)}')
 
 
-def leave_out_misfits(checkpoint: dict, model: nn.Module) -> None:
-    """Take weights whose shape the model has not out of a checkpoint to start from, and say so.
+def leave_out_misfits(weights: dict[str, Tensor], model: nn.Module) -> None:
+    """Remove weights whose shape differs from the model's, in place, and say so.
 
     A head of other classes has such weights; mmengine would print a line for each.
     """
-    entries, own = checkpoint.get('state_dict', checkpoint), model.state_dict()
+    own = model.state_dict()
     misfits = {
-        key: (tuple(value.shape), tuple(own[name].shape))
-        for key, value in entries.items()
-        if isinstance(value, Tensor)
-        and (name := key.removeprefix('module.')) in own
-        and own[name].shape != value.shape
+        key: (tuple(weight.shape), tuple(own[key].shape))
+        for key, weight in weights.items()
+        if key in own and own[key].shape != weight.shape
     }
-    for key in misfits:
-        del entries[key]
     if misfits:
-        parts = ', '.join(sorted({key.removeprefix('module.').split('.')[0] for key in misfits}))
+        parts = ', '.join(sorted({key.split('.')[0] for key in misfits}))
         key, (old, new) = next(iter(misfits.items()))
         print(
             f'load_from: {len(misfits)} weights of {parts} start anew, as their shapes differ: '
             f'{key} {old} -> {new} ...'
         )
+    for key in misfits:
+        del weights[key]
 
 
 def load_problem(module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[str, ...]) -> str:
-    """Load weights into a module; returns what does not fit, '' if all does.
-
-    Args:
-        may_lack: ends of the keys of the module that the weights may lack.
-    """
+    """Load weights, which may lack keys with these ends; returns what does not fit, else ''."""
     try:
         missing = module.load_state_dict(weights, strict=False).missing_keys
     except RuntimeError as error:  # a heading, then one line for each size mismatch

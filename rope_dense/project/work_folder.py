@@ -1,7 +1,5 @@
 """Files of an earlier training in the work folder of a new one."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -21,14 +19,9 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def check_work_folder(cfg: Config, overwrite: bool) -> None:
-    """Refuse to mix a new training with an earlier one.
+    """Raise UsageError for a new training that would mix with an earlier one.
 
-    Args:
-        overwrite: the earlier one will be removed, see ``remove_training``.
-
-    Raises:
-        UsageError: the work folder has checkpoints and they are neither resumed nor removed; or
-            the training starts from a file that would be removed.
+    Or, with ``overwrite`` (see ``remove_training``), that starts from a file that it would remove.
     """
     found = checkpoints_in(Path(cfg.work_dir))
     if overwrite and cfg.get('resume'):
@@ -49,11 +42,7 @@ def check_work_folder(cfg: Config, overwrite: bool) -> None:
 
 
 def remove_training(folder: Path, log_folder: Path) -> None:
-    """Remove checkpoints and logs of earlier trainings from a work folder, and nothing else.
-
-    Args:
-        log_folder: of the new training, which stays.
-    """
+    """Remove checkpoints and logs of earlier trainings, but for the new one's ``log_folder``."""
     for path in [*checkpoints_in(folder), folder / 'last_checkpoint']:
         path.unlink(missing_ok=True)
     for path in folder.iterdir():

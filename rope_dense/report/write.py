@@ -9,8 +9,7 @@ from mmengine.config import Config
 from mmengine.device import get_device
 
 from ..checks.data import check_data
-from ..checks.model import check_image_sizes
-from ..checks.trained_model import load_trained
+from ..checks.model import check_image_sizes, load_trained
 from ..project.building import checked_device
 from ..project.errors import UsageError
 from ..project.find import best_checkpoint

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Unpack
 
 from ..checks.model import build_shapes
-from ..checks.random_weights import warn_of_random_weights
 from ..checks.recipe import entry, recipe_text
-from ..checks.schedule import check_schedule
+from ..checks.training import check_schedule, warn_of_random_weights
 from ..project.building import building
 from ..project.load import load_config, used_loaders
 from .options import TrainingOptions, apply_training_options

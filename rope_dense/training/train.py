@@ -13,9 +13,8 @@ from mmengine.dist import is_main_process
 
 from ..checks.data import check_data
 from ..checks.model import build_model, check_image_sizes
-from ..checks.random_weights import warn_of_random_weights
 from ..checks.recipe import recipe_text
-from ..checks.schedule import check_schedule
+from ..checks.training import check_schedule, warn_of_random_weights
 from ..own.settings import started_processes
 from ..project.building import building
 from ..project.errors import UsageError

@@ -42,6 +42,13 @@ def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key, dataset
 
 
+def all_datasets(cfg: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (config key, data set) of each data set within the dataloaders of a config."""
+    for name in ('train_dataloader', 'val_dataloader', 'test_dataloader'):
+        if dataset := (cfg.get(name) or {}).get('dataset'):
+            yield from leaf_datasets(dataset, f'{name}.dataset')
+
+
 LABEL_STEPS = (
     *('Annotations', 'LoadClassMask', 'LoadDepth', 'IgnoreNoData'),
     *('ConvertBoxType', 'ConvertMask2BoxType'),

@@ -70,7 +70,7 @@ def test_missing_mmrotate(
     train: Main, fails: Fails, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, 'mmrotate', None)
-    for module in ('integrations.mmrotate', 'own.oriented'):  # as in a new process
+    for module in ('integrations.mmrotate', 'own.detectors'):  # as in a new process
         monkeypatch.delitem(sys.modules, f'rope_dense.{module}', raising=False)
     monkeypatch.delattr(integrations, 'mmrotate', raising=False)
     monkeypatch.setattr('mmengine.hub.hub.install_package', lambda package: pytest.fail(package))

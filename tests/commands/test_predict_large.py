@@ -21,7 +21,7 @@ from torch import nn
 from helpers.small_configs import small_config
 from helpers.tool_names import Fails, Main
 from rope_dense.checks.model import build_model
-from rope_dense.checks.random_weights import training_crops
+from rope_dense.checks.training import training_crops
 from rope_dense.utils.journal import Journal
 from rope_dense_command import command
 

@@ -27,7 +27,7 @@ from rope_dense.datasets.images.headers import Header, read_header
 from rope_dense.datasets.images.pictures import check_picture
 from rope_dense.datasets.images.sources import find_video, left_out, read_image
 from rope_dense.large_images.image_file import LargeImage
-from rope_dense.own.value_range import survey_pictures
+from rope_dense.own.images import survey_pictures
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 

@@ -28,7 +28,7 @@ from rope_dense.datasets.images.sources import (
 )
 from rope_dense.datasets.labels.files import IMAGE_SUFFIXES
 from rope_dense.datasets.mask_colours import write_labels
-from rope_dense.own.value_range import survey_pictures
+from rope_dense.own.images import survey_pictures
 from rope_dense.predict import images as inference
 from rope_dense.predict.files import dota_names
 from rope_dense.predict.journal import ImageJournal

@@ -1,0 +1,247 @@
+"""Settings of configs/own applied to the recipes of detectors: DINO, Mask R-CNN and DEIM."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mmengine.config import Config
+
+from ..datasets.dense_stages import set_stages, with_masks
+from ..utils.config_parts import nodes
+from ..utils.validation import check_integer
+from . import fit
+from .augment import FLIPS
+from .data import OwnData, find_objects
+from .settings import Own, OwnObjects, OwnOriented, OwnRealtime
+
+# Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
+SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 0.8)}
+# The recipe of DEIM for a backbone; shares of its epochs: first augmentation, end of mosaics and
+# MixUp, end of augmentation, late matching.
+LARGEST = 'deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58
+DEIM = {
+    'tiny': ('deim/deimv2-s_vit-t_4xb8-488k_coco.py', (4 / 132, 64 / 132, 120 / 132), 100 / 132),
+    'small': ('deim/deimv2-l_lingbot-s_4xb8-251k_coco.py', (4 / 68, 34 / 68, 60 / 68), 50 / 68),
+    'base': LARGEST,
+    'large': LARGEST,
+}
+DEIM_BATCH = 32
+SHORT_RUN = 20_000  # images, each as often as it is trained on
+SHORT_MAL_GAMMA = 1.0  # which suppresses duplicates sooner than the published 1.5; docs/realtime.md
+IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
+META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
+
+
+def detection(own: OwnObjects, data: OwnData) -> dict:
+    """The config of DINO on a plain ViT for boxes, which returns a box of each query."""
+    check_integer('own.size', own.size, 64)  # two patches on a side of the smallest training image
+    cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
+    fit_recipe(cfg, own, data, size=800, batch=16, milestones=[11 / 12])
+    model = cfg['model']
+    # No more than the smallest training image has tokens of 8 pixels.
+    queries = min(model['num_queries'], math.floor(0.6 * own.size / 8) ** 2)
+    model['num_queries'] = model['test_cfg']['max_per_img'] = queries
+    merging = cfg['tta_model']['tta_cfg']
+    merging['max_per_img'] = max(merging['max_per_img'], queries)
+    return fit.finished(cfg, own, data)
+
+
+def instance(own: OwnObjects, data: OwnData) -> dict:
+    """The config of Mask R-CNN on a plain ViT for masks.
+
+    It returns 100 objects of an image, or as many as the data have, up to its proposals.
+    """
+    cfg = fit.read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
+    fit_recipe(cfg, own, data, size=1024, batch=64, milestones=[8 / 9, 26 / 27])
+    cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
+    proposals, final = cfg['model']['test_cfg']['rpn'], cfg['model']['test_cfg']['rcnn']
+    most = min(data.most_objects, proposals['max_per_img'])
+    final['max_per_img'] = max(final['max_per_img'], most)
+    scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
+    cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
+        dict(type='Resize', scale=fit.multiplied(scale, share), keep_ratio=True)
+        for share in (1, 0.75)
+    ]
+    merging = dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=final['max_per_img'])
+    cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=merging)
+    return fit.finished(cfg, own, data)
+
+
+def fit_recipe(
+    cfg: dict, own: OwnObjects, data: OwnData, size: int, batch: int, milestones: Sequence[float]
+) -> None:
+    """Fit a recipe for COCO, whose test images have ``size``, to settings and data, in place.
+
+    Its learning rate falls to a tenth at ``milestones``, shares of the training.
+    """
+    fit_objects(cfg, own, data)
+    fit.resize(cfg, own.size / size)
+    model, vit = cfg['model'], own.vit
+    fit.set_backbone(cfg, own, *SHARES[vit.scale])
+    pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
+    pyramid['in_channels'] = vit.channels
+    model['backbone'].update(
+        window_size=vit.window_size,
+        window_prefix='copy',
+        window_block_indexes=[i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)],
+    )
+    iterations = fit.set_schedule(cfg, own, data, batch, 'coco/bbox_mAP')
+    steps = sorted({int(share * iterations) for share in milestones} - {0})
+    decay = dict(type='MultiStepLR', by_epoch=False, milestones=steps, gamma=0.1)
+    cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
+
+
+def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
+    """Set the data sets, evaluators and classes of a recipe for COCO, in place."""
+    data.apply(cfg)
+    filter_cfg = dict(filter_empty_gt=not own.negatives, min_size=1)
+    cfg['train_dataloader']['dataset']['filter_cfg'] = filter_cfg
+    for evaluator in ('val_evaluator', 'test_evaluator'):
+        if 'ann_file' in cfg[evaluator]:  # DOTA's metric takes objects from the data set
+            cfg[evaluator]['ann_file'] = data.files['val']['ann_file']
+    fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
+
+
+def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> dict:
+    """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint."""
+    name, shares, late = DEIM[own.vit.scale]
+    cfg = fit.read_recipe(name)
+    fit_objects(cfg, own, data)
+    fit_model(cfg, own)
+    head, least = cfg['model']['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
+    if own.weights is None or own.epochs * data.images < SHORT_RUN:
+        head['mal_gamma'] = SHORT_MAL_GAMMA
+    # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
+    head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
+    cfg['model']['test_cfg']['max_per_img'] = head['num_queries']
+    loaders = [cfg[f'{name}_dataloader'] for name in ('train', 'val', 'test')]
+    for _, step in nodes([*loaders, cfg['tta_pipeline']]):
+        if step.get('type') == 'Resize':
+            scale = tuple(max(32, round(s * own.size / 640 / 32) * 32) for s in step['scale'])
+            step.update(scale=scale, keep_ratio=own.keep_ratio)
+        elif step.get('type') == 'AffineMosaic':  # it loads its images: a run resumes exactly
+            step.update(part_size=own.size // 2, max_cached_images=0)
+    loaders[0]['dataset']['type'] = 'MosaicCocoDataset'
+    set_last_batch(loaders[0], own, data, 64 if own.augment == 'none' else 96)
+    iterations = fit.set_schedule(cfg, own, data, DEIM_BATCH, metric)
+    first = math.floor(shares[0] * own.epochs)
+    flat = max(first + 1, round(shares[1] * own.epochs))
+    last = max(flat + 1, round(shares[2] * own.epochs))
+    stages = set_stages(
+        cfg,
+        cfg['model'],
+        epochs=own.epochs,
+        starts=(first, flat, last),
+        late_epoch=min(own.epochs, max(flat, round(late * own.epochs))),
+        repeat=cfg['model']['data_preprocessor']['batch_augments'][1]['repeat'],
+        size=own.size,
+        epoch_length=iterations // own.epochs,
+    )
+    cfg.update({name: stages[name] for name in ('train_dataloader', 'custom_hooks')})
+    warmup, cosine = stages['param_scheduler']
+    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
+    return fit.finished(cfg, own, data, own.mosaic)
+
+
+def realtime_masks(own: OwnRealtime, data: OwnData) -> dict:
+    """The same with ECSeg's head, costs and loss weights, for masks."""
+    cfg = realtime(own, data, 'coco/segm_mAP')
+    for augment in cfg['model']['data_preprocessor']['batch_augments']:
+        if augment['type'] == 'MixUpCopyBlend':
+            augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
+    config = Config(cfg)
+    config.merge_from_dict(with_masks(cfg, {}))
+    return config.to_dict()
+
+
+def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> None:
+    """Drop the last batch of an epoch, in place, where batch norm would see one value a channel.
+
+    ValueError if each batch is so. ``least_size`` is the smallest ``size`` whose coarsest map, of
+    stride 32, has several positions.
+    """
+    images = math.ceil(data.images / (own.gpus or 1)) if data.text else own.batch_size
+    if own.size < least_size and 1 in (own.batch_size, images):
+        raise ValueError(
+            f'own.size={own.size} with one image in a batch: batch norm needs several positions; '
+            f'give own.size={least_size} or more, or own.batch_size=2 or more with as many images'
+        )
+    loader['drop_last'] = own.size < least_size and images % own.batch_size == 1
+
+
+def fit_model(cfg: dict, own: Own) -> None:
+    """Set the backbone; random weights have the learning rate of the rest."""
+    vit, model = own.vit, cfg['model']
+    blocks = [vit.depth // 2 - 1, vit.depth * 3 // 4 - 1, vit.depth - 1]
+    model['backbone'].update(arch=vit.arch, out_indices=blocks)
+    model['neck']['in_channels'] = vit.channels
+    fit.set_weights(cfg, own)
+    if own.weights is None:
+        cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
+
+
+def ended(warmup: dict, cosine: dict, iterations: int) -> list[dict]:
+    """The schedulers of a rise, then flat, then a cosine, which ends with the training."""
+    cosine['end'] = min(cosine['end'], iterations)
+    cosine['T_max'] = cosine['end'] - cosine['begin']
+    return [warmup, *([cosine] if cosine['T_max'] > 1 else [])]
+
+
+def oriented(own: OwnOriented, data: OwnData) -> dict:
+    """The config of DEIM with an angle on a plain ViT, for rotated boxes.
+
+    ``size`` is the side of the square that images are scaled to fit. The recipe of
+    configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
+    """
+    name, shares, late = DEIM[own.vit.scale]
+    cfg = fit.read_recipe(name)
+    model, head = cfg['model'], cfg['model']['bbox_head']
+    head['type'] = 'OrientedDEIMHead'  # with costs and loss weights of its own
+    del head['loss_weights'], head['matching']['giou_cost']
+    head['num_queries'] = min(head['num_queries'], (own.size // 8) ** 2)
+    model['test_cfg']['max_per_img'] = head['num_queries']
+    model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
+    set_data(cfg, own.size)
+    fit_objects(cfg, own, data)
+    fit_model(cfg, own)
+    set_last_batch(cfg['train_dataloader'], own, data, 64)
+    iterations = fit.set_schedule(cfg, own, data, DEIM_BATCH, 'dota/mAP')
+    del cfg['custom_hooks'][-1]  # of the end of mosaics, which are not used here
+    head['matching']['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
+    # The learning rate rises, is flat, then falls as a cosine to its half.
+    flat, end = (math.ceil(share * iterations) for share in shares[1:])
+    warmup, cosine = cfg['param_scheduler']
+    warmup['end'] = min(warmup['end'], max(1, iterations // 10), flat)
+    cosine.update(begin=flat, end=end)
+    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
+    return fit.finished(cfg, own, data)
+
+
+def find_oriented(own: OwnOriented) -> OwnData:
+    """The objects of a data set as rectangles of any orientation, see ``find_objects``."""
+    from ..integrations import mmrotate  # noqa: F401, one line says what is not installed
+
+    return find_objects(own, oriented=True)
+
+
+def set_data(cfg: dict, size: int) -> None:
+    """Let data sets read COCO json whose polygons are rectangles, and the metric be DOTA's."""
+    load: dict[str, Any] = dict(type='LoadImageFromFile')
+    labels: list[dict[str, Any]] = [
+        dict(type='LoadAnnotations', with_bbox=True, with_mask=True, poly2mask=False),
+        dict(type='mmrotate.ConvertMask2BoxType', box_type='rbox'),
+    ]
+    # Another scale for each axis would make parallelograms of rectangles.
+    resize: dict[str, Any] = dict(type='Resize', scale=(size, size), keep_ratio=True)
+    flip, pack = dict(type='RandomFlip', **FLIPS['both']), dict[str, Any](type='PackDetInputs')
+    train = [load, *labels, resize, flip, pack]
+    test = [load, resize, *labels, dict(pack, meta_keys=META_KEYS)]
+    for name in ('train', 'val', 'test'):
+        pipeline = [dict(step) for step in (train if name == 'train' else test)]
+        cfg[f'{name}_dataloader']['dataset']['pipeline'] = pipeline
+    for name in ('val_evaluator', 'test_evaluator'):
+        cfg[name] = dict(type='mmrotate.DOTAMetric', iou_thrs=IOU_THRESHOLDS)
+    cfg['visualizer']['type'] = 'mmrotate.RotLocalVisualizer'
+    cfg['custom_imports']['imports'].append('rope_dense.integrations.mmrotate')
+    for name in ('tta_model', 'tta_pipeline'):  # mmrotate merges no views
+        del cfg[name]

@@ -1,0 +1,241 @@
+"""Images of own data: what pipelines need to know of pictures or of other channels, and its use."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from ..checkpoints.channels import RGB
+from ..datasets.images.band_files import BandHeader, band_header
+from ..datasets.images.bands import LoadBands
+from ..datasets.images.deep import white_value
+from ..datasets.images.headers import Header
+from ..datasets.images.pictures import check_picture
+from ..datasets.labels.objects import Report
+from ..utils.config_parts import nodes
+from ..utils.validation import is_integer
+from .augment import all_pipelines, kind
+from .settings import Own
+
+READ = 50  # images at most, for mean and deviation
+HEADERS = 10_000  # images at most: 1,000 take 0.6 s
+WHOLE = 2**16 - 1  # white in an image that uses all 16 bits
+BY_OPENCV = {'JPEG', 'MPO', 'PNG', 'TIFF', 'BMP', 'WEBP'}
+COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain')
+LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
+MODULES = 'rope_dense.datasets.images'
+PAGES = 'image of several pages, of which the first is taken'
+LEFT_OUT = 'colours of training: brightness, contrast and noise of each channel, no hue, saturation'
+
+
+def settings_of_images(own: Own) -> object:
+    """The settings that ``survey_images`` depends on."""
+    return own.channels, own.separate_files, own.mean, own.std, own.show, own.max_value
+
+
+def survey_images(
+    own: Own, header: Callable[[Path], Header], images: Mapping[str, Sequence[Path]]
+) -> dict[str, Any]:
+    """The values of the images of each split that ``fit_images`` needs, as JSON.
+
+    ValueError for an image that is no picture, or not of ``own.channels``.
+    """
+    if own.channels is not None:
+        return survey_channels(own, images['train'], images['val'])
+    survey = survey_pictures({path: header(path) for path in images['train']}, own.max_value)
+    for path in images['val']:
+        check_picture(path, header(path))
+    return survey
+
+
+def fit_images(cfg: dict, own: Own, survey: Mapping[str, Any] | None) -> None:
+    """Let the pipelines load, and the model take, images of a survey, in place; None: no images."""
+    if own.channels is None:
+        lines = fit_pictures(cfg, survey or survey_pictures({}, own.max_value))
+    else:
+        lines = fit_channels(cfg, own, survey or survey_channels(own, (), ()))
+    if lines:
+        cfg['own_data'] = '; '.join(filter(None, [cfg.get('own_data'), *lines]))
+
+
+def survey_pictures(headers: Mapping[Path, Header], max_value: int | None) -> dict[str, Any]:
+    """``survey_images`` of pictures.
+
+    Returns:
+        ``white``: value that becomes white in 16-bit images, or None; ``backend``: 'pillow' if
+        OpenCV cannot read some images that Pillow can, such as .heic, else None; ``notes``: list of
+        (kind, file) for the report.
+    """
+    needs_pillow, is_deep = False, any(header.is_deep for header in headers.values())
+    for path, header in headers.items():
+        check_picture(path, header)
+        is_known = header.format in BY_OPENCV or cv2.haveImageReader(str(path))
+        needs_pillow |= header.compression == 'odd tiles' or not is_known
+    white = max_value
+    if is_deep:
+        white = white or white_value(headers)
+        white = white or (WHOLE if needs_pillow else None)  # Pillow cuts off at 255
+    notes = [[PAGES, path.name] for path, header in headers.items() if header.pages > 1]
+    return dict(white=white, backend='pillow' if needs_pillow else None, notes=notes)
+
+
+def fit_pictures(cfg: dict, survey: Mapping[str, Any]) -> list[str]:
+    """Let pipelines scale 16-bit images by their range, and read by Pillow where OpenCV cannot."""
+    white, backend, report = survey['white'], survey['backend'], Report()
+    for pipeline in all_pipelines(cfg):
+        names = [*map(kind, pipeline)]
+        if white is not None and 'LoadImageFromFile' in names:
+            place = names.index('LoadImageFromFile') + 1
+            pipeline.insert(place, dict(type='LoadDeepImage', max_value=white))
+        for _, step in nodes(pipeline):
+            if white is not None and kind(step) == 'AffineMosaic':
+                step['max_value'] = white
+            if backend is not None and kind(step) in ('LoadImageFromFile', 'AffineMosaic'):
+                step['imdecode_backend'] = backend
+    for note, place in survey['notes']:
+        report.note(note, place)
+    if white is None:
+        return report.lines()
+    cfg['custom_imports']['imports'].append(f'{MODULES}.deep')
+    return [*report.lines(), f'16-bit images are scaled: {white} is white']
+
+
+def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dict[str, Any]:
+    """``survey_images`` of images of ``own.channels``.
+
+    Returns:
+        ``load``: arguments of ``LoadBands``; ``mean`` and ``std`` of each channel; ``text`` for the
+        recipe.
+    """
+    names, chosen = own.channel_names, own.channels
+    show = [0, 1, 2] if len(names) > 2 else [0, 0, 0]
+    if own.show is not None:
+        show = [x - 1 if is_integer(x) else names.index(str(x)) for x in own.show]
+        show *= 3 // len(show)
+    elif {*RGB} <= {*names}:
+        show = [names.index(name) for name in RGB]
+    is_choice = isinstance(chosen, Sequence) and is_integer(chosen[0])
+    load: dict[str, Any] = dict(
+        channels=len(names),
+        bands=[*chosen] if is_choice else None,  # type: ignore[misc]
+        names=names if own.separate_files else None,
+        show=show,
+    )
+    if train:
+        loader, images = LoadBands(**load), sampled([*train, *val], HEADERS)
+        headers = {
+            path: {file: band_header(file) for file in loader.files(path)} for path in images
+        }
+        firsts = [next(iter(files.items())) for files in headers.values()]
+        if names == chosen and not own.separate_files:
+            load['bands'] = bands_of(names, *firsts[0])
+        load['dtype'] = Counter(header.dtype for _, header in firsts).most_common(1)[0][0]
+        loader = LoadBands(**load)
+        for image, files in headers.items():
+            loader.check_headers(image, files)
+    mean, std, text = statistics(own, sampled(train, READ), load)
+    return dict(load=dict(load, fill=mean), mean=mean, std=std, text=text)
+
+
+def bands_of(names: list[str], file: Path, header: BandHeader) -> list[str] | None:
+    """The names if they are of bands of a file; None if they are of all bands in their order."""
+    absent = [name for name in names if not header.find(name)]
+    is_unnamed = header.bands == len(names) or not any(header.names)
+    if absent and not (len(absent) == len(names) and is_unnamed):
+        raise ValueError(
+            f'{file}: its bands are {", ".join(x or "without a name" for x in header.names)}, and '
+            f'own.channels has {", ".join(absent)}: give names of the file, or numbers of bands'
+        )
+    return None if absent else names
+
+
+def sampled(files: Sequence[Path], number: int) -> Sequence[Path]:
+    """Up to so many of the files, evenly."""
+    return files[:: -(-len(files) // number)] if files else []
+
+
+def statistics(
+    own: Own, files: Sequence[Path], load: Mapping[str, Any]
+) -> tuple[list[float], list[float], str]:
+    """Mean and deviation of each channel by settings or files, and a text about them.
+
+    0 and 1 without files. Missing pixels do not count.
+    """
+    number = load['channels']
+    if (own.mean and own.std) or not files:
+        return [*(own.mean or [0.0] * number)], [*(own.std or [1.0] * number)], ''
+    sums = np.zeros((3, number))  # of known pixels, values and squares
+    constant: list[list[Path]] = [[] for _ in range(number)]  # files of each channel
+    loader = LoadBands(**load)
+    for file in files:
+        values: np.ndarray = loader.load(file).reshape(-1, number).astype(np.float64)
+        known = ~np.isnan(values)
+        low = np.where(known, values, np.inf).min(0)
+        high = np.where(known, values, -np.inf).max(0)
+        for channel in np.flatnonzero(low >= high):  # or without a known value
+            constant[channel].append(file)
+        values = np.where(known, values, 0)
+        sums += known.sum(0), values.sum(0), (values**2).sum(0)
+    mean, square = sums[1:] / np.maximum(sums[0], 1)
+    std = np.sqrt(np.maximum(square - mean**2, 0))
+    flat = std <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
+    if flat.any():
+        index = int(flat.argmax())
+        raise ValueError(
+            f'{files[0]}: channel {own.channel_names[index]} is constant, {mean[index]:g}, in all '
+            f'{len(files)} images that were read: leave it out of own.channels'
+        )
+    found = [[float(f'{x:.5g}') for x in numbers] for numbers in (mean, std)]
+    means, deviations = [*(own.mean or found[0])], [*(own.std or found[1])]
+    said = [
+        f'{number} channels of {load["dtype"]}, mean {means} and deviation {deviations} of '
+        f'{len(files)} images'
+    ]
+    said += [
+        f'{name} is constant or missing in {len(those)} of them, such as {those[0]}'
+        for name, those in zip(own.channel_names, constant, strict=True)
+        if those
+    ]
+    return means, deviations, '; '.join(said)
+
+
+def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> list[str]:
+    """Let the pipelines load, and the model take, images of ``own.channels``."""
+    load, mean = dict(type='LoadBands', **survey['load']), survey['mean']
+    for pipeline in all_pipelines(cfg):
+        for _, step in nodes(pipeline):
+            name = kind(step)
+            if name == 'LoadImageFromFile':
+                step.clear()
+                step.update(load)
+            elif name in COLOUR_STEPS:
+                step.clear()
+                step['type'] = 'BandJitter'
+            elif name == 'AffineMosaic':
+                step['load'] = dict(load)
+            elif name == 'Expand':  # its black is far from any value of some channels
+                step['mean'] = load['fill']
+            if step.get('backend') == 'pillow':
+                del step['backend']
+        for place in reversed(range(len(pipeline))):
+            if pipeline[place]['type'] in LABEL_STEPS:
+                pipeline.insert(place + 1, dict(type='IgnoreNoData'))
+    # The source of each channel in RGB weights: colours by their names, else the mean.
+    names = own.channel_names
+    has_colours = {*RGB} <= {*names}
+    sources = [name if name in RGB else 0 for name in names] if has_colours else 'mean'
+    model, preprocessor = cfg['model'], cfg['model']['data_preprocessor']
+    name = f'Channel{kind(preprocessor)}'
+    preprocessor.update(type=name, mean=[*mean], std=[*survey['std']], bgr_to_rgb=False)
+    model['backbone']['in_channels'] = len(mean)
+    if model['backbone'].get('init_cfg'):
+        model['backbone']['init_cfg']['channels'] = sources
+    for _, part in nodes(model):
+        if part.get('type') == 'SpatialTuningAdapter':
+            part['image_channels'] = len(mean)
+    cfg['load_channels'] = sources
+    cfg['custom_imports']['imports'].append(f'{MODULES}.bands')
+    return [survey['text'], LEFT_OUT]
