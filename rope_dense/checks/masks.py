@@ -11,7 +11,7 @@ from mmengine.dataset import BaseDataset
 from mmengine.registry import TRANSFORMS
 
 from ..datasets.depth_maps import survey_depths
-from ..datasets.mask_survey import mask_lines, survey_masks
+from ..datasets.mask_labels import mask_lines, survey_masks
 from ..engine.runner import NamingPipeline
 from ..project.building import build_part, building
 from ..project.errors import UsageError

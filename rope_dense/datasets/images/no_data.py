@@ -10,11 +10,7 @@ from ..mask_colours import ignored_label
 
 
 def no_data(image: np.ndarray) -> np.ndarray | None:
-    """The pixels of an image [H, W, n] of which all channels are missing (NaN).
-
-    Returns:
-        bool [H, W], or None if there is none.
-    """
+    """The pixels of an image [H, W, n] without any channel (NaN): bool [H, W], or None for none."""
     if image.dtype.kind != 'f':
         return None
     missing = np.isnan(image[..., 0])
@@ -24,12 +20,9 @@ def no_data(image: np.ndarray) -> np.ndarray | None:
 
 
 def drop_no_data(sample: BaseDataElement, image: np.ndarray) -> None:
-    """Drop what is predicted for pixels without data, in place.
+    """Drop predictions for pixels without data in an image [H, W, n], in place.
 
     Labels are ``ignored_label`` there, and depth is 0 (unknown); objects: see ``has_data``.
-
-    Args:
-        sample: the prediction for an image [H, W, n], whose missing values are NaN.
     """
     if (missing := no_data(image)) is None:
         return
@@ -57,7 +50,6 @@ def has_data(found: BaseDataElement, missing: np.ndarray) -> np.ndarray:
         masks = torch.as_tensor(found.masks).cpu().numpy().astype(bool)
         return np.array([2 * (mask & missing).sum() <= mask.sum() for mask in masks], bool)
     boxes = getattr(found.bboxes, 'tensor', found.bboxes).cpu().numpy()
-    is_rotated = boxes.shape[1] == 5
-    centres = boxes[:, :2] if is_rotated else (boxes[:, :2] + boxes[:, 2:]) / 2
+    centres = boxes[:, :2] if boxes.shape[1] == 5 else (boxes[:, :2] + boxes[:, 2:]) / 2
     columns, rows = centres.astype(int).clip(0, [missing.shape[1] - 1, missing.shape[0] - 1]).T
     return ~missing[rows, columns]

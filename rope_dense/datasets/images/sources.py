@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os.path import commonpath
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import cv2
 import mmcv
@@ -15,11 +16,11 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from ..labels.files import IMAGE_SUFFIXES
-from ..labels.inventory import list_files, suffixes_in
+from ..labels.inventory import HIDDEN, list_files, suffixes_in
 from .band_files import ARRAY, is_first
 from .bands import bands_in, picture
 from .deep import read_deep, to_8_bits
-from .headers import Header, read_header
+from .headers import read_header
 from .pictures import check_picture
 
 VIDEO_SUFFIXES = tuple(
@@ -52,22 +53,20 @@ def find_sources(
 ) -> list[Source]:
     """The images of a folder and of the folders below it, but for one of them; or the one image.
 
-    Of an animated GIF it is the first frame.
-
     Raises:
         ValueError: there is none; the message has the suffixes that were looked for.
     """
-    if given.is_dir():
-        files = outside(list_files(given, suffixes), without)
-        if not files:
-            raise ValueError(
-                f'{given}: no image in it. Looked for {", ".join(suffixes)}; there are '
-                f'{suffixes_in(given)}'
-            )
-        return named_sources(files, given)
-    if not given.is_file():
-        raise ValueError(f'{given}: no such file or folder')
-    return named_sources([given], given.parent)
+    if not given.is_dir():
+        if not given.is_file():
+            raise ValueError(f'{given}: no such file or folder')
+        return named_sources([given], given.parent)
+    files = outside(list_files(given, suffixes), without)
+    if not files:
+        raise ValueError(
+            f'{given}: no image in it. Looked for {", ".join(suffixes)}; there are '
+            f'{suffixes_in(given)}'
+        )
+    return named_sources(files, given)
 
 
 def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
@@ -85,9 +84,9 @@ def left_out(given: Path, suffixes: Sequence[str], without: Path | None = None) 
     names = [p.suffix.lower() for p in visible(given, without) if p.is_file()]
     videos = sum(name in VIDEO_SUFFIXES for name in names)
     others = Counter(name for name in names if name in OTHERS and name not in suffixes)
-    advice = 'give it alone' if videos == 1 else 'give each alone'
-    said = [f'{videos} video{"s" if videos > 1 else ""} ({advice})'] if videos else []
-    return ', '.join(said + [f'{count} {name}' for name, count in sorted(others.items())])
+    said = [f'{videos} videos (give each alone)' if videos > 1 else '1 video (give it alone)']
+    said += [f'{count} {name}' for name, count in sorted(others.items())]
+    return ', '.join(said if videos else said[1:])
 
 
 def visible(given: Path, without: Path | None) -> list[Path]:
@@ -96,7 +95,7 @@ def visible(given: Path, without: Path | None) -> list[Path]:
     found = [
         path
         for path in sorted(given.rglob('*') if given.is_dir() else ())
-        if not any(part.startswith(('.', '__MACOSX')) for part in path.parts[start:])
+        if not any(part.startswith(HIDDEN) for part in path.parts[start:])
     ]
     return outside(found, without)
 
@@ -112,8 +111,7 @@ def listed_sources(lines: Iterable[str]) -> list[Source]:
     Raises:
         ValueError: there is none.
     """
-    files = [Path(line.strip()).absolute() for line in lines if line.strip()]
-    files = list(dict.fromkeys(files))
+    files = [*dict.fromkeys(Path(line.strip()).absolute() for line in lines if line.strip())]
     if not files:
         raise ValueError('-: no path on standard input; give one a line')
     return named_sources(files, Path(commonpath([path.parent for path in files])))
@@ -121,27 +119,21 @@ def listed_sources(lines: Iterable[str]) -> list[Source]:
 
 def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
     """Files below `root`, with a picture each. A name that two would have keeps the suffix."""
-    names = [path.relative_to(root) for path in files]
-    pictures = [name.with_suffix('').as_posix() for name in names]
-    while True:
-        times = Counter(picture.lower() for picture in pictures)  # some systems ignore case
-        whole = [
-            name.as_posix() if times[picture.lower()] > 1 else picture
-            for name, picture in zip(names, pictures, strict=True)
-        ]
-        if whole == pictures:
-            break
-        pictures = whole
-    return [
-        Source(path, name.as_posix(), f'{picture}.jpg')
-        for path, name, picture in zip(files, names, pictures, strict=True)
-    ]
+    names = [path.relative_to(root).as_posix() for path in files]
+    pictures, before = [PurePath(name).with_suffix('').as_posix() for name in names], list[str]()
+    while pictures != before:
+        before = pictures
+        times = Counter(picture.lower() for picture in before)  # some systems ignore case
+        pairs = zip(names, before, strict=True)
+        pictures = [name if times[short.lower()] > 1 else short for name, short in pairs]
+    sources = zip(files, names, pictures, strict=True)
+    return [Source(path, name, f'{picture}.jpg') for path, name, picture in sources]
 
 
 def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     """Pixels, BGR uint8 [H, W, 3], as the pipelines read them.
 
-    Pillow reads what OpenCV cannot, if it has 8 bits.
+    Pillow reads what OpenCV cannot, if it has 8 bits. Of an animation it is the first frame.
 
     Args:
         max_value: of 16-bit images, see ``LoadDeepImage``.
@@ -149,41 +141,29 @@ def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     Raises:
         ValueError: the file is not there, or no picture (``check_picture``), or damaged.
     """
-    header = checked_header(path)
+    check_there(path)
+    suffix, pixels = path.suffix.lower(), None
+    unread = f'{path}: {path.suffix} is not read here: convert it to .png or .jpg'
+    if suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
+        raise ValueError(unread)
+    try:
+        header = read_header(path)
+    except OSError as error:
+        raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
+    except ValueError as error:
+        raise ValueError(unread if suffix in OTHERS - {ARRAY} else str(error)) from error
     check_picture(path, header)
     if max_value is not None and header.is_deep:
         return to_8_bits(read_deep(path), max_value)
-    pixels = None
     with suppress(cv2.error, OSError):
         pixels = mmcv.imread(str(path))
-    if pixels is None and header.dtype != 'uint16':
+    if pixels is None and not header.is_deep:
         with suppress(Exception), Image.open(path) as image:  # a damaged file can fail in any way
             rgb = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
             pixels = np.ascontiguousarray(rgb[..., ::-1])
     if pixels is None:
         raise ValueError(f'{path}: cannot be read as an image (damaged)')
     return pixels
-
-
-def checked_header(path: Path) -> Header:
-    """``read_header`` of a path that a user gives.
-
-    Raises:
-        ValueError: the file is not there, or no image.
-    """
-    check_there(path)
-    suffix = path.suffix.lower()
-    unread = f'{path}: {path.suffix} is not read here: convert it to .png or .jpg'
-    if suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
-        raise ValueError(unread)
-    try:
-        return read_header(path)
-    except OSError as error:
-        raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
-    except ValueError as error:
-        if suffix in OTHERS and suffix != ARRAY:
-            raise ValueError(unread) from error
-        raise
 
 
 def check_there(path: Path) -> None:
@@ -199,16 +179,18 @@ def check_there(path: Path) -> None:
 class ImageReader:
     """Reads images as a test pipeline does, for prediction and pictures.
 
-    Args:
-        pipeline: a test pipeline.
-
     Attributes:
+        max_value: of its ``LoadDeepImage``, or None.
         bands: its loader of images of any number of channels, or None for pictures.
+        suffixes: of the images of a folder: with .npy for any number of channels.
     """
 
     def __init__(self, pipeline: Iterable[Mapping]) -> None:
         steps = [*pipeline]
-        self.max_value, self.bands = range_in(steps), bands_in(steps)
+        deep = [step['max_value'] for step in steps if step['type'] == 'LoadDeepImage']
+        self.max_value: int | None = deep[0] if deep else None
+        self.bands = bands_in(steps)
+        self.suffixes = IMAGE_SUFFIXES if self.bands is None else (*IMAGE_SUFFIXES, ARRAY)
 
     def read(self, path: Path) -> np.ndarray:
         """Pixels as the pipeline takes them: BGR uint8 [H, W, 3], or float32 [H, W, n] with NaN.
@@ -224,11 +206,6 @@ class ImageReader:
     def picture(self, pixels: np.ndarray) -> np.ndarray:
         """A picture of an image that was read: BGR uint8 [H, W, 3]."""
         return pixels if self.bands is None else picture(pixels, self.bands.show)
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of the images of a folder: with .npy for any number of channels."""
-        return IMAGE_SUFFIXES if self.bands is None else (*IMAGE_SUFFIXES, ARRAY)
 
     def find(self, given: Path, without: Path | None = None) -> list[Source]:
         """``find_sources``, one for images of a file for each channel."""
@@ -278,10 +255,12 @@ def find_video(given: str) -> Video | None:
     opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS) or 25.0
     count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
     capture.release()
-    if is_stream and not opened:
-        raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
     if is_stream:
-        return Video(given, stream_name(given), None, rate)
+        if not opened:
+            raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
+        last = given.split('?')[0].rstrip('/').rpartition('/')[2]
+        name = f'camera{given}' if given.isdecimal() else re.sub(r'[^\w-]', '_', last)
+        return Video(given, name, None, rate)
     if count < 1:
         raise ValueError(f'{given}: OpenCV reads no frame of this video')
     return Video(given, Path(given).stem, count, rate)
@@ -290,16 +269,3 @@ def find_video(given: str) -> Video | None:
 def capture_of(given: str) -> cv2.VideoCapture:
     """OpenCV's reader of a video, a camera or a stream."""
     return cv2.VideoCapture(int(given) if given.isdecimal() else given)
-
-
-def stream_name(given: str) -> str:
-    """The name of a camera or a stream: 'camera0', or the end of the address."""
-    if given.isdecimal():
-        return f'camera{given}'
-    last = given.split('?')[0].rstrip('/').rpartition('/')[2]
-    return ''.join(c if c.isalnum() or c in '-_' else '_' for c in last)
-
-
-def range_in(pipeline: Iterable[Mapping]) -> int | None:
-    """``max_value`` of the ``LoadDeepImage`` of a test pipeline, or None."""
-    return next((step['max_value'] for step in pipeline if step['type'] == 'LoadDeepImage'), None)
