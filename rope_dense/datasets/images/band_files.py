@@ -51,7 +51,6 @@ class BandFile:
     The pages of a TIFF whose pages have one band each are bands.
 
     Attributes:
-        path, header: of the file.
         driver: 'NPY', or GDAL's name of the format.
         colours: GDAL's interpretation of each band, such as 'red'; () for none.
         crs: rasterio's coordinate system, or None.
@@ -116,9 +115,7 @@ class BandFile:
             missing = np.zeros(pixels.shape, bool)
         if pixels.dtype.kind == 'f':
             if np.isinf(pixels).any():
-                raise ValueError(
-                    f'{self.path}: has infinite pixels; write NaN where there are no data'
-                )
+                raise ValueError(f'{self.path}: has infinite pixels; write NaN for missing data')
             missing |= np.isnan(pixels)
         return pixels, missing
 
@@ -207,14 +204,12 @@ def is_first(path: Path, names: Sequence[str], root: Path | None = None) -> bool
 def channel_files(path: Path, names: Sequence[str]) -> list[Path]:
     """The file of each channel, by the path of the first, in whose last place the names change.
 
-    Raises:
-        ValueError: the path does not have the name of the first channel.
+    ValueError if the path does not have the name of the first channel.
     """
     place, found = last_name(str(path), names[:1])
     if not found:
-        raise ValueError(
-            f'{path}: has no {names[0]!r}, the name of the first channel, between / _ - . or spaces'
-        )
+        advice = 'the name of the first channel, between / _ - . or spaces'
+        raise ValueError(f'{path}: has no {names[0]!r}, {advice}')
     start, end = str(path)[:place], str(path)[place + len(found) :]
     return [Path(f'{start}{name}{end}') for name in names]
 

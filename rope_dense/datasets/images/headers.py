@@ -43,39 +43,23 @@ ALPHAS = {1: 'premultiplied', 2: 'alpha'}
 
 @dataclass(frozen=True)
 class Header:
-    """Properties of an image file; JSON by ``dataclasses.astuple``.
+    """Properties of an image file; JSON by ``dataclasses.astuple``."""
 
-    Attributes:
-        height, width: in pixels, of the image as it is shown: rotated as EXIF says.
-        orientation: EXIF's, 1 to 8.
-        format: Pillow's name, 'NPY', or GDAL's name of what only GDAL reads.
-        bands: of a pixel, of the first page.
-        dtype: as stored: 'bool' (1 bit), 'uint4', 'uint8', 'uint12', 'int16', 'float32', ...;
-            'mixed' if bands differ.
-        photometric: 'grey', 'inverted grey' (0 is white), 'rgb', 'palette', 'cmyk', ...; '' if the
-            file does not say it.
-        alpha: of the last band: 'alpha', 'premultiplied', 'other' (without meaning) or ''.
-        planar: band after band instead of pixel after pixel.
-        compression: of TIFF: 'raw', 'lzw', ...; 'odd tiles' for raw tiles of no multiple of 1024
-            bytes, which OpenCV does not read from memory; 'sparse' without some of the pixels.
-        pages: without reduced copies and masks of a TIFF; frames of an animation.
-        no_data: the value of missing pixels, as the file says it; '' for none.
-        max_value: the largest value, as a TIFF says it (MaxSampleValue).
-    """
-
-    height: int
+    height: int  # in pixels, of the image as it is shown: rotated as EXIF says
     width: int
-    orientation: int = 1
-    format: str = ''
-    bands: int = 3
-    dtype: str = 'uint8'
-    photometric: str = 'rgb'
-    alpha: str = ''
-    planar: bool = False
+    orientation: int = 1  # EXIF's, 1 to 8
+    format: str = ''  # Pillow's name, 'NPY', or GDAL's name of what only GDAL reads
+    bands: int = 3  # of a pixel, of the first page
+    dtype: str = 'uint8'  # as stored: 'bool', 'uint4', 'float32' ...; 'mixed' if bands differ
+    photometric: str = 'rgb'  # 'grey', 'inverted grey' (0 is white), 'palette' ...; '' if not said
+    alpha: str = ''  # of the last band: 'alpha', 'premultiplied', 'other' (without meaning) or ''
+    planar: bool = False  # band after band instead of pixel after pixel
+    # Of TIFF: 'raw', 'lzw', ...; 'odd tiles' for raw tiles of no multiple of 1024 bytes, which
+    # OpenCV does not read from memory; 'sparse' without some of the pixels.
     compression: str = ''
-    pages: int = 1
-    no_data: str = ''
-    max_value: int | None = None
+    pages: int = 1  # without reduced copies and masks of a TIFF; frames of an animation
+    no_data: str = ''  # the value of missing pixels, as the file says it
+    max_value: int | None = None  # the largest value, as a TIFF says it (MaxSampleValue)
 
     @property
     def is_deep(self) -> bool:
@@ -161,24 +145,21 @@ def check_size(path: str | Path, height: int, width: int) -> None:
 
 def read_png(file: BinaryIO) -> tuple[int, int, bytes]:
     """Bits, colour type and EXIF of a PNG, for whose EXIF Pillow would decode the pixels."""
-    size, data = file.seek(0, os.SEEK_END), 0
-    chunks: dict[bytes, bytes] = {}
+    size, name, exif = file.seek(0, os.SEEK_END), b'', b''
+    file.seek(16)
+    width, height, bits, colours = struct.unpack('>IIBB', file.read(10))
+    if size * DEFLATE < width * height * bits * CHANNELS[colours] // 8:
+        raise EOFError
     file.seek(8)
-    while b'IEND' not in chunks:
+    while name != b'IEND':
         start = file.read(8)
         length, name = int.from_bytes(start[:4], 'big'), start[4:]
         end = file.tell() + length + 4
         if len(start) < 8 or end > size:
             raise EOFError
-        if name == b'IDAT':
-            data += length
-        elif name in (b'IHDR', b'eXIf', b'IEND'):
-            chunks[name] = file.read(length)
+        exif = file.read(length) if name == b'eXIf' else exif
         file.seek(end)
-    width, height, bits, colours = struct.unpack('>IIBB', chunks[b'IHDR'][:10])
-    if data * DEFLATE < width * height * bits * CHANNELS[colours] // 8:
-        raise EOFError
-    return bits, colours, chunks.get(b'eXIf', b'')
+    return bits, colours, exif
 
 
 def is_whole(file: BinaryIO, image: ImageFile) -> bool:

@@ -22,7 +22,8 @@ def no_data(image: np.ndarray) -> np.ndarray | None:
 def drop_no_data(sample: BaseDataElement, image: np.ndarray) -> None:
     """Drop predictions for pixels without data in an image [H, W, n], in place.
 
-    Labels are ``ignored_label`` there, and depth is 0 (unknown); objects: see ``has_data``.
+    Labels are ``ignored_label`` there, and depth is 0 (unknown). Of objects the centre has to have
+    data; of those with masks half of the pixels.
     """
     if (missing := no_data(image)) is None:
         return
@@ -33,23 +34,17 @@ def drop_no_data(sample: BaseDataElement, image: np.ndarray) -> None:
     if 'pred_depth_map' in sample:
         depth = sample.pred_depth_map.data
         depth[:, torch.from_numpy(missing).to(depth.device)] = 0
-    if 'pred_instances' in sample:
-        found = sample.pred_instances
-        sample.pred_instances = found[torch.from_numpy(has_data(found, missing))]
-
-
-def has_data(found: BaseDataElement, missing: np.ndarray) -> np.ndarray:
-    """[N], whether the centre of each object has data; of masks, whether half of the pixels have.
-
-    Args:
-        found: boxes [N, 4] (left, top, right, bottom), rotated ones [N, 5] (x, y, w, h, angle), or
-            masks [N, H, W].
-        missing: bool [H, W].
-    """
+    if 'pred_instances' not in sample:
+        return
+    found = sample.pred_instances
     if 'masks' in found:
-        masks = torch.as_tensor(found.masks).cpu().numpy().astype(bool)
-        return np.array([2 * (mask & missing).sum() <= mask.sum() for mask in masks], bool)
-    boxes = getattr(found.bboxes, 'tensor', found.bboxes).cpu().numpy()
-    centres = boxes[:, :2] if boxes.shape[1] == 5 else (boxes[:, :2] + boxes[:, 2:]) / 2
-    columns, rows = centres.astype(int).clip(0, [missing.shape[1] - 1, missing.shape[0] - 1]).T
-    return ~missing[rows, columns]
+        masks = torch.as_tensor(found.masks).cpu().numpy().astype(bool)  # [N, H, W]
+        has_data = [2 * (mask & missing).sum() <= mask.sum() for mask in masks]
+    else:
+        boxes = getattr(found.bboxes, 'tensor', found.bboxes).cpu().numpy()
+        is_rotated = boxes.shape[1] == 5  # x, y, width, height, angle
+        centres = boxes[:, :2] if is_rotated else (boxes[:, :2] + boxes[:, 2:]) / 2
+        last = [missing.shape[1] - 1, missing.shape[0] - 1]
+        columns, rows = centres.astype(int).clip(0, last).T
+        has_data = ~missing[rows, columns]
+    sample.pred_instances = found[torch.tensor(has_data, dtype=torch.bool)]

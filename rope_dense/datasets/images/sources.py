@@ -35,38 +35,25 @@ OTHERS -= {*IMAGE_SUFFIXES, *VIDEO_SUFFIXES}
 
 @dataclass(frozen=True)
 class Source:
-    """An image file.
-
-    Attributes:
-        path: of the file.
-        file_name: its path below what the user gave.
-        picture: the path of the drawn picture below the folder of pictures, .jpg.
-    """
+    """An image file."""
 
     path: Path
-    file_name: str
-    picture: str
+    file_name: str  # its path below what the user gave
+    picture: str  # the path of the drawn picture below the folder of pictures, .jpg
 
 
 def find_sources(
     given: Path, without: Path | None = None, suffixes: Sequence[str] = IMAGE_SUFFIXES
 ) -> list[Source]:
-    """The images of a folder and of the folders below it, but for one of them; or the one image.
-
-    Raises:
-        ValueError: there is none; the message has the suffixes that were looked for.
-    """
-    if not given.is_dir():
-        if not given.is_file():
-            raise ValueError(f'{given}: no such file or folder')
+    """The images of a folder and below it, but for one folder, or one image; ValueError if none."""
+    if given.is_file():
         return named_sources([given], given.parent)
-    files = outside(list_files(given, suffixes), without)
-    if not files:
-        raise ValueError(
-            f'{given}: no image in it. Looked for {", ".join(suffixes)}; there are '
-            f'{suffixes_in(given)}'
-        )
-    return named_sources(files, given)
+    if not given.is_dir():
+        raise ValueError(f'{given}: no such file or folder')
+    if files := outside(list_files(given, suffixes), without):
+        return named_sources(files, given)
+    looked, there = ', '.join(suffixes), suffixes_in(given)
+    raise ValueError(f'{given}: no image in it. Looked for {looked}; there are {there}')
 
 
 def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
@@ -76,11 +63,7 @@ def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]
 
 
 def left_out(given: Path, suffixes: Sequence[str], without: Path | None = None) -> str:
-    """Files of a folder that ``find_sources`` leaves out: '1 video (give it alone), 2 .ppm'.
-
-    Args:
-        suffixes: that it looked for.
-    """
+    """Files that ``find_sources`` of suffixes leaves out: '1 video (give it alone), 2 .ppm'."""
     names = [p.suffix.lower() for p in visible(given, without) if p.is_file()]
     videos = sum(name in VIDEO_SUFFIXES for name in names)
     others = Counter(name for name in names if name in OTHERS and name not in suffixes)
@@ -91,13 +74,11 @@ def left_out(given: Path, suffixes: Sequence[str], without: Path | None = None) 
 
 def visible(given: Path, without: Path | None) -> list[Path]:
     """All that is in a folder, if it is one, but for what is hidden and what is in another."""
-    start = len(given.parts)
-    found = [
-        path
-        for path in sorted(given.rglob('*') if given.is_dir() else ())
-        if not any(part.startswith(HIDDEN) for part in path.parts[start:])
-    ]
-    return outside(found, without)
+    found = sorted(given.rglob('*')) if given.is_dir() else []
+    hidden = [any(x.startswith(HIDDEN) for x in p.relative_to(given).parts) for p in found]
+    return outside(
+        [path for path, is_hidden in zip(found, hidden, strict=True) if not is_hidden], without
+    )
 
 
 def outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
@@ -106,11 +87,7 @@ def outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
 
 
 def listed_sources(lines: Iterable[str]) -> list[Source]:
-    """The images whose paths are the lines of a list; they may not be there.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The images whose paths are the lines of a list; they may not be there. ValueError if none."""
     files = [*dict.fromkeys(Path(line.strip()).absolute() for line in lines if line.strip())]
     if not files:
         raise ValueError('-: no path on standard input; give one a line')
@@ -131,9 +108,9 @@ def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
 
 
 def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
-    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them.
+    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; of an animation the first frame.
 
-    Pillow reads what OpenCV cannot, if it has 8 bits. Of an animation it is the first frame.
+    Pillow reads what OpenCV cannot, if it has 8 bits.
 
     Args:
         max_value: of 16-bit images, see ``LoadDeepImage``.
@@ -170,17 +147,16 @@ def check_there(path: Path) -> None:
     """Raise ValueError unless a path is a file."""
     if path.is_dir():
         raise ValueError(f'{path}: a folder')
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f'{path}: a link to a file that is not there')
     if not path.exists():
-        is_link = path.is_symlink()
-        what = 'a link to a file that is not there' if is_link else 'no such file'
-        raise ValueError(f'{path}: {what}')
+        raise ValueError(f'{path}: no such file')
 
 
 class ImageReader:
     """Reads images as a test pipeline does, for prediction and pictures.
 
     Attributes:
-        max_value: of its ``LoadDeepImage``, or None.
         bands: its loader of images of any number of channels, or None for pictures.
         suffixes: of the images of a folder: with .npy for any number of channels.
     """
@@ -195,8 +171,7 @@ class ImageReader:
     def read(self, path: Path) -> np.ndarray:
         """Pixels as the pipeline takes them: BGR uint8 [H, W, 3], or float32 [H, W, n] with NaN.
 
-        Raises:
-            ValueError: the file, which is named, cannot be read so.
+        ValueError, with the file, if it cannot be read so.
         """
         if self.bands is None:
             return read_image(path, self.max_value)
@@ -216,19 +191,12 @@ class ImageReader:
 
 @dataclass(frozen=True)
 class Video:
-    """A video, a camera or a stream.
+    """A video, a camera or a stream."""
 
-    Attributes:
-        given: the path, the number of a camera or the address of a stream.
-        name: of the drawn video, and of the folder of its frames.
-        count: number of frames, as the file says; None of a camera or a stream, which has no end.
-        rate: frames a second.
-    """
-
-    given: str
-    name: str
-    count: int | None
-    rate: float
+    given: str  # the path, the number of a camera or the address of a stream
+    name: str  # of the drawn video, and of the folder of its frames
+    count: int | None  # number of frames, as the file says; None without an end
+    rate: float  # frames a second
 
     def frames(self) -> Iterator[np.ndarray]:
         """The frames, BGR uint8 [H, W, 3]."""
@@ -243,14 +211,13 @@ class Video:
 def find_video(given: str) -> Video | None:
     """The video, camera (0, 1, ...) or stream (an address) of this name; None of images.
 
-    Raises:
-        ValueError: there is no such file, or OpenCV cannot read it.
+    ValueError if there is no such file, or OpenCV cannot read it.
     """
     is_stream = given.isdecimal() or '://' in given
-    if not is_stream and not given.lower().endswith(VIDEO_SUFFIXES):
-        return None
-    if not is_stream and not Path(given).is_file():
-        raise ValueError(f'{given}: no such file')
+    if not is_stream:
+        if not given.lower().endswith(VIDEO_SUFFIXES):
+            return None
+        check_there(Path(given))
     capture = capture_of(given)
     opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS) or 25.0
     count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
