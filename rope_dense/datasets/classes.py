@@ -50,10 +50,9 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
     if found and len(found) == len(names):
         numbers = [int(match[1]) for match in found]
         if numbers != [*range(len(names))]:
-            raise ValueError(
-                f'{path}: its lines begin with the numbers {", ".join(map(str, numbers[:8]))}: '
-                'list all classes in the order of their numbers from 0'
-            )
+            first = ', '.join(map(str, numbers[:8]))
+            advice = 'list all classes in the order of their numbers from 0'
+            raise ValueError(f'{path}: its lines begin with the numbers {first}: {advice}')
         names = [match[2] for match in found]
     return class_names(names, path), palette
 
@@ -69,8 +68,7 @@ def distinct_colour(index: int) -> Colour:
 def find_class_numbers(root: Path) -> tuple[tuple[str, ...], list[int]] | None:
     """Names of classes and their numbers in masks, from Roboflow's _classes.csv; None without one.
 
-    Raises:
-        ValueError: a line that is none of a class, or files that differ.
+    ValueError for a line that is none of a class, or files that differ.
     """
     folders = [root, *(root / name for names in SPLITS.values() for name in names)]
     found: dict[Path, tuple[tuple[str, ...], list[int]]] = {}

@@ -35,7 +35,6 @@ class ImageDepthDataset(BaseSegDataset):
 
     Args:
         **settings: of ``BaseSegDataset``, without its suffixes.
-
     """
 
     METAINFO = dict(classes=(), palette=())
@@ -57,9 +56,6 @@ class LoadDepth(BaseTransform):
 
     Args:
         unit: metres of a 1 in the file, such as 0.001 for millimetres in a 16-bit PNG.
-
-    Raises:
-        ValueError: the file is no map of one channel, or has another size than its image.
     """
 
     def __init__(self, unit: float = 1.0) -> None:

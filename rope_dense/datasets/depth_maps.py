@@ -23,8 +23,7 @@ SAMPLED = 2**22  # depths of a split, of which the median is taken
 def read_depth(path: Path) -> np.ndarray:
     """The numbers of a depth file [H, W], as it has them; an array is not read yet.
 
-    Raises:
-        ValueError: it is no map of one channel, or an array is larger than its file.
+    ValueError if it is no map of one channel.
     """
     try:
         if path.suffix.lower() == ARRAY:
@@ -52,11 +51,9 @@ def known_depths(stored: np.ndarray) -> np.ndarray:
 def survey_depths(
     pairs: Sequence[Pair], split: str, unit: float, max_depth: float | None
 ) -> dict[str, Any]:
-    """Look at all depth maps of a split.
+    """Look at all depth maps of a split, 'train' or 'val'.
 
     Args:
-        pairs: images and their depth maps.
-        split: 'train' or 'val'.
         unit: metres of a 1 in the files.
         max_depth: the largest depth that the model predicts in metres; None if it is not known.
 
@@ -125,9 +122,8 @@ def checked_depth(image: Path, path: Path) -> np.ndarray:
 def depth_lines(survey: Mapping[str, Any]) -> list[str]:
     """The lines of a report about depth maps: the range of depths, and maps that are odd."""
     least, median, largest = survey['least'], survey['median'], survey['largest']
-    lines = [
-        f'depths of {least:.3g} to {largest:.3g} m, median {median:.3g} m ({survey["maps"]} files)'
-    ]
+    about = f'median {median:.3g} m ({survey["maps"]} files)'
+    lines = [f'depths of {least:.3g} to {largest:.3g} m, {about}']
     said = dict(empty='depth map without a known depth', odd='depth map of a median out of range')
     for name, words in said.items():
         if paths := survey[name]:

@@ -63,10 +63,10 @@ def check_header(
     """
     if shape is None:
         found = headers.read_header(of_image)
-        shape = found.height, found.width
-        if found.pages > 1:
+        shape, pages = (found.height, found.width), found.pages
+        if pages > 1:
             raise ValueError(
-                f'{of_image} has {found.pages} pages: save one page, the {title} of its image'
+                f'{of_image} has {pages} pages: save one page, the {title} of its image'
             )
     expected = headers.read_header(image)
     size = expected.height, expected.width

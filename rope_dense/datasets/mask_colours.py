@@ -22,11 +22,7 @@ COLOURS = replace(MASKS, words=(*MASKS.others, *MASKS.words), others=())
 
 
 def colours_in(masks: Path) -> list[Colour]:
-    """All colours of the masks in a folder, the most frequent first.
-
-    Raises:
-        ValueError: no mask in it, or more than 255 colours (a photograph, or smoothed borders).
-    """
+    """All colours of the masks in a folder, the most frequent first; ValueError above 255."""
     counts = Counter[int]()
     for path in mask_files(masks):
         codes, numbers = np.unique(codes_of(path), return_counts=True)
@@ -42,13 +38,10 @@ def colours_in(masks: Path) -> list[Colour]:
 
 def mask_files(folder: Path) -> list[Path]:
     """The masks of a folder; ValueError if there is none."""
-    files = list_files(folder, MASKS.suffixes)
-    if not files:
-        raise ValueError(
-            f'{folder}: no mask in it; looked for {", ".join(MASKS.suffixes)}, there are '
-            f'{suffixes_in(folder)}'
-        )
-    return files
+    if files := list_files(folder, MASKS.suffixes):
+        return files
+    looked, there = ', '.join(MASKS.suffixes), suffixes_in(folder)
+    raise ValueError(f'{folder}: no mask in it; looked for {looked}, there are {there}')
 
 
 def codes_of(path: Path) -> np.ndarray:
@@ -76,8 +69,8 @@ def convert_masks(
         The number of masks written, and what is unusual.
 
     Raises:
-        FileExistsError: a file is there already; none is written then.
-        ValueError: no mask contains the colour of any class; none is written then.
+        FileExistsError, ValueError: a file is there already, or no mask contains the colour of any
+            class; none is written then.
     """
     files, report, targets = mask_files(masks), Report(), dict[Path, Path]()
     for path in files:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import mmcv
 import numpy as np
@@ -35,8 +35,7 @@ def label_map(
 ) -> dict[float, int]:
     """The label of each number in masks: of a class, or 255; see ``ImageMaskDataset``.
 
-    Raises:
-        ValueError: not one number for each class.
+    ValueError if there is not one number for each class.
     """
     if values is None:
         numbers = range(len(classes) + len(void))
@@ -53,14 +52,7 @@ def label_map(
 
 
 def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
-    """The labels of a mask, uint8 [H, W].
-
-    Args:
-        labels: of the numbers in masks.
-
-    Raises:
-        ValueError: colours, or a number without a label.
-    """
+    """The labels of a mask by its numbers, uint8 [H, W]; ValueError for a number without one."""
     pixels, numbers, unknown = read_mask(path).known_by(labels)
     if unknown:
         raise ValueError(f'{path} has {in_short(unknown)}: {no_class(labels)}')
@@ -74,17 +66,11 @@ def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class StoredMask:
-    """The content of a mask.
+    """The content of a mask."""
 
-    Attributes:
-        stored: numbers [H, W] of the file; of a palette its indices.
-        shown: greys [H, W]; None where they are the numbers, or the mask shows colours.
-        palette: colour [256, 3] of each index, or None.
-    """
-
-    stored: np.ndarray
-    shown: np.ndarray | None = None
-    palette: np.ndarray | None = None
+    stored: np.ndarray  # numbers [H, W] of the file; of a palette its indices
+    shown: np.ndarray | None = None  # greys [H, W] unless they are the numbers, or it has colours
+    palette: np.ndarray | None = None  # colour [256, 3] of each index
 
     @cached_property
     def numbers(self) -> list[Number]:
@@ -114,8 +100,7 @@ def numbers_in(pixels: np.ndarray) -> list[Number]:
 def read_mask(path: Path) -> StoredMask:
     """Read a mask. Channels that are equal are read as one, and alpha is dropped.
 
-    Raises:
-        ValueError: the mask has colours, or cannot be read.
+    ValueError if the mask has colours, or cannot be read.
     """
     try:
         with Image.open(path) as image:
@@ -125,6 +110,8 @@ def read_mask(path: Path) -> StoredMask:
         dtype = read_header(path).dtype
         if dtype == 'uint16' and pixels.ndim == 3:  # Pillow keeps the upper 8 bits
             pixels = mmcv.imread(path, 'unchanged')
+            if pixels is None:
+                raise ValueError('OpenCV cannot read its 16 bits')
     except Exception as error:  # a damaged file can fail in any way
         raise ValueError(
             f'{path} cannot be read as a mask ({why_unread(path, error)}): save class numbers as '
@@ -137,7 +124,13 @@ def read_mask(path: Path) -> StoredMask:
         is_grey = (used == used[:, :1]).all()
         return StoredMask(pixels, palette[pixels, 0] if is_grey else None, palette)
     if pixels.ndim == 3:
-        return StoredMask(one_channel(path, pixels))
+        grey, alpha = pixels[..., : 3 if pixels.shape[2] > 2 else 1], pixels[..., -1]
+        if (grey != grey[..., :1]).any():
+            raise ValueError(f'{path}: the mask has colours; {COLOURS}')
+        if pixels.shape[2] in (2, 4) and np.ptp(grey) == 0 < np.ptp(alpha):
+            advice = 'save class numbers as one channel'
+            raise ValueError(f'{path}: only the alpha of the mask varies: {advice}')
+        return StoredMask(grey[..., 0])
     if pixels.dtype == bool:
         return StoredMask(pixels.astype(np.uint8), pixels * np.uint8(255))
     if step := GREY_STEPS.get(dtype):
@@ -145,30 +138,12 @@ def read_mask(path: Path) -> StoredMask:
     return StoredMask(pixels)
 
 
-def one_channel(path: Path, pixels: np.ndarray) -> np.ndarray:
-    """The one channel [H, W] of pixels [H, W, C] that are grey.
-
-    Raises:
-        ValueError: they have colours, or are one number with an alpha that varies.
-    """
-    colours = pixels[..., : 3 if pixels.shape[2] > 2 else 1]
-    if (colours != colours[..., :1]).any():
-        raise ValueError(f'{path}: the mask has colours; {COLOURS}')
-    if pixels.shape[2] in (2, 4) and np.ptp(colours) == 0 < np.ptp(pixels[..., -1]):
-        raise ValueError(
-            f'{path}: only the alpha of the mask varies: save class numbers as one channel'
-        )
-    return colours[..., 0]
-
-
 def survey_masks(
     pairs: Sequence[Pair], split: str, labels: Mapping[float, int], classes: Sequence[str]
 ) -> dict[str, Any]:
-    """Look at all masks of a split.
+    """Look at all masks of a split, 'train' or 'val'.
 
     Args:
-        pairs: images and their masks.
-        split: 'train' or 'val'.
         labels: of the numbers in masks, see ``label_map``.
         classes: names of the labels 0, 1, 2 ...
 
@@ -189,8 +164,7 @@ def survey_masks(
     for image, path in progress(pairs, f'{WORDS[split]} masks'):
         check_header(image, path, 'mask')
         mask = read_mask(path)
-        if mask.palette is not None and labels.keys() >= {*mask.numbers}:
-            check_palette(path, mask, labels, colours)
+        check_palette(path, mask, labels, colours)
         _, numbers, without = mask.known_by(labels)
         found |= {labels[number] for number in numbers if number in labels}
         counts.update(mask.numbers)
@@ -207,7 +181,8 @@ def survey_masks(
         binary=binary,
     )
     if unknown:
-        refuse_unknown(unknown, f'{wrong} of {len(pairs)} masks', counts, labels, classes)
+        masks = f'in {wrong} of {len(pairs)} masks'
+        raise ValueError(unknown_numbers(unknown, masks, counts, labels, classes))
     check_found(survey, pairs[0][1].parent, classes)
     return survey
 
@@ -225,7 +200,8 @@ def check_palette(
     Args:
         first: mask and colour of each index that was seen; updated in place.
     """
-    assert mask.palette is not None
+    if mask.palette is None or not labels.keys() >= {*mask.numbers}:
+        return
     palette = {index: mask.palette[int(index)] for index in mask.numbers}
     greys = {index: int(colour[0]) for index, colour in palette.items()}
     classes = {number for number, label in labels.items() if label != IGNORED}
@@ -241,14 +217,14 @@ def check_palette(
             raise ValueError(f'index {index} is {there} in {other} and {code} in {path}: {COLOURS}')
 
 
-def refuse_unknown(
+def unknown_numbers(
     unknown: Mapping[Number, Path],
     masks: str,
     counts: Iterable[Number],
     labels: Mapping[float, int],
     classes: Sequence[str],
-) -> NoReturn:
-    """Raise the ValueError for numbers that are neither classes nor ignored, with their cause.
+) -> str:
+    """The line for numbers that are neither classes nor ignored, with their cause.
 
     Args:
         unknown: the first mask of each.
@@ -260,12 +236,12 @@ def refuse_unknown(
     text = f'{path} has {in_short(first)}'
     if [*unknown] == [len(classes)] and {*range(len(classes))} <= labels.keys():
         given = ranges(sorted({*counts} - {IGNORED}))
-        raise ValueError(  # masks of ADE20K's form, with names from 1
-            f'{text} (in {masks}): the masks have {given} for {len(classes)} names: is 0 '
+        return (  # masks of ADE20K's form, with names from 1
+            f'{text} ({masks}): the masks have {given} for {len(classes)} names: is 0 '
             "'unlabelled'? Put its name first (classes.txt, own.classes) and own.void=[0]"
         )
     others = f'; also {in_short(others)}' if (others := [*unknown][len(first) :]) else ''
-    raise ValueError(f'{text}: {no_class(labels)} (in {masks}{others})')
+    return f'{text}: {no_class(labels)} ({masks}{others})'
 
 
 def check_found(survey: Mapping[str, Any], folder: Path, classes: Sequence[str]) -> None:
@@ -284,10 +260,8 @@ def check_found(survey: Mapping[str, Any], folder: Path, classes: Sequence[str])
             f'{classes[0]} would be all that is trained: {advice}'
         )
     if survey['split'] == 'train' and len(trained) == 1 < len(classes):
-        raise ValueError(
-            f'{folder}: all pixels of its {survey["masks"]} masks are {classes[trained[0]]}: check '
-            'the masks'
-        )
+        masks, name = survey['masks'], classes[trained[0]]
+        raise ValueError(f'{folder}: all pixels of its {masks} masks are {name}: check the masks')
 
 
 def mask_lines(survey: Mapping[str, Any], classes: Sequence[str]) -> list[str]:

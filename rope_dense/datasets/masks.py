@@ -32,9 +32,6 @@ class ImageMaskDataset(BaseSegDataset):
         void: numbers in the masks that are neither trained nor evaluated. 255 is one, unless it is
             the value of a class.
         **settings: of ``BaseSegDataset``, without its suffixes.
-
-    Raises:
-        ValueError: images without a mask, or values that do not fit the classes.
     """
 
     def __init__(
@@ -59,10 +56,7 @@ class LoadClassMask(BaseTransform):
 
     mmseg's ``LoadAnnotations`` for masks of any depth of bits, without a cast before the numbers
     are looked at: 300 is no class 44. An image without a mask, as inferencers give, stays as it is.
-
-    Raises:
-        ValueError: colours, a number that is neither a class nor ignored, or another size than the
-            image's; the message names file and number.
+    ValueError for colours, numbers that are neither classes nor ignored, or another size.
     """
 
     def transform(self, results: dict) -> dict:

@@ -51,8 +51,7 @@ class BandFile:
     The pages of a TIFF whose pages have one band each are bands.
 
     Attributes:
-        driver: 'NPY', or GDAL's name of the format.
-        colours: GDAL's interpretation of each band, such as 'red'; () for none.
+        parts: of GDAL, one or the pages; [] of .npy.
         crs: rasterio's coordinate system, or None.
 
     Raises:
@@ -60,9 +59,7 @@ class BandFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.driver, self.crs = path, 'NPY', None
-        self.colours: tuple[str, ...] = ()
-        self.parts: list[rasterio.DatasetReader] = []
+        self.path, self.crs, self.parts = path, None, list['rasterio.DatasetReader']()
         names: tuple[str, ...] = ()
         if path.suffix.lower() == ARRAY:
             self.array = open_array(path)
@@ -72,9 +69,7 @@ class BandFile:
             first = open_raster(path)
             pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
             self.parts = [*map(open_raster, pages)] or [first]
-            self.driver, self.crs = first.driver, first.crs
-            self.colours = tuple(colour.name for colour in first.colorinterp)
-            height, width = first.shape
+            self.crs, (height, width) = first.crs, first.shape
             if len({part.shape for part in self.parts}) > 1:
                 sizes = ', '.join(f'{part.width} x {part.height}' for part in self.parts)
                 raise ValueError(f'{path}: its pages differ in size: {sizes}')

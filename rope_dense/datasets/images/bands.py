@@ -1,4 +1,4 @@
-"""Images of any number of channels in pipelines: loading, augmentation, and pictures of them.
+"""Images of any number of channels: loading, augmentation, pictures, and pixels without data.
 
 Pixels are float32 [H, W, n], which has every value of 16 bits, in the order of the file; OpenCV's
 resizing, cropping and warping take any n for float32, but for INTER_AREA (``shrink``).
@@ -14,12 +14,14 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import torch
 from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
+from mmengine.structures import BaseDataElement
 
+from ..mask_colours import ignored_label
 from .band_files import BandFile, BandHeader, channel_files
 from .headers import check_size
-from .no_data import no_data
 
 CHANNELS_AT_A_TIME = 4  # of OpenCV's INTER_AREA
 PERCENTILES = (2, 98)  # black and white of a picture
@@ -63,9 +65,8 @@ class LoadBands(BaseTransform):
         elif given.ndim == 3 and given.shape[2] == self.channels:
             pixels = np.asarray(given, np.float32)
         else:
-            raise ValueError(
-                f'the image has shape {[*given.shape]}, expected [height, width, {self.channels}]'
-            )
+            shape = [*given.shape]
+            raise ValueError(f'image of shape {shape}, expected [height, width, {self.channels}]')
         results['img'] = self.filled(pixels)
         results['img_shape'] = results['ori_shape'] = pixels.shape[:2]
         if (missing := no_data(pixels)) is not None:
@@ -75,8 +76,7 @@ class LoadBands(BaseTransform):
     def load(self, path: Path) -> np.ndarray:
         """Pixels, float32 [H, W, n], of which missing ones are NaN.
 
-        Raises:
-            ValueError: a file cannot be read, or has other bands or pixels.
+        ValueError if a file cannot be read, or has other bands or pixels.
         """
         with ExitStack() as opened:
             files = [opened.enter_context(closing(BandFile(name))) for name in self.files(path)]
@@ -114,18 +114,13 @@ class LoadBands(BaseTransform):
             number += len(self.numbers(name, header) or range(header.bands))
         sizes = [f'{header.width} x {header.height}' for header in headers.values()]
         if len({*sizes}) > 1:
-            raise ValueError(
-                f'{path}: the files of its channels differ in size: {", ".join(sizes)}'
-            )
+            raise ValueError(f'{path}: files of its channels differ in size: {", ".join(sizes)}')
         if number != self.channels:
             raise ValueError(f'{path}: {number} bands, expected {self.channels}')
 
     def filled(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels [H, W, n] with the values for missing ones."""
-        if self.fill is None:
-            return pixels
-        missing = np.isnan(pixels)
-        return np.where(missing, self.fill, pixels) if missing.any() else pixels
+        return pixels if self.fill is None else np.where(np.isnan(pixels), self.fill, pixels)
 
     def files(self, path: Path) -> list[Path]:
         """The files of an image, see ``channel_files``."""
@@ -186,6 +181,47 @@ class BandJitter(BaseTransform):
     def factors(self, limits: Sequence[float], image: np.ndarray) -> np.ndarray:
         """Draw a factor for each channel: [n]."""
         return np.array([random.uniform(*limits) for _ in range(image.shape[2])], np.float32)
+
+
+def no_data(image: np.ndarray) -> np.ndarray | None:
+    """The pixels of an image [H, W, n] without any channel (NaN): bool [H, W], or None for none."""
+    if image.dtype.kind != 'f':
+        return None
+    missing = np.isnan(image[..., 0])
+    for channel in range(1, image.shape[2] if missing.any() else 1):
+        missing &= np.isnan(image[..., channel])
+    return missing if missing.any() else None
+
+
+def drop_no_data(sample: BaseDataElement, image: np.ndarray) -> None:
+    """Drop predictions for pixels without data in an image [H, W, n], in place.
+
+    Labels are ``ignored_label`` there, and depth is 0 (unknown). Of objects the centre has to have
+    data; of those with masks half of the pixels.
+    """
+    if (missing := no_data(image)) is None:
+        return
+    if 'pred_sem_seg' in sample:
+        labels = sample.pred_sem_seg.data  # [1, H, W]
+        number = len(sample.seg_logits.data) if 'seg_logits' in sample else 1
+        labels[:, torch.from_numpy(missing).to(labels.device)] = ignored_label(number)
+    if 'pred_depth_map' in sample:
+        depth = sample.pred_depth_map.data
+        depth[:, torch.from_numpy(missing).to(depth.device)] = 0
+    if 'pred_instances' not in sample:
+        return
+    found = sample.pred_instances
+    if 'masks' in found:
+        masks = torch.as_tensor(found.masks).cpu().numpy().astype(bool)  # [N, H, W]
+        has_data = [2 * (mask & missing).sum() <= mask.sum() for mask in masks]
+    else:
+        boxes = getattr(found.bboxes, 'tensor', found.bboxes).cpu().numpy()
+        is_rotated = boxes.shape[1] == 5  # x, y, width, height, angle
+        centres = boxes[:, :2] if is_rotated else (boxes[:, :2] + boxes[:, 2:]) / 2
+        last = [missing.shape[1] - 1, missing.shape[0] - 1]
+        columns, rows = centres.astype(int).clip(0, last).T
+        has_data = ~missing[rows, columns]
+    sample.pred_instances = found[torch.tensor(has_data, dtype=torch.bool)]
 
 
 def shrink(image: np.ndarray, width: int, height: int) -> np.ndarray:

@@ -93,11 +93,12 @@ def read_header(path: Path) -> Header:
                 raise
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
     with closing(BandFile(path)) as opened:  # an array, or a format that only GDAL reads
-        found, colours = opened.header, opened.colours
+        found, parts = opened.header, opened.parts[:1]
+        colours = tuple(colour.name for part in parts for colour in part.colorinterp)
+        name = parts[0].driver if parts else 'NPY'
     alpha = 'alpha' if colours[-1:] == ('alpha',) else ''
     photometric = GDAL_COLOURS.get(colours[:-1] if alpha else colours, '')
-    size = found.height, found.width
-    return Header(*size, 1, opened.driver, found.bands, found.dtype, photometric, alpha)
+    return Header(found.height, found.width, 1, name, found.bands, found.dtype, photometric, alpha)
 
 
 def read_by_pillow(file: BinaryIO) -> Header:
@@ -124,8 +125,8 @@ def read_by_pillow(file: BinaryIO) -> Header:
         raise EOFError
     alpha = 'alpha' if bands[-1] in 'Aa' else ''
     shown = {'P': 'palette', 'R': 'rgb', 'C': 'cmyk', 'Y': 'ycbcr'}.get(bands[0], 'grey')
-    height, width, orientation = shown_size(image.height, image.width, exif.get(ORIENTATION))
-    return Header(height, width, orientation, name, len(bands), dtype, shown, alpha, pages=pages)
+    size = shown_size(image.height, image.width, exif.get(ORIENTATION))
+    return Header(*size, name, len(bands), dtype, shown, alpha, pages=pages)
 
 
 def shown_size(height: int, width: int, orientation: object) -> tuple[int, int, int]:
