@@ -92,9 +92,8 @@ class CropBox(BaseTransform):
 class RandomColourGain(BaseTransform):
     """DINOv3's colours for depth: with a probability, gain x brightness x image ** gamma.
 
-    The image has values from 0 to 255 and is clipped to them; each channel has a gain of its own.
-    Source: facebookresearch/dinov3, dinov3/eval/depth/transforms.py (``ColorAug``). Checked by its
-    formula in tests/datasets/test_depth.py.
+    Values from 0 to 255 are clipped to them; each channel has a gain of its own. Source:
+    facebookresearch/dinov3, dinov3/eval/depth/transforms.py (``ColorAug``). Checked by its formula.
 
     Args:
         prob: of a change.

@@ -52,22 +52,17 @@ def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
 def check_header(
     image: Path, of_image: Path, title: str, shape: tuple[int, ...] | None = None
 ) -> None:
-    """Compare the headers of an image and of its mask or depth map; no pixel is decoded.
+    """Compare the headers of an image and of its map, called `title`; no pixel is decoded.
 
-    Args:
-        title: of the map, in words.
-        shape: height and width of the map, if they are known.
-
-    Raises:
-        ValueError: a header cannot be read, the sizes differ, or the map has several pages.
+    ValueError if a header cannot be read, the sizes differ, or the map has several pages. The shape
+    (height, width) of the map may be known already.
     """
     if shape is None:
         found = headers.read_header(of_image)
         shape, pages = (found.height, found.width), found.pages
         if pages > 1:
-            raise ValueError(
-                f'{of_image} has {pages} pages: save one page, the {title} of its image'
-            )
+            advice = f'save one page, the {title} of its image'
+            raise ValueError(f'{of_image} has {pages} pages: {advice}')
     expected = headers.read_header(image)
     size = expected.height, expected.width
     if expected.orientation > 4 and shape == size[::-1] != size:

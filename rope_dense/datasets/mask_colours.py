@@ -61,12 +61,8 @@ def convert_masks(
 ) -> tuple[int, Report]:
     """Write masks of class numbers, png with the colours as palette; other colours become 255.
 
-    Args:
-        colours: of the classes, in the order of their numbers.
-        images: their folder, to compare sizes and names; or None.
-
-    Returns:
-        The number of masks written, and what is unusual.
+    Sizes and names are compared with images in a folder, if it is given. Returns the number of
+    masks, and what is unusual.
 
     Raises:
         FileExistsError, ValueError: a file is there already, or no mask contains the colour of any

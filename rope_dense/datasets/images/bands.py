@@ -145,8 +145,8 @@ class IgnoreNoData(BaseTransform):
 class BandJitter(BaseTransform):
     """Brightness, contrast and noise of each channel on its own, each with a probability.
 
-    Hue and saturation, which mix channels, are left out. Brightness is a factor, contrast a factor
-    on the differences to the mean of the channel, noise is normal with a share of its deviation.
+    Brightness is a factor, contrast a factor on the differences to the mean of the channel, noise
+    is normal with a share of its deviation. Hue and saturation would mix channels.
 
     Args:
         brightness, contrast: ranges of the factors.

@@ -21,9 +21,7 @@ READ = 50  # files at most, to find their range
 
 @TRANSFORMS.register_module()
 class LoadDeepImage(BaseTransform):
-    """After ``LoadImageFromFile``: a file of 16 bits again, scaled to 8 by its range.
-
-    Files of 8 bits, and arrays without a file, stay as they were loaded.
+    """After ``LoadImageFromFile``: files of 16 bits again, scaled to 8; others stay as they are.
 
     Args:
         max_value: becomes 255, as do larger values.

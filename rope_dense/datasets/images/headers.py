@@ -71,10 +71,7 @@ def read_header(path: Path) -> Header:
     """Read the header of an image, of any size, without its pixels.
 
     Only a file whose end says nothing is decoded: a JPEG with an unusual end, and rare formats.
-
-    Raises:
-        OSError: the file cannot be opened.
-        ValueError: it is no image, or is cut off.
+    OSError if the file cannot be opened, ValueError if it is no image, or is cut off.
     """
     with open(path, 'rb') as file:
         start = file.read(8)

@@ -38,15 +38,13 @@ CONVERTED = {*TYPES, 'bool', *(f'uint{bits}' for bits in range(2, 17)), 'float16
 
 
 def check_picture(path: Path, header: Header, by_opencv: bool = True) -> None:
-    """Check that a file is a picture; the alpha of a TIFF is read, a block at a time.
+    """Raise ValueError unless a file is a picture; the message has the ``own.channels`` to read it.
+
+    The alpha of a TIFF is read, a block at a time.
 
     Args:
-        by_opencv: it is decoded as a whole by OpenCV; else by GDAL, of any size, compression and
-            layout.
-
-    Raises:
-        ValueError: it is no picture; the message has the ``own.channels`` that read it. Or it has
-            too many pixels.
+        by_opencv: it is decoded as a whole by OpenCV, which refuses too many pixels; else by GDAL,
+            of any size, compression and layout.
     """
     if not is_picture(header, by_opencv):
         raise ValueError(no_picture(path, header))

@@ -67,18 +67,20 @@ def left_out(given: Path, suffixes: Sequence[str], without: Path | None = None) 
     names = [p.suffix.lower() for p in visible(given, without) if p.is_file()]
     videos = sum(name in VIDEO_SUFFIXES for name in names)
     others = Counter(name for name in names if name in OTHERS and name not in suffixes)
-    said = [f'{videos} videos (give each alone)' if videos > 1 else '1 video (give it alone)']
-    said += [f'{count} {name}' for name, count in sorted(others.items())]
-    return ', '.join(said if videos else said[1:])
+    said = [f'{count} {name}' for name, count in sorted(others.items())]
+    if videos:
+        said.insert(
+            0, '1 video (give it alone)' if videos == 1 else f'{videos} videos (give each alone)'
+        )
+    return ', '.join(said)
 
 
 def visible(given: Path, without: Path | None) -> list[Path]:
     """All that is in a folder, if it is one, but for what is hidden and what is in another."""
     found = sorted(given.rglob('*')) if given.is_dir() else []
-    hidden = [any(x.startswith(HIDDEN) for x in p.relative_to(given).parts) for p in found]
-    return outside(
-        [path for path, is_hidden in zip(found, hidden, strict=True) if not is_hidden], without
-    )
+    start = len(given.parts)
+    shown = [p for p in found if not any(x.startswith(HIDDEN) for x in p.parts[start:])]
+    return outside(shown, without)
 
 
 def outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
