@@ -70,9 +70,9 @@ class BandFile:
             pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
             self.parts = [*map(open_raster, pages)] or [first]
             self.crs, (height, width) = first.crs, first.shape
-            if len({part.shape for part in self.parts}) > 1:
-                sizes = ', '.join(f'{part.width} x {part.height}' for part in self.parts)
-                raise ValueError(f'{path}: its pages differ in size: {sizes}')
+            sizes = [f'{x.width} x {x.height} x {x.count}' for x in self.parts]
+            if len({*sizes}) > 1:
+                raise ValueError(f'{path}: its pages differ in size or bands: {", ".join(sizes)}')
             dtypes = {name for part in self.parts for name in part.dtypes}
             names = tuple(name or '' for part in self.parts for name in part.descriptions)
             bands = len(names)
