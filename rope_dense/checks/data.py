@@ -16,7 +16,7 @@ from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from ..datasets.depth_maps import survey_depths
-from ..datasets.mask_survey import mask_lines, survey_masks
+from ..datasets.mask_labels import mask_lines, survey_masks
 from ..engine.runner import FILES, NamingPipeline
 from ..integrations.hub_config import is_stored
 from ..own.recipes import find_anew, has_own_data

@@ -16,7 +16,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
-from .depth_maps import read_depth
+from .depth_maps import known_depths, read_depth
 from .labels.maps import DEPTH
 from .map_files import check_size, load_pairs
 
@@ -35,9 +35,6 @@ class ImageDepthDataset(BaseSegDataset):
 
     Args:
         **settings: of ``BaseSegDataset``, without its suffixes.
-
-    Raises:
-        ValueError: two depth maps of an image.
     """
 
     METAINFO = dict(classes=(), palette=())
@@ -55,14 +52,10 @@ class ImageDepthDataset(BaseSegDataset):
 class LoadDepth(BaseTransform):
     """Read ``depth_map_path`` as ``gt_depth_map``, float32 [H, W] in the unit of the model.
 
-    mmseg's ``LoadDepthAnnotation`` for images of any depth of bits and .npy, with unknown depths
-    (0 or less, infinite, not a number) as 0.
+    mmseg's ``LoadDepthAnnotation`` for any depth of bits and .npy, with unknown depths as 0.
 
     Args:
         unit: metres of a 1 in the file, such as 0.001 for millimetres in a 16-bit PNG.
-
-    Raises:
-        ValueError: the file is no map of one channel, or has another size than its image.
     """
 
     def __init__(self, unit: float = 1.0) -> None:
@@ -70,7 +63,7 @@ class LoadDepth(BaseTransform):
 
     def transform(self, results: dict) -> dict:
         path = Path(results['depth_map_path'])
-        depth = read_depth(path) * self.unit
+        depth = known_depths(read_depth(path)) * self.unit
         check_size(path, depth.shape, results)
         results['gt_depth_map'] = depth
         results.setdefault('seg_fields', []).append('gt_depth_map')
@@ -99,9 +92,8 @@ class CropBox(BaseTransform):
 class RandomColourGain(BaseTransform):
     """DINOv3's colours for depth: with a probability, gain x brightness x image ** gamma.
 
-    The image has values from 0 to 255 and is clipped to them; each channel has a gain of its own.
-    Source: facebookresearch/dinov3, dinov3/eval/depth/transforms.py (``ColorAug``). Checked by its
-    formula in tests/datasets/test_depth.py.
+    Values from 0 to 255 are clipped to them; each channel has a gain of its own. Source:
+    facebookresearch/dinov3, dinov3/eval/depth/transforms.py (``ColorAug``). Checked by its formula.
 
     Args:
         prob: of a change.
@@ -117,16 +109,10 @@ class RandomColourGain(BaseTransform):
     ) -> None:
         self.prob, self.gamma, self.brightness, self.gain = prob, gamma, brightness, gain
 
-    def draw(self) -> tuple[float, np.ndarray] | None:
-        """Exponent and factors [3] of the channels, or None for no change."""
-        if np.random.rand() >= self.prob:
-            return None
-        gamma, brightness = np.random.uniform(*self.gamma), np.random.uniform(*self.brightness)
-        return gamma, brightness * np.random.uniform(*self.gain, size=3)
-
     def transform(self, results: dict) -> dict:
-        if (drawn := self.draw()) is not None:
-            gamma, factors = drawn
+        if np.random.rand() < self.prob:
+            gamma, brightness = np.random.uniform(*self.gamma), np.random.uniform(*self.brightness)
+            factors = brightness * np.random.uniform(*self.gain, size=3)  # of the channels
             image = results['img'].astype(np.float32) ** gamma * factors
             results['img'] = image.clip(0, 255).astype(np.float32)
         return results
@@ -137,11 +123,8 @@ class ValidDepthMetric(DepthMetric):
     """mmseg's ``DepthMetric`` over the images that have a depth to compare with.
 
     Predictions are clipped to the range, as DINOv3's evaluation does. mmseg would count an image
-    without valid pixels as not a number, and so all metrics. Checked on depths computed by hand in
-    tests/datasets/test_depth.py.
-
-    Raises:
-        ValueError: no image has a valid pixel.
+    without valid pixels as not a number, and so all metrics. ValueError if all images are so.
+    Checked on depths computed by hand in tests/datasets/test_depth.py.
     """
 
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .images.band_files import band_header
-from .images.headers import MOST_PIXELS, read_header
+from .images import headers
 from .labels.inventory import Inventory
 from .labels.maps import check_number
 from .labels.pairs import Kind, pairs_in
 from .labels.splits import part_of
 
 Pair = tuple[Path, Path]  # an image, and its mask or depth map
+USUAL = ('uint8', 'uint16', 'int16', 'float32')  # types of a band that is read
 
 
 def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
@@ -52,31 +52,26 @@ def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
 def check_header(
     image: Path, of_image: Path, title: str, shape: tuple[int, ...] | None = None
 ) -> None:
-    """Compare the headers of an image and of its mask or depth map; no pixel is decoded.
+    """Compare the headers of an image and of its map, called `title`; no pixel is decoded.
 
-    Args:
-        title: of the map, in words.
-        shape: height and width of the map, if they are known.
-
-    Raises:
-        ValueError: a header cannot be read, the sizes differ, or the map has several pages.
+    ValueError if a header cannot be read, the sizes differ, or the map has several pages. The shape
+    (height, width) of the map may be known already.
     """
     if shape is None:
-        found = read_header(of_image)
-        shape = found.height, found.width
-        if found.pages > 1:
-            raise ValueError(
-                f'{of_image} has {found.pages} pages: save one page, the {title} of its image'
-            )
-    expected = read_header(image)
-    if expected.orientation > 4 and shape == (expected.width, expected.height) != shape[::-1]:
+        found = headers.read_header(of_image)
+        shape, pages = (found.height, found.width), found.pages
+        if pages > 1:
+            advice = f'save one page, the {title} of its image'
+            raise ValueError(f'{of_image} has {pages} pages: {advice}')
+    expected = headers.read_header(image)
+    size = expected.height, expected.width
+    if expected.orientation > 4 and shape == size[::-1] != size:
         raise ValueError(
             f'{of_image} has the size of {image} before its EXIF orientation is applied: rotate '
             f'the {title}, or save the image as it is shown'
         )
-    check_size(of_image, shape, dict(img_path=image, ori_shape=(expected.height, expected.width)))
-    if expected.height * expected.width > MOST_PIXELS:
-        raise ValueError(f'{of_image} has {shape[0]} x {shape[1]} pixels: cut it and its image up')
+    check_size(of_image, shape, dict(img_path=image, ori_shape=size))
+    headers.check_size(of_image, *size)
 
 
 def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -> None:
@@ -90,9 +85,8 @@ def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -
 
 def why_unread(path: Path, error: object) -> str:
     """The type and number of the bands of a TIFF that has no usual ones, else the error."""
-    if path.suffix.lower() in ('.tif', '.tiff'):
-        with contextlib.suppress(ValueError, OSError):
-            found = band_header(path)
-            if found.bands > 1 or found.dtype not in ('uint8', 'uint16', 'int16', 'float32'):
-                return f'{found.bands} band{"s" * (found.bands > 1)} of {found.dtype}'
+    with contextlib.suppress(ValueError, OSError):
+        found = headers.read_header(path)
+        if found.format == 'TIFF' and (found.bands > 1 or found.dtype not in USUAL):
+            return f'{found.bands} band{"s" * (found.bands > 1)} of {found.dtype}'
     return textwrap.shorten(str(error), 120) or type(error).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,39 +22,31 @@ COLOURS = replace(MASKS, words=(*MASKS.others, *MASKS.words), others=())
 
 
 def colours_in(masks: Path) -> list[Colour]:
-    """All colours of the masks in a folder, the most frequent first.
-
-    Raises:
-        ValueError: no mask in it, or more than 255 colours (a photograph, or smoothed borders).
-    """
-    counts: dict[Colour, int] = {}
+    """All colours of the masks in a folder, the most frequent first; ValueError above 255."""
+    counts = Counter[int]()
     for path in mask_files(masks):
         codes, numbers = np.unique(codes_of(path), return_counts=True)
-        for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):
-            colour = (code >> 16, code >> 8 & 255, code & 255)
-            counts[colour] = counts.get(colour, 0) + number
+        counts.update(dict(zip(codes.tolist(), numbers.tolist(), strict=True)))
         if len(counts) > IGNORED:
             raise ValueError(
                 f'{path}: more than {IGNORED} colours; masks must have one flat colour for each '
                 'class (no jpeg, no smoothing). Name the colours of the classes with --classes, '
                 'and others are ignored'
             )
-    return sorted(counts, key=lambda colour: -counts[colour])
+    return [(code >> 16, code >> 8 & 255, code & 255) for code, _ in counts.most_common()]
 
 
 def mask_files(folder: Path) -> list[Path]:
     """The masks of a folder; ValueError if there is none."""
-    files = list_files(folder, MASKS.suffixes)
-    if not files:
-        raise ValueError(
-            f'{folder}: no mask in it; looked for {", ".join(MASKS.suffixes)}, there are '
-            f'{suffixes_in(folder)}'
-        )
-    return files
+    if files := list_files(folder, MASKS.suffixes):
+        return files
+    looked, there = ', '.join(MASKS.suffixes), suffixes_in(folder)
+    raise ValueError(f'{folder}: no mask in it; looked for {looked}, there are {there}')
 
 
 def codes_of(path: Path) -> np.ndarray:
     """A number for the colour of each pixel, [H, W]; ValueError for a file without colours."""
+    read_header(path)  # refuses a cut-off file, and one of too many pixels
     try:
         with Image.open(path) as image:
             if image.mode.startswith(('I', 'F')):
@@ -69,20 +62,20 @@ def convert_masks(
 ) -> tuple[int, Report]:
     """Write masks of class numbers, png with the colours as palette; other colours become 255.
 
-    Args:
-        colours: of the classes, in the order of their numbers.
-        images: their folder, to compare sizes and names; or None.
-
-    Returns:
-        The number of masks written, and what is unusual.
+    Sizes and names are compared with images in a folder, if it is given. Returns the number of
+    masks, and what is unusual.
 
     Raises:
-        FileExistsError: a file is there already; none is written then.
-        ValueError: no mask contains the colour of any class; none is written then.
+        FileExistsError, ValueError: a file is there already, or no mask contains the colour of any
+            class; none is written then.
     """
-    files, report = mask_files(masks), Report()
-    targets = [out / path.relative_to(masks).with_suffix('.png') for path in files]
-    check_targets(files, targets)
+    files, report, targets = mask_files(masks), Report(), dict[Path, Path]()
+    for path in files:
+        target = out / path.relative_to(masks).with_suffix('.png')
+        if target.exists():
+            raise FileExistsError(f'{target} exists: give another folder to write to')
+        if (other := targets.setdefault(target, path)) != path:
+            raise ValueError(f'{other} and {path} would both become {target.name}: remove one')
     codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
     if len(codes) > IGNORED:
         raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
@@ -94,19 +87,8 @@ def convert_masks(
             f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
             f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
         )
-    picture_of: dict[Path, Path] = {}
-    if images:
-        folders = [Path(os.path.realpath(folder)) for folder in (images, masks)]
-        found = pairs_in(COLOURS, folders[0], folders[1], Inventory(folders[0]))
-        picture_of = {
-            masks / Path(mask).relative_to(folders[1]): Path(image)
-            for mask, image in found.image_of.items()
-        }
-        for mask in found.orphans:
-            report.note('mask without an image of its name', os.path.basename(mask))
-        for image in found.images.keys() - {*found.image_of.values()}:
-            report.note('image without a mask', os.path.basename(image))
-    for path, target in zip(files, targets, strict=True):
+    picture_of = matched_images(masks, images, report) if images else {}
+    for target, path in targets.items():
         given = codes_of(path)
         labels = np.full(given.shape, IGNORED, np.uint8)
         for number, code in enumerate(codes):
@@ -121,14 +103,16 @@ def convert_masks(
     return len(files), report
 
 
-def check_targets(files: Sequence[Path], targets: Sequence[Path]) -> None:
-    """Raise FileExistsError or ValueError if a file would be written over, or twice."""
-    if existing := [path for path in targets if path.exists()]:
-        raise FileExistsError(f'{existing[0]} exists: give another folder to write to')
-    first: dict[Path, Path] = {}
-    for file, target in zip(files, targets, strict=True):
-        if (other := first.setdefault(target, file)) != file:
-            raise ValueError(f'{other} and {file} would both become {target.name}: remove one')
+def matched_images(masks: Path, images: Path, report: Report) -> dict[Path, Path]:
+    """The image of each mask, by their names; notes those of one kind only."""
+    pictures, folder = (Path(os.path.realpath(place)) for place in (images, masks))
+    found = pairs_in(COLOURS, pictures, folder, Inventory(pictures))
+    for mask in found.orphans:
+        report.note('mask without an image of its name', os.path.basename(mask))
+    for image in found.images.keys() - {*found.image_of.values()}:
+        report.note('image without a mask', os.path.basename(image))
+    pairs = found.image_of.items()
+    return {masks / Path(mask).relative_to(folder): Path(image) for mask, image in pairs}
 
 
 def label_type(num_classes: int) -> np.dtype:
@@ -142,17 +126,12 @@ def ignored_label(num_classes: int) -> int:
 
 
 def write_labels(labels: np.ndarray, path: Path, colours: Sequence[Colour]) -> None:
-    """Write class numbers [H, W] as a png: of 8 bits with the colours of the classes as palette.
-
-    More than 255 classes have 16 bits and no palette.
-    """
+    """Write class numbers [H, W] as a png: with a palette, or of 16 bits above 255 classes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     dtype = label_type(len(colours))
     image = Image.fromarray(labels.astype(dtype))
     if dtype == np.uint8:
         image = image.convert('P')
-        palette = [distinct_colour(index) for index in range(256)]
-        palette[: len(colours)] = [(red, green, blue) for red, green, blue in colours]
-        palette[IGNORED] = 0, 0, 0
-        image.putpalette([part for colour in palette for part in colour])
+        others = [distinct_colour(index) for index in range(len(colours), IGNORED)]
+        image.putpalette([part for colour in (*colours, *others, (0, 0, 0)) for part in colour])
     image.save(path)

@@ -1,25 +1,31 @@
-"""The labels of masks: files of class numbers, of any format and depth of bits.
+"""Masks of class numbers, of any format and depth of bits: their labels, and a look at all.
 
 H x W pixels. A number in a mask stands for a class, is ignored, or is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-import cv2
+import mmcv
 import numpy as np
 from PIL import Image, ImageOps
 
+from ..utils.progress import progress
 from .classes import IGNORED
-from .images.deep import stored_mode
-from .map_files import why_unread
+from .images.headers import read_header
+from .labels.splits import WORDS
+from .map_files import Pair, check_header, why_unread
 
 COLOURS = '`rope-dense convert-data colours` makes class numbers of them'
-GREY_STEPS = {'L;2': 85, 'L;4': 17}  # between the greys that Pillow makes of 2 and 4 bits
+GREY_STEPS = {'uint2': 85, 'uint4': 17}  # between the greys that Pillow makes of 2 and 4 bits
 TABLED = (np.uint8, np.uint16)
+BINARY = [0, IGNORED]
 SHOWN = 8  # numbers that are neither a class nor ignored, in an error
 Number = float  # or a whole one
 
@@ -29,8 +35,7 @@ def label_map(
 ) -> dict[float, int]:
     """The label of each number in masks: of a class, or 255; see ``ImageMaskDataset``.
 
-    Raises:
-        ValueError: not one number for each class.
+    ValueError if there is not one number for each class.
     """
     if values is None:
         numbers = range(len(classes) + len(void))
@@ -47,14 +52,7 @@ def label_map(
 
 
 def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
-    """The labels of a mask, uint8 [H, W].
-
-    Args:
-        labels: of the numbers in masks.
-
-    Raises:
-        ValueError: colours, or a number without a label.
-    """
+    """The labels of a mask by its numbers, uint8 [H, W]; ValueError for a number without one."""
     pixels, numbers, unknown = read_mask(path).known_by(labels)
     if unknown:
         raise ValueError(f'{path} has {in_short(unknown)}: {no_class(labels)}')
@@ -64,6 +62,221 @@ def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
     table = np.zeros(int(numbers[-1]) + 1, np.uint8)  # faster than a search
     table[np.array(numbers, int)] = found
     return table[pixels]
+
+
+@dataclass(frozen=True)
+class StoredMask:
+    """The content of a mask."""
+
+    stored: np.ndarray  # numbers [H, W] of the file; of a palette its indices
+    shown: np.ndarray | None = None  # greys [H, W] unless they are the numbers, or it has colours
+    palette: np.ndarray | None = None  # colour [256, 3] of each index
+
+    @cached_property
+    def numbers(self) -> list[Number]:
+        """The stored numbers that occur, sorted."""
+        return numbers_in(self.stored)
+
+    def known_by(
+        self, labels: Mapping[float, int]
+    ) -> tuple[np.ndarray, list[Number], list[Number]]:
+        """The numbers [H, W] that have labels: as stored, else as shown; as stored if neither.
+
+        With the sorted numbers that occur, and those of them that have no label.
+        """
+        unknown = [number for number in self.numbers if number not in labels]
+        if unknown and self.shown is not None and labels.keys() >= {*(n := numbers_in(self.shown))}:
+            return self.shown, n, []
+        return self.stored, self.numbers, unknown
+
+
+def numbers_in(pixels: np.ndarray) -> list[Number]:
+    """The numbers that occur, sorted."""
+    if pixels.dtype in TABLED:  # faster than sorting
+        return np.flatnonzero(np.bincount(pixels.reshape(-1))).tolist()
+    return [int(n) if float(n).is_integer() else n for n in np.unique(pixels).tolist()]
+
+
+def read_mask(path: Path) -> StoredMask:
+    """Read a mask. Channels that are equal are read as one, and alpha is dropped.
+
+    ValueError if the mask has colours, or cannot be read.
+    """
+    try:
+        with Image.open(path) as image:
+            turned = ImageOps.exif_transpose(image)
+            pixels = np.asarray(turned)
+            colours = turned.getpalette('RGB') if turned.mode == 'P' else None
+        dtype = read_header(path).dtype
+        if dtype == 'uint16' and pixels.ndim == 3:  # Pillow keeps the upper 8 bits
+            pixels = mmcv.imread(path, 'unchanged')
+            if pixels is None:
+                raise ValueError('OpenCV cannot read its 16 bits')
+    except Exception as error:  # a damaged file can fail in any way
+        raise ValueError(
+            f'{path} cannot be read as a mask ({why_unread(path, error)}): save class numbers as '
+            'one channel of 8 or 16 bits, such as a PNG'
+        ) from error
+    if colours is not None:
+        palette = np.zeros((256, 3), np.uint8)
+        palette.reshape(-1)[: len(colours)] = colours
+        used = palette[np.array(numbers_in(pixels), int)]
+        is_grey = (used == used[:, :1]).all()
+        return StoredMask(pixels, palette[pixels, 0] if is_grey else None, palette)
+    if pixels.ndim == 3:
+        grey, alpha = pixels[..., : 3 if pixels.shape[2] > 2 else 1], pixels[..., -1]
+        if (grey != grey[..., :1]).any():
+            raise ValueError(f'{path}: the mask has colours; {COLOURS}')
+        if pixels.shape[2] in (2, 4) and np.ptp(grey) == 0 < np.ptp(alpha):
+            advice = 'save class numbers as one channel'
+            raise ValueError(f'{path}: only the alpha of the mask varies: {advice}')
+        return StoredMask(grey[..., 0])
+    if pixels.dtype == bool:
+        return StoredMask(pixels.astype(np.uint8), pixels * np.uint8(255))
+    if step := GREY_STEPS.get(dtype):
+        return StoredMask(pixels // np.uint8(step), pixels)
+    return StoredMask(pixels)
+
+
+def survey_masks(
+    pairs: Sequence[Pair], split: str, labels: Mapping[float, int], classes: Sequence[str]
+) -> dict[str, Any]:
+    """Look at all masks of a split, 'train' or 'val'.
+
+    Args:
+        labels: of the numbers in masks, see ``label_map``.
+        classes: names of the labels 0, 1, 2 ...
+
+    Returns:
+        Plain values: `split`; `masks`, their number; `numbers`, each number that files store as
+        [number, masks that have it, label or None]; `labels` that occur; `binary`, the number of
+        masks of 0 and 255 only.
+
+    Raises:
+        ValueError: a mask that cannot be read, is of another size than its image, or has several
+            pages, colours, numbers of no class or another palette than the others; or masks that
+            have nothing to be trained.
+    """
+    counts, found = Counter[Number](), set[int]()
+    unknown = dict[Number, Path]()  # the first mask of a number
+    colours = dict[Number, tuple[Path, str]]()  # the first mask and the colour of an index
+    binary = wrong = 0
+    for image, path in progress(pairs, f'{WORDS[split]} masks'):
+        check_header(image, path, 'mask')
+        mask = read_mask(path)
+        check_palette(path, mask, labels, colours)
+        _, numbers, without = mask.known_by(labels)
+        found |= {labels[number] for number in numbers if number in labels}
+        counts.update(mask.numbers)
+        binary += mask.numbers == BINARY
+        unknown |= {number: path for number in without if number not in unknown}
+        wrong += bool(without)
+        if len(unknown) > IGNORED:  # such as depths
+            break
+    survey = dict(
+        split=split,
+        masks=len(pairs),
+        numbers=[[number, counts[number], labels.get(number)] for number in sorted(counts)],
+        labels=sorted(found),
+        binary=binary,
+    )
+    if unknown:
+        masks = f'in {wrong} of {len(pairs)} masks'
+        raise ValueError(unknown_numbers(unknown, masks, counts, labels, classes))
+    check_found(survey, pairs[0][1].parent, classes)
+    return survey
+
+
+def check_palette(
+    path: Path,
+    mask: StoredMask,
+    labels: Mapping[float, int],
+    first: dict[Number, tuple[Path, str]],
+) -> None:
+    """Raise ValueError if a palette says that the indices are not the classes.
+
+    Its greys are numbers of classes, too, or another mask has other colours for an index.
+
+    Args:
+        first: mask and colour of each index that was seen; updated in place.
+    """
+    if mask.palette is None or not labels.keys() >= {*mask.numbers}:
+        return
+    palette = {index: mask.palette[int(index)] for index in mask.numbers}
+    greys = {index: int(colour[0]) for index, colour in palette.items()}
+    classes = {number for number, label in labels.items() if label != IGNORED}
+    if mask.shown is not None and {*greys.values()} <= classes and [*greys.values()] != [*greys]:
+        said = ', '.join(f'{index} as {grey}' for index, grey in greys.items())
+        raise ValueError(
+            f'{path} has a palette that shows {said}, which are numbers of classes, too: {COLOURS}'
+        )
+    for index, colour in palette.items():
+        code = f'#{colour.tobytes().hex()}'
+        other, there = first.setdefault(index, (path, code))
+        if there != code:
+            raise ValueError(f'index {index} is {there} in {other} and {code} in {path}: {COLOURS}')
+
+
+def unknown_numbers(
+    unknown: Mapping[Number, Path],
+    masks: str,
+    counts: Iterable[Number],
+    labels: Mapping[float, int],
+    classes: Sequence[str],
+) -> str:
+    """The line for numbers that are neither classes nor ignored, with their cause.
+
+    Args:
+        unknown: the first mask of each.
+        masks: in how many masks they are, in words.
+        counts: all numbers in the masks.
+    """
+    path = next(iter(unknown.values()))
+    first = [number for number in unknown if unknown[number] == path]
+    text = f'{path} has {in_short(first)}'
+    if [*unknown] == [len(classes)] and {*range(len(classes))} <= labels.keys():
+        given = ranges(sorted({*counts} - {IGNORED}))
+        return (  # masks of ADE20K's form, with names from 1
+            f'{text} ({masks}): the masks have {given} for {len(classes)} names: is 0 '
+            "'unlabelled'? Put its name first (classes.txt, own.classes) and own.void=[0]"
+        )
+    others = f'; also {in_short(others)}' if (others := [*unknown][len(first) :]) else ''
+    return f'{text}: {no_class(labels)} ({masks}{others})'
+
+
+def check_found(survey: Mapping[str, Any], folder: Path, classes: Sequence[str]) -> None:
+    """Raise ValueError for masks that have nothing, or one thing only, to be trained."""
+    found, numbers = survey['labels'], [number for number, _, _ in survey['numbers']]
+    trained = [label for label in found if label != IGNORED]
+    if not trained:
+        said = f'are ignored; they have the numbers {in_short(numbers)}'
+        raise ValueError(f'{folder}: all pixels of the masks {said}')
+    if numbers == BINARY and IGNORED in found and len(classes) > 1:
+        advice = 'own.values gives the number of each class'
+        if len(classes) == 2:
+            advice = f'own.values=[0,{IGNORED}] reads them as {classes[0]} and {classes[1]}'
+        raise ValueError(
+            f'{folder}: the masks have 0 and 255 only, and 255 means ignored, so that '
+            f'{classes[0]} would be all that is trained: {advice}'
+        )
+    if survey['split'] == 'train' and len(trained) == 1 < len(classes):
+        masks, name = survey['masks'], classes[trained[0]]
+        raise ValueError(f'{folder}: all pixels of its {masks} masks are {name}: check the masks')
+
+
+def mask_lines(survey: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
+    """The lines of a report about masks: classes without a pixel, and masks of 0 and 255."""
+    lines, masks = [], f'{survey["masks"]} {WORDS[survey["split"]]} masks'
+    lacking = [name for label, name in enumerate(classes) if label not in survey['labels']]
+    if lacking:
+        line = f'{len(lacking)} of {len(classes)} classes have no pixel in {masks}: '
+        lines.append(line + in_short(lacking))
+        are_last = [*classes[-len(lacking) :]] == lacking
+        if are_last and any(number == label == 0 for number, _, label in survey['numbers']):
+            lines[-1] += " (is 0 'unlabelled'? Put its name first and own.void=[0])"
+    if survey['binary'] and IGNORED in survey['labels']:
+        lines.append(f'{survey["binary"]} of {masks} have 0 and 255 only, and 255 is ignored')
+    return lines
 
 
 def no_class(labels: Mapping[float, int]) -> str:
@@ -78,92 +291,6 @@ def no_class(labels: Mapping[float, int]) -> str:
 def in_short(items: Sequence[object]) -> str:
     """The first of some numbers or names."""
     return ', '.join(map(str, items[:SHOWN])) + (' ...' if len(items) > SHOWN else '')
-
-
-@dataclass(frozen=True)
-class StoredMask:
-    """The content of a mask.
-
-    Attributes:
-        stored: numbers [H, W] of the file; of a palette its indices.
-        shown: greys [H, W]; None where they are the numbers, or the mask shows colours.
-        palette: colour [256, 3] of each index, or None.
-    """
-
-    stored: np.ndarray
-    shown: np.ndarray | None = None
-    palette: np.ndarray | None = None
-
-    def known_by(
-        self, labels: Mapping[float, int]
-    ) -> tuple[np.ndarray, list[Number], list[Number]]:
-        """The numbers [H, W] that have labels: as stored, else as shown; as stored if neither.
-
-        With the sorted numbers that occur, and those of them that have no label.
-        """
-        stored = numbers_in(self.stored)
-        unknown = [number for number in stored if number not in labels]
-        if unknown and self.shown is not None and labels.keys() >= {*(n := numbers_in(self.shown))}:
-            return self.shown, n, []
-        return self.stored, stored, unknown
-
-
-def numbers_in(pixels: np.ndarray) -> list[Number]:
-    """The numbers that occur, sorted."""
-    if pixels.dtype in TABLED:  # faster than sorting
-        return np.flatnonzero(np.bincount(pixels.reshape(-1))).tolist()
-    return [int(n) if float(n).is_integer() else n for n in np.unique(pixels).tolist()]
-
-
-def read_mask(path: Path) -> StoredMask:
-    """Read a mask. Channels that are equal are read as one, and alpha is dropped.
-
-    Raises:
-        ValueError: the mask has colours, or cannot be read.
-    """
-    try:
-        with Image.open(path) as image:
-            mode = stored_mode(image)
-            turned = ImageOps.exif_transpose(image)
-            pixels = np.asarray(turned)
-            colours = turned.getpalette('RGB') if turned.mode == 'P' else None
-    except Exception as error:  # a damaged file can fail in any way
-        raise ValueError(
-            f'{path} cannot be read as a mask ({why_unread(path, error)}): save class numbers as '
-            'one channel of 8 or 16 bits, such as a PNG'
-        ) from error
-    if colours is not None:
-        palette = np.zeros((256, 3), np.uint8)
-        palette.reshape(-1)[: len(colours)] = colours
-        used = palette[np.array(numbers_in(pixels), int)]
-        is_grey = (used == used[:, :1]).all()
-        return StoredMask(pixels, palette[pixels, 0] if is_grey else None, palette)
-    if pixels.dtype == bool:
-        return StoredMask(pixels.astype(np.uint8), pixels * np.uint8(255))
-    if step := GREY_STEPS.get(mode[:3]):
-        return StoredMask(pixels // np.uint8(step), pixels)
-    return StoredMask(pixels if pixels.ndim == 2 else one_channel(path, pixels, mode))
-
-
-def one_channel(path: Path, pixels: np.ndarray, mode: str) -> np.ndarray:
-    """The one channel [H, W] of pixels [H, W, C] that are grey.
-
-    Raises:
-        ValueError: they have colours, or are one number with an alpha that varies.
-    """
-    if '16' in mode and (deep := cv2.imread(str(path), cv2.IMREAD_UNCHANGED)) is not None:
-        pixels = deep  # Pillow keeps the upper 8 bits of several channels
-    if pixels.ndim == 3:
-        colours = pixels[..., : 3 if pixels.shape[2] > 2 else 1]
-        if (colours != colours[..., :1]).any():
-            raise ValueError(f'{path}: the mask has colours; {COLOURS}')
-        alpha = pixels[..., -1]
-        if pixels.shape[2] in (2, 4) and np.ptp(colours) == 0 < np.ptp(alpha):
-            raise ValueError(
-                f'{path}: only the alpha of the mask varies: save class numbers as one channel'
-            )
-        pixels = colours[..., 0]
-    return pixels
 
 
 def ranges(numbers: Sequence[Number]) -> str:

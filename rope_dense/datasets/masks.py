@@ -24,7 +24,7 @@ class ImageMaskDataset(BaseSegDataset):
     """Images and masks, from a list of pairs or matched by their names; see ``load_pairs``.
 
     ``LoadClassMask`` reads the masks. Pixels of the numbers in `void` get the label 255, which
-    heads, evaluators and padding ignore without being told.
+    heads, evaluators and padding ignore by default.
 
     Args:
         values: number in the masks of each of ``metainfo.classes``; None for 0, 1, 2 ... without
@@ -32,16 +32,10 @@ class ImageMaskDataset(BaseSegDataset):
         void: numbers in the masks that are neither trained nor evaluated. 255 is one, unless it is
             the value of a class.
         **settings: of ``BaseSegDataset``, without its suffixes.
-
-    Raises:
-        ValueError: images without a mask, or values that do not fit the classes.
     """
 
     def __init__(
-        self,
-        values: Sequence[int] | None = None,
-        void: Sequence[int] = (),
-        **settings: Any,
+        self, values: Sequence[int] | None = None, void: Sequence[int] = (), **settings: Any
     ) -> None:
         self.values, self.void = values, tuple(void)
         super().__init__(**settings)
@@ -49,14 +43,9 @@ class ImageMaskDataset(BaseSegDataset):
     def load_data_list(self) -> list[dict]:
         folders = self.data_prefix['img_path'], self.data_prefix['seg_map_path']
         labels = label_map(self.metainfo['classes'], self.values, self.void)
+        common = dict(label_map=labels, reduce_zero_label=False)
         return [
-            dict(
-                img_path=str(image),
-                seg_map_path=str(mask),
-                label_map=labels,
-                reduce_zero_label=False,
-                seg_fields=[],
-            )
+            dict(img_path=str(image), seg_map_path=str(mask), seg_fields=[], **common)
             for image, mask in load_pairs(self.ann_file, *folders, MASKS)
         ]
 
@@ -67,10 +56,7 @@ class LoadClassMask(BaseTransform):
 
     mmseg's ``LoadAnnotations`` for masks of any depth of bits, without a cast before the numbers
     are looked at: 300 is no class 44. An image without a mask, as inferencers give, stays as it is.
-
-    Raises:
-        ValueError: colours, a number that is neither a class nor ignored, or another size than the
-            image's; the message names file and number.
+    ValueError for colours, numbers that are neither classes nor ignored, or another size.
     """
 
     def transform(self, results: dict) -> dict:

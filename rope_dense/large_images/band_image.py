@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..datasets.images.band_files import BandFile
-from ..datasets.images.bands import LoadBands, shrink
-from ..datasets.images.no_data import no_data
+from ..datasets.images.bands import LoadBands, no_data, shrink
 from .image_file import NOT_INSTALLED, LargeImage
 
 

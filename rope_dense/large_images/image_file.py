@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from ..datasets.images.headers import check_size, read_header
-from ..datasets.images.pictures import check_kind
+from ..datasets.images.pictures import check_picture
 from ..utils.atomic_write import atomic_write
 
 if find_spec('rasterio'):
@@ -56,8 +56,8 @@ class LargeImage:
         has_no_data: whether pixels can be missing, which label rasters say.
 
     Raises:
-        ValueError: no image, or no picture of 8 bits (``check_kind``); it is on a map, but turned;
-            or rasterio is not installed.
+        ValueError: no image, or no picture of 8 bits (``check_picture``); it is on a map, but
+            turned; or rasterio is not installed.
     """
 
     has_no_data = False
@@ -73,7 +73,7 @@ class LargeImage:
         except RasterioIOError as error:
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
         header = read_header(Path(path))
-        check_kind(Path(path), header, by_opencv=False)
+        check_picture(Path(path), header, by_opencv=False)
         if self.file.dtypes[0] != 'uint8':
             raise ValueError(f'{path}: pixels of {header.dtype}; tiles are read of uint8')
         self.palette, self.scale = palette_of(self.file), scale_of(self.file)

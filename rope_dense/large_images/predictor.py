@@ -11,7 +11,7 @@ from mmengine.dataset import Compose
 from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 
-from ..datasets.images.no_data import drop_no_data
+from ..datasets.images.bands import drop_no_data
 from ..utils.config_parts import pipelines, without_labels
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..datasets.images.no_data import no_data
+from ..datasets.images.bands import no_data
 from ..datasets.mask_colours import ignored_label, label_type
 from ..utils.journal import Journal, damaged
 from .image_file import LargeImage

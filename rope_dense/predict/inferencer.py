@@ -16,8 +16,7 @@ from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement
 
 from ..checks.model import classes_and_colours, patch_size
-from ..datasets.images.bands import bands_in
-from ..datasets.images.no_data import drop_no_data
+from ..datasets.images.bands import bands_in, drop_no_data
 from ..integrations.hub_config import is_stored, registered_only
 from ..project.task import detects, visualizer_of
 from ..project.weights import load_tested_weights, read_safely

@@ -13,9 +13,10 @@ from mmengine.registry import DefaultScope
 from PIL import Image
 
 import rope_dense
+from helpers.bands import read_bands
 from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
-from rope_dense.datasets.images.band_files import read_bands, write_bands
+from rope_dense.datasets.images.band_files import write_bands
 from rope_dense.datasets.images.bands import LoadBands, picture, shrink
 from rope_dense.export.hub import push_model
 from rope_dense.large_images.band_image import BandImage
@@ -80,7 +81,7 @@ def test_predictions_are_drawn_on_what_is_shown(
     folder = tmp_path / 'in'
     folder.mkdir()
     (good,) = sorted((data / 'images' / 'val').iterdir())[:1]
-    pixels = read_bands(good)[0]
+    pixels = read_bands(good)
     write_bands(folder / 'a.tif', pixels)
     np.save(folder / 'b.npy', pixels)
     write_bands(folder / 'c.tif', pixels[..., :3])
@@ -102,7 +103,7 @@ def test_predictions_are_drawn_on_what_is_shown(
 def test_python_predicts_files_and_arrays(segmentor: Files, data: Path, tmp_path: Path) -> None:
     model = rope_dense.load(*segmentor)
     (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
-    pixels = read_bands(file)[0]
+    pixels = read_bands(file)
     labels = [model.plain(sample)['labels'] for sample in model([file, pixels])]
     assert np.array_equal(*labels)
     changed = pixels.copy()
@@ -127,7 +128,7 @@ def test_a_large_image_is_predicted_in_tiles(
     segmentor: Files, detector: Files, data: Path, tmp_path: Path
 ) -> None:
     (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
-    write_bands(tmp_path / 'large.tif', np.tile(read_bands(file)[0], (2, 2, 1)))
+    write_bands(tmp_path / 'large.tif', np.tile(read_bands(file), (2, 2, 1)))
     out, drawn = tmp_path / 'labels.tif', tmp_path / 'drawn.jpg'
     options = ['--tile', '64', '--picture', drawn]
     assert run('predict_large', *segmentor, tmp_path / 'large.tif', '--out', out, *options) == 0
@@ -188,7 +189,7 @@ def test_nothing_is_predicted_without_data(
     segmentor: Files, detector: Files, data: Path, tmp_path: Path
 ) -> None:
     (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
-    pixels = np.maximum(read_bands(file)[0], 1)  # [64, 96, 4]
+    pixels = np.maximum(read_bands(file), 1)  # [64, 96, 4]
     pixels[:, :SPLIT] = 0
     path = tmp_path / 'x.tif'
     write_bands(path, pixels)

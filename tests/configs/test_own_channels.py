@@ -14,9 +14,10 @@ from mmengine.config import Config
 from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
+from helpers.bands import read_bands
 from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
-from rope_dense.datasets.images.band_files import read_bands, write_bands
+from rope_dense.datasets.images.band_files import write_bands
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
@@ -43,7 +44,7 @@ def load(data: Path, name: str = 'realtime', **settings: Any) -> Config:
 
 def images(data: Path) -> np.ndarray:
     files = sorted((data / 'images' / 'train').iterdir())
-    return np.stack([read_bands(file)[0] for file in files]).reshape(-1, 4).astype(np.float64)
+    return np.stack([read_bands(file) for file in files]).reshape(-1, 4).astype(np.float64)
 
 
 def test_mean_and_deviation_are_of_the_images(data: Path) -> None:
@@ -143,31 +144,31 @@ def test_a_file_unlike_the_others_is_named(
     writable: Path, split: str, place: int, change: Any, said: str
 ) -> None:
     file = files_of(writable, split)[place]
-    write_bands(file, change(read_bands(file)[0]))
+    write_bands(file, change(read_bands(file)))
     assert f'{file}: {said}' in refusal(writable)
 
 
 def test_a_band_that_is_not_there_is_named_with_its_file(writable: Path) -> None:
     file = files_of(writable)[1]
-    write_bands(file, read_bands(file)[0][..., :3])
+    write_bands(file, read_bands(file)[..., :3])
     assert f'{file}: 3 bands, there is no band 4' in refusal(writable, channels=[4, 1])
 
 
 def test_bands_without_the_setting_are_no_pictures(writable: Path) -> None:
     file = files_of(writable)[0]
-    write_bands(file, np.tile(read_bands(file)[0], 3))
+    write_bands(file, np.tile(read_bands(file), 3))
     assert f'{file}: 12 bands of uint16, no picture' in refusal(writable, channels=None)
 
 
 def test_constant_channels_are_named(writable: Path) -> None:
     files = files_of(writable)
     blue = np.array([1, 1, 0, 1], np.uint16)
-    write_bands(files[1], read_bands(files[1])[0] * blue)
+    write_bands(files[1], read_bands(files[1]) * blue)
     assert (
         f'blue is constant or missing in 1 of them, such as {files[1]}' in load(writable).own_data
     )
     for file in files:
-        write_bands(file, read_bands(file)[0] * blue)
+        write_bands(file, read_bands(file) * blue)
     said = refusal(writable)
     assert 'channel blue is constant' in said
     assert str(files[0]) in said
@@ -176,10 +177,10 @@ def test_constant_channels_are_named(writable: Path) -> None:
 def test_missing_pixels_do_not_count(writable: Path) -> None:
     files = [*files_of(writable), *files_of(writable, 'val')]
     for file in files:
-        write_bands(file, read_bands(file)[0].astype(np.float32))
+        write_bands(file, read_bands(file).astype(np.float32))
     expected = load(writable).model.data_preprocessor.mean
     for file in files:
-        pixels = read_bands(file)[0]
+        pixels = read_bands(file)
         rows = np.full_like(pixels[:5], np.nan)
         write_bands(file, np.concatenate([rows, pixels[5:]]))
     found = load(writable).model.data_preprocessor.mean
@@ -204,7 +205,7 @@ def test_bands_are_found_by_their_names(writable: Path) -> None:
     said = refusal(writable, channels=['red', 'green', 'blue', 'nir'])
     assert f'{file}: its bands are Red, green, blue, heat' in said
     assert 'nir' in said
-    write_bands(file, read_bands(file)[0][..., ::-1])  # in another order, with its names
+    write_bands(file, read_bands(file)[..., ::-1])  # in another order, with its names
     describe(file, ['heat', 'blue', 'green', 'Red'])
     assert load(writable, channels=['heat', 'red']).model.data_preprocessor.mean == expected
     last = files_of(writable)[2]
@@ -221,7 +222,7 @@ def separated(data: Path, folder: Path, root: str) -> Path:
             for index, name in enumerate(NAMES):
                 place = folder / 'images' / split / name
                 place.mkdir(parents=True, exist_ok=True)
-                write_bands(place / file.name, read_bands(file)[0][..., [index]])
+                write_bands(place / file.name, read_bands(file)[..., [index]])
         content = json.loads((data / 'annotations' / f'{split}.json').read_text())
         for item in content['images']:
             item['file_name'] = f'red/{item["file_name"]}'
@@ -253,7 +254,7 @@ def in_one_folder(data: Path, folder: Path, labels: str) -> Path:
         for name in ('images', labels):
             (folder / name / split).mkdir(parents=True)
         for index, file in enumerate(files_of(data, split)):
-            pixels, scene = read_bands(file)[0], f'scene{index}'
+            pixels, scene = read_bands(file), f'scene{index}'
             for channel, name in enumerate(NAMES):
                 place = folder / 'images' / split / f'{scene}_{name}.tif'
                 write_bands(place, pixels[..., [channel]])
@@ -289,7 +290,7 @@ def test_arrays_are_images_of_masks(data: Path, tmp_path: Path) -> None:
         (tmp_path / 'masks').mkdir(exist_ok=True)
         (tmp_path / 'masks' / split).symlink_to(data / 'masks' / split)
         for file in (data / 'images' / split).iterdir():
-            np.save(tmp_path / 'images' / split / file.stem, read_bands(file)[0])
+            np.save(tmp_path / 'images' / split / file.stem, read_bands(file))
     places = {split: [f'images/{split}', f'masks/{split}'] for split in ('train', 'val')}
     cfg = load(tmp_path, 'semantic', **places)
     assert cfg.model.data_preprocessor.mean == load(data, 'semantic').model.data_preprocessor.mean

@@ -10,6 +10,7 @@ import pytest
 import torch
 from mmdet.structures.bbox import HorizontalBoxes
 from mmengine.registry import MODELS
+from PIL import Image
 
 from rope_dense.datasets.dense.mosaic import AffineMosaic
 from rope_dense.datasets.images.band_files import band_header, is_first
@@ -126,6 +127,12 @@ def mixed_sizes(folder: Path) -> Path:
     return write(folder / 'red.tif', pixels_of(1, 'uint16'))
 
 
+def mixed_pages(path: Path) -> Path:
+    pages = [Image.new('L', (WIDTH, HEIGHT)), Image.new('RGB', (WIDTH, HEIGHT))]
+    pages[0].save(path, save_all=True, append_images=pages[1:])
+    return path
+
+
 BAD = {
     'another number': (lambda f: write(f / 'a.tif', pixels_of(5, 'uint16')), {}, '5 bands, expec'),
     'other bits': (lambda f: write(f / 'a.tif', pixels_of(3, 'uint8')), {}, 'uint8, other images'),
@@ -144,6 +151,7 @@ BAD = {
     'no array': (lambda f: (f / 'a.npy').write_text('x') and f / 'a.npy', {}, 'cannot be read'),
     'no file': (lambda f: f / 'a.tif', {}, 'cannot be read'),
     'files of other sizes': (mixed_sizes, dict(names=['red', 'nir']), '30 x 20, 30 x 5'),
+    'pages of other bands': (lambda f: mixed_pages(f / 'a.tif'), {}, '30 x 20 x 1, 30 x 20 x 3'),
     'another name': (
         lambda f: write(f / 'a.tif', pixels_of(1, 'uint16')),
         dict(names=['XX', 'nir']),

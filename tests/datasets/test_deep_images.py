@@ -14,7 +14,7 @@ from PIL import Image
 from helpers.grid import CONFIGS
 from rope_dense.datasets.images.deep import LoadDeepImage, to_8_bits, white_value
 from rope_dense.datasets.images.headers import read_header
-from rope_dense.datasets.images.sources import range_in, read_image
+from rope_dense.datasets.images.sources import ImageReader, read_image
 from rope_dense.project.load import load_config
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -53,7 +53,7 @@ def test_training_and_tests_see_the_bits_that_are_used(data: Path, task: str) ->
         with DefaultScope.overwrite_default_scope('mmdet'):
             pixels = DATASETS.build(dataset)[0]['inputs']
         assert pixels.float().mean() == pytest.approx(1500 / 4095 * 255, rel=0.05)
-    assert range_in(cfg.test_dataloader.dataset.pipeline) == 4095
+    assert ImageReader(cfg.test_dataloader.dataset.pipeline).max_value == 4095
     shown = read_image(data / 'train' / '0.png', 4095)
     assert shown.shape == (60, 80, 3) and shown.dtype == np.uint8
     assert (shown == to_8_bits(twelve_bits(60, 80), 4095)[..., None]).all()

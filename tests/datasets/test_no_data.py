@@ -5,7 +5,7 @@ import pytest
 import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
-from rope_dense.datasets.images.no_data import drop_no_data, no_data
+from rope_dense.datasets.images.bands import drop_no_data, no_data
 from rope_dense.datasets.mask_colours import ignored_label
 
 

@@ -12,7 +12,8 @@ from mmengine.registry import DATASETS, DefaultScope
 
 from helpers.field import SIZE, image, write
 from helpers.grid import CONFIGS
-from rope_dense.datasets.depth import LoadDepth, read_depth
+from rope_dense.datasets.depth import LoadDepth
+from rope_dense.datasets.depth_maps import read_depth
 from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.maps import DEPTH, MapFolder, find_maps
 from rope_dense.datasets.labels.splits import BY_HASH

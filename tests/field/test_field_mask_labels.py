@@ -17,8 +17,7 @@ from PIL import Image
 
 from helpers.field import SIZE, image, mask, write
 from rope_dense.checks.data import check_model_classes
-from rope_dense.datasets.mask_labels import label_map, labels_in
-from rope_dense.datasets.mask_survey import mask_lines, survey_masks
+from rope_dense.datasets.mask_labels import label_map, labels_in, mask_lines, survey_masks
 from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')

@@ -13,7 +13,7 @@ from mmengine.registry import DATASETS, DefaultScope
 from helpers.field import SIZE, image, mask, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
-from rope_dense.datasets.class_numbers import find_class_numbers
+from rope_dense.datasets.classes import find_class_numbers
 from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.maps import DEPTH, MASKS, MapFolder, described, find_maps
 from rope_dense.datasets.labels.objects import Report

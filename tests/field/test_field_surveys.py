@@ -18,8 +18,8 @@ from helpers.field import SIZE, image, mask, write
 from helpers.grid import CONFIGS
 from rope_dense.checks.data import check_data
 from rope_dense.datasets.depth_maps import depth_lines, survey_depths
-from rope_dense.datasets.mask_labels import label_map
-from rope_dense.datasets.mask_survey import survey_masks
+from rope_dense.datasets.images.headers import read_header
+from rope_dense.datasets.mask_labels import label_map, survey_masks
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config, with_data_root
 
@@ -213,6 +213,20 @@ def test_k8_an_array_larger_than_its_file_is_named(tmp_path: Path, kind: str) ->
     with pytest.raises(ValueError, match=r'a\.npy cannot be read as a depth map') as error:
         survey_depths([(image(tmp_path / 'a.jpg'), path)], 'train', 1.0, 10.0)
     assert '\n' not in str(error.value) and len(str(error.value)) < 300
+    with pytest.raises(ValueError, match=r'a\.npy: cannot be read as an array') as error:
+        read_header(path)
+    assert '\n' not in str(error.value) and len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize('interleave', ['pixel', 'band'])
+def test_a_depth_map_of_several_bands_is_refused(tmp_path: Path, interleave: str) -> None:
+    """Of bands without a colour tag OpenCV takes the first, or none of them."""
+    rasterio = pytest.importorskip('rasterio')
+    size = dict(height=SIZE[0], width=SIZE[1], count=3, dtype='uint16')
+    with rasterio.open(tmp_path / 'a.tif', 'w', driver='GTiff', interleave=interleave, **size) as f:
+        f.write(np.full((3, *SIZE), 500, np.uint16))
+    with pytest.raises(ValueError, match=r'a\.tif has 3 bands; a depth map has one channel'):
+        survey_depths([(image(tmp_path / 'a.jpg'), tmp_path / 'a.tif')], 'train', 0.01, 10.0)
 
 
 NO_DEPTH = {

@@ -6,6 +6,7 @@ Letters: H x W pixels, n bands in the order of the file.
 from __future__ import annotations
 
 import re
+import textwrap
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
@@ -28,14 +29,7 @@ NOT_INSTALLED = 'images of bands are read by rasterio: install the extra "large"
 
 @dataclass(frozen=True)
 class BandHeader:
-    """The header of a file.
-
-    Attributes:
-        height, width: in pixels.
-        bands: number of them.
-        dtype: of the pixels, one of ``TYPES``.
-        names: of the bands, as the file describes them (GeoTIFF); '' for none.
-    """
+    """Size in pixels, number of bands, their type (of ``TYPES``) and names ('' for none)."""
 
     height: int
     width: int
@@ -57,10 +51,7 @@ class BandFile:
     The pages of a TIFF whose pages have one band each are bands.
 
     Attributes:
-        path: of the file.
-        header: of the file.
-        driver: 'NPY', or GDAL's name of the format.
-        colours: GDAL's interpretation of each band, such as 'red'; () for none.
+        parts: of GDAL, one or the pages; [] of .npy.
         crs: rasterio's coordinate system, or None.
 
     Raises:
@@ -68,25 +59,27 @@ class BandFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.driver, self.crs = path, 'NPY', None
-        self.colours: tuple[str, ...] = ()
-        self.parts: list[rasterio.DatasetReader] = []
+        self.path, self.crs, self.parts = path, None, list['rasterio.DatasetReader']()
+        names: tuple[str, ...] = ()
         if path.suffix.lower() == ARRAY:
             self.array = open_array(path)
             height, width, bands = self.array.shape
-            self.header = BandHeader(height, width, bands, type_of(path, [str(self.array.dtype)]))
-            return
-        first = open_raster(path)
-        self.driver, self.crs = first.driver, first.crs
-        self.colours = tuple(colour.name for colour in first.colorinterp)
-        pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
-        self.parts = [*map(open_raster, pages)] or [first]
-        if len({part.shape for part in self.parts}) > 1:
-            sizes = ', '.join(f'{part.width} x {part.height}' for part in self.parts)
-            raise ValueError(f'{path}: its pages differ in size: {sizes}')
-        dtype = type_of(path, [name for part in self.parts for name in part.dtypes])
-        names = tuple(name or '' for part in self.parts for name in part.descriptions)
-        self.header = BandHeader(first.height, first.width, len(names), dtype, names)
+            dtypes = {str(self.array.dtype)}
+        else:
+            first = open_raster(path)
+            pages = first.subdatasets if first.count == 1 and len(first.subdatasets) > 1 else []
+            self.parts = [*map(open_raster, pages)] or [first]
+            self.crs, (height, width) = first.crs, first.shape
+            sizes = [f'{x.width} x {x.height} x {x.count}' for x in self.parts]
+            if len({*sizes}) > 1:
+                raise ValueError(f'{path}: its pages differ in size or bands: {", ".join(sizes)}')
+            dtypes = {name for part in self.parts for name in part.dtypes}
+            names = tuple(name or '' for part in self.parts for name in part.descriptions)
+            bands = len(names)
+        if len(dtypes) != 1 or not dtypes.issubset(TYPES):
+            found = ', '.join(sorted(dtypes)) or 'no type'
+            raise ValueError(f'{path}: pixels of {found}; give one of {", ".join(TYPES)}')
+        self.header = BandHeader(height, width, bands, dtypes.pop(), names)
 
     @property
     def transform(self) -> Affine:
@@ -107,20 +100,17 @@ class BandFile:
         Raises:
             ValueError: the file is damaged, or has infinite pixels.
         """
-        chosen = [*(bands or range(1, self.header.bands + 1))]
         top, bottom = rows or (0, self.header.height)
-        if not self.parts:
-            is_all = len(chosen) == self.header.bands and chosen == sorted(chosen)
-            pixels = self.array[top:bottom]
-            pixels = np.array(pixels if is_all else pixels[..., [band - 1 for band in chosen]])
-            missing = np.zeros(pixels.shape, bool)
-        else:
+        if self.parts:
+            chosen = bands or range(1, self.header.bands + 1)
             pixels, missing = self.decode(chosen, Window(0, top, self.header.width, bottom - top))
+        else:
+            part = np.asarray(self.array[top:bottom])
+            pixels = part.copy() if bands is None else part.take([n - 1 for n in bands], axis=2)
+            missing = np.zeros(pixels.shape, bool)
         if pixels.dtype.kind == 'f':
             if np.isinf(pixels).any():
-                raise ValueError(
-                    f'{self.path}: has infinite pixels; write NaN where there are no data'
-                )
+                raise ValueError(f'{self.path}: has infinite pixels; write NaN for missing data')
             missing |= np.isnan(pixels)
         return pixels, missing
 
@@ -132,7 +122,7 @@ class BandFile:
         try:
             found = [part.read([*numbers], window=window) for part, numbers in places]  # [n, H, W]
         except RasterioIOError as error:
-            raise unreadable(self.path, error) from error
+            raise ValueError(f'{self.path}: cannot be read as an image ({error})') from error
         pixels = np.ascontiguousarray(np.moveaxis(np.concatenate(found), 0, 2))
         no_data = [part.nodatavals[band - 1] for part, numbers in places for band in numbers]
         missing = np.zeros(pixels.shape, bool)
@@ -148,15 +138,12 @@ class BandFile:
 
 
 def open_array(path: Path) -> np.ndarray:
-    """The array [H, W, n] of a .npy file, of which only requested rows are in memory.
-
-    Raises:
-        ValueError: no such file, or no such array.
-    """
+    """The array [H, W, n] of a .npy file, of which only requested rows are in memory."""
     try:
         pixels = np.load(path, mmap_mode='r', allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f'{path}: cannot be read as an array ({error})') from error
+    except Exception as error:  # a damaged file can fail in any way
+        why = textwrap.shorten(str(error), 120)
+        raise ValueError(f'{path}: cannot be read as an array ({why})') from error
     if not isinstance(pixels, np.ndarray) or pixels.ndim not in (2, 3) or not pixels.size:
         is_array = isinstance(pixels, np.ndarray)
         shape = f'shape {[*pixels.shape]}' if is_array else 'several arrays'
@@ -164,28 +151,14 @@ def open_array(path: Path) -> np.ndarray:
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
-def read_bands(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels and missing values of a whole file, see ``BandFile.read``."""
-    with closing(BandFile(path)) as file:
-        return file.read()
-
-
 def band_header(path: Path) -> BandHeader:
-    """The header of a file, without its pixels.
-
-    Raises:
-        ValueError: no such file, no image, or pixels of another type.
-    """
+    """The header of a file, without its pixels; ValueError as ``BandFile``."""
     with closing(BandFile(path)) as file:
         return file.header
 
 
 def open_raster(path: str | Path) -> rasterio.DatasetReader:
-    """An open file.
-
-    Raises:
-        ValueError: it is no image, or rasterio is not installed.
-    """
+    """An open file of GDAL; ValueError if it is no image, or rasterio is not installed."""
     if not find_spec('rasterio'):
         raise ValueError(f'{path}: {NOT_INSTALLED}')
     try:
@@ -196,28 +169,11 @@ def open_raster(path: str | Path) -> rasterio.DatasetReader:
             with rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN='TRUE'):
                 return rasterio.open(path)
     except RasterioIOError as error:
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: str | Path, error: Exception) -> ValueError:
-    """The error of a file that is no image, or damaged."""
-    return ValueError(f'{path}: cannot be read as an image ({error})')
-
-
-def type_of(path: Path, dtypes: Sequence[str]) -> str:
-    """The one type of all bands; ValueError if there are several, or it is none of ``TYPES``."""
-    found = sorted(set(dtypes))
-    if len(found) > 1 or found[0] not in TYPES:
-        raise ValueError(f'{path}: pixels of {", ".join(found)}; give one of {", ".join(TYPES)}')
-    return found[0]
+        raise ValueError(f'{path}: cannot be read as an image ({error})') from error
 
 
 def write_bands(path: Path, pixels: np.ndarray) -> None:
-    """Write pixels [H, W, n] as a TIFF of n bands.
-
-    Raises:
-        ValueError: rasterio is not installed.
-    """
+    """Write pixels [H, W, n] as a TIFF of n bands; ValueError if rasterio is not installed."""
     if not find_spec('rasterio'):
         raise ValueError(f'{path}: {NOT_INSTALLED}')
     height, width, count = pixels.shape
@@ -243,24 +199,18 @@ def is_first(path: Path, names: Sequence[str], root: Path | None = None) -> bool
 def channel_files(path: Path, names: Sequence[str]) -> list[Path]:
     """The file of each channel, by the path of the first, in whose last place the names change.
 
-    Raises:
-        ValueError: the path does not have the name of the first channel.
+    ValueError if the path does not have the name of the first channel.
     """
     place, found = last_name(str(path), names[:1])
     if not found:
-        raise ValueError(
-            f'{path}: has no {names[0]!r}, the name of the first channel, between / _ - . or spaces'
-        )
+        advice = 'the name of the first channel, between / _ - . or spaces'
+        raise ValueError(f'{path}: has no {names[0]!r}, {advice}')
     start, end = str(path)[:place], str(path)[place + len(found) :]
     return [Path(f'{start}{name}{end}') for name in names]
 
 
 def last_name(path: str, names: Sequence[str]) -> tuple[int, str]:
     """The last place in a path where one of the names stands between separators, and the name."""
-    longest_first = '|'.join(map(re.escape, sorted(names, key=len, reverse=True)))
-    places = re.finditer(rf'(?<![^/_\-. ])(?=({longest_first})(?![^/_\-. ]))', path)
-    found = [(place.end() + len(place[1]), len(place[1]), place) for place in places]
-    if not found:
-        return 0, ''
-    end, length, place = max(found, key=lambda item: item[:2])
-    return end - length, place[1]
+    backwards = [re.escape(name[::-1]) for name in sorted(names, key=len, reverse=True)]
+    found = re.search(rf'(?<![^/_\-. ])({"|".join(backwards)})(?![^/_\-. ])', path[::-1])
+    return (len(path) - found.end(), found[1][::-1]) if found else (0, '')

@@ -1,4 +1,4 @@
-"""Images of any number of channels in pipelines: loading, augmentation, and pictures of them.
+"""Images of any number of channels: loading, augmentation, pictures, and pixels without data.
 
 Pixels are float32 [H, W, n], which has every value of 16 bits, in the order of the file; OpenCV's
 resizing, cropping and warping take any n for float32, but for INTER_AREA (``shrink``).
@@ -14,12 +14,14 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import torch
 from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
+from mmengine.structures import BaseDataElement
 
+from ..mask_colours import ignored_label
 from .band_files import BandFile, BandHeader, channel_files
 from .headers import check_size
-from .no_data import no_data
 
 CHANNELS_AT_A_TIME = 4  # of OpenCV's INTER_AREA
 PERCENTILES = (2, 98)  # black and white of a picture
@@ -30,20 +32,18 @@ SAMPLES = 2**16  # pixels for the percentiles
 class LoadBands(BaseTransform):
     """Load an image of n channels from TIFF, .npy or other files of GDAL, as float32 [H, W, n].
 
-    An array of the n channels that is in ``img`` already, as inferencers give, takes the place of a
-    file; its missing values are NaN. Sets ``img``, ``img_shape``, ``ori_shape``, and, if values are
-    missing, ``no_data``: bool [H, W], True where all channels are.
+    An array in ``img``, as inferencers give, takes the place of a file; its missing values are NaN.
+    Sets ``img``, ``img_shape``, ``ori_shape``, and, if values are missing, ``no_data``: bool
+    [H, W], True where all channels are.
 
     Args:
         channels: their number.
-        bands: the bands of a file that are its channels: numbers from 1, or names as the files
-            describe them, in any order of bands; a file without names has the channels alone, in
-            this order. None for all bands.
+        bands: of a file that are its channels: numbers from 1, or names as the files describe
+            them; a file without names has the channels alone, in this order. None for all bands.
         names: of the channels, each in a file of its own: ``channel_files``.
         dtype: of all files, such as 'uint16'; None for any.
         fill: values of each channel for missing pixels; None leaves NaN.
-        show: three channels, from 0, that are red, green and blue of a picture; not used here, but
-            by what draws the images.
+        show: three channels, from 0, that are red, green and blue where an image is drawn.
     """
 
     def __init__(
@@ -60,8 +60,13 @@ class LoadBands(BaseTransform):
         self.show = tuple(show)
 
     def transform(self, results: dict) -> dict:
-        given = results.get('img')
-        pixels = self.load(Path(results['img_path'])) if given is None else self.checked(given)
+        if (given := results.get('img')) is None:
+            pixels = self.load(Path(results['img_path']))
+        elif given.ndim == 3 and given.shape[2] == self.channels:
+            pixels = np.asarray(given, np.float32)
+        else:
+            shape = [*given.shape]
+            raise ValueError(f'image of shape {shape}, expected [height, width, {self.channels}]')
         results['img'] = self.filled(pixels)
         results['img_shape'] = results['ori_shape'] = pixels.shape[:2]
         if (missing := no_data(pixels)) is not None:
@@ -71,8 +76,7 @@ class LoadBands(BaseTransform):
     def load(self, path: Path) -> np.ndarray:
         """Pixels, float32 [H, W, n], of which missing ones are NaN.
 
-        Raises:
-            ValueError: the file, which is named, cannot be read or has other bands or pixels.
+        ValueError if a file cannot be read, or has other bands or pixels.
         """
         with ExitStack() as opened:
             files = [opened.enter_context(closing(BandFile(name))) for name in self.files(path)]
@@ -88,11 +92,7 @@ class LoadBands(BaseTransform):
         return pixels
 
     def numbers(self, path: Path, header: BandHeader) -> list[int] | None:
-        """The bands of a file that are channels, from 1; None for all.
-
-        Raises:
-            ValueError: there is no such band.
-        """
+        """The bands of a file that are channels, from 1; None for all. ValueError without them."""
         is_named = any(header.names) or header.bands != self.channels
         if self.bands is None or (isinstance(self.bands[0], str) and not is_named):
             return None
@@ -104,10 +104,7 @@ class LoadBands(BaseTransform):
         return found
 
     def check_headers(self, path: Path, headers: Mapping[Path, BandHeader]) -> None:
-        """Raise ValueError unless the files of an image have one size and all channels.
-
-        Or if one has another type than ``dtype``.
-        """
+        """Raise ValueError unless the files of an image have one size, all channels, ``dtype``."""
         number = 0
         for name, header in headers.items():
             if self.dtype not in (None, header.dtype):
@@ -117,41 +114,22 @@ class LoadBands(BaseTransform):
             number += len(self.numbers(name, header) or range(header.bands))
         sizes = [f'{header.width} x {header.height}' for header in headers.values()]
         if len({*sizes}) > 1:
-            said = ', '.join(sizes)
-            raise ValueError(f'{path}: the files of its channels differ in size: {said}')
+            raise ValueError(f'{path}: files of its channels differ in size: {", ".join(sizes)}')
         if number != self.channels:
             raise ValueError(f'{path}: {number} bands, expected {self.channels}')
 
-    def checked(self, pixels: np.ndarray) -> np.ndarray:
-        """``load`` of an array [H, W, n]."""
-        if pixels.ndim != 3 or pixels.shape[2] != self.channels:
-            raise ValueError(
-                f'the image has shape {[*pixels.shape]}, expected [height, width, {self.channels}]'
-            )
-        return np.asarray(pixels, np.float32)
-
     def filled(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels [H, W, n] with the values for missing ones."""
-        if self.fill is None:
-            return pixels
-        missing = np.isnan(pixels)
-        return np.where(missing, self.fill, pixels) if missing.any() else pixels
+        return pixels if self.fill is None else np.where(np.isnan(pixels), self.fill, pixels)
 
     def files(self, path: Path) -> list[Path]:
-        """The files of an image.
-
-        Raises:
-            ValueError: ``names`` are given, and the path does not have the first.
-        """
+        """The files of an image, see ``channel_files``."""
         return [path] if self.names is None else channel_files(path, self.names)
 
 
 @TRANSFORMS.register_module()
 class IgnoreNoData(BaseTransform):
-    """After ``LoadBands`` and the loading of labels: no labels where an image has no data.
-
-    Masks have 255 there, and depth maps 0.
-    """
+    """After the loading of labels: masks have 255, and depth maps 0, where an image has no data."""
 
     def transform(self, results: dict) -> dict:
         if 'no_data' in results:
@@ -167,9 +145,8 @@ class IgnoreNoData(BaseTransform):
 class BandJitter(BaseTransform):
     """Brightness, contrast and noise of each channel on its own, each with a probability.
 
-    For channels that are no colours: hue and saturation, which mix them, are left out. Brightness
-    is a factor, contrast a factor on the differences to the mean of the channel, noise is normal
-    with a share of the standard deviation of the channel.
+    Brightness is a factor, contrast a factor on the differences to the mean of the channel, noise
+    is normal with a share of its deviation. Hue and saturation would mix channels.
 
     Args:
         brightness, contrast: ranges of the factors.
@@ -184,8 +161,7 @@ class BandJitter(BaseTransform):
         noise: float = 0.05,
         prob: float = 0.5,
     ) -> None:
-        self.brightness, self.contrast, self.noise = brightness, contrast, noise
-        self.prob = prob
+        self.brightness, self.contrast, self.noise, self.prob = brightness, contrast, noise, prob
 
     def transform(self, results: dict) -> dict:
         image = results['img']  # [H, W, n] float32; of one channel OpenCV drops the axis
@@ -207,18 +183,53 @@ class BandJitter(BaseTransform):
         return np.array([random.uniform(*limits) for _ in range(image.shape[2])], np.float32)
 
 
+def no_data(image: np.ndarray) -> np.ndarray | None:
+    """The pixels of an image [H, W, n] without any channel (NaN): bool [H, W], or None for none."""
+    if image.dtype.kind != 'f':
+        return None
+    missing = np.isnan(image[..., 0])
+    for channel in range(1, image.shape[2] if missing.any() else 1):
+        missing &= np.isnan(image[..., channel])
+    return missing if missing.any() else None
+
+
+def drop_no_data(sample: BaseDataElement, image: np.ndarray) -> None:
+    """Drop predictions for pixels without data in an image [H, W, n], in place.
+
+    Labels are ``ignored_label`` there, and depth is 0 (unknown). Of objects the centre has to have
+    data; of those with masks half of the pixels.
+    """
+    if (missing := no_data(image)) is None:
+        return
+    if 'pred_sem_seg' in sample:
+        labels = sample.pred_sem_seg.data  # [1, H, W]
+        number = len(sample.seg_logits.data) if 'seg_logits' in sample else 1
+        labels[:, torch.from_numpy(missing).to(labels.device)] = ignored_label(number)
+    if 'pred_depth_map' in sample:
+        depth = sample.pred_depth_map.data
+        depth[:, torch.from_numpy(missing).to(depth.device)] = 0
+    if 'pred_instances' not in sample:
+        return
+    found = sample.pred_instances
+    if 'masks' in found:
+        masks = torch.as_tensor(found.masks).cpu().numpy().astype(bool)  # [N, H, W]
+        has_data = [2 * (mask & missing).sum() <= mask.sum() for mask in masks]
+    else:
+        boxes = getattr(found.bboxes, 'tensor', found.bboxes).cpu().numpy()
+        is_rotated = boxes.shape[1] == 5  # x, y, width, height, angle
+        centres = boxes[:, :2] if is_rotated else (boxes[:, :2] + boxes[:, 2:]) / 2
+        last = [missing.shape[1] - 1, missing.shape[0] - 1]
+        columns, rows = centres.astype(int).clip(0, last).T
+        has_data = ~missing[rows, columns]
+    sample.pred_instances = found[torch.tensor(has_data, dtype=torch.bool)]
+
+
 def shrink(image: np.ndarray, width: int, height: int) -> np.ndarray:
     """An image [H, W, n] resized by the mean of areas, which OpenCV has for four channels only."""
-    groups = range(0, image.shape[2], CHANNELS_AT_A_TIME)
-    parts = [
-        cv2.resize(
-            np.ascontiguousarray(image[..., start : start + CHANNELS_AT_A_TIME]),
-            (width, height),
-            interpolation=cv2.INTER_AREA,
-        ).reshape(height, width, -1)
-        for start in groups
-    ]
-    return np.concatenate(parts, axis=2)
+    starts = range(0, image.shape[2], CHANNELS_AT_A_TIME)
+    groups = [np.ascontiguousarray(image[..., n : n + CHANNELS_AT_A_TIME]) for n in starts]
+    small = [cv2.resize(x, (width, height), interpolation=cv2.INTER_AREA) for x in groups]
+    return np.concatenate([x.reshape(height, width, -1) for x in small], axis=2)
 
 
 def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:

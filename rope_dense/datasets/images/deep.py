@@ -13,7 +13,6 @@ import cv2
 import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
-from PIL.ImageFile import ImageFile
 
 from .headers import Header, read_header
 
@@ -22,9 +21,7 @@ READ = 50  # files at most, to find their range
 
 @TRANSFORMS.register_module()
 class LoadDeepImage(BaseTransform):
-    """After ``LoadImageFromFile``: a file of 16 bits again, scaled to 8 by its range.
-
-    Files of 8 bits, and arrays without a file, stay as they were loaded.
+    """After ``LoadImageFromFile``: files of 16 bits again, scaled to 8; others stay as they are.
 
     Args:
         max_value: becomes 255, as do larger values.
@@ -41,13 +38,8 @@ class LoadDeepImage(BaseTransform):
 
 
 def read_deep(path: Path) -> np.ndarray:
-    """Pixels of 16 bits, BGR uint16 [H, W, 3], turned as EXIF says.
-
-    Raises:
-        ValueError: OpenCV cannot read them.
-    """
-    flags = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH
-    pixels = None
+    """Pixels of 16 bits, BGR uint16 [H, W, 3], turned as EXIF says; ValueError if unreadable."""
+    flags, pixels = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH, None
     with suppress(cv2.error):
         pixels = cv2.imread(str(path), flags)
         if pixels is None:  # as of a TIFF that is turned by 90 degrees
@@ -74,13 +66,3 @@ def white_value(headers: Mapping[Path, Header]) -> int | None:
     values = [headers[path].max_value or int(read_deep(path).max()) for path in few]
     white = 2 ** max(values, default=0).bit_length() - 1
     return white if 0 < white < 2**16 - 1 else None
-
-
-def stored_mode(image: ImageFile) -> str:
-    """The mode of an image in its file, such as 'RGB;16B' of one that Pillow reads as 'RGB'.
-
-    Only before its pixels are loaded.
-    """
-    settings = image.tile[0][3] if image.tile else None
-    mode = settings[0] if isinstance(settings, tuple) and settings else settings
-    return mode if isinstance(mode, str) else image.mode

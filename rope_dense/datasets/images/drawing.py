@@ -31,15 +31,11 @@ def draw(
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', '.*out of bounds')  # rotated boxes reach beyond the image
         visualizer.add_datasample(path.name, rgb, sample, draw_gt=False, **settings)
-    drawn = np.ascontiguousarray(visualizer.get_image()[..., ::-1])
-    return write(path, drawn)
+    return write(path, np.ascontiguousarray(visualizer.get_image()[..., ::-1]))
 
 
 def draw_depth(path: Path, image: np.ndarray, depth: np.ndarray) -> np.ndarray:
-    """Write an image [H, W, 3] (BGR) with its depth [H, W] and a legend beside it; returns all.
-
-    See ``depth_picture``.
-    """
+    """Write an image [H, W, 3] (BGR) with its ``depth_picture`` beside it; returns both."""
     return write(path, np.hstack([image, depth_picture(depth)]))
 
 
@@ -72,10 +68,9 @@ def colour_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def draw_features(path: Path, image: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Write a picture of features [C, H, W] in the size of their image, and return it.
+    """Write the three principal components of features [C, H, W] in the size of their image.
 
-    Blue, green and red are the three principal components of the features of this image, each from
-    its least to its largest value.
+    They are blue, green and red, each from its least to its largest value. Returns the picture.
     """
     x = features.reshape(len(features), -1).T.astype(np.float64)  # [H W, C]
     x -= x.mean(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import struct
 import warnings
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import cv2
+import numpy as np
 from PIL import Image, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 from PIL.TiffImagePlugin import COMPRESSION_INFO, ImageFileDirectory_v2
@@ -31,48 +34,32 @@ PHOTOMETRIC = {
     **{0: 'inverted grey', 1: 'grey', 2: 'rgb', 3: 'palette', 5: 'cmyk', 6: 'ycbcr'},
     **{8: 'cielab', 32803: 'bayer', 32845: 'logluv', 34892: 'raw', -1: ''},
 }
+GDAL_COLOURS = {('gray',): 'grey', ('red', 'green', 'blue'): 'rgb', ('palette',): 'palette'}
 DAMAGED = (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error, UserWarning)
+ENDS = {'JPEG': b'\xff\xd9', 'MPO': b'\xff\xd9', 'GIF': b'\0;'}  # among the last ten bytes
 SAMPLES = {1: 'uint', 2: 'int', 3: 'float', 4: 'uint', 5: 'complex', 6: 'complex'}
 ALPHAS = {1: 'premultiplied', 2: 'alpha'}
 
 
 @dataclass(frozen=True)
 class Header:
-    """Properties of an image file; JSON by ``dataclasses.astuple``.
+    """Properties of an image file; JSON by ``dataclasses.astuple``."""
 
-    Attributes:
-        height, width: in pixels, of the image as it is shown: rotated as EXIF says.
-        orientation: EXIF's, 1 to 8; 1 if the file says none.
-        format: Pillow's name, 'NPY', or GDAL's name in lower case for what only GDAL reads.
-        bands: of a pixel, of the first page.
-        dtype: as stored: 'bool' (1 bit), 'uint4', 'uint8', 'uint12', 'int16', 'float32', ...;
-            'mixed' if bands differ.
-        photometric: 'grey', 'inverted grey' (0 is white), 'rgb', 'palette', 'cmyk', ...; '' if the
-            file does not say it.
-        alpha: of the last band: 'alpha', 'premultiplied', 'other' (an extra band without meaning)
-            or ''.
-        planar: the file has band after band instead of pixel after pixel.
-        compression: of TIFF: 'raw', 'lzw', ...; 'odd tiles' for raw tiles of no multiple of 1024
-            bytes, which OpenCV does not read from memory; 'sparse' for a file without some of its
-            pixels. '' of other formats.
-        pages: number, without reduced copies and masks of a TIFF; frames of an animation.
-        no_data: the value of missing pixels, as the file says it; '' for none.
-        max_value: the largest value, as a TIFF says it (MaxSampleValue).
-    """
-
-    height: int
+    height: int  # in pixels, of the image as it is shown: rotated as EXIF says
     width: int
-    orientation: int = 1
-    format: str = ''
-    bands: int = 3
-    dtype: str = 'uint8'
-    photometric: str = 'rgb'
-    alpha: str = ''
-    planar: bool = False
+    orientation: int = 1  # EXIF's, 1 to 8
+    format: str = ''  # Pillow's name, 'NPY', or GDAL's name of what only GDAL reads
+    bands: int = 3  # of a pixel, of the first page
+    dtype: str = 'uint8'  # as stored: 'bool', 'uint4', 'float32' ...; 'mixed' if bands differ
+    photometric: str = 'rgb'  # 'grey', 'inverted grey' (0 is white), 'palette' ...; '' if not said
+    alpha: str = ''  # of the last band: 'alpha', 'premultiplied', 'other' (without meaning) or ''
+    planar: bool = False  # band after band instead of pixel after pixel
+    # Of TIFF: 'raw', 'lzw', ...; 'odd tiles' for raw tiles of no multiple of 1024 bytes, which
+    # OpenCV does not read from memory; 'sparse' without some of the pixels.
     compression: str = ''
-    pages: int = 1
-    no_data: str = ''
-    max_value: int | None = None
+    pages: int = 1  # without reduced copies and masks of a TIFF; frames of an animation
+    no_data: str = ''  # the value of missing pixels, as the file says it
+    max_value: int | None = None  # the largest value, as a TIFF says it (MaxSampleValue)
 
     @property
     def is_deep(self) -> bool:
@@ -84,38 +71,31 @@ def read_header(path: Path) -> Header:
     """Read the header of an image, of any size, without its pixels.
 
     Only a file whose end says nothing is decoded: a JPEG with an unusual end, and rare formats.
-
-    Raises:
-        OSError: the file cannot be opened.
-        ValueError: it is no image, or is cut off.
+    OSError if the file cannot be opened, ValueError if it is no image, or is cut off.
     """
     with open(path, 'rb') as file:
         start = file.read(8)
-        if start[:6] == ARRAY_START:
-            return header_by_bands(path)
         try:
-            return read_tiff(file) if start[:4] in TIFF else read_by_pillow(file)
+            if start[:4] in TIFF:
+                return read_tiff(file)
+            if start[:6] != ARRAY_START:
+                return read_by_pillow(file)
         except UnidentifiedImageError as error:
-            if path.suffix.lower() not in Image.registered_extensions():
-                return header_by_bands(path)
-            raise ValueError(f'{path}: cannot be read as an image') from error
+            if path.suffix.lower() in Image.registered_extensions():
+                raise ValueError(f'{path}: cannot be read as an image') from error
         except (EOFError, IndexError) as error:
             raise ValueError(f'{path}: is cut off') from error
         except DAMAGED as error:
             if isinstance(error, OSError) and error.errno:
                 raise
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
-
-
-def header_by_bands(path: Path) -> Header:
-    """``read_header`` of .npy and of formats that only GDAL reads."""
-    with closing(BandFile(path)) as file:
-        bands, colours = file.header, file.colours
-    photometric = {('gray',): 'grey', ('red', 'green', 'blue'): 'rgb', ('palette',): 'palette'}
+    with closing(BandFile(path)) as opened:  # an array, or a format that only GDAL reads
+        found, parts = opened.header, opened.parts[:1]
+        colours = tuple(colour.name for part in parts for colour in part.colorinterp)
+        name = parts[0].driver if parts else 'NPY'
     alpha = 'alpha' if colours[-1:] == ('alpha',) else ''
-    shown = photometric.get(colours[:-1] if alpha else colours, '')
-    size = bands.height, bands.width
-    return Header(*size, 1, file.driver, bands.bands, bands.dtype, shown, alpha)
+    photometric = GDAL_COLOURS.get(colours[:-1] if alpha else colours, '')
+    return Header(found.height, found.width, 1, name, found.bands, found.dtype, photometric, alpha)
 
 
 def read_by_pillow(file: BinaryIO) -> Header:
@@ -130,24 +110,20 @@ def read_by_pillow(file: BinaryIO) -> Header:
     dtype = {'1': 'bool', 'I': 'int32', 'F': 'float32'}.get(mode, 'uint8')
     dtype = 'uint16' if mode.startswith('I;16') else dtype
     pages = 1 if name == 'MPO' else getattr(image, 'n_frames', 1)  # MPO: a JPEG and its variants
-    if name == 'PNG':  # Pillow would decode the pixels, which EXIF may follow
-        chunks = png_chunks(file)
-        bits, colours = chunks[b'IHDR'][8:10]
-        raw = image.width * image.height * bits * CHANNELS[colours] // 8
-        if b'IEND' not in chunks or sum(chunks[b'IDAT']) * DEFLATE < raw:
-            raise EOFError
+    if name == 'PNG':
+        bits, colours, content = read_png(file)
         dtype = 'bool' if bits == 1 else f'uint{bits}'
         bands = bands if CHANNELS[colours] != 2 else ('L', 'A')  # of 16 bits Pillow says RGBA
         exif = Image.Exif()
-        exif.load(chunks.get(b'eXIf', b''))
+        exif.load(content)
     elif is_whole(file, image):
         exif = image.getexif()
     else:
         raise EOFError
     alpha = 'alpha' if bands[-1] in 'Aa' else ''
     shown = {'P': 'palette', 'R': 'rgb', 'C': 'cmyk', 'Y': 'ycbcr'}.get(bands[0], 'grey')
-    height, width, orientation = shown_size(image.height, image.width, exif.get(ORIENTATION))
-    return Header(height, width, orientation, name, len(bands), dtype, shown, alpha, pages=pages)
+    size = shown_size(image.height, image.width, exif.get(ORIENTATION))
+    return Header(*size, name, len(bands), dtype, shown, alpha, pages=pages)
 
 
 def shown_size(height: int, width: int, orientation: object) -> tuple[int, int, int]:
@@ -165,62 +141,47 @@ def check_size(path: str | Path, height: int, width: int) -> None:
         )
 
 
-def png_chunks(file: BinaryIO) -> dict[bytes, Any]:
-    """The chunks of a PNG by their names: the lengths of IDAT, of others the content."""
-    chunks: dict[bytes, Any] = {b'IDAT': []}
-    size = file.seek(0, os.SEEK_END)
+def read_png(file: BinaryIO) -> tuple[int, int, bytes]:
+    """Bits, colour type and EXIF of a PNG, for whose EXIF Pillow would decode the pixels."""
+    size, name, exif = file.seek(0, os.SEEK_END), b'', b''
+    file.seek(16)
+    width, height, bits, colours = struct.unpack('>IIBB', file.read(10))
+    if size * DEFLATE < width * height * bits * CHANNELS[colours] // 8:
+        raise EOFError
     file.seek(8)
-    while b'IEND' not in chunks and len(start := file.read(8)) == 8:
+    while name != b'IEND':
+        start = file.read(8)
         length, name = int.from_bytes(start[:4], 'big'), start[4:]
         end = file.tell() + length + 4
-        if end > size:
-            break
-        if name == b'IDAT':
-            chunks[name].append(length)
-        elif name in (b'IHDR', b'eXIf', b'IEND'):
-            chunks[name] = file.read(length)
+        if len(start) < 8 or end > size:
+            raise EOFError
+        exif = file.read(length) if name == b'eXIf' else exif
         file.seek(end)
-    return chunks
+    return bits, colours, exif
 
 
 def is_whole(file: BinaryIO, image: ImageFile) -> bool:
     """Whether a file has its end, by the lengths it states; if these say nothing it is decoded."""
     size = file.seek(0, os.SEEK_END)
-    if image.format in ('JPEG', 'MPO'):
-        file.seek(-min(10, size), os.SEEK_END)
-        if b'\xff\xd9' in file.read():
-            return True
-    elif image.format == 'WEBP':
+    file.seek(-min(10, size), os.SEEK_END)
+    name, end = str(image.format), file.read()
+    if name in ENDS and ENDS[name] in end:
+        return True
+    if name == 'WEBP':
         file.seek(4)
         return size >= int.from_bytes(file.read(4), 'little') + 8
-    elif image.format == 'BMP' and image.tile[0][0] == 'raw':
+    if name == 'BMP' and image.tile[0][0] == 'raw':
         settings: Any = image.tile[0][3]
         return size >= image.tile[0][2] + settings[1] * image.height
-    elif image.format == 'GIF':
-        return gif_ends(file)
     file.seek(0)
     try:
+        if name == 'GIF':  # OpenCV reads nothing of one without an end
+            return cv2.imdecode(np.frombuffer(file.read(), np.uint8), cv2.IMREAD_COLOR) is not None
         with Image.open(file) as anew:
             anew.load()
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, cv2.error):
         return False
     return True
-
-
-def gif_ends(file: BinaryIO) -> bool:
-    """Whether the blocks of a GIF lead to its end, without which OpenCV reads nothing."""
-    file.seek(10)
-    flags = file.read(3)[0]
-    file.seek(3 * 2 ** (flags % 8 + 1) if flags & 128 else 0, os.SEEK_CUR)
-    while (kind := file.read(1)) in (b'!', b','):
-        if kind == b'!':
-            file.read(1)
-        else:
-            flags = file.read(9)[8]
-            file.seek(3 * 2 ** (flags % 8 + 1) + 1 if flags & 128 else 1, os.SEEK_CUR)
-        while length := file.read(1)[0]:
-            file.seek(length, os.SEEK_CUR)
-    return kind == b';'
 
 
 def read_tiff(file: BinaryIO) -> Header:
@@ -241,12 +202,12 @@ def read_tiff(file: BinaryIO) -> Header:
         bits, kinds = {*numbers(first, 258, 1)}, {*numbers(first, 339, 1)}
         dtype = f'{SAMPLES.get(min(kinds), "unknown")}{min(bits)}'
         dtype = 'bool' if dtype == 'uint1' else dtype
-        (photometric,), (number,) = numbers(first, 262, -1), numbers(first, 259, 1)
+        (photometric,), (method,) = numbers(first, 262, -1), numbers(first, 259, 1)
         planar = bands > 1 and numbers(first, 284) == (2,)
-        compression = COMPRESSION_INFO.get(number, f'method {number}').removeprefix('tiff_')
+        compression = COMPRESSION_INFO.get(method, f'method {method}').removeprefix('tiff_')
         tile = numbers(first, 322) + numbers(first, 323)
         pixel = min(bits) * (1 if planar else bands)
-        if tile and number == 1 and tile[0] * tile[1] * pixel % 2**13:
+        if tile and method == 1 and math.prod(tile) * pixel % 2**13:
             compression = 'odd tiles'
         if 0 in numbers(first, 279) + numbers(first, 325):
             compression = 'sparse'
@@ -262,7 +223,7 @@ def read_tiff(file: BinaryIO) -> Header:
             compression=compression,
             pages=sum(not numbers(page, 254, 0)[0] & 5 for page in pages) or 1,
             no_data=str(first.get(42113, '')).strip('\0 '),
-            max_value=max(most) if most else None,
+            max_value=max(most, default=None),
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os.path import commonpath
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import cv2
 import mmcv
@@ -15,11 +16,11 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from ..labels.files import IMAGE_SUFFIXES
-from ..labels.inventory import list_files, suffixes_in
+from ..labels.inventory import HIDDEN, list_files, suffixes_in
 from .band_files import ARRAY, is_first
 from .bands import bands_in, picture
 from .deep import read_deep, to_8_bits
-from .headers import Header, read_header
+from .headers import read_header
 from .pictures import check_picture
 
 VIDEO_SUFFIXES = tuple(
@@ -34,40 +35,25 @@ OTHERS -= {*IMAGE_SUFFIXES, *VIDEO_SUFFIXES}
 
 @dataclass(frozen=True)
 class Source:
-    """An image file.
-
-    Attributes:
-        path: of the file.
-        file_name: its path below what the user gave.
-        picture: the path of the drawn picture below the folder of pictures, .jpg.
-    """
+    """An image file."""
 
     path: Path
-    file_name: str
-    picture: str
+    file_name: str  # its path below what the user gave
+    picture: str  # the path of the drawn picture below the folder of pictures, .jpg
 
 
 def find_sources(
     given: Path, without: Path | None = None, suffixes: Sequence[str] = IMAGE_SUFFIXES
 ) -> list[Source]:
-    """The images of a folder and of the folders below it, but for one of them; or the one image.
-
-    Of an animated GIF it is the first frame.
-
-    Raises:
-        ValueError: there is none; the message has the suffixes that were looked for.
-    """
-    if given.is_dir():
-        files = outside(list_files(given, suffixes), without)
-        if not files:
-            raise ValueError(
-                f'{given}: no image in it. Looked for {", ".join(suffixes)}; there are '
-                f'{suffixes_in(given)}'
-            )
-        return named_sources(files, given)
-    if not given.is_file():
+    """The images of a folder and below it, but for one folder, or one image; ValueError if none."""
+    if given.is_file():
+        return named_sources([given], given.parent)
+    if not given.is_dir():
         raise ValueError(f'{given}: no such file or folder')
-    return named_sources([given], given.parent)
+    if files := outside(list_files(given, suffixes), without):
+        return named_sources(files, given)
+    looked, there = ', '.join(suffixes), suffixes_in(given)
+    raise ValueError(f'{given}: no image in it. Looked for {looked}; there are {there}')
 
 
 def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
@@ -77,28 +63,24 @@ def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]
 
 
 def left_out(given: Path, suffixes: Sequence[str], without: Path | None = None) -> str:
-    """Files of a folder that ``find_sources`` leaves out: '1 video (give it alone), 2 .ppm'.
-
-    Args:
-        suffixes: that it looked for.
-    """
+    """Files that ``find_sources`` of suffixes leaves out: '1 video (give it alone), 2 .ppm'."""
     names = [p.suffix.lower() for p in visible(given, without) if p.is_file()]
     videos = sum(name in VIDEO_SUFFIXES for name in names)
     others = Counter(name for name in names if name in OTHERS and name not in suffixes)
-    advice = 'give it alone' if videos == 1 else 'give each alone'
-    said = [f'{videos} video{"s" if videos > 1 else ""} ({advice})'] if videos else []
-    return ', '.join(said + [f'{count} {name}' for name, count in sorted(others.items())])
+    said = [f'{count} {name}' for name, count in sorted(others.items())]
+    if videos:
+        said.insert(
+            0, '1 video (give it alone)' if videos == 1 else f'{videos} videos (give each alone)'
+        )
+    return ', '.join(said)
 
 
 def visible(given: Path, without: Path | None) -> list[Path]:
     """All that is in a folder, if it is one, but for what is hidden and what is in another."""
+    found = sorted(given.rglob('*')) if given.is_dir() else []
     start = len(given.parts)
-    found = [
-        path
-        for path in sorted(given.rglob('*') if given.is_dir() else ())
-        if not any(part.startswith(('.', '__MACOSX')) for part in path.parts[start:])
-    ]
-    return outside(found, without)
+    shown = [p for p in found if not any(x.startswith(HIDDEN) for x in p.parts[start:])]
+    return outside(shown, without)
 
 
 def outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
@@ -107,13 +89,8 @@ def outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
 
 
 def listed_sources(lines: Iterable[str]) -> list[Source]:
-    """The images whose paths are the lines of a list; they may not be there.
-
-    Raises:
-        ValueError: there is none.
-    """
-    files = [Path(line.strip()).absolute() for line in lines if line.strip()]
-    files = list(dict.fromkeys(files))
+    """The images whose paths are the lines of a list; they may not be there. ValueError if none."""
+    files = [*dict.fromkeys(Path(line.strip()).absolute() for line in lines if line.strip())]
     if not files:
         raise ValueError('-: no path on standard input; give one a line')
     return named_sources(files, Path(commonpath([path.parent for path in files])))
@@ -121,25 +98,19 @@ def listed_sources(lines: Iterable[str]) -> list[Source]:
 
 def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
     """Files below `root`, with a picture each. A name that two would have keeps the suffix."""
-    names = [path.relative_to(root) for path in files]
-    pictures = [name.with_suffix('').as_posix() for name in names]
-    while True:
-        times = Counter(picture.lower() for picture in pictures)  # some systems ignore case
-        whole = [
-            name.as_posix() if times[picture.lower()] > 1 else picture
-            for name, picture in zip(names, pictures, strict=True)
-        ]
-        if whole == pictures:
-            break
-        pictures = whole
-    return [
-        Source(path, name.as_posix(), f'{picture}.jpg')
-        for path, name, picture in zip(files, names, pictures, strict=True)
-    ]
+    names = [path.relative_to(root).as_posix() for path in files]
+    pictures, before = [PurePath(name).with_suffix('').as_posix() for name in names], list[str]()
+    while pictures != before:
+        before = pictures
+        times = Counter(picture.lower() for picture in before)  # some systems ignore case
+        pairs = zip(names, before, strict=True)
+        pictures = [name if times[short.lower()] > 1 else short for name, short in pairs]
+    sources = zip(files, names, pictures, strict=True)
+    return [Source(path, name, f'{picture}.jpg') for path, name, picture in sources]
 
 
 def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
-    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them.
+    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; of an animation the first frame.
 
     Pillow reads what OpenCV cannot, if it has 8 bits.
 
@@ -149,14 +120,23 @@ def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     Raises:
         ValueError: the file is not there, or no picture (``check_picture``), or damaged.
     """
-    header = checked_header(path)
+    check_there(path)
+    suffix, pixels = path.suffix.lower(), None
+    unread = f'{path}: {path.suffix} is not read here: convert it to .png or .jpg'
+    if suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
+        raise ValueError(unread)
+    try:
+        header = read_header(path)
+    except OSError as error:
+        raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
+    except ValueError as error:
+        raise ValueError(unread if suffix in OTHERS - {ARRAY} else str(error)) from error
     check_picture(path, header)
     if max_value is not None and header.is_deep:
         return to_8_bits(read_deep(path), max_value)
-    pixels = None
     with suppress(cv2.error, OSError):
         pixels = mmcv.imread(str(path))
-    if pixels is None and header.dtype != 'uint16':
+    if pixels is None and not header.is_deep:
         with suppress(Exception), Image.open(path) as image:  # a damaged file can fail in any way
             rgb = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
             pixels = np.ascontiguousarray(rgb[..., ::-1])
@@ -165,56 +145,35 @@ def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     return pixels
 
 
-def checked_header(path: Path) -> Header:
-    """``read_header`` of a path that a user gives.
-
-    Raises:
-        ValueError: the file is not there, or no image.
-    """
-    check_there(path)
-    suffix = path.suffix.lower()
-    unread = f'{path}: {path.suffix} is not read here: convert it to .png or .jpg'
-    if suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
-        raise ValueError(unread)
-    try:
-        return read_header(path)
-    except OSError as error:
-        raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
-    except ValueError as error:
-        if suffix in OTHERS and suffix != ARRAY:
-            raise ValueError(unread) from error
-        raise
-
-
 def check_there(path: Path) -> None:
     """Raise ValueError unless a path is a file."""
     if path.is_dir():
         raise ValueError(f'{path}: a folder')
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f'{path}: a link to a file that is not there')
     if not path.exists():
-        is_link = path.is_symlink()
-        what = 'a link to a file that is not there' if is_link else 'no such file'
-        raise ValueError(f'{path}: {what}')
+        raise ValueError(f'{path}: no such file')
 
 
 class ImageReader:
     """Reads images as a test pipeline does, for prediction and pictures.
 
-    Args:
-        pipeline: a test pipeline.
-
     Attributes:
         bands: its loader of images of any number of channels, or None for pictures.
+        suffixes: of the images of a folder: with .npy for any number of channels.
     """
 
     def __init__(self, pipeline: Iterable[Mapping]) -> None:
         steps = [*pipeline]
-        self.max_value, self.bands = range_in(steps), bands_in(steps)
+        deep = [step['max_value'] for step in steps if step['type'] == 'LoadDeepImage']
+        self.max_value: int | None = deep[0] if deep else None
+        self.bands = bands_in(steps)
+        self.suffixes = IMAGE_SUFFIXES if self.bands is None else (*IMAGE_SUFFIXES, ARRAY)
 
     def read(self, path: Path) -> np.ndarray:
         """Pixels as the pipeline takes them: BGR uint8 [H, W, 3], or float32 [H, W, n] with NaN.
 
-        Raises:
-            ValueError: the file, which is named, cannot be read so.
+        ValueError, with the file, if it cannot be read so.
         """
         if self.bands is None:
             return read_image(path, self.max_value)
@@ -225,11 +184,6 @@ class ImageReader:
         """A picture of an image that was read: BGR uint8 [H, W, 3]."""
         return pixels if self.bands is None else picture(pixels, self.bands.show)
 
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of the images of a folder: with .npy for any number of channels."""
-        return IMAGE_SUFFIXES if self.bands is None else (*IMAGE_SUFFIXES, ARRAY)
-
     def find(self, given: Path, without: Path | None = None) -> list[Source]:
         """``find_sources``, one for images of a file for each channel."""
         names = self.bands.names if self.bands else None
@@ -239,19 +193,12 @@ class ImageReader:
 
 @dataclass(frozen=True)
 class Video:
-    """A video, a camera or a stream.
+    """A video, a camera or a stream."""
 
-    Attributes:
-        given: the path, the number of a camera or the address of a stream.
-        name: of the drawn video, and of the folder of its frames.
-        count: number of frames, as the file says; None of a camera or a stream, which has no end.
-        rate: frames a second.
-    """
-
-    given: str
-    name: str
-    count: int | None
-    rate: float
+    given: str  # the path, the number of a camera or the address of a stream
+    name: str  # of the drawn video, and of the folder of its frames
+    count: int | None  # number of frames, as the file says; None without an end
+    rate: float  # frames a second
 
     def frames(self) -> Iterator[np.ndarray]:
         """The frames, BGR uint8 [H, W, 3]."""
@@ -266,22 +213,23 @@ class Video:
 def find_video(given: str) -> Video | None:
     """The video, camera (0, 1, ...) or stream (an address) of this name; None of images.
 
-    Raises:
-        ValueError: there is no such file, or OpenCV cannot read it.
+    ValueError if there is no such file, or OpenCV cannot read it.
     """
     is_stream = given.isdecimal() or '://' in given
-    if not is_stream and not given.lower().endswith(VIDEO_SUFFIXES):
-        return None
-    if not is_stream and not Path(given).is_file():
-        raise ValueError(f'{given}: no such file')
+    if not is_stream:
+        if not given.lower().endswith(VIDEO_SUFFIXES):
+            return None
+        check_there(Path(given))
     capture = capture_of(given)
     opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS) or 25.0
     count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
     capture.release()
-    if is_stream and not opened:
-        raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
     if is_stream:
-        return Video(given, stream_name(given), None, rate)
+        if not opened:
+            raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
+        last = given.split('?')[0].rstrip('/').rpartition('/')[2]
+        name = f'camera{given}' if given.isdecimal() else re.sub(r'[^\w-]', '_', last)
+        return Video(given, name, None, rate)
     if count < 1:
         raise ValueError(f'{given}: OpenCV reads no frame of this video')
     return Video(given, Path(given).stem, count, rate)
@@ -290,16 +238,3 @@ def find_video(given: str) -> Video | None:
 def capture_of(given: str) -> cv2.VideoCapture:
     """OpenCV's reader of a video, a camera or a stream."""
     return cv2.VideoCapture(int(given) if given.isdecimal() else given)
-
-
-def stream_name(given: str) -> str:
-    """The name of a camera or a stream: 'camera0', or the end of the address."""
-    if given.isdecimal():
-        return f'camera{given}'
-    last = given.split('?')[0].rstrip('/').rpartition('/')[2]
-    return ''.join(c if c.isalnum() or c in '-_' else '_' for c in last)
-
-
-def range_in(pipeline: Iterable[Mapping]) -> int | None:
-    """``max_value`` of the ``LoadDeepImage`` of a test pipeline, or None."""
-    return next((step['max_value'] for step in pipeline if step['type'] == 'LoadDeepImage'), None)

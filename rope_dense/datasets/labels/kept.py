@@ -23,7 +23,7 @@ from ...utils.progress import progress
 from .inventory import Inventory, last_inventory
 from .objects import Part
 
-VERSION = 4  # of the rules that make the files; a new one makes them anew
+VERSION = 5  # of the rules that make the files; a new one makes them anew
 SAMPLED = 50  # images whose bytes are compared, too
 STATE, HEADERS, MOVED = 'state.json', 'headers.json', 'split.json'
 
