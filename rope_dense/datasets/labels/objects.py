@@ -8,7 +8,7 @@ has their size where the labels say it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .inventory import Inventory
     from .pairs import Kind
-
-from ..images.headers import Header
 
 Box = tuple[float, float, float, float]
 Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
@@ -57,21 +55,15 @@ class Labelled:
     Attributes:
         size: (height, width) in pixels by the labels; None if they do not say it.
         lost: (kind, place, class or '') of each object that is left out, see ``Report``.
-        header: of the image file, if the reader needed it.
     """
 
     file: Path
     shapes: list[Shape] = field(default_factory=list)
     size: tuple[int, int] | None = None
     lost: list[tuple[str, str, str]] = field(default_factory=list)
-    header: Header | None = None
 
     def leave_out(self, kind: str, where: str, label: str = '') -> None:
-        """Leave out an object; an image that loses all of its objects is left out, too.
-
-        Args:
-            label: name of its class; '' if it is not known.
-        """
+        """Leave out an object; an image that loses all of its objects is left out, too."""
         self.lost.append((kind, where, label))
 
 
@@ -82,7 +74,7 @@ class Places:
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
-    def add(self, where: Sequence[str], count: int) -> None:
+    def add(self, where: Iterable[str], count: int) -> None:
         """Count more of it."""
         self.count += count
         new = [place for place in dict.fromkeys(where) if place not in self.examples]
@@ -145,8 +137,8 @@ class Report:
         for kinds, suffix in ((self.left_out, ' (left out)'), (self.notes, '')):
             for kind, places in kinds.items():
                 names = ', '.join(places.examples[:EXAMPLES])
-                more = ' ...' if len(places.examples) > EXAMPLES else ''
-                lines.append(seen(f'{places.count} x {kind}{suffix}: {names}{more}'))
+                names += ' ...' if len(places.examples) > EXAMPLES else ''
+                lines.append(seen(f'{places.count} x {kind}{suffix}: {names}'))
         return lines
 
     def __str__(self) -> str:
@@ -185,14 +177,6 @@ class Part:
     unlabelled: Sequence[Path] = ()
     absent: Sequence[str] = ()
     notes: Sequence[tuple[str, str]] = ()
-
-    def path_of(self, file: Path) -> str:
-        """The path of an image in the folder of the images, without suffix."""
-        return file.relative_to(self.images).with_suffix('').as_posix()
-
-    def takes(self, file: Path) -> bool:
-        """Return whether an image is of this split."""
-        return self.names is None or self.path_of(file) in self.names
 
     def has(self, stem: str) -> bool:
         """Return whether an image of this path, without suffix, is of this split."""
