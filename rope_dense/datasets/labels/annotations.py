@@ -21,7 +21,7 @@ from .geometry import (
     outer_points,
     outline_lengths,
 )
-from .objects import Box, Labelled, Part, Report, Shape
+from .objects import Labelled, Part, Report, Shape
 
 if TYPE_CHECKING:
     from ..images.headers import Header
@@ -33,29 +33,21 @@ NESTED = (
 NO_OUTLINE = 'object without an outline (the outline of its box is taken)'
 CUT = 0.9  # share of a box within the image: less counts as cut
 FARTHEST = 1e9  # pixels: no image is as large
+SLACK = 0.01  # pixels outside of an image: the box stays as it is
 LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules by which objects become annotations.
+    """Rules by which objects become annotations."""
 
-    Attributes:
-        numbers: of the classes, from 1, by name.
-        unchosen: names that the labels have, too, and that ``own.classes`` does not choose: their
-            objects are no objects of this data set.
-        oriented: an object is the smallest rectangle around it, which nothing clips.
-        outlines: masks are trained: an object without an outline gets the outline of its box.
-        ignore_difficult: difficult objects are ``iscrowd``, which is not evaluated.
-        is_choice: ``own.classes`` chooses the classes: other objects that are lost do not count.
-    """
-
-    numbers: Mapping[str, int]
+    numbers: Mapping[str, int]  # of the classes, from 1, by name
+    # Names that own.classes does not choose: their objects are no objects of this data set.
     unchosen: frozenset[str] = frozenset()
-    oriented: bool = False
-    outlines: bool = False
-    ignore_difficult: bool = False
-    is_choice: bool = False
+    oriented: bool = False  # an object is the smallest rectangle around it, which nothing clips
+    outlines: bool = False  # an object without an outline gets the outline of its box
+    ignore_difficult: bool = False  # difficult objects are ``iscrowd``, which is not evaluated
+    is_choice: bool = False  # own.classes chooses: other objects that are lost do not count
 
     def count(self, item: Labelled) -> int:
         """Number of an image's objects that are, or may be, of this data set."""
@@ -165,9 +157,9 @@ def visible_part(
 
     Or the reason to leave it out.
     """
-    left, top, width, height = shape.box
-    box = min(left, left + width), min(top, top + height), abs(width), abs(height)
-    if width < 0 or height < 0:
+    left, top, across, down = shape.box
+    box = min(left, left + across), min(top, top + down), abs(across), abs(down)
+    if across < 0 or down < 0:
         report.note('box with its corners in another order (put in order)', where)
     outline, lengths, area = shape.outline, None, 0.0
     if outline:
@@ -178,7 +170,12 @@ def visible_part(
             outline = lengths = None
         elif isinstance(outline, list) and has_nested(outline, size):
             report.note(NESTED, where)
-    if (inside := clipped(box, size)) != box:
+    inside, (height, width) = box, size
+    left, top, right, bottom = box[0], box[1], box[0] + box[2], box[1] + box[3]
+    if min(left, top) < -SLACK or right > width + SLACK or bottom > height + SLACK:
+        left, right = min(max(left, 0.0), width), min(max(right, 0.0), width)
+        top, bottom = min(max(top, 0.0), height), min(max(bottom, 0.0), height)
+        inside = left, top, right - left, bottom - top
         if min(inside[2:]) <= 0:
             return 'object outside of its image'
         report.note('object partly outside of its image (clipped)', where)
@@ -189,17 +186,6 @@ def visible_part(
         return 'box of less than a pixel'
     found = dict(bbox=list(inside), area=area or inside[2] * inside[3])
     return found | dict(segmentation=outline) if outline else found
-
-
-def clipped(box: Box, size: tuple[int, int]) -> Box:
-    """The part of a box within an image; one that is less than 1/100 pixel outside stays."""
-    left, top, right, bottom = box[0], box[1], box[0] + box[2], box[1] + box[3]
-    height, width = size
-    if min(left, top) >= -0.01 and right <= width + 0.01 and bottom <= height + 0.01:
-        return box
-    left, right = min(max(left, 0.0), width), min(max(right, 0.0), width)
-    top, bottom = min(max(top, 0.0), height), min(max(bottom, 0.0), height)
-    return left, top, right - left, bottom - top
 
 
 def rectangle(

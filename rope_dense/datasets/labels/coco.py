@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from .coco_files import CocoFile, best_file, candidates, chosen_files, head, id_of, name_of, whole
+from .coco_files import CocoFile, best_file, candidates, chosen_files, id_of, name_of, read_file
 from .coco_images import check_unlabelled, find_image, part_of, relative, split_one, stem_of
 from .coco_shapes import ARE_CORNERS, CORNERS, NO_BOX, UNLIKE, Annotation, are_polygons, is_plain
 from .files import class_name, class_names, is_set, naming, size_in
@@ -76,7 +78,7 @@ def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
         inventory.include(path.parent)
     if not inventory.is_file(path):
         raise ValueError(f'{inventory.root / given}: no such file; check own.{split}')
-    file = head(path)
+    file = read_file(path)
     file.check()
     return file
 
@@ -88,7 +90,8 @@ def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read
     outlines where they are missing; a box is rotated as ``attributes.rotation`` of CVAT says.
     `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``Annotation``.
     """
-    file = part.inventory.content(part.source, whole)
+    file = part.inventory.content(part.source, partial(read_file, is_whole=True))
+    file.check()
     names, used = categories_of(file, report)
     return classes or used, labelled_images(file, part, names, report)
 
@@ -174,26 +177,19 @@ def note_unlisted(part: Part, listed: set[Path], report: Report) -> None:
     if source != part.source:
         images = part.inventory.images(folder)
         there |= {*images.by_path.values()}
-        names = head(source).image_names()
+        names = read_file(source).image_names()
         listed |= {file for name in names if (file := find_image(images, name))}
     for path in sorted(there - listed):
         report.note('image that no COCO file lists (not labelled, so left out)', path.name)
 
 
-@dataclass
-class Entry:
-    """An image of a COCO file.
-
-    Attributes:
-        size: (height, width) in pixels; None if the file does not say it.
-        is_whole: all objects of its classes are labelled.
-        numbers: of its annotations.
-    """
+class Entry(NamedTuple):
+    """An image of a COCO file: its size (height, width), and the numbers of its annotations."""
 
     name: str
     size: tuple[int, int] | None
-    is_whole: bool
-    numbers: list[int] = field(default_factory=list)
+    is_whole: bool  # labelled for all classes
+    numbers: list[int]
 
 
 def image_entries(file: CocoFile) -> dict[str, Entry]:
@@ -206,7 +202,8 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
             key, name = id_of(item['id']), name_of(item)
             if not name:
                 raise ValueError("'file_name' is missing")
-            entry = Entry(name, size_in(item, 'height', 'width'), not any(map(item.get, FEDERATED)))
+            is_whole = not any(map(item.get, FEDERATED))
+            entry = Entry(name, size_in(item, 'height', 'width'), is_whole, [])
             if (other := entries.setdefault(key, entry).name) != name:
                 raise ValueError(f'id {key} is of {other} and of {name}')
     for number, key in enumerate(file.image_ids):

@@ -33,21 +33,14 @@ class CocoFile:
 
     COCO's own has 450 MB, and its annotations would take 3 GB as objects. So they stay text, and
     each is decoded where its image is read.
-
-    Attributes:
-        content: all but the annotations, of which the first may be there.
-        text: of the file; '' unless it is read whole.
-        starts: places of the annotations in the text.
-        image_ids: of the annotations, see ``id_of``.
-        category_ids: that annotations have.
     """
 
     path: Path
-    content: Any = field(default_factory=dict)
-    text: str = ''
-    starts: array[int] = field(default_factory=lambda: array('q'))
-    image_ids: list[str] = field(default_factory=list)
-    category_ids: set[str] = field(default_factory=set)
+    content: Any  # all but the annotations, of which the first may be there
+    text: str  # '' unless the file is read whole
+    starts: array[int] = field(default_factory=lambda: array('q'))  # of annotations in the text
+    image_ids: list[str] = field(default_factory=list)  # of the annotations, see ``id_of``
+    category_ids: set[str] = field(default_factory=set)  # that annotations have
 
     def annotation(self, number: int) -> dict[str, Any]:
         """An annotation by its number in the file, which is its id if it has none."""
@@ -65,27 +58,16 @@ class CocoFile:
             raise ValueError(f'{self.path} is no COCO file of objects, but {reason}')
 
 
-def head(path: Path) -> CocoFile:
-    """A JSON file, of COCO's `annotations` only the first; ValueError if it is no JSON.
+def read_file(path: Path, *, is_whole: bool = False) -> CocoFile:
+    """A JSON file, of COCO's `annotations` only the first unless it is read whole.
 
     COCO's images come first, which takes one to two seconds of a file of 450 MB.
+
+    Raises:
+        ValueError: it is no JSON, or cut off.
     """
-    file = CocoFile(path)
-    parse(file, read_text(path), is_whole=False)
-    return file
-
-
-def whole(path: Path) -> CocoFile:
-    """A COCO file; ValueError if it is no JSON, cut off, or no COCO file of objects."""
-    file = CocoFile(path, text=read_text(path))
-    parse(file, file.text, is_whole=True)
-    file.check()
-    return file
-
-
-def parse(file: CocoFile, text: str, *, is_whole: bool) -> None:
-    """Fill in the content of a file and, of a whole one, the places of its annotations."""
-    with naming(file.path):
+    with naming(path):
+        file = CocoFile(path, {}, text := read_text(path))
         index = after_gap(text, 0)
         if not text.startswith('{', index):
             file.content, index = decode(text, index)
@@ -98,17 +80,21 @@ def parse(file: CocoFile, text: str, *, is_whole: bool) -> None:
                 index = after_gap(text, end)
                 if key != 'annotations' or not text.startswith('[', index):
                     file.content[key], index = decode(text, index)
-                elif (index := parse_annotations(file, text, index, is_whole)) < 0:
-                    return
+                elif (index := parse_annotations(file, index, is_whole)) < 0:
+                    break
                 index = after_gap(text, index)
             index += 1
-        if is_whole and text[index:].strip():
+        if not is_whole:
+            file.text = ''  # its memory
+        elif text[index:].strip():
             raise json.JSONDecodeError('Extra data', text, index)
+    return file
 
 
-def parse_annotations(file: CocoFile, text: str, index: int, is_whole: bool) -> int:
+def parse_annotations(file: CocoFile, index: int, is_whole: bool) -> int:
     """The place behind the list of annotations at `index`; -1 to stop, with the first one read."""
-    first = file.content['annotations'] = list[Any]()
+    text, first = file.text, list[Any]()
+    file.content['annotations'] = first
     index = after_gap(text, index + 1)
     images: dict[str, str] = {}  # so that an id of many annotations is one text
     while not text.startswith(']', index):
@@ -160,27 +146,17 @@ def unlike_coco(content: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A JSON file, by its name and folders.
-
-    Attributes:
-        home: its folders, without the ones that name a split or are usual.
-        split: 'train', 'val' or '', for files whose names tell no split, or both.
-        rank: the lowest is taken: not of a test split, no other words in the name.
-    """
+    """A JSON file, by its name and folders."""
 
     path: Path
-    home: tuple[str, ...]
-    split: str
-    rank: tuple[bool, bool]
+    home: tuple[str, ...]  # its folders, without the ones that name a split or are usual
+    split: str  # 'train', 'val' or '', for files whose names tell no split, or both
+    rank: tuple[bool, bool]  # of a test split, other words in the name; the lowest is taken
 
-    def head(self) -> CocoFile | None:
-        """The head of the file; None if it is no JSON and its name does not promise COCO's.
-
-        Raises:
-            ValueError: it is no JSON, or cut off, and its name promises COCO's.
-        """
+    def read(self) -> CocoFile | None:
+        """The file; None if it is no JSON, and its name does not promise COCO's."""
         try:
-            return head(self.path)
+            return read_file(self.path)
         except ValueError:
             if self.rank[1]:
                 return None
@@ -239,7 +215,7 @@ def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
         if found:
             return next(iter(found.items()))
     for one in (one for given in homes.values() for one in given if not one.rank[1]):
-        file = one.head()
+        file = one.read()
         if file and isinstance(file.content, dict) and isinstance(file.content.get('images'), list):
             file.check()
     return root, {}
@@ -248,8 +224,7 @@ def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
 def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
     """The file of each split, or the file '' of both; {} for none.
 
-    Raises:
-        ValueError: there is none for training, or one such as val.json has no labels of objects.
+    Refused are files without one for training, and one such as val.json without objects.
     """
     found = {split: file for split in SPLITS if (file := best_file(given, split))}
     if not found:
@@ -257,11 +232,11 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
     if 'train' in found:
         named = [one.path for one in given if one.split == 'val' and not any(one.rank)]
         for path in named if 'val' not in found or found['val'].path not in named else ():
-            head(path).check()
+            read_file(path).check()
     else:
         for one in given:
             if one.split == 'train':
-                head(one.path).check()
+                read_file(one.path).check()
         names = ', '.join(one.path.name for one in given)
         raise ValueError(
             f'{found["val"].path} is of the validation split, and no COCO file of the training '
@@ -271,15 +246,11 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
 
 
 def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
-    """The COCO file of a split whose name says it best.
-
-    Raises:
-        ValueError: several names say it equally well, and the files differ.
-    """
+    """The COCO file of a split whose name says it best; ValueError for several that differ."""
     items = [item for item in given if item.split == split]
     for rank in sorted({item.rank for item in items}):
-        heads = [item.head() for item in items if item.rank == rank]
-        files = [file for file in heads if file and not unlike_coco(file.content)]
+        given_files = [item.read() for item in items if item.rank == rank]
+        files = [file for file in given_files if file and not unlike_coco(file.content)]
         paths = [file.path for file in files]
         if others := [path for path in paths[1:] if not filecmp.cmp(paths[0], path, False)]:
             names = ', '.join(map(str, [paths[0], *others]))

@@ -27,17 +27,11 @@ CORNERS = 0  # the bbox_mode of detectron2 for [left, top, right, bottom]
 
 @dataclass(frozen=True)
 class Annotation:
-    """An annotation of COCO; its methods raise ValueError for numbers that cannot be meant.
-
-    Attributes:
-        size: (height, width) of the image, which run lengths must have; None if it is unknown.
-        convention: of the angle of five numbers (x, y, w, h, angle), as `angle_version` of `info`
-            names it. Else an angle beside a box is CVAT's.
-    """
+    """An annotation of COCO; its methods raise ValueError for numbers that cannot be meant."""
 
     given: dict[str, Any]
-    size: tuple[int, int] | None
-    convention: str | None
+    size: tuple[int, int] | None  # (height, width) of the image, which run lengths must have
+    convention: str | None  # of (x, y, w, h, angle), as `angle_version` of `info` names it
     where: str
     report: Report
 

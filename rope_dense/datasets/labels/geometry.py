@@ -44,13 +44,6 @@ def box_corners(box: Box) -> list[float]:
     return [left, top, right, top, right, bottom, left, bottom]
 
 
-def box_shape(
-    label: str, left: float, top: float, right: float, bottom: float, **more: Any
-) -> Shape:
-    """An object from two opposite corners of its box, in any order."""
-    return Shape(label, bounding_box([left, top, right, bottom]), **more)
-
-
 def polygon_shape(label: str, points: Sequence[float] | np.ndarray, **more: Any) -> Shape:
     """An object from the corners [x, y, x, y, ...] of its outline; ValueError for less than 3."""
     outline = np.asarray(points, float).reshape(-1).tolist()
