@@ -57,16 +57,20 @@ def find_coco(
     if not files:
         return None
     splits = {split: part_of(file, home, split, inventory) for split, file in files.items()}
+    there, listed = set[Path](), set[Path | None]()
+    for split, part in splits.items():
+        images = inventory.images(part.images)
+        there |= {*images.by_path.values()}
+        listed |= {find_image(images, name) for name in files[split].image_names()}
     if len(files) == 1:
-        ((part, file),) = zip(splits.values(), files.values(), strict=True)
         if not train:
-            check_unlabelled(part, home, file.image_names())
-        splits, split_by = split_one(file, part)
+            check_unlabelled(part, home, listed)
+        splits, split_by = split_one(files[split], part)
     # What is of no split, such as images that no file lists, is counted once, in training.
-    other = splits['val']
+    unlisted = [path.name for path in sorted(there - listed)]
     parts = {
-        'train': replace(splits['train'], options=dict(val=(str(other.source), str(other.images)))),
-        'val': replace(other, options=dict(counts=len(files) > 1)),
+        'train': replace(splits['train'], options=dict(unlisted=unlisted)),
+        'val': replace(splits['val'], options=dict(counts=len(files) > 1)),
     }
     return LabelFolder(COCO, parts, split_by)
 
@@ -130,7 +134,7 @@ def labelled_images(
     file: CocoFile, part: Part, names: dict[str, str], report: Report
 ) -> Iterator[Labelled]:
     """The images of a split that the file has."""
-    images, num_outlines, listed = part.inventory.images(part.images), 0, set[Path]()
+    images, num_outlines = part.inventory.images(part.images), 0
     with naming(file.path):
         entries = image_entries(file)
         check_numbers(file, entries.values())
@@ -140,8 +144,7 @@ def labelled_images(
             where = f'{file.path.name}, annotation {name}, image_id {key}'
             report.leave_out('object of an image that the file does not list', where)
     for entry in entries.values():
-        if image := find_image(images, entry.name):
-            listed.add(image)
+        image = find_image(images, entry.name)
         if not part.has(images.stem_of(image) if image else stem_of(entry.name, images)):
             continue
         if image is None:
@@ -153,8 +156,8 @@ def labelled_images(
             item = labelled(image, file, entry, names, report)
         num_outlines += sum(shape.outline is not None for shape in item.shapes)
         yield item
-    if 'val' in part.options:
-        note_unlisted(part, listed, report)
+    for name in part.options.get('unlisted', ()):
+        report.note('image that no COCO file lists (not labelled, so left out)', name)
     unlike, corners = (report.count(kind) for kind in (UNLIKE, ARE_CORNERS))
     both = num_outlines - report.count(NO_BOX)
     if unlike + corners > max(1, both / 2):
@@ -163,24 +166,6 @@ def labelled_images(
             f'{file.path}: {unlike + corners} of {both} boxes are unlike their outlines; {what}'
             "write COCO's [left, top, width, height] in bbox"
         )
-
-
-def note_unlisted(part: Part, listed: set[Path], report: Report) -> None:
-    """Note the images in the folders of both splits that no file lists.
-
-    Args:
-        part: of training; its option `val` is the file of validation and its folder of images.
-        listed: the images of its own file.
-    """
-    source, folder = map(Path, part.options['val'])
-    there = {*part.inventory.images(part.images).by_path.values()}
-    if source != part.source:
-        images = part.inventory.images(folder)
-        there |= {*images.by_path.values()}
-        names = read_file(source).image_names()
-        listed |= {file for name in names if (file := find_image(images, name))}
-    for path in sorted(there - listed):
-        report.note('image that no COCO file lists (not labelled, so left out)', path.name)
 
 
 class Entry(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -106,32 +106,32 @@ def split_one(file: CocoFile, part: Part) -> Splits:
     images = part.inventory.images(part.images)
     stems = {stem_of(name, images) for name in file.image_names()}
     of_file = f', of {relative(file.path, part.inventory.root)}'
-    groups: dict[str, dict[str, set[str]]] = {split: {} for split in SPLITS}
+    word_of = dict[str, tuple[str, str]]()
     for stem in stems:
-        folders = [splits_in(words_of(name)) for name in stem.split('/')[:-1]]
-        if len(found := next(filter(None, reversed(folders)), {})) != 1:
-            break
-        ((split, word),) = found.items()
-        groups[split].setdefault(word, set()).add(stem)
-    else:
-        if all(groups.values()):
-            tests = {word for word in groups['val'] if word.startswith('test')}
-            unused = tests if tests < groups['val'].keys() else set()
-            for word in unused:
-                del groups['val'][word]
-            said = ' and '.join(word for words in groups.values() for word in words)
-            said += f'; not {", ".join(unused)}' if unused else ''
-            parts = {k: frozenset().union(*words.values()) for k, words in groups.items()}
-            splits = {split: replace(part, names=names) for split, names in parts.items()}
-            return splits, f'the folders of the images ({said}){of_file}'
+        named = [splits_in(words_of(name)) for name in reversed(stem.split('/')[:-1])]
+        found = next(filter(None, named), {})
+        word_of[stem] = next(iter(found.items())) if len(found) == 1 else ('', '')
+    train, val, others = (
+        sorted({word for of, word in word_of.values() if of == split}) for split in (*SPLITS, '')
+    )
+    if train and val and not others:
+        tests = [word for word in val if word.startswith('test')]
+        unused = tests if len(tests) < len(val) else []
+        said = ' and '.join(word for word in (*train, *val) if word not in unused)
+        said += f'; not {", ".join(unused)}' if unused else ''
+        names: dict[str, set[str]] = {split: set() for split in SPLITS}
+        for stem, (split, word) in word_of.items():
+            if word not in unused:
+                names[split].add(stem)
+        splits = {split: replace(part, names=frozenset(some)) for split, some in names.items()}
+        return splits, f'the folders of the images ({said}){of_file}'
     splits, described = by_hash(part, stems)
     return splits, described + of_file
 
 
-def check_unlabelled(part: Part, home: Path, names: Sequence[str]) -> None:
-    """Refuse a folder such as val/ or images/val/ of which the only COCO file names no image."""
-    inventory, images = part.inventory, part.inventory.images(part.images)
-    listed = {find_image(images, name) for name in names}
+def check_unlabelled(part: Part, home: Path, listed: Set[Path | None]) -> None:
+    """Refuse a folder such as val/ or images/val/ of which the only COCO file lists no image."""
+    inventory = part.inventory
     for top in tops_of(home, inventory):
         for folder in inventory.subfolders(top).values():
             words = words_of(folder.name)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from .cvat_pictures import Contents, Node, Picture, contents_of
+from .cvat_pictures import Node, Picture, contents_of
 from .files import finite, naming
 from .geometry import check_mask, ellipse, mask_shape, polygon_shape, rotated_shape
 from .inventory import Inventory
@@ -119,9 +119,8 @@ def is_cvat(file: Path) -> bool:
 
 def split_one(part: Part) -> LabelFolder:
     """Both splits of one file: by subsets of a project, by folders of images, or by a hash."""
-    contents = contents_of(part)
-    subsets: dict[str, set[str]] = {}
-    for picture in contents.pictures:
+    (pictures, classes), subsets = contents_of(part), dict[str, set[str]]()
+    for picture in pictures:
         subset = picture.subset.lower()
         if subset in ('', 'default'):
             folders = picture.stem.lower().split('/')[:-1]
@@ -144,22 +143,22 @@ def split_one(part: Part) -> LabelFolder:
         words = f'{words} and {described}'
     else:
         by_stem = part.inventory.images(part.images).by_stem
-        splits, words = by_hash(part, {*by_stem, *(one.stem for one in contents.pictures)})
-        if any(picture.is_frame for picture in contents.pictures):
+        splits, words = by_hash(part, {*by_stem, *(one.stem for one in pictures)})
+        if any(picture.is_frame for picture in pictures):
             words += ', so both splits have frames of one video'
-    return LabelFolder(CVAT, splits, words, contents.classes or None)
+    return LabelFolder(CVAT, splits, words, classes or None)
 
 
 def read_cvat(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """The images and frames of one file; classes in the order of its project, task or job."""
-    contents = contents_of(part)
-    return classes or contents.classes, labelled_images(contents, part, report)
+    pictures, listed = contents_of(part)
+    return classes or listed, labelled_images(pictures, part, report)
 
 
-def labelled_images(contents: Contents, part: Part, report: Report) -> Iterator[Labelled]:
+def labelled_images(pictures: Sequence[Picture], part: Part, report: Report) -> Iterator[Labelled]:
     """The images of a split that the file has."""
     images, named = part.inventory.images(part.images), set[Path]()
-    for picture in contents.pictures:
+    for picture in pictures:
         if not part.has(picture.stem):
             continue
         if picture.file is not None:

@@ -42,12 +42,8 @@ class Picture:
     is_frame: bool = False  # its shapes are of tracks
 
 
-@dataclass
-class Contents:
-    """The pictures of a file, first the <image> elements, and its classes in their order."""
-
-    pictures: list[Picture]
-    classes: list[str]
+# The pictures of a file, first the <image> elements, and its classes in their order.
+Contents = tuple[list[Picture], list[str]]
 
 
 def contents_of(part: Part) -> Contents:
@@ -99,7 +95,7 @@ def parse(file: Path, images: Images) -> Contents:
         for label in meta.iterfind('.//labels/label')  # not parts of skeletons, tags of images
         if not label.findtext('parent') and label.findtext('type') != 'tag'
     ]
-    return Contents(pictures, [name for name in dict.fromkeys(names) if name])
+    return pictures, [name for name in dict.fromkeys(names) if name]
 
 
 def node_of(shape: Element, label: str | None) -> Node:
