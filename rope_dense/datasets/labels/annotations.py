@@ -115,9 +115,10 @@ def annotate(
 def annotations_of(
     item: Labelled, image: Header, rules: Rules, report: Report
 ) -> list[dict[str, Any]]:
-    """The annotations of an image, without the ones that are there twice, as in merged exports.
+    """The annotations of an image.
 
-    Of two with one class, box and outline the first is taken, and is ignored if one of them is.
+    Of two with one class, box and outline, as in merged exports, the first is taken, and is ignored
+    if one of them is.
     """
     found = list[dict[str, Any]]()
     alike: dict[tuple[float, ...], list[dict[str, Any]]] = {}
@@ -153,10 +154,7 @@ def annotations_of(
 def visible_part(
     shape: Shape, size: tuple[int, int], where: str, report: Report
 ) -> dict[str, Any] | str:
-    """Box, area and outline of the part of an object within its image of (height, width).
-
-    Or the reason to leave it out.
-    """
+    """Box, area and outline of an object within (height, width); or the reason to leave it out."""
     left, top, across, down = shape.box
     box = min(left, left + across), min(top, top + down), abs(across), abs(down)
     if across < 0 or down < 0:
@@ -191,10 +189,7 @@ def visible_part(
 def rectangle(
     shape: Shape, size: tuple[int, int], where: str, report: Report
 ) -> dict[str, Any] | str:
-    """The smallest rectangle around an object, which may reach beyond the image.
-
-    Or the reason to leave it out: the image, of (height, width), has less than its centre.
-    """
+    """The smallest rectangle around an object, also beyond the image; or why it is left out."""
     if shape.outline:
         check_outline(shape.outline, size)
     found = smallest_rectangle(outer_points(shape.outline or [box_corners(shape.box)]))
@@ -212,11 +207,7 @@ def rectangle(
 def chosen_classes(
     given: Sequence[str] | None, labelled: Sequence[str], source: Path
 ) -> tuple[str, ...]:
-    """The classes of a data set: the given ones in their order, else all of the labels.
-
-    Raises:
-        ValueError: a given class is none of the labels, or none is left.
-    """
+    """The classes of a data set: the given ones, which labels must have, else all of the labels."""
     chosen = labelled if given is None else [*map(class_name, given)]
     if unknown := [name for name in chosen if name not in labelled]:
         raise ValueError(

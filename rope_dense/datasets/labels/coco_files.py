@@ -61,10 +61,8 @@ class CocoFile:
 def read_file(path: Path, *, is_whole: bool = False) -> CocoFile:
     """A JSON file, of COCO's `annotations` only the first unless it is read whole.
 
-    COCO's images come first, which takes one to two seconds of a file of 450 MB.
-
-    Raises:
-        ValueError: it is no JSON, or cut off.
+    COCO's images come first, which takes one to two seconds of a file of 450 MB. An error of JSON
+    is a ValueError that names the file.
     """
     with naming(path):
         file = CocoFile(path, {}, text := read_text(path))
@@ -154,13 +152,14 @@ class Candidate:
     rank: tuple[bool, bool]  # of a test split, other words in the name; the lowest is taken
 
     def read(self) -> CocoFile | None:
-        """The file; None if it is no JSON, and its name does not promise COCO's."""
+        """The file if it is COCO's; ValueError for one that is broken, and has no other words."""
         try:
-            return read_file(self.path)
+            file = read_file(self.path)
         except ValueError:
             if self.rank[1]:
                 return None
             raise
+        return None if unlike_coco(file.content) else file
 
 
 def candidates(inventory: Inventory) -> list[Candidate]:
@@ -198,11 +197,7 @@ def splits_in(words: Sequence[str]) -> dict[str, str]:
 
 
 def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
-    """The folder of a data set and its files by split, '' for a file of both; {} for none.
-
-    Raises:
-        ValueError: several files could be meant, or the only one has images and no objects.
-    """
+    """The folder of a data set and its files by split, '' for a file of both; {} for none."""
     root, homes = inventory.root, dict[tuple[str, ...], list[Candidate]]()
     for candidate in candidates(inventory):
         homes.setdefault(candidate.home, []).append(candidate)
@@ -215,28 +210,25 @@ def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
         if found:
             return next(iter(found.items()))
     for one in (one for given in homes.values() for one in given if not one.rank[1]):
-        file = one.read()
-        if file and isinstance(file.content, dict) and isinstance(file.content.get('images'), list):
+        file = read_file(one.path)
+        if isinstance(file.content, dict) and isinstance(file.content.get('images'), list):
             file.check()
     return root, {}
 
 
 def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
-    """The file of each split, or the file '' of both; {} for none.
-
-    Refused are files without one for training, and one such as val.json without objects.
-    """
+    """The file of each split, or the file '' of both; {} for none. One of training is needed."""
     found = {split: file for split in SPLITS if (file := best_file(given, split))}
     if not found:
         return {'': file} if (file := best_file(given, '')) else {}
-    if 'train' in found:
-        named = [one.path for one in given if one.split == 'val' and not any(one.rank)]
-        for path in named if 'val' not in found or found['val'].path not in named else ():
+    lacking = 'val' if 'train' in found else 'train'
+    named = [
+        x.path for x in given if x.split == lacking and (lacking == 'train' or not any(x.rank))
+    ]
+    if lacking not in found or found[lacking].path not in named:
+        for path in named:
             read_file(path).check()
-    else:
-        for one in given:
-            if one.split == 'train':
-                read_file(one.path).check()
+    if 'train' not in found:
         names = ', '.join(one.path.name for one in given)
         raise ValueError(
             f'{found["val"].path} is of the validation split, and no COCO file of the training '
@@ -249,8 +241,7 @@ def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
     """The COCO file of a split whose name says it best; ValueError for several that differ."""
     items = [item for item in given if item.split == split]
     for rank in sorted({item.rank for item in items}):
-        given_files = [item.read() for item in items if item.rank == rank]
-        files = [file for file in given_files if file and not unlike_coco(file.content)]
+        files = [file for one in items if one.rank == rank and (file := one.read())]
         paths = [file.path for file in files]
         if others := [path for path in paths[1:] if not filecmp.cmp(paths[0], path, False)]:
             names = ', '.join(map(str, [paths[0], *others]))

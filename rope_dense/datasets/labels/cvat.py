@@ -36,16 +36,16 @@ def find_cvat(inventory: Inventory) -> LabelFolder | None:
         ValueError: several files that no split names, or tracks of frames without images.
     """
     root = inventory.root
-    found = [splits] if (splits := files_in(root, inventory)) else []
-    if not found:
-        folders = inventory.subfolders(root).values()
-        found = [splits for folder in folders if (splits := files_in(folder, inventory))]
+    found = [files_in(root, inventory)]
+    if not any(found):
+        found = [files_in(folder, inventory) for folder in inventory.subfolders(root).values()]
+    found = [splits for splits in found if splits]
     if len(found) > 1:
         raise several(root, [part.source for splits in found for part in splits.values()])
-    for splits in found:
-        is_whole = len(splits) == len(SPLITS)
-        return LabelFolder(CVAT, splits, 'folder') if is_whole else split_one(splits['train'])
-    return None
+    if not found:
+        return None
+    is_whole = len(found[0]) == len(SPLITS)
+    return LabelFolder(CVAT, found[0], 'folder') if is_whole else split_one(found[0]['train'])
 
 
 def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
@@ -57,11 +57,11 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
     for split, names in SPLITS.items():
         for name in names:
             beside = home / f'{name}.xml', home / 'annotations' / f'{name}.xml'
+            files = [file for file in beside if inventory.is_file(file) and is_cvat(file)]
             if name in folders and (file := single_file(folders[name], inventory)):
-                found[split] = part_of(file, '', inventory)
-                break
-            if files := [file for file in beside if inventory.is_file(file) and is_cvat(file)]:
-                found[split] = part_of(files[0], name, inventory)
+                files = [file]
+            if files:
+                found[split] = part_of(files[0], inventory)
                 break
     if found and 'train' not in found:
         raise ValueError(
@@ -69,7 +69,7 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
         )
     is_single = not found
     if is_single and (file := single_file(home, inventory)):
-        found['train'] = part_of(file, '', inventory)
+        found['train'] = part_of(file, inventory)
     if len(found) == 1 and not (is_single and found['train'].images == home):
         for name in SPLITS['val']:
             place = folders.get(name)
@@ -78,10 +78,10 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
     return found
 
 
-def part_of(file: Path, split: str, inventory: Inventory) -> Part:
+def part_of(file: Path, inventory: Inventory) -> Part:
     """A file of labels and the folder of its images: images/ beside it or beside its folder."""
     home = file.parent.parent if file.parent.name == 'annotations' else file.parent
-    places = [home / 'images' / split, home / 'images', home]
+    places = [home / 'images' / file.stem, home / 'images', home]
     images = next(place for place in places if str(place) in inventory.folders)
     return Part(file, images, inventory=inventory)
 

@@ -20,10 +20,9 @@ from PIL import Image
 
 from .objects import seen
 
-OPENCV_SUFFIXES = ('.jpg', '.jpeg', '.jfif', '.png', '.tif', '.tiff', '.bmp', '.webp')
-PILLOW_SUFFIXES = ('.gif', '.avif', '.heic', '.heif')
-READ_BY_PILLOW = Image.registered_extensions()
-IMAGE_SUFFIXES = (*OPENCV_SUFFIXES, *(x for x in PILLOW_SUFFIXES if x in READ_BY_PILLOW))
+OPENCV_SUFFIXES = '.jpg .jpeg .jfif .png .tif .tiff .bmp .webp'.split()
+BY_PILLOW = [x for x in '.gif .avif .heic .heif'.split() if x in Image.registered_extensions()]
+IMAGE_SUFFIXES = (*OPENCV_SUFFIXES, *BY_PILLOW)
 MOST_REPEATED = 1_000  # values by the aliases of a YAML file
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
@@ -32,9 +31,8 @@ DECODERS = {
     yaml.YAMLError: 'YAML',
     ElementTree.ParseError: 'XML, cut off, or not in the encoding that it declares',
 }
-# Of the content of labels. (LookupError: an unknown encoding, or a key or an item is missing.)
+# Of the content of labels; a LookupError is also of an unknown encoding.
 ERRORS = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-ERRORS += (*DECODERS,)
 
 
 def without_suffix(path: str | Path) -> str:
@@ -80,8 +78,7 @@ def read_yaml(path: Path) -> Any:
     """The content of a YAML file, each scalar as text: `yes`, 1.10 and ~ stay as written.
 
     Raises:
-        ValueError: it is no YAML, has a key twice, of which PyYAML takes the last, or becomes
-            large by aliases.
+        ValueError: it is no YAML, has a key twice, or becomes large by aliases.
     """
     with naming(path):
         return yaml.load(read_text(path), Loader=TextLoader)
@@ -112,9 +109,9 @@ class TextLoader(yaml.BaseLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        for key, count in Counter(str(key.value) for key, _ in node.value).items():
-            if count > 1:
-                raise yaml.YAMLError(f'{key!r:.80} is given twice')
+        keys = Counter(str(key.value) for key, _ in node.value)
+        if twice := [key for key, count in keys.items() if count > 1]:  # PyYAML takes the last one
+            raise yaml.YAMLError(f'{twice[0]!r:.80} is given twice')
         return super().construct_mapping(node, deep)
 
 
@@ -146,7 +143,7 @@ def naming(place: object) -> Iterator[None]:
         if isinstance(place, Path) and str(error).startswith((f'{place.name}, ', f'{place.name}:')):
             raise PlacedError(f'{place.parent}/{error}') from error
         raise
-    except ERRORS as error:
+    except (*ERRORS, *DECODERS) as error:
         what = ' '.join(str(error).split())
         if kind := next((kind for kind in DECODERS if isinstance(error, kind)), None):
             what = f'{place} is no {DECODERS[kind]} ({what:.400})'
@@ -190,11 +187,7 @@ def size_in(item: Mapping[str, Any], height: str, width: str) -> tuple[int, int]
 
 
 def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
-    """Names of classes as text, checked.
-
-    Raises:
-        ValueError: none, an empty name, or the same twice; the message begins with the place.
-    """
+    """Names of classes as text; ValueError for none, an empty name, or the same twice."""
     numbers: dict[str, int] = {}
     for number, given in enumerate(names):
         if isinstance(given, (list, dict)):

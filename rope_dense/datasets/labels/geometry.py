@@ -71,10 +71,9 @@ def check_mask(width: int, height: int, image: Header) -> None:
 def mask_shape(
     label: str, mask: np.ndarray, left: int, top: int, size: tuple[int, int], **more: Any
 ) -> Shape:
-    """An object from a mask, in the memory of the mask alone.
+    """An object from a mask [h, w], in the memory of the mask alone.
 
     Args:
-        mask: [h, w], not 0 where the object is.
         left, top: place of the mask's first pixel in the image.
         size: (height, width) of the image.
 
@@ -104,18 +103,14 @@ def ellipse(x: float, y: float, radius_x: float, radius_y: float, degrees: float
     """Corners [36, 2] of an ellipse around (x, y), rotated clockwise."""
     if not np.isfinite([radius_x, radius_y]).all():
         raise ValueError(f'radii of {radius_x} and {radius_y} pixels')
-    angles = np.arange(CORNERS) * 2 * np.pi / CORNERS
+    angles, turn = np.arange(CORNERS) * 2 * np.pi / CORNERS, np.deg2rad(degrees)
     along, across = radius_x * np.cos(angles), radius_y * np.sin(angles)
-    cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+    cos, sin = np.cos(turn), np.sin(turn)
     return np.stack([x + along * cos - across * sin, y + along * sin + across * cos], 1)
 
 
 def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:
-    """Run lengths as pycocotools takes them, from COCO's compressed or uncompressed ones.
-
-    Raises:
-        ValueError: they are none, or their counts do not sum up to their size.
-    """
+    """Run lengths as pycocotools takes them, from COCO's of either form, checked."""
     size, counts = outline.get('size'), outline.get('counts')
     if not isinstance(size, (list, tuple)) or len(size) != 2 or counts is None:
         raise ValueError('run lengths without size [height, width] and counts')
@@ -155,10 +150,7 @@ def counts_in(encoded: bytes) -> np.ndarray:
 
 
 def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
-    """An outline as run lengths of an image of `size` (height, width), for pycocotools.
-
-    Polygons are clipped while they are drawn, so that a slope at the border stays a slope.
-    """
+    """An outline as run lengths of an image of (height, width); polygons are clipped to it."""
     check_outline(outline, size)
     if isinstance(outline, dict):
         return run_lengths(outline)
@@ -166,11 +158,9 @@ def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
 
 
 def check_outline(outline: Outline, size: tuple[int, int]) -> None:
-    """Check that an outline is of an image of `size` (height, width), before memory is taken.
+    """Refuse run lengths of another size than (height, width), and corners far from the image.
 
-    Raises:
-        ValueError: run lengths of another size, or a corner far from the image: pycocotools takes
-            memory for each pixel on the way to it.
+    pycocotools takes memory for each pixel on the way to a corner.
     """
     if isinstance(outline, dict):
         if [*map(int, outline['size'])] != [*size]:
@@ -226,10 +216,9 @@ FLIPS = {5: (False, False), 6: (True, False), 7: (True, True), 8: (False, True)}
 
 
 def as_shown(item: Labelled, image: Header, report: Report) -> Labelled:
-    """Labels of the pixels of a file, for the picture that its EXIF orientation makes of them.
+    """Labels for the picture that EXIF makes of a file, which tools and pipelines show.
 
-    Tools and pipelines show and read that picture. Labels are of the file's own pixels if they say
-    a size that only these have.
+    They are of the file's own pixels, and are rotated, if they say a size that only these have.
     """
     size = height, width = image.width, image.height
     if image.orientation < 5 or height == width or item.size != size:
