@@ -21,8 +21,10 @@ from PIL import Image
 from .objects import seen
 
 OPENCV_SUFFIXES = '.jpg .jpeg .jfif .png .tif .tiff .bmp .webp'.split()
-BY_PILLOW = [x for x in '.gif .avif .heic .heif'.split() if x in Image.registered_extensions()]
-IMAGE_SUFFIXES = (*OPENCV_SUFFIXES, *BY_PILLOW)
+PILLOW_SUFFIXES = [
+    x for x in '.gif .avif .heic .heif'.split() if x in Image.registered_extensions()
+]
+IMAGE_SUFFIXES = (*OPENCV_SUFFIXES, *PILLOW_SUFFIXES)
 MOST_REPEATED = 1_000  # values by the aliases of a YAML file
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
