@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ class Rules:
 
     numbers: Mapping[str, int]  # of the classes, from 1, by name
     # Names that own.classes does not choose: their objects are no objects of this data set.
-    unchosen: frozenset[str] = frozenset()
+    unchosen: Collection[str] = ()
     oriented: bool = False  # an object is the smallest rectangle around it, which nothing clips
     outlines: bool = False  # an object without an outline gets the outline of its box
     ignore_difficult: bool = False  # difficult objects are ``iscrowd``, which is not evaluated
