@@ -520,8 +520,12 @@ def test_a_file_of_both_splits_is_parsed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed = []
-    whole = coco_files.whole
-    monkeypatch.setattr(coco, 'whole', lambda path: parsed.append(path) or whole(path))
+
+    def read_file(path: Path, is_whole: bool = False) -> coco_files.CocoFile:
+        parsed.extend([path] * is_whole)
+        return coco_files.read_file(path, is_whole=is_whole)
+
+    monkeypatch.setattr(coco, 'read_file', read_file)
     place(tmp_path, 'all.json', 'images', MANY)
     found = taken(tmp_path)
     assert len(parsed) == 1 and len(found['train'] | found['val']) == len(MANY)

@@ -329,7 +329,7 @@ def test_images_that_are_not_there_are_counted_once(tmp_path: Path) -> None:
     found = reading(root)
     assert sorted(found.objects['train'] | found.objects['val']) == sorted(names)
     assert '10 x object of an image that is not there (left out): gone' in found.text
-    assert '1 x image without objects that is not there: empty.jpg' in found.text
+    assert '1 x image that is not there, and has no object: empty.jpg' in found.text
     assert '1 x image that the labels do not name (left out): new.jpg' in found.text
 
 
@@ -577,7 +577,7 @@ def resized(root: Path) -> None:
         (numbered_files, r'has annotations\.xml, annotations_2\.xml of CVAT'),
         (several_files, r'has task_1\.xml, task_2\.xml of CVAT'),
         (cut_off, r'annotations\.xml is no XML, cut off'),
-        (empty, r'annotations\.xml is no XML, or cut off'),
+        (empty, r'annotations\.xml is no XML, cut off'),
         (only_validation, r'val/annotations\.xml has labels for validation, and no train/'),
         (no_images, r'2 x object of an image that is not there \(left out\): 1\.jpg, 2\.jpg'),
         (only_a_subset_for_testing, r"has a subset 'test' for validation, and none for training"),

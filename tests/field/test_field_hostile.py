@@ -202,7 +202,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     'entities of CVAT': (
         lambda root: cvat(root, '<box label="&j;"/>', ENTITIES + ']>'),
-        'annotations.xml is no XML, or cut off (limit on input amplification',
+        'annotations.xml is no XML, cut off, or not in the encoding that it declares (limit on',
     ),
     'an entity elsewhere': (
         lambda root: voc(root, OUTSIDE + ']>' + VOC.format('&j;')),

@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from .coco_files import (
-    CocoFile,
-    best_file,
-    candidates,
-    chosen_files,
-    head,
-    id_of,
-    name_of,
-    whole,
-)
-from .coco_images import (
-    check_unlabelled,
-    find_image,
-    named_file,
-    part_of,
-    relative,
-    split_one,
-    stem_of,
-)
-from .coco_shapes import (
-    ARE_CORNERS,
-    CORNERS,
-    NO_BOX,
-    UNLIKE,
-    are_polygons,
-    is_plain,
-    outline_of,
-    shape_of,
-)
+from .coco_files import CocoFile, best_file, candidates, chosen_files, id_of, name_of, read_file
+from .coco_images import check_unlabelled, find_image, part_of, relative, split_one, stem_of
+from .coco_shapes import ARE_CORNERS, CORNERS, NO_BOX, UNLIKE, Annotation, are_polygons, is_plain
 from .files import class_name, class_names, is_set, naming, size_in
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report
@@ -68,32 +45,46 @@ def find_coco(
     """
     home, split_by = inventory.root, 'own.train and own.val'
     if train or val:
-        files, others = {}, [*candidates(inventory)]
+        files, others = {}, candidates(inventory)
         for split, given in (('train', train), ('val', val)):
             if file := named_file(inventory, split, given) if given else best_file(others, split):
                 files[split] = file
         if 'train' not in files:
-            raise ValueError(
-                f'{inventory.root}: no COCO file of the training split: name it by own.train'
-            )
+            raise ValueError(f'{home}: no COCO file of the training split: name it by own.train')
     else:
         home, files = chosen_files(inventory)
         split_by = ' and '.join(relative(file.path, inventory.root) for file in files.values())
     if not files:
         return None
     splits = {split: part_of(file, home, split, inventory) for split, file in files.items()}
+    there, listed = set[Path](), set[Path | None]()
+    for split, part in splits.items():
+        images = inventory.images(part.images)
+        there |= {*images.by_path.values()}
+        listed |= {find_image(images, name) for name in files[split].image_names()}
     if len(files) == 1:
-        ((part, file),) = zip(splits.values(), files.values(), strict=True)
         if not train:
-            check_unlabelled(part, home, file.image_names())
-        splits, split_by = split_one(file, part)
+            check_unlabelled(part, home, listed)
+        splits, split_by = split_one(files[split], part)
     # What is of no split, such as images that no file lists, is counted once, in training.
-    other = splits['val']
+    unlisted = [path.name for path in sorted(there - listed)]
     parts = {
-        'train': replace(splits['train'], options=dict(val=(str(other.source), str(other.images)))),
-        'val': replace(other, options=dict(counts=len(files) > 1)),
+        'train': replace(splits['train'], options=dict(unlisted=unlisted)),
+        'val': replace(splits['val'], options=dict(counts=len(files) > 1)),
     }
     return LabelFolder(COCO, parts, split_by)
+
+
+def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
+    """The COCO file that own.train or own.val names, below the folder of the data or absolute."""
+    path = Path(os.path.normpath(inventory.root / given))
+    if not inventory.is_file(path) and path.is_file():  # it is in another folder
+        inventory.include(path.parent)
+    if not inventory.is_file(path):
+        raise ValueError(f'{inventory.root / given}: no such file; check own.{split}')
+    file = read_file(path)
+    file.check()
+    return file
 
 
 def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
@@ -101,50 +92,60 @@ def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read
 
     Ids may be of any type, and are used to tell what belongs together. Boxes are taken from
     outlines where they are missing; a box is rotated as ``attributes.rotation`` of CVAT says.
-    `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``shape_of``.
+    `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``Annotation``.
     """
-    file = part.inventory.content(part.source, whole)
-    names = category_names(file)
-    return classes or used_classes(file, names, report), labelled_images(file, part, names, report)
+    file = part.inventory.content(part.source, partial(read_file, is_whole=True))
+    file.check()
+    names, used = categories_of(file, report)
+    return classes or used, labelled_images(file, part, names, report)
 
 
-@dataclass
-class Entry:
-    """An image of a COCO file.
+def categories_of(file: CocoFile, report: Report) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The names of the categories by their ids, and the classes in the order of the file.
 
-    Attributes:
-        size: (height, width) in pixels; None if the file does not say it.
-        is_whole: all objects of its classes are labelled.
-        numbers: of its annotations.
+    Categories that stand for no class are left out if no object has them: Roboflow's first one,
+    which is the name of the project, and the background of some converters.
     """
-
-    name: str
-    size: tuple[int, int] | None
-    is_whole: bool
-    numbers: list[int] = field(default_factory=list)
+    if not isinstance(given := file.content.get('categories'), list):
+        raise ValueError(f'{file.path}: no list of categories, which has the names of the classes')
+    names, parents, ids = dict[str, str](), dict[str, str](), dict[str, str]()
+    for number, category in enumerate(given):
+        with naming(file.path), naming(f'{file.path.name}, category number {number}'):
+            if not isinstance(category, dict):
+                raise ValueError(f'it is {category!r:.80}, not {{"id": ..., "name": ...}}')
+            key, name = id_of(category['id']), category['name']
+            text = '' if name is None else class_name(str(name))
+            if not text or isinstance(name, (list, dict)):
+                raise ValueError(f'the name of id {key} is {name!r:.80}')
+            if names.setdefault(key, text) != text:
+                raise ValueError(f'id {key} is of {names[key]!r} and of {text!r}')
+            parents[key] = str(category.get('supercategory'))
+    is_tree = len({*parents.values()}) > 1
+    for key, name in names.items():
+        is_project = is_tree and key == next(iter(names)) and parents[key] == 'none'
+        if key not in file.category_ids and (is_project or name in PLACEHOLDERS):
+            report.note('category that is no class and has no object (left out)', name)
+        elif (other := ids.setdefault(name, key)) != key:
+            raise ValueError(f'{file.path}: categories {other} and {key} are both {name!r}')
+    return names, class_names(tuple(ids), file.path)
 
 
 def labelled_images(
     file: CocoFile, part: Part, names: dict[str, str], report: Report
 ) -> Iterator[Labelled]:
     """The images of a split that the file has."""
-    images, num_outlines, listed = part.inventory.images(part.images), 0, set[Path]()
+    images, num_outlines = part.inventory.images(part.images), 0
     with naming(file.path):
         entries = image_entries(file)
-        for number, key in enumerate(file.image_ids):
-            if key in entries:
-                entries[key].numbers.append(number)
-            elif part.options.get('counts', True):
-                name = file.annotation(number)['id']
-                where = f'{file.path.name}, annotation {name}, image_id {key}'
-                report.leave_out('object of an image that the file does not list', where)
         check_numbers(file, entries.values())
+    for number, key in enumerate(file.image_ids if part.options.get('counts', True) else ()):
+        if key not in entries:
+            name = file.annotation(number)['id']
+            where = f'{file.path.name}, annotation {name}, image_id {key}'
+            report.leave_out('object of an image that the file does not list', where)
     for entry in entries.values():
         image = find_image(images, entry.name)
-        if image:
-            listed.add(image)
-        stem = images.stem_of(image) if image else stem_of(entry.name, images)
-        if not part.has(stem):
+        if not part.has(images.stem_of(image) if image else stem_of(entry.name, images)):
             continue
         if image is None:
             report.leave_out_image(entry.name, len(entry.numbers))
@@ -155,8 +156,8 @@ def labelled_images(
             item = labelled(image, file, entry, names, report)
         num_outlines += sum(shape.outline is not None for shape in item.shapes)
         yield item
-    if 'val' in part.options:
-        note_unlisted(part, listed, report)
+    for name in part.options.get('unlisted', ()):
+        report.note('image that no COCO file lists (not labelled, so left out)', name)
     unlike, corners = (report.count(kind) for kind in (UNLIKE, ARE_CORNERS))
     both = num_outlines - report.count(NO_BOX)
     if unlike + corners > max(1, both / 2):
@@ -167,68 +168,13 @@ def labelled_images(
         )
 
 
-def note_unlisted(part: Part, listed: set[Path], report: Report) -> None:
-    """Note the images in the folders of both splits that no file lists.
+class Entry(NamedTuple):
+    """An image of a COCO file: its size (height, width), and the numbers of its annotations."""
 
-    Args:
-        part: of training; its option `val` is the file of validation and its folder of images.
-        listed: the images of its own file.
-    """
-    source, folder = map(Path, part.options['val'])
-    there = {*part.inventory.images(part.images).by_path.values()}
-    if source != part.source:
-        images = part.inventory.images(folder)
-        there |= {*images.by_path.values()}
-        names = head(source).image_names()
-        listed |= {file for name in names if (file := find_image(images, name))}
-    for path in sorted(there - listed):
-        report.note('image that no COCO file lists (not labelled, so left out)', path.name)
-
-
-def category_names(file: CocoFile) -> dict[str, str]:
-    """The names of the categories by their ids.
-
-    Raises:
-        ValueError: there are none, one has no name, or two have one id.
-    """
-    if not isinstance(file.content.get('categories'), list):
-        raise ValueError(f'{file.path}: no list of categories, which has the names of the classes')
-    names: dict[str, str] = {}
-    for number, category in enumerate(file.content['categories']):
-        with naming(file.path), naming(f'{file.path.name}, category number {number}'):
-            if not isinstance(category, dict):
-                raise ValueError(f'it is {category!r:.80}, not {{"id": ..., "name": ...}}')
-            key, name = id_of(category['id']), category['name']
-            text = '' if name is None else class_name(str(name))
-            if not text or isinstance(name, (list, dict)):
-                raise ValueError(f'the name of id {key} is {name!r:.80}')
-            if names.setdefault(key, text) != text:
-                raise ValueError(f'id {key} is of {names[key]!r} and of {text!r}')
-    return names
-
-
-def used_classes(file: CocoFile, names: dict[str, str], report: Report) -> tuple[str, ...]:
-    """The names of the classes in the order of the file.
-
-    Categories that stand for no class are left out if no object has them: Roboflow's first one,
-    which is the name of the project, and the background of some converters.
-
-    Raises:
-        ValueError: none, or two of one name.
-    """
-    categories = file.content['categories']
-    kinds = {id_of(item['id']): str(item.get('supercategory')) for item in categories}
-    first, is_root = next(iter(names), None), len({*kinds.values()}) > 1
-    kept: dict[str, str] = {}
-    for key, name in names.items():
-        is_project = is_root and key == first and kinds[key] == 'none'
-        if key not in file.category_ids and (is_project or name in PLACEHOLDERS):
-            report.note('category that is no class and has no object (left out)', name)
-            continue
-        if name in kept:
-            raise ValueError(f'{file.path}: categories {kept[name]} and {key} are both {name!r}')
-        kept[name] = key
-    return class_names(tuple(kept), file.path)
+    name: str
+    size: tuple[int, int] | None
+    is_whole: bool  # labelled for all classes
+    numbers: list[int]
 
 
 def image_entries(file: CocoFile) -> dict[str, Entry]:
@@ -241,42 +187,36 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
             key, name = id_of(item['id']), name_of(item)
             if not name:
                 raise ValueError("'file_name' is missing")
-            is_whole = not any(item.get(key) for key in FEDERATED)
-            size = size_in(item, 'height', 'width')
-            entry = entries.setdefault(key, Entry(name, size, is_whole))
-            if entry.name != name:
-                raise ValueError(f'id {key} is of {entry.name} and of {name}')
+            is_whole = not any(map(item.get, FEDERATED))
+            entry = Entry(name, size_in(item, 'height', 'width'), is_whole, [])
+            if (other := entries.setdefault(key, entry).name) != name:
+                raise ValueError(f'id {key} is of {other} and of {name}')
+    for number, key in enumerate(file.image_ids):
+        if key in entries:
+            entries[key].numbers.append(number)
     return entries
 
 
 def check_numbers(file: CocoFile, entries: Iterable[Entry]) -> None:
-    """Check that boxes are COCO's, [left, top, width, height] in pixels, and outlines in pixels.
-
-    Raises:
-        ValueError: all of the first ones are shares of the image, or boxes are two corners.
-    """
+    """Refuse boxes and outlines that are shares of the image, and boxes that are two corners."""
     pairs = ((entry, file.annotation(number)) for entry in entries for number in entry.numbers)
-    boxes, coordinates = list[tuple[float, ...]](), list[float]()
+    boxes, farthest = list[tuple[float, ...]](), [0.0]
     is_small = True  # the images are, of one or two pixels
     for entry, item in islice(pairs, LOOKED_AT):
         is_small &= bool(entry.size and max(entry.size) <= 2)
         if is_plain(item.get('bbox')) and item.get('bbox_mode') != CORNERS:
             boxes.append((*item['bbox'], *(entry.size or (0, 0))))
         if are_polygons(outline := item.get('segmentation') or ()):
-            coordinates += map(max, outline)
+            farthest += map(max, outline)
     table = np.reshape(boxes, (-1, 6)).astype(float)
     left, top, width, height, image_height, image_width = table.T
-    for name, largest in (
-        ('boxes', table[:, :4].max(initial=0)),
-        ('outlines', max(coordinates, default=0)),
-    ):
+    for name, largest in dict(boxes=table[:, :4].max(initial=0), outlines=max(farthest)).items():
         if 0 < largest <= 1 and not is_small:
             raise ValueError(f'all {name} are shares of the image (0 to 1), not in pixels')
     is_within = (left >= 0) & (top >= 0) & (width <= image_width + 1) & (height <= image_height + 1)
     is_beyond = (left + width > BEYOND * image_width) | (top + height > BEYOND * image_height)
     are_corners = bool((is_within & (left < width) & (top < height)).all())
-    is_varied = len(np.unique(table[:, :4], axis=0)) >= LEAST_BOXES
-    is_varied |= bool(is_beyond.all())
+    is_varied = len(np.unique(table[:, :4], axis=0)) >= LEAST_BOXES or is_beyond.all()
     if are_corners and is_varied and is_beyond.sum() >= max(2, BEYOND_SHARE * len(table)):
         raise ValueError(
             "boxes are [left, top, right, bottom], by which all are in their images, and by COCO's "
@@ -290,22 +230,20 @@ def labelled(
     """An image with its objects."""
     item, info = Labelled(image, size=entry.size), file.content.get('info')
     convention = info.get('angle_version') if isinstance(info, dict) else None
-    for annotation in map(file.annotation, entry.numbers):
-        where = f'{file.path.name}, annotation {annotation["id"]}'
+    for given in map(file.annotation, entry.numbers):
+        where = f'{file.path.name}, annotation {given["id"]}'
         with naming(where):
-            key = id_of(annotation.get('category_id'))
+            key = id_of(given.get('category_id'))
             if key not in names:
                 item.leave_out(f'object of category {key}, which the file does not list', where)
                 continue
-            if annotation.get('score') is not None:
+            if given.get('score') is not None:
                 report.note(SCORED, where)
-            outline = outline_of(annotation.get('segmentation'), entry.size, where, report)
-            shape = shape_of(annotation, names[key], outline, convention, where, report)
+            shape = Annotation(given, entry.size, convention, where, report).shape(names[key])
             if shape is None:
-                lacking = POINTS if annotation.get('keypoints') else NO_PLACE
-                item.leave_out(lacking, where, names[key])
+                item.leave_out(POINTS if given.get('keypoints') else NO_PLACE, where, names[key])
                 continue
-            shape.crowd = is_set(annotation.get('iscrowd')) or is_set(annotation.get('ignore'))
+            shape.crowd = is_set(given.get('iscrowd')) or is_set(given.get('ignore'))
             shape.where = where
             item.shapes.append(shape)
     return item

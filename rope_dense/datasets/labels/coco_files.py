@@ -7,12 +7,12 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .files import naming_json, read_text
+from .files import naming, read_text
 from .foreign import other_tool
 from .inventory import Inventory
 from .splits import SPLITS, WORDS
@@ -33,21 +33,14 @@ class CocoFile:
 
     COCO's own has 450 MB, and its annotations would take 3 GB as objects. So they stay text, and
     each is decoded where its image is read.
-
-    Attributes:
-        content: all but the annotations, of which the first may be there.
-        text: of the file; '' unless it is read whole.
-        starts: places of the annotations in the text.
-        image_ids: of the annotations, see ``id_of``.
-        category_ids: that annotations have.
     """
 
     path: Path
-    content: Any
-    text: str = ''
-    starts: array[int] = field(default_factory=lambda: array('q'))
-    image_ids: list[str] = field(default_factory=list)
-    category_ids: set[str] = field(default_factory=set)
+    content: Any  # all but the annotations, of which the first may be there
+    text: str  # '' unless the file is read whole
+    starts: array[int] = field(default_factory=lambda: array('q'))  # of annotations in the text
+    image_ids: list[str] = field(default_factory=list)  # of the annotations, see ``id_of``
+    category_ids: set[str] = field(default_factory=set)  # that annotations have
 
     def annotation(self, number: int) -> dict[str, Any]:
         """An annotation by its number in the file, which is its id if it has none."""
@@ -55,68 +48,60 @@ class CocoFile:
         return {'id': f'number {number}', **item}
 
     def image_names(self) -> list[str]:
-        """The file names of the images, of those that have one."""
+        """The file names of the images that have one."""
         entries = (item for item in self.content['images'] if isinstance(item, dict))
         return [name for entry in entries if (name := name_of(entry))]
 
+    def check(self) -> None:
+        """Raise ValueError unless the file has annotations of objects by COCO."""
+        if reason := unlike_coco(self.content):
+            raise ValueError(f'{self.path} is no COCO file of objects, but {reason}')
 
-def head(path: Path) -> CocoFile:
-    """A JSON file, of COCO's `annotations` only the first.
 
-    COCO's images come first, which takes one to two seconds of a file of 450 MB.
+def read_file(path: Path, *, is_whole: bool = False) -> CocoFile:
+    """A JSON file, of COCO's `annotations` only the first unless it is read whole.
 
-    Raises:
-        ValueError: it is no JSON, or cut off.
+    COCO's images come first, which takes one to two seconds of a file of 450 MB. An error of JSON
+    is a ValueError that names the file.
     """
-    file = CocoFile(path, {})
-    parse(file, read_text(path), is_whole=False)
-    return file
-
-
-def whole(path: Path) -> CocoFile:
-    """A COCO file; ValueError if it is no JSON, cut off, or no COCO file of objects."""
-    file = CocoFile(path, {}, read_text(path))
-    parse(file, file.text, is_whole=True)
-    check_coco(file)
-    return file
-
-
-def parse(file: CocoFile, text: str, *, is_whole: bool) -> None:
-    """Fill in the content of a file and, of a whole one, the places of its annotations."""
-    with naming_json(file.path):
+    with naming(path):
+        file = CocoFile(path, {}, text := read_text(path))
         index = after_gap(text, 0)
-        if text[index] != '{':
+        if not text.startswith('{', index):
             file.content, index = decode(text, index)
         else:
             index = after_gap(text, index + 1)
-            while text[index] != '}':
+            while not text.startswith('}', index):
                 key, end = decode(text, index)
                 if not isinstance(key, str):
                     raise json.JSONDecodeError('Expecting a name', text, index)
                 index = after_gap(text, end)
-                if key != 'annotations' or text[index] != '[':
+                if key != 'annotations' or not text.startswith('[', index):
                     file.content[key], index = decode(text, index)
-                elif (index := parse_annotations(file, text, index, is_whole)) < 0:
-                    return
+                elif (index := parse_annotations(file, index, is_whole)) < 0:
+                    break
                 index = after_gap(text, index)
             index += 1
-        if is_whole and text[index:].strip():
+        if not is_whole:
+            file.text = ''  # its memory
+        elif text[index:].strip():
             raise json.JSONDecodeError('Extra data', text, index)
+    return file
 
 
-def parse_annotations(file: CocoFile, text: str, index: int, is_whole: bool) -> int:
+def parse_annotations(file: CocoFile, index: int, is_whole: bool) -> int:
     """The place behind the list of annotations at `index`; -1 to stop, with the first one read."""
-    first = file.content['annotations'] = list[Any]()
+    text, first = file.text, list[Any]()
+    file.content['annotations'] = first
     index = after_gap(text, index + 1)
     images: dict[str, str] = {}  # so that an id of many annotations is one text
-    while text[index] != ']':
+    while not text.startswith(']', index):
         item, end = decode(text, index)
         if not first:
             first.append(item)
         if is_whole:
             if not isinstance(item, dict):
-                number = len(file.starts)
-                raise ValueError(f'{file.path}: number {number} of annotations is {item!r:.80}')
+                raise ValueError(f'number {len(file.starts)} of annotations is {item!r:.80}')
             key = id_of(item.get('image_id'))
             file.starts.append(index)
             file.image_ids.append(images.setdefault(key, key))
@@ -144,12 +129,6 @@ def name_of(entry: dict[str, Any]) -> str:
     return str(entry.get('file_name') or entry.get('coco_url') or '')
 
 
-def check_coco(file: CocoFile) -> None:
-    """Raise ValueError unless a JSON file has annotations of objects by COCO."""
-    if reason := unlike_coco(file.content):
-        raise ValueError(f'{file.path} is no COCO file of objects, but {reason}')
-
-
 def unlike_coco(content: Any) -> str | None:
     """The reason why a JSON file has no annotations of objects by COCO; None if it has some."""
     if reason := other_tool(content):
@@ -165,44 +144,44 @@ def unlike_coco(content: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A JSON file, by its name and folders.
-
-    Attributes:
-        home: its folders, without those that name a split or are usual.
-        split: 'train', 'val' or '', for files whose names tell no split, or both.
-        rank: the lowest is taken: not of a test split, no other words in the name.
-    """
+    """A JSON file, by its name and folders."""
 
     path: Path
-    home: tuple[str, ...]
-    split: str
-    rank: tuple[bool, bool]
+    home: tuple[str, ...]  # its folders, without the ones that name a split or are usual
+    split: str  # 'train', 'val' or '', for files whose names tell no split, or both
+    rank: tuple[bool, bool]  # of a test split, other words in the name; the lowest is taken
+
+    def read(self) -> CocoFile | None:
+        """The file if it is COCO's; ValueError for one that is broken, and has no other words."""
+        try:
+            file = read_file(self.path)
+        except ValueError:
+            if self.rank[1]:
+                return None
+            raise
+        return None if unlike_coco(file.content) else file
 
 
-def candidates(inventory: Inventory) -> Iterator[Candidate]:
+def candidates(inventory: Inventory) -> list[Candidate]:
     """The files that may be COCO's: no LabelMe file beside its image, none of very many."""
-    root = inventory.root
-    if not (files := inventory.below(root, ('.json',))):
-        return
+    root, found = inventory.root, list[Candidate]()
+    files = inventory.below(root, ('.json',))
     images, crowds = inventory.images(root), Counter(path.parent for path in files)
     for path in files:
         folders = path.relative_to(root).parts[:-1]
-        if images.stem_of(path) in images.by_stem or len(folders) >= DEPTH:
-            continue
         words = words_of(path.name.lower().removesuffix('.json'))
-        splits = splits_in(words)
-        if not splits:
-            splits = next(filter(None, (splits_in(words_of(name)) for name in folders[::-1])), {})
-        home = tuple(
-            name
-            for name in folders
-            if not splits_in(words_of(name)) and name.lower() not in USUAL_FOLDERS
-        )
         others = any(word not in USUAL_NAMES and not splits_in([word]) for word in words)
+        is_crowded = others and crowds[path.parent] > CROWD
+        if is_crowded or images.stem_of(path) in images.by_stem or len(folders) >= DEPTH:
+            continue
+        named = [splits_in(words_of(name)) for name in folders]
+        splits = next(filter(None, [splits_in(words), *reversed(named)]), {})
         split = next(iter(splits)) if len(splits) == 1 else ''
-        if crowds[path.parent] <= CROWD or not others:
-            is_test = splits.get(split, '').startswith('test')
-            yield Candidate(path, home, split, (is_test, others))
+        pairs = zip(folders, named, strict=True)
+        home = tuple(x for x, of in pairs if not of and x.lower() not in USUAL_FOLDERS)
+        is_test = splits.get(split, '').startswith('test')
+        found.append(Candidate(path, home, split, (is_test, others)))
+    return found
 
 
 def words_of(name: str) -> list[str]:
@@ -218,68 +197,51 @@ def splits_in(words: Sequence[str]) -> dict[str, str]:
 
 
 def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
-    """The folder of a data set and its files by split, '' for a file of both; {} for none.
-
-    Raises:
-        ValueError: several files could be meant, or the only one has images and no objects.
-    """
-    root = inventory.root
-    homes: dict[tuple[str, ...], list[Candidate]] = {}
+    """The folder of a data set and its files by split, '' for a file of both; {} for none."""
+    root, homes = inventory.root, dict[tuple[str, ...], list[Candidate]]()
     for candidate in candidates(inventory):
         homes.setdefault(candidate.home, []).append(candidate)
-    for depth in sorted({len(home) for home in homes}):
-        found = {
-            root.joinpath(*home): files
-            for home, given in homes.items()
-            if len(home) == depth and (files := best_files(given))
-        }
+    for depth in sorted({*map(len, homes)}):
+        some = {root.joinpath(*home): given for home, given in homes.items() if len(home) == depth}
+        found = {home: files for home, given in some.items() if (files := best_files(given))}
         if len(found) > 1:
             names = ', '.join(str(home.relative_to(root)) for home in found)
             raise ValueError(f'{root} has several COCO data sets ({names}): give one as data_root')
         if found:
             return next(iter(found.items()))
     for one in (one for given in homes.values() for one in given if not one.rank[1]):
-        file = promised(one)
-        if file and isinstance(file.content, dict) and isinstance(file.content.get('images'), list):
-            check_coco(file)
+        file = read_file(one.path)
+        if isinstance(file.content, dict) and isinstance(file.content.get('images'), list):
+            file.check()
     return root, {}
 
 
 def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
-    """The file of each split, or the file '' of both; {} for none.
-
-    Raises:
-        ValueError: there is none for training, or one such as val.json has no labels of objects.
-    """
+    """The file of each split, or the file '' of both; {} for none. One of training is needed."""
     found = {split: file for split in SPLITS if (file := best_file(given, split))}
-    if 'train' in found:
-        named = [one.path for one in given if one.split == 'val' and one.rank == (False, False)]
-        if 'val' not in found or found['val'].path not in named:
-            for path in named:
-                check_coco(head(path))
-        return found
     if not found:
         return {'': file} if (file := best_file(given, '')) else {}
-    for one in given:
-        if one.split == 'train':
-            check_coco(head(one.path))
-    names = ', '.join(one.path.name for one in given)
-    raise ValueError(
-        f'{found["val"].path} is of the validation split, and no COCO file of the training split '
-        f'(there are {names}): name it by own.train=FILE, or another format by own.format'
-    )
+    lacking = 'val' if 'train' in found else 'train'
+    named = [
+        x.path for x in given if x.split == lacking and (lacking == 'train' or not any(x.rank))
+    ]
+    if lacking not in found or found[lacking].path not in named:
+        for path in named:
+            read_file(path).check()
+    if 'train' not in found:
+        names = ', '.join(one.path.name for one in given)
+        raise ValueError(
+            f'{found["val"].path} is of the validation split, and no COCO file of the training '
+            f'split (there are {names}): name it by own.train=FILE, or another format by own.format'
+        )
+    return found
 
 
 def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
-    """The COCO file of a split whose name says it best.
-
-    Raises:
-        ValueError: several names say it equally well, and the files differ.
-    """
+    """The COCO file of a split whose name says it best; ValueError for several that differ."""
     items = [item for item in given if item.split == split]
     for rank in sorted({item.rank for item in items}):
-        files = [file for one in items if one.rank == rank and (file := promised(one))]
-        files = [file for file in files if not unlike_coco(file.content)]
+        files = [file for one in items if one.rank == rank and (file := one.read())]
         paths = [file.path for file in files]
         if others := [path for path in paths[1:] if not filecmp.cmp(paths[0], path, False)]:
             names = ', '.join(map(str, [paths[0], *others]))
@@ -291,17 +253,3 @@ def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
         if files:
             return files[0]
     return None
-
-
-def promised(one: Candidate) -> CocoFile | None:
-    """The head of a file; None for one that is no JSON and whose name does not promise COCO's.
-
-    Raises:
-        ValueError: it is no JSON, or cut off, and its name promises COCO's.
-    """
-    try:
-        return head(one.path)
-    except ValueError:
-        if one.rank[1]:
-            return None
-        raise

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Sequence
+from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from .coco_files import USUAL_FOLDERS, CocoFile, check_coco, head, splits_in, words_of
+from .coco_files import USUAL_FOLDERS, CocoFile, splits_in, words_of
 from .files import parts_of, without_suffix
 from .inventory import Images, Inventory
 from .objects import Part, seen
-from .splits import SPLITS, by_hash
+from .splits import SPLITS, Splits, by_hash, unlabelled
 
 IMAGE_FOLDERS = ('images', 'data', 'jpegimages')
 SAMPLE = 50  # names that are looked for in a folder of images
 
 
-def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
-    """The COCO file that the user names, below the folder of the data or absolute.
-
-    Raises:
-        ValueError: no such file, or it is no COCO file.
-    """
-    path = Path(os.path.normpath(inventory.root / given))
-    if not inventory.is_file(path) and path.is_file():  # it is in another folder
-        inventory.include(path.parent)
-    if not inventory.is_file(path):
-        raise ValueError(f'{inventory.root / given}: no such file; check own.{split}')
-    file = head(path)
-    check_coco(file)
-    return file
-
-
 def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Part:
-    """The labels of a file, with the folder of its images.
+    """The labels of a file, with the folder that has most of its images.
+
+    Images are looked for by their names as they are, then anywhere below. A split's folder that has
+    some is not left for a wider one, where another split may have an image of the same name.
 
     Args:
         home: folder of the data set.
@@ -50,11 +36,23 @@ def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Par
         raise ValueError(f'{path}: {what} in it')
     folders = image_folders(path, home, split, inventory)
     sample = names[:: max(1, len(names) // SAMPLE)]
-    if (folder := best_folder(sample, folders, inventory, is_split=bool(split))) is None:
+    best, most = home, 0
+    for is_below in (False, True):
+        for folder in folders:
+            if is_below:
+                images = inventory.images(folder)
+                found = [find_image(images, name) is not None for name in sample]
+            else:
+                found = [inventory.is_file(folder.joinpath(*parts_of(name))) for name in sample]
+            if sum(found) > most:
+                best, most = folder, sum(found)
+        if most == len(sample) or (split and most):
+            break
+    if not most:
         looked = ', '.join(dict.fromkeys(relative(place, home) for place in folders))
         such = f'its images, such as {seen(names[0]):.200}, are in none of {looked} of {home}'
         raise ValueError(f'{path}: {such}, which has {inventory.suffixes_in(home)}')
-    return Part(path, folder, inventory=inventory)
+    return Part(path, best, inventory=inventory)
 
 
 def relative(folder: Path, home: Path) -> str:
@@ -77,56 +75,20 @@ def image_folders(path: Path, home: Path, split: str, inventory: Inventory) -> l
     if above != home and above.is_relative_to(home):  # the data set is in a folder of its own
         tops += tops_of(above, inventory)
     words = {word for name in relative(path, home).split('/') for word in words_of(name)}
-    own = [
-        (words.isdisjoint(words_of(folder.name)), folder)
-        for top in tops
-        for folder in inventory.subfolders(top).values()
-        if split in splits_in(words_of(folder.name))
-    ]
-    folders = [
-        place
-        for _, folder in sorted(own, key=lambda one: one[0])
-        for place in (folder, *(folder / name for name in ('images', 'data')))
-    ]
-    beside = [path.parent / name for name in ('images', 'data', '')]
-    defaults = [top / 'default' for top in tops]  # CVAT's
-    folders += [*tops[1:], *defaults, home, *beside, above]
-    return [folder for folder in dict.fromkeys(folders) if str(folder) in inventory.folders]
-
-
-def best_folder(
-    sample: Sequence[str], folders: Sequence[Path], inventory: Inventory, *, is_split: bool
-) -> Path | None:
-    """The folder that has most of the named images; None if none has any.
-
-    Names are looked for as they are, then anywhere below. A split's folder that has some is not
-    left for a wider one, where another split may have an image of the same name.
-    """
-
-    def directly(folder: Path) -> int:
-        return sum(inventory.is_file(folder.joinpath(*parts_of(name))) for name in sample)
-
-    def anywhere(folder: Path) -> int:
-        images = inventory.images(folder)
-        return sum(find_image(images, name) is not None for name in sample)
-
-    best: tuple[int, Path | None] = 0, None
-    for count in (directly, anywhere):
-        for folder in folders:
-            if (number := count(folder)) > best[0]:
-                best = number, folder
-        if best[0] == len(sample) or (is_split and best[0]):
-            break
-    return best[1]
+    inner = [folder for top in tops for folder in inventory.subfolders(top).values()]
+    own = [folder for folder in inner if split in splits_in(words_of(folder.name))]
+    own.sort(key=lambda folder: words.isdisjoint(words_of(folder.name)))
+    folders = [folder / name for folder in own for name in ('', 'images', 'data')]
+    folders += [*tops[1:], *(top / 'default' for top in tops), home]  # default/ is CVAT's
+    folders += [path.parent / name for name in ('images', 'data', '')]
+    return [x for x in dict.fromkeys([*folders, above]) if str(x) in inventory.folders]
 
 
 def find_image(images: Images, name: str) -> Path | None:
     """The file of an image's name: a path, or an address as Label Studio writes it."""
-    if found := images.find(name):
-        return found
     # As in /data/local-files/?d=folder/a%20b.jpg.
     plain = unquote(re.split('[?#]', name.rpartition('?d=')[2])[0])
-    return images.find(plain) if plain != name else None
+    return images.find(name) or (images.find(plain) if plain != name else None)
 
 
 def stem_of(name: str, images: Images) -> str:
@@ -135,7 +97,7 @@ def stem_of(name: str, images: Images) -> str:
     return images.stem_of(file) if file else without_suffix('/'.join(parts_of(name)))
 
 
-def split_one(file: CocoFile, part: Part) -> tuple[dict[str, Part], str]:
+def split_one(file: CocoFile, part: Part) -> Splits:
     """Both splits of the images of one file, and what says which is in which.
 
     Their folders do, if all are in one that names a split; else a hash of their names. Images in
@@ -144,37 +106,32 @@ def split_one(file: CocoFile, part: Part) -> tuple[dict[str, Part], str]:
     images = part.inventory.images(part.images)
     stems = {stem_of(name, images) for name in file.image_names()}
     of_file = f', of {relative(file.path, part.inventory.root)}'
-    groups: dict[str, dict[str, set[str]]] = {split: {} for split in SPLITS}
+    word_of = dict[str, tuple[str, str]]()
     for stem in stems:
-        folders = [splits_in(words_of(name)) for name in stem.split('/')[:-1]]
-        if len(found := next(filter(None, reversed(folders)), {})) != 1:
-            break
-        ((split, word),) = found.items()
-        groups[split].setdefault(word, set()).add(stem)
-    else:
-        if all(groups.values()):
-            tests = {word for word in groups['val'] if word.startswith('test')}
-            unused = tests if tests < groups['val'].keys() else set()
-            for word in unused:
-                del groups['val'][word]
-            said = ' and '.join(word for words in groups.values() for word in words)
-            said += f'; not {", ".join(unused)}' if unused else ''
-            parts = {k: frozenset().union(*words.values()) for k, words in groups.items()}
-            splits = {split: replace(part, names=names) for split, names in parts.items()}
-            return splits, f'the folders of the images ({said}){of_file}'
+        named = [splits_in(words_of(name)) for name in reversed(stem.split('/')[:-1])]
+        found = next(filter(None, named), {})
+        word_of[stem] = next(iter(found.items())) if len(found) == 1 else ('', '')
+    train, val, others = (
+        sorted({word for of, word in word_of.values() if of == split}) for split in (*SPLITS, '')
+    )
+    if train and val and not others:
+        tests = [word for word in val if word.startswith('test')]
+        unused = tests if len(tests) < len(val) else []
+        said = ' and '.join(word for word in (*train, *val) if word not in unused)
+        said += f'; not {", ".join(unused)}' if unused else ''
+        names: dict[str, set[str]] = {split: set() for split in SPLITS}
+        for stem, (split, word) in word_of.items():
+            if word not in unused:
+                names[split].add(stem)
+        splits = {split: replace(part, names=frozenset(some)) for split, some in names.items()}
+        return splits, f'the folders of the images ({said}){of_file}'
     splits, described = by_hash(part, stems)
     return splits, described + of_file
 
 
-def check_unlabelled(part: Part, home: Path, names: Sequence[str]) -> None:
-    """Raise ValueError if a folder such as val/ or images/val/ has only images without labels.
-
-    Args:
-        part: labels of the only COCO file.
-        names: its images.
-    """
-    inventory, images = part.inventory, part.inventory.images(part.images)
-    listed = {find_image(images, name) for name in names}
+def check_unlabelled(part: Part, home: Path, listed: Set[Path | None]) -> None:
+    """Refuse a folder such as val/ or images/val/ of which the only COCO file lists no image."""
+    inventory = part.inventory
     for top in tops_of(home, inventory):
         for folder in inventory.subfolders(top).values():
             words = words_of(folder.name)
@@ -183,4 +140,4 @@ def check_unlabelled(part: Part, home: Path, names: Sequence[str]) -> None:
                 continue
             others = inventory.below(folder, inventory.image_suffixes)
             if others and listed.isdisjoint(others):
-                raise ValueError(f'{folder} has images, but no labels as {part.source} has')
+                raise unlabelled(folder, part.source)

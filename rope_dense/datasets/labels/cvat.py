@@ -6,7 +6,6 @@ cvat/apps/dataset_manager/formats/cvat.py.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +13,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from .cvat_pictures import Contents, Node, Picture, contents_of
+from .cvat_pictures import Node, Picture, contents_of
 from .files import finite, naming
 from .geometry import check_mask, ellipse, mask_shape, polygon_shape, rotated_shape
 from .inventory import Inventory
-from .objects import NO_IMAGE, Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import SPLIT_NAMES, SPLITS
-from .splits import by_hash
+from .splits import by_hash, unlabelled
 
 FILE = 'annotations.xml'
 MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
@@ -37,70 +36,59 @@ def find_cvat(inventory: Inventory) -> LabelFolder | None:
         ValueError: several files that no split names, or tracks of frames without images.
     """
     root = inventory.root
-    found = [splits] if (splits := files_in(root, inventory)) else []
-    if not found:
-        folders = inventory.subfolders(root).values()
-        found = [splits for folder in folders if (splits := files_in(folder, inventory))]
+    found = [files_in(root, inventory)]
+    if not any(found):
+        found = [files_in(folder, inventory) for folder in inventory.subfolders(root).values()]
+    found = [splits for splits in found if splits]
     if len(found) > 1:
         raise several(root, [part.source for splits in found for part in splits.values()])
-    for splits in found:
-        is_whole = len(splits) == len(SPLITS)
-        return LabelFolder(CVAT, splits, 'folder') if is_whole else split_one(splits['train'])
-    return None
+    if not found:
+        return None
+    is_whole = len(found[0]) == len(SPLITS)
+    return LabelFolder(CVAT, found[0], 'folder') if is_whole else split_one(found[0]['train'])
 
 
 def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
     """The file of each split in a folder, or the only file as 'train'.
 
     A split has the only file in train/, train.xml or annotations/train.xml.
-
-    Raises:
-        ValueError: labels for validation only, or images for validation without labels.
     """
     found, folders = dict[str, Part](), inventory.subfolders(home)
     for split, names in SPLITS.items():
         for name in names:
             beside = home / f'{name}.xml', home / 'annotations' / f'{name}.xml'
+            files = [file for file in beside if inventory.is_file(file) and is_cvat(file)]
             if name in folders and (file := single_file(folders[name], inventory)):
-                part = part_of(file, '', inventory)
-            elif files := [file for file in beside if inventory.is_file(file) and is_cvat(file)]:
-                part = part_of(files[0], name, inventory)
-            else:
-                continue
-            found[split] = part
-            break
+                files = [file]
+            if files:
+                found[split] = part_of(files[0], inventory)
+                break
     if found and 'train' not in found:
         raise ValueError(
             f'{found["val"].source} has labels for validation, and no train/ beside it has labels'
         )
     is_single = not found
     if is_single and (file := single_file(home, inventory)):
-        found['train'] = part_of(file, '', inventory)
+        found['train'] = part_of(file, inventory)
     if len(found) == 1 and not (is_single and found['train'].images == home):
         for name in SPLITS['val']:
             place = folders.get(name)
             if place and name != 'test' and inventory.paths(place, inventory.image_suffixes):
-                source = found['train'].source
-                raise ValueError(f'{place} has images, but no labels as {source} has')
+                raise unlabelled(place, found['train'].source)
     return found
 
 
-def part_of(file: Path, split: str, inventory: Inventory) -> Part:
+def part_of(file: Path, inventory: Inventory) -> Part:
     """A file of labels and the folder of its images: images/ beside it or beside its folder."""
     home = file.parent.parent if file.parent.name == 'annotations' else file.parent
-    places = [home / 'images' / split, home / 'images', home]
+    places = [home / 'images' / file.stem, home / 'images', home]
     images = next(place for place in places if str(place) in inventory.folders)
     return Part(file, images, inventory=inventory)
 
 
 def single_file(folder: Path, inventory: Inventory) -> Path | None:
-    """The only file of labels in a folder, mostly annotations.xml.
-
-    Raises:
-        ValueError: several of them, or one that is cut off.
-    """
-    paths = inventory.paths(folder, ('.xml',))
-    files = [Path(path) for path in paths if os.path.dirname(path) == str(folder)]
+    """The only file of labels in a folder, mostly annotations.xml."""
+    files = inventory.directly(folder, ('.xml',))
     if len(files) > MOST_FILES:
         files = [path for path in files if path.name.startswith('annotations')]
     found = [path for path in files if is_cvat(path)]
@@ -119,28 +107,20 @@ def several(root: Path, files: Sequence[Path]) -> ValueError:
 
 
 def is_cvat(file: Path) -> bool:
-    """Return whether the root of an XML file is CVAT's.
-
-    Raises:
-        ValueError: it has the name of CVAT's file, and is no XML.
-    """
+    """Return whether the root of an XML file is CVAT's; ValueError for a broken annotations.xml."""
     try:
-        return next(ElementTree.iterparse(file, events=('start',)))[1].tag == 'annotations'
-    except (ElementTree.ParseError, StopIteration, LookupError, ValueError) as error:
-        if file.name != FILE:
-            return False
-        raise ValueError(f'{file} is no XML, or cut off ({error})') from error
+        with naming(file):
+            return next(ElementTree.iterparse(file, events=('start',)))[1].tag == 'annotations'
+    except ValueError:
+        if file.name == FILE:
+            raise
+        return False
 
 
 def split_one(part: Part) -> LabelFolder:
-    """Both splits of one file: by subsets of a project, by folders in names of images, by a hash.
-
-    Raises:
-        ValueError: a subset for validation, and none for training.
-    """
-    contents = contents_of(part)
-    subsets: dict[str, set[str]] = {}
-    for picture in contents.pictures:
+    """Both splits of one file: by subsets of a project, by folders of images, or by a hash."""
+    (pictures, classes), subsets = contents_of(part), dict[str, set[str]]()
+    for picture in pictures:
         subset = picture.subset.lower()
         if subset in ('', 'default'):
             folders = picture.stem.lower().split('/')[:-1]
@@ -163,39 +143,37 @@ def split_one(part: Part) -> LabelFolder:
         words = f'{words} and {described}'
     else:
         by_stem = part.inventory.images(part.images).by_stem
-        splits, words = by_hash(part, {*by_stem, *(one.stem for one in contents.pictures)})
-        if any(picture.is_frame for picture in contents.pictures):
+        splits, words = by_hash(part, {*by_stem, *(one.stem for one in pictures)})
+        if any(picture.is_frame for picture in pictures):
             words += ', so both splits have frames of one video'
-    return LabelFolder(CVAT, splits, words, contents.classes or None)
+    return LabelFolder(CVAT, splits, words, classes or None)
 
 
 def read_cvat(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """The images and frames of one file; classes in the order of its project, task or job."""
-    contents = contents_of(part)
-    return classes or contents.classes, labelled_images(contents, part, report)
+    pictures, listed = contents_of(part)
+    return classes or listed, labelled_images(pictures, part, report)
 
 
-def labelled_images(contents: Contents, part: Part, report: Report) -> Iterator[Labelled]:
+def labelled_images(pictures: Sequence[Picture], part: Part, report: Report) -> Iterator[Labelled]:
     """The images of a split that the file has."""
     images, named = part.inventory.images(part.images), set[Path]()
-    for picture in contents.pictures:
+    for picture in pictures:
         if not part.has(picture.stem):
             continue
         if picture.file is not None:
             named.add(picture.file)
             yield labelled(picture, picture.file, part, report)
-        elif number := sum(node.tag != 'tag' for node in picture.nodes):
-            report.leave_out(NO_IMAGE, picture.name, number)
         else:
-            report.note('image without objects that is not there', picture.name)
+            number = sum(node.tag != 'tag' for node in picture.nodes)
+            report.leave_out_image(picture.name, number)
     for stem, file in images:
         if part.has(stem) and file not in named:
             report.note('image that the labels do not name (left out)', file.name)
     for file, first in images.doubles:
         if part.has(images.stem_of(file)) and file not in named:
-            report.note(
-                'two images of one name (the first is taken)', f'{first.name} and {file.name}'
-            )
+            both = f'{first.name} and {file.name}'
+            report.note('two images of one name (the first is taken)', both)
 
 
 def labelled(picture: Picture, file: Path, part: Part, report: Report) -> Labelled:
@@ -243,12 +221,7 @@ def numbers_in(node: Node, *names: str) -> list[float]:
 
 
 def mask_of(node: Node, item: Labelled, part: Part) -> Shape | str:
-    """A mask: run lengths of the rows in its box, the first of pixels outside of the object.
-
-    Raises:
-        ValueError: the run lengths have another number of pixels than the box, or the box many
-            more than the image.
-    """
+    """A mask: run lengths of the rows in its box, the first of pixels outside of the object."""
     left, top, width, height = map(int, numbers_in(node, 'left', 'top', 'width', 'height'))
     counts = np.array(finite(node.attrib.get('rle', '').split(','), 'a run length'), int)
     if min(width, height, counts.min() + 1) < 1 or counts.sum() != width * height:

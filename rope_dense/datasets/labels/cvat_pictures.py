@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -31,33 +31,19 @@ class Node(NamedTuple):
 
 @dataclass
 class Picture:
-    """An image, or a frame of a video.
+    """An image, or a frame of a video."""
 
-    Attributes:
-        name: in the file of labels.
-        subset: of the project; '' for none.
-        size: (height, width); None if the labels do not say it.
-        nodes: its shapes.
-        stem: path in the folder of images without suffix; by its name if the file is not there.
-        file: None if it is not there.
-        is_frame: its shapes are of tracks.
-    """
-
-    name: str
-    subset: str
-    size: tuple[int, int] | None
-    nodes: list[Node] = field(default_factory=list)
-    stem: str = ''
-    file: Path | None = None
-    is_frame: bool = False
+    name: str  # in the file of labels
+    subset: str  # of the project; '' for none
+    size: tuple[int, int] | None  # (height, width); None if the labels do not say it
+    nodes: list[Node]
+    stem: str = ''  # path in the folder of images without suffix; by its name without a file
+    file: Path | None = None  # None if it is not there
+    is_frame: bool = False  # its shapes are of tracks
 
 
-@dataclass
-class Contents:
-    """The pictures of a file, first the <image> elements, and its classes in their order."""
-
-    pictures: list[Picture]
-    classes: list[str]
+# The pictures of a file, first the <image> elements, and its classes in their order.
+Contents = tuple[list[Picture], list[str]]
 
 
 def contents_of(part: Part) -> Contents:
@@ -73,42 +59,43 @@ def contents_of(part: Part) -> Contents:
 
 def parse(file: Path, images: Images) -> Contents:
     """The pictures of a file with their shapes, and its classes."""
-    meta, tracks, by_frame = Element('meta'), list[Element](), dict[tuple[str, str], Picture]()
-    pictures = list[Picture]()
-    try:
-        for _, element in ElementTree.iterparse(file):
-            if element.tag == 'image':
-                name = (element.get('name') or '').replace('\\', '/')
-                nodes = [node_of(shape, shape.get('label')) for shape in element]
-                picture = Picture(name, element.get('subset') or '', size_of(element), nodes)
-                pictures.append(picture)
-                by_frame[picture.subset, element.get('id') or ''] = picture
-                element.clear()
-            elif element.tag == 'track':
-                tracks.append(element)
-            elif element.tag == 'meta':
-                meta = element
-    except (ElementTree.ParseError, LookupError) as error:
-        raise ValueError(f'{file} is no XML, or cut off ({error})') from error
+    meta, pictures = Element('meta'), list[Picture]()
+    by_frame, tracks = dict[tuple[str, str], Picture](), dict[str, list[Element]]()
+    for _, element in ElementTree.iterparse(file):
+        subset = element.get('subset') or ''
+        if element.tag == 'image':
+            name = (element.get('name') or '').replace('\\', '/')
+            nodes = [node_of(shape, shape.get('label')) for shape in element]
+            pictures.append(Picture(name, subset, size_of(element), nodes))
+            by_frame[subset, element.get('id') or ''] = pictures[-1]
+            element.clear()
+        elif element.tag == 'track':
+            tracks.setdefault(subset, []).append(element)
+        elif element.tag == 'meta':
+            meta = element
     find_files(pictures, images)
-    for subset in dict.fromkeys(track.get('subset') or '' for track in tracks):
-        some = [track for track in tracks if (track.get('subset') or '') == subset]
+    for subset, some in tracks.items():
         if len({track.get('task_id') for track in some}) > 1:
             raise ValueError(
                 f'subset {subset!r} has tracks of several tasks, which number their frames alike: '
                 'export each task, or "CVAT for images 1.1"'
             )
-        frames = frames_in(some)
+        frames: dict[int, list[Node]] = {}
+        for track in some:
+            for number, shape in shapes_of(track):
+                nodes = frames.setdefault(number, [])
+                if shape.get('outside') != '1':
+                    nodes.append(node_of(shape, track.get('label')))
         for number in [number for number in frames if (subset, str(number)) in by_frame]:
             by_frame[subset, str(number)].nodes += frames.pop(number)
         if frames:
-            pictures += frames_as_pictures(frames, some, task_of(meta, some[0]), subset, images)
+            pictures += frames_as_pictures(dict(sorted(frames.items())), some, meta, subset, images)
     names = [
         (label.findtext('name') or '').strip()
         for label in meta.iterfind('.//labels/label')  # not parts of skeletons, tags of images
         if not label.findtext('parent') and label.findtext('type') != 'tag'
     ]
-    return Contents(pictures, [name for name in dict.fromkeys(names) if name])
+    return pictures, [name for name in dict.fromkeys(names) if name]
 
 
 def node_of(shape: Element, label: str | None) -> Node:
@@ -117,26 +104,27 @@ def node_of(shape: Element, label: str | None) -> Node:
     return Node((label or '').strip(), shape.tag, attrib)
 
 
+def shapes_of(track: Element) -> list[tuple[int, Element]]:
+    """The shapes of a track with the numbers of their frames, from 0."""
+    what, shapes = f'a frame of track {track.get("id")}', [x for x in track if x.tag != 'attribute']
+    return [(int(finite([shape.get('frame')], what)[0]), shape) for shape in shapes]
+
+
 def find_files(pictures: Sequence[Picture], images: Images) -> None:
     """Fill in the file and the stem of each picture.
 
     An image file is one picture's whose path it has; where it is none's, a name is enough.
     """
     for picture in pictures:
-        name = picture.name
-        picture.file = image_at(f'{picture.subset}/{name}', images) or image_at(name, images)
+        for path in (f'{picture.subset}/{picture.name}'.strip('/'), picture.name.strip('/')):
+            found = images.by_path.get(path) or images.by_stem.get(without_suffix(path))
+            picture.file = picture.file or found
     taken = {picture.file for picture in pictures}
     for picture in pictures:
         if picture.file is None and (named := images.find(picture.name)) not in taken:
             picture.file = named
         file = picture.file
         picture.stem = images.stem_of(file) if file else without_suffix(picture.name)
-
-
-def image_at(path: str, images: Images) -> Path | None:
-    """The image of a path, which may have no suffix or another one."""
-    path = path.strip('/')
-    return images.by_path.get(path) or images.by_stem.get(without_suffix(path))
 
 
 def size_of(node: Element | None) -> tuple[int, int] | None:
@@ -148,88 +136,43 @@ def size_of(node: Element | None) -> tuple[int, int] | None:
     return (height, width) if height > 0 and width > 0 else None
 
 
-def task_of(meta: Element, track: Element) -> Element | None:
-    """The description of the task or job of a track."""
-    tasks = [*meta.iterfind('project/tasks/task'), *meta.iterfind('task'), *meta.iterfind('job')]
-    number = track.get('task_id')
-    return next((task for task in tasks if number in (None, task.findtext('id'))), None)
-
-
-def frames_in(tracks: Sequence[Element]) -> dict[int, list[Node]]:
-    """The shapes of each frame: those that are within it."""
-    frames: dict[int, list[Node]] = {}
-    for track in tracks:
-        for shape in shapes_of(track):
-            nodes = frames.setdefault(frame_of(shape, track), [])
-            if shape.get('outside') != '1':
-                nodes.append(node_of(shape, track.get('label')))
-    return dict(sorted(frames.items()))
-
-
-def shapes_of(track: Element) -> list[Element]:
-    """The shapes of a track, one for each of its frames."""
-    return [shape for shape in track if shape.tag != 'attribute']
-
-
-def frame_of(shape: Element, track: Element) -> int:
-    """The number of the frame of a shape, from 0."""
-    return int(finite([shape.get('frame')], f'a frame of track {track.get("id")}')[0])
-
-
 def frames_as_pictures(
     frames: dict[int, list[Node]],
     tracks: Sequence[Element],
-    task: Element | None,
+    meta: Element,
     subset: str,
     images: Images,
 ) -> list[Picture]:
-    """The frames with their image files, which have the numbers of the frames in their names.
-
-    Raises:
-        ValueError: no image has such a number, or the numbers do not count from 0.
-    """
-    files = numbered_files(images, subset)
+    """The frames with their image files, which have the numbers of the frames in their names."""
+    tasks = [*meta.iterfind('project/tasks/task'), *meta.iterfind('task'), *meta.iterfind('job')]
+    number = tracks[0].get('task_id')
+    task = next((task for task in tasks if number in (None, task.findtext('id'))), Element('task'))
+    stems = {s: file for s, file in images.by_stem.items() if s.startswith(f'{subset}/')}
+    files: dict[int, list[Path]] = {}
+    for pattern in (FRAME, NUMBER):
+        for stem, file in (stems or images.by_stem).items() if not files else ():
+            if match := pattern.search(stem):
+                files.setdefault(int(match[1]), []).append(file)
     check_numbers(frames.keys(), files, task, images)
     check_tracks(tracks, files, task)
-    size = size_of(None if task is None else task.find('original_size'))
-    found = []
-    for number, nodes in frames.items():
-        same = files.get(number, [])
+    size, found = size_of(task.find('original_size')), list[Picture]()
+    for frame, nodes in frames.items():
+        same = files.get(frame, [])
         if len(same) > 1:
-            raise ValueError(f'frame {number} is both {same[0]} and {same[1]}: remove one of them')
-        file = same[0] if same else None
-        name = f'frame_{number:06d}'
-        stem = images.stem_of(file) if file else name
-        found.append(Picture(name, subset, size, nodes, stem, file, is_frame=True))
+            raise ValueError(f'frame {frame} is both {same[0]} and {same[1]}: remove one of them')
+        name = f'frame_{frame:06d}'
+        stem, image = (images.stem_of(same[0]), same[0]) if same else (name, None)
+        found.append(Picture(name, subset, size, nodes, stem, image, is_frame=True))
     return found
 
 
-def numbered_files(images: Images, subset: str) -> dict[int, list[Path]]:
-    """The images by the number at the end of their names: of a subset's folder, if it has one."""
-    stems = {s: file for s, file in images.by_stem.items() if s.startswith(f'{subset}/')}
-    for pattern in (FRAME, NUMBER):
-        found: dict[int, list[Path]] = {}
-        for stem, file in (stems or images.by_stem).items():
-            if match := pattern.search(stem):
-                found.setdefault(int(match[1]), []).append(file)
-        if found:
-            return found
-    return {}
-
-
 def check_numbers(
-    frames: Set[int], files: dict[int, list[Path]], task: Element | None, images: Images
+    frames: Set[int], files: dict[int, list[Path]], task: Element, images: Images
 ) -> None:
-    """Check that the images are frames of the video, counted from 0.
-
-    Raises:
-        ValueError: no frame has an image, or the images count from 1 or are others.
-    """
-    start, stop = 0, None
-    if task is not None:
-        start = int(task.findtext('start_frame') or 0)
-        count, last = task.findtext('size'), task.findtext('stop_frame')
-        stop = int(last) if last is not None else start + int(count) - 1 if count else None
+    """Refuse images that are other frames than the frames of the video, counted from 0."""
+    start = int(task.findtext('start_frame') or 0)
+    count, last = task.findtext('size'), task.findtext('stop_frame')
+    stop = int(last) if last is not None else start + int(count) - 1 if count else None
     if stop is None or max(frames) > stop:  # a job may count the frames of its task
         is_other = 0 in frames and 0 not in files
     else:
@@ -244,19 +187,12 @@ def check_numbers(
         )
 
 
-def check_tracks(
-    tracks: Sequence[Element], files: dict[int, list[Path]], task: Element | None
-) -> None:
-    """Check that the tracks have a shape for each frame of the video whose image is there.
-
-    Raises:
-        ValueError: a track has only its key frames.
-    """
-    match = re.search(r'step=(\d+)', (task is not None and task.findtext('frame_filter')) or '')
+def check_tracks(tracks: Sequence[Element], files: dict[int, list[Path]], task: Element) -> None:
+    """Refuse tracks that have their key frames only, where others have images."""
+    match = re.search(r'step=(\d+)', task.findtext('frame_filter') or '')
     step = int(match[1]) if match else 1
     for track in tracks:
-        for shape, following in pairwise(shapes_of(track)):
-            first, last = frame_of(shape, track), frame_of(following, track)
+        for (first, shape), (last, _) in pairwise(shapes_of(track)):
             between = any(number in files for number in range(first + step, last, step))
             if between and shape.get('outside') != '1':
                 raise ValueError(

@@ -20,16 +20,21 @@ from PIL import Image
 
 from .objects import seen
 
-OPENCV_SUFFIXES = ('.jpg', '.jpeg', '.jfif', '.png', '.tif', '.tiff', '.bmp', '.webp')
-PILLOW_SUFFIXES = tuple(
-    suffix
-    for suffix in ('.gif', '.avif', '.heic', '.heif')
-    if suffix in Image.registered_extensions()
-)
-IMAGE_SUFFIXES = OPENCV_SUFFIXES + PILLOW_SUFFIXES
-TOO_DEEP = 'has lists in lists, thousands deep: no labels are written so'
+OPENCV_SUFFIXES = '.jpg .jpeg .jfif .png .tif .tiff .bmp .webp'.split()
+PILLOW_SUFFIXES = [
+    x for x in '.gif .avif .heic .heif'.split() if x in Image.registered_extensions()
+]
+IMAGE_SUFFIXES = (*OPENCV_SUFFIXES, *PILLOW_SUFFIXES)
 MOST_REPEATED = 1_000  # values by the aliases of a YAML file
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
+
+DECODERS = {
+    json.JSONDecodeError: 'JSON, or cut off',
+    yaml.YAMLError: 'YAML',
+    ElementTree.ParseError: 'XML, cut off, or not in the encoding that it declares',
+}
+# Of the content of labels; a LookupError is also of an unknown encoding.
+ERRORS = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 def without_suffix(path: str | Path) -> str:
@@ -49,11 +54,7 @@ def folded(text: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """A text of the user's, UTF-8 with or without a byte-order mark, or UTF-16 with one.
-
-    Raises:
-        ValueError: another encoding.
-    """
+    """A text in UTF-8, or UTF-16 with a byte-order mark; ValueError for another encoding."""
     content = path.read_bytes()
     is_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -71,38 +72,18 @@ def numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; ValueError, which names the file, if it is none or cut off."""
-    with naming_json(path):
+    with naming(path):
         return json.loads(read_text(path))
-
-
-@contextmanager
-def naming_json(path: Path) -> Iterator[None]:
-    """Within this context, an error of the decoder of JSON becomes a line that names the file."""
-    try:
-        yield
-    except (json.JSONDecodeError, IndexError) as error:
-        raise PlacedError(f'{path} is no JSON, or cut off ({error})') from error
-    except RecursionError as error:
-        raise PlacedError(f'{path} {TOO_DEEP}') from error
-    except ValueError as error:
-        if str(path) in str(error):
-            raise
-        raise PlacedError(f'{path} has a number of thousands of digits') from error
 
 
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file, each scalar as text: `yes`, 1.10 and ~ stay as written.
 
     Raises:
-        ValueError: it is no YAML, has a key twice, of which PyYAML takes the last, or becomes
-            large by aliases.
+        ValueError: it is no YAML, has a key twice, or becomes large by aliases.
     """
-    try:
+    with naming(path):
         return yaml.load(read_text(path), Loader=TextLoader)
-    except yaml.YAMLError as error:
-        raise PlacedError(f'{path} is no YAML ({" ".join(str(error).split()):.400})') from error
-    except RecursionError as error:
-        raise PlacedError(f'{path} {TOO_DEEP}') from error
 
 
 class TextLoader(yaml.BaseLoader):
@@ -130,32 +111,24 @@ class TextLoader(yaml.BaseLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        for key, count in Counter(str(key.value) for key, _ in node.value).items():
-            if count > 1:
-                raise yaml.YAMLError(f'{key!r:.80} is given twice')
+        keys = Counter(str(key.value) for key, _ in node.value)
+        if twice := [key for key, count in keys.items() if count > 1]:  # PyYAML takes the last one
+            raise yaml.YAMLError(f'{twice[0]!r:.80} is given twice')
         return super().construct_mapping(node, deep)
 
 
 def read_xml(path: Path) -> ElementTree.Element:
-    """The root of an XML file, in the encoding that its first line declares.
-
-    Raises:
-        ValueError: it is no XML, cut off, or in another encoding than it says.
-    """
+    """The root of an XML file; ValueError if it is none, cut off, or in another encoding."""
     content = path.read_bytes()
     if b'<!ENTITY' in content:
         raise ValueError(f'{path} declares entities, which no labels have')
-    try:
-        declared = DECLARED.match(content)
-        encoding = declared[1].decode().lower() if declared else 'utf-8'
-        if declared and not encoding.startswith('utf'):  # expat knows no multi-byte encodings
-            encoding = 'gb18030' if encoding in ('gb2312', 'gbk') else encoding
-            return ElementTree.fromstring(content[declared.end() :].decode(encoding))
+    with naming(path):
+        if declared := DECLARED.match(content):
+            encoding = declared[1].decode().lower()
+            if not encoding.startswith('utf'):  # expat knows no multi-byte encodings
+                encoding = 'gb18030' if encoding in ('gb2312', 'gbk') else encoding
+                return ElementTree.fromstring(content[declared.end() :].decode(encoding))
         return ElementTree.fromstring(content)
-    except (ElementTree.ParseError, UnicodeDecodeError, LookupError, ValueError) as error:
-        raise ValueError(
-            f'{path} is no XML, cut off, or not in the encoding that it declares ({error})'
-        ) from error
 
 
 @contextmanager
@@ -172,10 +145,16 @@ def naming(place: object) -> Iterator[None]:
         if isinstance(place, Path) and str(error).startswith((f'{place.name}, ', f'{place.name}:')):
             raise PlacedError(f'{place.parent}/{error}') from error
         raise
-    except RecursionError as error:
-        raise PlacedError(f'{place} {TOO_DEEP}') from error
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
-        what = f'{error.args[0]!r} is missing' if isinstance(error, KeyError) else str(error)
+    except (*ERRORS, *DECODERS) as error:
+        what = ' '.join(str(error).split())
+        if kind := next((kind for kind in DECODERS if isinstance(error, kind)), None):
+            what = f'{place} is no {DECODERS[kind]} ({what:.400})'
+        elif isinstance(error, RecursionError):
+            what = f'{place} has lists in lists, thousands deep: no labels are written so'
+        elif isinstance(error, KeyError):
+            what = f'{error.args[0]!r} is missing'
+        elif 'set_int_max_str_digits' in what:
+            what = f'{place} has a number of thousands of digits'
         raise PlacedError(what if str(place) in what else f'{place}: {what}') from error
 
 
@@ -191,23 +170,18 @@ def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
     numbers = []
     for value in values:
         try:
-            number = float(value)  # type: ignore[arg-type]
+            numbers.append(float(value))  # type: ignore[arg-type]
         except OverflowError:  # a whole number of hundreds of digits
-            number = math.inf
+            numbers.append(math.inf)
         except (TypeError, ValueError):
             raise ValueError(f'{name} is {value!r:.80}, which is no number') from None
-        if not math.isfinite(number):
+        if not math.isfinite(numbers[-1]):
             raise ValueError(f'{name} is {value!r:.80}, which is not finite')
-        numbers.append(number)
     return numbers
 
 
 def size_in(item: Mapping[str, Any], height: str, width: str) -> tuple[int, int] | None:
-    """(height, width) in pixels by these keys of a JSON object; None if it does not say them.
-
-    Raises:
-        ValueError: they are no numbers.
-    """
+    """(height, width) in pixels by these keys of a JSON object; None if it does not say them."""
     if not (item.get(height) and item.get(width)):
         return None
     rows, columns = map(int, finite([item[height], item[width]], f'{height} or {width}'))
@@ -215,27 +189,19 @@ def size_in(item: Mapping[str, Any], height: str, width: str) -> tuple[int, int]
 
 
 def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
-    """Names of classes as text, checked.
-
-    Raises:
-        ValueError: none, an empty name, or the same twice; the message begins with the place.
-    """
-    for number, name in enumerate(names):
-        if isinstance(name, (list, dict)):
-            raise ValueError(
-                f'{place}: the name of class {number} is {type(name).__name__}, no text'
-            )
-    given = tuple(map(class_name, names))
-    if not given:
-        raise ValueError(f'{place}: no class in it')
-    seen: dict[str, int] = {}
-    for number, name in enumerate(given):
-        if not name:
+    """Names of classes as text; ValueError for none, an empty name, or the same twice."""
+    numbers: dict[str, int] = {}
+    for number, given in enumerate(names):
+        if isinstance(given, (list, dict)):
+            what = type(given).__name__
+            raise ValueError(f'{place}: the name of class {number} is {what}, no text')
+        if not (name := class_name(given)):
             raise ValueError(f'{place}: class {number} has no name')
-        if name in seen:
-            raise ValueError(f'{place}: classes {seen[name]} and {number} are both {name!r}')
-        seen[name] = number
-    return given
+        if (other := numbers.setdefault(name, number)) != number:
+            raise ValueError(f'{place}: classes {other} and {number} are both {name!r}')
+    if not numbers:
+        raise ValueError(f'{place}: no class in it')
+    return tuple(numbers)
 
 
 @lru_cache(4096)

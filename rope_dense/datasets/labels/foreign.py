@@ -4,66 +4,70 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .files import read_json, read_text
+from .files import numbered_lines, read_json
 from .inventory import Inventory
 
-STUDIO = 'tasks of Label Studio: export them as COCO'
+Forms = dict[str, tuple[set[str], ...]]  # each with keys that are all in its JSON
+
 LABELBOX = 'an export of Labelbox: convert it to COCO, by its package labelbox'
 SCALABEL = 'labels of BDD100K: convert them to COCO by `python -m bdd100k.label.to_coco`'
-SUPERVISELY = 'a project of Supervisely: export it as COCO or YOLO'
-DARWIN = 'labels of V7 Darwin: export them as COCO'
-VOTT = 'a project of VoTT: export it as Pascal VOC'
 VIA = 'a project of VIA: export its annotations as COCO'
 MIDDLE = "mmdet's middle format: give the labels that it was made of, or write COCO"
-LANGUAGE = 'text for PaliGemma or Florence: export the data set as COCO or YOLO'
 NNUNET = 'a data set of nnU-Net: give its images as images/ and its labels as masks/, of one name'
-# The form of a JSON file by keys that all are in it, or in the first item of its list.
-IN_LIST = (
-    ({'score'}, 'a list of predictions, not annotations'),
-    ({'annotation_id'}, STUDIO),  # JSON-MIN
-    ({'data', 'annotations'}, STUDIO),
-    ({'data', 'predictions'}, STUDIO),
-    ({'Label', 'External ID'}, LABELBOX),
-    ({'Label', 'Labeled Data'}, LABELBOX),
-    ({'data_row'}, LABELBOX),
-    ({'name', 'labels'}, SCALABEL),
-    ({'data_units'}, 'an export of Encord: export it as COCO'),
-)
-IN_OBJECT = (
-    ({'_via_img_metadata'}, VIA),
-    ({'_via_settings'}, VIA),
-    ({'items', 'categories'}, 'a data set of Datumaro: export it as COCO'),
-    ({'metainfo', 'data_list'}, MIDDLE),
-    ({'objects', 'size', 'tags'}, SUPERVISELY),
-    ({'classes', 'tags', 'projectType'}, SUPERVISELY),
-    ({'frames', 'name'}, SCALABEL),
-    ({'frames', 'groups'}, SCALABEL),
-    ({'item', 'annotations'}, DARWIN),
-    ({'metadata', 'instances'}, 'labels of SuperAnnotate: export them as COCO'),
-    ({'asset', 'regions'}, VOTT),
-    ({'assets', 'visitedRegions'}, VOTT),
-    ({'label_classes', 'images'}, 'a data set of Hasty: export it as COCO'),
-    ({'numTraining', 'labels'}, NNUNET),
-)
-# Files with one JSON object a line.
-IN_LINE = (
-    ({'data_row'}, LABELBOX),
-    ({'source-ref'}, 'a manifest of SageMaker Ground Truth: convert it to COCO'),
-    ({'imageGcsUri'}, 'labels of Vertex AI: convert them to COCO'),
-    ({'prefix', 'suffix'}, LANGUAGE),
-    ({'type', 'task'}, 'NDJSON of Ultralytics: export the data set as YOLO'),
-    ({'type', 'file'}, 'NDJSON of Ultralytics: export the data set as YOLO'),
-    ({'file_name'}, 'metadata of a data set of Hugging Face: convert it to COCO'),
-)
+# By the first item of a list.
+IN_LIST: Forms = {
+    'a list of predictions, not annotations': ({'score'},),
+    'tasks of Label Studio: export them as COCO': (
+        {'annotation_id'},  # JSON-MIN
+        {'data', 'annotations'},
+        {'data', 'predictions'},
+    ),
+    LABELBOX: ({'Label', 'External ID'}, {'Label', 'Labeled Data'}, {'data_row'}),
+    SCALABEL: ({'name', 'labels'},),
+    'an export of Encord: export it as COCO': ({'data_units'},),
+}
+IN_OBJECT: Forms = {
+    VIA: ({'_via_img_metadata'}, {'_via_settings'}),
+    'a data set of Datumaro: export it as COCO': ({'items', 'categories'},),
+    MIDDLE: ({'metainfo', 'data_list'},),
+    'a project of Supervisely: export it as COCO or YOLO': (
+        {'objects', 'size', 'tags'},
+        {'classes', 'tags', 'projectType'},
+    ),
+    SCALABEL: ({'frames', 'name'}, {'frames', 'groups'}),
+    'labels of V7 Darwin: export them as COCO': ({'item', 'annotations'},),
+    'labels of SuperAnnotate: export them as COCO': ({'metadata', 'instances'},),
+    'a project of VoTT: export it as Pascal VOC': (
+        {'asset', 'regions'},
+        {'assets', 'visitedRegions'},
+    ),
+    'a data set of Hasty: export it as COCO': ({'label_classes', 'images'},),
+    NNUNET: ({'numTraining', 'labels'},),
+}
+# By the first one of COCO's annotations, if it has no box.
+IN_ANNOTATION: Forms = {
+    'captions, without boxes: take the instances': ({'caption'},),
+    'panoptic segments, whose masks are in PNG files: take the instances': ({'segments_info'},),
+}
+# By the first line, of files with one JSON object a line.
+LINES = ('.jsonl', '.ndjson', '.manifest')
+IN_LINE: Forms = {
+    LABELBOX: ({'data_row'},),
+    'a manifest of SageMaker Ground Truth: convert it to COCO': ({'source-ref'},),
+    'labels of Vertex AI: convert them to COCO': ({'imageGcsUri'},),
+    'text for PaliGemma or Florence: export the data set as COCO or YOLO': ({'prefix', 'suffix'},),
+    'NDJSON of Ultralytics: export the data set as YOLO': ({'type', 'task'}, {'type', 'file'}),
+    'metadata of a data set of Hugging Face: convert it to COCO': ({'file_name'},),
+}
 TABLE = 'boxes in a table: convert it to COCO, or to YOLO with a .txt file for each image'
-TFRECORD = 'TFRecord: export the data set as COCO, YOLO or Pascal VOC'
 BY_NAME = (
     (r'.*\.(zip|tar|tgz|tar\.\w+|7z|rar)', 'an archive: unpack it, and give the folder'),
     (r'.*\.(gz|bz2|xz|zst)', 'a compressed file: unpack it'),
-    (r'.*\.(tfrecords?|record)([-.].*)?', TFRECORD),
+    (r'.*\.(tfrecords?|record)([-.].*)?', 'TFRecord: export it as COCO, YOLO or Pascal VOC'),
     (r'.*\.(pkl|pickle)', MIDDLE),
     (r'.*\.(parquet|arrow)', 'a data set of Hugging Face: save images and labels as files'),
     (
@@ -75,10 +79,17 @@ BY_NAME = (
     (r'.*\.(h5|hdf5|lmdb|mdb)', 'a data base of images: save images and labels as files'),
     (r'.*\.(nii|dcm|nrrd|mha)', 'a medical image: save its slices as PNG'),
 )
-KITTI = re.compile(r'[A-Za-z]\w*( -?[\d.]+){14,15}')  # class, truncated, occluded, angle, box ...
-MOT = re.compile(r'\d+,-?\d+(,-?[\d.]+){4,8}')  # frame, track, left, top, width, height ...
-NUMBERS = re.compile(r'(,-?\d+(\.\d+)?){4}')  # of a box, in a table without a first line of names
-WORDS = re.compile(r'\b(x_?min|x1|xtl|left|bbox|b?box_?x|geometry|region_shape_attributes)\b', re.I)
+# The first line of a text: class, truncated, occluded, angle, box ...; frame, track, box ...
+IN_TEXT = (
+    (r'[A-Za-z]\w*( -?[\d.]+){14,15}', 'labels of KITTI: convert them to YOLO or COCO'),
+    (r'\d+,-?\d+(,-?[\d.]+){4,8}', 'tracks of MOT: convert them and their frames to COCO'),
+)
+# The first line of a table: names of columns, or the four numbers of a box.
+IN_TABLE = (
+    (r'.*\bregion_shape_attributes\b.*', VIA),
+    (r'(?i).*\b(x_?min|x1|xtl|left|bbox|b?box_?x|geometry)\b.*', TABLE),
+    (r'.*(,-?\d+(\.\d+)?){4}.*', TABLE),
+)
 LOOKED_AT = 5  # files of a kind
 
 
@@ -92,48 +103,41 @@ def foreign(inventory: Inventory) -> str | None:
             by_suffix.setdefault(path.suffix.lower(), []).append(path)
     looked_at = [path for paths in by_suffix.values() for path in paths[:LOOKED_AT]]
     for path in sorted(looked_at, key=lambda path: bool(form_by_name(path))):
-        if form := form_of(path):
+        if form := form_by_name(path) or form_by_content(path):
             return f'{path}: {form}'
     return None
 
 
-def form_of(path: Path) -> str | None:
-    """The form of the labels in a file, and what to export; None if it is not known."""
-    try:
-        if (suffix := path.suffix.lower()) == '.json':
-            return other_tool(read_json(path))
-        if suffix in ('.jsonl', '.ndjson', '.manifest'):
-            return form_in(IN_LINE, json.loads(first_line(path)))
-        if suffix == '.csv':
-            line = first_line(path)
-            if 'region_shape_attributes' in line:
-                return VIA
-            return TABLE if WORDS.search(line) or NUMBERS.search(line) else None
-        if suffix == '.txt':
-            if KITTI.fullmatch(first_line(path)):
-                return 'labels of KITTI: convert them to YOLO or COCO'
-            if MOT.fullmatch(first_line(path)):
-                return 'tracks of MOT: convert them to COCO, with the frames as images'
-    except (ValueError, OSError, RecursionError):
-        return None
-    return form_by_name(path)
-
-
 def form_by_name(path: Path) -> str | None:
     """The form of a file that its name tells."""
-    forms = (form for name, form in BY_NAME if re.fullmatch(name, path.name.lower()))
-    return next(forms, None)
+    return form_like(BY_NAME, path.name.lower())
 
 
-def first_line(path: Path) -> str:
-    """The first line of a text that is not blank."""
-    return next((line.strip() for line in read_text(path).splitlines() if line.strip()), '')
+def form_by_content(path: Path) -> str | None:
+    """The form of the labels in a text, and what to export; None if it is not known."""
+    suffix = path.suffix.lower()
+    if suffix not in ('.json', '.csv', '.txt', *LINES):
+        return None
+    try:
+        if suffix == '.json':
+            return other_tool(read_json(path))
+        first = next((line for _, line in numbered_lines(path)), '')
+        if suffix in LINES:
+            return form_in(IN_LINE, json.loads(first))
+    except (ValueError, OSError, RecursionError):
+        return None
+    return form_like(IN_TEXT if suffix == '.txt' else IN_TABLE, first)
 
 
-def form_in(forms: tuple[tuple[set[str], str], ...], item: Any) -> str | None:
+def form_like(forms: Sequence[tuple[str, str]], text: str) -> str | None:
+    """The form whose pattern a text has."""
+    return next((form for pattern, form in forms if re.fullmatch(pattern, text)), None)
+
+
+def form_in(forms: Forms, item: Any) -> str | None:
     """The form whose keys are all in an object of JSON."""
     given = item.keys() if isinstance(item, dict) else set()
-    return next((form for keys, form in forms if keys <= given), None)
+    return next((form for form, choices in forms.items() if any(x <= given for x in choices)), None)
 
 
 def other_tool(content: Any) -> str | None:
@@ -149,11 +153,5 @@ def other_tool(content: Any) -> str | None:
     if isinstance(content.get('videos'), list) and 'images' not in content:
         return 'videos, as YouTube-VIS has them: export their frames as images of COCO'
     annotations = content.get('annotations')
-    first = annotations[0] if isinstance(annotations, list) and annotations else {}
-    if not isinstance(first, dict):
-        return None
-    if 'segments_info' in first:
-        return 'panoptic segments, whose masks are in PNG files: take the instances'
-    if 'caption' in first and 'bbox' not in first:
-        return 'captions, without boxes: take the instances'
-    return None
+    first = annotations[0] if isinstance(annotations, list) and annotations else None
+    return None if isinstance(first, dict) and 'bbox' in first else form_in(IN_ANNOTATION, first)

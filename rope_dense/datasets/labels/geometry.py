@@ -30,6 +30,13 @@ def bounding_box(points: Sequence[float] | np.ndarray) -> Box:
     return left, top, right - left, bottom - top
 
 
+def outline_box(outline: Outline) -> Box:
+    """The smallest box around polygons, or around the pixels of run lengths."""
+    if isinstance(outline, dict):
+        return tuple(coco_mask.toBbox(run_lengths(outline)).tolist())
+    return bounding_box([value for points in outline for value in points])
+
+
 def box_corners(box: Box) -> list[float]:
     """The corners [x, y, x, y, ...] of a box, in turn."""
     left, top, width, height = box
@@ -37,19 +44,8 @@ def box_corners(box: Box) -> list[float]:
     return [left, top, right, top, right, bottom, left, bottom]
 
 
-def box_shape(
-    label: str, left: float, top: float, right: float, bottom: float, **more: Any
-) -> Shape:
-    """An object from two opposite corners of its box, in any order."""
-    return Shape(label, bounding_box([left, top, right, bottom]), **more)
-
-
 def polygon_shape(label: str, points: Sequence[float] | np.ndarray, **more: Any) -> Shape:
-    """An object from the corners [x, y, x, y, ...] of its outline.
-
-    Raises:
-        ValueError: less than three corners.
-    """
+    """An object from the corners [x, y, x, y, ...] of its outline; ValueError for less than 3."""
     outline = np.asarray(points, float).reshape(-1).tolist()
     if len(outline) < 6 or len(outline) % 2:
         raise ValueError(f'a polygon of {len(outline)} numbers; three corners are six')
@@ -75,10 +71,9 @@ def check_mask(width: int, height: int, image: Header) -> None:
 def mask_shape(
     label: str, mask: np.ndarray, left: int, top: int, size: tuple[int, int], **more: Any
 ) -> Shape:
-    """An object from a mask, in the memory of the mask alone.
+    """An object from a mask [h, w], in the memory of the mask alone.
 
     Args:
-        mask: [h, w], not 0 where the object is.
         left, top: place of the mask's first pixel in the image.
         size: (height, width) of the image.
 
@@ -95,9 +90,8 @@ def mask_shape(
     places, counts = np.unique(places, return_counts=True)  # twice: a run goes on in the next one
     edges = [0, *places[counts == 1].tolist()]
     edges += [height * width] if edges[-1] < height * width else []
-    lengths = run_lengths(dict(size=size, counts=np.diff(edges).tolist()))
-    box = tuple(coco_mask.toBbox(lengths).tolist())
-    return Shape(label, box, text_lengths(lengths), **more)
+    outline = text_lengths(run_lengths(dict(size=size, counts=np.diff(edges).tolist())))
+    return Shape(label, outline_box(outline), outline, **more)
 
 
 def text_lengths(lengths: dict[str, Any]) -> dict[str, Any]:
@@ -109,18 +103,14 @@ def ellipse(x: float, y: float, radius_x: float, radius_y: float, degrees: float
     """Corners [36, 2] of an ellipse around (x, y), rotated clockwise."""
     if not np.isfinite([radius_x, radius_y]).all():
         raise ValueError(f'radii of {radius_x} and {radius_y} pixels')
-    angles = np.arange(CORNERS) * 2 * np.pi / CORNERS
+    angles, turn = np.arange(CORNERS) * 2 * np.pi / CORNERS, np.deg2rad(degrees)
     along, across = radius_x * np.cos(angles), radius_y * np.sin(angles)
-    cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+    cos, sin = np.cos(turn), np.sin(turn)
     return np.stack([x + along * cos - across * sin, y + along * sin + across * cos], 1)
 
 
 def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:
-    """Run lengths as pycocotools takes them, from COCO's compressed or uncompressed ones.
-
-    Raises:
-        ValueError: they are none, or their counts do not sum up to their size.
-    """
+    """Run lengths as pycocotools takes them, from COCO's of either form, checked."""
     size, counts = outline.get('size'), outline.get('counts')
     if not isinstance(size, (list, tuple)) or len(size) != 2 or counts is None:
         raise ValueError('run lengths without size [height, width] and counts')
@@ -160,13 +150,7 @@ def counts_in(encoded: bytes) -> np.ndarray:
 
 
 def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
-    """An outline as run lengths of an image of `size` (height, width), for pycocotools.
-
-    Polygons are clipped while they are drawn, so that a slope at the border stays a slope.
-
-    Raises:
-        ValueError: see ``check_outline``.
-    """
+    """An outline as run lengths of an image of (height, width); polygons are clipped to it."""
     check_outline(outline, size)
     if isinstance(outline, dict):
         return run_lengths(outline)
@@ -174,11 +158,9 @@ def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
 
 
 def check_outline(outline: Outline, size: tuple[int, int]) -> None:
-    """Check that an outline is of an image of `size` (height, width), before memory is taken.
+    """Refuse run lengths of another size than (height, width), and corners far from the image.
 
-    Raises:
-        ValueError: run lengths of another size, or a corner far from the image: pycocotools takes
-            memory for each pixel on the way to it.
+    pycocotools takes memory for each pixel on the way to a corner.
     """
     if isinstance(outline, dict):
         if [*map(int, outline['size'])] != [*size]:
@@ -200,13 +182,13 @@ def has_nested(polygons: Sequence[Sequence[float]], size: tuple[int, int]) -> bo
     if len(polygons) < 2:
         return False
     lengths = coco_mask.frPyObjects(polygons, *size)
-    areas = [int(coco_mask.area(one)) for one in lengths]
-    if coco_mask.area(coco_mask.merge(lengths)) == sum(areas):  # they have nothing in common
+    areas = coco_mask.area(lengths)
+    if coco_mask.area(coco_mask.merge(lengths)) == areas.sum():  # they have nothing in common
         return False
     for one, area in zip(lengths, areas, strict=True):
-        larger = [other for other, size in zip(lengths, areas, strict=True) if size > area > 0]
         # With 1 for each of the others, the area in common is divided by the area of the first.
-        if larger and coco_mask.iou([one], larger, [1] * len(larger)).max() == 1:
+        shares = coco_mask.iou([one], lengths, [1] * len(lengths))[0]
+        if area and shares[areas > area].max(initial=0) == 1:
             return True
     return False
 
@@ -229,64 +211,36 @@ def outer_points(outline: Outline) -> list[float]:
     return corners.reshape(-1).astype(float).tolist()
 
 
-def clipped(box: Box, height: int, width: int) -> Box:
-    """The part of a box within an image; one that is less than 1/100 pixel outside stays."""
-    left, top, box_width, box_height = box
-    right, bottom = left + box_width, top + box_height
-    if min(left, top) >= -0.01 and right <= width + 0.01 and bottom <= height + 0.01:
-        return box
-    left, right = min(max(left, 0.0), width), min(max(right, 0.0), width)
-    top, bottom = min(max(top, 0.0), height), min(max(bottom, 0.0), height)
-    return left, top, right - left, bottom - top
-
-
-def crosses_itself(corners: Sequence[float]) -> bool:
-    """Return whether two sides of a quadrangle [x, y, x, y, ...] cross; False for other polygons.
-
-    Of its four turns two are to the left and two to the right.
-    """
-    if len(corners) != 8:
-        return False
-    sides = np.diff(np.reshape([*corners, *corners[:4]], (-1, 2)), axis=0)
-    turns = np.sign(sides[:-1, 0] * sides[1:, 1] - sides[:-1, 1] * sides[1:, 0])
-    return bool(turns.all() and turns.sum() == 0)
-
-
 # Of EXIF orientations that exchange x and y: whether x, then y counts from the other side after it.
 FLIPS = {5: (False, False), 6: (True, False), 7: (True, True), 8: (False, True)}
 
 
 def as_shown(item: Labelled, image: Header, report: Report) -> Labelled:
-    """Labels of the pixels of a file, for the picture that its EXIF orientation makes of them.
+    """Labels for the picture that EXIF makes of a file, which tools and pipelines show.
 
-    Tools and pipelines show and read that picture. Labels are of the file's own pixels if they say
-    a size that only these have.
+    They are of the file's own pixels, and are rotated, if they say a size that only these have.
     """
-    size = item.size
-    if image.orientation < 5 or image.height == image.width:
-        return item
-    if size != (image.width, image.height):
+    size = height, width = image.width, image.height
+    if image.orientation < 5 or height == width or item.size != size:
         return item
     report.note('labels of an image before its EXIF rotation (rotated)', item.file.name)
-    flips = FLIPS[image.orientation]
+    flip_x, flip_y = FLIPS[image.orientation]
+
+    def rotated(points: Sequence[float]) -> list[float]:
+        x, y = np.reshape(points, (-1, 2)).T
+        pairs = height - y if flip_x else y, width - x if flip_y else x
+        return np.stack(pairs, 1).ravel().tolist()
+
     shapes = []
     for shape in item.shapes:
         outline = shape.outline
         if isinstance(outline, dict):
             check_outline(outline, size)
             mask = coco_mask.decode(run_lengths(outline)).T
-            axes = [axis for axis, is_flipped in zip((1, 0), flips, strict=True) if is_flipped]
-            outline = text_lengths(coco_mask.encode(np.asfortranarray(np.flip(mask, axes))))
+            mask = mask[:: -1 if flip_y else 1, :: -1 if flip_x else 1]
+            outline = text_lengths(coco_mask.encode(np.asfortranarray(mask)))
         elif outline:
-            outline = [moved(polygon, flips, size) for polygon in outline]
-        box = bounding_box(moved(box_corners(shape.box), flips, size))
+            outline = [*map(rotated, outline)]
+        box = bounding_box(rotated(box_corners(shape.box)))
         shapes.append(replace(shape, box=box, outline=outline))
     return replace(item, shapes=shapes, size=(image.height, image.width))
-
-
-def moved(points: Sequence[float], flips: tuple[bool, bool], size: tuple[int, int]) -> list[float]:
-    """Points [x, y, x, y, ...] of an image of `size` (height, width) with x and y exchanged."""
-    x, y = np.reshape(points, (-1, 2)).T
-    height, width = size
-    pairs = height - y if flips[0] else y, width - x if flips[1] else x
-    return np.stack(pairs, 1).ravel().tolist()

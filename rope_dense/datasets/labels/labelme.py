@@ -19,7 +19,6 @@ from .files import finite, is_set, naming, read_json, read_text, size_in
 from .geometry import (
     bounding_box,
     box_corners,
-    box_shape,
     check_mask,
     ellipse,
     mask_shape,
@@ -149,7 +148,7 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> S
     if kind == 'mask':
         return mask_of(given, name, points, item, part, more)
     if kind == 'rectangle' and len(points) == 2:
-        return box_shape(name, *points[0], *points[1], **more)
+        return Shape(name, bounding_box(points), **more)
     if kind == 'rectangle' and len(points) == 4 and is_upright(points):
         return Shape(name, bounding_box(points), **more)
     if kind == 'circle' and len(points) == 2:

@@ -8,7 +8,7 @@ has their size where the labels say it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .inventory import Inventory
     from .pairs import Kind
-
-from ..images.headers import Header
 
 Box = tuple[float, float, float, float]
 Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
@@ -31,47 +29,28 @@ NO_IMAGE = 'object of an image that is not there'
 
 @dataclass
 class Shape:
-    """An object of an image.
+    """An object of an image."""
 
-    Attributes:
-        label: name of its class.
-        box: its corners may be in any order and outside of the image.
-        outline: polygons or run lengths; None for a box.
-        crowd: neither trained nor evaluated: COCO's ``iscrowd`` and ``ignore``.
-        difficult: trained and not evaluated: VOC's and DOTA's.
-        where: the place of its label, such as 'a.txt, line 3'.
-    """
-
-    label: str
-    box: Box
-    outline: Outline | None = None
-    crowd: bool = False
-    difficult: bool = False
-    where: str = ''
+    label: str  # name of its class
+    box: Box  # its corners may be in any order and outside of the image
+    outline: Outline | None = None  # None for a box
+    crowd: bool = False  # neither trained nor evaluated: COCO's ``iscrowd`` and ``ignore``
+    difficult: bool = False  # trained and not evaluated: VOC's and DOTA's
+    where: str = ''  # the place of its label, such as 'a.txt, line 3'
 
 
 @dataclass
 class Labelled:
-    """An image file with its objects.
-
-    Attributes:
-        size: (height, width) in pixels by the labels; None if they do not say it.
-        lost: (kind, place, class or '') of each object that is left out, see ``Report``.
-        header: of the image file, if the reader needed it.
-    """
+    """An image file with its objects."""
 
     file: Path
     shapes: list[Shape] = field(default_factory=list)
-    size: tuple[int, int] | None = None
+    size: tuple[int, int] | None = None  # (height, width) by the labels; None if they do not say it
+    # (kind, place, class or '') of each object that is left out, see ``Report``.
     lost: list[tuple[str, str, str]] = field(default_factory=list)
-    header: Header | None = None
 
     def leave_out(self, kind: str, where: str, label: str = '') -> None:
-        """Leave out an object; an image that loses all of its objects is left out, too.
-
-        Args:
-            label: name of its class; '' if it is not known.
-        """
+        """Leave out an object; an image that loses all of its objects is left out, too."""
         self.lost.append((kind, where, label))
 
 
@@ -82,7 +61,7 @@ class Places:
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
-    def add(self, where: Sequence[str], count: int) -> None:
+    def add(self, where: Iterable[str], count: int) -> None:
         """Count more of it."""
         self.count += count
         new = [place for place in dict.fromkeys(where) if place not in self.examples]
@@ -91,19 +70,11 @@ class Places:
 
 @dataclass
 class Report:
-    """Changes to the labels of a split, and objects that are left out.
+    """Changes to the labels of a split by kind, and objects that are left out by reason."""
 
-    Attributes:
-        kept: number of objects that are trained or evaluated.
-        num_cut: how many of them lose a tenth of their box or more at the border of the image.
-        num_rotated: how many of them are rectangles that are not upright, where these are read.
-        notes: what was changed or is unusual, by kind.
-        left_out: objects that no training and no evaluation sees, by reason.
-    """
-
-    kept: int = 0
-    num_cut: int = 0
-    num_rotated: int = 0
+    kept: int = 0  # objects that are trained or evaluated
+    num_cut: int = 0  # of these, the ones that lose a tenth of their box or more at the border
+    num_rotated: int = 0  # of these, rectangles that are not upright, where rectangles are read
     notes: dict[str, Places] = field(default_factory=dict)
     left_out: dict[str, Places] = field(default_factory=dict)
 
@@ -145,8 +116,8 @@ class Report:
         for kinds, suffix in ((self.left_out, ' (left out)'), (self.notes, '')):
             for kind, places in kinds.items():
                 names = ', '.join(places.examples[:EXAMPLES])
-                more = ' ...' if len(places.examples) > EXAMPLES else ''
-                lines.append(seen(f'{places.count} x {kind}{suffix}: {names}{more}'))
+                names += ' ...' if len(places.examples) > EXAMPLES else ''
+                lines.append(seen(f'{places.count} x {kind}{suffix}: {names}'))
         return lines
 
     def __str__(self) -> str:
@@ -160,43 +131,27 @@ def seen(text: str) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """The labels of a split.
+    """The labels of a split; `pairs` and what follows are of formats with a file for each image."""
 
-    Attributes:
-        source: folder or file of the labels.
-        images: folder of the images.
-        names: its images, by their paths in that folder, without suffix; None for all.
-        options: what a file of the data set says of its format, such as YOLO's ``kpt_shape``.
-        inventory: the files of the data set.
-        pairs: of formats with a file for each image: the image of each file.
-        orphans: files without an image of their own, and the reason.
-        unlabelled: images without a file.
-        absent: names of images that are listed and not there.
-        notes: (kind, place) for the report.
-    """
-
-    source: Path
-    images: Path
-    names: frozenset[str] | None = None
+    source: Path  # folder or file of the labels
+    images: Path  # their folder
+    names: frozenset[str] | None = None  # its images, by paths without suffix; None for all
+    # What a file of the data set says of its format, such as YOLO's ``kpt_shape``.
     options: Mapping[str, Any] = field(default_factory=dict)
     inventory: Inventory = None  # type: ignore[assignment]
-    pairs: Mapping[Path, Path] = field(default_factory=dict)
-    orphans: Mapping[Path, str] = field(default_factory=dict)
-    unlabelled: Sequence[Path] = ()
-    absent: Sequence[str] = ()
-    notes: Sequence[tuple[str, str]] = ()
-
-    def path_of(self, file: Path) -> str:
-        """The path of an image in the folder of the images, without suffix."""
-        return file.relative_to(self.images).with_suffix('').as_posix()
-
-    def takes(self, file: Path) -> bool:
-        """Return whether an image is of this split."""
-        return self.names is None or self.path_of(file) in self.names
+    pairs: Mapping[Path, Path] = field(default_factory=dict)  # the image of each file
+    orphans: Mapping[Path, str] = field(default_factory=dict)  # why a file has no image of its own
+    unlabelled: Sequence[Path] = ()  # images without a file
+    absent: Sequence[str] = ()  # names of images that are listed and not there
+    notes: Sequence[tuple[str, str]] = ()  # (kind, place) for the report
 
     def has(self, stem: str) -> bool:
         """Return whether an image of this path, without suffix, is of this split."""
         return self.names is None or stem in self.names
+
+    def takes(self, image: Path) -> bool:
+        """Return whether an image file is of this split."""
+        return self.has(self.inventory.images(self.images).stem_of(image))
 
 
 # The classes in their order, or () for those that occur, sorted; and the images.
@@ -208,41 +163,29 @@ class Format:
     """An annotation format: one module of this folder.
 
     Attributes:
-        name: such as 'voc', for settings and the command line.
-        title: such as 'Pascal VOC', for reports.
-        suffixes: of its label files.
         find: the data set in a folder; None if the folder has no labels of this format. Raises
             ValueError for labels that cannot be used, with what was looked for and found.
-        kind: of its files, if each image has one.
         read: the images of a split with their objects. Takes the labels, the classes or None for
             all in the labels, and the report. Raises ValueError, which names file and place.
     """
 
-    name: str
-    title: str
-    suffixes: tuple[str, ...]
+    name: str  # such as 'voc', for settings and the command line
+    title: str  # such as 'Pascal VOC', for reports
+    suffixes: tuple[str, ...]  # of its label files
     find: Callable[[Inventory], LabelFolder | None]
     read: Callable[[Part, Sequence[str] | None, Report], Read]
-    kind: Kind | None = None
+    kind: Kind | None = None  # of its files, if each image has one
 
 
 @dataclass(frozen=True)
 class LabelFolder:
-    """A recognised data set.
-
-    Attributes:
-        format: of its labels.
-        splits: 'train' and 'val'.
-        split_by: what says which image is in which split, in words: 'ImageSets (train.txt, ...)'.
-        classes: names of its classes in their order; None for all in the labels.
-        notes: lines for the report.
-    """
+    """A recognised data set."""
 
     format: Format
-    splits: Mapping[str, Part]
-    split_by: str
-    classes: Sequence[str] | None = None
-    notes: tuple[str, ...] = ()
+    splits: Mapping[str, Part]  # 'train' and 'val'
+    split_by: str  # in words: 'ImageSets (train.txt, ...)'
+    classes: Sequence[str] | None = None  # in their order; None for all in the labels
+    notes: tuple[str, ...] = ()  # lines for the report
 
     def known(self) -> object:
         """All that is known beside the splits."""
