@@ -57,6 +57,12 @@ def own_data_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher's variable, which a training in this process leaves, is not of the next test."""
+    monkeypatch.delenv('LOCAL_RANK', raising=False)
+
+
 @pytest.fixture(scope='module')
 def surroundings() -> Iterator[None]:
     """Leave no default scope to other tests."""
