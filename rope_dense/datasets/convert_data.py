@@ -36,16 +36,14 @@ def convert_data(
     labels or masks that cannot be used, and for a file that exists.
 
     Args:
-        format: of ``labels.folders.FORMATS``, or 'colours'.
-        source: folder of label files (yolo, voc, labelme, dota), or the file (coco, cvat); for
-            colours the folder of masks.
-        out: NAME.json; for colours a folder of masks. A name of a validation split, such as
-            val.json, has difficult objects as `iscrowd`, which are not evaluated.
-        images: their folder, by default as the format has it.
-        classes: file of class names, see ``read_classes``.
-        val_share: about this share of the images, by a hash of their names, goes to val.json
-            beside NAME.json; by 0.2 it is what training takes for validation; not for colours.
-        split_file: lists the images to take, one a line; not for colours.
+        format: of ``labels.folders.FORMATS``, or 'colours': masks in a folder.
+        source: folder of label files, or the file of all.
+        out: NAME.json, or a folder of masks. In a file with the name of a validation split, such
+            as val.json, difficult objects are `iscrowd`, which is not evaluated.
+        images, classes: folder, by default as the format has it; file, see ``read_classes``.
+        val_share: of the images, by a hash of their names, which goes to val.json beside NAME.json;
+            by 0.2 it is what training takes for validation.
+        split_file: lists the images to take, one a line.
     """
     source, out = Path(source), Path(out)
     if format == 'colours':
@@ -72,11 +70,7 @@ def convert_data(
 
 
 def given_folder(
-    format: str,
-    source: Path,
-    images: Path | None,
-    val_share: float | None,
-    split_file: Path | None,
+    format: str, source: Path, images: Path | None, val_share: float | None, split_file: Path | None
 ) -> LabelFolder:
     """The labels in a given folder or file, as one split or as both."""
     folder = images or default_images(format, source)

@@ -106,8 +106,7 @@ def write(
 ) -> dict[str, Any]:
     """Write the file of each split; each label is read once.
 
-    Returns:
-        'splits': what is known of each, the paths of its images as 'files'; 'text': the report.
+    Returns what is known of each as 'splits', with its images as 'files', and the report as 'text'.
     """
     first = next(iter(folder.splits.values()))
     listed = folder.classes or folder.format.read(first, None, Report())[0]
@@ -131,14 +130,8 @@ def write(
     files, total = dict[str, SplitFile](), Report()
     for split, part in folder.splits.items():
         file = files[split] = SplitFile(target / f'{split}.json')
-        rules = Rules(
-            numbers,
-            unchosen,
-            oriented=oriented,
-            outlines=outlines,
-            ignore_difficult=split == 'val',
-            is_choice=given is not None,
-        )
+        ignore_difficult, is_choice = split == 'val', given is not None
+        rules = Rules(numbers, unchosen, oriented, outlines, ignore_difficult, is_choice)
         _, items = folder.format.read(part, folder.classes, file.report)
         count = len(part.pairs) or len(part.names or ()) or None
         items = progress(named(items), f'reading {WORDS[split]} labels', count)
@@ -178,19 +171,14 @@ def write(
 
 
 class SplitFile:
-    """A COCO file that is written image by image, so that memory does not depend on their number.
-
-    Attributes:
-        names: of its images.
-        report: of its labels.
-    """
+    """A COCO file that is written image by image: memory does not depend on their number."""
 
     def __init__(self, path: Path) -> None:
         self.file = open(path, 'w', encoding='utf-8')  # noqa: SIM115
         # On the disk that has to have the space.
         self.objects = TemporaryFile('w+', encoding='utf-8', dir=path.parent)  # noqa: SIM115
         self.encode = json.JSONEncoder(allow_nan=False).encode
-        self.names, self.report = list[str](), Report()
+        self.names, self.report = list[str](), Report()  # of its images, and of their labels
         self.counts = dict(num_with_objects=0, num_objects=0, num_ignored=0, most_objects=0)
 
     def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
@@ -210,8 +198,7 @@ class SplitFile:
     def close(self, classes: Sequence[str], number_of: Mapping[int, int]) -> dict[str, Any]:
         """Write annotations and categories, and return values of the ``CanonicalSplit``.
 
-        Args:
-            number_of: the number of each class by the number that its annotations have.
+        ``number_of`` has the number of each class by the number that its annotations have.
         """
         self.objects.seek(0)
         self.file.write('\n],\n"annotations": [')
@@ -255,9 +242,7 @@ def describe(folder: LabelFolder, splits: dict[str, dict[str, Any]], report: Rep
 def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:
     """Refuse a data set of which much is left out, or whose boxes mostly leave their images.
 
-    Args:
-        text: the report, for the message of the ValueError.
-        partial: ``own.partial``, which allows it.
+    Not so with ``own.partial``. The ValueError has the ``text`` of the report.
     """
     for split, part in () if partial else splits.items():
         kind, problem = WORDS[split], ''

@@ -35,8 +35,21 @@ def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """Images with an XML file: of their name, else the one whose ``filename`` they are."""
 
     def read(path: Path, image: Path) -> Labelled | None:
-        root = annotation_in(path, report)
-        return None if root is None else labelled(path, root, image, report)
+        if (root := annotation_in(path, report)) is None:
+            return None
+        item = Labelled(image, size=size_in(root))
+        for number, node in enumerate(root.findall('object'), start=1):
+            where = f'{path.name}, object {number}'
+            if not len(node) or (node.findtext('deleted') or '').strip() == '1':
+                report.note('empty or deleted <object>', where)
+                continue
+            with naming(f'{path}, object {number}'):
+                if shape := shape_of(node, where, report):
+                    item.shapes.append(shape)
+                else:
+                    label = node.findtext('name') or ''
+                    item.leave_out('object without bndbox, polygon or robndbox', where, label)
+        return item
 
     def count(path: Path) -> int | None:
         root = annotation_in(path, report)
@@ -72,23 +85,6 @@ def annotation_in(path: Path, report: Report) -> Element | None:
     return root
 
 
-def labelled(path: Path, root: Element, file: Path, report: Report) -> Labelled:
-    """An image with the objects of its XML file."""
-    item = Labelled(file, size=size_in(root))
-    for number, node in enumerate(root.findall('object'), start=1):
-        where = f'{path.name}, object {number}'
-        if not len(node) or (node.findtext('deleted') or '').strip() == '1':
-            report.note('empty or deleted <object>', where)
-            continue
-        with naming(f'{path}, object {number}'):
-            if shape := shape_of(node, where, report):
-                item.shapes.append(shape)
-            else:
-                label = node.findtext('name') or ''
-                item.leave_out('object without bndbox, polygon or robndbox', where, label)
-    return item
-
-
 def size_in(root: Element) -> tuple[int, int] | None:
     """(height, width) of the image; None where a tool wrote 0, 'None' or nothing."""
     try:
@@ -113,28 +109,21 @@ def shape_of(node: Element, where: str, report: Report) -> Shape | None:
         place = (x - width / 2, y - height / 2, width, height)
         return rotated_shape(label, place, np.rad2deg(angle), **more)
     polygons = [points for part in node.findall('polygon') if len(points := points_in(part)) > 4]
+    if box is not None and box.find('xmin') is None and len(points := points_in(box)) > 4:
+        polygons.append(points)  # <bndbox> with corners x0, y0, ...
+        box = None
     upright = None
-    if box is not None:
-        if box.find('xmin') is None and len(points := points_in(box)) > 4:  # corners x0, y0, ...
-            polygons.append(points)
-        else:
-            upright = upright_box(box, label, more, report)
+    if box is not None:  # from the pixel (xmin, ymin) to (xmax, ymax), which count from 1
+        values = numbers_in(box, 'xmin', 'ymin', 'xmax', 'ymax')
+        (left, right), (top, bottom) = sorted(values[::2]), sorted(values[1::2])
+        if [left, top, right, bottom] != values:
+            report.note('box with its corners in another order (put in order)', where)
+        upright = left - 1, top - 1, right - left + 1, bottom - top + 1
     if not polygons:
-        return upright
+        return Shape(label, upright, **more) if upright else None
     outline = polygon_shape(label, np.concatenate(polygons), **more)
-    outline.outline = polygons
-    outline.box = upright.box if upright else outline.box
+    outline.outline, outline.box = polygons, upright or outline.box
     return outline
-
-
-def upright_box(box: Element, label: str, more: dict[str, Any], report: Report) -> Shape:
-    """The box of the pixels from (xmin, ymin) to (xmax, ymax), which count from 1."""
-    values = numbers_in(box, 'xmin', 'ymin', 'xmax', 'ymax')
-    left, right = sorted(values[::2])
-    top, bottom = sorted(values[1::2])
-    if [left, top, right, bottom] != values:
-        report.note('box with its corners in another order (put in order)', more['where'])
-    return Shape(label, (left - 1, top - 1, right - left + 1, bottom - top + 1), **more)
 
 
 def numbers_in(node: Element, *names: str) -> list[float]:
@@ -155,13 +144,13 @@ def points_in(polygon: Element) -> list[float]:
     return [value - 1 for value in finite(values, 'a corner')]
 
 
+def is_annotation(path: Path) -> bool:
+    """Return whether an XML file is an annotation of Pascal VOC; ValueError if it is broken."""
+    return read_xml(path).tag == 'annotation'
+
+
+FOLDERS = 'annotations?|xmls?|labels?'
 FILES = Kind(
-    'VOC',
-    'an XML file',
-    ('.xml',),
-    'annotations?|xmls?|labels?',
-    is_one=lambda path: read_xml(path).tag == 'annotation',
-    named=named_image,
-    lists='main',
+    'VOC', 'an XML file', ('.xml',), FOLDERS, is_one=is_annotation, named=named_image, lists='main'
 )
 VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import cycle
 from math import isfinite
 from pathlib import Path
 
@@ -244,9 +244,8 @@ def is_yolo(line: str) -> bool:
 
 def has_yolo(path: Path) -> bool:
     """Return whether the first line of a text file is a class and numbers, and not DOTA's."""
-    if NO_LABELS.search('/'.join(path.parts[-4:])):
-        return False
-    return any(is_yolo(line) for _, line in islice(numbered_lines(path), 1))
+    _, line = next(numbered_lines(path), ('', ''))
+    return is_yolo(line) and not NO_LABELS.search('/'.join(path.parts[-4:]))
 
 
 FILES = Kind(

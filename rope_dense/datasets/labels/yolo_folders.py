@@ -111,17 +111,11 @@ def declared(file: Path, content: dict[str, Any], inventory: Inventory) -> Label
 
 
 class ImageSet:
-    """The images of a split in folders and lists; ValueError for a list without an image.
-
-    Attributes:
-        folders: that are declared, or have listed images.
-        images: paths of files.
-        absent: listed images that are not there; None where no list says the images.
-    """
+    """The images of a split in folders and lists; ValueError for a list without an image."""
 
     def __init__(self, places: Iterable[Path], inventory: Inventory) -> None:
-        self.folders, self.images = list[str](), list[str]()
-        self.absent: list[str] | None = None
+        self.images, self.folders = list[str](), list[str]()  # declared, or of listed images
+        self.absent: list[str] | None = None  # listed images that are not there; None without list
         known = inventory.images(inventory.root)
         for place in places:
             if place.is_dir():
@@ -148,9 +142,9 @@ class ImageSet:
 
     def chosen(self, pairs: Pairs) -> Chosen | None:
         """The label files and images; of a list those that it names. None without a label file."""
-        near = {place for folder in self.folders for place in (label_folder(folder), folder)}
-        above = {os.path.dirname(label_folder(folder)) for folder in self.folders}
-        starts = tuple(f'{place}/' for place in near)
+        labels = {*map(label_folder, self.folders)}
+        above = {*map(os.path.dirname, labels)}
+        starts = tuple(f'{place}/' for place in labels.union(self.folders))
         if not any(x.startswith(starts) or os.path.dirname(x) in above for x in pairs.files):
             return None
         images, places = {*self.images}, Places(FILES, pairs.home)
@@ -198,9 +192,8 @@ def refuse_unplaced(inventory: Inventory) -> None:
         if is_yolo(line) and ',' not in line:
             raise ValueError(
                 f'{path} has labels as of YOLO, but none of its folders has their images '
-                f'({", ".join(inventory.image_suffixes)}; there are '
-                f'{inventory.suffixes_in(root)}): they are in images/ beside labels/, or beside '
-                'the label files, or where a data.yaml in own.data_root says'
+                f'({", ".join(inventory.image_suffixes)}; there are {inventory.suffixes_in(root)}):'
+                ' put them in images/ beside labels/, beside these, or where a data.yaml says'
             )
 
 

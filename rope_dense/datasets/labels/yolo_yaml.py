@@ -81,8 +81,7 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
     paths, folders of a project), and Roboflow writes `../train/images`.
     """
     name, base = entry.replace('\\', '/'), str(content.get('path', '')).replace('\\', '/')
-    base = '' if base in ABSENT else base
-    homes = [Path(os.path.normpath(file.parent / base)), file.parent]
+    homes = [Path(os.path.normpath(file.parent / ('' if base in ABSENT else base))), file.parent]
     exact = [Path(os.path.normpath(home / name)) for home in homes]
     parts = parts_of(name)
     loose = [home.joinpath(*parts[n:]) for home in (*homes, root) for n in range(len(parts))]
