@@ -61,7 +61,7 @@ def convert_data(
         folder = replace(folder, splits={'val': folder.splits['train']})
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix='.') as fresh:
-        summary = write(folder, Path(fresh), given)
+        summary = write(folder, Path(fresh), given, oriented=False, outlines=False)
         for file, (name, part) in zip(files, summary['splits'].items(), strict=True):
             os.replace(Path(fresh, f'{name}.json'), file)
             print(f'{file}: {part["num_images"]} images, {part["num_objects"]} objects')

@@ -98,11 +98,7 @@ def as_canonical(
 
 
 def write(
-    folder: LabelFolder,
-    target: Path,
-    classes: Sequence[str] | None,
-    oriented: bool = False,
-    outlines: bool = False,
+    folder: LabelFolder, target: Path, classes: Sequence[str] | None, oriented: bool, outlines: bool
 ) -> dict[str, Any]:
     """Write the file of each split; each label is read once.
 

@@ -149,12 +149,7 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> S
 
 
 def mask_of(
-    given: dict[str, Any],
-    label: str,
-    points: np.ndarray,
-    item: Labelled,
-    part: Part,
-    more: dict[str, Any],
+    given: dict[str, Any], label: str, points: np.ndarray, item: Labelled, part: Part, more: dict
 ) -> Shape | str:
     """An object from a PNG in base64, whose first pixel is at the first point, else ValueError."""
     if not (text := given.get('mask')):

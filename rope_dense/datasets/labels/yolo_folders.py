@@ -20,7 +20,7 @@ from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
 from .yolo_yaml import class_names_of, declaration_in, entries, key_points, located, names_above
 
 LABELS = {'images': 'labels', 'Images': 'Labels', 'IMAGES': 'LABELS', 'JPEGImages': 'labels'}
-LAST_IMAGES = re.compile(rf'(.*/)({"|".join(LABELS)})(?=/|$)', re.S)
+LAST_IMAGES = re.compile(rf'(.*/)({"|".join(LABELS)})(?=/|\Z)', re.S)
 
 
 def find_yolo(inventory: Inventory) -> LabelFolder | None:
