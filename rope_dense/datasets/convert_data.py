@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -109,8 +108,9 @@ def given_folder(
 
 def default_images(name: str, source: Path) -> Path:
     """The folder in which a format has its images by default."""
-    if name == 'yolo' and 'labels' in source.parts:  # the last one
-        return Path(re.sub(r'^(.*/)?labels(?=/|$)', r'\1images', source.as_posix()))
+    if name == 'yolo' and 'labels' in source.parts:
+        before, _, after = f'/{source.as_posix()}/'.rpartition('/labels/')
+        return Path(f'{before}/images/{after}'[1:])
     beside = source.parent / ('JPEGImages' if name == 'voc' else 'images')
     if name == 'dota' or (name == 'voc' and beside.is_dir()):
         return beside

@@ -244,8 +244,9 @@ def is_yolo(line: str) -> bool:
 
 def has_yolo(path: Path) -> bool:
     """Return whether the first line of a text file is a class and numbers, and not DOTA's."""
-    _, line = next(numbered_lines(path), ('', ''))
-    return is_yolo(line) and not NO_LABELS.search('/'.join(path.parts[-4:]))
+    if NO_LABELS.search('/'.join(path.parts[-4:])):
+        return False
+    return is_yolo(next(numbered_lines(path), ('', ''))[1])
 
 
 FILES = Kind(
