@@ -43,9 +43,7 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
         homes[frozenset(rest)] = Path(min(rest)).parent
     if len(homes) > 1:
         names = ' and '.join(map(str, homes.values()))
-        raise ValueError(
-            f'{root} has several YOLO data sets, with {names}: leave one in own.data_root'
-        )
+        raise ValueError(f'{root} has several YOLO data sets, with {names}: leave one in it')
     if found:
         return found[0]
     if pairs is not None and pairs.image_of:
@@ -90,9 +88,8 @@ def declared(file: Path, content: dict[str, Any], inventory: Inventory) -> Label
     for split, one in sets.items():
         if (some := one.chosen(pairs)) is None:
             raise ValueError(
-                f'{file}: no label files (.txt) for the {WORDS[split]} images in '
-                f'{given[split][0]}: looked in {label_folder(str(places[split][0]))} and beside '
-                'the images'
+                f'{file}: no label files (.txt) for the {WORDS[split]} images in {given[split][0]}'
+                f': looked in {label_folder(str(places[split][0]))} and beside the images'
             )
         chosen[split] = some
     described = str(file.relative_to(root))

@@ -95,9 +95,7 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
             f'{" and ".join(dict.fromkeys(map(str, exact)))}, and for its end in {root}'
         )
     if inside and outside and '..' not in name.split('/'):
-        raise ValueError(
-            f'{file}: {entry!r} is {outside[0]}, but {inside[0]} is there, too: correct `path`'
-        )
+        raise ValueError(f'{file}: {entry!r} is {outside[0]} or {inside[0]}: correct `path`')
     return (inside or outside)[0]
 
 
@@ -146,9 +144,7 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
             )
         given = [by_number[number] for number in range(len(given))]
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ValueError(
-            f'{file}: `names` is {given!r:.80}: give a list, or a line for each class, as "0: cat"'
-        )
+        raise ValueError(f'{file}: `names` is {given!r:.80}: give a list, or lines as "0: cat"')
     return class_names(given, file)
 
 
@@ -167,10 +163,8 @@ def names_above(
         for path, names in next(filter(None, lists), {}).items():
             found.setdefault(names, path)
     if len(found) > 1:
-        raise ValueError(
-            f'{" and ".join(map(str, found.values()))} have different classes: leave one that fits '
-            'the numbers in all label files'
-        )
+        files = ' and '.join(map(str, found.values()))
+        raise ValueError(f'{files} have different classes: leave one that fits all label files')
     for names, file in found.items():
         return names, key_points(file, {} if file.suffix.lower() in LISTS else content_of(file))
     return None
