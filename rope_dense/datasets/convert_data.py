@@ -15,7 +15,7 @@ from .labels.folders import FORMATS
 from .labels.inventory import Inventory
 from .labels.objects import LabelFolder, Part
 from .labels.pairs import SPLITS, pairs_in
-from .labels.splits import VAL_PART, by_hash, by_hash_of_pairs, listed_image, part_of
+from .labels.splits import VAL_PART, Chosen, by_hash, by_hash_of_pairs, listed_image, part_of
 from .mask_colours import colours_in, convert_masks
 
 
@@ -31,22 +31,18 @@ def convert_data(
 ) -> None:
     """Convert labels or masks, and print what was left out; nothing is written over.
 
-    Labels are written as training reads them: the canonical file, in another place.
+    Labels are written as training reads them: the canonical file, in another place. ValueError for
+    labels or masks that cannot be used, and for a file that exists.
 
     Args:
-        format: of ``labels.folders.FORMATS``, or 'colours'.
-        source: folder of label files (yolo, voc, labelme, dota), or the file (coco, cvat); for
-            colours the folder of masks.
-        out: NAME.json; for colours a folder of masks. A name of a validation split, such as
-            val.json, has difficult objects as `iscrowd`, which are not evaluated.
-        images: their folder, by default as the format has it.
-        classes: file of class names, see ``read_classes``.
-        val_share: about this share of the images, by a hash of their names, goes to val.json
-            beside NAME.json; by 0.2 it is what training takes for validation; not for colours.
-        split_file: lists the images to take, one a line; not for colours.
-
-    Raises:
-        ValueError: labels or masks that cannot be used, or a file that exists.
+        format: of ``labels.folders.FORMATS``, or 'colours': masks in a folder.
+        source: folder of label files, or the file of all.
+        out: NAME.json, or a folder of masks. In a file with the name of a validation split, such
+            as val.json, difficult objects are `iscrowd`, which is not evaluated.
+        images, classes: folder, by default as the format has it; file, see ``read_classes``.
+        val_share: of the images, by a hash of their names, which goes to val.json beside NAME.json;
+            by 0.2 it is what training takes for validation.
+        split_file: lists the images to take, one a line.
     """
     source, out = Path(source), Path(out)
     if format == 'colours':
@@ -60,25 +56,20 @@ def convert_data(
     folder = given_folder(format, source, images, val_share, split_file)
     if format == 'yolo':  # names of numbers; else a choice
         folder, given = replace(folder, classes=given), None
-    if len(files) == 1 and out.stem.lower() in SPLITS['val']:
+    if not val_share and out.stem.lower() in SPLITS['val']:
         folder = replace(folder, splits={'val': folder.splits['train']})
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix='.') as fresh:
-        summary = write(folder, Path(fresh), given)
-        for file, name in zip(files, folder.splits, strict=True):
+        summary = write(folder, Path(fresh), given, oriented=False, outlines=False)
+        for file, (name, part) in zip(files, summary['splits'].items(), strict=True):
             os.replace(Path(fresh, f'{name}.json'), file)
-            part = summary['splits'][name]
             print(f'{file}: {part["num_images"]} images, {part["num_objects"]} objects')
-    print(f'classes: {", ".join(summary["splits"][name]["classes"])}')
+    print(f'classes: {", ".join(part["classes"])}')
     print(summary['text'])
 
 
 def given_folder(
-    format: str,
-    source: Path,
-    images: Path | None,
-    val_share: float | None,
-    split_file: Path | None,
+    format: str, source: Path, images: Path | None, val_share: float | None, split_file: Path | None
 ) -> LabelFolder:
     """The labels in a given folder or file, as one split or as both."""
     folder = images or default_images(format, source)
@@ -87,43 +78,42 @@ def given_folder(
     inventory, form = Inventory(folder), FORMATS[format]
     source, folder = Path(os.path.realpath(source)), inventory.root
     inventory.val_part = round(1 / val_share) if val_share else VAL_PART
-    by = 'the command'
-    chosen, absent = dict[str, None](), list[str]()
+    by, known = 'the command', inventory.images(folder)
+    listed, absent = dict[str, None](), list[str]()
     for _, line in numbered_lines(split_file) if split_file else ():
-        image = listed_image(line, inventory.images(folder))
-        chosen |= {str(image): None} if image else {}
-        absent += [] if image else [line]
+        if image := listed_image(line, known):
+            listed[str(image)] = None
+        else:
+            absent.append(line)
     if form.kind is None:
-        stems = frozenset(map(inventory.images(folder).stem_of, map(Path, chosen)))
-        names = stems if split_file else None
+        names = frozenset(known.stem_of(Path(x)) for x in listed) if split_file else None
         part = Part(source, folder, names=names, inventory=inventory)
         if val_share:
-            stems = stems or frozenset(inventory.images(folder).by_stem)
-            return LabelFolder(form, *by_hash(part, stems))
+            return LabelFolder(form, *by_hash(part, names or frozenset(known.by_stem)))
         return LabelFolder(form, dict(train=part), by)
     pairs = pairs_in(form.kind, folder, source, inventory)
     files, pictures = [*pairs.files], [*pairs.images]
     if split_file:
-        files = [file for file, image in pairs.image_of.items() if image in chosen]
-        pictures = [*chosen]
+        files = [file for file, image in pairs.image_of.items() if image in listed]
+        pictures = [*listed]
+    chosen: dict[str, Chosen] = dict(train=(files, pictures, absent))
     if val_share:
-        both = by_hash_of_pairs(pairs, inventory, files)
-        parts = {name: part_of(pairs, inventory, *some) for name, some in both.items()}
-    else:
-        parts = dict(train=part_of(pairs, inventory, files, pictures, absent))
-    parts = {name: replace(part, images=folder, source=source) for name, part in parts.items()}
+        chosen = by_hash_of_pairs(pairs, inventory, files)
+    parts = {
+        split: replace(part_of(pairs, inventory, *some), images=folder, source=source)
+        for split, some in chosen.items()
+    }
     return LabelFolder(form, parts, by)
 
 
 def default_images(name: str, source: Path) -> Path:
     """The folder in which a format has its images by default."""
     if name == 'yolo' and 'labels' in source.parts:
-        place = len(source.parts) - 1 - source.parts[::-1].index('labels')
-        return Path(*source.parts[:place], 'images', *source.parts[place + 1 :])
-    if name == 'dota':
-        return source.parent / 'images'
-    if name == 'voc' and (source.parent / 'JPEGImages').is_dir():
-        return source.parent / 'JPEGImages'
+        before, _, after = f'/{source.as_posix()}/'.rpartition('/labels/')
+        return Path(f'{before}/images/{after}'[1:])
+    beside = source.parent / ('JPEGImages' if name == 'voc' else 'images')
+    if name == 'dota' or (name == 'voc' and beside.is_dir()):
+        return beside
     if source.is_dir():
         return source
     return source.parent / 'images' if (source.parent / 'images').is_dir() else source.parent

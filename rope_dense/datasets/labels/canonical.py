@@ -11,7 +11,6 @@ from __future__ import annotations
 import filecmp
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,51 +28,35 @@ from .splits import WORDS
 MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
 MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
 LEAST_WITH_FILE = 0.1  # of a split's images, where each may have a label file; else as before
+CATEGORY = re.compile(r'("category_id": )(\d+)')
 
 
 @dataclass(frozen=True)
 class CanonicalSplit:
-    """A canonical COCO file.
+    """A canonical COCO file, and the numbers of what is in it."""
 
-    Attributes:
-        ann_file, images: the file, and the folder of its images; absolute.
-        classes: names, in the order of their numbers; the same in all splits.
-        num_images, num_with_objects: of the file, all and those with an object.
-        num_objects, num_ignored: annotations of the file, and those that are not evaluated.
-        num_cut: objects of which the image lacks a tenth or more.
-        num_without_file: images without a label file, which have no objects.
-        most_objects: the largest number of objects in an image.
-        labelled, left_out: objects in the labels, and how many of them the file lacks.
-    """
-
-    ann_file: Path
-    images: Path
-    classes: tuple[str, ...]
+    ann_file: Path  # absolute
+    images: Path  # their folder, absolute
+    classes: tuple[str, ...]  # in the order of their numbers; the same in all splits
     num_images: int
-    num_with_objects: int
+    num_with_objects: int  # images
     num_objects: int
-    num_ignored: int
-    most_objects: int
-    num_cut: int
-    num_without_file: int
-    labelled: int
-    left_out: int
+    num_ignored: int  # objects that are not evaluated
+    most_objects: int  # of an image
+    num_cut: int  # objects of which the image lacks a tenth or more
+    num_without_file: int  # images without a label file, which have no objects
+    labelled: int  # objects in the labels
+    left_out: int  # how many of them the file lacks
 
 
 @dataclass(frozen=True)
 class Canonical:
-    """The canonical files of a data set.
-
-    Attributes:
-        text: the report.
-        survey: what was kept of the images, see ``as_canonical``.
-        state: a digest of the content of labels and of the names, sizes and headers of images.
-    """
+    """The canonical files of a data set."""
 
     splits: dict[str, CanonicalSplit]
-    text: str
-    survey: Any
-    state: str
+    text: str  # the report
+    survey: Any  # what was kept of the images, see ``as_canonical``
+    state: str  # a digest of the content of labels and of the names, sizes and headers of images
 
 
 def as_canonical(
@@ -92,48 +75,34 @@ def as_canonical(
     Files that were written for the same labels, images and settings are taken as they are.
 
     Args:
-        find: the data set in the folder.
+        find: the data set in the folder; ValueError, which names the file, if it is of no use.
         classes: names to use, or None for all of the labels.
         oriented, outlines: see ``Rules``.
         survey: what is to be kept of the images of each split, as JSON can hold it.
         settings: others that ``find`` and ``survey`` depend on.
-
-    Raises:
-        ValueError: labels cannot be used; the message names the file.
     """
     classes = classes and tuple(classes)
 
     def written(folder: LabelFolder, fresh: Path) -> dict[str, Any]:
         summary = write(folder, fresh, classes, oriented, outlines)
-        images = {
-            split: [folder.splits[split].images / name for name in values.pop('files')]
-            for split, values in summary['splits'].items()
-        }
+        images = {split: values.pop('files') for split, values in summary['splits'].items()}
         return dict(summary, survey=survey(images))
 
     about = classes, oriented, outlines, settings
     target, summary = kept(inventory, out, about, find, written)
-    splits = {
-        split: CanonicalSplit(
-            ann_file=(target / f'{split}.json').absolute(),
-            **dict(values, images=Path(values['images']), classes=tuple(values['classes'])),
-        )
-        for split, values in summary['splits'].items()
-    }
+    splits = dict[str, CanonicalSplit]()
+    for split, values in summary['splits'].items():
+        values |= dict(images=Path(values['images']), classes=tuple(values['classes']))
+        splits[split] = CanonicalSplit((target / f'{split}.json').absolute(), **values)
     return Canonical(splits, summary['text'], summary['survey'], target.name)
 
 
 def write(
-    folder: LabelFolder,
-    target: Path,
-    classes: Sequence[str] | None,
-    oriented: bool = False,
-    outlines: bool = False,
+    folder: LabelFolder, target: Path, classes: Sequence[str] | None, oriented: bool, outlines: bool
 ) -> dict[str, Any]:
     """Write the file of each split; each label is read once.
 
-    Returns:
-        'splits': what is known of each, with the names of its images; 'text': the report.
+    Returns what is known of each as 'splits', with its images as 'files', and the report as 'text'.
     """
     first = next(iter(folder.splits.values()))
     listed = folder.classes or folder.format.read(first, None, Report())[0]
@@ -156,29 +125,34 @@ def write(
 
     files, total = dict[str, SplitFile](), Report()
     for split, part in folder.splits.items():
-        rules = Rules(
-            numbers,
-            unchosen,
-            oriented=oriented,
-            outlines=outlines,
-            ignore_difficult=split == 'val',
-            is_choice=given is not None,
-        )
-        _, items = folder.format.read(part, folder.classes, report := Report())
+        file = files[split] = SplitFile(target / f'{split}.json')
+        ignore_difficult, is_choice = split == 'val', given is not None
+        rules = Rules(numbers, unchosen, oriented, outlines, ignore_difficult, is_choice)
+        _, items = folder.format.read(part, folder.classes, file.report)
         count = len(part.pairs) or len(part.names or ()) or None
         items = progress(named(items), f'reading {WORDS[split]} labels', count)
-        files[split] = SplitFile(target / f'{split}.json')
-        for image, objects in annotate(items, part, rules, report):
-            files[split].add(image, objects)
-        files[split].report = report
-        total.merge(report)
+        for image, objects in annotate(items, part, rules, file.report):
+            file.add(image, objects)
+        total.merge(file.report)
     for split, file in files.items():
         if not file.names:
-            raise ValueError(nothing_read(folder, split, total))
+            part = folder.splits[split]
+            raise ValueError(
+                f'{part.source}: no image of the {WORDS[split]} split with labels as '
+                f'{folder.format.title}; its images are looked for in {part.images}: '
+                f'{"; ".join(total.lines()) or "nothing was found"}'
+            )
     if not listed:
         chosen = chosen_classes(given, sorted(names), first.source)
-    for file in files.values():
-        file.close(chosen, {number: chosen.index(name) + 1 for name, number in numbers.items()})
+    number_of = {number: chosen.index(name) + 1 for name, number in numbers.items()}
+    are_negative = bool(folder.format.kind and folder.format.kind.negatives)
+    splits = dict[str, dict[str, Any]]()
+    for split, part in folder.splits.items():
+        splits[split] = files[split].close(chosen, number_of) | dict(
+            images=str(part.images),
+            files=[part.images / name for name in files[split].names],
+            num_without_file=len(part.unlabelled) if are_negative else 0,
+        )
     if total.kept and total.count(NO_OUTLINE) == total.kept:
         raise ValueError(
             f'{first.source}: no object has an outline, which masks need: '
@@ -189,65 +163,38 @@ def write(
     for name in chosen:
         if (lower := name.lower()) != name and lower in chosen:
             total.note('class that differs from another by its case only', f'{name} and {lower}')
-    are_negative = bool(folder.format.kind and folder.format.kind.negatives)
-    splits = {
-        split: dict(
-            files[split].counts(),
-            images=str(part.images),
-            classes=chosen,
-            num_without_file=len(part.unlabelled) if are_negative else 0,
-        )
-        for split, part in folder.splits.items()
-    }
     return dict(splits=splits, text=describe(folder, splits, total))
 
 
 class SplitFile:
-    """A COCO file that is written image by image, so that memory does not depend on their number.
-
-    Attributes:
-        names: of its images.
-        report: of its labels.
-    """
+    """A COCO file that is written image by image: memory does not depend on their number."""
 
     def __init__(self, path: Path) -> None:
         self.file = open(path, 'w', encoding='utf-8')  # noqa: SIM115
         # On the disk that has to have the space.
         self.objects = TemporaryFile('w+', encoding='utf-8', dir=path.parent)  # noqa: SIM115
         self.encode = json.JSONEncoder(allow_nan=False).encode
-        self.names, self.report, self.numbers = list[str](), Report(), Counter[str]()
+        self.names, self.report = list[str](), Report()  # of its images, and of their labels
+        self.counts = dict(num_with_objects=0, num_objects=0, num_ignored=0, most_objects=0)
 
     def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
         """Add an image and its annotations, both without ids."""
         self.names.append(image['file_name'])
-        image_id = len(self.names)
+        image_id, counts = len(self.names), self.counts
         self.file.write(',\n' if image_id > 1 else '{"images": [\n')
         self.file.write(self.encode(dict(id=image_id, **image)))
-        numbers = self.numbers
         for item in objects:
-            numbers['num_objects'] += 1
-            numbers['num_ignored'] += item['iscrowd']
-            about = dict(id=numbers['num_objects'], image_id=image_id, **item)
+            counts['num_objects'] += 1
+            counts['num_ignored'] += item['iscrowd']
+            about = dict(id=counts['num_objects'], image_id=image_id, **item)
             self.objects.write(f'{self.encode(about)}\n')
-        numbers['num_with_objects'] += bool(objects)
-        numbers['most_objects'] = max(numbers['most_objects'], len(objects))
+        counts['num_with_objects'] += bool(objects)
+        counts['most_objects'] = max(counts['most_objects'], len(objects))
 
-    def counts(self) -> dict[str, Any]:
-        """The numbers of a ``CanonicalSplit``, and the names of the images as 'files'."""
-        names = ('num_with_objects', 'num_objects', 'num_ignored', 'most_objects')
-        return {name: self.numbers[name] for name in names} | dict(
-            files=self.names,
-            num_images=len(self.names),
-            num_cut=self.report.num_cut,
-            labelled=self.report.kept + self.report.num_left_out,
-            left_out=self.report.num_left_out,
-        )
+    def close(self, classes: Sequence[str], number_of: Mapping[int, int]) -> dict[str, Any]:
+        """Write annotations and categories, and return values of the ``CanonicalSplit``.
 
-    def close(self, classes: Sequence[str], number_of: Mapping[int, int]) -> None:
-        """Write annotations and categories.
-
-        Args:
-            number_of: the number of each class by the number that its annotations have.
+        ``number_of`` has the number of each class by the number that its annotations have.
         """
         self.objects.seek(0)
         self.file.write('\n],\n"annotations": [')
@@ -258,86 +205,58 @@ class SplitFile:
         self.file.write(f'\n],\n"categories": {json.dumps(categories)}}}\n')
         self.objects.close()
         self.file.close()
+        lost = self.report.num_left_out
+        of_labels = dict(labelled=self.report.kept + lost, left_out=lost)
+        of_images = dict(num_images=len(self.names), num_cut=self.report.num_cut)
+        return dict(self.counts, classes=classes, **of_images, **of_labels)
 
 
-CATEGORY = re.compile(r'("category_id": )(\d+)')
-
-
-def nothing_read(folder: LabelFolder, split: str, report: Report) -> str:
-    """The error of a split without an image."""
-    labels = folder.splits[split]
-    return (
-        f'{labels.source}: no image of the {WORDS[split]} split with labels as '
-        f'{folder.format.title}; its images are looked for in {labels.images}: '
-        f'{"; ".join(report.lines()) or "nothing was found"}'
-    )
-
-
-def describe(folder: LabelFolder, summaries: dict[str, dict], report: Report) -> str:
+def describe(folder: LabelFolder, splits: dict[str, dict[str, Any]], report: Report) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
     counts = ' and '.join(
-        f'{values["num_images"]} {WORDS[split]} images' for split, values in summaries.items()
+        f'{of["num_images"]} {WORDS[split]} images' for split, of in splits.items()
     )
-    objects = ' and '.join(str(values['num_objects']) for values in summaries.values())
+    objects = ' and '.join(str(values['num_objects']) for values in splits.values())
     lines = [f'{folder.format.title}, {counts}, by {folder.split_by}; {objects} objects']
-    train = summaries.get('train', dict(num_images=0, num_with_objects=0))
-    empty = train['num_images'] - train['num_with_objects']
-    if empty:
+    train, val = (splits.get(split, dict(files=())) for split in WORDS)
+    if train['files'] and (empty := train['num_images'] - train['num_with_objects']):
         lines[0] += f'; {empty} training images have no object'
-    if same := trained_on(folder, summaries):
+    paths, by_name = {*train['files']}, {path.name: path for path in train['files']}
+    same = sum(
+        path in paths
+        or (path.name in by_name and filecmp.cmp(path, by_name[path.name], shallow=False))
+        for path in val['files']
+    )
+    if same:
         lines.append(
-            f'{same} of {len(summaries["val"]["files"])} validation images are training images, '
-            'too, so figures of the evaluation are too good'
+            f'{same} of {len(val["files"])} validation images are training images, too, so figures '
+            'of the evaluation are too good'
         )
     return '\n'.join([*lines, *folder.notes, *report.lines()])
-
-
-def trained_on(folder: LabelFolder, summaries: dict[str, dict]) -> int:
-    """Number of validation images that are training images, or copies of the same name."""
-    train, val = (
-        [folder.splits[split].images / name for name in summaries[split]['files']]
-        if split in summaries
-        else []
-        for split in ('train', 'val')
-    )
-    by_name = {path.name: path for path in train}
-    paths = {str(path) for path in train}
-    return sum(
-        str(path) in paths
-        or (path.name in by_name and filecmp.cmp(path, by_name[path.name], shallow=False))
-        for path in val
-    )
 
 
 def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:
     """Refuse a data set of which much is left out, or whose boxes mostly leave their images.
 
-    Args:
-        text: the report.
-        partial: ``own.partial``, which allows it.
-
-    Raises:
-        ValueError: a split lacks more than a tenth of its objects, or half of them are cut.
+    Not so with ``own.partial``. The ValueError has the ``text`` of the report.
     """
-    if partial:
-        return
-    for split, part in splits.items():
-        found = '; '.join(text.splitlines())
-        if part.num_cut >= LEAST_CUT and part.num_cut > MOST_CUT * part.num_objects:
-            raise ValueError(
-                f'{part.num_cut} of {part.num_objects} {WORDS[split]} objects leave their image: '
-                'do the labels have corners in place of a size? If they are right, give '
-                f'own.partial=True. {found}'
-            )
+    for split, part in () if partial else splits.items():
+        kind, problem = WORDS[split], ''
         with_file = part.num_images - part.num_without_file
-        if 0 < with_file < LEAST_WITH_FILE * part.num_images:
-            raise ValueError(
-                f'{part.num_without_file} of {part.num_images} {WORDS[split]} images have no label '
-                'file: copy the rest, or train them as images without objects by '
-                f'own.partial=True. {found}'
+        if part.num_cut >= LEAST_CUT and part.num_cut > MOST_CUT * part.num_objects:
+            problem = (
+                f'{part.num_cut} of {part.num_objects} {kind} objects leave their image: do the '
+                'labels have corners in place of a size? If they are right, train on them'
             )
-        if part.left_out > MOST_LEFT_OUT * part.labelled:
-            raise ValueError(
-                f'{part.left_out} of {part.labelled} {WORDS[split]} objects are left out: mend the '
-                f'labels, or train on the rest by own.partial=True. {found}'
+        elif 0 < with_file < LEAST_WITH_FILE * part.num_images:
+            problem = (
+                f'{part.num_without_file} of {part.num_images} {kind} images have no label file: '
+                'copy the rest, or train them as images without objects'
             )
+        elif part.left_out > MOST_LEFT_OUT * part.labelled:
+            problem = (
+                f'{part.left_out} of {part.labelled} {kind} objects are left out: mend the labels, '
+                'or train on the rest'
+            )
+        if problem:
+            raise ValueError(f'{problem} by own.partial=True. {"; ".join(text.splitlines())}')

@@ -38,8 +38,8 @@ def find_dota(inventory: Inventory) -> LabelFolder | None:
 
 def read_dota(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a split that have a label file, which may be empty."""
-    has = part.options.get('difficulty')
-    has = has_difficulty([*part.pairs, *part.orphans]) if has is None else has
+    if (has := part.options.get('difficulty')) is None:
+        has = has_difficulty([*part.pairs, *part.orphans])
     kind = 'with a difficulty behind each class' if has else 'without a difficulty in its lines'
     report.note(f'folder of labels {kind}', '/'.join(part.source.parts[-2:]))
 
@@ -96,10 +96,7 @@ def has_difficulty(files: Sequence[Path]) -> bool:
     They do if each ends with 0, 1 or 2 and several classes are left without that word. If only one
     is left, it has difficulties if all are 0 or mmrotate's script wrote the files; without any 0,
     the number is of the class ('type 1', 'type 2'). In doubt, as with numbers of 0 and above 2,
-    classes.txt decides.
-
-    Raises:
-        ValueError: nothing decides, or some lines have a difficulty and some have none.
+    classes.txt decides; ValueError without one.
     """
     places: dict[str, str] = {}  # the first place of each end of a line, behind the corners
     for path in files:
@@ -118,8 +115,10 @@ def has_difficulty(files: Sequence[Path]) -> bool:
         return bool(classes)
     elif 0 not in numbers:
         return False
-    if listed := listed_classes({file.parent for file in files}):
-        return not places.keys() <= listed
+    for folder in {file.parent.absolute() for file in files}:
+        for home in (folder, *folder.parents)[:ABOVE]:
+            if (listing := home / CLASSES_FILE).is_file():
+                return not places.keys() <= {*read_classes(listing)[0]}
     odd, other = sorted(places, key=lambda end: (end in names, end))[:2]
     raise ValueError(
         f'{places[odd]} ends with {odd!r} and {places[other]} with {other!r}: is the number a '
@@ -128,21 +127,6 @@ def has_difficulty(files: Sequence[Path]) -> bool:
     )
 
 
-def listed_classes(sources: set[Path]) -> set[str]:
-    """The names in classes.txt, in the folders or above; none if there is no such file."""
-    for source in sources:
-        for folder in (source, *source.absolute().parents)[:ABOVE]:
-            if (file := folder / CLASSES_FILE).is_file():
-                return set(read_classes(file)[0])
-    return set()
-
-
-FILES = Kind(
-    'DOTA',
-    'a label file',
-    ('.txt',),
-    r'labeltxt.*|annfiles|dota-v.*',
-    is_one=is_oriented,
-    is_apart=True,
-)
+FOLDERS = r'labeltxt.*|annfiles|dota-v.*'
+FILES = Kind('DOTA', 'a label file', ('.txt',), FOLDERS, is_one=is_oriented, is_apart=True)
 DOTA = Format('dota', 'DOTA', ('.txt',), find_dota, read_dota, FILES)

@@ -30,14 +30,11 @@ def find_labels(
     train: str | None = None,
     val: str | None = None,
 ) -> LabelFolder:
-    """The data set in a folder.
+    """The data set in a folder; ValueError for labels of no format, of several, or of no use.
 
     Args:
         format: a key of ``FORMATS``; None to recognise it.
         train, val: COCO files, below the folder; None to recognise them.
-
-    Raises:
-        ValueError: labels of no format, or of several; or labels that cannot be used.
     """
     root = inventory.root
     if format is not None:
@@ -47,7 +44,7 @@ def find_labels(
             raise ValueError(f'own.format={format}: own.train and own.val name COCO files')
         if (named := find_coco(inventory, train, val)) is not None:
             return named
-    forms = [form for form in FORMATS.values() if format in (None, form.name)]
+    forms = [form for form in READERS if format in (None, form.name)]
     forms = [form for form in forms if may_have(inventory, form)] or forms
     found, problems = list[LabelFolder](), list[str]()
     for form in forms:
@@ -60,23 +57,21 @@ def find_labels(
         names = ' and '.join(folder.format.title for folder in found)
         choices = ' or '.join(f'own.format={folder.format.name}' for folder in found)
         raise ValueError(f'{root} has labels of {names}: choose one by {choices}')
-    if not found and (known := foreign(inventory)):
-        file, _, _ = known.partition(': ')
-        if not any(file in problem for problem in problems):  # else its reason is said better
-            raise ValueError(f'{known}. {PAGE}')
-    if problems and not found:
+    if found:
+        notes = [f'labels of another format are not read: {problem}' for problem in problems]
+        return replace(found[0], notes=(*found[0].notes, *notes))
+    known = foreign(inventory)
+    if known and not any(known.partition(': ')[0] in problem for problem in problems):
+        raise ValueError(f'{known}. {PAGE}')  # else a problem says the reason better
+    if problems:
         raise ValueError('; '.join(problems))
-    if not found:
-        titles = ', '.join(form.title for form in forms)
-        below = sorted({path.parent.relative_to(root).as_posix() for path in inventory.below(root)})
-        below = ['the folder itself' if name == '.' else name for name in below]
-        places = ', '.join(below[:PLACES]) + (' ...' if len(below) > PLACES else '')
-        raise ValueError(
-            f'{root}: no labels as {titles}; it has {inventory.suffixes_in(root)} in '
-            f'{places or "no folder"}. {PAGE}'
-        )
-    notes = tuple(f'labels of another format are not read: {problem}' for problem in problems)
-    return replace(found[0], notes=(*found[0].notes, *notes))
+    titles = ', '.join(form.title for form in forms)
+    below = sorted({path.parent.relative_to(root).as_posix() for path in inventory.below(root)})
+    places = ', '.join('the folder itself' if name == '.' else name for name in below[:PLACES])
+    raise ValueError(
+        f'{root}: no labels as {titles}; it has {inventory.suffixes_in(root)} in '
+        f'{places or "no folder"}{" ..." if len(below) > PLACES else ""}. {PAGE}'
+    )
 
 
 def may_have(inventory: Inventory, form: Format) -> bool:

@@ -15,22 +15,14 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from . import geometry
 from .files import finite, is_set, naming, read_json, read_text, size_in
-from .geometry import (
-    bounding_box,
-    box_corners,
-    check_mask,
-    ellipse,
-    mask_shape,
-    merged,
-    polygon_shape,
-)
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import LOOKED_AT, Kind, find_pairs, read_pairs
 from .splits import split_pairs
 
-POLYGONS = ('polygon', 'rotation', 'oriented_rectangle', 'quadrilateral')
+POLYGONS = ('polygon', 'rectangle', 'rotation', 'oriented_rectangle', 'quadrilateral')
 BACKGROUND = ('_background_', '__background__')  # of labels.txt, for pixels of no object
 IGNORE = '__ignore__'
 INSIDE = 'its image is in it only, as imageData: save it as a file of the name in imagePath'
@@ -41,8 +33,7 @@ FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are 
 def find_labelme(inventory: Inventory) -> LabelFolder | None:
     """JSON files beside images or in a folder apart, in train/ and val/ or split by a hash.
 
-    Raises:
-        ValueError: files without images, which are in the files.
+    ValueError for files without images, which are in the files.
     """
     if pairs := find_pairs(inventory, FILES):
         return LabelFolder(LABELME, *split_pairs(pairs, inventory))
@@ -57,7 +48,7 @@ def read_labelme(part: Part, classes: Sequence[str] | None, report: Report) -> R
 
     def read(path: Path, image: Path) -> Labelled:
         with naming(path):
-            return labelled(path, read_json(path), image, part, report)
+            return labelled(path, image, part, report)
 
     def count(path: Path) -> int | None:
         content = read_json(path)
@@ -96,42 +87,32 @@ def named_image(path: Path) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def labelled(path: Path, content: Any, file: Path, part: Part, report: Report) -> Labelled:
-    """The image of a JSON file with its objects."""
+def labelled(path: Path, image: Path, part: Part, report: Report) -> Labelled:
+    """An image with the objects of its JSON file: shapes of one label and ``group_id`` are one."""
+    content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get('shapes'), list):
         raise ValueError("no list of 'shapes', as LabelMe writes it")
-    if odd := [n for n, one in enumerate(content['shapes'], 1) if not isinstance(one, dict)]:
-        raise ValueError(f'shape {odd[0]} is {content["shapes"][odd[0] - 1]!r:.80}')
-    item = Labelled(file, size=size_in(content, 'imageHeight', 'imageWidth'))
-    add_shapes(item, content['shapes'], path.name, part, report)
-    return item
-
-
-def add_shapes(
-    item: Labelled, given: Sequence[dict[str, Any]], name: str, part: Part, report: Report
-) -> None:
-    """Add the objects to an image: shapes of one label and ``group_id`` are one object."""
+    shapes = content['shapes']
+    if odd := [n for n, given in enumerate(shapes, 1) if not isinstance(given, dict)]:
+        raise ValueError(f'shape {odd[0]} is {shapes[odd[0] - 1]!r:.80}')
+    item = Labelled(image, size=size_in(content, 'imageHeight', 'imageWidth'))
     groups: dict[tuple[str, Any], Shape] = {}
-    boxes = {one.get('group_id') for one in given if one.get('shape_type') != 'point'} - {None}
-    for number, one in enumerate(given, start=1):
-        where = f'{name}, shape {number}'
+    boxes = {given.get('group_id') for given in shapes if given.get('shape_type') != 'point'}
+    for number, given in enumerate(shapes, start=1):
+        where, group = f'{path.name}, shape {number}', given.get('group_id')
         with naming(where):
-            if one.get('shape_type') == 'point' and one.get('group_id') in boxes:
+            if given.get('shape_type') == 'point' and group is not None and group in boxes:
                 report.note('key point in a group with an object (left out)', where)
-                continue
-            if str(one.get('label')).strip() in BACKGROUND:
+            elif str(given.get('label')).strip() in BACKGROUND:
                 report.note('shape of the background, which is no class (left out)', where)
-                continue
-            shape = shape_of(one, item, where, part)
-        if isinstance(shape, str):
-            item.leave_out(shape, where, str(one.get('label') or ''))
-            continue
-        group = shape.label, one.get('group_id')
-        if group[1] is not None and group in groups:
-            join(groups[group], shape)
-            continue
-        groups[group] = shape
-        item.shapes.append(shape)
+            elif isinstance(shape := shape_of(given, item, where, part), str):
+                item.leave_out(shape, where, str(given.get('label') or ''))
+            elif group is not None and (shape.label, group) in groups:
+                join(groups[shape.label, group], shape)
+            else:
+                groups[shape.label, group] = shape
+                item.shapes.append(shape)
+    return item
 
 
 def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> Shape | str:
@@ -143,47 +124,32 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> S
         return f'object of {IGNORE}, which is no class'
     is_flagged = isinstance(flags, dict) and is_set(flags.get('difficult'))
     more: dict[str, Any] = dict(where=where, difficult=is_flagged or is_set(given.get('difficult')))
-    kind = given.get('shape_type') or 'polygon'
-    points = points_of(given.get('points') or [])
+    kind, pairs = given.get('shape_type') or 'polygon', given.get('points') or []
+    if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
+        raise ValueError(f'points are {pairs!r:.80}, not [[x, y], ...]')
+    points = np.reshape(finite([value for pair in pairs for value in pair], 'a point'), (-1, 2))
     if kind == 'mask':
         return mask_of(given, name, points, item, part, more)
     if kind == 'rectangle' and len(points) == 2:
-        return Shape(name, bounding_box(points), **more)
-    if kind == 'rectangle' and len(points) == 4 and is_upright(points):
-        return Shape(name, bounding_box(points), **more)
+        return Shape(name, geometry.bounding_box(points), **more)
+    if kind == 'rectangle' and len(points) == 4:
+        x, y = points.T
+        area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2  # shoelace formula
+        box = geometry.bounding_box(points)
+        if area >= FULL * box[2] * box[3]:
+            return Shape(name, box, **more)
     if kind == 'circle' and len(points) == 2:
         (x, y), radius = points[0], float(np.linalg.norm(points[1] - points[0]))
-        return polygon_shape(name, ellipse(x, y, radius, radius), **more)
-    if kind in (*POLYGONS, 'rectangle') and len(points) > 2:
-        return polygon_shape(name, points, **more)
-    if kind in (*POLYGONS, 'rectangle', 'circle'):
+        return geometry.polygon_shape(name, geometry.ellipse(x, y, radius, radius), **more)
+    if kind in POLYGONS and len(points) > 2:
+        return geometry.polygon_shape(name, points, **more)
+    if kind in (*POLYGONS, 'circle'):
         return f'{kind} of {len(points)} points'
     return f'object of type {kind}'
 
 
-def points_of(given: Any) -> np.ndarray:
-    """Points [N, 2] of a shape; ValueError if they are no pairs of finite numbers."""
-    is_list = isinstance(given, list)
-    if not is_list or not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
-        raise ValueError(f'points are {given!r:.80}, not [[x, y], ...]')
-    return np.reshape(finite([value for pair in given for value in pair], 'a point'), (-1, 2))
-
-
-def is_upright(corners: np.ndarray) -> bool:
-    """Return whether four corners [4, 2] fill their box."""
-    x, y = corners.T
-    area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2  # shoelace formula
-    _, _, width, height = bounding_box(corners)
-    return bool(area >= FULL * width * height)
-
-
 def mask_of(
-    given: dict[str, Any],
-    label: str,
-    points: np.ndarray,
-    item: Labelled,
-    part: Part,
-    more: dict[str, Any],
+    given: dict[str, Any], label: str, points: np.ndarray, item: Labelled, part: Part, more: dict
 ) -> Shape | str:
     """An object from a PNG in base64, whose first pixel is at the first point, else ValueError."""
     if not (text := given.get('mask')):
@@ -192,9 +158,8 @@ def mask_of(
         raise ValueError(f'its mask is {text!r:.80}, no PNG in base64')
     picture = part.inventory.header(item.file)
     try:
-        file = io.BytesIO(base64.b64decode(text.rpartition(',')[2]))
-        with Image.open(file) as image:
-            check_mask(*image.size, picture)
+        with Image.open(io.BytesIO(base64.b64decode(text.rpartition(',')[2]))) as image:
+            geometry.check_mask(*image.size, picture)
             mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
     except Image.DecompressionBombError as error:
         raise ValueError(f'a mask of many more pixels than its image ({error})') from error
@@ -203,28 +168,24 @@ def mask_of(
     if len(points) == 2 and (abs(np.diff(points, axis=0)[0] + 1 - mask.shape[::-1]) > SLACK).any():
         raise ValueError(f'a mask of {mask.shape[::-1]} pixels (w, h) between {points.tolist()}')
     left, top = map(round, points[0].tolist()) if len(points) else (0, 0)
-    if item.size is None:
-        item.size = picture.height, picture.width
+    item.size = item.size or (picture.height, picture.width)
     try:
-        return mask_shape(label, mask, left, top, item.size, **more)
+        return geometry.mask_shape(label, mask, left, top, item.size, **more)
     except ValueError:
         return 'mask without a pixel in its image'
 
 
 def join(shape: Shape, other: Shape) -> None:
     """Add another part to an object; a box beside a part with an outline becomes an outline."""
+    corners = [geometry.box_corners(part.box) for part in (shape, other)]
     if shape.outline or other.outline:
-        shape.outline = merged([part.outline or [box_corners(part.box)] for part in (shape, other)])
-    shape.box = bounding_box(box_corners(shape.box) + box_corners(other.box))
+        shape.outline = geometry.merged(
+            [shape.outline or corners[:1], other.outline or corners[1:]]
+        )
+    shape.box = geometry.bounding_box(corners[0] + corners[1])
     shape.difficult |= other.difficult
 
 
-FILES = Kind(
-    'LabelMe',
-    'a JSON file',
-    ('.json',),
-    'annotations?|labels?|jsons?|anns?|labelme',
-    is_one=is_labelme,
-    named=named_image,
-)
+FOLDERS = 'annotations?|labels?|jsons?|anns?|labelme'
+FILES = Kind('LabelMe', 'a JSON file', ('.json',), FOLDERS, is_one=is_labelme, named=named_image)
 LABELME = Format('labelme', 'LabelMe', ('.json',), find_labelme, read_labelme, FILES)

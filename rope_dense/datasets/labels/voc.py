@@ -21,24 +21,35 @@ from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import Kind, find_pairs, read_pairs
 from .splits import split_pairs
 
-CORNERS = ('xmin', 'ymin', 'xmax', 'ymax')
 PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
 TRUE = ('1', 'true', 'yes')
 
 
 def find_voc(inventory: Inventory) -> LabelFolder | None:
     """Annotations/ and JPEGImages/ with lists in ImageSets/Main; or folders of XML and images."""
-    if (pairs := find_pairs(inventory, FILES)) is None:
-        return None
-    return LabelFolder(VOC, *split_pairs(pairs, inventory))
+    pairs = find_pairs(inventory, FILES)
+    return LabelFolder(VOC, *split_pairs(pairs, inventory)) if pairs else None
 
 
 def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """Images with an XML file: of their name, else the one whose ``filename`` they are."""
 
     def read(path: Path, image: Path) -> Labelled | None:
-        root = annotation_in(path, report)
-        return None if root is None else labelled(path, root, image, report)
+        if (root := annotation_in(path, report)) is None:
+            return None
+        item = Labelled(image, size=size_in(root))
+        for number, node in enumerate(root.findall('object'), start=1):
+            where = f'{path.name}, object {number}'
+            if not len(node) or (node.findtext('deleted') or '').strip() == '1':
+                report.note('empty or deleted <object>', where)
+                continue
+            with naming(f'{path}, object {number}'):
+                if shape := shape_of(node, where, report):
+                    item.shapes.append(shape)
+                else:
+                    label = node.findtext('name') or ''
+                    item.leave_out('object without bndbox, polygon or robndbox', where, label)
+        return item
 
     def count(path: Path) -> int | None:
         root = annotation_in(path, report)
@@ -47,30 +58,22 @@ def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     return classes or (), read_pairs(part, FILES, report, read, count)
 
 
-def is_annotation(path: Path) -> bool:
-    """Return whether an XML file is an annotation of Pascal VOC; ValueError if it is broken."""
-    return read_xml(path).tag == 'annotation'
-
-
 def named_image(path: Path) -> str | None:
     """The ``folder`` and ``filename`` of the image that an annotation names."""
     root = read_xml(path)
-    name = (root.findtext('filename') or '').strip()
-    return f'{(root.findtext("folder") or "").strip()}/{name}' if name else None
+    folder, name = ((root.findtext(tag) or '').strip() for tag in ('folder', 'filename'))
+    return f'{folder}/{name}' if name else None
 
 
 def annotation_in(path: Path, report: Report) -> Element | None:
-    """The root of an annotation; None for other XML files, which are noted."""
+    """The root of an annotation; None for other XML files, which are noted.
+
+    ValueError if boxes or names are elsewhere than in <object>.
+    """
     root = read_xml(path)
-    if root.tag == 'annotation':
-        check_objects(path, root)
-        return root
-    report.note('XML file that is no annotation of Pascal VOC (left out)', path.name)
-    return None
-
-
-def check_objects(path: Path, root: Element) -> None:
-    """Refuse an annotation whose boxes or names are elsewhere than in <object>."""
+    if root.tag != 'annotation':
+        report.note('XML file that is no annotation of Pascal VOC (left out)', path.name)
+        return None
     for node in root.iter() if root.find('object') is None else ():
         tag = node.tag.lower() if isinstance(node.tag, str) else ''
         has_content = len(node) or (node.text or '').strip()
@@ -79,24 +82,7 @@ def check_objects(path: Path, root: Element) -> None:
                 f'{path}: <{node.tag}> is not in an <object> of <annotation>, where Pascal VOC has '
                 'each object: export the labels as Pascal VOC'
             )
-
-
-def labelled(path: Path, root: Element, file: Path, report: Report) -> Labelled:
-    """An image with the objects of its XML file."""
-    item = Labelled(file, size=size_in(root))
-    for number, node in enumerate(root.findall('object'), start=1):
-        where = f'{path.name}, object {number}'
-        if not len(node) or (node.findtext('deleted') or '').strip() == '1':
-            report.note('empty or deleted <object>', where)
-            continue
-        with naming(f'{path}, object {number}'):
-            shape = shape_of(node, where, report)
-        if shape is None:
-            label = node.findtext('name') or ''
-            item.leave_out('object without bndbox, polygon or robndbox', where, label)
-        else:
-            item.shapes.append(shape)
-    return item
+    return root
 
 
 def size_in(root: Element) -> tuple[int, int] | None:
@@ -116,40 +102,33 @@ def shape_of(node: Element, where: str, report: Report) -> Shape | None:
     more: dict[str, Any] = dict(where=where, difficult=difficult.strip().lower() in TRUE)
     box, rotated = node.find('bndbox'), node.find('robndbox')
     if rotated is not None and rotated.find('angle') is not None:
-        return rotated_box(rotated, label, more)
+        # Of roLabelImg: centre and sides in pixels from 0, and clockwise radians.
+        x, y, width, height, angle = numbers_in(rotated, 'cx', 'cy', 'w', 'h', 'angle')
+        if abs(angle) > 2 * np.pi:
+            raise ValueError(f'<angle> is {angle:g}, more than a circle: write it in radians')
+        place = (x - width / 2, y - height / 2, width, height)
+        return rotated_shape(label, place, np.rad2deg(angle), **more)
     polygons = [points for part in node.findall('polygon') if len(points := points_in(part)) > 4]
+    if box is not None and box.find('xmin') is None and len(points := points_in(box)) > 4:
+        polygons.append(points)  # <bndbox> with corners x0, y0, ...
+        box = None
     upright = None
-    if box is not None:
-        if box.find('xmin') is None and len(points := points_in(box)) > 4:  # corners x0, y0, ...
-            polygons.append(points)
-        else:
-            upright = upright_box(box, label, more, report)
+    if box is not None:  # from the pixel (xmin, ymin) to (xmax, ymax), which count from 1
+        values = numbers_in(box, 'xmin', 'ymin', 'xmax', 'ymax')
+        (left, right), (top, bottom) = sorted(values[::2]), sorted(values[1::2])
+        if [left, top, right, bottom] != values:
+            report.note('box with its corners in another order (put in order)', where)
+        upright = left - 1, top - 1, right - left + 1, bottom - top + 1
     if not polygons:
-        return upright
+        return Shape(label, upright, **more) if upright else None
     outline = polygon_shape(label, np.concatenate(polygons), **more)
-    outline.outline = polygons
-    outline.box = upright.box if upright else outline.box
+    outline.outline, outline.box = polygons, upright or outline.box
     return outline
 
 
-def upright_box(box: Element, label: str, more: dict[str, Any], report: Report) -> Shape:
-    """The box of the pixels from (xmin, ymin) to (xmax, ymax), which count from 1."""
-    values = [finite([box.findtext(name)], f'<{name}>')[0] for name in CORNERS]
-    left, right = sorted(values[::2])
-    top, bottom = sorted(values[1::2])
-    if [left, top, right, bottom] != values:
-        report.note('box with its corners in another order (put in order)', more['where'])
-    return Shape(label, (left - 1, top - 1, right - left + 1, bottom - top + 1), **more)
-
-
-def rotated_box(box: Element, label: str, more: dict[str, Any]) -> Shape:
-    """The box of roLabelImg: centre and sides in pixels from 0, and clockwise radians."""
-    names = ('cx', 'cy', 'w', 'h', 'angle')
-    x, y, width, height, angle = (finite([box.findtext(k)], f'<{k}>')[0] for k in names)
-    if abs(angle) > 2 * np.pi:
-        raise ValueError(f'<angle> is {angle:g}, more than a circle: write it in radians')
-    place = (x - width / 2, y - height / 2, width, height)
-    return rotated_shape(label, place, np.rad2deg(angle), **more)
+def numbers_in(node: Element, *names: str) -> list[float]:
+    """The numbers in a node, by the names of their nodes; ValueError if one is no number."""
+    return [finite([node.findtext(name)], f'<{name}>')[0] for name in names]
 
 
 def points_in(polygon: Element) -> list[float]:
@@ -157,21 +136,21 @@ def points_in(polygon: Element) -> list[float]:
 
     Or from the <pt><x>, <y></pt> of LabelMe's XML files, which count from 0.
     """
-    if pairs := [(point.findtext('x'), point.findtext('y')) for point in polygon.findall('pt')]:
-        return [value for pair in pairs for value in finite(pair, 'a corner')]
+    if points := polygon.findall('pt'):
+        return finite([point.findtext(axis) for point in points for axis in 'xy'], 'a corner')
     numbered = {node.tag.lower(): node.text for node in polygon}
     order = sorted(int(name[1:]) for name in numbered if re.fullmatch(r'x\d+', name))
     values = [numbered.get(f'{axis}{number}') for number in order for axis in 'xy']
     return [value - 1 for value in finite(values, 'a corner')]
 
 
+def is_annotation(path: Path) -> bool:
+    """Return whether an XML file is an annotation of Pascal VOC; ValueError if it is broken."""
+    return read_xml(path).tag == 'annotation'
+
+
+FOLDERS = 'annotations?|xmls?|labels?'
 FILES = Kind(
-    'VOC',
-    'an XML file',
-    ('.xml',),
-    'annotations?|xmls?|labels?',
-    is_one=is_annotation,
-    named=named_image,
-    lists='main',
+    'VOC', 'an XML file', ('.xml',), FOLDERS, is_one=is_annotation, named=named_image, lists='main'
 )
 VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES)

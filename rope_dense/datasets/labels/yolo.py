@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import cycle
 from math import isfinite
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from .files import PlacedError, finite, numbered_lines, read_text
 from .geometry import polygon_shape
 from .objects import Labelled, Part, Read, Report, Shape
 from .pairs import Kind, read_pairs
-from .yolo_yaml import names_above, options_in
+from .yolo_yaml import names_above
 
 FARTHEST = 2.0  # shares of the image: numbers beyond are no shares
 BORDER = 0.05  # of the image, by which corners may be outside
@@ -40,21 +40,20 @@ KPT_SHAPE = 'write kpt_shape: [points, 2 or 3] to data.yaml'
 def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """All images of a split; one without a label file has no objects.
 
+    ValueError if no image has a label file, or nothing names the classes.
+
     Args:
         classes: names in the order of the class numbers; None for the names in
             classes.txt, NAME.names or a yaml, in the folder of the labels or above.
-
-    Raises:
-        ValueError: no image has a label file, or nothing names the classes.
     """
     names, options = classes or (), dict(part.options)
     if not names:
-        if (found := names_above(part.source, part.inventory)) is None:
+        if (found := names_above([part.source], part.inventory)) is None:
             raise ValueError(
                 f'{part.source}: no names of classes: write them to classes.txt in it or above, '
                 'one a line in the order of their numbers, or give --classes'
             )
-        names, options = found[1], options_in(found[0]) | options
+        names, options = found[0], found[1] | options
     if not part.pairs and not part.options.get('unpublished'):
         raise ValueError(
             f'{part.images}: none of its {len(part.unlabelled)} images has a label file: a.jpg '
@@ -74,32 +73,20 @@ def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read
 
 @dataclass
 class Lines:
-    """Reads the lines of the label files of a split.
-
-    Attributes:
-        part: the split.
-        names: of the classes, in the order of their numbers.
-        kpt_shape: (points, numbers of a point) of pose labels; None for other labels.
-        outlines: number of polygons.
-        pose_like: places of polygons, as long as all of them may be boxes with key points.
-        triangles: places of polygons of three corners that may be a box and two more numbers.
-        boxes: number of boxes.
-        corners: how many of them may be left, top, right and bottom.
-        beyond: places of such that leave their image if they are not.
-        numbers: of the classes in the lines.
-    """
+    """Reads the lines of the label files of a split, and remembers what only all of them show."""
 
     part: Part
-    names: Sequence[str]
-    kpt_shape: tuple[int, int] | None
+    names: Sequence[str]  # of the classes, in the order of their numbers
+    kpt_shape: tuple[int, int] | None  # (points, numbers of a point) of pose labels
     report: Report
-    outlines: int = 0
-    pose_like: list[str] = field(default_factory=list)
-    triangles: list[str] = field(default_factory=list)
+    numbers: set[int] = field(default_factory=set)  # of the classes in the lines
     boxes: int = 0
-    corners: int = 0
-    beyond: list[str] = field(default_factory=list)
-    numbers: set[int] = field(default_factory=set)
+    corners: int = 0  # boxes that may be left, top, right and bottom
+    beyond: list[str] = field(default_factory=list)  # such boxes that else leave their image
+    outlines: int = 0
+    triangles: list[str] = field(default_factory=list)  # or boxes with two more numbers
+    # Outlines, as long as all of them may be boxes with key points.
+    pose_like: list[str] = field(default_factory=list)
 
     def check_all(self) -> None:
         """Refuse or note what only all lines of a split show."""
@@ -162,39 +149,29 @@ class Lines:
                 raise ValueError(f'{count} numbers after the class, and by kpt_shape {expected}')
             self.report.note('box with key points (the points are not used)', where)
         elif count == 5 and 0 <= values[4] <= 1:
-            self.report.note(
-                'box with a fifth number (taken as its score; an angle is not read)', where
-            )
+            kind = 'box with a fifth number (taken as its score; an angle is not read)'
+            self.report.note(kind, where)
         elif count != 4:
-            values = self.outline(values, where)
-            return polygon_shape(
-                label, [v * side for v, side in zip(values, cycle(size))], where=where
-            )
-        if max(map(abs, values[:4])) > FARTHEST:
-            raise ValueError(
-                f'{max(values[:4], key=abs):g} is no share of the image, 0 to 1: are the labels in '
-                'pixels?'
-            )
+            corners = [v * side for v, side in zip(self.outline(values, where), cycle(size))]
+            return polygon_shape(label, corners, where=where)
         (width, height), (x, y, across, down) = size, values[:4]
+        if max(map(abs, values[:4])) > FARTHEST:
+            far = max(values[:4], key=abs)
+            raise ValueError(f'{far:g} is no share of the image, 0 to 1: are the labels in pixels?')
         if self.kpt_shape is None:
-            self.count_box(x, y, across, down, where)
+            self.boxes += 1
+            if 0 <= x < across <= 1 and 0 <= y < down <= 1:
+                self.corners += 1
+                if max(x + across / 2 - 1, y + down / 2 - 1, across / 2 - x, down / 2 - y) > BEYOND:
+                    self.beyond.append(where)
         box = (x - across / 2) * width, (y - down / 2) * height, across * width, down * height
         return Shape(label, box, where=where)
-
-    def count_box(self, x: float, y: float, across: float, down: float, where: str) -> None:
-        """Count a box, and whether it may be left, top, right and bottom, or only that."""
-        self.boxes += 1
-        if 0 <= x < across <= 1 and 0 <= y < down <= 1:
-            self.corners += 1
-            reach = max(x + across / 2 - 1, y + down / 2 - 1, across / 2 - x, down / 2 - y)
-            if reach > BEYOND:
-                self.beyond.append(where)
 
     def outline(self, values: Sequence[float], where: str) -> Sequence[float]:
         """The corners of an outline, without a score, else ValueError."""
         count = len(values)
-        is_scored = count > 7 and count % 2 and (count - 4) % 3 and 0 <= values[-1] <= 1
-        if is_scored:  # not so where the numbers may be of key points
+        if count > 7 and count % 2 and (count - 4) % 3 and 0 <= values[-1] <= 1:
+            # Not so where the numbers may be of key points.
             self.report.note('outline with a number behind it (taken as its score)', where)
             values = values[:-1]
         elif count < 6 or count % 2:
@@ -269,7 +246,7 @@ def has_yolo(path: Path) -> bool:
     """Return whether the first line of a text file is a class and numbers, and not DOTA's."""
     if NO_LABELS.search('/'.join(path.parts[-4:])):
         return False
-    return any(is_yolo(line) for _, line in islice(numbered_lines(path), 1))
+    return is_yolo(next(numbered_lines(path), ('', ''))[1])
 
 
 FILES = Kind(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..classes import CLASSES_FILE
 from .dota import has_corners, object_lines
@@ -15,41 +17,33 @@ from .objects import Format, LabelFolder
 from .pairs import LOOKED_AT, Pairs, Places, find_pairs, match
 from .splits import BY_HASH, WORDS, Chosen, by_hash_of_pairs, listed_image, part_of, split_pairs
 from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
-from .yolo_yaml import (
-    check_lists,
-    class_names_of,
-    content_of,
-    declaration_in,
-    entries,
-    key_points,
-    located,
-    names_above,
-    options_in,
-)
+from .yolo_yaml import class_names_of, declaration_in, entries, key_points, located, names_above
 
 LABELS = {'images': 'labels', 'Images': 'Labels', 'IMAGES': 'LABELS', 'JPEGImages': 'labels'}
+LAST_IMAGES = re.compile(rf'(.*/)({"|".join(LABELS)})(?=/|\Z)', re.S)
 
 
 def find_yolo(inventory: Inventory) -> LabelFolder | None:
     """A data.yaml or obj.data with the splits; or folders of images, of labels, and classes.txt.
 
-    Raises:
-        ValueError: several data sets, or one that lacks names of classes, images or labels.
+    ValueError for several data sets, or one that lacks names of classes, images or labels.
     """
     root = inventory.root
-    if file := declaration_in(root, inventory):
-        return declared(file, inventory)
-    below = inventory.subfolders(root).values()
-    files = [file for folder in below if (file := declaration_in(folder, inventory))]
-    found, pairs = [declared(file, inventory) for file in files], find_pairs(inventory, FILES)
-    homes = {frozenset(map(str, images_of(one))): one.splits['train'].images for one in found}
+    if declaration := declaration_in(root, inventory):
+        return declared(*declaration, inventory)
+    found, homes = list[LabelFolder](), dict[frozenset[str], Path]()  # of images
+    for folder in inventory.subfolders(root).values():
+        if declaration := declaration_in(folder, inventory):
+            found.append(one := declared(*declaration, inventory))
+            parts = one.splits.values()
+            images = [x for part in parts for x in (*part.pairs.values(), *part.unlabelled)]
+            homes[frozenset(map(str, images))] = one.splits['train'].images
+    pairs = find_pairs(inventory, FILES)
     if pairs and homes and (rest := {*pairs.image_of.values()}.difference(*homes)):
         homes[frozenset(rest)] = Path(min(rest)).parent
     if len(homes) > 1:
         names = ' and '.join(map(str, homes.values()))
-        raise ValueError(
-            f'{root} has several YOLO data sets, with {names}: leave one in own.data_root'
-        )
+        raise ValueError(f'{root} has several YOLO data sets, with {names}: leave one in it')
     if found:
         return found[0]
     if pairs is not None and pairs.image_of:
@@ -58,58 +52,44 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
     return None
 
 
-def images_of(folder: LabelFolder) -> list[Path]:
-    """The images of both splits."""
-    parts = folder.splits.values()
-    return [image for part in parts for image in (*part.pairs.values(), *part.unlabelled)]
-
-
 def undeclared(pairs: Pairs, inventory: Inventory) -> LabelFolder:
     """A data set by the names of its folders; ValueError without one list of classes."""
     parts, by = split_pairs(pairs, inventory)
     places = dict.fromkeys(x for part in parts.values() for x in (part.source, part.images))
-    found = [one for place in places if (one := names_above(place, inventory))]
-    if other := [file for file, names in found if names != found[0][1]]:
-        raise ValueError(
-            f'{found[0][0]} and {other[0]} have different classes: one list has to fit the numbers '
-            'in all label files'
-        )
-    if not found:
+    if (found := names_above(places, inventory)) is None:
         raise ValueError(
             f'{parts["train"].source} has YOLO labels, but names of the classes are missing: write '
             f'them to {inventory.root / CLASSES_FILE}, one a line in the order of their numbers, '
             'or add the data.yaml'
         )
-    options = options_in(found[0][0])
+    names, options = found
     parts = {split: replace(part, options=options) for split, part in parts.items()}
-    return LabelFolder(YOLO, parts, by, found[0][1])
+    return LabelFolder(YOLO, parts, by, names)
 
 
-def declared(file: Path, inventory: Inventory) -> LabelFolder:
+def declared(file: Path, content: dict[str, Any], inventory: Inventory) -> LabelFolder:
     """The data set that a file declares; without `val` a part of its images is for validation."""
-    content, root = content_of(file), inventory.root
-    given = {split: entries(content, split) for split in WORDS}
+    root, given = inventory.root, {split: entries(content, split) for split in WORDS}
     if not given['train']:
         raise ValueError(f'{file} has no `train`: write the folder of the training images')
     options = key_points(file, content)
     places = {s: [located(x, content, file, root) for x in items] for s, items in given.items()}
-    entered = [list(map(os.path.normpath, items)) for items in given.values()]
-    if places['train'] == places['val'] and entered[0] != entered[1]:
+    train, val = (list(map(os.path.normpath, items)) for items in given.values())
+    if places['train'] == places['val'] and train != val:
         raise ValueError(
             f'{file}: {given["train"][0]!r} and {given["val"][0]!r} are both found in '
             f'{places["train"][0]}: is a folder missing?'
         )
-    sets = {split: image_set(items, inventory) for split, items in places.items() if items}
+    sets = {split: ImageSet(items, inventory) for split, items in places.items() if items}
     folders = [folder for one in sets.values() for folder in one.folders]
     images = [image for one in sets.values() for image in one.images]
     pairs = match(FILES, root, images, label_files(folders, inventory))
-    chosen = {}
+    chosen = dict[str, Chosen]()
     for split, one in sets.items():
         if (some := one.chosen(pairs)) is None:
             raise ValueError(
-                f'{file}: no label files (.txt) for the {WORDS[split]} images in '
-                f'{given[split][0]}: looked in {label_folder(str(places[split][0]))} and beside '
-                'the images'
+                f'{file}: no label files (.txt) for the {WORDS[split]} images in {given[split][0]}'
+                f': looked in {label_folder(str(places[split][0]))} and beside the images'
             )
         chosen[split] = some
     described = str(file.relative_to(root))
@@ -121,34 +101,47 @@ def declared(file: Path, inventory: Inventory) -> LabelFolder:
     parts = {}
     for split, some in chosen.items():
         common = Path(os.path.commonpath(sets.get(split, sets['train']).folders))
-        part = part_of(pairs, inventory, *some)
-        parts[split] = replace(part, images=common, options=options)
-    names = class_names_of(content, file, inventory)
-    if file.suffix.lower() != '.data':
-        check_lists(file, names, [part.source for part in parts.values()], inventory)
+        parts[split] = replace(part_of(pairs, inventory, *some), images=common, options=options)
+    names = class_names_of(content, file, [part.source for part in parts.values()], inventory)
     parts['train'] = replace(parts['train'], notes=tuple(pairs.notes))
     return LabelFolder(YOLO, parts, described, names)
 
 
-@dataclass
 class ImageSet:
-    """The images of a split that a file declares.
+    """The images of a split in folders and lists; ValueError for a list without an image."""
 
-    Attributes:
-        folders: that are declared, or have listed images.
-        images: paths of files.
-        absent: listed images that are not there; None where no list says the images.
-    """
-
-    folders: list[str] = field(default_factory=list)
-    images: list[str] = field(default_factory=list)
-    absent: list[str] | None = None
+    def __init__(self, places: Iterable[Path], inventory: Inventory) -> None:
+        self.images, self.folders = list[str](), list[str]()  # declared, or of listed images
+        self.absent: list[str] | None = None  # listed images that are not there; None without list
+        known = inventory.images(inventory.root)
+        for place in places:
+            if place.is_dir():
+                self.folders.append(str(place))
+                self.images += [str(file) for _, file in inventory.images(place)]
+                continue
+            lines = [line for line in map(str.strip, read_text(place).splitlines()) if line]
+            listed, self.absent = list[str](), self.absent or []
+            for line in lines:
+                exact = Path(os.path.normpath(place.parent / line))  # perhaps of another folder
+                is_there = exact.suffix.lower() in inventory.image_suffixes and exact.is_file()
+                if image := (exact if is_there else listed_image(line, known)):
+                    listed.append(str(image))
+                else:
+                    self.absent.append(os.path.splitext(line.replace('\\', '/'))[0])
+            if not listed:  # the text of a file elsewhere is not shown
+                example = f', {lines[0]},' if lines and place.is_relative_to(inventory.root) else ''
+                raise ValueError(
+                    f'{place}: none of its {len(lines)} images{example} is in {inventory.root}, '
+                    f'which has {len(known.by_stem)} images'
+                )
+            self.images += listed
+            self.folders += dict.fromkeys(map(os.path.dirname, listed))
 
     def chosen(self, pairs: Pairs) -> Chosen | None:
         """The label files and images; of a list those that it names. None without a label file."""
-        near = {place for folder in self.folders for place in (label_folder(folder), folder)}
-        above = {os.path.dirname(label_folder(folder)) for folder in self.folders}
-        starts = tuple(f'{place}/' for place in near)
+        labels = {*map(label_folder, self.folders)}
+        above = {*map(os.path.dirname, labels)}
+        starts = tuple(f'{place}/' for place in labels.union(self.folders))
         if not any(x.startswith(starts) or os.path.dirname(x) in above for x in pairs.files):
             return None
         images, places = {*self.images}, Places(FILES, pairs.home)
@@ -162,35 +155,6 @@ class ImageSet:
         return files, self.images, absent - {pairs.files[path].key for path in files}
 
 
-def image_set(places: Iterable[Path], inventory: Inventory) -> ImageSet:
-    """The images in folders and lists; ValueError for a list of which no image is there."""
-    found, known = ImageSet(), inventory.images(inventory.root)
-    for place in places:
-        if place.is_dir():
-            found.folders.append(str(place))
-            found.images += [str(file) for _, file in inventory.images(place)]
-            continue
-        lines = [line for line in map(str.strip, read_text(place).splitlines()) if line]
-        listed, found.absent = list[str](), found.absent or []
-        for line in lines:
-            exact = Path(os.path.normpath(place.parent / line))  # perhaps of another folder
-            is_there = exact.suffix.lower() in inventory.image_suffixes and exact.is_file()
-            if image := (exact if is_there else listed_image(line, known)):
-                listed.append(str(image))
-            else:
-                found.absent.append(os.path.splitext(line.replace('\\', '/'))[0])
-        if not listed:
-            is_inside = place.is_relative_to(inventory.root)  # else its text is nobody's business
-            raise ValueError(
-                f'{place}: none of its {len(lines)} images'
-                f'{"".join(f", {x}," for x in lines[:1] if is_inside)} is in {inventory.root}, '
-                f'which has {len(known.by_stem)} images'
-            )
-        found.images += listed
-        found.folders += dict.fromkeys(map(os.path.dirname, listed))
-    return found
-
-
 def label_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
     """The text files that may have labels of images: in folders like theirs, beside them, above."""
     places = dict[str, None]()
@@ -200,36 +164,33 @@ def label_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
         while labels != folder and os.path.basename(labels) not in LABELS.values():
             labels, folder = os.path.dirname(labels), os.path.dirname(folder)
             places[labels] = None
-    files = [path for place in places for path in inventory.paths(Path(place), ('.txt',))]
-    start = len(str(inventory.root))
-    return [path for path in dict.fromkeys(files) if not NO_LABELS.search(path[start:])]
+    return texts_in(places, inventory)
 
 
 def label_folder(images: str) -> str:
     """The folder of labels for a folder of images: the last `images` of its path is `labels`."""
-    parts = images.split('/')
-    last = max((n for n, part in enumerate(parts) if part in LABELS), default=None)
-    if last is None:
-        return images
-    return '/'.join([*parts[:last], LABELS[parts[last]], *parts[last + 1 :]])
+    return LAST_IMAGES.sub(lambda found: f'{found[1]}{LABELS[found[2]]}', images, 1)
+
+
+def texts_in(folders: Iterable[str], inventory: Inventory) -> list[str]:
+    """The text files in folders and below them that may have labels, by their names."""
+    files = [path for folder in folders for path in inventory.paths(Path(folder), ('.txt',))]
+    start = len(str(inventory.root))
+    return [path for path in dict.fromkeys(files) if not NO_LABELS.search(path[start:])]
 
 
 def refuse_unplaced(inventory: Inventory) -> None:
     """Refuse label files whose images are not where YOLO has them, or whose lines are DOTA's."""
-    start = len(str(inventory.root))
-    texts = [
-        x for x in inventory.paths(inventory.root, ('.txt',)) if not NO_LABELS.search(x[start:])
-    ]
-    for path in map(Path, texts[: 4 * LOOKED_AT]):
+    root = inventory.root
+    for path in map(Path, texts_in([str(root)], inventory)[: 4 * LOOKED_AT]):
         where, line = next(object_lines(path), ('', ''))
         if has_corners(line) and not is_yolo(line):
             raise ValueError(f'{path.with_name(where)}: {OF_DOTA}')
         if is_yolo(line) and ',' not in line:
             raise ValueError(
                 f'{path} has labels as of YOLO, but none of its folders has their images '
-                f'({", ".join(inventory.image_suffixes)}; there are '
-                f'{inventory.suffixes_in(inventory.root)}): they are in images/ beside labels/, or '
-                'beside the label files, or where a data.yaml in own.data_root says'
+                f'({", ".join(inventory.image_suffixes)}; there are {inventory.suffixes_in(root)}):'
+                ' put them in images/ beside labels/, beside these, or where a data.yaml says'
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,39 +22,36 @@ ABOVE = 3  # folders above label files outside the data set that may have names 
 KEYS = [name for names in SPLITS.values() for name in names]
 
 
-def declaration_in(folder: Path, inventory: Inventory) -> Path | None:
-    """The file in a folder that declares a YOLO data set, or None; ValueError if two differ."""
+def declaration_in(folder: Path, inventory: Inventory) -> tuple[Path, dict[str, Any]] | None:
+    """The file in a folder that declares a YOLO data set, and its content; ValueError for two."""
     for suffixes in DECLARATIONS:
-        contents = {path: content_of(path) for path in inventory.directly(folder, suffixes)}
-        found = {path: content for path, content in contents.items() if is_data_set(content)}
+        found = dict[Path, dict[str, Any]]()
+        for path in inventory.directly(folder, suffixes):
+            content = content_of(path)
+            if content.keys() & {'names', 'nc'} and any(entries(content, x) for x in SPLITS):
+                found[path] = content
         said = [[one.get(key) for key in ('path', 'names', *KEYS)] for one in found.values()]
         if any(one != said[0] for one in said):
             names = ', '.join(path.name for path in found)
             raise ValueError(f'{folder} has {names}, which declare different data sets: leave one')
         if found:
-            return next(iter(found))
+            return next(iter(found.items()))
     return None
 
 
-def content_of(path: Path) -> Any:
-    """The content of a yaml, or of KEY = VALUE; None if it is broken and has no `names`."""
+def content_of(path: Path) -> dict[str, Any]:
+    """The content of a yaml, or of KEY = VALUE; {} if it is none, or broken and has no `names`."""
     if path.suffix.lower() == '.data':
         pairs = [line.partition('=') for line in read_text(path).splitlines()]
         content = {key.strip(): value.strip() for key, sign, value in pairs if sign}
         return {'nc' if key == 'classes' else key: value for key, value in content.items()}
     try:
-        return read_yaml(path)
+        given = read_yaml(path)
     except ValueError:
         if 'names:' in read_text(path):
             raise
-        return None
-
-
-def is_data_set(content: object) -> bool:
-    """Return whether the content of a file declares a YOLO data set."""
-    if not isinstance(content, dict) or not content.keys() & {'names', 'nc'}:
-        return False
-    return any(entries(content, split) for split in SPLITS)
+        return {}
+    return given if isinstance(given, dict) else {}
 
 
 def entries(content: Mapping[str, Any], split: str) -> list[str]:
@@ -67,22 +64,6 @@ def entries(content: Mapping[str, Any], split: str) -> list[str]:
     return []
 
 
-def check_lists(
-    file: Path, names: Sequence[str], sources: Iterable[Path], inventory: Inventory
-) -> None:
-    """Refuse a yaml whose names differ from a list beside it or the labels, or above these."""
-    above = [home for source in sources for home in (source, *source.parents)]
-    inside = [home for home in above if inventory.root in home.parents]
-    for path in (
-        x for home in dict.fromkeys([*inside, file.parent]) for x in inventory.directly(home, LISTS)
-    ):
-        if (listed := names_in(path)) and listed != tuple(names):
-            raise ValueError(
-                f'{file} and {path} number the classes differently: leave the one that fits the '
-                'numbers in the label files'
-            )
-
-
 def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """``kpt_shape`` of pose labels, (points, numbers a point), as options of the labels."""
     given = content.get('kpt_shape')
@@ -93,30 +74,20 @@ def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     return dict(kpt_shape=tuple(map(int, given)))
 
 
-def options_in(file: Path) -> dict[str, Any]:
-    """The options of labels that a file with names of classes says."""
-    content = content_of(file) if file.suffix.lower() in DECLARATIONS[0] else {}
-    return key_points(file, content)
-
-
 def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> Path:
-    """A folder or list that a file declares.
+    """A folder or list that a file declares; ValueError if it is nowhere, or inside and outside.
 
     What is in the data set comes first: paths are written on another machine (`path`, absolute
     paths, folders of a project), and Roboflow writes `../train/images`.
-
-    Raises:
-        ValueError: it is nowhere, or in the data set and outside.
     """
     name, base = entry.replace('\\', '/'), str(content.get('path', '')).replace('\\', '/')
-    homes = [file.parent / ('' if base in ABSENT else base), file.parent]
-    homes = [Path(os.path.normpath(home)) for home in homes]
+    homes = [Path(os.path.normpath(file.parent / ('' if base in ABSENT else base))), file.parent]
     exact = [Path(os.path.normpath(home / name)) for home in homes]
     parts = parts_of(name)
     loose = [home.joinpath(*parts[n:]) for home in (*homes, root) for n in range(len(parts))]
     paths = [path for path in dict.fromkeys([*exact, *loose]) if os.path.exists(path)]
     there = [path for path in paths if path.is_dir() or path.suffix.lower() not in IMAGE_SUFFIXES]
-    inside = [path for path in there if path == root or root in path.parents]
+    inside = [path for path in there if path.is_relative_to(root)]
     outside = [path for path in there if path in exact and path not in inside]
     if not inside and not outside:
         raise ValueError(
@@ -124,26 +95,39 @@ def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> P
             f'{" and ".join(dict.fromkeys(map(str, exact)))}, and for its end in {root}'
         )
     if inside and outside and '..' not in name.split('/'):
-        raise ValueError(
-            f'{file}: {entry!r} is {outside[0]}, but {inside[0]} is there, too: correct `path`'
-        )
+        raise ValueError(f'{file}: {entry!r} is {outside[0]} or {inside[0]}: correct `path`')
     return (inside or outside)[0]
 
 
-def class_names_of(content: Mapping[str, Any], file: Path, inventory: Inventory) -> tuple[str, ...]:
-    """The names that a file declares, in order; ValueError unless they are as many as `nc`."""
-    given = content.get('names')
+def class_names_of(
+    content: Mapping[str, Any], file: Path, sources: Iterable[Path], inventory: Inventory
+) -> tuple[str, ...]:
+    """The names that a file declares, in order.
+
+    ValueError unless they are as many as `nc`, and those of lists beside it, or in folders of
+    label files and above these.
+    """
+    given, is_yaml = content.get('names'), file.suffix.lower() != '.data'
     if given is None:
-        if (found := names_above(file.parent, inventory)) is None:
+        if (found := names_above([file.parent], inventory)) is None:
             raise ValueError(f'{file} has no `names` of the classes')
-        names = found[1]
-    elif file.suffix.lower() == '.data':
-        names = read_classes(located(str(given), content, file, inventory.root))[0]
-    else:
+        names = found[0]
+    elif is_yaml:
         names = listed_names(given, file)
+    else:
+        names = read_classes(located(str(given), content, file, inventory.root))[0]
     count = str(content.get('nc', ''))
     if count not in ABSENT and count != str(len(names)):
         raise ValueError(f'{file}: nc is {count}, and `names` has {len(names)} classes')
+    above = [home for source in sources for home in (source, *source.parents)]
+    inside = [home for home in above if inventory.root in home.parents]
+    for home in dict.fromkeys([*inside, file.parent]) if is_yaml else ():
+        for path, listed in names_in(home, inventory, LISTS).items():
+            if listed != names:
+                raise ValueError(
+                    f'{file} and {path} number the classes differently: leave the one that fits '
+                    'the numbers in the label files'
+                )
     return names
 
 
@@ -160,38 +144,46 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
             )
         given = [by_number[number] for number in range(len(given))]
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ValueError(
-            f'{file}: `names` is {given!r:.80}: give a list, or a line for each class, as "0: cat"'
-        )
+        raise ValueError(f'{file}: `names` is {given!r:.80}: give a list, or lines as "0: cat"')
     return class_names(given, file)
 
 
-def names_above(folder: Path, inventory: Inventory) -> tuple[Path, tuple[str, ...]] | None:
-    """The file with names of classes nearest to label files, in their folder or above, and these.
+def names_above(
+    folders: Iterable[Path], inventory: Inventory
+) -> tuple[tuple[str, ...], dict[str, Any]] | None:
+    """The names of the classes in the file nearest to label files, and the options that it says.
 
-    That is classes.txt, labels.txt of makesense.ai, NAME.names of darknet, NAME.labels of Roboflow,
-    or a yaml with `names`.
-
-    Raises:
-        ValueError: files in one folder differ.
+    ValueError if the nearest files of the folders differ, or files in one folder.
     """
-    above = [folder, *folder.parents]
-    homes = [home for home in above if home.is_relative_to(inventory.root)]
-    for home in homes or above[: ABOVE + 1]:
-        given = inventory.directly(home, (*LISTS, *DECLARATIONS[0]))
-        found = {path: names for path in given if (names := names_in(path))}
-        if len(set(found.values())) > 1:
-            raise ValueError(f'{" and ".join(map(str, found))} have different classes: leave one')
-        if found:
-            return next(iter(found.items()))
+    found = dict[tuple[str, ...], Path]()
+    for folder in folders:
+        above = [folder, *folder.parents]
+        inside = [home for home in above if home.is_relative_to(inventory.root)]
+        lists = (names_in(home, inventory) for home in inside or above[: ABOVE + 1])
+        for path, names in next(filter(None, lists), {}).items():
+            found.setdefault(names, path)
+    if len(found) > 1:
+        files = ' and '.join(map(str, found.values()))
+        raise ValueError(f'{files} have different classes: leave one that fits all label files')
+    for names, file in found.items():
+        return names, key_points(file, {} if file.suffix.lower() in LISTS else content_of(file))
     return None
 
 
-def names_in(path: Path) -> tuple[str, ...] | None:
-    """The names of the classes in a file; None if it is not a file of names."""
-    if path.suffix.lower() not in DECLARATIONS[0]:
-        is_list = path.suffix.lower() != '.txt' or path.name.lower() in LISTS_OF_NAMES
-        return read_classes(path)[0] if is_list else None
-    content = content_of(path)
-    given = content.get('names') if isinstance(content, dict) else None
-    return listed_names(given, path) if isinstance(given, (list, dict)) else None
+def names_in(
+    folder: Path, inventory: Inventory, suffixes: tuple[str, ...] = (*LISTS, *DECLARATIONS[0])
+) -> dict[Path, tuple[str, ...]]:
+    """The names of the classes in each file of a folder that has some.
+
+    That is classes.txt, labels.txt of makesense.ai, NAME.names of darknet, NAME.labels of Roboflow,
+    or a yaml with `names`.
+    """
+    found = dict[Path, tuple[str, ...]]()
+    for path in inventory.directly(folder, suffixes):
+        if path.suffix.lower() in DECLARATIONS[0]:
+            given = content_of(path).get('names')
+            if isinstance(given, (list, dict)):
+                found[path] = listed_names(given, path)
+        elif path.suffix.lower() != '.txt' or path.name.lower() in LISTS_OF_NAMES:
+            found[path] = read_classes(path)[0]
+    return found
