@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -59,37 +60,25 @@ PairsOf = dict[str, list[tuple[Path, Path]]]  # (image, map) of each split
 
 @dataclass(frozen=True)
 class MapFiles:
-    """Lists of images and maps as files.
+    """Lists of images and maps as files, by splits.
 
     A list is JSON, {"pairs": [[image, map], ...]}, paths in the data set's folder or absolute.
-
-    Attributes:
-        ann_file: the file of each split.
-        images: number of images of each split.
-        text: the report.
-        survey: what was kept of the maps and images, see ``as_pairs``.
-        state: a digest of the content of maps and of the names, sizes and headers of images.
     """
 
     ann_file: dict[str, str]
-    images: dict[str, int]
-    text: str
-    survey: Any
-    state: str
+    images: dict[str, int]  # number
+    text: str  # the report
+    survey: Any  # what was kept of the maps and images, see ``as_pairs``
+    state: str  # a digest of the content of maps and of the names, sizes and headers of images
 
 
 @dataclass(frozen=True)
 class MapFolder:
-    """Images and their maps in a folder.
-
-    Attributes:
-        splits: 'train' and 'val'; ``pairs`` has the image of each map.
-        split_by: what says which image is in which split, in words.
-    """
+    """Images and their maps in a folder."""
 
     kind: Kind
-    splits: Mapping[str, Part]
-    split_by: str
+    splits: Mapping[str, Part]  # 'train' and 'val'; ``pairs`` has the image of each map
+    split_by: str  # what says which image is in which split, in words
 
     def known(self) -> object:
         return self.kind.title, self.split_by
@@ -106,12 +95,9 @@ def as_pairs(
     """Lists of images and maps as files in a folder of ``out``; see ``as_canonical``.
 
     Args:
-        given: [folder of images, folder of maps] of a split, below the root, or None.
-        survey: what is to be kept of images and maps, as JSON can hold it.
+        given: see ``find_maps``.
+        survey: what is to be kept of images and maps, as JSON can hold it; ValueError to refuse.
         settings: which ``survey`` depends on.
-
-    Raises:
-        ValueError: images without maps, no folders of the common names, or maps that are refused.
     """
 
     def write(folder: MapFolder, fresh: Path) -> dict[str, Any]:
@@ -130,10 +116,8 @@ def as_pairs(
         text = described(folder, inventory, report)
         return dict(images=images, text=text, survey=survey(pairs))
 
-    about = kind.title, dict(given), settings
-    target, summary = kept(
-        inventory, out, about, lambda inventory: find_maps(inventory, kind, given), write
-    )
+    find = partial(find_maps, kind=kind, given=given)
+    target, summary = kept(inventory, out, (kind.title, dict(given), settings), find, write)
     files = {split: str((target / f'{split}.json').absolute()) for split in SPLITS}
     return MapFiles(files, state=target.name, **summary)
 
@@ -146,15 +130,12 @@ def within(path: Path, root: Path) -> str:
 def find_maps(
     inventory: Inventory, kind: Kind, given: Mapping[str, Sequence[str] | None] | None = None
 ) -> MapFolder:
-    """The images with their maps in a folder.
+    """The images with their maps in a folder; ValueError where one of both is not found.
 
     Args:
-        given: see ``as_pairs``.
-
-    Raises:
-        ValueError: no folders of the common names, several of them, or not the given ones.
+        given: [folder of images, folder of maps] of a split, below the root, or None.
     """
-    named = {s: names for s, names in (given or {}).items() if names is not None}
+    named = {split: names for split, names in (given or {}).items() if names is not None}
     if named:
         folder = of_given(inventory, kind, named)
     elif (pairs := find_pairs(inventory, kind)) is None or not pairs.image_of:
@@ -181,12 +162,11 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
     by = 'folder'
     for split in SPLITS.keys() - parts.keys():
         others = find_pairs(inventory, kind)
-        files = (
-            [x for x in others.image_of if others.split_of(x) in SPLITS[split]] if others else []
-        )
-        if others and files:
-            images_of = [x for x, one in others.images.items() if one.split in SPLITS[split]]
-            parts[split] = part_of(others, inventory, files, images_of)
+        if others and (
+            files := [x for x in others.image_of if others.split_of(x) in SPLITS[split]]
+        ):
+            beside = [x for x, one in others.images.items() if one.split in SPLITS[split]]
+            parts[split] = part_of(others, inventory, files, beside)
         elif split == 'train':
             raise ValueError(f'{root}: no training images with {kind.plural}: {advice(kind)}')
         else:
@@ -257,11 +237,7 @@ def advice(kind: Kind, split: str = 'train') -> str:
 
 
 def described(folder: MapFolder, inventory: Inventory, report: Report) -> str:
-    """The report: a line on the data set, and one for each kind of what is unusual.
-
-    Args:
-        report: what is left out already.
-    """
+    """The report: a line on the data set, and one for each kind of what is unusual."""
     kind, parts = folder.kind, folder.splits
     for part in parts.values():
         for note, place in part.notes:
