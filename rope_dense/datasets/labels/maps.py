@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,11 +23,7 @@ MISSING_PART = 10  # not more than a tenth of the images may lack a map
 UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
 PLACES = 8  # folders that are named where no layout is recognised
 IMAGES = 'images?|imgs?|jpegimages|leftimg8bit|image_2|input'
-ENDINGS = tuple(
-    f'{start}{what}'
-    for start in ('gtFine_', 'gtCoarse_', '')
-    for what in ('labelIds', 'instanceIds', 'instanceTrainIds', 'color')
-)
+CITYSCAPES = '(?:gtFine_|gtCoarse_)?'  # begins the names of its masks
 MASKS = Kind(
     'masks',
     'a mask',
@@ -38,22 +34,21 @@ MASKS = Kind(
     is_map=True,
     lists='segmentation',
     words=(
-        *('gtFine_labelTrainIds', 'gtCoarse_labelTrainIds', 'labelTrainIds', 'annotation'),
-        *('masks?', 'labels?', 'seg', 'segmentation', 'gt', 'L', 'P', 'manual1'),
+        *(f'{CITYSCAPES}labelTrainIds', 'annotation', 'masks?', 'labels?'),
+        *('seg', 'segmentation', 'gt', 'L', 'P', 'manual1'),
     ),
-    others=ENDINGS,
+    others=(f'{CITYSCAPES}(?:labelIds|instanceIds|instanceTrainIds|color)',),
     image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
 )
-DEPTH = Kind(
-    'depth',
-    'a depth map',
-    ('.png', '.tif', '.tiff', '.npy'),
-    'depths?|annotations|depth_maps',
-    f'{IMAGES}|rgb|color',
-    is_map=True,
-    lists='segmentation',
+DEPTH = replace(
+    MASKS,
+    title='depth',
+    what='a depth map',
+    suffixes=('.png', '.tif', '.tiff', '.npy'),
+    folders='depths?|annotations|depth_maps',
+    images=f'{IMAGES}|rgb|color',
     words=('depth', 'sync_depth'),
-    image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
+    others=(),
 )
 PairsOf = dict[str, list[tuple[Path, Path]]]  # (image, map) of each split
 
@@ -138,10 +133,10 @@ def find_maps(
     named = {split: names for split, names in (given or {}).items() if names is not None}
     if named:
         folder = of_given(inventory, kind, named)
-    elif (pairs := find_pairs(inventory, kind)) is None or not pairs.image_of:
-        refuse(inventory, kind)
-    else:
+    elif (pairs := find_pairs(inventory, kind)) and pairs.image_of:
         folder = MapFolder(kind, *split_pairs(pairs, inventory))
+    else:
+        refuse(inventory, kind)
     for part in folder.splits.values():
         check_number(part, kind, inventory)
     return folder
@@ -150,22 +145,20 @@ def find_maps(
 def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]]) -> MapFolder:
     """The images and maps in folders that settings name, and the other split beside them."""
     root, parts = inventory.root, dict[str, Part]()
-    for split, names in named.items():
-        images, maps = (root / name for name in names)
+    for split, folders in named.items():
+        images, maps = (root / name for name in folders)
         if not {str(images), str(maps)} <= inventory.folders.keys():
             raise ValueError(
-                f'{root}: no folders of images and {kind.plural} of {split}; looked for {names[0]} '
-                f'with {names[1]}: {advice(kind, split)}'
+                f'{root}: no folders of images and {kind.plural} of {split}; looked for '
+                f'{" with ".join(folders)}: {advice(kind, split)}'
             )
         pairs = pairs_in(kind, images, maps, inventory)
         parts[split] = part_of(pairs, inventory, pairs.files, pairs.images)
     by = 'folder'
     for split in SPLITS.keys() - parts.keys():
-        others = find_pairs(inventory, kind)
-        if others and (
-            files := [x for x in others.image_of if others.split_of(x) in SPLITS[split]]
-        ):
-            beside = [x for x, one in others.images.items() if one.split in SPLITS[split]]
+        others, names = find_pairs(inventory, kind), SPLITS[split]
+        if others and (files := [x for x in others.image_of if others.split_of(x) in names]):
+            beside = [x for x, one in others.images.items() if one.split in names]
             parts[split] = part_of(others, inventory, files, beside)
         elif split == 'train':
             raise ValueError(f'{root}: no training images with {kind.plural}: {advice(kind)}')
@@ -252,9 +245,7 @@ def described(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     train, val = ({*part.pairs.values()} for part in parts.values())
     for image in sorted(train & val):
         report.note('validation image that is a training image, too', image.name)
-    folders = parts['train'].images, parts['train'].source
-    text = (
-        f'{kind.plural}, {len(train)} training and {len(val)} validation images, by '
-        f'{folder.split_by} ({" with ".join(within(place, inventory.root) for place in folders)})'
-    )
+    folders = [within(x, inventory.root) for x in (parts['train'].images, parts['train'].source)]
+    numbers = f'{len(train)} training and {len(val)} validation images'
+    text = f'{kind.plural}, {numbers}, by {folder.split_by} ({" with ".join(folders)})'
     return '\n'.join([text, *report.lines()])

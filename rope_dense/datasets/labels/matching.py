@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,15 +61,15 @@ class Matcher:
                 is_loose = step == self.same_name and self.kind.negatives
                 if is_loose and (one.split in matched or (matched and not one.split)):
                     continue
-                if (image := step(path, one, names[path])) is None:
-                    continue
-                if image in self.file_of:
+                image = step(path, one, names[path])
+                if image and image in self.file_of:
                     self.check_second(image, path, step == self.same_content)
                     second.add(path)
-                    continue
-                pairs.image_of[path], self.file_of[image] = image, path
-                if is_loose or (step == self.same_form and self.kind.negatives):
-                    pairs.notes.append((ELSEWHERE if is_loose else ALIKE, os.path.basename(path)))
+                elif image:
+                    pairs.image_of[path], self.file_of[image] = image, path
+                    if is_loose or (step == self.same_form and self.kind.negatives):
+                        note = ELSEWHERE if is_loose else ALIKE
+                        pairs.notes.append((note, os.path.basename(path)))
         pairs.orphans = {
             path: TAKEN if path in second else NO_IMAGE
             for path in pairs.files
@@ -90,11 +90,10 @@ class Matcher:
             return ''
         return without_suffix(inner)
 
-    def fitting(self, found: Iterable[str], split: str) -> str | None:
+    def fitting(self, found: Sequence[str], split: str) -> str | None:
         """The only image of a split, else the only one that may be of it."""
-        some = list(dict.fromkeys(found))
-        own = [path for path in some if self.pairs.images[path].split == split]
-        own = own or [p for p in some if not split or not self.pairs.images[p].split]
+        own = [path for path in found if self.pairs.images[path].split == split]
+        own = own or [p for p in found if not split or not self.pairs.images[p].split]
         return own[0] if len(own) == 1 else None
 
     def is_among(self, folder: str, split: str) -> bool:

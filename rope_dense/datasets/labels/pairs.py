@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -59,25 +58,19 @@ class Kind:
         """Its files in words."""
         return f'{self.noun}s' if self.is_map else 'labels'
 
-    @cached_property
-    def layout(self) -> re.Pattern[str]:
-        """A word of the layout: of a split, of images, of labels, or two of them in one."""
-        word = rf'(?P<labels>{self.folders})|(?P<images>{self.images})'
-        return re.compile(
-            rf'(?:obj_)?(?P<first>{SPLIT})?[-_ ]?(?:{word})?[-_ ]?(?P<last>{SPLIT})?(?:_data)?',
-            re.I,
-        )
-
     def word(self, name: str) -> tuple[str, bool | None] | None:
         """The split that a folder's name says, or '', and whether it is of labels; None for none.
 
-        A name that says a split only is of labels or of images: None for this.
+        The name has words of a split, of images or of labels, or two of them in one. A name that
+        says a split only is of labels or of images: None for this.
         """
-        found = self.layout.fullmatch(name)
+        word = rf'(?P<labels>{self.folders})|(?P<images>{self.images})'
+        layout = rf'(?P<first>{SPLIT})?[-_ ]?(?:{word})?[-_ ]?(?P<last>{SPLIT})?'
+        found = re.fullmatch(rf'(?:obj_)?{layout}(?:_data)?', name, re.I)
         if not found or not any(found.groups()) or (found['first'] and found['last']):
             return None
         split = (found['first'] or found['last'] or '').lower()
-        return split, None if not (found['labels'] or found['images']) else bool(found['labels'])
+        return split, bool(found['labels']) if found['labels'] or found['images'] else None
 
 
 class Place(NamedTuple):

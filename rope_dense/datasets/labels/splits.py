@@ -51,12 +51,10 @@ def validation_of(stems: Collection[str], inventory: Inventory, source: Path) ->
         )
     moved, part, ordered = inventory.moved, inventory.val_part, sorted(stems, key=digest_of)
     val = {stem for stem in ordered if moved.get(stem, is_for_validation(stem, part))}
-    if not val:
-        moved[ordered[0]] = True
-        val = {ordered[0]}
-    elif len(val) == len(ordered):
-        moved[ordered[-1]] = False
-        val.remove(ordered[-1])
+    if len(val) in (0, len(ordered)):
+        image = ordered[-1 if val else 0]
+        moved[image] = not val
+        val ^= {image}
     return val
 
 
@@ -145,8 +143,8 @@ def by_hash_of_pairs(
             words = ((folder, pairs.kind.word(folder.name)) for folder in Path(image).parents)
             place = [folder for folder, word in words if word and word[0] == one.split][-1]
             raise unlabelled(place, source, pairs.kind.plural)
-    key_of = {f: pairs.images[pairs.image_of[f]].key for f in files if f in pairs.image_of}
-    key_of |= {f: pairs.files[f].key for f in files if f in pairs.orphans}
+    places = {f: pairs.images[pairs.image_of[f]] for f in files if f in pairs.image_of}
+    key_of = {file: places.get(file, pairs.files[file]).key for file in files}
     # The key decides about an image without a file, too, if it has labels, which say "no objects".
     rest_of = {image: one.key for image, one in rest.items() if one.split != 'test'}
     keys = {*key_of.values(), *(rest_of.values() if pairs.kind.negatives else ())}
@@ -215,8 +213,8 @@ def lists_in(pairs: Pairs, inventory: Inventory) -> dict[str, Path]:
     sets = inventory.subfolders(pairs.home).get('imagesets')
     inner = inventory.subfolders(sets).get(pairs.kind.lists or 'main') if sets else None
     for place in filter(None, (inner, sets, pairs.home)):
-        files = {file.stem.lower(): file for file in inventory.directly(place, ('.txt',))}
-        found = {name: file for name, file in files.items() if name in known}
+        files = inventory.directly(place, ('.txt',))
+        found = {name: file for file in files if (name := file.stem.lower()) in known}
         if found and (place != pairs.home or pairs.kind.is_map or {*TRAINING} & found.keys()):
             return found
     return {}
