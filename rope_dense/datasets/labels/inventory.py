@@ -165,11 +165,8 @@ class Inventory:
 
     def known_headers(self) -> dict[str, list]:
         """The headers of images with the states of the files, for ``remembered``."""
-        return {
-            str(image): [self.files[str(image)], *astuple(header)]
-            for image, header in self.headers.items()
-            if str(image) in self.files
-        }
+        known = {str(image): header for image, header in self.headers.items()}
+        return {x: [self.files[x], *astuple(known[x])] for x in known if x in self.files}
 
     def content(self, path: Path, parse: Callable[[Path], Content]) -> Content:
         """The content of a label file of many images, parsed once for its classes and splits."""
@@ -214,8 +211,8 @@ class Images:
     def find_alike(self, name: str) -> Path | None:
         """The only file whose path is alike in another case or Unicode form."""
         for path in ends_of(name, self.folders):
-            stems = folded(path), folded(os.path.splitext(path)[0])
-            if same := self.by_folded.get(stems[0]) or self.by_folded.get(stems[1]):
+            stem = os.path.splitext(path)[0]
+            if same := self.by_folded.get(folded(path)) or self.by_folded.get(folded(stem)):
                 return same[0] if len(same) == 1 else None
         return None
 

@@ -50,6 +50,7 @@ DEPTH = replace(
     words=('depth', 'sync_depth'),
     others=(),
 )
+Given = Mapping[str, Sequence[str] | None]  # [folder of images, folder of maps] of each split
 PairsOf = dict[str, list[tuple[Path, Path]]]  # (image, map) of each split
 
 
@@ -83,14 +84,13 @@ def as_pairs(
     inventory: Inventory,
     kind: Kind,
     out: Path,
-    given: Mapping[str, Sequence[str] | None],
+    given: Given,
     survey: Callable[[PairsOf], Any],
     settings: object,
 ) -> MapFiles:
     """Lists of images and maps as files in a folder of ``out``; see ``as_canonical``.
 
     Args:
-        given: see ``find_maps``.
         survey: what is to be kept of images and maps, as JSON can hold it; ValueError to refuse.
         settings: which ``survey`` depends on.
     """
@@ -122,14 +122,8 @@ def within(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def find_maps(
-    inventory: Inventory, kind: Kind, given: Mapping[str, Sequence[str] | None] | None = None
-) -> MapFolder:
-    """The images with their maps in a folder; ValueError where one of both is not found.
-
-    Args:
-        given: [folder of images, folder of maps] of a split, below the root, or None.
-    """
+def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> MapFolder:
+    """The images with their maps in a folder; ValueError where one of both is not found."""
     named = {split: names for split, names in (given or {}).items() if names is not None}
     if named:
         folder = of_given(inventory, kind, named)

@@ -70,11 +70,8 @@ class Matcher:
                     if is_loose or (step == self.same_form and self.kind.negatives):
                         note = ELSEWHERE if is_loose else ALIKE
                         pairs.notes.append((note, os.path.basename(path)))
-        pairs.orphans = {
-            path: TAKEN if path in second else NO_IMAGE
-            for path in pairs.files
-            if path not in pairs.image_of
-        }
+        rest = [path for path in pairs.files if path not in pairs.image_of]
+        pairs.orphans = {path: TAKEN if path in second else NO_IMAGE for path in rest}
         return pairs
 
     def image_key(self, path: str, one: Place) -> str:

@@ -36,7 +36,7 @@ class Kind:
     title: str  # of the format, for messages
     what: str  # one of its files, such as 'an XML file'
     suffixes: tuple[str, ...]
-    folders: str  # names of folders of its files, a regular expression as the other names here
+    folders: str  # names of folders of its files; this, ``images`` and words: regular expressions
     images: str = IMAGE_FOLDERS
     is_one: Callable[[Path], bool] = lambda path: True  # asked of few; ValueError for a broken file
     named: Callable[[Path], str | None] = lambda path: None  # the image by the content of a file
@@ -95,14 +95,15 @@ class Places:
         if (found := self.of_folder.get(folder)) is None:
             start = self.home if f'{folder}/'.startswith(self.home) else ''
             parts = [part for part in f'{folder}/'[len(start) :].split('/') if part]
-            words = [self.kind.word(part) for part in parts]
-            rest = ''.join(f'{p}/' for p, word in zip(parts, words, strict=True) if word is None)
-            last = max((n for n, word in enumerate(words, 1) if word), default=0)
-            split = next((word[0] for word in words if word and word[0]), '')
-            said = [word[1] for word in words if word and word[1] is not None]
-            of_labels = said[-1] if said else (False if last else None)
+            split, key, last, of_labels = '', '', 0, None
+            for number, part in enumerate(parts, start=1):
+                if word := self.kind.word(part):
+                    split, last = split or word[0], number
+                    of_labels = bool(of_labels) if word[1] is None else word[1]
+                else:
+                    key += f'{part}/'
             top = (start + '/'.join(parts[:last])).rstrip('/') or '/'
-            found = self.of_folder[folder] = Place(split, rest, top, of_labels)
+            found = self.of_folder[folder] = Place(split, key, top, of_labels)
         return found._replace(key=found.key + os.path.splitext(name)[0])
 
 
@@ -176,7 +177,7 @@ def match(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -
             for path, one in placed.items()
             if one.of_labels is None or os.path.dirname(one.key) in of_images
         }
-    return match_placed(kind, home, found, placed)
+    return matched(Pairs(kind, home, found, placed))
 
 
 def pairs_in(kind: Kind, images: Path, files: Path, inventory: Inventory) -> Pairs:
@@ -189,21 +190,16 @@ def pairs_in(kind: Kind, images: Path, files: Path, inventory: Inventory) -> Pai
 
     found = placed(images, (str(file) for _, file in inventory.images(images)), None)
     given = placed(files, inventory.paths(files, kind.suffixes), images != files or None)
-    return match_placed(kind, images, found, given, files)
+    return matched(Pairs(kind, images, found, given, files))
 
 
-def match_placed(
-    kind: Kind,
-    home: Path,
-    images: dict[str, Place],
-    files: dict[str, Place],
-    source: Path | None = None,
-) -> Pairs:
-    """Files of a kind with their images.
+def matched(pairs: Pairs) -> Pairs:
+    """Files of a kind with their images; maps, which are images, too, are told apart before.
 
-    Maps, which are images, too, are in folders of labels. Where there is none, maps are beside the
-    images: a_mask.png beside a.png, else a.png beside a.jpg, or files that are no images.
+    Maps are in folders of labels. Where there is none, they are beside the images: a_mask.png
+    beside a.png, else a.png beside a.jpg, or files that are no images.
     """
+    kind, images, files = pairs.kind, pairs.images, pairs.files
     if kind.is_map:
         maps = [path for path, one in files.items() if one.of_labels]
         stem_of = {path: os.path.splitext(path)[0] for path in (*images, *files)}
@@ -216,9 +212,9 @@ def match_placed(
             photographs = {stem_of[path] for path in images if not path.lower().endswith('.png')}
             pngs = {p for p in files if p.lower().endswith('.png') and stem_of[p] in photographs}
             maps = [path for path in files if path not in images or path in pngs]
-        files = {path: files[path] for path in maps}
-        images = {path: one for path, one in images.items() if path not in files}
-    return Matcher(Pairs(kind, home, images, files, source)).match()
+        pairs.files = {path: files[path] for path in maps}
+        pairs.images = {path: one for path, one in images.items() if path not in pairs.files}
+    return Matcher(pairs).match()
 
 
 def recognised(paths: Iterable[str], kind: Kind) -> list[str]:
@@ -252,11 +248,8 @@ def home_of(files: Iterable[str], images: Iterable[str], root: Path, kind: Kind)
         return root
     least = min(home.count('/') for home in homes)
     of_images = {os.path.dirname(path)[start:] + '/' for path in images}
-    have = [
-        home
-        for home in sorted(homes)
-        if home.count('/') == least and any(place.startswith(f'{home}/') for place in of_images)
-    ]
+    highest = [home for home in sorted(homes) if home.count('/') == least]
+    have = [home for home in highest if any(x.startswith(f'{home}/') for x in of_images)]
     if len(have) > 1:
         names = ', '.join(str(root / home) for home in have)
         raise ValueError(
@@ -274,7 +267,8 @@ def read_pairs(
 ) -> Iterator[Labelled]:
     """The images of a split with their objects; what lacks the other is counted.
 
-    ``read`` and ``count``, of objects in a file without an image, return None for another file.
+    ``count`` is asked for the number of objects in a file without an image. Both functions return
+    None for a file that is something else.
     """
     files = {image: file for file, image in part.pairs.items()}
     negatives = part.unlabelled if kind.negatives else ()

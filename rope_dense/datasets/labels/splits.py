@@ -26,6 +26,7 @@ NO_SPLIT = 'label file without an image, in no split'
 UNUSED = 'labelled image in no split (neither trained nor evaluated)'
 # Of a split: the files, the images (also without a file), and images that are listed and not there.
 Chosen = tuple[Collection[str], Collection[str], Collection[str]]
+Both = dict[str, Chosen]  # of 'train' and 'val'
 
 
 def is_for_validation(stem: str, val_part: int = VAL_PART) -> bool:
@@ -102,7 +103,7 @@ def part_of(
     )
 
 
-def by_words(pairs: Pairs) -> tuple[dict[str, Chosen], str] | None:
+def by_words(pairs: Pairs) -> tuple[Both, str] | None:
     """Both splits by words in paths; None without labels of both, ValueError without training."""
     split_of = {path: pairs.split_of(path) for path in pairs.files}
     there = {split_of[path] for path in pairs.image_of}
@@ -112,11 +113,9 @@ def by_words(pairs: Pairs) -> tuple[dict[str, Chosen], str] | None:
         return None
     if not names['train']:
         label = next(path for path, split in split_of.items() if split in names['val'])
-        raise ValueError(
-            f'{os.path.dirname(label)} has labels for validation, and no train/ beside it has '
-            'labels'
-        )
-    chosen = dict[str, Chosen]()
+        folder = os.path.dirname(label)
+        raise ValueError(f'{folder} has labels for validation, and no train/ beside it has labels')
+    chosen = Both()
     for split, some in names.items():
         files = [path for path, name in split_of.items() if name in some]
         images = [path for path, one in pairs.images.items() if one.split in some]
@@ -128,13 +127,8 @@ def by_words(pairs: Pairs) -> tuple[dict[str, Chosen], str] | None:
     return chosen, 'folder (test/ is for validation)' if 'test' in names['val'] else 'folder'
 
 
-def by_hash_of_pairs(
-    pairs: Pairs, inventory: Inventory, files: Collection[str]
-) -> dict[str, Chosen]:
-    """Both splits of the labels in files by a hash of the keys of images, see ``validation_of``.
-
-    ValueError for images for validation without labels.
-    """
+def by_hash_of_pairs(pairs: Pairs, inventory: Inventory, files: Collection[str]) -> Both:
+    """Both splits by ``validation_of``; ValueError for images for validation without labels."""
     source = os.path.dirname(next(iter(files))) if files else pairs.home
     labelled = {*pairs.image_of.values()}
     rest = {image: one for image, one in pairs.images.items() if image not in labelled}
@@ -145,22 +139,19 @@ def by_hash_of_pairs(
             raise unlabelled(place, source, pairs.kind.plural)
     places = {f: pairs.images[pairs.image_of[f]] for f in files if f in pairs.image_of}
     key_of = {file: places.get(file, pairs.files[file]).key for file in files}
-    # The key decides about an image without a file, too, if it has labels, which say "no objects".
     rest_of = {image: one.key for image, one in rest.items() if one.split != 'test'}
-    keys = {*key_of.values(), *(rest_of.values() if pairs.kind.negatives else ())}
-    val = validation_of(keys, inventory, Path(source))
-    chosen = dict[str, Chosen]()
+    negatives = pairs.kind.negatives  # then an image without a file is labelled, too
+    keys = {*key_of.values(), *(rest_of.values() if negatives else ())}
+    val, chosen = validation_of(keys, inventory, Path(source)), Both()
     for split in SPLITS:
         is_val = split == 'val'
-        chosen[split] = (
-            [file for file, key in key_of.items() if (key in val) == is_val],
-            [x for x, key in rest_of.items() if (pairs.kind.negatives and key in val) == is_val],
-            (),
-        )
+        labels = [file for file, key in key_of.items() if (key in val) == is_val]
+        others = [x for x, key in rest_of.items() if (negatives and key in val) == is_val]
+        chosen[split] = labels, others, ()
     return chosen
 
 
-def by_lists(pairs: Pairs, inventory: Inventory) -> tuple[dict[str, Chosen], str] | None:
+def by_lists(pairs: Pairs, inventory: Inventory) -> tuple[Both, str] | None:
     """Both splits by train.txt, val.txt, ... in ImageSets/Main, ImageSets or the data set's folder.
 
     A part of the training list is for validation where no other list is. ValueError for lists of
