@@ -7,7 +7,7 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
@@ -31,30 +31,22 @@ class Inventory:
     for links to a folder above.
 
     Args:
-        root: the folder of the data set.
         channels: names of channels that are files of their own: images are the files of the first.
         arrays: whether .npy files are images, too.
-
-    Attributes:
-        files: state of each file by its path, which is absolute.
-        folders: for each folder its time of change and the names of the folders in it.
-        headers: of image files that were asked for.
-        val_part: one of so many images is for validation where a hash says it.
-        moved: whether images are for validation of which the hash says otherwise, by their keys;
-            see ``splits.validation_of``.
     """
 
     def __init__(self, root: Path, channels: Sequence[str] = (), *, arrays: bool = False) -> None:
         self.root, self.channels = Path(os.path.realpath(root)), tuple(channels)
         self.image_suffixes = (*IMAGE_SUFFIXES, ARRAY) if arrays else IMAGE_SUFFIXES
-        self.files: dict[str, State] = {}
-        self.folders: dict[str, tuple[int, list[str]]] = {}
-        self.headers: dict[Path, Header] = {}
-        self.remembered: dict[str, list] = {}
-        self.val_part, self.moved = VAL_PART, dict[str, bool]()
-        self.parsed: dict[tuple[Path, State], Any] = {}
+        self.files: dict[str, State] = {}  # by absolute paths
+        self.folders: dict[str, tuple[int, list[str]]] = {}  # time of change, folders in it
+        self.by_suffix: dict[str, list[str]] = {}  # paths, sorted
         self.found: dict[Path, Images] = {}
-        self.by_suffix: dict[str, list[str]] = {}
+        self.headers: dict[Path, Header] = {}
+        self.remembered: dict[str, list] = {}  # ``known_headers`` of an earlier start
+        self.parsed: dict[tuple[Path, State], Any] = {}
+        self.val_part = VAL_PART
+        self.moved: dict[str, bool] = {}  # for validation or not, see ``splits.validation_of``
         time.sleep(TICK)  # so that whatever is written later has other times
         self.include(self.root)
 
@@ -63,17 +55,12 @@ class Inventory:
         if str(folder) in self.folders:
             return
         self.walk(str(folder), ())
-        by_suffix: dict[str, list[str]] = {}
+        self.by_suffix.clear()
         for path in sorted(self.files):
-            by_suffix.setdefault(os.path.splitext(path)[1].lower(), []).append(path)
-        self.by_suffix = by_suffix
+            self.by_suffix.setdefault(os.path.splitext(path)[1].lower(), []).append(path)
 
     def walk(self, folder: str, above: tuple[tuple[int, int], ...]) -> None:
-        """List a folder and the folders in it.
-
-        Args:
-            above: device and inode of the folders above, to which a link may lead back.
-        """
+        """List a folder and those in it; none ``above`` (device, inode): a link may lead back."""
         try:
             about = os.stat(folder)
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -96,10 +83,10 @@ class Inventory:
     def is_current(self) -> bool:
         """Return whether no file has changed, come or gone since the files were listed."""
         try:
-            return all(
-                os.stat(folder).st_mtime_ns == changed
-                for folder, (changed, _) in self.folders.items()
-            ) and all(state_of(os.stat(path)) == state for path, state in self.files.items())
+            for folder, (changed, _) in self.folders.items():
+                if os.stat(folder).st_mtime_ns != changed:
+                    return False
+            return all(state_of(os.stat(path)) == state for path, state in self.files.items())
         except OSError:
             return False
 
@@ -118,11 +105,7 @@ class Inventory:
         return [path for path in others if os.path.dirname(path) not in self.folders]
 
     def paths(self, folder: Path, suffixes: Sequence[str] | None = None) -> list[str]:
-        """The paths of the files in a folder and below it, sorted.
-
-        Args:
-            suffixes: lower case, such as '.txt'; None for all files.
-        """
+        """The files in a folder and below it, sorted; all, or of suffixes such as '.txt'."""
         self.include(folder)
         start = os.path.join(folder, '')
         found = list[str]()
@@ -136,12 +119,12 @@ class Inventory:
         return [*map(Path, self.paths(folder, suffixes))]
 
     def directly(self, folder: Path, suffixes: Sequence[str]) -> list[Path]:
-        """The files in a folder, and not below it; the folder may be elsewhere."""
+        """The files in a folder, and not below it; a folder elsewhere is not taken in."""
         if str(folder) in self.folders:
             return [path for path in self.below(folder, suffixes) if path.parent == folder]
         there = sorted(folder.iterdir()) if folder.is_dir() else []
-        is_read = [x.suffix.lower() in suffixes and not x.name.startswith(HIDDEN) for x in there]
-        return [x for x, wanted in zip(there, is_read, strict=True) if wanted and x.is_file()]
+        there = [path for path in there if path.suffix.lower() in suffixes]
+        return [path for path in there if not path.name.startswith(HIDDEN) and path.is_file()]
 
     def suffixes_in(self, folder: Path) -> str:
         """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""
@@ -180,17 +163,10 @@ class Inventory:
             self.headers[image] = Header(*values) if is_same else read_header(image)
         return self.headers[image]
 
-    def remember(self, known: dict[str, list]) -> None:
-        """Take the headers of an earlier start, of images that have not changed since."""
-        self.remembered = known
-
     def known_headers(self) -> dict[str, list]:
-        """The headers of images, with the states of the files."""
-        return {
-            str(image): [self.files[str(image)], *astuple(header)]
-            for image, header in self.headers.items()
-            if str(image) in self.files
-        }
+        """The headers of images with the states of the files, for ``remembered``."""
+        known = {str(image): header for image, header in self.headers.items()}
+        return {x: [self.files[x], *astuple(known[x])] for x in known if x in self.files}
 
     def content(self, path: Path, parse: Callable[[Path], Content]) -> Content:
         """The content of a label file of many images, parsed once for its classes and splits."""
@@ -202,23 +178,13 @@ class Inventory:
 
 
 class Images:
-    """The image files of a folder, found by the names that labels give them.
-
-    Attributes:
-        by_path, by_stem: by their paths in the folder, with suffix and without.
-        by_name: by their names without suffix.
-        doubles: (file, file that has its stem and is taken) of others.
-        folders: the folders of images, as paths in the folder; without '', the folder itself.
-
-    Args:
-        files: by their paths in the folder.
-    """
+    """The image files of a folder, by their paths in it, found by the names that labels give."""
 
     def __init__(self, folder: Path, files: Mapping[str, Path]) -> None:
         self.folder, self.by_path = folder, files
-        self.by_stem: dict[str, Path] = {}
-        self.by_name: dict[str, list[Path]] = {}
-        self.doubles: list[tuple[Path, Path]] = []
+        self.by_stem: dict[str, Path] = {}  # by paths in the folder, without suffix
+        self.by_name: dict[str, list[Path]] = {}  # without folders and suffix
+        self.doubles: list[tuple[Path, Path]] = []  # (file, the file of its stem that is taken)
         for path, file in files.items():
             stem = os.path.splitext(path)[0]
             if (first := self.by_stem.setdefault(stem, file)) != file:
@@ -234,42 +200,28 @@ class Images:
         a folder that is here, the file has to be, too. A bare name has to belong to one file only.
         Case and Unicode form may differ if only one path is alike.
         """
-        return self.find_exact(name) or self.find_alike(name)
-
-    def find_exact(self, name: str) -> Path | None:
-        """The file of a path or name as ``find`` has it, in its case and Unicode form."""
-        parts = parts_of(name)
-        for start in range(len(parts)):
-            path = '/'.join(parts[start:])
+        path = ''
+        for path in ends_of(name, self.folders):
             stem = os.path.splitext(path)[0]
             if found := self.by_path.get(path) or self.by_stem.get(path) or self.by_stem.get(stem):
                 return found
-            if os.path.dirname(path) in self.folders:
-                return None
-        last = parts[-1] if parts else ''
-        same = self.by_name.get(last, ()) or self.by_name.get(os.path.splitext(last)[0], ())
-        return same[0] if len(same) == 1 else None
+        same = self.by_name.get(path) or self.by_name.get(os.path.splitext(path)[0]) or []
+        return same[0] if len(same) == 1 else self.find_alike(name)
 
     def find_alike(self, name: str) -> Path | None:
         """The only file whose path is alike in another case or Unicode form."""
-        parts = parts_of(name)
-        for start in range(len(parts)):
-            path = '/'.join(parts[start:])
-            same = self.alike(path) or self.alike(os.path.splitext(path)[0])
-            if same or os.path.dirname(path) in self.folders:
-                return self.by_stem[same[0]] if len(same) == 1 else None
+        for path in ends_of(name, self.folders):
+            stem = os.path.splitext(path)[0]
+            if same := self.by_folded.get(folded(path)) or self.by_folded.get(folded(stem)):
+                return same[0] if len(same) == 1 else None
         return None
 
-    def alike(self, stem: str) -> list[str]:
-        """Paths without suffix that differ from a path only by case or Unicode form."""
-        return self.by_folded.get(folded(stem), [])
-
     @cached_property
-    def by_folded(self) -> dict[str, list[str]]:
-        """The paths without suffix by their folded text; made when a name is not found."""
-        found: dict[str, list[str]] = {}
-        for stem in self.by_stem:
-            found.setdefault(folded(stem), []).append(stem)
+    def by_folded(self) -> dict[str, list[Path]]:
+        """The files by their folded paths without suffix; made when a name is not found."""
+        found: dict[str, list[Path]] = {}
+        for stem, file in self.by_stem.items():
+            found.setdefault(folded(stem), []).append(file)
         return found
 
     def stem_of(self, file: Path) -> str:
@@ -279,6 +231,15 @@ class Images:
     def __iter__(self) -> Iterator[tuple[str, Path]]:
         """(Path in the folder without suffix, file) of each image."""
         return iter(self.by_stem.items())
+
+
+def ends_of(path: str, folders: Container[str]) -> Iterator[str]:
+    """A path with fewer and fewer leading folders, down to the first that is in one of folders."""
+    parts = parts_of(path)
+    for start in range(len(parts)):
+        yield (end := '/'.join(parts[start:]))
+        if os.path.dirname(end) in folders:
+            return
 
 
 def state_of(about: os.stat_result) -> State:

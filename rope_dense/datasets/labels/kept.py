@@ -29,14 +29,11 @@ STATE, HEADERS, MOVED = 'state.json', 'headers.json', 'split.json'
 
 
 class Found(Protocol):
-    """The data set in a folder."""
+    """The data set in a folder: both splits, and all that is known beside them."""
 
     @property
-    def splits(self) -> Mapping[str, Part]:
-        """Both splits."""
-
-    def known(self) -> object:
-        """All that is known beside the splits."""
+    def splits(self) -> Mapping[str, Part]: ...
+    def known(self) -> object: ...
 
 
 Data = TypeVar('Data', bound=Found)
@@ -52,16 +49,13 @@ def kept(
     """The folder of what was written of a data set as it is now, and what ``write`` returned.
 
     Nothing is read where no file has changed its state. Where one has, the content decides: the
-    same bytes, copied anew, are the same data. What was written of other content is removed.
+    same bytes, copied anew, are the same data. What was written of other content is removed, and
+    nothing is written where labels cannot be used.
 
     Args:
         out: the folder of all data sets.
         settings: which ``find`` and ``write`` depend on, with a telling ``repr``.
-        find: the data set in the folder.
         write: writes files of the data set into a folder, and returns what JSON can hold.
-
-    Raises:
-        ValueError: labels that cannot be used; nothing is written then.
     """
     name = re.sub(r'[^\w.-]+', '_', inventory.root.name)[:60] or 'data'
     home = out / f'{name}-{digest_of(str(inventory.root), VERSION, settings)[:12]}'
@@ -73,7 +67,7 @@ def kept(
             return home / state['content'], state['summary']
         split = out / f'{name}-{digest_of(str(inventory.root))[:12]}.{MOVED}'
         inventory.moved.update(read(split))
-        inventory.remember(read(home / HEADERS))
+        inventory.remembered = read(home / HEADERS)
         found = find(inventory)
         content, summary = content_of(found, inventory), state.get('summary')
         if content != state.get('content') or not (home / content).is_dir():
@@ -87,9 +81,8 @@ def kept(
         if inventory.moved:
             atomic_write_text(split, json.dumps(inventory.moved))
         atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
-        outside = inventory.outside
         said = dict(version=VERSION, state=inventory.digest(), content=content)
-        said |= dict(outside=outside, summary=summary)
+        said |= dict(outside=inventory.outside, summary=summary)
         atomic_write_text(home / STATE, json.dumps(said))
         for path in home.iterdir():  # of other content, and leftovers of processes that were killed
             if path.is_dir() and path.name != content:
@@ -99,11 +92,8 @@ def kept(
 
 def is_kept(file: Path, root: Path) -> bool:
     """Return whether a file that was written here is of a data set's folder as it is now."""
-    state = read(file.parent.parent / STATE)
-    if not file.is_file() or (state.get('version'), state.get('content')) != (
-        VERSION,
-        file.parent.name,
-    ):
+    state, written = read(file.parent.parent / STATE), (VERSION, file.parent.name)
+    if not file.is_file() or (state.get('version'), state.get('content')) != written:
         return False
     return state['state'] == last_inventory(root).digest(state['outside'])
 
@@ -130,27 +120,20 @@ def content_of(found: Found, inventory: Inventory) -> str:
             header: object = inventory.header(path)
         except ValueError:
             header = None
-        size, *_ = inventory.files.get(str(path), (0,))
+        size = inventory.files.get(str(path), (0,))[0]
         digest.update(f'{path.name} {size} {header}\n'.encode('utf-8', 'surrogateescape'))
     for path in images[:: -(-len(images) // SAMPLED) or 1]:
-        digest.update(bytes_of(path))
+        size = path.stat().st_size
+        with open(path, 'rb') as file:
+            for start in range(0, size, max(1, size // 16)):
+                file.seek(start)
+                digest.update(file.read(2**14))
     if inventory.channels:  # files of the other channels
         start = len(str(inventory.root))
         for name in inventory.paths(inventory.root, inventory.image_suffixes):
             text = f'{name[start:]} {inventory.files[name][0]}\n'
             digest.update(text.encode('utf-8', 'surrogateescape'))
     return digest.hexdigest()[:16]
-
-
-def bytes_of(path: Path) -> bytes:
-    """Some bytes of an image, as pixels are surveyed of some images."""
-    size = path.stat().st_size
-    with open(path, 'rb') as file:
-        found = []
-        for start in range(0, size, max(1, size // 16)):
-            file.seek(start)
-            found.append(file.read(2**14))
-    return b''.join(found)
 
 
 def digest_of(*parts: object) -> str:

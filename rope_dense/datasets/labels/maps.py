@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,11 +23,7 @@ MISSING_PART = 10  # not more than a tenth of the images may lack a map
 UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
 PLACES = 8  # folders that are named where no layout is recognised
 IMAGES = 'images?|imgs?|jpegimages|leftimg8bit|image_2|input'
-ENDINGS = tuple(
-    f'{start}{what}'
-    for start in ('gtFine_', 'gtCoarse_', '')
-    for what in ('labelIds', 'instanceIds', 'instanceTrainIds', 'color')
-)
+CITYSCAPES = '(?:gtFine_|gtCoarse_)?'  # begins the names of its masks
 MASKS = Kind(
     'masks',
     'a mask',
@@ -37,59 +34,47 @@ MASKS = Kind(
     is_map=True,
     lists='segmentation',
     words=(
-        *('gtFine_labelTrainIds', 'gtCoarse_labelTrainIds', 'labelTrainIds', 'annotation'),
-        *('masks?', 'labels?', 'seg', 'segmentation', 'gt', 'L', 'P', 'manual1'),
+        *(f'{CITYSCAPES}labelTrainIds', 'annotation', 'masks?', 'labels?'),
+        *('seg', 'segmentation', 'gt', 'L', 'P', 'manual1'),
     ),
-    others=ENDINGS,
+    others=(f'{CITYSCAPES}(?:labelIds|instanceIds|instanceTrainIds|color)',),
     image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
 )
-DEPTH = Kind(
-    'depth',
-    'a depth map',
-    ('.png', '.tif', '.tiff', '.npy'),
-    'depths?|annotations|depth_maps',
-    f'{IMAGES}|rgb|color',
-    is_map=True,
-    lists='segmentation',
+DEPTH = replace(
+    MASKS,
+    title='depth',
+    what='a depth map',
+    suffixes=('.png', '.tif', '.tiff', '.npy'),
+    folders='depths?|annotations|depth_maps',
+    images=f'{IMAGES}|rgb|color',
     words=('depth', 'sync_depth'),
-    image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
+    others=(),
 )
+Given = Mapping[str, Sequence[str] | None]  # [folder of images, folder of maps] of each split
 PairsOf = dict[str, list[tuple[Path, Path]]]  # (image, map) of each split
 
 
 @dataclass(frozen=True)
 class MapFiles:
-    """Lists of images and maps as files.
+    """Lists of images and maps as files, by splits.
 
     A list is JSON, {"pairs": [[image, map], ...]}, paths in the data set's folder or absolute.
-
-    Attributes:
-        ann_file: the file of each split.
-        images: number of images of each split.
-        text: the report.
-        survey: what was kept of the maps and images, see ``as_pairs``.
-        state: a digest of the content of maps and of the names, sizes and headers of images.
     """
 
     ann_file: dict[str, str]
-    images: dict[str, int]
-    text: str
-    survey: Any
-    state: str
+    images: dict[str, int]  # number
+    text: str  # the report
+    survey: Any  # what was kept of the maps and images, see ``as_pairs``
+    state: str  # a digest of the content of maps and of the names, sizes and headers of images
 
 
 @dataclass(frozen=True)
 class MapFolder:
-    """Images and their maps in a folder.
-
-    Attributes:
-        splits: 'train' and 'val'; ``pairs`` has the image of each map.
-        split_by: what says which image is in which split, in words.
-    """
+    """Images and their maps in a folder."""
 
     kind: Kind
-    splits: Mapping[str, Part]
-    split_by: str
+    splits: Mapping[str, Part]  # 'train' and 'val'; ``pairs`` has the image of each map
+    split_by: str  # what says which image is in which split, in words
 
     def known(self) -> object:
         return self.kind.title, self.split_by
@@ -99,19 +84,15 @@ def as_pairs(
     inventory: Inventory,
     kind: Kind,
     out: Path,
-    given: Mapping[str, Sequence[str] | None],
+    given: Given,
     survey: Callable[[PairsOf], Any],
     settings: object,
 ) -> MapFiles:
     """Lists of images and maps as files in a folder of ``out``; see ``as_canonical``.
 
     Args:
-        given: [folder of images, folder of maps] of a split, below the root, or None.
-        survey: what is to be kept of images and maps, as JSON can hold it.
+        survey: what is to be kept of images and maps, as JSON can hold it; ValueError to refuse.
         settings: which ``survey`` depends on.
-
-    Raises:
-        ValueError: images without maps, no folders of the common names, or maps that are refused.
     """
 
     def write(folder: MapFolder, fresh: Path) -> dict[str, Any]:
@@ -130,10 +111,8 @@ def as_pairs(
         text = described(folder, inventory, report)
         return dict(images=images, text=text, survey=survey(pairs))
 
-    about = kind.title, dict(given), settings
-    target, summary = kept(
-        inventory, out, about, lambda inventory: find_maps(inventory, kind, given), write
-    )
+    find = partial(find_maps, kind=kind, given=given)
+    target, summary = kept(inventory, out, (kind.title, dict(given), settings), find, write)
     files = {split: str((target / f'{split}.json').absolute()) for split in SPLITS}
     return MapFiles(files, state=target.name, **summary)
 
@@ -143,24 +122,15 @@ def within(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def find_maps(
-    inventory: Inventory, kind: Kind, given: Mapping[str, Sequence[str] | None] | None = None
-) -> MapFolder:
-    """The images with their maps in a folder.
-
-    Args:
-        given: see ``as_pairs``.
-
-    Raises:
-        ValueError: no folders of the common names, several of them, or not the given ones.
-    """
-    named = {s: names for s, names in (given or {}).items() if names is not None}
+def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> MapFolder:
+    """The images with their maps in a folder; ValueError where one of both is not found."""
+    named = {split: names for split, names in (given or {}).items() if names is not None}
     if named:
         folder = of_given(inventory, kind, named)
-    elif (pairs := find_pairs(inventory, kind)) is None or not pairs.image_of:
-        refuse(inventory, kind)
-    else:
+    elif (pairs := find_pairs(inventory, kind)) and pairs.image_of:
         folder = MapFolder(kind, *split_pairs(pairs, inventory))
+    else:
+        refuse(inventory, kind)
     for part in folder.splits.values():
         check_number(part, kind, inventory)
     return folder
@@ -169,24 +139,21 @@ def find_maps(
 def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]]) -> MapFolder:
     """The images and maps in folders that settings name, and the other split beside them."""
     root, parts = inventory.root, dict[str, Part]()
-    for split, names in named.items():
-        images, maps = (root / name for name in names)
+    for split, folders in named.items():
+        images, maps = (root / name for name in folders)
         if not {str(images), str(maps)} <= inventory.folders.keys():
             raise ValueError(
-                f'{root}: no folders of images and {kind.plural} of {split}; looked for {names[0]} '
-                f'with {names[1]}: {advice(kind, split)}'
+                f'{root}: no folders of images and {kind.plural} of {split}; looked for '
+                f'{" with ".join(folders)}: {advice(kind, split)}'
             )
         pairs = pairs_in(kind, images, maps, inventory)
         parts[split] = part_of(pairs, inventory, pairs.files, pairs.images)
     by = 'folder'
     for split in SPLITS.keys() - parts.keys():
-        others = find_pairs(inventory, kind)
-        files = (
-            [x for x in others.image_of if others.split_of(x) in SPLITS[split]] if others else []
-        )
-        if others and files:
-            images_of = [x for x, one in others.images.items() if one.split in SPLITS[split]]
-            parts[split] = part_of(others, inventory, files, images_of)
+        others, names = find_pairs(inventory, kind), SPLITS[split]
+        if others and (files := [x for x in others.image_of if others.split_of(x) in names]):
+            beside = [x for x, one in others.images.items() if one.split in names]
+            parts[split] = part_of(others, inventory, files, beside)
         elif split == 'train':
             raise ValueError(f'{root}: no training images with {kind.plural}: {advice(kind)}')
         else:
@@ -257,11 +224,7 @@ def advice(kind: Kind, split: str = 'train') -> str:
 
 
 def described(folder: MapFolder, inventory: Inventory, report: Report) -> str:
-    """The report: a line on the data set, and one for each kind of what is unusual.
-
-    Args:
-        report: what is left out already.
-    """
+    """The report: a line on the data set, and one for each kind of what is unusual."""
     kind, parts = folder.kind, folder.splits
     for part in parts.values():
         for note, place in part.notes:
@@ -276,9 +239,7 @@ def described(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     train, val = ({*part.pairs.values()} for part in parts.values())
     for image in sorted(train & val):
         report.note('validation image that is a training image, too', image.name)
-    folders = parts['train'].images, parts['train'].source
-    text = (
-        f'{kind.plural}, {len(train)} training and {len(val)} validation images, by '
-        f'{folder.split_by} ({" with ".join(within(place, inventory.root) for place in folders)})'
-    )
+    folders = [within(x, inventory.root) for x in (parts['train'].images, parts['train'].source)]
+    numbers = f'{len(train)} training and {len(val)} validation images'
+    text = f'{kind.plural}, {numbers}, by {folder.split_by} ({" with ".join(folders)})'
     return '\n'.join([text, *report.lines()])

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .files import folded, parts_of, without_suffix
+from .files import folded, without_suffix
+from .inventory import ends_of
 from .objects import NO_IMAGE
 
 if TYPE_CHECKING:
     from .pairs import Pairs, Place
 
 TAKEN = 'object of an image that has another label file'
-HASHED = re.compile(
-    r'(^|/)[0-9a-f]{8}-(?=[^/]+$)'
-)  # before the names of Label Studio's label files
+HASHED = re.compile(r'(^|/)[0-9a-f]{8}-(?=[^/]+$)')  # before names of Label Studio's files
 ELSEWHERE = 'label file in another folder than its image (taken by its name)'
 ALIKE = 'label file whose name has another case or Unicode form than its image (taken)'
 
@@ -31,25 +31,23 @@ class Matcher:
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs, self.kind = pairs, pairs.kind
-        self.by_key: dict[str, list[str]] = {}
-        self.by_form: dict[str, list[str]] = {}
-        self.by_name: dict[str, list[str]] = {}
-        self.folders: dict[str, set[str]] = {}
+        self.by_key: dict[str, list[str]] = defaultdict(list)
+        self.by_form: dict[str, list[str]] = defaultdict(list)
+        self.by_name: dict[str, list[str]] = defaultdict(list)
+        self.folders: dict[str, set[str]] = defaultdict(set)  # the splits of the images in each
         self.file_of: dict[str, str] = {}
-        words = self.kind.image_words
         for path, one in pairs.images.items():
-            self.folders.setdefault(os.path.dirname(one.key), set()).add(one.split)
-            suffix = os.path.splitext(path)[1]
-            short = without(one.key, words) if words else one.key
-            for key in dict.fromkeys((one.key, f'{one.key}{suffix}', short)):
-                self.by_key.setdefault(key, []).append(path)
+            self.folders[os.path.dirname(one.key)].add(one.split)
+            short = without(one.key, self.kind.image_words)
+            for key in {one.key, one.key + os.path.splitext(path)[1], short}:
+                self.by_key[key].append(path)
             for form in {folded(one.key), folded(short)}:
-                self.by_form.setdefault(form, []).append(path)
-            for name in dict.fromkeys(map(os.path.basename, (one.key, path, short))):
-                self.by_name.setdefault(name, []).append(path)
+                self.by_form[form].append(path)
+            for name in {*map(os.path.basename, (one.key, path, short))}:
+                self.by_name[name].append(path)
 
-    def match(self) -> None:
-        """Fill in the pairs, the orphans and the notes."""
+    def match(self) -> Pairs:
+        """The pairs with the image of each file, the orphans and the notes filled in."""
         pairs = self.pairs
         names = {path: self.image_key(path, one) for path, one in pairs.files.items()}
         if self.kind.others:
@@ -63,27 +61,21 @@ class Matcher:
                 is_loose = step == self.same_name and self.kind.negatives
                 if is_loose and (one.split in matched or (matched and not one.split)):
                     continue
-                if (image := step(path, one, names[path])) is None:
-                    continue
-                if image in self.file_of:
+                image = step(path, one, names[path])
+                if image and image in self.file_of:
                     self.check_second(image, path, step == self.same_content)
                     second.add(path)
-                    continue
-                pairs.image_of[path], self.file_of[image] = image, path
-                if self.kind.negatives and step in (self.same_form, self.same_name):
-                    kind = ALIKE if step == self.same_form else ELSEWHERE
-                    pairs.notes.append((kind, os.path.basename(path)))
-        pairs.orphans = {
-            path: TAKEN if path in second else NO_IMAGE
-            for path in pairs.files
-            if path not in pairs.image_of
-        }
+                elif image:
+                    pairs.image_of[path], self.file_of[image] = image, path
+                    if is_loose or (step == self.same_form and self.kind.negatives):
+                        note = ELSEWHERE if is_loose else ALIKE
+                        pairs.notes.append((note, os.path.basename(path)))
+        rest = [path for path in pairs.files if path not in pairs.image_of]
+        pairs.orphans = {path: TAKEN if path in second else NO_IMAGE for path in rest}
+        return pairs
 
     def image_key(self, path: str, one: Place) -> str:
-        """The key of the image that a file is of: of 'a_mask', 'a.jpg.png', '1a2b3c4d-a' it is 'a'.
-
-        '' for a file that is something else.
-        """
+        """The key of its image, 'a' for 'a_mask', 'a.jpg.png' or '1a2b3c4d-a'; '' for none."""
         if one.key in self.by_key:
             return one.key
         if not self.kind.is_map:
@@ -95,17 +87,16 @@ class Matcher:
             return ''
         return without_suffix(inner)
 
-    def fitting(self, found: Iterable[str], split: str) -> str | None:
+    def fitting(self, found: Sequence[str], split: str) -> str | None:
         """The only image of a split, else the only one that may be of it."""
-        some = list(dict.fromkeys(found))
-        own = [path for path in some if self.pairs.images[path].split == split]
-        own = own or [p for p in some if not split or not self.pairs.images[p].split]
+        own = [path for path in found if self.pairs.images[path].split == split]
+        own = own or [p for p in found if not split or not self.pairs.images[p].split]
         return own[0] if len(own) == 1 else None
 
     def is_among(self, folder: str, split: str) -> bool:
         """Return whether a folder, as of keys, has images that may be of a split."""
         splits = self.folders.get(folder, set())
-        return bool(splits) and (not split or split in splits or '' in splits)
+        return bool(splits) and (not split or not splits.isdisjoint((split, '')))
 
     def same_key(self, path: str, one: Place, key: str) -> str | None:
         return self.fitting(self.by_key.get(key, ()), one.split)
@@ -129,17 +120,14 @@ class Matcher:
     def same_content(self, path: str, one: Place, key: str) -> str | None:
         if not (name := self.kind.named(Path(path))):
             return None
-        parts = parts_of(name)
-        same = self.by_name.get(parts[-1], ()) or self.by_name.get(without_suffix(parts[-1]), ())
-        for start in range(len(parts)):
-            end = without_suffix('/'.join(parts[start:]))
+        for named in ends_of(name, self.folders):
+            last, end = os.path.basename(named), without_suffix(named)
+            same = self.by_name.get(last, []) or self.by_name.get(without_suffix(last), [])
             if found := [p for p in same if f'/{os.path.splitext(p)[0]}'.endswith(f'/{end}')]:
                 image = self.fitting(found, one.split)
                 is_renamed = image and Path(image).stem != Path(path).stem
                 is_here = self.is_among(os.path.dirname(one.key), one.split)
                 return image if is_renamed or not is_here else None
-            if os.path.dirname(end) in self.folders:
-                return None
         return None
 
     def check_second(self, image: str, path: str, by_content: bool) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,39 +31,22 @@ LOOKED_AT = 5  # files that decide whether a folder has labels
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of files that belong to an image each.
+    """A kind of files that belong to an image each."""
 
-    Attributes:
-        title: of the format, for messages.
-        what: one of its files, such as 'an XML file'.
-        suffixes: of its files.
-        folders, images: names of folders of its files and of images, regular expressions.
-        is_one: whether a file is one; ValueError if it is broken. Asked of few files of a folder.
-        named: the path of the image that a file names; None for none.
-        is_apart: its files are in folders of these names only.
-        is_map: its files are images, too, told by their folders and by the words of their names;
-            an image has one of them only.
-        negatives: an image without a file has no objects, so it is in a split.
-        lists: folder of lists of the splits, in ImageSets/; None if there are no such lists.
-        words: regular expressions before or behind the name of the image, as in 'a_mask.png'.
-        others: words of files that belong to the image and are something else.
-        image_words: words of images beside 'a_mask.png'.
-    """
-
-    title: str
-    what: str
+    title: str  # of the format, for messages
+    what: str  # one of its files, such as 'an XML file'
     suffixes: tuple[str, ...]
-    folders: str
+    folders: str  # names of folders of its files; this, ``images`` and words: regular expressions
     images: str = IMAGE_FOLDERS
-    is_one: Callable[[Path], bool] = lambda path: True
-    named: Callable[[Path], str | None] = lambda path: None
-    is_apart: bool = False
-    is_map: bool = False
-    negatives: bool = False
-    lists: str | None = None
-    words: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    image_words: tuple[str, ...] = ()
+    is_one: Callable[[Path], bool] = lambda path: True  # asked of few; ValueError for a broken file
+    named: Callable[[Path], str | None] = lambda path: None  # the image by the content of a file
+    is_apart: bool = False  # its files are in ``folders`` only
+    is_map: bool = False  # its files are images, told by folders and words, one for each image
+    negatives: bool = False  # an image without a file has no objects, so it is in a split
+    lists: str | None = None  # folder in ImageSets/ of the lists of splits; None without lists
+    words: tuple[str, ...] = ()  # before or behind the name of the image, as in 'a_mask.png'
+    others: tuple[str, ...] = ()  # words of files that belong to the image and are something else
+    image_words: tuple[str, ...] = ()  # of images beside 'a_mask.png'
 
     @property
     def noun(self) -> str:
@@ -75,97 +58,67 @@ class Kind:
         """Its files in words."""
         return f'{self.noun}s' if self.is_map else 'labels'
 
-    @cached_property
-    def layout(self) -> re.Pattern[str]:
-        """A word of the layout: of a split, of images, of labels, or two of them in one."""
-        word = rf'(?P<labels>{self.folders})|(?P<images>{self.images})'
-        return re.compile(
-            rf'(?:obj_)?(?P<first>{SPLIT})?[-_ ]?(?:{word})?[-_ ]?(?P<last>{SPLIT})?(?:_data)?',
-            re.I,
-        )
-
     def word(self, name: str) -> tuple[str, bool | None] | None:
         """The split that a folder's name says, or '', and whether it is of labels; None for none.
 
-        A name that says a split only is of labels or of images: None for this.
+        The name has words of a split, of images or of labels, or two of them in one. A name that
+        says a split only is of labels or of images: None for this.
         """
-        found = self.layout.fullmatch(name)
+        word = rf'(?P<labels>{self.folders})|(?P<images>{self.images})'
+        layout = rf'(?P<first>{SPLIT})?[-_ ]?(?:{word})?[-_ ]?(?P<last>{SPLIT})?'
+        found = re.fullmatch(rf'(?:obj_)?{layout}(?:_data)?', name, re.I)
         if not found or not any(found.groups()) or (found['first'] and found['last']):
             return None
         split = (found['first'] or found['last'] or '').lower()
-        return split, None if not (found['labels'] or found['images']) else bool(found['labels'])
+        return split, bool(found['labels']) if found['labels'] or found['images'] else None
 
 
 class Place(NamedTuple):
-    """What the path of a file says.
+    """What the path of a file says."""
 
-    Attributes:
-        split: name of its split; '' for none.
-        key: path without suffix and words of the layout.
-        top: folder down to the last of these words.
-        of_labels: whether the words say labels (True) or images (False); None without words.
-    """
-
-    split: str
-    key: str
-    top: str
-    of_labels: bool | None
+    split: str  # '' for none
+    key: str  # the path without suffix and words of the layout
+    top: str  # the folder down to the last of these words
+    of_labels: bool | None  # whether the words say labels or images; None without words
 
 
 class Places:
-    """The places of files, by the words in their paths.
-
-    Args:
-        home: folder of the data set, whose own path has no words.
-    """
+    """The places of files, by words in their paths below the folder of the data set."""
 
     def __init__(self, kind: Kind, home: Path) -> None:
         self.kind, self.home = kind, os.path.join(home, '')
-        self.known: dict[str, tuple[str, str, str, bool | None]] = {}
+        self.of_folder: dict[str, Place] = {}  # with the start of keys
 
     def of(self, path: str) -> Place:
         """The place of a file."""
         folder, _, name = path.rpartition('/')
-        if (found := self.known.get(folder)) is None:
-            found = self.known[folder] = self.of_folder(folder)
-        split, inner, top, of_labels = found
-        return Place(split, f'{inner}{os.path.splitext(name)[0]}', top, of_labels)
-
-    def of_folder(self, folder: str) -> tuple[str, str, str, bool | None]:
-        """Split, start of keys, top and kind of the files in a folder."""
-        start = self.home if f'{folder}/'.startswith(self.home) else ''
-        parts = [part for part in f'{folder}/'[len(start) :].split('/') if part]
-        words = [self.kind.word(part) for part in parts]
-        split = next((word[0] for word in words if word and word[0]), '')
-        rest = ''.join(f'{p}/' for p, word in zip(parts, words, strict=True) if word is None)
-        last = max((n for n, word in enumerate(words, 1) if word), default=0)
-        top = start + '/'.join(parts[:last])
-        said = [word[1] for word in words if word and word[1] is not None]
-        of_labels = said[-1] if said else (False if last else None)
-        return split, rest, top.rstrip('/') or '/', of_labels
+        if (found := self.of_folder.get(folder)) is None:
+            start = self.home if f'{folder}/'.startswith(self.home) else ''
+            parts = [part for part in f'{folder}/'[len(start) :].split('/') if part]
+            split, key, last, of_labels = '', '', 0, None
+            for number, part in enumerate(parts, start=1):
+                if word := self.kind.word(part):
+                    split, last = split or word[0], number
+                    of_labels = bool(of_labels) if word[1] is None else word[1]
+                else:
+                    key += f'{part}/'
+            top = (start + '/'.join(parts[:last])).rstrip('/') or '/'
+            found = self.of_folder[folder] = Place(split, key, top, of_labels)
+        return found._replace(key=found.key + os.path.splitext(name)[0])
 
 
 @dataclass
 class Pairs:
-    """Files of a kind and the images in a folder, matched.
-
-    Attributes:
-        home: folder of the data set.
-        images, files: place of each, by paths.
-        source: folder of the files, where there may be none.
-        image_of: the image of each file that has one.
-        orphans: the other files, and the reason.
-        notes: (kind, place) of what the report shall say.
-    """
+    """Files of a kind and the images in a folder, with their places, matched."""
 
     kind: Kind
-    home: Path
+    home: Path  # folder of the data set
     images: dict[str, Place]
     files: dict[str, Place]
-    source: Path | None = None
-    image_of: dict[str, str] = field(default_factory=dict)
-    orphans: dict[str, str] = field(default_factory=dict)
-    notes: list[tuple[str, str]] = field(default_factory=list)
+    source: Path | None = None  # folder of the files, where there may be none
+    image_of: dict[str, str] = field(default_factory=dict)  # by files
+    orphans: dict[str, str] = field(default_factory=dict)  # the other files, and the reason
+    notes: list[tuple[str, str]] = field(default_factory=list)  # (kind, place) for the report
 
     def split_of(self, path: str) -> str:
         """The name of the split of a file, or of its image."""
@@ -176,8 +129,7 @@ class Pairs:
 def find_pairs(inventory: Inventory, kind: Kind) -> Pairs | None:
     """The files of a kind and their images in the data set of a folder; None without one of both.
 
-    Raises:
-        ValueError: several data sets, two files of one image, or files that are all broken.
+    ValueError for several data sets, two files of one image, or files that are all broken.
     """
     root = inventory.root
     start = len(os.path.join(root, ''))
@@ -196,12 +148,10 @@ def find_pairs(inventory: Inventory, kind: Kind) -> Pairs | None:
     images = [path for path in images if path.startswith(inside)]
     places = Places(kind, home)
     of_labels = {path: places.of(path).of_labels for path in images}
-    if kind.is_map:
-        rest = [path for path in images if of_labels[path] is None]
-        maps = [path for path in images if of_labels[path]]
-        images = [path for path in images if of_labels[path] is False] or rest or maps
-    else:
-        images = [path for path in images if of_labels[path] is not None] or images
+    for wanted in ((False,), (None,), (True,)) if kind.is_map else ((False, True), (None,)):
+        if some := [path for path in images if of_labels[path] in wanted]:
+            images = some
+            break
     pairs = match(kind, home, images, paths)
     pairs.notes += [
         ('two images of one name (the first is taken)', f'{first.name} and {file.name}')
@@ -212,41 +162,59 @@ def find_pairs(inventory: Inventory, kind: Kind) -> Pairs | None:
 
 
 def match(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -> Pairs:
-    """Files of a kind with the images that they belong to.
-
-    Args:
-        home: folder of the data set, whose own path has no words.
-
-    Raises:
-        ValueError: two files of one image, or several images for a file.
-    """
+    """Files of a kind in a data set, with their images; ValueError for two files of an image."""
     places = Places(kind, home)
-    placed = {path: places.of(path) for path in files}
-    if kind.is_map:
-        placed, images = told_apart(placed, images, places)
     found = {path: places.of(path) for path in images}
-    pairs = Pairs(kind, home, found, of_this_set(placed, found, kind))
-    Matcher(pairs).match()
-    return pairs
+    placed = {path: places.of(path) for path in files}
+    if kind.negatives:  # not those in folders where no image may belong: runs/detect/predict/labels
+        of_images = {''}  # the folders of images, and those above
+        for one in found.values():
+            folder = one.key
+            while (folder := os.path.dirname(folder)) not in of_images:
+                of_images.add(folder)
+        placed = {
+            path: one
+            for path, one in placed.items()
+            if one.of_labels is None or os.path.dirname(one.key) in of_images
+        }
+    return matched(Pairs(kind, home, found, placed))
 
 
 def pairs_in(kind: Kind, images: Path, files: Path, inventory: Inventory) -> Pairs:
     """The files of a kind in a folder, and their images in another or the same one."""
 
-    def placed(folder: Path, paths: Iterable[str]) -> dict[str, Place]:
+    def placed(folder: Path, paths: Iterable[str], of_labels: bool | None) -> dict[str, Place]:
         start = len(os.path.join(folder, ''))
-        return {x: Place('', os.path.splitext(x[start:])[0], str(folder), None) for x in paths}
+        keys = {path: os.path.splitext(path[start:])[0] for path in paths}
+        return {path: Place('', key, str(folder), of_labels) for path, key in keys.items()}
 
-    found = placed(images, (str(file) for _, file in inventory.images(images)))
-    given = placed(files, inventory.paths(files, kind.suffixes))
-    if kind.is_map and images == files:
-        given, rest = told_apart(given, found, Places(kind, images))
-        found = {path: found[path] for path in rest}
-    elif kind.is_map:
-        found = {path: one for path, one in found.items() if path not in given}
-    pairs = Pairs(kind, images, found, given, files)
-    Matcher(pairs).match()
-    return pairs
+    found = placed(images, (str(file) for _, file in inventory.images(images)), None)
+    given = placed(files, inventory.paths(files, kind.suffixes), images != files or None)
+    return matched(Pairs(kind, images, found, given, files))
+
+
+def matched(pairs: Pairs) -> Pairs:
+    """Files of a kind with their images; maps, which are images, too, are told apart before.
+
+    Maps are in folders of labels. Where there is none, they are beside the images: a_mask.png
+    beside a.png, else a.png beside a.jpg, or files that are no images.
+    """
+    kind, images, files = pairs.kind, pairs.images, pairs.files
+    if kind.is_map:
+        maps = [path for path, one in files.items() if one.of_labels]
+        stem_of = {path: os.path.splitext(path)[0] for path in (*images, *files)}
+        if not maps:
+            stems = {stem_of[path] for path in images}
+            stems |= {without(stem, kind.image_words) for stem in stems}
+            short = {path: without(stem_of[path], kind.words + kind.others) for path in files}
+            maps = [p for p, stem in short.items() if stem != stem_of[p] and stem in stems]
+        if not maps:
+            photographs = {stem_of[path] for path in images if not path.lower().endswith('.png')}
+            pngs = {p for p in files if p.lower().endswith('.png') and stem_of[p] in photographs}
+            maps = [path for path in files if path not in images or path in pngs]
+        pairs.files = {path: files[path] for path in maps}
+        pairs.images = {path: one for path, one in images.items() if path not in pairs.files}
+    return Matcher(pairs).match()
 
 
 def recognised(paths: Iterable[str], kind: Kind) -> list[str]:
@@ -272,73 +240,22 @@ def recognised(paths: Iterable[str], kind: Kind) -> list[str]:
 def home_of(files: Iterable[str], images: Iterable[str], root: Path, kind: Kind) -> Path:
     """The highest folder above words of the layout that has images; ValueError for several."""
     start = len(os.path.join(root, ''))
-    homes: set[tuple[str, ...]] = set()
-    for folder in {os.path.dirname(path) for path in files}:
-        parts = tuple(part for part in folder[start:].split('/') if part)
-        first = next((n for n, part in enumerate(parts) if kind.word(part)), None)
-        homes.add(() if first is None else parts[:first])
-    with_images = {os.path.dirname(path)[start:] + '/' for path in images}
-    least = min(map(len, homes))
-    found = sorted('/'.join(home) for home in homes if len(home) == least)
-    have = [home for home in found if any(p.startswith(f'{home}/') for p in with_images)]
-    if least and not have:
+    homes = set[str]()
+    for inner in {os.path.dirname(path)[start:] for path in files}:
+        above = '/'.join(takewhile(lambda part: not kind.word(part), inner.split('/')))
+        homes.add(above if above != inner else '')
+    if '' in homes:
         return root
+    least = min(home.count('/') for home in homes)
+    of_images = {os.path.dirname(path)[start:] + '/' for path in images}
+    highest = [home for home in sorted(homes) if home.count('/') == least]
+    have = [home for home in highest if any(x.startswith(f'{home}/') for x in of_images)]
     if len(have) > 1:
         names = ', '.join(str(root / home) for home in have)
         raise ValueError(
             f'{root} has several {kind.title} data sets: set own.data_root to one of {names}'
         )
-    return root / have[0] if least else root
-
-
-def of_this_set(
-    files: Mapping[str, Place], images: Mapping[str, Place], kind: Kind
-) -> dict[str, Place]:
-    """Files without those of another data set: in folders of labels where no image may belong.
-
-    Such as runs/detect/predict/labels: in folders that have no image and are above no image's.
-    """
-    inner = {os.path.dirname(one.key) for one in images.values()}
-    return {
-        path: one
-        for path, one in files.items()
-        if not kind.negatives
-        or one.of_labels is None
-        or (folder := os.path.dirname(one.key)) in inner
-        or any(name.startswith(f'{folder}/') for name in inner)
-        or not folder
-    }
-
-
-def told_apart(
-    files: Mapping[str, Place], images: Iterable[str], places: Places
-) -> tuple[dict[str, Place], list[str]]:
-    """Maps and images where both are images.
-
-    Maps are in folders of their names. Where there is none, they are beside the images: a_mask.png
-    beside a.png, else a.png beside a.jpg, or files that are no images.
-    """
-    kind = places.kind
-    maps = {path: one for path, one in files.items() if one.of_labels}
-    rest = [path for path in images if path not in maps]
-    if maps:
-        return maps, rest
-    stems = {os.path.splitext(path)[0] for path in rest}
-    stems |= {without(stem, kind.image_words) for stem in stems}
-    named = {
-        path: one
-        for path, one in files.items()
-        if (stem := os.path.splitext(path)[0]) != (key := without(stem, kind.words + kind.others))
-        and key in stems
-    }
-    photographs = {os.path.splitext(path)[0] for path in rest if not path.lower().endswith('.png')}
-    beside = named or {
-        path: one
-        for path, one in files.items()
-        if path not in rest
-        or (path.lower().endswith('.png') and os.path.splitext(path)[0] in photographs)
-    }
-    return beside, [path for path in rest if path not in beside]
+    return root.joinpath(*have)
 
 
 def read_pairs(
@@ -350,9 +267,8 @@ def read_pairs(
 ) -> Iterator[Labelled]:
     """The images of a split with their objects; what lacks the other is counted.
 
-    Args:
-        read: the image of a file with its objects; None for a file that is something else.
-        count: number of objects in a file without an image; None for a file that is something else.
+    ``count`` is asked for the number of objects in a file without an image. Both functions return
+    None for a file that is something else.
     """
     files = {image: file for file, image in part.pairs.items()}
     negatives = part.unlabelled if kind.negatives else ()
@@ -367,15 +283,10 @@ def read_pairs(
         if number := count(file):
             report.leave_out(why, file.name, number)
         elif number is not None and not kind.negatives:
-            report.note(
-                f'{kind.what.split(maxsplit=1)[1]} of no image or of one that has another',
-                file.name,
-            )
+            report.note(f'{kind.noun} of no image or of one that has another', file.name)
     outcome = 'no objects' if kind.negatives else 'not labelled, so left out'
     for image in part.unlabelled if part.pairs else ():
         report.note(f'image without {kind.what} ({outcome})', image.name)
     for name in part.absent:
-        if kind.negatives:
-            report.leave_out('listed image that is not there', name)
-        else:
-            report.note('listed image that is not there', name)
+        tell = report.leave_out if kind.negatives else report.note
+        tell('listed image that is not there', name)
