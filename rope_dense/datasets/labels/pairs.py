@@ -95,16 +95,17 @@ class Places:
         if (found := self.of_folder.get(folder)) is None:
             start = self.home if f'{folder}/'.startswith(self.home) else ''
             parts = [part for part in f'{folder}/'[len(start) :].split('/') if part]
-            split, key, last, of_labels = '', '', 0, None
+            split, inner, last, of_labels = '', '', 0, None
             for number, part in enumerate(parts, start=1):
                 if word := self.kind.word(part):
                     split, last = split or word[0], number
                     of_labels = bool(of_labels) if word[1] is None else word[1]
                 else:
-                    key += f'{part}/'
+                    inner += f'{part}/'
             top = (start + '/'.join(parts[:last])).rstrip('/') or '/'
-            found = self.of_folder[folder] = Place(split, key, top, of_labels)
-        return found._replace(key=found.key + os.path.splitext(name)[0])
+            found = self.of_folder[folder] = Place(split, inner, top, of_labels)
+        key = found.key + os.path.splitext(name)[0]
+        return Place(found.split, key, found.top, found.of_labels)
 
 
 @dataclass
@@ -202,8 +203,8 @@ def matched(pairs: Pairs) -> Pairs:
     kind, images, files = pairs.kind, pairs.images, pairs.files
     if kind.is_map:
         maps = [path for path, one in files.items() if one.of_labels]
-        stem_of = {path: os.path.splitext(path)[0] for path in (*images, *files)}
         if not maps:
+            stem_of = {path: os.path.splitext(path)[0] for path in (*images, *files)}
             stems = {stem_of[path] for path in images}
             stems |= {without(stem, kind.image_words) for stem in stems}
             short = {path: without(stem_of[path], kind.words + kind.others) for path in files}
