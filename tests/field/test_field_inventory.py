@@ -383,3 +383,10 @@ def test_d3_converted_labels_are_the_canonical_ones(tmp_path: Path) -> None:
     for split, content in canonical.items():
         assert json.loads((tmp_path / f'{split}.json').read_text()) == content
     assert {item['iscrowd'] for item in canonical['val']['annotations']} == {1}
+
+
+def test_a_folder_of_broken_labels_is_not_left_out(tmp_path: Path) -> None:
+    root = voc(tmp_path / 'data')
+    for path in (root / 'Annotations' / 'train').iterdir():
+        path.write_text('<annotation>')
+    assert 'Annotations/train/0.xml' in refusal(root)

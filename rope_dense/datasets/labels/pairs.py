@@ -223,8 +223,9 @@ def recognised(paths: Iterable[str], kind: Kind) -> list[str]:
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(os.path.dirname(path), []).append(path)
-    kept, problems, read = list[str](), list[ValueError](), 0
+    kept, broken, problems, read = list[str](), list[str](), list[ValueError](), 0
     for group in groups.values():
+        before = len(problems)
         for path in group[:LOOKED_AT]:
             try:
                 if (kept and read >= LOOKED_AT) or kind.is_one(Path(path)):
@@ -233,9 +234,12 @@ def recognised(paths: Iterable[str], kind: Kind) -> list[str]:
             except ValueError as problem:
                 problems.append(problem)
             read += 1
+        else:
+            if len(problems) - before == len(group[:LOOKED_AT]):
+                broken += group  # the reader names the first
     if problems and not kept:
         raise problems[0]
-    return kept
+    return kept + broken
 
 
 def home_of(files: Iterable[str], images: Iterable[str], root: Path, kind: Kind) -> Path:
