@@ -29,7 +29,9 @@ FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojso
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = tool_parser(__doc__)
     parser.add_argument('format', choices=FORMATS, help='format of the source')
-    parser.add_argument('source', type=Path, help='folder of labels or masks; file of cvat, coco')
+    parser.add_argument(
+        'source', type=Path, help='folder of labels or masks; file of cvat, coco, createml, geojson'
+    )
     parser.add_argument('out', type=Path, help='NAME.json; for colours: folder of masks')
     parser.add_argument('--images', type=Path, help='folder of the images (beside the labels)')
     parser.add_argument(

@@ -9,14 +9,18 @@ from tempfile import TemporaryDirectory
 
 from ..utils.atomic_write import atomic_write_text
 from .classes import CLASSES_FILE, read_classes
+from .labels import createml, geojson
 from .labels.canonical import write
 from .labels.files import numbered_lines
 from .labels.folders import FORMATS
 from .labels.inventory import Inventory
 from .labels.objects import LabelFolder, Part
-from .labels.pairs import SPLITS, pairs_in
+from .labels.pairs import SPLITS, Places, home_of, pairs_in
 from .labels.splits import VAL_PART, Chosen, by_hash, by_hash_of_pairs, listed_image, part_of
 from .mask_colours import colours_in, convert_masks
+
+# Formats with files of many images, whose images have keys as of the others.
+SHARED = {'createml': createml.FILES, 'geojson': geojson.FILES}
 
 
 def convert_data(
@@ -89,15 +93,24 @@ def given_folder(
         names = frozenset(known.stem_of(Path(x)) for x in listed) if split_file else None
         part = Part(source, folder, names=names, inventory=inventory)
         if val_share:
-            return LabelFolder(form, *by_hash(part, names or frozenset(known.by_stem)))
+            places = Places(SHARED[format], folder) if format in SHARED else None
+
+            def key_of(stem: str) -> str:
+                return places.of(f'{folder}/{stem}.').key if places else stem
+
+            return LabelFolder(form, *by_hash(part, names or frozenset(known.by_stem), key_of))
         return LabelFolder(form, dict(train=part), by)
+    if source.is_file():
+        raise ValueError(f'{source}: give the folder of the label files')
     pairs = pairs_in(form.kind, folder, source, inventory)
     files, pictures = [*pairs.files], [*pairs.images]
     if split_file:
         files = [file for file, image in pairs.image_of.items() if image in listed]
         pictures = [*listed]
     chosen: dict[str, Chosen] = dict(train=(files, pictures, absent))
-    if val_share:
+    if val_share:  # by the keys that a training on the folder has
+        places = Places(form.kind, home_of(pairs.images, pairs.images, folder, form.kind))
+        pairs.images = {path: places.of(path)._replace(split='') for path in pairs.images}
         chosen = by_hash_of_pairs(pairs, inventory, files)
     parts = {
         split: replace(part_of(pairs, inventory, *some), images=folder, source=source)

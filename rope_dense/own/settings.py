@@ -226,6 +226,8 @@ def check_channels(own: Own) -> None:
             if getattr(own, name):
                 raise ValueError(f'own.{name}: for images of own.channels, which is not given')
         return
+    if own.max_value is not None:
+        raise ValueError('own.max_value: for pictures; images of own.channels keep their values')
     numbers = [x for x in ([given] if isinstance(given, int) else given) if isinstance(x, int)]
     if len({*names}) < max(1, len(names)) or min(numbers, default=1) < 1:
         raise ValueError(

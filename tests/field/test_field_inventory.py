@@ -390,3 +390,34 @@ def test_a_folder_of_broken_labels_is_not_left_out(tmp_path: Path) -> None:
     for path in (root / 'Annotations' / 'train').iterdir():
         path.write_text('<annotation>')
     assert 'Annotations/train/0.xml' in refusal(root)
+
+
+@pytest.mark.parametrize('inner', ['', 'VOC2012/'])
+def test_converted_labels_are_split_as_a_training_splits_them(inner: str, tmp_path: Path) -> None:
+    """Whether the folder of the labels is given or one above it."""
+    names = [f'{number}' for number in range(12)]
+    images = {f'{inner}JPEGImages/{name}.jpg': None for name in names}
+    labels = {f'{inner}Annotations/{name}.xml': XML.format('cat') for name in names}
+    root = files(tmp_path / 'data', images | labels)
+    trained = {split: {*map(os.path.basename, x)} for split, x in reading(root).objects.items()}
+    for number, source in enumerate((root, root / inner / 'Annotations')):
+        out = tmp_path / f'{number}' / 'train.json'
+        convert_data('voc', source, out, val_share=0.2)
+        for split, expected in trained.items():
+            content = json.loads(out.with_name(f'{split}.json').read_text())
+            assert {os.path.basename(x['file_name']) for x in content['images']} == expected
+
+
+@pytest.mark.parametrize('damage', ['remove', 'cut', 'edit'])
+def test_a_damaged_canonical_file_is_written_again(damage: str, tmp_path: Path) -> None:
+    root = yolo(tmp_path / 'data')
+    before = reading(root).content
+    [file] = (tmp_path / 'data_canonical').glob('*/*/train.json')
+    text = file.read_text()
+    if damage == 'remove':
+        file.unlink()
+    else:
+        file.write_text(
+            text[:100] if damage == 'cut' else text.replace('"iscrowd": 0', '"iscrowd": 1')
+        )
+    assert reading(root).content == before

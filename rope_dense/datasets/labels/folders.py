@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
 from ...utils.validation import check_choice
@@ -14,7 +15,9 @@ from .foreign import foreign
 from .geojson import GEOJSON
 from .inventory import Inventory
 from .labelme import LABELME
+from .maps import MASKS
 from .objects import Format, LabelFolder
+from .pairs import find_pairs
 from .voc import VOC
 from .yolo_folders import YOLO
 
@@ -65,11 +68,15 @@ def find_labels(
         raise ValueError(f'{known}. {PAGE}')  # else a problem says the reason better
     if problems:
         raise ValueError('; '.join(problems))
+    masks = None
+    with suppress(ValueError):
+        masks = find_pairs(inventory, MASKS)
+    hint = ' (images with masks are for own/semantic.py)' if masks else ''
     titles = ', '.join(form.title for form in forms)
     below = sorted({path.parent.relative_to(root).as_posix() for path in inventory.below(root)})
     places = ', '.join('the folder itself' if name == '.' else name for name in below[:PLACES])
     raise ValueError(
-        f'{root}: no labels as {titles}; it has {inventory.suffixes_in(root)} in '
+        f'{root}: no labels as {titles}{hint}; it has {inventory.suffixes_in(root)} in '
         f'{places or "no folder"}{" ..." if len(below) > PLACES else ""}. {PAGE}'
     )
 

@@ -54,6 +54,9 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         placed = () if is_named else place(file, images, inventory, Report())
         labelled[file] = images if is_named else [one.file for one, objects in placed if objects]
     if not any(labelled.values()):
+        features, *_ = inventory.content(files[0], features_of)
+        if features and (problem := features[0].problem):
+            raise ValueError(f'{files[0]}: {problem}, as the first: only polygons are read')
         raise ValueError(
             f'{files[0]}: none of its objects is in an image of {root}: are the images '
             'georeferenced (GeoTIFF), and is the coordinate system of the file right?'

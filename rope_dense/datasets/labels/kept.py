@@ -63,14 +63,16 @@ def kept(
     with FileLock(out / f'.{home.name}.lock'):  # processes that train together write once
         state = read(home / STATE)
         current = inventory.digest(state.get('outside', ()))
-        if state and (home / state['content']).is_dir() and state['state'] == current:
+        is_whole = bool(state) and state['files'] == sizes_in(home / state['content'])
+        if is_whole and state['state'] == current:
             return home / state['content'], state['summary']
         split = out / f'{name}-{digest_of(str(inventory.root))[:12]}.{MOVED}'
         inventory.moved.update(read(split))
         inventory.remembered = read(home / HEADERS)
         found = find(inventory)
         content, summary = content_of(found, inventory), state.get('summary')
-        if content != state.get('content') or not (home / content).is_dir():
+        if content != state.get('content') or not is_whole:
+            shutil.rmtree(home / content, ignore_errors=True)
             try:
                 with atomic_folder(home / content) as fresh:
                     summary = write(found, fresh)
@@ -82,7 +84,8 @@ def kept(
             atomic_write_text(split, json.dumps(inventory.moved))
         atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
         said = dict(version=VERSION, state=inventory.digest(), content=content)
-        said |= dict(outside=inventory.outside, summary=summary)
+        files = sizes_in(home / content)
+        said |= dict(outside=inventory.outside, summary=summary, files=files)
         atomic_write_text(home / STATE, json.dumps(said))
         for path in home.iterdir():  # of other content, and leftovers of processes that were killed
             if path.is_dir() and path.name != content:
@@ -93,9 +96,16 @@ def kept(
 def is_kept(file: Path, root: Path) -> bool:
     """Return whether a file that was written here is of a data set's folder as it is now."""
     state, written = read(file.parent.parent / STATE), (VERSION, file.parent.name)
-    if not file.is_file() or (state.get('version'), state.get('content')) != written:
+    is_written = (state.get('version'), state.get('content')) == written
+    if not is_written or state['files'] != sizes_in(file.parent):
         return False
     return state['state'] == last_inventory(root).digest(state['outside'])
+
+
+def sizes_in(folder: Path) -> dict[str, list[int]]:
+    """Size and time of change of the files in a folder, by which damage and edits are known."""
+    about = {path.name: path.stat() for path in sorted(folder.glob('*'))}
+    return {name: [one.st_size, one.st_mtime_ns] for name, one in about.items()}
 
 
 def content_of(found: Found, inventory: Inventory) -> str:

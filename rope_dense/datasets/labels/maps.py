@@ -150,7 +150,11 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
         parts[split] = part_of(pairs, inventory, pairs.files, pairs.images)
     by = 'folder'
     for split in SPLITS.keys() - parts.keys():
-        others, names = find_pairs(inventory, kind), SPLITS[split]
+        names = SPLITS[split]
+        try:
+            others = find_pairs(inventory, kind)
+        except ValueError:  # of folders that are not named
+            others = None
         if others and (files := [x for x in others.image_of if others.split_of(x) in names]):
             beside = [x for x, one in others.images.items() if one.split in names]
             parts[split] = part_of(others, inventory, files, beside)
@@ -164,7 +168,7 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
 
 def check_number(part: Part, kind: Kind, inventory: Inventory) -> None:
     """Raise ValueError if too many of the images of a split have no map."""
-    missing = [*part.absent, *(path.name for path in part.unlabelled)]
+    missing = [*part.absent, *(within(path, part.images) for path in part.unlabelled)]
     count = len(part.pairs) + len(missing)
     if len(missing) * MISSING_PART <= count and part.pairs:
         return

@@ -52,7 +52,7 @@ class Matcher:
         names = {path: self.image_key(path, one) for path, one in pairs.files.items()}
         if self.kind.others:
             pairs.files = {path: pairs.files[path] for path, name in names.items() if name}
-        second: set[str] = set()
+        second = dict[str, str]()  # why a file is not taken
         for step in (self.same_key, self.same_form, self.same_name, self.same_content):
             matched = {pairs.images[image].split for image in self.file_of}
             for path, one in pairs.files.items():
@@ -64,14 +64,17 @@ class Matcher:
                 image = step(path, one, names[path])
                 if image and image in self.file_of:
                     self.check_second(image, path, step == self.same_content)
-                    second.add(path)
+                    places = (os.path.dirname(x) for x in (path, self.file_of[image]))
+                    here, there = (os.path.relpath(place, pairs.home) for place in places)
+                    apart = f'object in {here} of an image that has a label file in {there}'
+                    second[path] = TAKEN if here == there else apart
                 elif image:
                     pairs.image_of[path], self.file_of[image] = image, path
                     if is_loose or (step == self.same_form and self.kind.negatives):
                         note = ELSEWHERE if is_loose else ALIKE
                         pairs.notes.append((note, os.path.basename(path)))
         rest = [path for path in pairs.files if path not in pairs.image_of]
-        pairs.orphans = {path: TAKEN if path in second else NO_IMAGE for path in rest}
+        pairs.orphans = {path: second.get(path, NO_IMAGE) for path in rest}
         return pairs
 
     def image_key(self, path: str, one: Place) -> str:
@@ -140,7 +143,7 @@ class Matcher:
         elif os.path.dirname(first) != os.path.dirname(path) and is_same:
             raise ValueError(
                 f'{os.path.dirname(first)} and {os.path.dirname(path)} have files of the same '
-                f'images, such as {Path(image).name}: leave the folder that is to be used'
+                f'images, such as {Path(image).name}: move one of the folders elsewhere'
             )
         elif is_same or self.kind.is_map:
             raise ValueError(

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -59,10 +59,11 @@ def validation_of(stems: Collection[str], inventory: Inventory, source: Path) ->
     return val
 
 
-def by_hash(part: Part, stems: Collection[str]) -> Splits:
-    """Both splits of the labelled images of one file, by paths as in ``Part.names``."""
-    val = validation_of(stems, part.inventory, part.source)
-    names = {'train': frozenset(stems) - val, 'val': frozenset(val)}
+def by_hash(part: Part, stems: Collection[str], key_of: Callable[[str], str] = str) -> Splits:
+    """Both splits of the labelled images of one file, by keys of paths as in ``Part.names``."""
+    val = validation_of({*map(key_of, stems)}, part.inventory, part.source)
+    of_val = frozenset(stem for stem in stems if key_of(stem) in val)
+    names = {'train': frozenset(stems) - of_val, 'val': of_val}
     return {split: replace(part, names=some) for split, some in names.items()}, BY_HASH
 
 
