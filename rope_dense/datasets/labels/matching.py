@@ -14,7 +14,7 @@ from .inventory import ends_of
 from .objects import NO_IMAGE
 
 if TYPE_CHECKING:
-    from .pairs import Pairs, Place
+    from .pairs import FilePairs, FilePlace
 
 TAKEN = 'object of an image that has another label file'
 HASHED = re.compile(r'(^|/)[0-9a-f]{8}-(?=[^/]+$)')  # before names of Label Studio's files
@@ -22,14 +22,14 @@ ELSEWHERE = 'label file in another folder than its image (taken by its name)'
 ALIKE = 'label file whose name has another case or Unicode form than its image (taken)'
 
 
-class Matcher:
+class FileMatcher:
     """Finds the image of each file.
 
     By the key, in this case or any; else by the name, where the folder of the file is none of the
     images; else by the name that is in the file. No image is of two files.
     """
 
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: FilePairs) -> None:
         self.pairs, self.kind = pairs, pairs.kind
         self.by_key: dict[str, list[str]] = defaultdict(list)
         self.by_form: dict[str, list[str]] = defaultdict(list)
@@ -46,7 +46,7 @@ class Matcher:
             for name in {*map(os.path.basename, (one.key, path, short))}:
                 self.by_name[name].append(path)
 
-    def match(self) -> Pairs:
+    def match(self) -> FilePairs:
         """The pairs with the image of each file, the orphans and the notes filled in."""
         pairs = self.pairs
         names = {path: self.image_key(path, one) for path, one in pairs.files.items()}
@@ -77,7 +77,7 @@ class Matcher:
         pairs.orphans = {path: second.get(path, NO_IMAGE) for path in rest}
         return pairs
 
-    def image_key(self, path: str, one: Place) -> str:
+    def image_key(self, path: str, one: FilePlace) -> str:
         """The key of its image, 'a' for 'a_mask', 'a.jpg.png' or '1a2b3c4d-a'; '' for none."""
         if one.key in self.by_key:
             return one.key
@@ -101,13 +101,13 @@ class Matcher:
         splits = self.folders.get(folder, set())
         return bool(splits) and (not split or not splits.isdisjoint((split, '')))
 
-    def same_key(self, path: str, one: Place, key: str) -> str | None:
+    def same_key(self, path: str, one: FilePlace, key: str) -> str | None:
         return self.fitting(self.by_key.get(key, ()), one.split)
 
-    def same_form(self, path: str, one: Place, key: str) -> str | None:
+    def same_form(self, path: str, one: FilePlace, key: str) -> str | None:
         return self.fitting(self.by_form.get(folded(key), ()), one.split)
 
-    def same_name(self, path: str, one: Place, key: str) -> str | None:
+    def same_name(self, path: str, one: FilePlace, key: str) -> str | None:
         if self.is_among(os.path.dirname(key), one.split):
             return None
         some = self.by_name.get(os.path.basename(key), ())
@@ -120,7 +120,7 @@ class Matcher:
                 )
         return image
 
-    def same_content(self, path: str, one: Place, key: str) -> str | None:
+    def same_content(self, path: str, one: FilePlace, key: str) -> str | None:
         if not (name := self.kind.named(Path(path))):
             return None
         for named in ends_of(name, self.folders):

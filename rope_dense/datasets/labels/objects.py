@@ -55,7 +55,7 @@ class Labelled:
 
 
 @dataclass
-class Places:
+class Findings:
     """Number of findings, and the first places."""
 
     count: int = 0
@@ -75,16 +75,16 @@ class Report:
     kept: int = 0  # objects that are trained or evaluated
     num_cut: int = 0  # of these, the ones that lose a tenth of their box or more at the border
     num_rotated: int = 0  # of these, rectangles that are not upright, where rectangles are read
-    notes: dict[str, Places] = field(default_factory=dict)
-    left_out: dict[str, Places] = field(default_factory=dict)
+    notes: dict[str, Findings] = field(default_factory=dict)
+    left_out: dict[str, Findings] = field(default_factory=dict)
 
     def note(self, kind: str, where: object, count: int = 1) -> None:
         """Count something that was changed, or is unusual."""
-        self.notes.setdefault(kind, Places()).add([str(where)], count)
+        self.notes.setdefault(kind, Findings()).add([str(where)], count)
 
     def leave_out(self, kind: str, where: object, count: int = 1) -> None:
         """Count objects that are left out, and that no ``Labelled`` counts."""
-        self.left_out.setdefault(kind, Places()).add([str(where)], count)
+        self.left_out.setdefault(kind, Findings()).add([str(where)], count)
 
     def leave_out_image(self, name: str, count: int) -> None:
         """Count an image that is not there, and its objects."""
@@ -104,7 +104,7 @@ class Report:
         self.num_rotated += other.num_rotated
         for mine, others in ((self.notes, other.notes), (self.left_out, other.left_out)):
             for kind, places in others.items():
-                mine.setdefault(kind, Places()).add(places.examples, places.count)
+                mine.setdefault(kind, Findings()).add(places.examples, places.count)
 
     @property
     def num_left_out(self) -> int:

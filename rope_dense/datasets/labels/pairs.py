@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .inventory import Inventory
-from .matching import Matcher, without
+from .matching import FileMatcher, without
 from .objects import Labelled, Part, Report
 
 SPLITS = {
@@ -73,7 +73,7 @@ class Kind:
         return split, bool(found['labels']) if found['labels'] or found['images'] else None
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """What the path of a file says."""
 
     split: str  # '' for none
@@ -87,9 +87,9 @@ class Places:
 
     def __init__(self, kind: Kind, home: Path) -> None:
         self.kind, self.home = kind, os.path.join(home, '')
-        self.of_folder: dict[str, Place] = {}  # with the start of keys
+        self.of_folder: dict[str, FilePlace] = {}  # with the start of keys
 
-    def of(self, path: str) -> Place:
+    def of(self, path: str) -> FilePlace:
         """The place of a file."""
         folder, _, name = path.rpartition('/')
         if (found := self.of_folder.get(folder)) is None:
@@ -103,19 +103,19 @@ class Places:
                 else:
                     inner += f'{part}/'
             top = (start + '/'.join(parts[:last])).rstrip('/') or '/'
-            found = self.of_folder[folder] = Place(split, inner, top, of_labels)
+            found = self.of_folder[folder] = FilePlace(split, inner, top, of_labels)
         key = found.key + os.path.splitext(name)[0]
-        return Place(found.split, key, found.top, found.of_labels)
+        return FilePlace(found.split, key, found.top, found.of_labels)
 
 
 @dataclass
-class Pairs:
+class FilePairs:
     """Files of a kind and the images in a folder, with their places, matched."""
 
     kind: Kind
     home: Path  # folder of the data set
-    images: dict[str, Place]
-    files: dict[str, Place]
+    images: dict[str, FilePlace]
+    files: dict[str, FilePlace]
     source: Path | None = None  # folder of the files, where there may be none
     image_of: dict[str, str] = field(default_factory=dict)  # by files
     orphans: dict[str, str] = field(default_factory=dict)  # the other files, and the reason
@@ -127,7 +127,7 @@ class Pairs:
         return (self.images[image].split if image else '') or self.files[path].split
 
 
-def find_pairs(inventory: Inventory, kind: Kind) -> Pairs | None:
+def find_pairs(inventory: Inventory, kind: Kind) -> FilePairs | None:
     """The files of a kind and their images in the data set of a folder; None without one of both.
 
     ValueError for several data sets, two files of one image, or files that are all broken.
@@ -162,7 +162,7 @@ def find_pairs(inventory: Inventory, kind: Kind) -> Pairs | None:
     return pairs if pairs.files and pairs.images else None
 
 
-def match(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -> Pairs:
+def match(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -> FilePairs:
     """Files of a kind in a data set, with their images; ValueError for two files of an image."""
     places = Places(kind, home)
     found = {path: places.of(path) for path in images}
@@ -178,23 +178,23 @@ def match(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -
             for path, one in placed.items()
             if one.of_labels is None or os.path.dirname(one.key) in of_images
         }
-    return matched(Pairs(kind, home, found, placed))
+    return matched(FilePairs(kind, home, found, placed))
 
 
-def pairs_in(kind: Kind, images: Path, files: Path, inventory: Inventory) -> Pairs:
+def pairs_in(kind: Kind, images: Path, files: Path, inventory: Inventory) -> FilePairs:
     """The files of a kind in a folder, and their images in another or the same one."""
 
-    def placed(folder: Path, paths: Iterable[str], of_labels: bool | None) -> dict[str, Place]:
+    def placed(folder: Path, paths: Iterable[str], of_labels: bool | None) -> dict[str, FilePlace]:
         start = len(os.path.join(folder, ''))
         keys = {path: os.path.splitext(path[start:])[0] for path in paths}
-        return {path: Place('', key, str(folder), of_labels) for path, key in keys.items()}
+        return {path: FilePlace('', key, str(folder), of_labels) for path, key in keys.items()}
 
     found = placed(images, (str(file) for _, file in inventory.images(images)), None)
     given = placed(files, inventory.paths(files, kind.suffixes), images != files or None)
-    return matched(Pairs(kind, images, found, given, files))
+    return matched(FilePairs(kind, images, found, given, files))
 
 
-def matched(pairs: Pairs) -> Pairs:
+def matched(pairs: FilePairs) -> FilePairs:
     """Files of a kind with their images; maps, which are images, too, are told apart before.
 
     Maps are in folders of labels. Where there is none, they are beside the images: a_mask.png
@@ -215,7 +215,7 @@ def matched(pairs: Pairs) -> Pairs:
             maps = [path for path in files if path not in images or path in pngs]
         pairs.files = {path: files[path] for path in maps}
         pairs.images = {path: one for path, one in images.items() if path not in pairs.files}
-    return Matcher(pairs).match()
+    return FileMatcher(pairs).match()
 
 
 def recognised(paths: Iterable[str], kind: Kind) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from .coco_files import words_of
 from .inventory import Images, Inventory
 from .objects import NO_IMAGE, Part
-from .pairs import SPLIT_NAMES, SPLITS, Kind, Pairs, Places
+from .pairs import SPLIT_NAMES, SPLITS, FilePairs, Kind, Places
 from .splits import Splits, split_pairs
 
 GROUPS = {word: split for split, words in SPLITS.items() for word in words}
@@ -49,7 +49,7 @@ class SharedFiles:
             ValueError: images of only one split are labelled.
         """
         images = {path: self.places.of(path) for path in map(str, self.images.by_path.values())}
-        pairs = Pairs(self.places.kind, self.images.folder, images, {})
+        pairs = FilePairs(self.places.kind, self.images.folder, images, {})
         for file, some in labelled.items():
             for path in map(str, some):
                 pairs.files[path] = images[path]._replace(split=self.split_of(file))

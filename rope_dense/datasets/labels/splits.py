@@ -14,7 +14,7 @@ from pathlib import Path
 from .files import read_text, without_suffix
 from .inventory import VAL_PART, Images, Inventory
 from .objects import Part
-from .pairs import SPLITS, Pairs
+from .pairs import SPLITS, FilePairs
 
 Splits = tuple[dict[str, Part], str]  # and what says which image is in which, in words
 WORDS = {'train': 'training', 'val': 'validation'}
@@ -72,7 +72,7 @@ def unlabelled(folder: Path | str, source: Path | str, what: str = 'labels') -> 
     return ValueError(f'{folder} has images, but no {what} as {source} has')
 
 
-def split_pairs(pairs: Pairs, inventory: Inventory) -> Splits:
+def split_pairs(pairs: FilePairs, inventory: Inventory) -> Splits:
     """Both splits of images that have a file each; ValueError for labels of only one split."""
     found = by_lists(pairs, inventory) or by_words(pairs)
     chosen, by = found or (by_hash_of_pairs(pairs, inventory, [*pairs.files]), BY_HASH)
@@ -82,7 +82,7 @@ def split_pairs(pairs: Pairs, inventory: Inventory) -> Splits:
 
 
 def part_of(
-    pairs: Pairs,
+    pairs: FilePairs,
     inventory: Inventory,
     files: Collection[str],
     images: Collection[str],
@@ -104,7 +104,7 @@ def part_of(
     )
 
 
-def by_words(pairs: Pairs) -> tuple[Both, str] | None:
+def by_words(pairs: FilePairs) -> tuple[Both, str] | None:
     """Both splits by words in paths; None without labels of both, ValueError without training."""
     split_of = {path: pairs.split_of(path) for path in pairs.files}
     there = {split_of[path] for path in pairs.image_of}
@@ -128,7 +128,7 @@ def by_words(pairs: Pairs) -> tuple[Both, str] | None:
     return chosen, 'folder (test/ is for validation)' if 'test' in names['val'] else 'folder'
 
 
-def by_hash_of_pairs(pairs: Pairs, inventory: Inventory, files: Collection[str]) -> Both:
+def by_hash_of_pairs(pairs: FilePairs, inventory: Inventory, files: Collection[str]) -> Both:
     """Both splits by ``validation_of``; ValueError for images for validation without labels."""
     source = os.path.dirname(next(iter(files))) if files else pairs.home
     labelled = {*pairs.image_of.values()}
@@ -152,7 +152,7 @@ def by_hash_of_pairs(pairs: Pairs, inventory: Inventory, files: Collection[str])
     return chosen
 
 
-def by_lists(pairs: Pairs, inventory: Inventory) -> tuple[Both, str] | None:
+def by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] | None:
     """Both splits by train.txt, val.txt, ... in ImageSets/Main, ImageSets or the data set's folder.
 
     A part of the training list is for validation where no other list is. ValueError for lists of
@@ -199,7 +199,7 @@ def by_lists(pairs: Pairs, inventory: Inventory) -> tuple[Both, str] | None:
     )
 
 
-def lists_in(pairs: Pairs, inventory: Inventory) -> dict[str, Path]:
+def lists_in(pairs: FilePairs, inventory: Inventory) -> dict[str, Path]:
     """The lists of a data set by name, from the first folder that has some."""
     known = {*TRAINING, *SPLITS['val']}
     sets = inventory.subfolders(pairs.home).get('imagesets')

@@ -14,7 +14,7 @@ from .dota import has_corners, object_lines
 from .files import read_text
 from .inventory import Inventory
 from .objects import Format, LabelFolder
-from .pairs import LOOKED_AT, Pairs, Places, find_pairs, match
+from .pairs import LOOKED_AT, FilePairs, Places, find_pairs, match
 from .splits import BY_HASH, WORDS, Chosen, by_hash_of_pairs, listed_image, part_of, split_pairs
 from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
 from .yolo_yaml import class_names_of, declaration_in, entries, key_points, located, names_above
@@ -52,7 +52,7 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
     return None
 
 
-def undeclared(pairs: Pairs, inventory: Inventory) -> LabelFolder:
+def undeclared(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
     """A data set by the names of its folders; ValueError without one list of classes."""
     parts, by = split_pairs(pairs, inventory)
     places = dict.fromkeys(x for part in parts.values() for x in (part.source, part.images))
@@ -137,7 +137,7 @@ class ImageSet:
             self.images += listed
             self.folders += dict.fromkeys(map(os.path.dirname, listed))
 
-    def chosen(self, pairs: Pairs) -> Chosen | None:
+    def chosen(self, pairs: FilePairs) -> Chosen | None:
         """The label files and images; of a list those that it names. None without a label file."""
         labels = {*map(label_folder, self.folders)}
         above = {*map(os.path.dirname, labels)}
