@@ -85,6 +85,17 @@ def test_core_works_with_torch_alone() -> None:
 
 
 @pytest.mark.slow
+def test_own_data_are_read_without_rasterio() -> None:
+    """It comes with the extra `large`."""
+    code = (
+        "import importlib.util, sys\nsys.modules['rasterio'] = None\nfind = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: None if name == 'rasterio' else find(name)\n"
+        'import rope_dense.own.recipes\n'
+    )
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize('present, absent', [('mmseg', 'mmdet'), ('mmdet', 'mmseg')])
 def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
     code = HIDE.format(names=()) + (  # find_spec gives None for a package that is not there

@@ -1,7 +1,5 @@
 """Names, numbers and colours of classes: classes.txt, and the table that Roboflow writes."""
 
-from __future__ import annotations
-
 import colorsys
 import csv
 import re

@@ -1,7 +1,5 @@
 """Write labels of any format as COCO json, and masks in colours as masks of class numbers."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

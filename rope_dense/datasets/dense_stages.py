@@ -1,7 +1,5 @@
 """The stages of a recipe with dense one-to-one augmentation, set from a few numbers of epochs."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 H x W pixels. A depth of 0 is unknown: such pixels are neither trained nor evaluated.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Sequence

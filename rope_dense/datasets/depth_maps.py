@@ -1,7 +1,5 @@
 """Files of depth maps: PNG, TIFF or .npy; all maps of a split, looked at once before a training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Masks and depth maps as files that belong to images: lists of pairs, pages and sizes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

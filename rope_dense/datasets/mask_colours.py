@@ -1,7 +1,5 @@
 """Masks in colours as masks of class numbers."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence

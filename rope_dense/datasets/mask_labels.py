@@ -3,8 +3,6 @@
 H x W pixels. A number in a mask stands for a class, is ignored, or is an error.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Images with masks of class numbers, for mmseg. H x W pixels."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Sequence

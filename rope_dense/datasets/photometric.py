@@ -1,7 +1,5 @@
 """Random colours."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ the side w is rotated clockwise from the x axis (y points down). Four such tuple
 rectangle; a convention, as mmrotate names them, chooses one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import cv2

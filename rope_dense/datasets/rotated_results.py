@@ -1,7 +1,5 @@
 """Rotated boxes as results: annotations of COCO json, and the submission form of DOTA."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Steps of pipelines that mmdet lacks."""
 
-from __future__ import annotations
-
 from mmdet.datasets.transforms import Pad
 from mmengine.registry import TRANSFORMS
 

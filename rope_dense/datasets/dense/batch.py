@@ -6,8 +6,6 @@ Python's, whose state ``ResumableTrainLoop`` sets for each batch.
 Letters: B images, H x W pixels, N objects.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Mosaics of four images."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

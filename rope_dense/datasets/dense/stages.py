@@ -1,7 +1,5 @@
 """Transforms that depend on the epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -3,8 +3,6 @@
 Backgrounds, colours and occlusion are as in ``shapes``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

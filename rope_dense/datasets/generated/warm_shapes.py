@@ -4,8 +4,6 @@ Red, green and blue show where the circles are, in any colour; the fourth channe
 circle is warm or cold. Backgrounds and occlusion are as in ``shapes``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

@@ -4,8 +4,6 @@ Pixels are float32 [H, W, n], which has every value of 16 bits, in the order of 
 resizing, cropping and warping take any n for float32, but for INTER_AREA (``shrink``).
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence

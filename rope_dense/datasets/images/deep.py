@@ -3,8 +3,6 @@
 mmcv takes the upper 8 of 16 bits, so what a camera of 12 bits writes to a 16-bit file is black.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures with predictions drawn on them."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

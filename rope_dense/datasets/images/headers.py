@@ -1,7 +1,5 @@
 """Headers of image files: size, bands, type, colours, pages, and whether the file is whole."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

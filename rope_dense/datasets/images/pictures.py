@@ -5,8 +5,6 @@ are read by ``own.channels``, see ``LoadBands``. Checked with rasterio for bands
 types, five photometric tags, both layouts and four compressions (tests/field/test_field_images.py).
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The images that a user names: one, a folder, a list, the frames of a video."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ image, outlines can be drawn. So mmdet leaves out nothing, and no convention of 
 met by surprise.
 """
 
-from __future__ import annotations
-
 import filecmp
 import json
 import re

@@ -1,7 +1,5 @@
 """COCO: one JSON file of a split or of all images (https://cocodataset.org/#format-data)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The images of COCO files: their folder, and the splits that their folders name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Set
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The shapes of COCO's annotations: boxes, rotated boxes, polygons, run lengths."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re

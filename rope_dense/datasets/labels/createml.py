@@ -4,8 +4,6 @@ A box has its centre and its sides in pixels, see
 https://developer.apple.com/documentation/createml/building-an-object-detector-data-source.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

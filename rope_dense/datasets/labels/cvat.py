@@ -4,8 +4,6 @@ The format, https://docs.cvat.ai/docs/manual/advanced/xml_format, was compared w
 cvat/apps/dataset_manager/formats/cvat.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

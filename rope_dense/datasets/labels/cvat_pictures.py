@@ -1,7 +1,5 @@
 """The images and frames that a file of CVAT labels: their image files, sizes and shapes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ See https://captain-whu.github.io/DOTA/dataset.html. Many own data sets have no 
 lines have it is decided once for a data set.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A user's files: names and text, JSON, YAML and XML decoded, errors named."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import math

@@ -1,7 +1,5 @@
 """The annotation formats, and the data set in a folder."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Labels that are not read: each form by its name, and the export of its tool that is read."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

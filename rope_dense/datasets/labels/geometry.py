@@ -1,7 +1,5 @@
 """Boxes, polygons and run lengths of objects, in pixels (x = column, y = row)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec

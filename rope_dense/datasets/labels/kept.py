@@ -5,8 +5,6 @@ the digest of the content), the headers of its images, and ``state.json``, which
 of.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -3,8 +3,6 @@
 The format was compared with LabelMe's reader and writer, labelme/_label_file.py.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

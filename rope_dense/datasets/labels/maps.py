@@ -1,7 +1,5 @@
 """Masks and depth maps: the image of each, and both splits, kept as a list of pairs."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence

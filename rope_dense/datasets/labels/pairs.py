@@ -5,8 +5,6 @@ Paths say which image it is. In 'ships/train/labels/cam 1/a.txt' and
 before them is the folder of the data set, and what is left, 'cam 1/a', is the key of both.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator

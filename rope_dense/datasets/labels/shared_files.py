@@ -1,7 +1,5 @@
 """Label files of several images each: the images that a file may be of, and both splits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path

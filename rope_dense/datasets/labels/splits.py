@@ -1,7 +1,5 @@
 """The images for training and for validation: by lists, by folders, or by a hash of their names."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

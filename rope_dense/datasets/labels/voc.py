@@ -4,8 +4,6 @@ The devkit, http://host.robots.ox.ac.uk/pascal/VOC/voc2012, has the format. Robo
 CVAT, labelImg and roLabelImg add folders of splits, polygons and rotated boxes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

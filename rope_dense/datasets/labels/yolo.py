@@ -4,8 +4,6 @@ A line, see https://docs.ultralytics.com/datasets, has the number of the class, 
 (centre, width, height), the corners of a polygon or of a rotated box, or a box with key points.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

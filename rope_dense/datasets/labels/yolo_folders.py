@@ -1,7 +1,5 @@
 """The YOLO data set in a folder: by a data.yaml, by darknet's obj.data, or by names of folders."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A data.yaml of YOLO, or darknet's obj.data: splits, names of classes, key points."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping
