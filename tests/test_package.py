@@ -87,11 +87,12 @@ def test_core_works_with_torch_alone() -> None:
 @pytest.mark.slow
 def test_own_data_are_read_without_rasterio() -> None:
     """It comes with the extra `large`."""
-    code = (
-        "import importlib.util, sys\nsys.modules['rasterio'] = None\nfind = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *more: None if name == 'rasterio' else find(name)\n"
-        'import rope_dense.own.recipes\n'
-    )
+    code = """
+import importlib.util, sys
+sys.modules['rasterio'], find = None, importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == 'rasterio' else find(name, *more)
+import rope_dense.own.recipes
+"""
     result = run_python(code)
     assert result.returncode == 0, result.stderr
 
