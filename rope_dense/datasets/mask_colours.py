@@ -102,7 +102,7 @@ def convert_masks(
 
 
 def matched_images(masks: Path, images: Path, report: Report) -> dict[Path, Path]:
-    """The image of each mask, by their names; notes those of one kind only."""
+    """The image of each mask, by their names; masks and images without the other are noted."""
     pictures, folder = (Path(os.path.realpath(place)) for place in (images, masks))
     found = pairs_in(COLOURS, pictures, folder, Inventory(pictures))
     for mask in found.orphans:

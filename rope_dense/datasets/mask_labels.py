@@ -80,7 +80,7 @@ class StoredMask:
     ) -> tuple[np.ndarray, list[Number], list[Number]]:
         """The numbers [H, W] that have labels: as stored, else as shown; as stored if neither.
 
-        With the sorted numbers that occur, and those of them that have no label.
+        With the sorted numbers that occur, and the numbers without a label.
         """
         unknown = [number for number in self.numbers if number not in labels]
         if unknown and self.shown is not None and labels.keys() >= {*(n := numbers_in(self.shown))}:

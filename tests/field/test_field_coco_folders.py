@@ -431,7 +431,7 @@ def test_a_file_elsewhere_that_the_user_names(tmp_path: Path) -> None:
     assert found is not None and found.split_by == 'own.train and own.val'
     part = found.splits['val']
     assert (part.source, part.images) == (file, root / 'images')
-    assert part.inventory.outside == [str(file.parent)]
+    assert part.inventory.outside == [str(file)]
 
 
 def categories(root: Path, given: Any, number: object = 1) -> Reading:

@@ -421,3 +421,20 @@ def test_a_damaged_canonical_file_is_written_again(damage: str, tmp_path: Path) 
             text[:100] if damage == 'cut' else text.replace('"iscrowd": 0', '"iscrowd": 1')
         )
     assert reading(root).content == before
+
+
+def test_a_label_file_elsewhere_is_taken_alone(tmp_path: Path) -> None:
+    """The other files of its folder, perhaps a home, are not listed; the file's changes count."""
+    root, home = coco_folder(tmp_path / 'data'), tmp_path / 'home'
+    labels = root / 'annotations' / 'instances_train.json'
+    given = write(home / 'labels.json', labels.read_text())
+    files(home, {'pictures/holiday.jpg': None})
+    settings = dict(data_root=str(root), train=str(given))
+    listed.clear()
+    before = load_config('realtime', own=settings)['own_state']
+    assert not listed[str(home)] and not listed[str(home / 'pictures')]
+    given.write_text(given.read_text().replace('"cat"', '"lynx"'))
+    labels.with_name('instances_val.json').write_text(given.read_text())
+    after = load_config('realtime', own=settings)
+    assert after['own_state'] != before
+    assert tuple(after['train_dataloader']['dataset']['metainfo']['classes']) == ('lynx',)

@@ -20,7 +20,7 @@ from ...utils.sizes import Size
 from ..images.bands import shrink
 from ..images.deep import LoadDeepImage
 
-# Keys of each image in a mosaic; the other results are those of the first image.
+# Keys of each image in a mosaic; all else is taken from the first image.
 PARTS = ('img', 'gt_bboxes', 'gt_bboxes_labels', 'gt_ignore_flags', 'gt_masks')
 
 

@@ -61,7 +61,7 @@ class Header:
 
     @property
     def is_deep(self) -> bool:
-        """Whether a picture has 16 bits a channel."""
+        """Return whether a picture has 16 bits a channel."""
         return self.dtype == 'uint16'
 
 
@@ -159,7 +159,7 @@ def read_png(file: BinaryIO) -> tuple[int, int, bytes]:
 
 
 def is_whole(file: BinaryIO, image: ImageFile) -> bool:
-    """Whether a file has its end, by the lengths it states; if these say nothing it is decoded."""
+    """Return whether a file has its end, by lengths that it states, or else by decoding it."""
     size = file.seek(0, os.SEEK_END)
     file.seek(-min(10, size), os.SEEK_END)
     name, end = str(image.format), file.read()

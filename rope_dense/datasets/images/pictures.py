@@ -1,4 +1,4 @@
-"""What a picture is: images that OpenCV decodes rightly as blue, green and red.
+"""Pictures: images that OpenCV decodes rightly as blue, green and red.
 
 Asked by training, prediction and large images before any decoder sees a file. All other images
 are read by ``own.channels``, see ``LoadBands``. Checked with rasterio for bands 1 to 5 of five

@@ -77,7 +77,7 @@ def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
     """The COCO file that own.train or own.val names, below the folder of the data or absolute."""
     path = Path(os.path.normpath(inventory.root / given))
     if not inventory.is_file(path) and path.is_file():  # it is in another folder
-        inventory.include(path.parent)
+        inventory.include(path)
     if not inventory.is_file(path):
         raise ValueError(f'{inventory.root / given}: no such file; check own.{split}')
     file = read_file(path)

@@ -50,11 +50,14 @@ class Inventory:
         time.sleep(TICK)  # so that whatever is written later has other times
         self.include(self.root)
 
-    def include(self, folder: Path) -> None:
-        """List a folder that is not in the inventory yet."""
-        if str(folder) in self.folders:
+    def include(self, place: Path) -> None:
+        """List a folder, or take in a file alone, that is not in the inventory yet."""
+        if str(place) in self.folders or self.is_file(place):
             return
-        self.walk(str(folder), ())
+        if place.is_file():
+            self.files[str(place)] = state_of(place.stat())
+        else:
+            self.walk(str(place), ())
         self.by_suffix.clear()
         for path in sorted(self.files):
             self.by_suffix.setdefault(os.path.splitext(path)[1].lower(), []).append(path)
@@ -99,9 +102,10 @@ class Inventory:
 
     @property
     def outside(self) -> list[str]:
-        """The highest folders elsewhere that labels name."""
+        """The files, and the highest folders, elsewhere that labels name."""
         start = os.path.join(self.root, '')
-        others = [path for path in self.folders if not os.path.join(path, '').startswith(start)]
+        known = (*self.folders, *self.files)
+        others = [path for path in known if not os.path.join(path, '').startswith(start)]
         return [path for path in others if os.path.dirname(path) not in self.folders]
 
     def paths(self, folder: Path, suffixes: Sequence[str] | None = None) -> list[str]:

@@ -72,7 +72,7 @@ class Kind:
 
 
 class FilePlace(NamedTuple):
-    """What the path of a file says."""
+    """The meaning of the path of a file."""
 
     split: str  # '' for none
     key: str  # the path without suffix and words of the layout

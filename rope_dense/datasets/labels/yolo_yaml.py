@@ -102,8 +102,8 @@ def class_names_of(
 ) -> tuple[str, ...]:
     """The names that a file declares, in order.
 
-    ValueError unless they are as many as `nc`, and those of lists beside it, or in folders of
-    label files and above these.
+    ValueError unless they are as many as `nc`, and the same as in lists beside the file, or in
+    folders of label files and above.
     """
     given, is_yaml = content.get('names'), file.suffix.lower() != '.data'
     if given is None:
