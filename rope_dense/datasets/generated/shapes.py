@@ -25,6 +25,7 @@ SEGMENTATION_METAINFO = dict(
 )
 
 SPLITS = ('train', 'val')
+COLORS = ('class', 'any')
 
 MAX_SHAPES = 6
 MIN_VISIBLE = 0.5  # share of its area that every shape shows
