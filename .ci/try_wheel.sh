@@ -35,7 +35,7 @@ import sys
 import torch
 
 import rope_dense
-from rope_dense.checks.model import random_model
+from rope_dense.project.model import random_model
 from rope_dense.project.load import load_config
 from rope_dense_command import command
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from bench_compile import captured
 from measure import Case, Clock, Row, Run, name_of, summary, time_rounds
 from peers import Builder
-from rope_dense.checks.model import random_model
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
 
 CONFIG = 'deim/deimv2-s_vit-t_4xb8-488k_coco'
 CONFIGS = Path(__file__).parents[1] / 'configs'

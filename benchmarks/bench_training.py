@@ -16,10 +16,10 @@ from mmengine.optim import OptimWrapper, build_optim_wrapper
 from torch import Tensor, nn
 
 from measure import Case, Row, Run, compare
-from rope_dense.checks.model import random_model
 from rope_dense.measure.speed import noise, profiled
 from rope_dense.project.load import load_config
-from rope_dense.training.options import enable_amp
+from rope_dense.project.model import random_model
+from rope_dense.project.options import enable_amp
 
 CONFIGS = Path(__file__).parents[1] / 'configs'
 DTYPES = dict(fp16='float16', bf16='bfloat16')

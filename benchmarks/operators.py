@@ -23,8 +23,8 @@ from torch import Tensor
 
 from launches import LaunchCounter
 from measure import Case, Row, compare, environment, table, write_csv
-from rope_dense.checks.model import build_model
 from rope_dense.operators.extension import Extension
+from rope_dense.project.model import build_model
 
 Job = Callable[[], object]
 RESULTS = Path(__file__).parent / 'results'

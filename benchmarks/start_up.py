@@ -60,7 +60,7 @@ def measured(folder: str) -> dict:
 
 def start(root: str) -> dict:
     """CPU seconds of the start of a training, without imports, and the peak of memory in MB."""
-    from rope_dense.checks.data import check_data
+    from rope_dense.project.checks.data import check_data
     from rope_dense.project.load import load_config
 
     load_config('realtime', own=dict(data_root='none', classes=['a']))

@@ -67,8 +67,8 @@ def train(
     """
     from mmengine.dist import barrier
 
-    from .own.recipes import recipe_of
-    from .own.settings import settings_of
+    from .project.own.recipes import recipe_of
+    from .project.own.settings import settings_of
     from .training.train import train as run_training
     from .utils.configs import CONFIGS
     from .utils.validation import check_choice
@@ -112,7 +112,8 @@ def load(
     from mmengine.registry import DefaultScope
 
     from .predict.inferencer import build_inferencer
-    from .project.load import find_model, used_loaders
+    from .project.load import find_model
+    from .project.parts import used_loaders
 
     cfg, weights = find_model(source, checkpoint)
     used_loaders(cfg, 'test')

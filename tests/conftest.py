@@ -53,7 +53,7 @@ def configs_as_they_are() -> Iterator[None]:
 def own_data_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Canonical files of own data are written to a temporary folder, not to the checkout."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('rope_dense.own.data.CONVERTED', tmp_path_factory.mktemp('own_data'))
+        patch.setattr('rope_dense.project.own.data.CONVERTED', tmp_path_factory.mktemp('own_data'))
         yield
 
 

@@ -91,7 +91,7 @@ def test_own_data_are_read_without_rasterio() -> None:
 import importlib.util, sys
 sys.modules['rasterio'], find = None, importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name == 'rasterio' else find(name, *more)
-import rope_dense.own.recipes
+import rope_dense.project.own.recipes
 """
     result = run_python(code)
     assert result.returncode == 0, result.stderr

@@ -31,6 +31,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..training.recipe import print_recipe
+    from ..training.print_recipe import print_recipe
 
     print_recipe(**values(args))

@@ -64,10 +64,12 @@ class ToolRunner:
     Attributes:
         batch: the files of the current batch, for messages.
         started: a loop has begun.
+        trains: the work folder gets the config; only a training writes one.
     """
 
     batch: tuple[str, ...] = ()
     started = False
+    trains = False
 
     def build_logger(
         self, log_level: int | str = 'INFO', log_file: str | None = None, **kwargs: Any
@@ -113,10 +115,12 @@ class ToolRunner:
         super().call_hook(fn_name, **kwargs)  # type: ignore[misc]
 
     def dump_config(self) -> None:
-        """Write the config to the work folder, of a resumed run without its checkpoint.
+        """Write the config of a training to its folder, of a resumed one without its checkpoint.
 
         The next save removes that checkpoint.
         """
+        if not self.trains:
+            return
         given = self.cfg  # type: ignore[has-type]
         if given.get('resume'):
             self.cfg = copy.deepcopy(given)
@@ -144,19 +148,21 @@ def nested_datasets(dataset: Any) -> Iterator[Any]:
             yield from nested_datasets(part)
 
 
-class _Runner(ToolRunner, Runner):
-    """mmengine's Runner with what ``ToolRunner`` adds."""
+KINDS = dict(Runner=Runner, FlexibleRunner=FlexibleRunner)
 
 
-class _FlexibleRunner(ToolRunner, FlexibleRunner):
-    """mmengine's FlexibleRunner with what ``ToolRunner`` adds."""
+def build_runner(cfg: Config, trains: bool = False) -> Runner | FlexibleRunner:
+    """The Runner of a config, with ``ToolRunner``'s methods if it is one of mmengine's two.
 
-
-def build_runner(cfg: Config) -> Runner | FlexibleRunner:
-    """The Runner of a config, with ``ToolRunner``'s methods if it is one of mmengine's two."""
-    kinds: dict[str, Any] = {'Runner': _Runner, 'FlexibleRunner': _FlexibleRunner}
-    kind = kinds.get(cfg.get('runner_type', 'Runner'))
-    runner = RUNNERS.build(cfg) if kind is None else kind.from_cfg(cfg)
+    Args:
+        trains: see ``ToolRunner``.
+    """
+    name = cfg.get('runner_type', 'Runner')
+    if name in KINDS:
+        kind: Any = type(name, (ToolRunner, KINDS[name]), dict(trains=trains))
+        runner = kind.from_cfg(cfg)
+    else:
+        runner = RUNNERS.build(cfg)
     for hook in (ProgressHook(), DivergenceHook(), ResumeHook()):
         runner.register_hook(hook)
     return runner

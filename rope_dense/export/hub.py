@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..checks.model import load_trained
 from ..integrations.hub import push_to_hub, save_for_hub
 from ..project.errors import UsageError
 from ..project.load import find_model
+from ..project.model import load_trained
 
 
 def push_model(

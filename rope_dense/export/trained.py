@@ -10,9 +10,9 @@ from mmengine.config import Config
 from mmengine.utils import to_2tuple
 from torch import nn
 
-from ..checks.model import Colour, build_model, classes_and_colours
-from ..checks.recipe import short
+from ..project.checks.summary import short
 from ..project.load import find_model
+from ..project.model import Colour, build_model, classes_and_colours
 from ..project.weights import load_tested_weights
 from ..utils.config_parts import size_steps
 from ..utils.lock import exclusive

@@ -18,10 +18,11 @@ from mmengine.registry import TRANSFORMS
 from mmengine.utils import to_2tuple
 from torch import nn
 
-from ..checks.model import random_model
 from ..project.building import build_part, checked_device
 from ..project.errors import UsageError
-from ..project.load import load_config, used_loaders
+from ..project.load import load_config
+from ..project.model import random_model
+from ..project.parts import used_loaders
 from ..project.sizes import at_size
 from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import pipelines, without_labels

@@ -10,12 +10,13 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.utils import to_2tuple
 
-from ..checks.data import build_dataset, check_data
-from ..checks.model import build_model
+from ..project.checks.data import build_dataset, check_data
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.launch import build_runner
-from ..project.load import datasets_of, find_model, used_loaders
+from ..project.load import find_model
+from ..project.model import build_model
+from ..project.parts import datasets_of, used_loaders
 from ..project.sizes import configured_size
 from ..utils.size_text import parse_size
 from .bootstrap import RULE

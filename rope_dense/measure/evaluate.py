@@ -10,12 +10,15 @@ from pathlib import Path
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 
-from ..checks.data import check_data
-from ..checks.model import build_model, check_image_sizes
 from ..project.building import building
+from ..project.checks.data import check_data
+from ..project.checks.image_sizes import check_image_sizes
 from ..project.errors import UsageError
-from ..project.launch import build_runner, enable_compile, run_test
-from ..project.load import datasets_of, evaluators, find_model, used_loaders
+from ..project.launch import build_runner, run_test
+from ..project.load import find_model
+from ..project.model import build_model
+from ..project.options import enable_compile
+from ..project.parts import datasets_of, evaluators, used_loaders
 from ..project.task import check_convention, detects
 from ..project.weights import check_tested_weights
 from ..utils.atomic_write import atomic_files
@@ -63,10 +66,6 @@ def evaluate(
             enable_tta(cfg)
         if compile:
             enable_compile(cfg)
-    # mmengine copies the config to the work folder: not over the training's, which has other
-    # data, and no model for --tta around its own.
-    name = f'{Path(cfg.filename).stem}_test.py'
-    cfg = Config(cfg._cfg_dict, cfg_text=cfg.text, filename=name)
     with saved_predictions(cfg, out) if out else nullcontext():
         run_test(build_runner(cfg, launcher))
 

@@ -20,7 +20,7 @@ from pycocotools.cocoeval import COCOeval
 from torch.utils.data import Sampler
 
 from ..project.errors import UsageError
-from ..project.load import evaluators
+from ..project.parts import evaluators
 from .evaluator import Evaluator
 from .scores import ClassMatches, ImageMeans, MeanAP, MeanIoU, Scores
 from .settings import Setting

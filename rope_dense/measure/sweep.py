@@ -14,12 +14,13 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
-from ..checks.data import check_data
-from ..checks.model import build_model
+from ..project.checks.data import check_data
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.launch import build_runner
-from ..project.load import find_model, used_loaders
+from ..project.load import find_model
+from ..project.model import build_model
+from ..project.parts import used_loaders
 from ..project.sizes import at_size, configured_size
 from ..project.task import check_convention
 from ..project.weights import SelfLoading, check_tested_weights

@@ -28,7 +28,8 @@ from ..datasets.images.sources import (
 from ..project.building import checked_device
 from ..project.errors import UsageError
 from ..project.identity import Identity
-from ..project.load import find_model, used_loaders
+from ..project.load import find_model
+from ..project.parts import used_loaders
 from ..project.sizes import at_size
 from ..project.task import task_of
 from ..utils.config_parts import pipelines

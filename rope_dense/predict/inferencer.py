@@ -15,9 +15,10 @@ from mmengine.infer import BaseInferencer
 from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement
 
-from ..checks.model import classes_and_colours, patch_size
 from ..datasets.images.bands import bands_in, drop_no_data
 from ..integrations.hub_config import is_stored, registered_only
+from ..project.checks.image_sizes import patch_size
+from ..project.model import classes_and_colours
 from ..project.task import detects, visualizer_of
 from ..project.weights import load_tested_weights, read_safely
 from ..utils.config_parts import without_labels

@@ -13,7 +13,6 @@ from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 
-from ..checks.model import load_trained
 from ..datasets.images.bands import bands_in
 from ..large_images.band_image import open_image
 from ..large_images.image_file import LABEL_FORMATS
@@ -22,7 +21,9 @@ from ..project.building import checked_device
 from ..project.errors import UsageError
 from ..project.find import PICTURES, check_ending
 from ..project.identity import Identity
-from ..project.load import find_model, used_loaders
+from ..project.load import find_model
+from ..project.model import load_trained
+from ..project.parts import used_loaders
 from ..project.sizes import at_size
 from ..project.task import task_of
 from ..utils.config_parts import pipelines

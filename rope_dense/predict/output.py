@@ -11,9 +11,9 @@ from mmengine.config import Config
 from mmengine.registry import VISUALIZERS
 from mmengine.visualization import Visualizer
 
-from ..checks.model import classes_and_colours
 from ..models.shared_backbone import FEATURES, SharedBackbone
 from ..project.identity import Identity
+from ..project.model import classes_and_colours
 from ..project.task import angle_version, task_of, visualizer_of
 from .files import DepthFiles, DetectionFiles, FeatureFiles, SegmentationFiles, TaskFiles, Writer
 from .journal import ImageJournal

@@ -13,8 +13,6 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.model import BaseModel
 
-from ..checks.model import Colour
-from ..checks.training import training_crops, warn
 from ..datasets.images.bands import bands_in
 from ..datasets.mask_colours import label_type
 from ..datasets.rotated_results import write_dota
@@ -26,8 +24,10 @@ from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
 from ..large_images.segmentation import segment
 from ..large_images.tiles import TileGrid
+from ..project.checks.training import training_crops, warn
 from ..project.errors import UsageError
 from ..project.identity import Identity
+from ..project.model import Colour
 from ..project.sizes import configured_size
 from ..project.task import angle_version, task_of, visualizer_of
 from ..utils.atomic_write import atomic_write_text

@@ -5,6 +5,7 @@ import io
 import logging
 import sys
 from collections.abc import Iterator
+from itertools import count
 
 import torch
 from mmengine.config import Config, ConfigDict
@@ -21,10 +22,18 @@ from .errors import UsageError
 from .find import last_checkpoint
 from .weights import read_safely
 
+RUN_NUMBERS = count()
 
-def build_runner(cfg: Config, launcher: str) -> Runner:
-    """Build the config's Runner, distributed unless the launcher is 'none'; or UsageError."""
+
+def build_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
+    """Build the config's Runner, distributed unless the launcher is 'none'; or UsageError.
+
+    Args:
+        trains: the config is written to the work folder.
+    """
     cfg.launcher = launcher
+    if not trains:  # mmengine knows runs by this name and the second of their start
+        cfg.experiment_name = f'run_{next(RUN_NUMBERS)}'
     read_safely()
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
     with building(f'Runner, --launcher {launcher}'):
@@ -40,7 +49,7 @@ def build_runner(cfg: Config, launcher: str) -> Runner:
             wrapper = cfg.get('model_wrapper_cfg')
             wrapper = wrapper or dict(type='MMDistributedDataParallel', **default)
             cfg.model_wrapper_cfg = ConfigDict(wrapper, device_ids=None)
-        return runners.build_runner(cfg)
+        return runners.build_runner(cfg, trains)
 
 
 def run_test(runner: Runner) -> None:
@@ -107,10 +116,3 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
             size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
             text += f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
         raise UsageError(text) from error
-
-
-def enable_compile(cfg: Config) -> None:
-    """--compile: compile the backbone's blocks."""
-    hooks = cfg.get('custom_hooks') or []
-    if all(hook['type'] != 'CompileBlocksHook' for hook in hooks):
-        cfg.custom_hooks = [*hooks, dict(type='CompileBlocksHook')]

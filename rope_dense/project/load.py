@@ -1,4 +1,4 @@
-"""Read a config with command line options, and find parts of the config."""
+"""Read a config with command line options."""
 
 import argparse
 import contextlib
@@ -7,30 +7,24 @@ import importlib
 import inspect
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mmengine.config import Config, ConfigDict, DictAction
-from mmengine.registry import Registry
+from mmengine.config import Config, DictAction
 from mmengine.runner import Runner
 
 from ..integrations.hub import config_file, weights_file
 from ..integrations.hub_config import read_settings
-from ..own.recipes import find_anew, has_own_data, is_own_file, read_own, setting_names
-from ..own.text import Text
-from ..utils.config_parts import leaf_datasets, nodes
+from ..utils.config_parts import nodes
 from ..utils.locations import is_remote
 from .building import building
 from .errors import UsageError, usage_errors
 from .find import find_config, find_files, is_stored
+from .own.recipes import find_anew, has_own_data, is_own_file, read_own, setting_names
+from .own.text import Text
+from .parts import SECTIONS
 from .task import task_of, write_convention
 
-# mmengine needs all or none of these for each loop.
-SECTIONS = {
-    'train': ('train_dataloader', 'train_cfg', 'optim_wrapper'),
-    'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
-    'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
-}
 PACKAGES = {  # what to install, and the modules that register its parts
     'mmdet': ('mmdetection', 'mmdet.models', 'mmdet.datasets'),
     'mmseg': ('mmsegmentation', 'mmseg.models', 'mmseg.datasets'),
@@ -58,7 +52,7 @@ def load_config(
         options: KEY=VALUE pairs of --cfg-options, or values by their dotted keys.
         work_dir: by default the config's, else work_dirs/<name of the config or model>.
         data_root: folder of the data: `own.data_root`, or see ``with_data_root``.
-        own: settings of own data by name, as they are; see ``rope_dense.own.settings``.
+        own: settings of own data by name, as they are; see ``rope_dense.project.own.settings``.
 
     Raises:
         UsageError, CheckpointError: the file or an option cannot be used.
@@ -165,17 +159,6 @@ def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
     return cfg
 
 
-def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
-    """The dataloaders of `loops`; UsageError if the first loop, or a part of one, is missing."""
-    loaders = []
-    for loop in loops:
-        missing = [name for name in SECTIONS[loop] if cfg.get(name) is None]
-        if missing and (loop == loops[0] or len(missing) < len(SECTIONS[loop])):
-            raise UsageError(f'the config has no {", ".join(missing)}, for a {loop} loop')
-        loaders += [] if missing else [f'{loop}_dataloader']
-    return tuple(loaders)
-
-
 def read_options(options: Iterable[str] | Mapping[str, object]) -> dict:
     """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them.
 
@@ -210,27 +193,6 @@ def merge_options(cfg: Config, options: dict) -> None:
             )
     with building(f'--cfg-options {" ".join(options)}'):
         cfg.merge_from_dict(options)
-
-
-def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
-    """Yield (config key, data set) below a dataloader, through RepeatDataset, ConcatDataset etc."""
-    return leaf_datasets(cfg[loader].dataset, f'{loader}.dataset')
-
-
-def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | None:
-    """The class that a config dict's `type` names, as the config's task finds it; None if none."""
-    if not isinstance(node.type, str):
-        return node.type
-    with registry.switch_scope_and_registry(cfg.default_scope) as task_registry:
-        return task_registry.get(node.type)
-
-
-def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
-    """(config key, metric) of each metric of `val_evaluator` or `test_evaluator`: one or a list."""
-    metrics = cfg.get(name) or []
-    if isinstance(metrics, dict):
-        return [(name, metrics)]
-    return [(f'{name}.{index}', metric) for index, metric in enumerate(metrics)]
 
 
 def with_data_root(cfg: Config, data_root: str | Path) -> Config:

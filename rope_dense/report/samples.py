@@ -18,12 +18,12 @@ from mmengine.structures import BaseDataElement, PixelData
 from mmengine.visualization import Visualizer
 from torch.nn.functional import interpolate
 
-from ..checks.data import check_data
 from ..datasets.images.bands import LoadBands, bands_in, picture
 from ..datasets.images.drawing import draw_depth
 from ..engine.runner import NamingPipeline
 from ..engine.train_loop import set_epoch
 from ..project.building import building
+from ..project.checks.data import check_data
 from ..project.errors import UsageError
 from ..project.load import load_config
 from ..project.task import detects, visualizer_of

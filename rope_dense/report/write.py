@@ -8,12 +8,14 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.device import get_device
 
-from ..checks.data import check_data
-from ..checks.model import check_image_sizes, load_trained
 from ..project.building import checked_device
+from ..project.checks.data import check_data
+from ..project.checks.image_sizes import check_image_sizes
 from ..project.errors import UsageError
 from ..project.find import best_checkpoint
-from ..project.load import find_model, used_loaders
+from ..project.load import find_model
+from ..project.model import load_trained
+from ..project.parts import used_loaders
 from ..project.task import task_of
 from ..project.weights import read_safely
 from ..utils.lock import exclusive

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from ..backbones.base import Backbone
 from ..checkpoints import load_pretrained
-from ..checks.model import random_model
 from ..datasets.images.sources import find_sources
 from ..measure.results import csv_text
 from ..project.building import checked_device
 from ..project.errors import UsageError
 from ..project.load import load_config
+from ..project.model import random_model
 from ..utils.atomic_write import atomic_write, atomic_write_text
 from ..utils.validation import check_integer
 from . import attention_statistics, patch_frequencies, plots, tables

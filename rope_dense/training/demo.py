@@ -147,7 +147,7 @@ def make_data(work_dir: Path, shapes: ShapesSettings, scale: float) -> Path:
 def train(cfg: Config) -> int:
     """Train from scratch; returns the seconds it took, validation included."""
     started = time.monotonic()
-    run_training(build_runner(cfg, 'none'))
+    run_training(build_runner(cfg, 'none', trains=True))
     return round(time.monotonic() - started)
 
 

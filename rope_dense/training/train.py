@@ -11,20 +11,20 @@ from typing import Unpack
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 
-from ..checks.data import check_data
-from ..checks.model import build_model, check_image_sizes
-from ..checks.recipe import recipe_text
-from ..checks.training import check_schedule, warn_of_random_weights
-from ..own.settings import started_processes
 from ..project.building import building
-from ..project.errors import UsageError
+from ..project.checks.data import check_data
+from ..project.checks.image_sizes import check_image_sizes
+from ..project.checks.summary import recipe_text
+from ..project.checks.training import check_processes, check_schedule, warn_of_random_weights
 from ..project.launch import build_runner, run_training
-from ..project.load import load_config, used_loaders
+from ..project.load import load_config
+from ..project.model import build_model
+from ..project.options import TrainingOptions, apply_training_options
+from ..project.parts import used_loaders
+from ..project.run import check_work_folder, remove_training
 from ..project.weights import check_fetched_weights, check_initial_weights
-from ..project.work_folder import check_work_folder, remove_training
 from ..report.write import report_training
 from ..utils.lock import exclusive
-from .options import TrainingOptions, apply_training_options
 
 
 def train(
@@ -67,7 +67,7 @@ def train(
         check_data(cfg, loaders)
         recipe = recipe_text(cfg, model)
         warn_of_random_weights(cfg, model)
-    runner = build_runner(cfg, launcher)
+    runner = build_runner(cfg, launcher, trains=True)
     with building('the config'):
         check_fetched_weights(cfg, model)
     del model
@@ -81,18 +81,3 @@ def train(
     if is_main_process():
         report_training(cfg)
     return cfg
-
-
-def check_processes(cfg: Config, launcher: str) -> None:
-    """Compare the processes for which a recipe of own data was made with those that train.
-
-    Raises:
-        UsageError: they differ, so the epochs and the learning rate would be others.
-    """
-    made_for = (cfg.get('own') or {}).get('gpus')
-    number = 1 if launcher == 'none' else started_processes() or 1
-    if made_for not in (None, number):
-        raise UsageError(
-            f'own.gpus={made_for}: the schedule is for so many processes, and this training has '
-            f'{number}: start {made_for} with --launcher, as tools/dist_train.sh does, or change it'
-        )

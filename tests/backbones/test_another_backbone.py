@@ -13,10 +13,10 @@ from rope_dense.backbones.base import Backbone, build_rope
 from rope_dense.backbones.block import Block, Mlp
 from rope_dense.backbones.layers import PatchEmbed, to_map
 from rope_dense.backbones.windows import window_plan
-from rope_dense.checks.model import check_image_sizes
-from rope_dense.checks.recipe import positions_text, windows_text
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
+from rope_dense.project.checks.image_sizes import check_image_sizes
+from rope_dense.project.checks.summary import positions_text, windows_text
 from rope_dense.project.errors import UsageError
 
 NORM = dict(type='LN')

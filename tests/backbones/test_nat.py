@@ -16,9 +16,9 @@ from helpers.small_checkpoints import load, refusal, saved
 from rope_dense.backbones import RoPENAT, RoPESwin
 from rope_dense.backbones.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
-from rope_dense.checks.recipe import windows_text
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
+from rope_dense.project.checks.summary import windows_text
 
 AXIAL, MIXED, LOG_AXIAL = (dict(type=f'{name}RoPE') for name in ('Axial', 'Mixed', 'LogAxial'))
 RPB = dict(rope=None, attention=dict(type='TableBias'))

@@ -11,7 +11,7 @@ from mmengine.registry import DefaultScope
 
 from helpers.small_configs import make_data, small_config
 from helpers.tool_names import Fails, Main
-from rope_dense.checks.model import random_model
+from rope_dense.project.model import random_model
 from rope_dense_command import command
 
 

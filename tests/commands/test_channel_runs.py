@@ -14,13 +14,13 @@ from PIL import Image
 
 import rope_dense
 from helpers.bands import read_bands
-from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.datasets.images.band_files import write_bands
 from rope_dense.datasets.images.bands import LoadBands, picture, shrink
 from rope_dense.export.hub import push_model
 from rope_dense.large_images.band_image import BandImage
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
 from rope_dense_command import command
 
 rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")

@@ -15,7 +15,6 @@ from torch import nn
 from helpers.tool_names import Fails
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
-from rope_dense.checks.model import random_model
 from rope_dense.measure import chooser
 from rope_dense.measure.candidates import settings_at
 from rope_dense.measure.choice_files import config_of
@@ -24,6 +23,7 @@ from rope_dense.measure.per_image import Sample
 from rope_dense.measure.scores import ImageMeans
 from rope_dense.measure.settings import Setting
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
 from rope_dense.project.sizes import configured_size
 from rope_dense_command import command
 

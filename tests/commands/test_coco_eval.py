@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rope_dense.checks.data import use_faster_coco_eval
+from rope_dense.project.checks.data import use_faster_coco_eval
 
 HEIGHT, WIDTH = 240, 320
 
@@ -109,5 +109,5 @@ def test_the_figures_are_equal(annotations: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_nothing_changes_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr('rope_dense.checks.data.find_spec', lambda name: None)
+    monkeypatch.setattr('rope_dense.project.checks.data.find_spec', lambda name: None)
     assert not use_faster_coco_eval()

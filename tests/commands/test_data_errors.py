@@ -11,9 +11,9 @@ from PIL import Image
 
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
-from rope_dense.checks import data as data_checks
-from rope_dense.checks.model import random_model
+from rope_dense.project.checks import data as data_checks
 from rope_dense.project.errors import UsageError
+from rope_dense.project.model import random_model
 
 
 def with_data_root(root: str) -> list[str]:

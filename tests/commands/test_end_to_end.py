@@ -182,8 +182,9 @@ def test_tta_merges_the_views(trained: Trained, tested: Path, run: Run, tmp_path
     out = tmp_path / ('out.pkl' if trained.name in DETECTION else 'out')
     checkpoint = trained.work_dir / 'iter_3.pth'
     run('test', trained.config, checkpoint, '--tta', '--work-dir', tmp_path / 'work', '--out', out)
-    used = Config.fromfile(tmp_path / 'work' / f'{trained.config.stem}_test.py')
-    assert not (tmp_path / 'work' / trained.config.name).exists()
+    (used,) = (tmp_path / 'work').glob('*/vis_data/config.py')  # of the log
+    used = Config.fromfile(used)
+    assert not [*(tmp_path / 'work').glob('*.py')]
     assert used.model.type == Config.fromfile(trained.config).tta_model.type
     assert metrics(tmp_path / 'work').keys() >= metrics(tested / 'work').keys()
     if trained.name in DETECTION:

@@ -12,10 +12,10 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from helpers.small_configs import make_data, small_config
-from rope_dense.checks.model import build_model
 from rope_dense.measure.evaluator import ResolutionLoop
 from rope_dense.measure.results import read_results
 from rope_dense.project.load import load_config
+from rope_dense.project.model import build_model
 from rope_dense.project.sizes import configured_size
 from rope_dense_command import command
 

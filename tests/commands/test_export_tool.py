@@ -22,10 +22,10 @@ from torch import nn
 from helpers.deim import ours, randomise
 from helpers.exported import assert_detected, detected, pixels, run, session, strong
 from helpers.tool_names import TOOLS, Main
-from rope_dense.checks.model import build_model
 from rope_dense.export.exporter import file_metadata
 from rope_dense.export.graphs import graph_of
 from rope_dense.models.deim.oriented_boxes import corners_of
+from rope_dense.project.model import build_model
 from rope_dense_command import command
 
 ROOT = TOOLS.parent

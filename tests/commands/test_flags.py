@@ -10,10 +10,10 @@ from mmengine.registry import STRATEGIES
 from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.measure.evaluate import enable_tta, saved_predictions
 from rope_dense.project.errors import UsageError
-from rope_dense.project.launch import enable_compile
-from rope_dense.training.options import (
+from rope_dense.project.options import (
     apply_training_options,
     enable_amp,
+    enable_compile,
     enable_ema,
     enable_fsdp,
 )

@@ -14,11 +14,11 @@ from PIL import Image
 
 from helpers.oriented import CHANNELS, FOLDER, SWIN
 from helpers.tool_names import Fails, Main
-from rope_dense.checks.model import build_model
 from rope_dense.datasets.rotated import rectangle_corners
 from rope_dense.large_images.predictor import TilePredictor
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.project.model import build_model
 from rope_dense.project.task import angle_version, check_convention
 from rope_dense_command import command
 

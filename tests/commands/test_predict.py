@@ -17,10 +17,10 @@ from PIL import Image
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
 from rope_dense.checkpoints import read
-from rope_dense.checks.model import random_model
 from rope_dense.datasets.images import sources
 from rope_dense.predict import images as predict_images
 from rope_dense.project import identity
+from rope_dense.project.model import random_model
 from rope_dense_command import command
 
 

@@ -20,8 +20,8 @@ from torch import nn
 
 from helpers.small_configs import small_config
 from helpers.tool_names import Fails, Main
-from rope_dense.checks.model import build_model
-from rope_dense.checks.training import training_crops
+from rope_dense.project.checks.training import training_crops
+from rope_dense.project.model import build_model
 from rope_dense.utils.journal import Journal
 from rope_dense_command import command
 

@@ -10,9 +10,9 @@ import pytest
 from helpers import foundation
 from helpers.grid import CONFIGS, GRID, Leaf, build_offline
 from helpers.tool_names import Main
-from rope_dense.checks.model import build_shapes
-from rope_dense.checks.recipe import recipe_text
+from rope_dense.project.checks.summary import recipe_text
 from rope_dense.project.load import load_config
+from rope_dense.project.model import build_shapes
 from rope_dense_command import command
 
 LABELS = (

@@ -13,10 +13,10 @@ import torch
 from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
-from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import METAINFO
 from rope_dense.project.find import best_checkpoint
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
 from rope_dense.report.curves import advice_of, read_logs
 from rope_dense.report.detection import (
     CHECKS,

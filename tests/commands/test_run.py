@@ -15,8 +15,8 @@ from PIL import Image
 
 import rope_dense
 from rope_dense.backbones.archs import VIT_ARCHS
-from rope_dense.checks.model import random_model
 from rope_dense.project.errors import UsageError
+from rope_dense.project.model import random_model
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from mmengine.config import Config
 
-from rope_dense.checks.training import check_schedule
+from rope_dense.project.checks.training import check_schedule
 from rope_dense.project.errors import UsageError
 
 LENGTH = 120

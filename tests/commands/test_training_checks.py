@@ -10,10 +10,10 @@ from PIL import Image
 
 from helpers.small_configs import make_data
 from helpers.tool_names import Fails, Main
-from rope_dense.checks.model import build_model, build_shapes, random_model
-from rope_dense.checks.recipe import positions_text
-from rope_dense.checks.training import warn_of_random_weights
+from rope_dense.project.checks.summary import positions_text
+from rope_dense.project.checks.training import warn_of_random_weights
 from rope_dense.project.errors import UsageError
+from rope_dense.project.model import build_model, build_shapes, random_model
 from rope_dense.project.weights import check_backbone, check_initial_weights, load_from_source
 
 

@@ -29,7 +29,7 @@ from helpers.published import naver_vit
 from helpers.small_checkpoints import load as load_weights
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
-from rope_dense.checks.recipe import recipe_text
+from rope_dense.project.checks.summary import recipe_text
 
 RECIPES = sorted(path.stem for path in FOLDER.glob('*.py'))
 PAGE = CONFIGS.parent / 'docs' / 'eomt.md'

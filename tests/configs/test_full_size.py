@@ -28,8 +28,8 @@ from torch.utils._pytree import tree_leaves
 
 from helpers.grid import CONFIGS, read
 from helpers.pretended_gpu import CUDA, pretended_gpu, to_gpu, without_values
-from rope_dense.checks.model import build_shapes
 from rope_dense.measure.speed import random_sample
+from rope_dense.project.model import build_shapes
 
 # Each backbone and each detector and segmentor of this package once; others have the same parts.
 FOLDERS = ('dino_vitdet', 'mask2former_swin', 'nat', 'deim', 'pmt', 'oriented')

@@ -15,12 +15,12 @@ from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
 from helpers.bands import read_bands
-from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.datasets.images.band_files import write_bands
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
 from rope_dense.utils.config_parts import nodes
 
 rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")

@@ -10,15 +10,15 @@ from mmengine.registry import MODELS, PARAM_SCHEDULERS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.integrations.hub import save_for_hub
 from rope_dense.integrations.hub_config import read_settings
-from rope_dense.own.backbones import WORDS, find_backbone
-from rope_dense.own.fit import multiplied
-from rope_dense.own.text import Text
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
+from rope_dense.project.own.backbones import WORDS, find_backbone
+from rope_dense.project.own.fit import multiplied
+from rope_dense.project.own.text import Text
 from rope_dense.utils.config_parts import nodes
 
 pytestmark = pytest.mark.usefixtures('surroundings')

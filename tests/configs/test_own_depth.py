@@ -13,10 +13,10 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, DefaultScope
 from mmengine.runner import Runner
 
-from rope_dense.checks.model import build_shapes, random_model
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.project.model import build_shapes, random_model
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

@@ -18,15 +18,15 @@ from PIL import Image
 
 import helpers.oriented  # noqa: F401, skips where mmrotate is not installed
 from helpers.grid import CONFIGS
-from rope_dense.checks.data import check_data
-from rope_dense.checks.model import random_model
-from rope_dense.checks.training import check_schedule
 from rope_dense.datasets.labels.geometry import bounding_box
 from rope_dense.datasets.rotated import rectangle_corners, regularized
 from rope_dense.integrations.hub import load_from_hub
-from rope_dense.own.detectors import IOU_THRESHOLDS
+from rope_dense.project.checks.data import check_data
+from rope_dense.project.checks.training import check_schedule
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
+from rope_dense.project.own.detectors import IOU_THRESHOLDS
 from rope_dense.project.task import angle_version
 from rope_dense_command import command
 

@@ -12,12 +12,12 @@ from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.checks.model import random_model
-from rope_dense.checks.training import check_schedule
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.export.trained import resize_of
+from rope_dense.project.checks.training import check_schedule
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
 from rope_dense.utils.config_parts import nodes
 
 pytestmark = pytest.mark.usefixtures('surroundings')

@@ -18,7 +18,7 @@ from helpers.grid import CONFIGS, GRID
 from helpers.stock_heads import CLASSES, FOLDER, SIZE, SMALL, SWIN, VIT, batch, load, small
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checks.recipe import recipe_text
+from rope_dense.project.checks.summary import recipe_text
 
 PAGE = CONFIGS.parent / 'docs' / 'heads.md'
 every_config = pytest.mark.parametrize('name', SMALL)

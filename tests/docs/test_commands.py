@@ -124,7 +124,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     hub = pytest.importorskip('huggingface_hub')
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(VIT_ARCHS, 'small_test', tiny)
-        patch.setattr('rope_dense.own.backbones.WORDS', {'small': ('small_test', '')})
+        patch.setattr('rope_dense.project.own.backbones.WORDS', {'small': ('small_test', '')})
         patch.setattr(hub, 'HfApi', FolderHub)
         patch.setattr(hub, 'hf_hub_download', FolderHub.download)
         patch.chdir(folder)

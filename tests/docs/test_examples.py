@@ -12,7 +12,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from rope_dense.models.shared_backbone import read_task
-from rope_dense.own.recipes import RECIPES
+from rope_dense.project.own.recipes import RECIPES
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from helpers.exported import assert_plain, assert_same, pixels, run, session, strong
 from helpers.grid import CONFIGS
-from rope_dense.checks.model import build_model
 from rope_dense.export import export
+from rope_dense.project.model import build_model
 
 SIZES = [(1, 1, 1), (3, 17, 300), (2, 113, 16), (1, 97, 131)]  # batch, height, width; padded
 

@@ -24,11 +24,11 @@ from helpers.exported import (
     strong,
 )
 from helpers.small_configs import CONFIGS, small_config
-from rope_dense.checks.model import build_model
 from rope_dense.export import export
 from rope_dense.export.compare import check_file, run_file
 from rope_dense.export.exporter import trace
 from rope_dense.export.graphs import graph_of
+from rope_dense.project.model import build_model
 from rope_dense.research.classifier import IMAGENET, RoPEClassifier
 
 

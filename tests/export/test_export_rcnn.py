@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from helpers.exported import assert_plain, assert_same, pixels, run, session, strong
 from helpers.small_configs import CONFIGS
-from rope_dense.checks.model import build_model
 from rope_dense.export import export
 from rope_dense.export.graphs import graph_of
 from rope_dense.export.rcnn import paste
 from rope_dense.export.rois import roi_align, suppress, translations
+from rope_dense.project.model import build_model
 
 CLASSES = 3
 

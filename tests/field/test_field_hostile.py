@@ -395,8 +395,8 @@ def test_an_object_that_is_there_twice_is_one_in_every_format(tmp_path: Path, ki
 
 
 def test_an_archive_as_the_folder(tmp_path: Path) -> None:
-    from rope_dense.own.data import check_root
-    from rope_dense.own.settings import OwnObjects
+    from rope_dense.project.own.data import check_root
+    from rope_dense.project.own.settings import OwnObjects
 
     file = write(tmp_path / 'export.zip', b'PK')
     with pytest.raises(ValueError, match=r"export.zip' is an archive: unpack it, and give the fo"):

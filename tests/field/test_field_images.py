@@ -27,9 +27,9 @@ from rope_dense.datasets.images.headers import Header, read_header
 from rope_dense.datasets.images.pictures import check_picture
 from rope_dense.datasets.images.sources import find_video, left_out, read_image
 from rope_dense.large_images.image_file import LargeImage
-from rope_dense.own.images import survey_pictures
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.project.own.images import survey_pictures
 
 rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 COLOURS = (200, 100, 50, 128, 30)  # red, green, blue, near infrared, and one more

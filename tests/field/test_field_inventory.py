@@ -19,11 +19,11 @@ import pytest
 
 import rope_dense
 from helpers.field import coco, files, image, mask, reading, refusal, write
-from rope_dense.checks.data import check_data
 from rope_dense.datasets.convert_data import convert_data
 from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.maps import DEPTH, MASKS, find_maps
 from rope_dense.datasets.labels.splits import is_for_validation, validation_of
+from rope_dense.project.checks.data import check_data
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 
@@ -299,7 +299,7 @@ def test_a_link_to_a_folder_above_ends(tmp_path: Path) -> None:
 def test_d14_one_state_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of edits the last; of processes that were killed nothing; another setting stays."""
     root, out = yolo(tmp_path / 'data'), tmp_path / 'kept'
-    monkeypatch.setattr('rope_dense.own.data.CONVERTED', out)
+    monkeypatch.setattr('rope_dense.project.own.data.CONVERTED', out)
     for number in range(4):
         write(root / 'labels/train/0.txt', f'{number % 2} .5 .5 .{number + 1} .4')
         load_config('realtime', own=dict(data_root=str(root)))

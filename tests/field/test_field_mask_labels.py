@@ -16,8 +16,8 @@ from mmengine.registry import DATASETS, DefaultScope
 from PIL import Image
 
 from helpers.field import SIZE, image, mask, write
-from rope_dense.checks.data import check_model_classes
 from rope_dense.datasets.mask_labels import label_map, labels_in, mask_lines, survey_masks
+from rope_dense.project.checks.data import check_model_classes
 from rope_dense.project.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')

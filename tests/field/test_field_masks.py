@@ -12,13 +12,13 @@ from mmengine.registry import DATASETS, DefaultScope
 
 from helpers.field import SIZE, image, mask, write
 from helpers.grid import CONFIGS
-from rope_dense.checks.data import check_data
 from rope_dense.datasets.classes import find_class_numbers
 from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.maps import DEPTH, MASKS, MapFolder, described, find_maps
 from rope_dense.datasets.labels.objects import Report
 from rope_dense.datasets.labels.pairs import Kind
 from rope_dense.datasets.labels.splits import BY_HASH, is_for_validation
+from rope_dense.project.checks.data import check_data
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 

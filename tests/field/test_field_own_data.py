@@ -15,10 +15,10 @@ from mmengine.config import Config
 
 from helpers.field import SIZE, coco, files, image, mask, write
 from helpers.grid import CONFIGS
-from rope_dense.checks.data import check_data
+from rope_dense.project.checks.data import check_data
+from rope_dense.project.checks.training import check_processes
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
-from rope_dense.training.train import check_processes
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 BOX = '0 .5 .5 .4 .4'

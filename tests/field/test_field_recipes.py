@@ -15,13 +15,13 @@ from mmengine.config import Config
 from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
-from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
-from rope_dense.own.recipes import RECIPES
-from rope_dense.own.settings import settings_of
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
+from rope_dense.project.own.recipes import RECIPES
+from rope_dense.project.own.settings import settings_of
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 ROOTS = dict(semantic='ade', depth='depth')

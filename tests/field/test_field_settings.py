@@ -19,8 +19,10 @@ from helpers.field import write
 from helpers.grid import CONFIGS
 from rope_dense.commands import train as command
 from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
-from rope_dense.own.recipes import RECIPES
-from rope_dense.own.settings import (
+from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
+from rope_dense.project.own.recipes import RECIPES
+from rope_dense.project.own.settings import (
     Own,
     OwnDepth,
     OwnObjects,
@@ -28,10 +30,8 @@ from rope_dense.own.settings import (
     OwnSemantic,
     settings_of,
 )
-from rope_dense.own.text import Text
-from rope_dense.project.errors import UsageError
-from rope_dense.project.load import load_config
-from rope_dense.project.work_folder import check_work_folder, remove_training
+from rope_dense.project.own.text import Text
+from rope_dense.project.run import check_work_folder, remove_training
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 

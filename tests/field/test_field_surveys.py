@@ -16,10 +16,10 @@ from PIL import Image
 
 from helpers.field import SIZE, image, mask, write
 from helpers.grid import CONFIGS
-from rope_dense.checks.data import check_data
 from rope_dense.datasets.depth_maps import depth_lines, survey_depths
 from rope_dense.datasets.images.headers import read_header
 from rope_dense.datasets.mask_labels import label_map, survey_masks
+from rope_dense.project.checks.data import check_data
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config, with_data_root
 
@@ -301,7 +301,9 @@ def test_own_data_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.Monke
     cfg = load_config(str(CONFIGS / 'own' / 'detection.py'), given)
     loaders = 'train_dataloader', 'val_dataloader'
     with monkeypatch.context() as patch:
-        patch.setattr('rope_dense.checks.data.build_dataset', lambda *_, **__: pytest.fail('built'))
+        patch.setattr(
+            'rope_dense.project.checks.data.build_dataset', lambda *_, **__: pytest.fail('built')
+        )
         patch.setattr('mmengine.load', lambda *_, **__: pytest.fail('parsed'))
         check_data(cfg, loaders)
         cfg.model.bbox_head.num_classes = 3

@@ -12,9 +12,9 @@ from mmengine.structures import InstanceData
 
 from helpers.field import coco, image, write
 from helpers.grid import CONFIGS
-from rope_dense.checks.data import check_data
 from rope_dense.datasets.dense.mosaic import AffineMosaic
 from rope_dense.engine.runner import LoadError, NamingPipeline
+from rope_dense.project.checks.data import check_data
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 
@@ -66,7 +66,7 @@ def losses(config: str, root: Path, steps: int) -> list[float]:
     """The losses of the first steps of a training of own data."""
     from mmengine.runner import Runner, set_random_seed
 
-    from rope_dense.checks.model import build_model
+    from rope_dense.project.model import build_model
 
     cfg = load_config(config, own=dict(OWN, data_root=root, classes=['cat', 'dog']))
     loader = dict(cfg.train_dataloader, num_workers=0, persistent_workers=False)

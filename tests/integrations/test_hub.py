@@ -10,12 +10,12 @@ import torch
 from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
-from rope_dense.checks.data import check_data
-from rope_dense.checks.model import random_model
 from rope_dense.datasets.generated import METAINFO
 from rope_dense.integrations.hub import load_from_hub, push_to_hub
+from rope_dense.project.checks.data import check_data
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
 from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')

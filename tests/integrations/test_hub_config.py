@@ -20,7 +20,6 @@ from safetensors.torch import save_file
 
 from helpers.seeds import seed_of_the_week
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.checks.model import build_model
 from rope_dense.integrations import hub_config
 from rope_dense.integrations.hub import load_from_hub, prediction_steps
 from rope_dense.integrations.hub_config import (
@@ -32,6 +31,7 @@ from rope_dense.integrations.hub_config import (
     without_left_out,
 )
 from rope_dense.project.load import load_config
+from rope_dense.project.model import build_model
 from rope_dense_command import command
 
 CONFIGS = Path(__file__).parents[2] / 'configs'

@@ -11,9 +11,9 @@ from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
 from helpers.small_configs import make_data, small_config
-from rope_dense.checks.model import build_model
 from rope_dense.models.mask2former_head import SlideMask2FormerHead
 from rope_dense.project.load import load_config
+from rope_dense.project.model import build_model
 
 MASK2FORMER = 'mask2former_swin_rope_mixed'
 HEIGHT, WIDTH = 90, 150  # padded to multiples of 32: 96 x 160

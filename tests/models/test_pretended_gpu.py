@@ -26,8 +26,8 @@ from helpers.pretended_gpu import (
     to_gpu,
 )
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.checks.model import random_model
 from rope_dense.measure.speed import noise
+from rope_dense.project.model import random_model
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / 'benchmarks'))

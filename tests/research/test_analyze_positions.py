@@ -17,7 +17,7 @@ from helpers.published import naver_swin, naver_vit
 from helpers.small_configs import make_data, small_config
 from helpers.tool_names import Main
 from rope_dense.checkpoints import load_pretrained
-from rope_dense.checks.model import random_model
+from rope_dense.project.model import random_model
 from rope_dense.research import attention_statistics
 from rope_dense.research.classifier import classifier_config
 from rope_dense.research.named_classifiers import AXIAL, CLASSIFIERS, MIXED, NamedClassifier, vit

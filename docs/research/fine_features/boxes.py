@@ -54,7 +54,7 @@ def run(method: str, seed: int, out: Path) -> dict[str, object]:
     config = config_of(method, seed, out / f'{method}_seed{seed}')
     config = with_data_root(config, make_data(out, shapes_of(config), 1))
     started = time.process_time()
-    run_training(build_runner(config, 'none'))
+    run_training(build_runner(config, 'none', trains=True))
     seconds = time.process_time() - started
     checkpoint = last_checkpoint(Path(config.work_dir))
     assert checkpoint is not None, config.work_dir

@@ -78,7 +78,7 @@ def run(position: str, seed: int, args: argparse.Namespace) -> None:
     data = {factor: make_data(args.out, shapes, factor) for factor in FACTORS}
     configs = {factor: with_data_root(config, data[factor]) for factor in FACTORS}
     started = time.process_time()
-    run_training(build_runner(configs[1], 'none'))
+    run_training(build_runner(configs[1], 'none', trains=True))
     checkpoint = last_checkpoint(folder)
     assert checkpoint is not None, folder
     evaluator = Evaluator.from_checkpoint(configs[1], checkpoint)

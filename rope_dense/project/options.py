@@ -9,9 +9,8 @@ from typing import TypedDict
 
 from mmengine.config import Config, ConfigDict
 
-from ..project.errors import UsageError
-from ..project.launch import enable_compile
-from ..project.weights import resolve_resume
+from .errors import UsageError
+from .weights import resolve_resume
 
 WHOLE_WEIGHTS = ('EMAHook', 'BestRestartHook')  # hooks that load or average them
 
@@ -105,3 +104,10 @@ def enable_fsdp(cfg: Config, launcher: str) -> None:
         raise UsageError('--fsdp: the config has a runner_type or strategy of its own')
     cfg.runner_type = 'FlexibleRunner'
     cfg.strategy = dict(type='rope_dense.engine.fsdp.BlockFSDPStrategy')
+
+
+def enable_compile(cfg: Config) -> None:
+    """--compile: compile the backbone's blocks."""
+    hooks = cfg.get('custom_hooks') or []
+    if all(hook['type'] != 'CompileBlocksHook' for hook in hooks):
+        cfg.custom_hooks = [*hooks, dict(type='CompileBlocksHook')]

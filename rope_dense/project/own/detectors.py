@@ -6,9 +6,9 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ..datasets.dense_stages import set_stages, with_masks
-from ..utils.config_parts import nodes
-from ..utils.validation import check_integer
+from ...datasets.dense_stages import set_stages, with_masks
+from ...utils.config_parts import nodes
+from ...utils.validation import check_integer
 from . import fit
 from .augment import FLIPS
 from .data import OwnData, find_objects
@@ -219,7 +219,7 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
 
 def find_oriented(own: OwnOriented) -> OwnData:
     """The objects of a data set as rectangles of any orientation, see ``find_objects``."""
-    from ..integrations import mmrotate  # noqa: F401, one line says what is not installed
+    from ...integrations import mmrotate  # noqa: F401, one line says what is not installed
 
     return find_objects(own, oriented=True)
 

@@ -15,17 +15,17 @@ from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
-from ..datasets.depth_maps import survey_depths
-from ..datasets.mask_labels import mask_lines, survey_masks
-from ..engine.runner import FILES, NamingPipeline
-from ..integrations.hub_config import is_stored
+from ...datasets.depth_maps import survey_depths
+from ...datasets.mask_labels import mask_lines, survey_masks
+from ...engine.runner import FILES, NamingPipeline
+from ...integrations.hub_config import is_stored
+from ...utils.locations import is_remote
+from ..building import build_part, building
+from ..errors import UsageError, usage_errors
+from ..model import check_classes
 from ..own.recipes import find_anew, has_own_data
-from ..project.building import build_part, building
-from ..project.errors import UsageError, usage_errors
-from ..project.load import component_of, datasets_of, evaluators
-from ..project.task import detects
-from ..utils.locations import is_remote
-from .model import check_classes, heads
+from ..parts import component_of, datasets_of, evaluators, heads
+from ..task import detects
 
 EXAMPLES = 3  # of missing files are named
 SURVEYED, LOADED = 200, 20  # files of a data set whose numbers are looked at, or that are loaded

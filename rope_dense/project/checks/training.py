@@ -6,11 +6,12 @@ from mmengine.config import Config, ConfigDict
 from mmengine.optim.scheduler.param_scheduler import INF
 from torch import nn
 
-from ..backbones.base import Backbone
-from ..project.errors import UsageError
-from ..project.load import datasets_of
-from ..utils.config_parts import nodes
-from ..utils.validation import check_size
+from ...backbones.base import Backbone
+from ...utils.config_parts import nodes
+from ...utils.validation import check_size
+from ..errors import UsageError
+from ..own.settings import started_processes
+from ..parts import datasets_of, scheduler_settings
 
 SMALL_LAYER_SCALE = 1e-3
 SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of positions, say
@@ -70,12 +71,6 @@ def first_layer_scale(backbone: Backbone) -> float | None:
     return getattr(backbone.ordered_blocks[0], 'layer_scale_init_value', None)
 
 
-def scheduler_settings(cfg: Config) -> list[ConfigDict]:
-    """The schedulers of a config, one or several or none."""
-    given = cfg.get('param_scheduler') or []
-    return [given] if isinstance(given, dict) else given
-
-
 def check_schedule(cfg: Config) -> None:
     """Raise UsageError for schedulers, a first validation or checkpoint behind the end."""
     loop = cfg.train_cfg
@@ -103,4 +98,19 @@ def check_schedule(cfg: Config) -> None:
         raise UsageError(
             f'{", ".join(late)}: after the end of the training, train_cfg.{unit}={length}; change '
             'them by --cfg-options, too'
+        )
+
+
+def check_processes(cfg: Config, launcher: str) -> None:
+    """Compare the processes for which a recipe of own data was made with those that train.
+
+    Raises:
+        UsageError: they differ, so the epochs and the learning rate would be others.
+    """
+    made_for = (cfg.get('own') or {}).get('gpus')
+    number = 1 if launcher == 'none' else started_processes() or 1
+    if made_for not in (None, number):
+        raise UsageError(
+            f'own.gpus={made_for}: the schedule is for so many processes, and this training has '
+            f'{number}: start {made_for} with --launcher, as tools/dist_train.sh does, or change it'
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Unpack
 
-from ..checks.model import build_shapes
-from ..checks.recipe import entry, recipe_text
-from ..checks.training import check_schedule, warn_of_random_weights
 from ..project.building import building
-from ..project.load import load_config, used_loaders
-from .options import TrainingOptions, apply_training_options
+from ..project.checks.summary import entry, recipe_text
+from ..project.checks.training import check_schedule, warn_of_random_weights
+from ..project.load import load_config
+from ..project.model import build_shapes
+from ..project.options import TrainingOptions, apply_training_options
+from ..project.parts import used_loaders
 
 
 def print_recipe(

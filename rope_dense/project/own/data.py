@@ -8,15 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
-from ..datasets.labels.canonical import as_canonical, check_left_out
-from ..datasets.labels.folders import find_labels
-from ..datasets.labels.foreign import form_by_name
-from ..datasets.labels.inventory import Inventory, inventory_of
-from ..datasets.labels.maps import PairsOf, as_pairs
-from ..datasets.labels.objects import LabelFolder
-from ..datasets.labels.pairs import Kind
-from ..datasets.labels.splits import WORDS
+from ...datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
+from ...datasets.labels.canonical import as_canonical, check_left_out
+from ...datasets.labels.folders import find_labels
+from ...datasets.labels.foreign import form_by_name
+from ...datasets.labels.inventory import Inventory, inventory_of
+from ...datasets.labels.maps import PairsOf, as_pairs
+from ...datasets.labels.objects import LabelFolder
+from ...datasets.labels.pairs import Kind
+from ...datasets.labels.splits import WORDS
 from .images import settings_of_images, survey_images
 from .settings import Own, OwnMaps, OwnObjects
 

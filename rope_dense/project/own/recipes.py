@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
-from ..datasets.labels.kept import is_kept
-from ..utils.config_parts import all_datasets, nodes
-from ..utils.similar import did_you_mean
+from ...datasets.labels.kept import is_kept
+from ...utils.config_parts import all_datasets, nodes
+from ...utils.similar import did_you_mean
 from .data import OwnData, check_root, find_objects
 from .depth import depth, find_depth
 from .detectors import detection, find_oriented, instance, oriented, realtime, realtime_masks

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeVar, get_type_hints
 
-from ..utils.similar import did_you_mean
-from ..utils.validation import check_choice, check_integer, check_number
+from ...utils.similar import did_you_mean
+from ...utils.validation import check_choice, check_integer, check_number
 from .augment import AUGMENTS, FLIPS
 from .backbones import WORDS, OwnBackbone, find_backbone
 from .text import read_setting

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..backbones.archs import VIT_ARCHS, ViTArch, find_arch
-from ..utils.similar import did_you_mean
+from ...backbones.archs import VIT_ARCHS, ViTArch, find_arch
+from ...utils.similar import did_you_mean
 
 LINGBOT = 'hf-hub:robbyant/lingbot-vision-vit-'
 PE_TINY = 'hf-hub:timm/vit_pe_spatial_tiny_patch16_512.fb'

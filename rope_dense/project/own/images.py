@@ -8,15 +8,15 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ..checkpoints.channels import RGB
-from ..datasets.images.band_files import BandHeader, band_header
-from ..datasets.images.bands import LoadBands
-from ..datasets.images.deep import white_value
-from ..datasets.images.headers import Header
-from ..datasets.images.pictures import check_picture
-from ..datasets.labels.objects import Report
-from ..utils.config_parts import nodes
-from ..utils.validation import is_integer
+from ...checkpoints.channels import RGB
+from ...datasets.images.band_files import BandHeader, band_header
+from ...datasets.images.bands import LoadBands
+from ...datasets.images.deep import white_value
+from ...datasets.images.headers import Header
+from ...datasets.images.pictures import check_picture
+from ...datasets.labels.objects import Report
+from ...utils.config_parts import nodes
+from ...utils.validation import is_integer
 from .augment import all_pipelines, kind
 from .settings import Own
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ..utils.config_parts import nodes, size_steps
-from ..utils.configs import CONFIGS
+from ...utils.config_parts import nodes, size_steps
+from ...utils.configs import CONFIGS
 from .augment import all_pipelines, fit_augmentation
 from .data import OwnData
 from .images import fit_images

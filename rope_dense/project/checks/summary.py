@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from mmengine.config import Config
 from torch import nn
 
-from ..backbones.base import Backbone
-from ..engine.param_groups import group_table
-from ..rope import RotaryEmbedding
-from .model import build_optimizer
-from .training import first_layer_scale, scheduler_settings
+from ...backbones.base import Backbone
+from ...engine.param_groups import group_table
+from ...rope import RotaryEmbedding
+from ..model import build_optimizer
+from ..parts import scheduler_settings
+from .training import first_layer_scale
 
 LABEL, WIDTH = 11, 100
 POSITIONS = {

@@ -2,8 +2,8 @@
 
 import math
 
-from ..datasets.depth_maps import depth_lines, survey_depths
-from ..datasets.labels.maps import DEPTH
+from ...datasets.depth_maps import depth_lines, survey_depths
+from ...datasets.labels.maps import DEPTH
 from . import fit
 from .data import OwnData, check_root, find_own_maps
 from .settings import LEAST_DEPTH, OwnDepth

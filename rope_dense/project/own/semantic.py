@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import torch
 
-from ..datasets.classes import (
+from ...datasets.classes import (
     CLASS_NUMBERS,
     CLASSES_FILE,
     Colour,
     find_class_numbers,
     read_classes,
 )
-from ..datasets.labels.maps import MASKS, find_maps
-from ..datasets.labels.splits import WORDS
-from ..datasets.mask_labels import label_map, mask_lines, survey_masks
-from ..utils.config_parts import nodes
+from ...datasets.labels.maps import MASKS, find_maps
+from ...datasets.labels.splits import WORDS
+from ...datasets.mask_labels import label_map, mask_lines, survey_masks
+from ...utils.config_parts import nodes
 from . import fit
 from .data import OwnData, check_root, colours_of, find_own_maps, own_inventory
 from .settings import OwnSemantic

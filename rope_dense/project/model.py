@@ -1,0 +1,99 @@
+"""Build the model and the optimizer of a config, and load trained models."""
+
+import copy
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.logging import MMLogger
+from mmengine.model import BaseModel, revert_sync_batchnorm
+from mmengine.optim import OptimWrapper, build_optim_wrapper
+from mmengine.registry import DATASETS, MODELS, OPTIM_WRAPPERS
+from torch import nn
+
+from ..utils.config_parts import nodes
+from .building import build_part, building
+from .errors import UsageError
+from .parts import component_of, datasets_of, heads
+from .task import check_convention
+from .weights import load_tested_weights
+
+Colour = tuple[int, int, int]  # red, green, blue
+
+
+def build_model(cfg: Config) -> BaseModel:
+    """Build the model as the Runner will, without initial weights; UsageError if it fails."""
+    return build_part(cfg, 'model', MODELS, cfg.model)
+
+
+def build_shapes(cfg: Config) -> BaseModel:
+    """``build_model`` on the meta device, without memory for weights.
+
+    On the CPU where parts of mmdet and mmseg read values of tensors when they are built.
+    """
+    try:
+        with torch.device('meta'):
+            return build_model(cfg)
+    except UsageError:
+        return build_model(cfg)
+
+
+def random_model(cfg: Config) -> BaseModel:
+    """The model of a config with its random initial weights; none are fetched or read."""
+    for _, node in nodes(cfg.model):
+        init_cfg = node.get('init_cfg')
+        if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
+            node.init_cfg = None
+    model = build_model(cfg)
+    MMLogger.get_current_instance().setLevel('WARNING')  # or every initialised weight is listed
+    model.init_weights()
+    return revert_sync_batchnorm(model)
+
+
+def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
+    """Build the optimizer with its parameter groups, without the log of each parameter."""
+    logging.disable(logging.INFO)
+    scope = OPTIM_WRAPPERS.switch_scope_and_registry(cfg.default_scope)
+    try:
+        with building('optim_wrapper'), scope:
+            return build_optim_wrapper(model, copy.deepcopy(cfg.optim_wrapper))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def load_trained(cfg: Config, checkpoint: str) -> tuple[BaseModel, list[str], list[Colour]]:
+    """The model of a config with its weights, names and colours of its classes; or UsageError."""
+    model = build_model(cfg)
+    return model, *classes_and_colours(cfg, load_tested_weights(checkpoint, model))
+
+
+def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[Colour]]:
+    """Classes and colours from the checkpoint, else the test data set; else random colours.
+
+    UsageError for another number of classes than the heads of the model have.
+    """
+    check_convention(cfg, checkpoint)
+    key, dataset = next(datasets_of(cfg, 'test_dataloader'))
+    known = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))
+    known |= dataset.get('metainfo') or {}
+    stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
+    known |= {name.lower(): value for name, value in stored.items() if value}  # once CLASSES
+    classes: Sequence[str] = known.get('classes') or ()
+    palette = known.get('palette') or ()
+    check_classes(cfg, key, classes)
+    if len(palette) < len(classes):
+        palette = np.random.default_rng(0).integers(256, size=(len(classes), 3)).tolist()
+    return list(classes), [tuple(colour) for colour in palette[: len(classes)]]
+
+
+def check_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
+    """Raise UsageError unless the heads predict as many classes as the data set at `key` has."""
+    for head, node in heads(cfg):
+        if node.get('num_classes') not in (None, len(classes)):
+            raise UsageError(
+                f'{head}.num_classes={node.num_classes}, but {key} has {len(classes)} classes: set '
+                f'--cfg-options {head}.num_classes={len(classes)}, or change the classes by '
+                f'{key}.metainfo'
+            )
