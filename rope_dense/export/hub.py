@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from ..integrations.hub import push_to_hub, save_for_hub
 from ..project.errors import UsageError
 from ..project.load import find_model
-from ..project.model import load_trained
+from ..project.model import classes_and_colours
+from ..project.ready import ready
 
 
 def push_model(
@@ -41,11 +42,12 @@ def push_model(
     cfg, weights = find_model(config, checkpoint, cfg_options)
     if weights is None:
         raise UsageError('each of several tasks is stored by its own config')
-    model, classes, colours = load_trained(cfg, weights)
+    used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
+    classes, colours = classes_and_colours(cfg, used.checkpoint)
     with TemporaryDirectory() as temporary:
         written = save_for_hub(
             cfg,
-            model.state_dict(),
+            used.model.state_dict(),
             folder or temporary,
             name=name,
             classes=classes,

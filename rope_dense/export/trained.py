@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from mmengine.config import Config
+from mmengine.model import BaseModel
 from mmengine.utils import to_2tuple
-from torch import nn
 
 from ..project.checks.summary import short
 from ..project.load import find_model
 from ..project.model import Colour, build_model, classes_and_colours
-from ..project.weights import load_tested_weights
+from ..project.parts import stored_classes
+from ..project.ready import ready
 from ..utils.config_parts import size_steps
 from ..utils.lock import exclusive
 from ..utils.progress import alive
@@ -53,8 +54,7 @@ def export_model(
     check_path(out)
     pixels: ImageSize | Dynamic = 'dynamic' if size == 'dynamic' else to_2tuple(parse_size(size))
     cfg, weights = find_model(config, checkpoint, cfg_options)
-    model = build_model(cfg)
-    classes, colours = load_weights(cfg, model, weights) if weights else (None, None)
+    model, classes, colours = trained_model(cfg, weights)
     print(f'{out}: the model is traced and compared, which takes minutes', flush=True)
     with exclusive(out), alive(f'{out}: traced'):
         metadata = export(
@@ -77,20 +77,24 @@ def export_model(
     return metadata
 
 
-def load_weights(
-    cfg: Config, model: nn.Module, checkpoint: str
-) -> tuple[Sequence[str] | None, Sequence[Colour] | None]:
-    """Load the weights into a model; names and colours of its classes, if the checkpoint has them.
+def trained_model(
+    cfg: Config, checkpoint: str | None
+) -> tuple[BaseModel, Sequence[str] | None, Sequence[Colour] | None]:
+    """The model with its weights; names and colours of its classes, if the checkpoint has them.
 
     Raises:
         UsageError, CheckpointError: they cannot be read, or do not fit.
     """
-    stored = load_tested_weights(checkpoint, model)
-    classes = ((stored.get('meta') or {}).get('dataset_meta') or {}).get('classes')
-    classes = classes or (cfg.get('metainfo') or {}).get('classes')  # of a model of the hub
+    if checkpoint is None:  # of several tasks, which has its weights
+        return build_model(cfg), None, None
+    loops = ['test'] if cfg.get('test_dataloader') else []
+    used = ready(cfg, *loops, weights=checkpoint, has_runner=False, has_data=False)
+    model, stored = used.model, used.checkpoint
+    # A model of the hub has its classes in the config.
+    classes = stored_classes(stored).get('classes') or (cfg.get('metainfo') or {}).get('classes')
     if classes is None or cfg.get('test_dataloader') is None:
-        return classes, None
-    return classes, classes_and_colours(cfg, stored)[1]
+        return model, classes, None
+    return model, classes, classes_and_colours(cfg, stored)[1]
 
 
 def smallest_above_test(metadata: dict) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.utils import to_2tuple
 
-from ..project.checks.data import build_dataset, check_data
+from ..project.checks.data import build_dataset
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.launch import build_runner
 from ..project.load import find_model
-from ..project.model import build_model
-from ..project.parts import datasets_of, used_loaders
+from ..project.parts import datasets_of
+from ..project.ready import ready
 from ..project.sizes import configured_size
 from ..utils.size_text import parse_size
 from .bootstrap import RULE
@@ -130,8 +130,7 @@ class Plan:
         config = with_validation(config)
         config.load_from, config.resume = checkpoint, False
         check_metric(config)
-        check_data(config, ('test_dataloader',))
-        model = build_model(config)
+        model = ready(config, 'test', weights=checkpoint).model
         evaluator = Evaluator(model, config)
         if not evaluator.is_ours:
             name = type(model.backbone).__name__
@@ -147,7 +146,7 @@ class Plan:
                 'nothing to choose at these sizes: the model has no other windows, and no rotary '
                 'embedding whose frequencies can be scaled'
             )
-        return cls(config, loader_of(config, model, checkpoint), trained, settings)
+        return cls(config, loader_of(model, checkpoint), trained, settings)
 
     def evaluator(self, log_folder: Path) -> Evaluator:
         """An evaluator of the trained model, which logs to a folder."""
@@ -166,7 +165,6 @@ def with_validation(config: Config) -> Config:
         config.test_dataloader = config.val_dataloader
         config.test_evaluator = config.val_evaluator
         config.test_cfg = config.get('test_cfg') or dict(type='TestLoop')
-    used_loaders(config, 'test')
     return config
 
 

@@ -11,16 +11,13 @@ from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 
 from ..project.building import building
-from ..project.checks.data import check_data
-from ..project.checks.image_sizes import check_image_sizes
 from ..project.errors import UsageError
 from ..project.launch import build_runner, run_test
 from ..project.load import find_model
-from ..project.model import build_model
 from ..project.options import enable_compile
-from ..project.parts import datasets_of, evaluators, used_loaders
-from ..project.task import check_convention, detects
-from ..project.weights import check_tested_weights
+from ..project.parts import datasets_of, evaluators
+from ..project.ready import ready
+from ..project.task import detects
 from ..utils.atomic_write import atomic_files
 from ..utils.config_parts import size_steps
 
@@ -53,15 +50,10 @@ def evaluate(
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
     with building('the config'):
-        loaders = used_loaders(cfg, 'test')
         cfg.load_from, cfg.resume = weights, False
-        model = build_model(cfg)
-        check_image_sizes(cfg, model, loaders)
-        check_convention(cfg, check_tested_weights(weights, model))
-        check_data(cfg, loaders)
+        ready(cfg, 'test', weights=weights)
         if cfg.get('own_data') and is_main_process():
             print(cfg.own_data)
-        del model
         if tta:
             enable_tta(cfg)
         if compile:

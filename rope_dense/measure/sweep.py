@@ -14,16 +14,13 @@ from mmengine.model import BaseModel
 from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
-from ..project.checks.data import check_data
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.launch import build_runner
 from ..project.load import find_model
-from ..project.model import build_model
-from ..project.parts import used_loaders
+from ..project.ready import ready
 from ..project.sizes import at_size, configured_size
-from ..project.task import check_convention
-from ..project.weights import SelfLoading, check_tested_weights
+from ..project.weights import SelfLoading
 from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
 from .evaluator import Evaluator, bare_model, runner_config
@@ -77,7 +74,6 @@ def evaluate_sizes(
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
     if weights is None:
         raise UsageError('each of several tasks is evaluated with its own config')
-    used_loaders(cfg, 'test')
     cfg.load_from, cfg.resume = weights, False
     settings = combine(sizes or ['x'.join(map(str, configured_size(cfg)))], scaling, window, slide)
     sweep = Sweep.prepare(cfg, weights, settings, str(config), label, train_size, overwrite)
@@ -136,15 +132,14 @@ class Sweep:
         Raises:
             UsageError, CheckpointError, ValueError: they do not fit.
         """
-        check_data(config, ('test_dataloader',))
-        model = build_model(config)
+        model = ready(config, 'test', weights=checkpoint).model
         training_size = configured_size(config)
         if train_size is not None:
             training_size = to_2tuple(parse_size(train_size))
         evaluator = Evaluator(model, config)
         for setting in settings:
             evaluator.apply(setting)
-        load = loader_of(config, model, checkpoint)
+        load = loader_of(model, checkpoint)
         results = Results(
             Path(config.work_dir) / 'resolutions.json',
             Identity.of(config, name, checkpoint),
@@ -184,9 +179,8 @@ class Sweep:
             raise
 
 
-def loader_of(config: Config, model: BaseModel, checkpoint: str) -> Load:
-    """Load a checkpoint into a model; returns a function that loads it into a Runner's model."""
-    check_convention(config, check_tested_weights(checkpoint, model))
+def loader_of(model: BaseModel, checkpoint: str) -> Load:
+    """A function that loads a checkpoint into the model of a Runner."""
     if isinstance(model, SelfLoading):
         return lambda runner: bare_model(runner).load_checkpoint(checkpoint)
     return Runner.load_or_resume

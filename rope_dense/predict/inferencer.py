@@ -19,8 +19,9 @@ from ..datasets.images.bands import bands_in, drop_no_data
 from ..integrations.hub_config import is_stored, registered_only
 from ..project.checks.image_sizes import patch_size
 from ..project.model import classes_and_colours
+from ..project.ready import ready
 from ..project.task import detects, visualizer_of
-from ..project.weights import load_tested_weights, read_safely
+from ..project.weights import read_safely
 from ..utils.config_parts import without_labels
 from .thin import cut, most_ratio, padded
 
@@ -54,8 +55,8 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
     if checkpoint is None:
         inferencer.model.dataset_meta = dict(classes=(), palette=())
         return inferencer
-    stored = load_tested_weights(checkpoint, inferencer.model)
-    classes, colours = classes_and_colours(cfg, stored)
+    given = dict(weights=checkpoint, model=inferencer.model, has_runner=False, has_data=False)
+    classes, colours = classes_and_colours(cfg, ready(cfg, 'test', **given).checkpoint)
     inferencer.model.dataset_meta = dict(classes=classes, palette=colours)
     inferencer.visualizer.dataset_meta = inferencer.model.dataset_meta
     return inferencer

@@ -22,8 +22,8 @@ from ..project.errors import UsageError
 from ..project.find import PICTURES, check_ending
 from ..project.identity import Identity
 from ..project.load import find_model
-from ..project.model import load_trained
-from ..project.parts import used_loaders
+from ..project.model import classes_and_colours
+from ..project.ready import ready
 from ..project.sizes import at_size
 from ..project.task import task_of
 from ..utils.config_parts import pipelines
@@ -83,7 +83,6 @@ def predict_large(
     """
     place, path = checked_device(device), Path(image)
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
-    used_loaders(cfg, 'test')
     check_tiles(cfg)
     assert weights is not None, 'a model of one task'
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
@@ -94,8 +93,9 @@ def predict_large(
         check_ending('--picture', picture, PICTURES)
     result = output_of(cfg, path, out, overwrite)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
-        model, classes, colours = load_trained(cfg, weights)
-        model = revert_sync_batchnorm(model).to(place).eval()
+        used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
+        classes, colours = classes_and_colours(cfg, used.checkpoint)
+        model = revert_sync_batchnorm(used.model).to(place).eval()
         identity = Identity.of(cfg, str(config), weights)
         trained = TrainedModel(cfg, model, classes, colours, identity)
         drawn = None if picture is None else Path(picture)

@@ -9,6 +9,7 @@ from ..utils.configs import CONFIGS
 from ..utils.locations import HUB, is_remote
 from ..utils.similar import did_you_mean
 from .errors import UsageError
+from .run import Run
 
 PICTURES = ('.png', '.jpg', '.jpeg')  # endings of what is drawn
 ENDINGS = ('.py', '.yml', '.yaml', '.json')  # of configs
@@ -35,7 +36,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
     if given and not is_remote(given) and not os.path.exists(given):
         raise UsageError(f'checkpoint {given!r}: no such file{did_you_mean(given, beside(given))}')
     if os.path.isdir(source) and not is_stored(source):
-        return ModelFiles(config, given or best_checkpoint(Path(source)), source)
+        return ModelFiles(config, given or Run(Path(source)).best, source)
     return ModelFiles(config, given)
 
 
@@ -53,15 +54,8 @@ def find_config(path: str) -> str:
                 'or a config and its checkpoint'
             )
         return path
-    if os.path.isdir(path):  # of a run, beside whose config ``rope-dense test`` writes NAME_test.py
-        configs = [x for x in sorted(Path(path).glob('*.py')) if not x.stem.endswith('_test')]
-        if len(configs) != 1:
-            found = ', '.join(file.name for file in configs) or 'none'
-            raise UsageError(
-                f'{path}: neither a run, which has one config (*.py; found: {found}), nor a '
-                'stored model, which has config.json and model.safetensors'
-            )
-        return str(configs[0])
+    if os.path.isdir(path):
+        return Run(Path(path)).config
     # configs/own/NAME.py, where no clone is, is meant as NAME.
     meant = Path(path).stem if Path(path).stem in names else path
     files = [file for file in beside(path) if file.endswith('.py')]
@@ -75,25 +69,6 @@ def is_stored(source: str) -> bool:
     """Return whether a name is a model of the hub, or a folder with the files of one."""
     files = ('config.json', 'model.safetensors')  # one without the other is no run either
     return source.startswith(HUB) or any(os.path.isfile(os.path.join(source, x)) for x in files)
-
-
-def best_checkpoint(folder: Path) -> str:
-    """The best checkpoint of a run, the newest of several, else the last; UsageError for none."""
-    best = sorted(folder.glob('best_*.pth'), key=lambda path: path.stat().st_mtime)
-    found = str(best[-1]) if best else last_checkpoint(folder)
-    if found is None:
-        raise UsageError(f'{folder}: no checkpoint (best_*.pth or last_checkpoint)')
-    return found
-
-
-def last_checkpoint(folder: str | Path) -> str | None:
-    """The last checkpoint of a run, in its folder also where that was copied or renamed."""
-    record = Path(folder, 'last_checkpoint')  # which mmengine writes
-    if not record.is_file():
-        return None
-    written = record.read_text(encoding='utf-8').strip()
-    here = Path(folder, os.path.basename(written))
-    return str(here) if here.is_file() else written
 
 
 def check_path(path: str | Path) -> None:

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import torch
 from mmengine.config import Config, ConfigDict
@@ -19,7 +20,7 @@ from ..utils.config_parts import nodes
 from ..utils.progress import alive
 from .building import NAMED, building
 from .errors import UsageError
-from .find import last_checkpoint
+from .run import Run
 from .weights import read_safely
 
 RUN_NUMBERS = count()
@@ -77,7 +78,7 @@ def run_training(runner: Runner) -> None:
             raise
         if runner.rank == 0:
             advice = f'no checkpoint in {runner.work_dir} yet: the same command starts again'
-            if latest := last_checkpoint(runner.work_dir):
+            if latest := Run(Path(runner.work_dir)).last:
                 advice = (
                     f'the last checkpoint is {latest}: the same command with --resume continues'
                 )

@@ -1,4 +1,4 @@
-"""Build the model and the optimizer of a config, and load trained models."""
+"""Build the model and the optimizer of a config, and name its classes."""
 
 import copy
 import logging
@@ -10,15 +10,14 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.optim import OptimWrapper, build_optim_wrapper
-from mmengine.registry import DATASETS, MODELS, OPTIM_WRAPPERS
+from mmengine.registry import MODELS, OPTIM_WRAPPERS
 from torch import nn
 
 from ..utils.config_parts import nodes
 from .building import build_part, building
 from .errors import UsageError
-from .parts import component_of, datasets_of, heads
+from .parts import class_info, datasets_of, heads, stored_classes
 from .task import check_convention
-from .weights import load_tested_weights
 
 Colour = tuple[int, int, int]  # red, green, blue
 
@@ -63,12 +62,6 @@ def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
         logging.disable(logging.NOTSET)
 
 
-def load_trained(cfg: Config, checkpoint: str) -> tuple[BaseModel, list[str], list[Colour]]:
-    """The model of a config with its weights, names and colours of its classes; or UsageError."""
-    model = build_model(cfg)
-    return model, *classes_and_colours(cfg, load_tested_weights(checkpoint, model))
-
-
 def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[Colour]]:
     """Classes and colours from the checkpoint, else the test data set; else random colours.
 
@@ -76,10 +69,7 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[
     """
     check_convention(cfg, checkpoint)
     key, dataset = next(datasets_of(cfg, 'test_dataloader'))
-    known = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))
-    known |= dataset.get('metainfo') or {}
-    stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
-    known |= {name.lower(): value for name, value in stored.items() if value}  # once CLASSES
+    known = class_info(cfg, dataset) | stored_classes(checkpoint)
     classes: Sequence[str] = known.get('classes') or ()
     palette = known.get('palette') or ()
     check_classes(cfg, key, classes)

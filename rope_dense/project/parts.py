@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mmengine.config import Config, ConfigDict
-from mmengine.registry import Registry
+from mmengine.registry import DATASETS, Registry
 
 from ..utils.config_parts import leaf_datasets, nodes
 from .errors import UsageError
@@ -30,6 +30,18 @@ def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
 def datasets_of(cfg: Config, loader: str) -> Iterator[tuple[str, ConfigDict]]:
     """Yield (config key, data set) below a dataloader, through RepeatDataset, ConcatDataset etc."""
     return leaf_datasets(cfg[loader].dataset, f'{loader}.dataset')
+
+
+def class_info(cfg: Config, dataset: ConfigDict) -> dict:
+    """The names and colours of the classes of a data set: `metainfo`, else its class's own."""
+    info = dict(getattr(component_of(cfg, DATASETS, dataset), 'METAINFO', {}))
+    return info | (dataset.get('metainfo') or {})
+
+
+def stored_classes(checkpoint: dict) -> dict:
+    """The names and colours of the classes in a checkpoint."""
+    stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
+    return {name.lower(): value for name, value in stored.items() if value}  # once CLASSES
 
 
 def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:

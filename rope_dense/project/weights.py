@@ -1,7 +1,9 @@
 """Load checkpoints of whole models strictly, also when mmengine loads them."""
 
 import os
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -19,7 +21,8 @@ from ..checkpoints.weights import check_plain
 from ..utils.config_parts import nodes
 from ..utils.locations import HUB, WEB, is_remote
 from .errors import UsageError
-from .find import last_checkpoint
+from .parts import class_info, datasets_of, stored_classes
+from .run import Run
 from .task import check_convention
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
@@ -48,7 +51,7 @@ def read_safely() -> None:
 
 def resolve_resume(cfg: Config, resume: str) -> None:
     """Resume from a checkpoint file or, for 'auto', from the last one in the work_dir, if any."""
-    path = last_checkpoint(cfg.work_dir) if resume == 'auto' else resume
+    path = Run(Path(cfg.work_dir)).last if resume == 'auto' else resume
     if path is None:
         print(f'--resume: no checkpoint in {cfg.work_dir}, training starts from the beginning')
         return
@@ -99,6 +102,7 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
         check_backbone(model, weights, origin)
         check_finite(weights, origin)
         leave_out_misfits(weights, model)
+        check_class_names(cfg, 'train_dataloader', checkpoint, starts=True)
         keep(fetch(path), checkpoint | dict(state_dict=weights))
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
@@ -107,6 +111,25 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
             f'start from its weights: --cfg-options load_from={path}'
         )
     check_complete(model, weights, origin)
+
+
+def check_class_names(cfg: Config, loader: str, checkpoint: dict, starts: bool = False) -> None:
+    """Compare the classes of a checkpoint with those of a dataloader.
+
+    A warning names both if they differ; UsageError for the same words in another order.
+
+    Args:
+        starts: a training starts from the checkpoint, and any order is but a warning.
+    """
+    stored = [*stored_classes(checkpoint).get('classes', ())]
+    for key, dataset in datasets_of(cfg, loader):
+        names = [*(class_info(cfg, dataset).get('classes') or ())]
+        if not stored or not names or stored == names:
+            continue
+        text = f'classes of the checkpoint: {", ".join(stored)}; of {key}: {", ".join(names)}'
+        if sorted(stored) == sorted(names) and not starts:
+            raise UsageError(f'{text}: give {key}.metainfo.classes in the order of the checkpoint')
+        print(f'warning: {text}', file=sys.stderr)
 
 
 def check_tested_weights(path: str, model: nn.Module) -> dict:

@@ -9,13 +9,11 @@ from mmengine.config import Config
 from mmengine.device import get_device
 
 from ..project.building import checked_device
-from ..project.checks.data import check_data
-from ..project.checks.image_sizes import check_image_sizes
 from ..project.errors import UsageError
-from ..project.find import best_checkpoint
 from ..project.load import find_model
-from ..project.model import load_trained
-from ..project.parts import used_loaders
+from ..project.model import classes_and_colours
+from ..project.ready import ready
+from ..project.run import Run
 from ..project.task import task_of
 from ..project.weights import read_safely
 from ..utils.lock import exclusive
@@ -51,7 +49,6 @@ def report(
     """
     on = str(checked_device(device))
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
-    used_loaders(cfg, 'test')
     if weights is None:
         raise UsageError('report: give the config of one task and its checkpoint')
     return write_report(cfg, weights, Path(out or Path(cfg.work_dir, 'report')), on)
@@ -69,9 +66,8 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
         raise UsageError('report: it compares upright boxes; test rotated ones by rope-dense test')
     read_safely()
     settings = settings_of(cfg)  # before data and model are built, which change some
-    model, classes, colours = load_trained(cfg, checkpoint)
-    check_image_sizes(cfg, model, ('test_dataloader',))
-    check_data(cfg, ('test_dataloader',))
+    model, _, stored = ready(cfg, 'test', weights=checkpoint, has_runner=False)
+    classes, colours = classes_and_colours(cfg, stored)
     model = model.to(device).eval()
     copy = Path(cfg.work_dir, Path(cfg.filename).name)  # of the training
     config = str(copy if copy.is_file() else cfg.filename)
@@ -100,7 +96,7 @@ def report_training(cfg: Config) -> None:
     try:
         if task_of(cfg) == 'oriented':
             return
-        checkpoint = best_checkpoint(Path(cfg.work_dir))
+        checkpoint = Run(Path(cfg.work_dir)).best
         print(write_report(cfg, checkpoint, Path(cfg.work_dir, 'report'), get_device()))
     except Exception as error:  # whatever it is, the weights are there
         print(f'no report: {error} (rope-dense report {cfg.work_dir} --debug shows where)')

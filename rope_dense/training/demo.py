@@ -20,10 +20,10 @@ from ..measure.results import Results, table_header, table_line
 from ..measure.settings import Setting
 from ..project.building import building
 from ..project.errors import UsageError
-from ..project.find import last_checkpoint
 from ..project.identity import Identity
 from ..project.launch import build_runner, run_training
 from ..project.load import load_config, with_data_root
+from ..project.run import Run
 from ..report.write import write_report
 from ..utils.atomic_write import atomic_write_text
 
@@ -69,7 +69,7 @@ def demo(
     data = {scale: make_data(folder, shapes, scale) for scale in SCALES}
     configs = {scale: with_data_root(cfg, data[scale]) for scale in SCALES}
     seconds = None if evaluate_only else train(configs[1])
-    checkpoint = last_checkpoint(training) if training.is_dir() else None
+    checkpoint = Run(training).last if training.is_dir() else None
     if checkpoint is None:
         raise UsageError(f'{training}: no checkpoint, run without --evaluate-only first')
     rows = evaluate(configs, checkpoint, shapes, folder / 'evaluation')

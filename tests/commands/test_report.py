@@ -14,9 +14,9 @@ from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
 from rope_dense.datasets.generated import METAINFO
-from rope_dense.project.find import best_checkpoint
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
+from rope_dense.project.run import Run
 from rope_dense.report.curves import advice_of, read_logs
 from rope_dense.report.detection import (
     CHECKS,
@@ -305,9 +305,9 @@ def test_a_run_has_its_best_checkpoint(tmp_path: Path) -> None:
     for name in ('a.py', 'a_test.py', 'iter_2.pth', 'best_mAP_iter_1.pth'):
         (tmp_path / name).touch()
     (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_2.pth'))
-    assert Path(best_checkpoint(tmp_path)).name == 'best_mAP_iter_1.pth'
+    assert Path(Run(tmp_path).best).name == 'best_mAP_iter_1.pth'
     (tmp_path / 'best_mAP_iter_1.pth').unlink()
-    assert Path(best_checkpoint(tmp_path)).name == 'iter_2.pth'
+    assert Path(Run(tmp_path).best).name == 'iter_2.pth'
 
 
 def test_training_is_reported_unless_switched_off(

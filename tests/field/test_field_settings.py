@@ -31,7 +31,7 @@ from rope_dense.project.own.settings import (
     settings_of,
 )
 from rope_dense.project.own.text import Text
-from rope_dense.project.run import check_work_folder, remove_training
+from rope_dense.project.run import Run
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -306,7 +306,7 @@ def test_a_used_work_folder(folder: Path) -> None:
     """F30: two runs were mixed, and best_*.pth named both."""
     run = folder / 'run'
     cfg = Config(dict(work_dir=str(run), model=dict(), load_from=None))
-    check_work_folder(cfg, overwrite=False)
+    Run(run).check_new(cfg, overwrite=False)
     kept = [run / 'weights.pth', run / 'cats.py', run / 'report' / 'index.html']
     kept.append(run / '20990101_000000' / 'new.log')
     gone = [run / 'iter_2.pth', run / 'best_coco_bbox_mAP_iter_2.pth', run / 'last_checkpoint']
@@ -314,18 +314,18 @@ def test_a_used_work_folder(folder: Path) -> None:
     for path in kept + gone:
         write(path, '')
     with pytest.raises(UsageError, match=r'2 checkpoints .* iter_2.pth: continue it by resume \('):
-        check_work_folder(cfg, overwrite=False)
-    check_work_folder(Config(dict(cfg, resume=True)), overwrite=False)
+        Run(run).check_new(cfg, overwrite=False)
+    Run(run).check_new(Config(dict(cfg, resume=True)), overwrite=False)
     with pytest.raises(
         UsageError, match=r'resume \(--resume\) and overwrite \(--overwrite\): give one'
     ):
-        check_work_folder(Config(dict(cfg, resume=True)), overwrite=True)
+        Run(run).check_new(Config(dict(cfg, resume=True)), overwrite=True)
     start = os.path.relpath(run / 'iter_2.pth')
     for part in (dict(load_from=start), dict(model=dict(init_cfg=dict(checkpoint=start)))):
         with pytest.raises(
             UsageError, match=r'overwrite \(--overwrite\) would remove run/iter_2\.pth'
         ):
-            check_work_folder(Config(dict(cfg) | part), overwrite=True)
-    check_work_folder(cfg, overwrite=True)
-    remove_training(run, run / '20990101_000000')
+            Run(run).check_new(Config(dict(cfg) | part), overwrite=True)
+    Run(run).check_new(cfg, overwrite=True)
+    Run(run).clear(run / '20990101_000000')
     assert all(path.exists() for path in kept) and not any(path.exists() for path in gone)

@@ -18,9 +18,9 @@ from mmengine.config import Config
 
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
-from rope_dense.project.find import last_checkpoint
 from rope_dense.project.launch import build_runner, run_training
 from rope_dense.project.load import load_config, with_data_root
+from rope_dense.project.run import Run
 from rope_dense.training.demo import METRICS, make_data, shapes_of
 
 CONFIG = Path(__file__).parents[3] / 'configs' / 'demo' / 'deim_quick_shapes.py'
@@ -56,7 +56,7 @@ def run(method: str, seed: int, out: Path) -> dict[str, object]:
     started = time.process_time()
     run_training(build_runner(config, 'none', trains=True))
     seconds = time.process_time() - started
-    checkpoint = last_checkpoint(Path(config.work_dir))
+    checkpoint = Run(Path(config.work_dir)).last
     assert checkpoint is not None, config.work_dir
     metrics = Evaluator.from_checkpoint(config, checkpoint).evaluate(Setting('160'))['metrics']
     scores = {name: round(100 * (metrics[key] or 0), 1) for name, key in METRICS.items()}

@@ -1,0 +1,69 @@
+"""The model and loaders of a config, after the checks that all commands share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mmengine.config import Config
+from mmengine.model import BaseModel
+
+from .checks.data import check_data
+from .checks.image_sizes import check_image_sizes
+from .model import build_model
+from .parts import used_loaders
+from .task import check_convention
+from .weights import (
+    check_class_names,
+    check_initial_weights,
+    check_tested_weights,
+    load_tested_weights,
+)
+
+
+class Ready(NamedTuple):
+    """What a command works with.
+
+    Attributes:
+        loaders: keys of the dataloaders in the config.
+        checkpoint: contents of the tested weights; {} in a training, and of weights to download.
+    """
+
+    model: BaseModel
+    loaders: tuple[str, ...]
+    checkpoint: dict
+
+
+def ready(
+    cfg: Config,
+    *loops: str,
+    weights: str | None = None,
+    model: BaseModel | None = None,
+    has_runner: bool = True,
+    has_data: bool = True,
+) -> Ready:
+    """Model and loaders for loops of a config.
+
+    Args:
+        loops: 'train', 'val' or 'test'; the first one must be in the config.
+        weights: to test; None for a training, which starts from those of the config.
+        model: of an inferencer; by default it is built.
+        has_runner: a Runner reads the weights again, for which their contents are kept.
+        has_data: the data of the loaders are used, too, not only their pipelines.
+
+    Raises:
+        UsageError, CheckpointError, LoadError: a part cannot be built, weights or data do not fit.
+    """
+    loaders = used_loaders(cfg, *loops)
+    model = build_model(cfg) if model is None else model
+    check_image_sizes(cfg, model, loaders)
+    stored: dict = {}
+    if weights is None:
+        check_initial_weights(cfg, model)
+    else:
+        stored = (check_tested_weights if has_runner else load_tested_weights)(weights, model)
+        check_convention(cfg, stored)
+    if has_data:
+        check_data(cfg, loaders)
+    if has_data and weights:
+        check_class_names(cfg, loaders[0], stored)
+    return Ready(model, loaders, stored)
