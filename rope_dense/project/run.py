@@ -54,9 +54,9 @@ class Run:
         for copy in sorted(self.folder.glob('*/vis_data/config.py'), reverse=True):
             text = copy.read_text(encoding='utf-8')
             if SWEEP not in text and (copy.parent / 'scalars.json').is_file():
-                if re.search(r'^resume = True$', text, re.MULTILINE):
-                    text = re.sub(r'^resume = True$', 'resume = False', text, flags=re.MULTILINE)
-                    text = re.sub(r'^load_from = .*$', 'load_from = None', text, flags=re.MULTILINE)
+                if re.search(r'^resume *= *True$', text, re.MULTILINE):
+                    for name, value in (('resume', False), ('load_from', None)):
+                        text = re.sub(rf'(?m)^{name} *=.*$', f'{name} = {value}', text)
                 atomic_write_text(config, text)
                 print(f'{config}: eval-resolutions of an earlier version had replaced it; restored')
                 return
