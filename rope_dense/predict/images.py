@@ -107,7 +107,12 @@ def predict(
             if video:
                 predict_video(inferencer, writer, video, batch)
             else:
-                predict_images(inferencer, trained, writer, sources, output, batch, tile_above)
+                try:
+                    predict_images(inferencer, trained, writer, sources, output, batch, tile_above)
+                except KeyboardInterrupt:
+                    done = f'{len(writer.done())} of {len(sources)} images are in {folder}'
+                    print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
+                    raise
                 if isinstance(images, (str, Path)) and (
                     others := left_out(Path(images), reader.suffixes, folder)
                 ):

@@ -337,6 +337,8 @@ def test_an_interrupted_run_goes_on(
 
     monkeypatch.setattr(sources, 'read_image', stopped)
     assert predict(command) == 130
+    said = f'stopped; 2 of 4 images are in {out}: the same command continues'
+    assert said in capsys.readouterr().err
     with (out / 'unfinished' / 'content').open('a') as file:
         file.write('{"file_name": "c.p')  # a line that a killed process was writing
     assert predict(command) == 0
