@@ -13,6 +13,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
 from .changed_config import changed_config
+from .early_stopping import STATE as EARLY_STOPPING
 from .errors import RunError
 from .train_loop import EVALUATED
 
@@ -97,7 +98,7 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
             f'are not comparable: keep the settings and data of that run, or, {start_anew(runner)}'
         )
     if old['labels'] != new['labels']:
-        for key in ('best_score', EVALUATED):
+        for key in ('best_score', EVALUATED, EARLY_STOPPING):
             checkpoint['message_hub']['runtime_info'].pop(key, None)
         runner.logger.warning(
             'resume: the labels have changed since the checkpoint, so the best score starts anew'
