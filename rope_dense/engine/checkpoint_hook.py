@@ -2,47 +2,65 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
-from ..utils.atomic_write import PARTIAL, atomic_write
+from ..utils.atomic_write import PARTIAL, atomic_write, atomic_write_text
+from .train_loop import EVALUATED, epoch_length
+
+RECORD = 'best_checkpoint.json'  # in the work folder
 
 
 @HOOKS.register_module()
 class AtomicCheckpointHook(CheckpointHook):
     """mmengine's CheckpointHook, which removes a checkpoint only after the next is complete.
 
-    A checkpoint is written to a partial file, flushed to the disk and renamed; ``last_checkpoint``
-    likewise; the oldest checkpoint is removed last (by mmengine first). Partial files of a killed
-    process are removed when training starts. ``save_best`` is mmengine's own, which first removes
-    the best checkpoint; the last checkpoint exists meanwhile. A result without a meaning, NaN or
-    COCO's -1 where there is no object, is no best one: see ``after_val_epoch``.
+    A checkpoint, the last or the best, is written to a partial file, flushed to the disk and
+    renamed; ``last_checkpoint`` and ``best_checkpoint.json``, which name them, likewise; the file
+    that it replaces is removed last (by mmengine first). After a validation the checkpoint of its
+    iteration is written again, so that a resumed run knows the best score, and that it need not
+    validate again. Partial files of a killed process are removed when training starts. A result
+    without a meaning, NaN or COCO's -1 where there is no object, is no best one: see
+    ``after_val_epoch``.
 
-    Arguments: see CheckpointHook. Checked in test_resume.py by killing a process in the middle of a
-    write.
+    Arguments: see CheckpointHook; ``save_best`` is one metric. Checked in test_resume.py and
+    test_best_checkpoint.py by killing processes in the middle of a write and of a validation.
 
     Raises:
-        ValueError: ``out_dir`` is on a remote store, which has no renaming.
+        ValueError: ``out_dir`` is on a remote store, which has no renaming, or ``save_best`` has
+            several metrics.
     """
 
     keep_ckpt_ids: deque[int]  # steps, made in before_train
     warned = False  # of results without a meaning
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.save_best and len(self.save_best) > 1:
+            raise ValueError(f'save_best={self.save_best}: give one metric')
+
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         if '://' in str(self.out_dir):
             raise ValueError(f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only')
         super().before_train(runner)
-        best = runner.message_hub.runtime_info.get('best_ckpt')
-        if best and Path(best).parent != Path(self.out_dir):
-            self.best_ckpt_path = None  # of another run, which this one resumes: not to be removed
+        info = runner.message_hub.runtime_info
+        self.last_ckpt = info.get('last_ckpt')
+        best = info.get('best_ckpt')
+        if best and Path(best).parent != Path(self.out_dir):  # the run was copied, or is another
+            copy = Path(self.out_dir, Path(best).name)
+            self.best_ckpt_path = str(copy) if copy.is_file() else None
+            info['best_ckpt'] = self.best_ckpt_path or best
         if is_main_process():
             for path in Path(self.out_dir).glob(f'*{PARTIAL}'):
                 path.unlink()
@@ -52,6 +70,7 @@ class AtomicCheckpointHook(CheckpointHook):
 
         So ``EarlyStoppingHook``, which comes later, does not see them either.
         """
+        runner.message_hub.update_info(EVALUATED, runner.iter)
         empty = {name: value for name, value in metrics.items() if is_empty(value)}
         super().after_val_epoch(runner, {**metrics, **dict.fromkeys(empty)})  # None is no best
         for name in empty:
@@ -64,6 +83,44 @@ class AtomicCheckpointHook(CheckpointHook):
                 'label to compare with, so no best checkpoint is chosen; look at val_dataloader'
             )
 
+    def after_val(self, runner: Runner | FlexibleRunner) -> None:
+        """Write the checkpoint of this step again: all hooks have seen the results."""
+        step = runner.epoch if self.by_epoch else runner.iter
+        if self.has(step):
+            meta = dict(epoch=runner.epoch, iter=runner.iter)
+            self._save_checkpoint_with_step(runner, step, meta)
+
+    def has(self, step: int) -> bool:
+        """Return whether the last checkpoint is the one of a step."""
+        return Path(self.last_ckpt or '').name == self.filename_tmpl.format(step)
+
+    def _save_best_checkpoint(
+        self, runner: Runner | FlexibleRunner, metrics: dict[str, float | None]
+    ) -> None:
+        if not self.save_best:
+            return
+        if 'auto' in self.key_indicators:
+            self._init_rule(self.rules, [next(iter(metrics))])
+        (key,), (rule,), hub = self.key_indicators, self.rules, runner.message_hub
+        score, bar = metrics[key], hub.get_info('best_score', self.init_value_map[rule])
+        if score is None or not self.is_better_than[key](score, bar):
+            return
+        step = runner.epoch if self.by_epoch else runner.iter
+        name = f'best_{key}_{self.filename_tmpl.format(step)}'
+        path = Path(self.out_dir, name.replace('/', '_'))
+        old, self.best_ckpt_path = self.best_ckpt_path, str(path)
+        hub.update_info_dict(dict(best_score=score, best_ckpt=str(path)))
+        states = dict(save_optimizer=False, save_param_scheduler=False)
+        meta = dict(epoch=runner.epoch, iter=runner.iter)
+        self.write(runner, path, meta, by_epoch=False, **states)
+        record: dict[str, Any] = dict(file=os.path.relpath(path, runner.work_dir), metric=key)
+        record.update(value=float(score), iteration=runner.iter)
+        record['epoch'] = math.ceil(runner.iter / epoch_length(runner.train_dataloader))
+        write_text_by_main(Path(runner.work_dir, RECORD), json.dumps(record))
+        if old and Path(old) != path and is_main_process():
+            Path(old).unlink(missing_ok=True)
+        runner.logger.info(f'the best checkpoint, with {key} {score:.4f}, is {path.name}')
+
     def _save_checkpoint_with_step(
         self, runner: Runner | FlexibleRunner, step: int, meta: dict
     ) -> None:
@@ -71,22 +128,25 @@ class AtomicCheckpointHook(CheckpointHook):
         outdated = self._register(runner, step)
         self.last_ckpt = str(path)
         runner.message_hub.update_info('last_ckpt', self.last_ckpt)
-        with written_by_main(path) as partial:
-            runner.save_checkpoint(
-                self.out_dir,
-                partial.name,
-                save_optimizer=self.save_optimizer,
-                save_param_scheduler=self.save_param_scheduler,
-                meta=meta,
-                by_epoch=self.by_epoch,
-                **self.args,
-            )
-        with written_by_main(Path(runner.work_dir, 'last_checkpoint')) as partial:
-            if is_main_process():
-                partial.write_text(self.last_ckpt)
+        states = dict(
+            save_optimizer=self.save_optimizer, save_param_scheduler=self.save_param_scheduler
+        )
+        self.write(runner, path, meta, by_epoch=self.by_epoch, **states, **self.args)
+        write_text_by_main(Path(runner.work_dir, 'last_checkpoint'), self.last_ckpt)
         if is_main_process():
             for old in outdated:
                 Path(self.out_dir, self.filename_tmpl.format(old)).unlink(missing_ok=True)
+
+    def write(
+        self, runner: Runner | FlexibleRunner, path: Path, meta: dict, **options: Any
+    ) -> None:
+        """Write a checkpoint, which is complete or absent; see mmengine's ``save_checkpoint``."""
+        self.position = dict(meta)
+        with written_by_main(path) as partial:
+            runner.save_checkpoint(str(path.parent), partial.name, meta=meta, **options)
+
+    def before_save_checkpoint(self, runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
+        checkpoint['meta'].update(self.position)  # FlexibleRunner's is one more after a validation
 
     def _register(self, runner: Runner | FlexibleRunner, step: int) -> list[int]:
         """Add a step to the kept ones; return the steps whose checkpoints it replaces."""
@@ -106,3 +166,9 @@ def is_empty(result: object) -> bool:
 def written_by_main(path: Path) -> AbstractContextManager[Path]:
     """``atomic_write`` in the main process; the others get the path, which they do not use."""
     return atomic_write(path) if is_main_process() else nullcontext(path)
+
+
+def write_text_by_main(path: Path, text: str) -> None:
+    """Write a text in the main process."""
+    if is_main_process():
+        atomic_write_text(path, text)

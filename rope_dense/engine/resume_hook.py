@@ -13,7 +13,9 @@ from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
 from .changed_config import changed_config
+from .early_stopping import STATE as EARLY_STOPPING
 from .errors import RunError
+from .train_loop import EVALUATED
 
 SHOWN = 4  # changed settings in a line
 FACTS = 'training'  # a key of mmengine's message hub, which checkpoints contain
@@ -96,7 +98,8 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
             f'are not comparable: keep the settings and data of that run, or, {start_anew(runner)}'
         )
     if old['labels'] != new['labels']:
-        checkpoint['message_hub']['runtime_info'].pop('best_score', None)
+        for key in ('best_score', EVALUATED, EARLY_STOPPING):
+            checkpoint['message_hub']['runtime_info'].pop(key, None)
         runner.logger.warning(
             'resume: the labels have changed since the checkpoint, so the best score starts anew'
         )

@@ -14,7 +14,10 @@ from mmengine.dist import get_rank, get_world_size
 from mmengine.logging import MessageHub
 from mmengine.registry import LOOPS
 from mmengine.runner import FlexibleRunner, IterBasedTrainLoop, Runner
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
+
+EVALUATED = 'evaluated'  # in mmengine's message hub: the iteration that was validated last
 
 
 @LOOPS.register_module()
@@ -26,6 +29,7 @@ class ResumableTrainLoop(IterBasedTrainLoop):
     loading them (mmengine draws the random numbers of the start again). So a resumed run has the
     loss curve of an uninterrupted one, whatever the validation in between and the number of loading
     workers. The epoch, which is 'epoch' of mmengine's message hub, follows from the iteration too.
+    A run that ended in a validation, also in its last, validates first when it is resumed.
 
     It needs the same `randomness.seed` (None gives another data order) and number of processes. On
     a GPU, kernels that add in no fixed order still differ.
@@ -44,6 +48,29 @@ class ResumableTrainLoop(IterBasedTrainLoop):
     ) -> None:
         super().__init__(runner, dataloader, max_iters, val_begin, val_interval, dynamic_intervals)
         self.dataloader_iterator = SeededBatches(self.dataloader, runner.seed, get_rank())
+
+    def run(self) -> nn.Module:
+        """Train from the iteration of the checkpoint, if there is one, to the last; the model."""
+        runner = self.runner
+        runner.call_hook('before_train')
+        runner.call_hook('before_train_epoch')
+        self.dataloader_iterator.skip_iter(self._iter)
+        if runner.message_hub.get_info(EVALUATED) != self._iter:
+            self.validate_if_due()
+        while self._iter < self._max_iters and not self.stop_training:
+            runner.model.train()
+            self.run_iter(next(self.dataloader_iterator))
+            self.validate_if_due()
+        runner.call_hook('after_train_epoch')
+        runner.call_hook('after_train')
+        return runner.model
+
+    def validate_if_due(self) -> None:
+        """Validate after each ``val_interval`` iterations from ``val_begin`` on, and the last."""
+        self._decide_current_val_interval()
+        due = self._iter % self.val_interval == 0 or self._iter == self._max_iters
+        if due and self._iter >= max(1, self.val_begin) and self.runner.val_loop is not None:
+            self.runner.val_loop.run()
 
 
 class SeededBatches:

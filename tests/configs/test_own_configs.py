@@ -210,7 +210,8 @@ def test_void_by_name_and_by_number(data: Path) -> None:
 def test_hooks_of_choice(data: Path) -> None:
     assert load('detection', data).custom_hooks == []
     stop, average = load('detection', data, patience=3, ema=True).custom_hooks
-    assert stop.type == 'EarlyStoppingHook' and stop.patience == 3
+    assert stop.type == 'ResumableEarlyStoppingHook' and stop.patience == 3
+    assert stop.min_delta <= 0.001  # the last digit of a score is progress
     assert stop.monitor == load('detection', data).default_hooks.checkpoint.save_best
     assert average.type == 'EMAHook'
     assert load('instance', data).default_hooks.checkpoint.save_best == 'coco/segm_mAP'

@@ -103,7 +103,7 @@ def test_choices_of_augmentation_and_hooks(data: Path) -> None:
     with pytest.raises(UsageError, match=r'own\.mosaic: no such setting'):
         load(data, mosaic=True)
     kinds = [hook.type for hook in load(data, patience=3, ema=False).custom_hooks]
-    assert kinds == ['EarlyStoppingHook']
+    assert kinds == ['ResumableEarlyStoppingHook']
 
 
 def coco(data: Path, folder: Path) -> None:

@@ -123,7 +123,7 @@ def test_images_have_the_ratio_of_their_files(
 
 def test_hooks_of_choice(data: Path) -> None:
     kinds = [hook.type for hook in load(data, patience=3, ema=False).custom_hooks]
-    assert kinds == ['EarlyStoppingHook', 'BestRestartHook']
+    assert kinds == ['ResumableEarlyStoppingHook', 'BestRestartHook']
     assert load(data).default_hooks.checkpoint.save_best == 'coco/bbox_mAP'
 
 
@@ -152,7 +152,7 @@ def test_masks_are_those_of_ecseg(data: Path) -> None:
     assert cfg.model.data_preprocessor.batch_augments[0].copyblend_prob == 0
     assert cfg.val_evaluator.metric == cfg.test_evaluator.metric == ['bbox', 'segm']
     assert cfg.val_evaluator.ann_file == cfg.val_dataloader.dataset.ann_file
-    best = [hook.monitor for hook in cfg.custom_hooks if hook.type == 'EarlyStoppingHook']
+    best = [hook.monitor for hook in cfg.custom_hooks if hook.type == 'ResumableEarlyStoppingHook']
     assert [cfg.default_hooks.checkpoint.save_best, *best] == ['coco/segm_mAP'] * 2
 
 

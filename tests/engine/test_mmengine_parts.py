@@ -24,12 +24,16 @@ PRIVATE_PARTS = {
     'mmengine.hooks.CheckpointHook': (
         *('_save_checkpoint_with_step', 'keep_ckpt_ids', 'last_ckpt'),
         *('best_ckpt_path', 'best_ckpt', 'key_indicators'),
+        *('_save_best_checkpoint', '_init_rule', 'init_value_map', 'is_better_than', 'rules'),
     ),
     'mmengine.hooks.RuntimeInfoHook': ('max_iters',),
     'mmengine.runner.Runner': ('_resume', 'load_checkpoint', 'build_message_hub', 'log_dir'),
     'mmengine.runner.FlexibleRunner': ('_resume', 'build_message_hub', 'log_dir'),
     'mmengine.optim.OptimWrapper': ('base_param_settings',),
-    'mmengine.runner.IterBasedTrainLoop': ('dataloader_iterator', 'skip_iter'),
+    'mmengine.runner.IterBasedTrainLoop': (
+        *('dataloader_iterator', 'skip_iter', '_iter', '_max_iters', 'stop_training'),
+        *('_decide_current_val_interval', 'val_begin', 'val_interval'),
+    ),
     'mmengine.optim.DefaultOptimWrapperConstructor': ('_validate_cfg', 'base_lr', 'base_wd'),
     'mmengine.optim._ParamScheduler': (
         *('_get_value', 'base_values', 'last_step', '_global_step', '_last_value'),

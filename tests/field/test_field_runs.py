@@ -65,10 +65,13 @@ def test_f12_another_size_is_said(tmp_path: Path) -> None:
 
 
 def test_changed_labels_start_the_best_score_anew(tmp_path: Path) -> None:
-    """The score on easier labels stayed the bar, so that no later checkpoint was the best."""
-    for name, result, steps in (('a', 0.9, 4), ('b', 0.2, 8)):
+    """The score on easier labels stayed the bar, so that no later checkpoint was the best.
+
+    The resumed run evaluates the checkpoint by the new labels first.
+    """
+    for name, results, steps in (('a', (0.9,), 4), ('b', (0.1, 0.2), 8)):
         files = dict(val=dict(ann_file=f'own_data/{name}/val.json'))
-        cfg = toy_config(tmp_path / name, steps, results=(result,), own_files=files)
+        cfg = toy_config(tmp_path / name, steps, results=results, own_files=files)
         runner = toy_run(cfg, resume=tmp_path / 'a' / 'iter_4.pth' if name == 'b' else None)
     assert 'resume: the labels have changed since the checkpoint' in log_of(runner)
     assert (tmp_path / 'b' / 'best_score_iter_8.pth').is_file()
@@ -117,7 +120,7 @@ def test_f15_a_validation_without_objects_chooses_no_checkpoint(
 
 def test_f15_results_with_objects_are_compared_as_before(tmp_path: Path) -> None:
     runner = toy_run(toy_config(tmp_path, results=[-1.0, 0.0, 0.3]))
-    assert [path.name for path in tmp_path.glob('best_*')] == ['best_score_iter_12.pth']
+    assert [path.name for path in tmp_path.glob('best_*.pth')] == ['best_score_iter_12.pth']
     assert runner.message_hub.get_info('best_score') == 0.3
 
 

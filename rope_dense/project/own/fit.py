@@ -103,7 +103,8 @@ def set_schedule(
     hooks = cfg['default_hooks']
     hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
     hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
-    stop = dict(type='EarlyStoppingHook', monitor=metric, rule=rule, patience=own.patience)
+    stop = dict(type='ResumableEarlyStoppingHook', monitor=metric, rule=rule)
+    stop.update(patience=own.patience, min_delta=1e-6)  # any improvement; mmengine's is 0.1
     average = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
     average, *others = cfg.get('custom_hooks') or [average]  # a recipe's own average is its first
     chosen = [*([stop] if own.patience else []), *([average] if own.ema else [])]
