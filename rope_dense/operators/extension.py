@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from . import (
-    bbox_overlaps,
     deform_conv,
     deformable_attention,
     focal_loss,
@@ -32,7 +31,7 @@ from . import (
 
 NAME = 'mmcv._ext'
 MODULES: tuple[ModuleType, ...] = (
-    *(bbox_overlaps, deform_conv, deformable_attention, focal_loss, nms),
+    *(deform_conv, deformable_attention, focal_loss, nms),
     *(oriented_features, polygons),
     *(roi_align, roi_align_rotated, roi_pool, rotated),
 )

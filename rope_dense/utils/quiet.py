@@ -1,6 +1,4 @@
-"""What mmdet prints while it is imported, and what no user needs to read."""
-
-from __future__ import annotations
+"""What mmdet prints when it is imported, which no user needs to read."""
 
 import functools
 import logging
@@ -9,11 +7,11 @@ from typing import Any
 
 
 def leave_out_import_noise() -> None:
-    """Filter two messages of mmdet; call it before mmdet is imported.
+    """Filter two messages, before mmdet is imported.
 
-    The one is a warning about mmdet's ``FasterCocoMetric`` where faster-coco-eval is absent; the
-    figures of ``CocoMetric`` do not need it. The other, that OneDL is absent, is for debugging, and
-    mmengine prints such messages whatever their level is if they name no logger.
+    A warning says of ``FasterCocoMetric`` that it has no faster-coco-eval; ``CocoMetric`` needs
+    none. And mmengine prints messages for debugging, such as that OneDL is absent, if they name no
+    logger.
     """
     import mmengine.logging
 

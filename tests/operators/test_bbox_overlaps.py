@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers.operators import compiled_operators, use_pytorch
-from rope_dense.operators.bbox_overlaps import bbox_overlaps
+from rope_dense.operators.nms import bbox_overlaps
 
 
 def boxes(count: int, seed: int) -> Tensor:
