@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from .operators import provide_extension
+from .utils.quiet import leave_out_import_noise
 from .utils.requirements import installation_advice, missing_packages
 from .version import __version__
 
@@ -67,5 +68,6 @@ def __getattr__(name: str) -> Any:
 if missing := missing_packages():
     warnings.warn(installation_advice(missing), stacklevel=2)
 else:
+    leave_out_import_noise()
     provide_extension()
     _import_parts()

@@ -122,6 +122,17 @@ def test_a_broken_task_disables_its_part_alone() -> None:
     assert 'mmseg.models' in result.stderr
 
 
+def test_import_prints_nothing_and_hides_no_other_warning() -> None:
+    code = (
+        "import sys, warnings\nsys.modules['faster_coco_eval'] = None\n"
+        'import rope_dense, mmdet.evaluation\n'
+        "warnings.warn('of a user')"
+    )
+    result = run_python(code, '-W', 'error::UserWarning')
+    assert result.stderr.endswith('UserWarning: of a user\n') and not result.stdout
+    assert result.stderr.startswith('Traceback') and 'mmdet' not in result.stderr
+
+
 @pytest.mark.slow
 def test_without_compiled_operators_everything_is_registered_and_nothing_printed() -> None:
     code = (

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import gc
-import logging
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any
 
-import mmengine.logging
 from torch import distributed
 
 from ..project.building import NAMED
@@ -33,7 +29,8 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     A known error is printed without a traceback, or with one after --debug. Until the processes of
     a distributed run are connected, only the first of each machine prints.
     """
-    leave_out_noise()
+    for message in NOISE:
+        warnings.filterwarnings('ignore', message)
     try:
         main(args)
     except (*NAMED, ValueError) as error:
@@ -46,23 +43,6 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
         gc.collect()  # cycles hold the group, and gloo's threads would abort at exit
         distributed.destroy_process_group()
     return 0
-
-
-def leave_out_noise() -> None:
-    """Filter ``NOISE``, and messages for debugging that ``print_log`` gets without a logger.
-
-    mmengine prints them whatever their level is, such as mmdet's that OneDL is not installed.
-    """
-    for message in NOISE:
-        warnings.filterwarnings('ignore', message)
-    given = mmengine.logging.print_log
-
-    @functools.wraps(given)
-    def print_log(msg: str, logger: Any = None, level: int = logging.INFO) -> None:
-        if logger is not None or level > logging.DEBUG:
-            given(msg, logger, level)
-
-    mmengine.logging.print_log = print_log
 
 
 def report(error: Exception, debug: bool) -> None:

@@ -1,90 +1,151 @@
-"""A line of progress where mmengine's logger is silent for long."""
+"""The screen of a run: a bar or lines of progress, and the figures of each evaluation."""
 
 from __future__ import annotations
 
+import io
+import logging
+import sys
 import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
 from typing import Any
 
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
+from tqdm import tqdm
+
+from .log_line import figures_line, figures_table
+from .train_loop import epoch_length
 
 SECONDS = 10.0
+REPLACED = ('logger_hook', 'checkpoint_hook', 'progress_hook')  # modules whose lines a bar replaces
+NAMES = dict(val='validation', test='test')
 
 
 @HOOKS.register_module()
 class ProgressHook(Hook):
-    """Logs the iteration, the loss and the time left after the first iteration and each 10 s.
+    """Shows the iteration, the loss and the time left, and the figures of evaluations.
 
-    mmengine's ``LoggerHook`` counts iterations, which take from milliseconds to a minute. A line
-    of it counts as progress. The files that it writes are not changed.
+    On a terminal a bar replaces the lines of mmengine's hooks, which the log file has. Logs have a
+    line after the first iteration and each 10 s: mmengine's ``LoggerHook`` counts iterations, which
+    take from milliseconds to a minute. A line of it counts as progress. What evaluators log and
+    print is in the log file; the screen has a line of figures, and after a test a table.
     """
 
-    priority = 'VERY_LOW'  # behind the logger
+    priority = 'VERY_LOW'  # behind the logger and the best checkpoint
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        self.seconds = seconds
-        self.begin(0)
-        self.test_started = self.shown
+        self.seconds, self.shown = seconds, 0.0
+        self.evaluates = self.tests = False
+        self.bar: tqdm | None = None
 
-    def begin(self, iteration: int) -> None:
-        """Start to count at an iteration."""
-        self.started = self.shown = time.monotonic()
-        self.first = self.validated = iteration
-        self.validation_time = 0.0
+    def before_run(self, runner: Runner) -> None:
+        for handler in runner.logger.handlers:
+            if type(handler) is logging.StreamHandler:  # a file has a handler of a derived class
+                handler.addFilter(self.is_for_screen)
+
+    def is_for_screen(self, record: logging.LogRecord) -> bool:
+        """Whether the screen gets a line of the log, too; the bar makes room for it."""
+        if record.levelno < logging.WARNING:
+            is_table = self.tests and record.getMessage().startswith('\n')  # of classes
+            has_figures = record.funcName in ('after_val_epoch', 'after_test_epoch')
+            if has_figures or (self.evaluates and not is_table):
+                return False
+            if record.module in REPLACED and has_terminal():
+                return False
+            if record.module == 'logger_hook':
+                self.shown = time.monotonic()
+        if self.bar is not None:
+            self.bar.clear()
+        return True
 
     def before_train(self, runner: Runner) -> None:
-        self.begin(runner.iter)
-
-    def before_val_epoch(self, runner: Runner) -> None:
-        self.test_started = self.shown = time.monotonic()
-
-    before_test_epoch = before_val_epoch
-
-    def after_val_epoch(self, runner: Runner, metrics: object = None) -> None:
-        self.validation_time += time.monotonic() - self.test_started
-        self.validated = runner.iter
+        self.training = self.shown = time.monotonic()
+        self.first = runner.iter
 
     def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
-        done = runner.iter + 1
-        if done % logger_interval(runner) == 0:
-            self.shown = time.monotonic()
-        loss = runner.message_hub.log_scalars.get('train/loss')
-        more = '' if loss is None else f', loss {loss.current():.4g}'
-        left = self.training_left(done, runner.max_iters)
-        self.show(
-            runner, f'training: {done} of {runner.max_iters}{more}', left, done == self.first + 1
+        done, total = runner.iter + 1, runner.max_iters
+        each = epoch_length(runner.train_dataloader)
+        text = (
+            f'epoch {runner.iter // each + 1} of {-(-total // each)}, iteration {done} of {total}'
         )
+        if loss := runner.message_hub.log_scalars.get('train/loss'):
+            text += f', loss {loss.current():.4g}'
+        left = (time.monotonic() - self.training) / (done - self.first) * (total - done)
+        self.show(runner, text, done / total, left, done == self.first + 1)
 
-    def training_left(self, done: int, total: int) -> float:
-        """Seconds for the other iterations, and for validations as often as until now."""
-        training = time.monotonic() - self.started - self.validation_time
-        left = training / max(1, done - self.first) * (total - done)
-        validation = self.validation_time / max(1, self.validated - self.first)
-        return left + validation * (total - self.validated)
+    def after_train(self, runner: Runner) -> None:
+        self.close()
 
-    def after_val_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
-        self.tested(runner, 'validation', batch_idx + 1, len(runner.val_dataloader))
+    def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
+        if mode != 'train':
+            self.close()
+            self.testing, self.tests = time.monotonic(), mode == 'test'
+            self.best = best_checkpoints(runner)
+            evaluator = getattr(runner, f'{mode}_loop').evaluator
+            if 'evaluate' not in vars(evaluator):
+                evaluator.evaluate = partial(self.evaluate, runner.logger, evaluator.evaluate)
 
-    def after_test_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
-        self.tested(runner, 'test', batch_idx + 1, len(runner.test_dataloader))
+    def _after_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
+        mode, done = others['mode'], batch_idx + 1
+        total = len(getattr(runner, f'{mode}_dataloader'))
+        left = (time.monotonic() - self.testing) / done * (total - done)
+        self.show(runner, f'{NAMES[mode]}: {done} of {total}', done / total, left)
 
-    def tested(self, runner: Runner, name: str, done: int, total: int) -> None:
-        """Show the progress of a test loop."""
-        if done % logger_interval(runner) == 0:
+    def evaluate(self, logger: logging.Logger, compute: Callable[[int], dict], size: int) -> dict:
+        """Compute metrics; what that logs and prints goes to the log file."""
+        self.evaluates, printed = True, io.StringIO()
+        try:
+            with redirect_stdout(printed):
+                return compute(size)
+        finally:
+            if text := printed.getvalue().strip():
+                logger.info(text)
+            self.evaluates = False
+
+    def after_val_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
+        self.close()
+        if runner.rank == 0:
+            epoch, within = divmod(runner.iter, epoch_length(runner.train_dataloader))
+            step = f'iteration {runner.iter}' if within else f'epoch {epoch}'
+            is_best = best_checkpoints(runner) != self.best
+            print(figures_line(step, metrics or {}, is_best), flush=True)
+
+    def after_test_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
+        self.close()
+        if runner.rank == 0:
+            print(figures_table(metrics or {}), flush=True)
+
+    def show(
+        self, runner: Runner, text: str, share: float, left: float, at_once: bool = False
+    ) -> None:
+        """Update the bar, and log a line, at once or if the last one is old enough."""
+        text += f', {tqdm.format_interval(left)} left'
+        if at_once or time.monotonic() - self.shown >= self.seconds:
             self.shown = time.monotonic()
-        left = (time.monotonic() - self.test_started) / done * (total - done)
-        self.show(runner, f'{name}: {done} of {total}', left, False)
+            runner.logger.info(text)
+        if runner.rank == 0 and has_terminal():
+            if self.bar is None:
+                form, settings = '{percentage:3.0f}%|{bar:10}| {desc}', dict(total=1, leave=False)
+                self.bar = tqdm(bar_format=form, desc=text, initial=share, miniters=0, **settings)
+            self.bar.set_description_str(text, refresh=False)
+            self.bar.update(share - self.bar.n)
 
-    def show(self, runner: Runner, text: str, left: float, at_once: bool) -> None:
-        """Log a line, at once or if the last one is old enough."""
-        now = time.monotonic()
-        if at_once or now - self.shown >= self.seconds:
-            self.shown = now
-            runner.logger.info(f'{text}, about {left:.0f} s left')
+    def close(self) -> None:
+        """Remove the bar."""
+        if self.bar is not None:
+            self.bar.close()
+        self.bar = None
 
 
-def logger_interval(runner: Runner) -> int:
-    """Iterations between two lines of mmengine's logger."""
-    loggers = [hook for hook in runner.hooks if type(hook).__name__ == 'LoggerHook']
-    return loggers[0].interval if loggers else 10**9
+def has_terminal() -> bool:
+    """Whether a bar can be seen, with no log in its place."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def best_checkpoints(runner: Runner) -> list[str]:
+    """The best checkpoints until now; see mmengine's ``CheckpointHook``."""
+    known = runner.message_hub.runtime_info.items()
+    return [value for name, value in known if name.startswith('best_ckpt')]

@@ -59,7 +59,7 @@ class ReferencePointHead(MLP):
 
     def forward(self, x: Tensor) -> Tensor:
         channels = x.shape[-1] // 4
-        step, rest = divmod(channels, self.channels_per_coordinate)
+        step, rest = divmod(int(channels), self.channels_per_coordinate)
         if rest or not step:
             raise ValueError(
                 f'reference boxes come with {channels} sine channels a coordinate, which do not '

@@ -1,4 +1,4 @@
-"""Non-maximum suppression of upright boxes: ``nms``, ``softnms`` and ``nms_match`` of mmcv.
+"""Upright boxes: ``bbox_overlaps``, ``nms``, ``softnms`` and ``nms_match`` of mmcv.
 
 Boxes are (left, top, right, bottom). ``offset`` (0 or 1) is added to widths and heights. Letters:
 N boxes. Checked against the compiled operators and loops over boxes in tests/operators/test_nms.py.
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .bags import real
 from .compiled import torchvision_operator
 from .greedy import greedy_keep
 
@@ -40,18 +41,43 @@ def pairwise_iou(boxes: Tensor, offset: int = 0) -> Callable[[Tensor, Tensor], T
     Its roundings are the compiled operator's, for equal decisions at the threshold.
     """
     corners = boxes.t().contiguous()  # [4, N]
-    left, top, right, bottom = corners
-    areas = (right - left + offset) * (bottom - top + offset)
+    areas = area(corners, offset)
 
     def iou(rows: Tensor, columns: Tensor) -> Tensor:
-        a, b = corners[:, rows, None], corners[:, None, columns]
-        low = torch.maximum(a[:2], b[:2])
-        width, height = torch.minimum(a[2:], b[2:]).sub_(low).add_(offset).clamp_(min=0)
-        shared = width.mul_(height)
+        shared = shared_area(corners[:, rows, None], corners[:, None, columns], offset)
         union = (areas[rows, None] + areas[None, columns]).sub_(shared)
         return shared.div_(union)
 
     return iou
+
+
+def area(corners: Tensor, offset: int) -> Tensor:
+    """Areas [...] of boxes [4, ...]."""
+    width, height = corners[2:] - corners[:2] + offset
+    return width * height
+
+
+def shared_area(a: Tensor, b: Tensor, offset: int) -> Tensor:
+    """Areas of the intersections of boxes [4, ...]."""
+    low = torch.maximum(a[:2], b[:2])
+    width, height = torch.minimum(a[2:], b[2:]).sub_(low).add_(offset).clamp_(min=0)
+    return width.mul_(height)
+
+
+def bbox_overlaps(
+    bboxes1: Tensor, bboxes2: Tensor, ious: Tensor, mode: int, aligned: bool, offset: int
+) -> None:
+    """Write the overlaps of boxes [M, 4] and [N, 4]; NaN where the divisor is 0, as in mmcv.
+
+    Args:
+        ious: [M, N], or [M] for pairs of rows (``aligned``).
+        mode: divide the shared area by the area of the union (0) or of the first box (1).
+        offset: see the module.
+    """
+    a, b = (boxes.to(real(boxes.dtype)).t() for boxes in (bboxes1, bboxes2))
+    a, b = (a, b) if aligned else (a[:, :, None], b[:, None])
+    shared = shared_area(a, b, offset)
+    ious.copy_(shared / (area(a, offset) if mode else area(a, offset) + area(b, offset) - shared))
 
 
 def softnms(

@@ -15,6 +15,7 @@ from mmengine.runner import Runner
 from ..engine import runner as runners
 from ..engine.divergence import divergence
 from ..engine.errors import RunError
+from ..engine.progress_hook import ProgressHook
 from ..utils.atomic_write import is_interrupt
 from ..utils.config_parts import nodes
 from ..utils.progress import alive
@@ -117,3 +118,7 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
             size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
             text += f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
         raise UsageError(text) from error
+    finally:
+        for hook in runner.hooks:
+            if isinstance(hook, ProgressHook):
+                hook.close()
