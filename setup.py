@@ -46,7 +46,6 @@ setup(
         'torch>=2.6',
         'numpy',
         'cachetools>=5.3',
-        'filelock',
         'tqdm',
         'huggingface_hub',
         'jinja2',

@@ -151,8 +151,9 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         default=['config'],
         metavar='SCALING',
         help='frequency scalings, TYPE[:FACTOR][+TEMPERATURE]: none, linear, ntk or by_parts; a '
-        'number or HEIGHTxWIDTH, without it from each input; log or yarn. Such as none by_parts '
-        'ntk:2 by_parts+yarn; config is as the config says (config)',
+        'number or HEIGHTxWIDTH, without it the growth since training (--train-size), or pretrain, '
+        'the growth since pre-training; log or yarn. Such as none by_parts ntk:2 by_parts+yarn; '
+        'config is as the config says (config)',
     )
     parser.add_argument(
         '--window',

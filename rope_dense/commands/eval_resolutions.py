@@ -49,7 +49,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--train-size',
         type=size,
         metavar='SIZE',
-        help="the size to mark as the training size (the size of the config's test images)",
+        help="size of the training's images, which a scaling without a factor refers to (the size "
+        "of the config's test images)",
     )
     add_common_arguments(parser)
     args = parse(parser, argv)

@@ -13,7 +13,7 @@ from ..rope.grid import RopeScaling, build_scaling
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .evaluator import Evaluator
-from .settings import FROM_CONFIG, Setting, combine
+from .settings import FROM_CONFIG, Setting, combine, scaling_text
 
 SCALINGS = ('linear', 'by_parts', 'ntk')
 
@@ -41,7 +41,10 @@ def settings_at(
     factors = growth(evaluator, size, trained)
     own = Setting(size, slide='scale' if evaluator.slides else 'keep')
     evaluator.apply(own)
-    scalings = scalings or [
+    scalings = [
+        scaling_text(text, with_factor(evaluator, replace(own, scaling=text), trained).factor)
+        for text in scalings
+    ] or [
         scaling
         for scaling in scalings_at(evaluator, factors, trained)
         if is_allowed(evaluator, replace(own, scaling=scaling))
@@ -89,6 +92,28 @@ def growth(evaluator: Evaluator, size: str, trained: ImageSize) -> tuple[float, 
     return sides[0] / trained[0], sides[1] / trained[1]
 
 
+def with_factor(evaluator: Evaluator, setting: Setting, trained: ImageSize) -> Setting:
+    """The setting; where a ViT's scaling leaves the factor open, with that of ``scalings_at``.
+
+    It is that of the training for images, or crops, that are no larger.
+    """
+    is_open = ':' not in setting.scaling and setting.scaling not in ('none', FROM_CONFIG)
+    if not (is_open and evaluator.is_ours and evaluator.backbone.is_isotropic):
+        return setting
+    is_same = evaluator.slides and setting.slide == 'keep'  # crops
+    grown = (1.0, 1.0) if is_same else growth(evaluator, setting.size, trained)
+    y, x = in_training(evaluator, trained)
+    return replace(setting, factor=factor_text((max(1.0, grown[0]) * y, max(1.0, grown[1]) * x)))
+
+
+def in_training(evaluator: Evaluator, trained: ImageSize) -> tuple[float, float]:
+    """Factors (y, x) of the config's scaling for images of the training."""
+    own = build_scaling(evaluator.rope_scaling, evaluator.backbone.pretrain_grid)
+    if own is None or own.type == 'none':
+        return 1.0, 1.0
+    return own.factors(*evaluator.backbone.patch_embed.grid(*trained))
+
+
 def scalings_at(
     evaluator: Evaluator, factors: tuple[float, float], trained: ImageSize
 ) -> list[str]:
@@ -104,8 +129,8 @@ def scalings_at(
     others = [] if own is None else ['none']
     if not backbone.is_isotropic:
         return [*others, *SCALINGS]
-    in_training = (1.0, 1.0) if own is None else own.factors(*backbone.patch_embed.grid(*trained))
-    factors = factors[0] * in_training[0], factors[1] * in_training[1]
+    y, x = in_training(evaluator, trained)
+    factors = factors[0] * y, factors[1] * x
     if factors == (1.0, 1.0):
         return others
     kinds = SCALINGS if min(factors) >= 1 else SCALINGS[:1]

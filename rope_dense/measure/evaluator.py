@@ -8,9 +8,9 @@ import math
 import time
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
-from itertools import count
 from pathlib import Path
 
+import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 from mmengine.evaluator import Evaluator as Metrics
@@ -20,13 +20,15 @@ from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
+from ..project.launch import build_runner
+from ..project.parts import evaluators
 from ..project.sizes import at_size, configured_size, resize_steps
 from ..utils.progress import bar
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize, Size
-from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
+from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window, scaling_text
 
-RUN_NUMBERS = count()
+COCO_ITEMS = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')  # of CocoMetric, by default
 
 
 class Evaluator:
@@ -54,11 +56,7 @@ class Evaluator:
         """Return an evaluator of the weights in a file, in this process."""
         settings = runner_config(config)
         settings.load_from, settings.resume = str(checkpoint), False
-        # mmengine finds loggers and visualizers by name: a new one keeps out of earlier logs.
-        settings.experiment_name = f'evaluation_{next(RUN_NUMBERS)}'
-        if settings.get('visualizer'):
-            settings.visualizer.name = settings.experiment_name
-        runner = Runner.from_cfg(settings)
+        runner = build_runner(settings, 'none')
         runner.call_hook('before_run')
         runner.load_or_resume()
         return cls(bare_model(runner), config, runner)
@@ -75,12 +73,14 @@ class Evaluator:
             set and computing metrics excluded). A metric that is not defined is None.
 
         Raises:
-            ValueError: see ``apply``.
+            ValueError: see ``apply``; or there is no metric.
         """
         assert self.runner is not None, 'settings can only be checked'
         config = self.apply(setting, config)
         with redirect_stdout(io.StringIO()):  # what pycocotools prints
             metrics, seconds = self.runner.test_loop.run_on(config, str(setting))
+        if not (metrics := metrics or no_boxes(config)):
+            raise ValueError(f'{setting}: the test gave no metric')
         height, width = configured_size(config)
         metrics = {name: number_or_none(value) for name, value in metrics.items()}
         row = dict(asdict(setting), height=height, width=width, metrics=metrics)
@@ -98,7 +98,7 @@ class Evaluator:
         test_cfg = self.test_cfg_of(setting, configured_size(config))
         if self.is_ours:
             grid = self._grid(setting, configured_size(config), test_cfg)
-            self._set_scaling(setting.scaling)
+            self._set_scaling(scaling_text(setting.scaling, setting.factor))
             self._set_window(setting, grid)
         elif (setting.scaling, setting.window) != (FROM_CONFIG, FROM_CONFIG):
             raise ValueError(
@@ -230,6 +230,18 @@ class ResolutionLoop(TestLoop):
         self.images += len(data_batch['inputs'])
         if self.shown is not None:
             self.shown.update()
+
+
+def no_boxes(config: Config) -> dict[str, float]:
+    """0 for the metrics of mmdet's ``CocoMetric``, which has none if a test finds no box at all."""
+    metrics = [metric for _, metric in evaluators(config, 'test_evaluator')]
+    return {
+        f'{metric.get("prefix") or "coco"}/{kind}_{item}': 0.0
+        for metric in metrics
+        if str(metric.type).endswith('CocoMetric')
+        for kind in np.atleast_1d(metric.get('metric', 'bbox'))
+        for item in metric.get('metric_items') or COCO_ITEMS
+    }
 
 
 def number_or_none(value: float) -> float | None:

@@ -14,12 +14,12 @@ from mmengine.dist import is_main_process
 from ..project.identity import Identity
 from ..utils.atomic_write import atomic_write_text
 from ..utils.sizes import ImageSize
-from .settings import Setting
+from .settings import Setting, scaling_text
 
 # The metrics that are plotted by default.
 HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
 COLUMNS = 6  # metrics in the table; the files have all
-WIDTHS = dict(size=11, scaling=17, window=9)  # of the columns before them
+WIDTHS = dict(size=11, scaling=18, window=9)  # of the columns before them
 
 
 @dataclass
@@ -59,8 +59,9 @@ class Results:
 
     def find(self, setting: Setting) -> dict | None:
         """The row of a setting, None if it was not tested."""
-        fields = asdict(setting).items()
-        return next((row for row in self.rows if fields <= row.items()), None)
+        fields = asdict(setting)
+        rows = (row for row in self.rows if {name: row.get(name) for name in fields} == fields)
+        return next(rows, None)
 
     def add(self, row: dict) -> None:
         """Add a row; the first process writes both files, each in one step."""
@@ -80,27 +81,28 @@ class Results:
 
 
 def read_results(path: Path) -> dict:
-    """The content of a results file.
+    """The content of a results file, without rows that have no metric, of earlier versions.
 
     Raises:
         ValueError: it is none, or there is no file.
     """
     try:
         content = json.loads(path.read_text(encoding='utf-8'))
-        rows = content['rows']
-        if not all(isinstance(row['metrics'], dict) for row in rows):
+        if not all(isinstance(row['metrics'], dict) for row in content['rows']):
             raise TypeError('a row without metrics')
-        return dict(content, identity=dict(content['identity']), label=str(content['label']))
+        rows = [row for row in content['rows'] if row['metrics']]
+        identity, label = dict(content['identity']), str(content['label'])
+        return dict(content, identity=identity, label=label, rows=rows)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
 
 
 def rows_as_csv(runs: Sequence[dict]) -> str:
     """A line for each row of the contents of results files, with the metrics of all."""
-    names = ('size', 'height', 'width', 'scaling', 'window', 'slide')
+    names = ('size', 'height', 'width', 'scaling', 'factor', 'window', 'slide')
     return csv_text(
         dict(label=run['label'])
-        | {name: row[name] for name in names}
+        | {name: row.get(name) for name in names}
         | row['metrics']
         | dict(seconds_per_image=row.get('seconds_per_image'))
         for run in runs
@@ -134,7 +136,8 @@ def table_line(row: dict) -> str:
     """A row as a line of the table."""
     values = [row['metrics'][name] for name in _shown_metrics(row)] + [row['seconds_per_image']]
     figures = ['-' if value is None else f'{value:.3f}' for value in values]
-    return _table_line([row[name] for name in WIDTHS], figures)
+    shown = row | dict(scaling=scaling_text(row['scaling'], row.get('factor')))
+    return _table_line([shown[name] for name in WIDTHS], figures)
 
 
 def _shown_metrics(row: dict) -> list[str]:
@@ -143,5 +146,5 @@ def _shown_metrics(row: dict) -> list[str]:
 
 
 def _table_line(settings: Iterable[str], figures: Sequence[str]) -> str:
-    left = (f'{text:<{width}}' for text, width in zip(settings, WIDTHS.values(), strict=True))
+    left = (f'{text:<{width - 1}} ' for text, width in zip(settings, WIDTHS.values(), strict=True))
     return ''.join([*left, *(f'{figure:>9}' for figure in figures)])

@@ -13,7 +13,7 @@ from ..utils.size_text import parse_size
 
 FROM_CONFIG = 'config'  # leaves a setting as the config has it
 NUMBER = r'-?\d*\.?\d+'
-SCALING = re.compile(rf'(\w+)(?::({NUMBER})(?:x({NUMBER}))?)?(?:\+(.*))?')
+SCALING = re.compile(rf'(\w+)(?::pretrain|:({NUMBER})(?:x({NUMBER}))?)?(?:\+(.*))?')
 Slide = Literal['keep', 'scale', 'whole']
 
 
@@ -27,16 +27,18 @@ class Setting:
         window: see ``parse_window``, or 'config'.
         slide: the crops of a segmentor that slides: 'keep' them, 'scale' them (and the stride) as
             the image is, or test the 'whole' image at once.
+        factor: of a scaling that leaves it open, see ``with_factor``; None: by the pre-training.
     """
 
     size: str
     scaling: str = FROM_CONFIG
     window: str = FROM_CONFIG
     slide: Slide = 'keep'
+    factor: str | None = None
 
     def __str__(self) -> str:
-        """Each field with its value."""
-        return ', '.join(f'{field.name} {getattr(self, field.name)}' for field in fields(self))
+        """Each field with its value, without the factor."""
+        return ', '.join(f'{field.name} {getattr(self, field.name)}' for field in fields(self)[:4])
 
 
 def combine(
@@ -64,8 +66,9 @@ def parse_window(text: str) -> WindowSetting:
 def parse_scaling(text: str) -> dict | None:
     """A ``rope_scaling`` from TYPE[:FACTOR][+TEMPERATURE].
 
-    TYPE is none, linear, ntk or by_parts. FACTOR is a number or HEIGHTxWIDTH; without it the factor
-    follows from each input. TEMPERATURE is log or yarn. So 'by_parts:2', 'linear:1.5x2+log'.
+    TYPE is none, linear, ntk or by_parts. FACTOR is a number or HEIGHTxWIDTH; without it, or with
+    'pretrain', it follows from each input and the grid of pre-training. TEMPERATURE is log or yarn.
+    So 'by_parts:2', 'linear:1.5x2+log'.
 
     Raises:
         ValueError: another form. The backbone checks the values.
@@ -83,3 +86,9 @@ def parse_scaling(text: str) -> dict | None:
     if width is not None:
         factor = (float(height), float(width))
     return dict(type=kind, factor=factor, temperature=temperature)
+
+
+def scaling_text(scaling: str, factor: str | None) -> str:
+    """A text as in ``parse_scaling``, with the factor that it leaves open, unless that is None."""
+    kind, plus, temperature = scaling.partition('+')
+    return scaling if factor is None else f'{kind}:{factor}{plus}{temperature}'

@@ -23,6 +23,7 @@ from ..project.sizes import at_size, configured_size
 from ..project.weights import SelfLoading
 from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
+from .candidates import with_factor
 from .evaluator import Evaluator, bare_model, runner_config
 from .plot import draw_resolutions
 from .results import Results, headline, table_header, table_line
@@ -58,7 +59,8 @@ def evaluate_sizes(
             of the config's test images.
         scaling, window: see ``parse_scaling`` and ``parse_window``; 'config' leaves the config's.
         slide: see ``Setting``.
-        train_size: marked in the plot; by default the size of the config's test images.
+        train_size: of the training's images, which a scaling without a factor refers to, see
+            ``with_factor``; by default the size of the config's test images.
         metric: in the plot; by default the main one of the task.
         label: of the run in the files; by default the name of the config.
         overwrite: measure anew.
@@ -137,6 +139,7 @@ class Sweep:
         if train_size is not None:
             training_size = to_2tuple(parse_size(train_size))
         evaluator = Evaluator(model, config)
+        settings = [with_factor(evaluator, setting, training_size) for setting in settings]
         for setting in settings:
             evaluator.apply(setting)
         load = loader_of(model, checkpoint)

@@ -29,8 +29,7 @@ def add_training(page: Page, work_dir: Path) -> None:
         if advice := advice_of(metrics):
             page.advise(advice)
     results = work_dir / 'resolutions.json'
-    if results.is_file():
-        content = read_results(results)
+    if results.is_file() and (content := read_results(results))['rows']:
         metric = headline(content['rows'][0]['metrics'])
         page.section('Image sizes', f'{metric} against the size of the image (eval-resolutions).')
         picture = page.out / 'image_sizes.png'

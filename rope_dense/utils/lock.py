@@ -3,42 +3,85 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shlex
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+from weakref import WeakSet
 
-from filelock import FileLock, Timeout
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+LINE = 10.0  # seconds from one line to the next while a process waits
+OPEN = WeakSet[IO[str]]()  # lock files
+
+# A loading worker that outlives its parent would hold the parent's locks.
+os.register_at_fork(after_in_child=lambda: [file.close() for file in OPEN])
 
 
 @contextmanager
-def exclusive(path: str | Path) -> Iterator[None]:
+def exclusive(path: str | Path, seconds: float = 0.0) -> Iterator[bool]:
     """Within this context, no other process can enter it for the same path.
 
     The lock is on a file beside ``path``, .NAME.lock, which names the process and stays. The
-    operating system releases the lock when the process ends, even if it is killed.
+    operating system releases the lock when the process ends, even if it is killed. Where the file
+    system has no locks (Lustre without -o flock, NFS without lockd), one line says so.
 
     Args:
         path: of the file or folder that is written; it need not exist.
+        seconds: to wait for another process; a line says for which.
+
+    Yields:
+        False if there are no locks.
 
     Raises:
-        BlockingIOError: another process has the lock; the message names it.
+        BlockingIOError: another process has the lock; the message names it and the lock file.
     """
     path = Path(os.path.abspath(path))
-    file = path.with_name(f'.{path.name}.lock')
-    lock = FileLock(file, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        holder = file.read_text(errors='replace') or 'another process'
-        reason = f'is being written by {holder}; wait until it ends, or write elsewhere'
-        raise BlockingIOError(errno.EAGAIN, reason, str(path)) from error
-    try:
-        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        file.write_text(f'process {os.getpid()} on {socket.gethostname()}: {command}')
-        yield
-    finally:
-        lock.release()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = path.with_name(f'.{path.name}.lock')
+    with open(name, 'a+', errors='replace', opener=follow_no_link) as file:
+        OPEN.add(file)
+        is_locked = lock(file, path, seconds)
+        if is_locked:
+            command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+            file.truncate(0)
+            file.write(f'process {os.getpid()} on {socket.gethostname()}: {command}')
+            file.flush()
+        yield is_locked
+
+
+def lock(file: IO[str], path: Path, seconds: float) -> bool:
+    """Lock a file as soon as no other process has the lock; False if its file system has none."""
+    start = last = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                line = 'no locks on this file system: start no second process that writes the same'
+                print(f'{file.name}: {line}', file=sys.stderr)
+                return False
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            file.seek(0)
+            holder, now = file.read() or 'another process', time.monotonic()
+            if now - start >= seconds:
+                reason = f'is being written by {holder}; wait until it ends, or write elsewhere'
+                reason += f' (lock: {file.name})'
+                raise BlockingIOError(errno.EAGAIN, reason, str(path)) from error
+        if now - last >= LINE and os.environ.get('LOCAL_RANK', '0') == '0':
+            last = now
+            line = f'waiting for {holder}, {now - start:.0f} s (lock: {file.name})'
+            print(f'{path}: {line}', file=sys.stderr)
+        time.sleep(0.1)
+
+
+def follow_no_link(name: str, flags: int) -> int:
+    """Open a file that is no symbolic link."""
+    return os.open(name, flags | os.O_NOFOLLOW, 0o644)

@@ -96,6 +96,7 @@ def test_a_scaling_of_unchanged_windows_is_not_tried() -> None:
 
 def test_given_settings_are_not_left_out() -> None:
     assert tried(vit(), '96', scalings=['linear:3']) == [('linear:3', 'config')]
+    assert tried(vit(), '96', (48, 48), scalings=['linear+log']) == [('linear:2+log', 'config')]
     with pytest.raises(ValueError, match='ntk'):
         tried(vit(), '96', scalings=['ntk:2'])
     windowed = dict(window_size=2, window_block_indexes=(0,))

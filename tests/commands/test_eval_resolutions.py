@@ -1,6 +1,7 @@
 """`rope-dense eval-resolutions` on small models: its figures, what it keeps, what it refuses."""
 
 import csv
+import json
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -145,6 +146,50 @@ def test_finished_figures_are_kept(
     assert run(*arguments, 64, '--overwrite') == 0 and len(tested) == 4
     assert list(figures(tmp_path)) == [('64', 'config')]
     assert not list(tmp_path.glob('*.partial'))
+
+
+def test_a_detector_that_finds_no_box(
+    run: Run, detector: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C1, S2: mmdet's metric is empty then; earlier versions stored that, and stopped each time."""
+    arguments = [detector.config, detector.checkpoint, '--work-dir', tmp_path, '--sizes', 64]
+    none = ['model.test_cfg.max_per_img=0']
+    assert run(*arguments, options=none) == 0
+    expected = {f'coco/bbox_mAP{kind}': 0 for kind in ('', '_50', '_75', '_s', '_m', '_l')}
+    assert figures(tmp_path) == {('64', 'config'): expected}
+    file = tmp_path / 'resolutions.json'
+    stored = json.loads(file.read_text())
+    stored['rows'] = [dict(row, metrics={}) for row in stored['rows']]
+    file.write_text(json.dumps(stored))
+    capsys.readouterr()
+    assert run(*arguments, options=none) == 0
+    assert figures(tmp_path) == {('64', 'config'): expected}
+    assert '(reused)' not in capsys.readouterr().out
+
+
+def test_an_open_factor_is_of_the_training(
+    run: Run,
+    detector: Model,
+    tmp_path: Path,
+    tested: list,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """S3: in training the detector saw 64 x 96 pixels, in its pre-training 32 x 32."""
+    backbones = ['model.backbone.img_size=32']
+    arguments = [detector.config, detector.checkpoint, '--work-dir', tmp_path]
+    arguments += ['--scaling', 'linear', 'linear+log', 'linear:pretrain', '--sizes']
+    assert run(*arguments, 48, 96, options=backbones) == 0
+    rows = read_results(tmp_path / 'resolutions.json')['rows']
+    expected = [('linear', '1'), ('linear', '1.5'), ('linear+log', '1'), ('linear+log', '1.5')]
+    found = [(row['scaling'], row['factor']) for row in rows]
+    assert found == [*expected, ('linear:pretrain', None), ('linear:pretrain', None)]
+    table = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert ['96', 'linear:1.5'] in table and ['96', 'linear:1.5+log'] in table
+    assert run(*arguments, 96, '--train-size', '48', options=backbones) == 0
+    row = read_results(tmp_path / 'resolutions.json')['rows'][6]
+    assert (row['scaling'], row['factor'], len(tested)) == ('linear', '2', 8)
+    names = (tmp_path / 'resolutions.csv').read_text().split(',')[:7]
+    assert names == ['label', 'size', 'height', 'width', 'scaling', 'factor', 'window']
 
 
 def test_a_run_is_given_by_its_folder(

@@ -10,6 +10,7 @@ from mmengine.runner import TestLoop
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPESwin, RoPEViT
+from rope_dense.measure.candidates import with_factor
 from rope_dense.measure.evaluator import Evaluator, ResolutionLoop
 from rope_dense.measure.settings import (
     Setting,
@@ -18,6 +19,7 @@ from rope_dense.measure.settings import (
     parse_window,
 )
 from rope_dense.project.sizes import at_size, configured_size
+from rope_dense.rope.grid import build_scaling
 from rope_dense.utils.size_text import parse_size
 
 TINY = dict(embed_dims=32, depth=2, num_heads=2)
@@ -32,6 +34,7 @@ def test_settings_are_read() -> None:
     assert parse_scaling('linear:1.5x2+log') == scaling
     assert parse_scaling('by_parts:2') == dict(type='by_parts', factor=2.0, temperature=None)
     assert parse_scaling('ntk+yarn') == dict(type='ntk', factor=None, temperature='yarn')
+    assert parse_scaling('ntk:pretrain+yarn') == parse_scaling('ntk+yarn')
     assert parse_scaling('none+log') == dict(type='none', factor=None, temperature='log')
 
 
@@ -166,6 +169,43 @@ def test_settings_that_a_model_refuses(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         evaluator_of(backbone()).apply(point)
+
+
+@pytest.mark.parametrize(
+    'scaling, text, factors',
+    [
+        (None, 'linear', (1.5, 1.5)),
+        (None, 'by_parts+log', (1.5, 1.5)),
+        (dict(type='linear', factor=3.0), 'linear', (4.5, 4.5)),
+        (dict(type='linear'), 'by_parts', (3, 3)),  # 2 in training
+        (None, 'linear:pretrain', (3, 3)),
+        (None, 'linear:1.25', (1.25, 1.25)),
+    ],
+)
+def test_an_open_factor_is_of_the_training(
+    scaling: dict | None, text: str, factors: tuple[float, float]
+) -> None:
+    """S3: the pre-training saw 4 x 4 tokens, the training 8 x 8, and images have 12 x 12 now."""
+    evaluator = evaluator_of(vit(rope_scaling=scaling, window_block_indexes=()))
+    evaluator.apply(with_factor(evaluator, Setting('96', text), (64, 64)))
+    scaled = build_scaling(evaluator.backbone.rope_scaling, evaluator.backbone.pretrain_grid)
+    assert scaled.factors(12, 12) == pytest.approx(factors)
+
+
+def test_an_open_factor_of_crops_and_windows() -> None:
+    slide = dict(mode='slide', crop_size=(64, 64), stride=(48, 48))
+    evaluator = evaluator_of(vit(), **slide)
+    for way, factor in (('keep', '1'), ('scale', '2'), ('whole', '2')):
+        setting = Setting('128', 'linear', slide=way)
+        assert with_factor(evaluator, setting, (64, 64)).factor == factor
+    for text in ('none', 'config', 'linear:2', 'linear:pretrain'):
+        assert with_factor(evaluator, Setting('128', text), (64, 64)).factor is None
+    setting = Setting('128', 'linear')  # a window of as many tokens as in training scales nothing
+    assert with_factor(evaluator_of(swin()), setting, (64, 64)) == setting
+    windows = with_factor(
+        evaluator_of(vit(), keep_ratio=True), Setting('96x160', 'linear'), (64, 64)
+    )
+    assert windows.factor == '1.5'
 
 
 def test_settings_that_a_backbone_has_no_use_for() -> None:

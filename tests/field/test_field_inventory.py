@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -438,3 +440,22 @@ def test_a_label_file_elsewhere_is_taken_alone(tmp_path: Path) -> None:
     after = load_config('realtime', own=settings)
     assert after['own_state'] != before
     assert tuple(after['train_dataloader']['dataset']['metainfo']['classes']) == ('lynx',)
+
+
+@pytest.mark.parametrize('number', [errno.ENOLCK, errno.ENOSYS])
+def test_k5_a_file_system_without_locks(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A left lock of another machine bars nobody, and what that machine writes now is left."""
+    root, out = yolo(tmp_path / 'data'), tmp_path / 'data_canonical'
+    reading(root)
+    (lock,) = out.glob('.*.lock')
+    (home,) = (path for path in out.iterdir() if path.is_dir())
+    write(lock, '13441\nanother-host\n')
+    files(home, {'.0123.abc/fresh/train.json': '{}'})
+    write(root / 'labels/train/0.txt', f'{BOX}\n0 .5 .5 .2 .2')
+    flock = Mock(side_effect=OSError(number, os.strerror(number)))
+    monkeypatch.setattr('fcntl.flock', flock)
+    assert len(reading(root).content['train']['annotations']) == 5
+    assert (home / '.0123.abc/fresh/train.json').exists()
+    assert capsys.readouterr().err.count('no locks on this file system') == 1

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from filelock import FileLock
-
 from ...utils.atomic_write import atomic_folder, atomic_write_text
+from ...utils.lock import exclusive
 from ...utils.progress import progress
 from .inventory import Inventory, last_inventory
 from .objects import Part
 
 VERSION = 5  # of the rules that make the files; a new one makes them anew
+WAIT = 3600.0  # seconds for another process that reads the same labels
 SAMPLED = 50  # images whose bytes are compared, too
 STATE, HEADERS, MOVED = 'state.json', 'headers.json', 'split.json'
 
@@ -58,7 +58,7 @@ def kept(
     name = re.sub(r'[^\w.-]+', '_', inventory.root.name)[:60] or 'data'
     home = out / f'{name}-{digest_of(str(inventory.root), VERSION, settings)[:12]}'
     out.mkdir(parents=True, exist_ok=True)
-    with FileLock(out / f'.{home.name}.lock'):  # processes that train together write once
+    with exclusive(home, WAIT) as is_alone:  # processes that train together write once
         state = read(home / STATE)
         current = inventory.digest(state.get('outside', ()))
         is_whole = bool(state) and state['files'] == sizes_in(home / state['content'])
@@ -70,7 +70,6 @@ def kept(
         found = find(inventory)
         content, summary = content_of(found, inventory), state.get('summary')
         if content != state.get('content') or not is_whole:
-            shutil.rmtree(home / content, ignore_errors=True)
             try:
                 with atomic_folder(home / content) as fresh:
                     summary = write(found, fresh)
@@ -86,7 +85,7 @@ def kept(
         said |= dict(outside=inventory.outside, summary=summary, files=files)
         atomic_write_text(home / STATE, json.dumps(said))
         for path in home.iterdir():  # of other content, and leftovers of processes that were killed
-            if path.is_dir() and path.name != content:
+            if is_alone and path.is_dir() and path.name != content:
                 shutil.rmtree(path)
     return home / content, json.loads(json.dumps(summary))
 
