@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
@@ -21,7 +23,7 @@ COMMANDS = (
 )
 RESEARCH = ('eval_classification', 'analyze_positions', 'make_shapes')  # rope-dense research NAME
 ROOMS = {name: 'commands' for name in COMMANDS} | {name: 'research' for name in RESEARCH}
-POSTPONED: list[ModuleType] = []  # packages in sys.modules that are not executed yet
+POSTPONED: list[str] = []  # packages in sys.modules that are not executed yet
 
 
 def main() -> int:
@@ -53,6 +55,8 @@ def run_named(program: str, given: Sequence[str], names: Sequence[str], start: i
     for name in names:
         first_line, *_ = (import_early(name).__doc__ or '').splitlines()
         print(f'  {shown(name):<20}{first_line}')
+    if names is COMMANDS:
+        print(f'  {"research":<20}More commands: rope-dense research --help')
     return 0
 
 
@@ -65,13 +69,20 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
     """The command as a function of its arguments, by default of ``sys.argv``."""
 
     def run(argv: Sequence[str] | None = None) -> int:
+        if '' not in sys.path:
+            sys.path.append('')  # the current folder, for modules that a config names
         module = import_early(name)
         usage_error = importlib.import_module('rope_dense.project.errors').UsageError
         try:
             args = module.parse_args(argv)  # answers --help and mistakes
         except usage_error as error:
-            print(f'error: {error}', file=sys.stderr)
+            if '--debug' in (sys.argv if argv is None else argv):
+                traceback.print_exc()
+            if os.environ.get('LOCAL_RANK', '0') == '0':
+                print(f'error: {error}', file=sys.stderr)
             return 2
+        except KeyboardInterrupt:
+            return 130
         import_packages()
         door = importlib.import_module('rope_dense.commands.run')
         return door.run(module.main, args)
@@ -80,25 +91,25 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
 
 
 def import_early(name: str) -> ModuleType:
-    """Import the module of a command, and postpone the packages that commands are in."""
-    for package in ('rope_dense', 'rope_dense.commands', f'rope_dense.{ROOMS[name]}'):
+    """Import the module of a command, and postpone the packages that early modules are in."""
+    room = f'rope_dense.{ROOMS[name]}'
+    for package in ('rope_dense', 'rope_dense.backbones', 'rope_dense.commands', room):
         if package not in sys.modules:
             spec = importlib.util.find_spec(package)
             assert spec is not None
             sys.modules[package] = importlib.util.module_from_spec(spec)
-            POSTPONED.append(sys.modules[package])
-            parent, _, child = package.rpartition('.')
-            if parent:
-                setattr(sys.modules[parent], child, sys.modules[package])
-    return importlib.import_module(f'rope_dense.{ROOMS[name]}.{name}')
+            POSTPONED.append(package)
+    return importlib.import_module(f'{room}.{name}')
 
 
 def import_packages() -> None:
-    """Execute the packages that ``import_early`` postponed, outer ones first."""
-    while POSTPONED:
-        package = POSTPONED.pop(0)
-        assert package.__spec__ is not None and package.__spec__.loader is not None
-        package.__spec__.loader.exec_module(package)
+    """Import the packages that ``import_early`` postponed; modules in them stay as they are."""
+    early = {name: sys.modules.pop(name) for name in POSTPONED}
+    for name, empty in early.items():
+        vars(importlib.import_module(name)).update(
+            {key: value for key, value in vars(empty).items() if isinstance(value, ModuleType)}
+        )
+    POSTPONED.clear()
 
 
 if __name__ == '__main__':

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    task: str,
+    task: str | Path,
     *,
     work_dir: str | Path | None = None,
     resume: bool | str | Path = False,
@@ -46,17 +46,18 @@ def train(
 
     Args:
         task: 'depth', 'detection', 'instance', 'oriented', 'realtime', 'realtime_masks' or
-            'semantic'.
-        work_dir: of the run; by default work_dirs/TASK.
+            'semantic'; or the folder of a run, to continue it or to train by its settings.
+        work_dir: of the run; by default work_dirs/TASK, or the folder of the run.
         resume: a checkpoint to continue from; True for the last one in the work folder.
-        load_from: a checkpoint of a whole model whose weights the training starts from.
+        load_from: a checkpoint of a whole model, or a run, whose weights the training starts from.
         amp: mixed precision, 'fp16' or 'bf16'.
         with_cp: recompute the backbone's blocks in backward to save memory.
         compile: compile the backbone's blocks.
         fsdp, launcher: of several processes, see docs/training.md.
         overwrite: remove checkpoints and logs of an earlier training from the work folder.
         cfg_options: changes of the config by dotted keys, such as {'train_cfg.val_interval': 50}.
-        own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``.
+        own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``; of a run
+            those that change.
 
     Returns:
         The model with its best weights.
@@ -67,16 +68,17 @@ def train(
     """
     from mmengine.dist import barrier
 
-    from .project.own.recipes import recipe_of
+    from .project.find import recipes
     from .project.own.settings import settings_of
+    from .project.own.tasks import task_named
     from .training.train import train as run_training
-    from .utils.configs import CONFIGS
     from .utils.validation import check_choice
 
-    settings_of(recipe_of(task).settings, {'data_root': '.', **own})
+    if is_recipe := str(task) in recipes() or not Path(str(task)).is_dir():
+        settings_of(task_named(task).settings, {'data_root': '.', **own})
     check_choice('amp', amp, (None, 'fp16', 'bf16'))
     cfg = run_training(
-        str(CONFIGS / 'own' / f'{task}.py'),
+        str(recipes()[str(task)] if is_recipe else task),
         own=own,
         cfg_options=cfg_options or {},
         work_dir=None if work_dir is None else str(work_dir),
@@ -168,7 +170,7 @@ class Model:
 
         Args:
             sample: what a call returned.
-            score: least score of an object.
+            score: least score of an object, 0 to 1; ValueError for another.
 
         Returns:
             Of a detector boxes [n, 4] (left, top, right, bottom in pixels), or rotated ones [n, 5]
@@ -176,6 +178,8 @@ class Model:
             them; of a segmentor labels [H, W]; of a depth model
             depth [H, W] in metres.
         """
+        if not 0 <= score <= 1:
+            raise ValueError(f'score={score}: give a number from 0 to 1')
         if 'pred_sem_seg' in sample:
             return dict(labels=sample.pred_sem_seg.data[0].numpy())
         if 'pred_depth_map' in sample:

@@ -3,28 +3,65 @@
 A command handles --help and invalid options before PyTorch and OpenMMLab are imported.
 """
 
-from __future__ import annotations
-
 import argparse
+import difflib
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from math import inf
+from typing import Any, NoReturn
 
+from ..project.errors import UsageError
+from ..project.find import check_path, find_config, find_files
+from ..utils.locations import is_remote
 from ..utils.size_text import parse_size
 
-
-def tool_parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser whose help begins with the docstring of the command, with the option --debug."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        '--debug', action='store_true', help='print the traceback of an error, too'
-    )  # read by door.run
-    return parser
+Number = Callable[[str], float]  # a type of an option
+# Names of options in other packages, such as ultralytics, mmdet and RF-DETR.
+ELSEWHERE = dict(imgsz='size', lr0='lr', conf='score', dataset_dir='data', batch='batch_size')
+ELSEWHERE |= dict(resolution='size', num_epochs='epochs', max_epochs='epochs', auto_resume='resume')
 
 
-def add_cfg_options(parser: argparse.ArgumentParser) -> None:
+class ToolParser(argparse.ArgumentParser):
+    """A parser of a command, with --debug, whose help begins with a docstring.
+
+    It says which options unknown words may mean; ``checks`` are called with the arguments.
+    """
+
+    def __init__(self, description: str | None) -> None:
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(description=description, formatter_class=layout)
+        self.checks: list[Callable[[argparse.Namespace], object]] = []
+        self.add_argument(
+            '--debug', action='store_true', help='print the traceback of an error, too'
+        )  # read by door.run
+
+    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """The arguments, checked."""
+        args = self.parse_args(argv)
+        for check in self.checks:
+            check(args)
+        return args
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError for words that look like options; else end with the usage."""
+        _, _, words = message.partition('unrecognized arguments: ')
+        if meant := ' '.join(filter(None, map(self.meant, words.split()))):
+            raise UsageError(f'{message}; did you mean {meant}?')
+        order = ' (give it first: --resume takes the next word)' * message.endswith(': config')
+        super().error(f'{message}{order}')
+
+    def meant(self, word: str) -> str:
+        """The option, and its value, that a word such as epochs=3 or --epoch=3 may mean."""
+        name, equals, value = word.lstrip('-').partition('=')
+        if not equals and not word.startswith('--'):
+            return f'--data {word}' if os.path.isdir(word) else ''
+        name = ELSEWHERE.get(name, name).replace('_', '-')
+        options = [option for option in self._option_string_actions if option.startswith('--')]
+        near = difflib.get_close_matches(f'--{name}', options, n=1, cutoff=0.7)
+        return f'{near[0]} {value}'.strip() if near else ''
+
+
+def add_cfg_options(parser: ToolParser) -> None:
     """Add --cfg-options: a list of KEY=VALUE texts, which ``load_config`` reads."""
     parser.add_argument(
         '--cfg-options',
@@ -38,18 +75,19 @@ def add_cfg_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_config_arguments(parser: argparse.ArgumentParser) -> None:
+def add_config(parser: ToolParser) -> None:
     """Add the options that change a config, which ``load_config`` takes."""
     parser.add_argument('--work-dir', help='output folder (work_dirs/<name of the config>)')
     parser.add_argument(
         '--data-root',
+        '--data',
         metavar='DIR',
         help="folder that holds the data, instead of the config's data_root",
     )
     add_cfg_options(parser)
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: ToolParser) -> None:
     """Add a config and its checkpoint, or in place of both a run or a model of the hub."""
     parser.add_argument(
         'config',
@@ -59,18 +97,19 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
     )
+    parser.checks.append(lambda args: find_files(args.config, args.checkpoint))
 
 
-def add_prediction_arguments(parser: argparse.ArgumentParser) -> None:
+def add_prediction(parser: ToolParser) -> None:
     """Add the options of predict.py and predict_large.py."""
     parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
-    parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
+    parser.add_argument('--work-dir', help='(of the run, else work_dirs/<name of the config>)')
     add_cfg_options(parser)
 
 
-def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: ToolParser) -> None:
     """Add the options that OpenMMLab's own train.py and test.py have in common."""
-    add_config_arguments(parser)
+    add_config(parser)
     parser.add_argument(
         '--launcher',
         choices=['none', 'pytorch', 'slurm', 'mpi'],
@@ -78,9 +117,16 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         help='what started the processes of a distributed run (%(default)s)',
     )
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
+    parser.checks.append(set_rank)
 
 
-def add_compile(parser: argparse.ArgumentParser) -> None:
+def set_rank(args: argparse.Namespace) -> None:
+    """Put the local rank of a distributed run into the environment, from which mmengine reads."""
+    if args.launcher != 'none':
+        os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+
+
+def add_compile(parser: ToolParser) -> None:
     """Add --compile, for tools that run a model for long."""
     parser.add_argument(
         '--compile',
@@ -89,20 +135,23 @@ def add_compile(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_training_arguments(parser: argparse.ArgumentParser) -> None:
+def add_training(parser: ToolParser) -> None:
     """Add the options that change the recipe of a training: of train.py and print_recipe.py."""
     parser.add_argument(
         '--resume',
         nargs='?',
         const='auto',
+        type=start,
         metavar='CHECKPOINT',
         help='continue from this checkpoint; without a path, from the last one in the work dir',
     )
     parser.add_argument(
         '--load-from',
+        type=start,
         metavar='CHECKPOINT',
-        help='start from the weights of this checkpoint of a whole model, with a new optimizer and '
-        'schedule; heads of other sizes (another number of classes) start anew',
+        help='start from the weights of this checkpoint of a whole model, or of the best one of a '
+        'run, with a new optimizer and schedule; heads of other sizes (another number of classes) '
+        'start anew',
     )
     parser.add_argument(
         '--overwrite',
@@ -119,11 +168,11 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--ema',
         nargs='?',
-        type=float,
+        type=lambda text: text if text in ('True', 'False') else float(text),
         const=0.0002,
         metavar='MOMENTUM',
         help='evaluate and save a moving average of the weights, to which each iteration adds this '
-        'share (%(const)s)',
+        'share (%(const)s); for own data True or False',
     )
     parser.add_argument(
         '--with-cp',
@@ -143,7 +192,7 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+def add_sweep_arguments(parser: ToolParser) -> None:
     """Add the options that eval-resolutions and eval-classification have in common."""
     parser.add_argument(
         '--scaling',
@@ -187,22 +236,28 @@ def values(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name not in unused}
 
 
-def at_least(least: float, kind: Callable[[str], float] = int) -> Callable[[str], float]:
-    """A type of numbers of an option: `least` or more."""
+def at_least(least: float, kind: Number = int, most: float = inf) -> Number:
+    """A type of numbers of an option: from `least` to `most`."""
 
     def number(text: str) -> float:
         value = kind(text)
-        if not value >= least:
-            raise argparse.ArgumentTypeError(f'must be {least} or more, got {text}')
+        if not least <= value <= most:
+            limit = f'{least} or more' if most == inf else f'from {least} to {most}'
+            raise argparse.ArgumentTypeError(f'must be {limit}, got {text}')
         return value
 
     number.__name__ = kind.__name__  # in the message of a text that is no number
     return number
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse `argv`. mmengine reads the local rank from the environment, so put it there."""
-    args = parser.parse_args(argv)
-    if args.launcher != 'none':
-        os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
-    return args
+def config(text: str) -> str:
+    """A type of configs; UsageError for none."""
+    find_config(text)
+    return text
+
+
+def start(text: str) -> str:
+    """A type of checkpoints that a training starts from; UsageError for none."""
+    if text != 'auto' and not is_remote(text):
+        check_path(text)
+    return text

@@ -12,20 +12,17 @@ the config's test pipeline to results in the original image. Output files, in be
 folder: benchmark.json has all results, benchmark.csv one line per size and mode.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 
-from ..project.find import find_config
-from .arguments import add_cfg_options, at_least, size, tool_parser, values
+from .arguments import ToolParser, add_cfg_options, at_least, config, size, values
 
 MODES = ('forward', 'training', 'end-to-end')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    parser.add_argument('config', help='config file, or the folder of a run')
+    parser = ToolParser(__doc__)
+    parser.add_argument('config', type=config, help='config file, or the folder of a run')
     parser.add_argument(
         '--sizes',
         nargs='+',
@@ -47,9 +44,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--threads', type=at_least(1), help="CPU threads (PyTorch's own choice)")
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
     add_cfg_options(parser)
-    args = parser.parse_args(argv)
-    find_config(args.config)
-    return args
+    return parser.parse(argv)
 
 
 def main(args: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
 """Draw samples of a config's data pipeline: images after augmentation, with labels.
 
 Examples:
-    rope-dense browse-data configs/own/detection.py --cfg-options own.data_root=data/own
+    rope-dense browse-data detection --data DATA
     rope-dense browse-data CONFIG --split val --count 4 --out pictures
     rope-dense browse-data configs/own/realtime.py --epoch 10  # with mosaics
 
@@ -9,18 +9,16 @@ Each picture is one sample: boxes, masks or class colours drawn on the input pix
 depth beside the pixels.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..project.find import find_config
-from .arguments import add_config_arguments, at_least, tool_parser, values
+from .arguments import ToolParser, add_config, at_least, values
+from .own_settings import add_own_settings
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument('config', help='config file; or a name, or a run, see rope-dense train')
     parser.add_argument(
         '--split', choices=['train', 'val', 'test'], default='train', help='(%(default)s)'
@@ -34,10 +32,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='epoch, for pipelines with stages (%(default)s)',
     )
     parser.add_argument('--out', type=Path, help='output folder (browse/SPLIT, in the work folder)')
-    add_config_arguments(parser)
-    args = parser.parse_args(argv)
-    find_config(args.config)
-    return args
+    add_config(parser)
+    add_own_settings(parser)
+    return parser.parse(argv)
 
 
 def main(args: argparse.Namespace) -> None:

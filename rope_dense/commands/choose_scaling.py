@@ -14,20 +14,12 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from ..project.find import find_files
-from .arguments import (
-    add_config_arguments,
-    add_model_arguments,
-    at_least,
-    size,
-    tool_parser,
-    values,
-)
+from .arguments import ToolParser, add_config, add_model, at_least, size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    add_model_arguments(parser)
+    parser = ToolParser(__doc__)
+    add_model(parser)
     parser.add_argument(
         '--sizes',
         nargs='+',
@@ -78,10 +70,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--seed', type=at_least(0), default=0, help='of images and bootstrap (%(default)s)'
     )
-    add_config_arguments(parser)
-    args = parser.parse_args(argv)
-    find_files(args.config, args.checkpoint)
-    return args
+    add_config(parser)
+    return parser.parse(argv)
 
 
 def main(args: argparse.Namespace) -> None:

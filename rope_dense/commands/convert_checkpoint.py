@@ -18,33 +18,27 @@ Examples:
         --base hf-hub:facebook/dinov3-vitl16-pretrain-lvd1689m
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..project.find import find_config
-from .arguments import add_cfg_options, tool_parser, values
+from .arguments import ToolParser, add_cfg_options, config, values
 
 LAYOUTS = ('ours', 'naver', 'timm', 'deimv2', 'edgecrafter')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
     parser.add_argument('out', type=Path, help='file to write, NAME.pth or NAME.safetensors')
     parser.add_argument(
         '--to', choices=LAYOUTS, default='ours', help='layout to write (%(default)s)'
     )
-    parser.add_argument('--config', help='config of a model with EoMT or PMT')
+    parser.add_argument('--config', type=config, help='config of a model with EoMT or PMT')
     parser.add_argument('--base', help="DINOv3's weights that such a source lacks")
     add_cfg_options(parser)
     parser.add_argument('--report', action='store_true', help='print the result for each key')
-    args = parser.parse_args(argv)
-    if args.config is not None:
-        find_config(args.config)
-    return args
+    return parser.parse(argv)
 
 
 def main(args: argparse.Namespace) -> None:

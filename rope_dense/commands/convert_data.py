@@ -21,13 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..project.errors import UsageError
-from .arguments import tool_parser, values
+from ..project.find import check_ending, check_path
+from .arguments import ToolParser, values
 
 FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson', 'colours')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument('format', choices=FORMATS, help='format of the source')
     parser.add_argument(
         'source', type=Path, help='folder of labels or masks; file of cvat, coco, createml, geojson'
@@ -49,21 +50,18 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='FILE',
         help='use only the images listed here, one per line, such as ImageSets/Main/train.txt',
     )
-    args = parser.parse_args(argv)
-    check(args)
-    return args
+    parser.checks.append(check)
+    return parser.parse(argv)
 
 
 def check(args: argparse.Namespace) -> None:
     for path in filter(None, (args.source, args.images, args.classes, args.split_file)):
-        if not path.exists():
-            raise UsageError(f'{path}: no such file or folder')
+        check_path(path)
     if args.format == 'colours':
         if args.val_share or args.split_file:
             raise UsageError('--val-share, --split-file: for boxes; give the masks of each split')
         return
-    if args.out.suffix != '.json':
-        raise UsageError(f'{args.out}: give a name that ends with .json')
+    check_ending('out', args.out, ['.json'])
     if args.val_share and args.out.name == 'val.json':
         raise UsageError(f'{args.out}: with --val-share, val.json is the other file')
 

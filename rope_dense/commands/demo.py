@@ -12,29 +12,26 @@ written to the work folder:
 The exit status is 1 if the box AP50 at the training resolution misses the goal.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..project.find import find_config
 from ..utils.configs import CONFIGS
-from .arguments import add_cfg_options, at_least, tool_parser, values
+from .arguments import ToolParser, add_cfg_options, at_least, config, values
 
 CONFIG = CONFIGS / 'demo' / 'deim_quick_shapes.py'
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument(
-        '--config', default=str(CONFIG), help='a detector config with a `shapes` entry'
+        '--config', type=config, default=str(CONFIG), help='a detector config with a `shapes` entry'
     )
     parser.add_argument(
         '--work-dir', type=Path, default=Path('work_dirs/demo'), help='(%(default)s)'
     )
     parser.add_argument(
-        '--goal', type=at_least(0, float), default=0.5, help='AP50 to reach, 0 to 1 (%(default)s)'
+        '--goal', type=at_least(0, float, 1), default=0.5, help='AP50 to reach (%(default)s)'
     )
     parser.add_argument(
         '--evaluate-only',
@@ -42,9 +39,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='do not train: use the last checkpoint of the work folder',
     )
     add_cfg_options(parser)
-    args = parser.parse_args(argv)
-    find_config(args.config)
-    return args
+    return parser.parse(argv)
 
 
 def main(args: argparse.Namespace) -> None:

@@ -14,21 +14,12 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from ..project.find import find_files
-from .arguments import (
-    add_common_arguments,
-    add_model_arguments,
-    add_sweep_arguments,
-    parse,
-    size,
-    tool_parser,
-    values,
-)
+from .arguments import ToolParser, add_common, add_model, add_sweep_arguments, size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    add_model_arguments(parser)
+    parser = ToolParser(__doc__)
+    add_model(parser)
     parser.add_argument(
         '--sizes',
         nargs='+',
@@ -52,10 +43,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help="size of the training's images, which a scaling without a factor refers to (the size "
         "of the config's test images)",
     )
-    add_common_arguments(parser)
-    args = parse(parser, argv)
-    find_files(args.config, args.checkpoint)
-    return args
+    add_common(parser)
+    return parser.parse(argv)
 
 
 def main(args: argparse.Namespace) -> None:

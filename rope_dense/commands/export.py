@@ -13,23 +13,20 @@ classifiers take images of 8-bit pixels; docs/export.md describes the outputs. T
 run once and compared with the model.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ..project.find import find_files
-from .arguments import add_cfg_options, add_model_arguments, at_least, size, tool_parser, values
+from .arguments import ToolParser, add_cfg_options, add_model, at_least, size, values
 
 SUFFIXES, PRECISIONS = ('.onnx', '.pt2'), ('fp32', 'fp16', 'bf16')
 T = TypeVar('T')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    add_model_arguments(parser)
+    parser = ToolParser(__doc__)
+    add_model(parser)
     parser.add_argument('out', type=output, help='file to write: NAME.onnx or NAME.pt2')
     parser.add_argument(
         '--size',
@@ -51,9 +48,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'float32_parts of the metadata stay in fp32 (%(default)s)',
     )
     add_cfg_options(parser)
-    args = parser.parse_args(argv)
-    find_files(args.config, args.checkpoint)
-    return args
+    return parser.parse(argv)
 
 
 def output(text: str) -> Path:

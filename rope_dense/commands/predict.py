@@ -19,26 +19,17 @@ mmseg's MMSegInferencer's, but images more than 8 times as long as wide are padd
 named at the end.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..project.find import check_path, find_files
-from .arguments import (
-    add_model_arguments,
-    add_prediction_arguments,
-    at_least,
-    size,
-    tool_parser,
-    values,
-)
+from ..project.find import check_path
+from .arguments import ToolParser, add_model, add_prediction, at_least, size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    add_model_arguments(parser)
+    parser = ToolParser(__doc__)
+    add_model(parser)
     parser.add_argument(
         'images',
         metavar='input',
@@ -48,7 +39,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
     parser.add_argument(
         '--score',
-        type=at_least(0, float),
+        type=at_least(0, float, most=1),
         default=0.3,
         help='detectors: minimum score of a box (%(default)s)',
     )
@@ -74,9 +65,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='MEGAPIXELS',
         help='larger images are predicted in tiles (%(default)s)',
     )
-    add_prediction_arguments(parser)
-    args = parser.parse_args(argv)
-    find_files(args.config, args.checkpoint)
+    add_prediction(parser)
+    args = parser.parse(argv)
     if args.images != '-' and not args.images.isdecimal() and '://' not in args.images:
         check_path(args.images)
     return args

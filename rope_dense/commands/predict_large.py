@@ -14,26 +14,17 @@ GeoJSON if the image is georeferenced; rotated boxes are also written in DOTA's 
 docs/large_images.md explains tiles, levels, the merging of boxes, and memory use.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..project.find import PICTURES, check_ending, check_path, find_files
-from .arguments import (
-    add_model_arguments,
-    add_prediction_arguments,
-    at_least,
-    size,
-    tool_parser,
-    values,
-)
+from ..project.find import PICTURES, check_ending, check_path
+from .arguments import ToolParser, add_model, add_prediction, at_least, size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
-    add_model_arguments(parser)
+    parser = ToolParser(__doc__)
+    add_model(parser)
     parser.add_argument('image', type=Path, help='tiff, png or another format that GDAL reads')
     parser.add_argument(
         '--out',
@@ -70,21 +61,20 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--min-score',
-        type=at_least(0, float),
+        type=at_least(0, float, most=1),
         default=0.3,
         help='detectors: minimum score (%(default)s)',
     )
     parser.add_argument(
         '--merge-iou',
-        type=at_least(0, float),
+        type=at_least(0, float, most=1),
         help='detectors: boxes of two tiles that overlap more are one object (0.5; 0.1 if rotated)',
     )
     parser.add_argument(
         '--overwrite', action='store_true', help='start again, and replace an earlier result'
     )
-    add_prediction_arguments(parser)
-    args = parser.parse_args(argv)
-    find_files(args.config, args.checkpoint)
+    add_prediction(parser)
+    args = parser.parse(argv)
     check_path(args.image)
     if args.picture:
         check_ending('--picture', args.picture, PICTURES)

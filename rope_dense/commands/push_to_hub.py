@@ -9,18 +9,16 @@ Log in first: hf auth login. Every command accepts hf-hub:me/cats in place of a 
 rope_dense.load in Python (docs/use.md).
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..project.find import find_files
-from .arguments import add_cfg_options, tool_parser, values
+from .arguments import ToolParser, add_cfg_options, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument('config', help='the folder of a run, or a config file')
     parser.add_argument('checkpoint', nargs='?', help="checkpoint (the run's best)")
     parser.add_argument('name', type=repository, help='OWNER/NAME of the repository')

@@ -8,19 +8,17 @@ Examples:
 Writes index.html, the figures as PNG, and report.json to one folder. See docs/report.md.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..project.errors import UsageError
 from ..project.find import find_files
-from .arguments import add_cfg_options, tool_parser, values
+from .arguments import ToolParser, add_prediction, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument('config', nargs='?', help='the folder of a run, or a config file')
     parser.add_argument('checkpoint', nargs='?', help="checkpoint (the run's best, else its last)")
     parser.add_argument(
@@ -31,11 +29,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='put two runs side by side, each a folder with report/ in it',
     )
     parser.add_argument('--out', type=Path, help='output folder (report, in the work folder)')
-    parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
-    parser.add_argument('--work-dir', help='folder with logs and resolutions.json')
-    parser.add_argument('--data-root', metavar='DIR', help='folder that holds the data')
-    add_cfg_options(parser)
-    args = parser.parse_args(argv)
+    parser.add_argument('--data-root', '--data', metavar='DIR', help='folder that holds the data')
+    add_prediction(parser)
+    args = parser.parse(argv)
     if bool(args.compare) == bool(args.config):
         parser.error('give a run, or CONFIG CHECKPOINT, or --compare RUN RUN')
     if args.config:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import mmcv
+import cv2
 import numpy as np
 
 from ..utils.progress import progress
@@ -27,7 +27,7 @@ def read_depth(path: Path) -> np.ndarray:
         if path.suffix.lower() == ARRAY:
             stored = np.load(path, mmap_mode='r', allow_pickle=False)
         else:
-            stored = mmcv.imread(path, 'unchanged')
+            stored = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
         if not isinstance(stored, np.ndarray) or stored.dtype.kind not in 'fiu':
             raise ValueError('no numbers')
     except Exception as error:  # a damaged file can fail in any way

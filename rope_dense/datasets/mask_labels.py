@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import mmcv
+import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
@@ -103,11 +103,11 @@ def read_mask(path: Path) -> StoredMask:
     try:
         with Image.open(path) as image:
             turned = ImageOps.exif_transpose(image)
-            pixels = np.asarray(turned)
+            pixels: Any = np.asarray(turned)
             colours = turned.getpalette('RGB') if turned.mode == 'P' else None
         dtype = read_header(path).dtype
         if dtype == 'uint16' and pixels.ndim == 3:  # Pillow keeps the upper 8 bits
-            pixels = mmcv.imread(path, 'unchanged')
+            pixels = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
             if pixels is None:
                 raise ValueError('OpenCV cannot read its 16 bits')
     except Exception as error:  # a damaged file can fail in any way

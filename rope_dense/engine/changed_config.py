@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 from mmengine.config import Config
+
+from ..utils.config_text import values_in
 
 # What a resumed run compares otherwise: schedule, labels, number of images, weights at the start.
 OTHERS = (
@@ -23,32 +24,12 @@ def changed_config(cfg: Config, earlier: str) -> list[str]:
     Args:
         earlier: a config's text as mmengine writes it. It is read, and not run.
     """
-    try:
-        lines = ast.parse(earlier).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    old = {
-        line.targets[0].id: literal(line.value)
-        for line in lines
-        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name)
-    }
+    old = values_in(earlier)
     new, found = json.loads(json.dumps(cfg.to_dict(), default=str)), list[str]()
     for names in (('own',), ('model', 'train_dataloader')):
         for name in names if not found else ():
             found += differences(old.get(name, ...), new.get(name, ...), name)
     return found
-
-
-def literal(node: ast.expr) -> Any:
-    """A value of numbers, texts, lists, dicts and ``dict(...)``; ``...`` for any other."""
-    if isinstance(node, ast.Call):
-        return {item.arg: literal(item.value) for item in node.keywords if item.arg}
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return [literal(item) for item in node.elts]
-    try:
-        return json.loads(json.dumps(ast.literal_eval(node)))
-    except (ValueError, TypeError):
-        return ...
 
 
 def differences(old: Any, new: Any, key: str) -> Iterator[str]:

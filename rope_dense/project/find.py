@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..utils.config_text import values_in
 from ..utils.configs import CONFIGS
 from ..utils.locations import HUB, is_remote
 from ..utils.similar import did_you_mean
@@ -13,6 +14,7 @@ from .run import Run
 
 PICTURES = ('.png', '.jpg', '.jpeg')  # endings of what is drawn
 ENDINGS = ('.py', '.yml', '.yaml', '.json')  # of configs
+WEIGHTS = ('.pth', '.pt', '.safetensors')  # of checkpoints
 
 
 class ModelFiles(NamedTuple):
@@ -32,37 +34,63 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
         checkpoint: a file, an address or a name on the hub, for a config or a run.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
-    config = find_config(source)
+    is_recipe = given and source in recipes()
+    is_run = os.path.isdir(source) and not is_recipe and not is_stored(source)
+    config = Run(Path(source)).config if is_run else find_config(source)
+    if not given and not is_run and (written := written_settings(config)):
+        run = Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)
+        raise UsageError(f'{source} is a recipe, not a run: give {run}, or a checkpoint, too')
     if given and not is_remote(given) and not os.path.exists(given):
         raise UsageError(f'checkpoint {given!r}: no such file{did_you_mean(given, beside(given))}')
-    if os.path.isdir(source) and not is_stored(source):
+    if is_run:
         return ModelFiles(config, given or Run(Path(source)).best, source)
     return ModelFiles(config, given)
 
 
 def find_config(path: str) -> str:
     """The path of a config, from a path or the name of a file of configs/own; else UsageError."""
-    names = {file.stem: file for file in sorted((CONFIGS / 'own').glob('*.py'))}
+    names = recipes()
     if is_stored(path):
         return path
     if path in names:
         return str(names[path])
-    if os.path.isfile(path):
-        if Path(path).suffix.lower() not in ENDINGS:
-            raise UsageError(
-                f'config {path!r}: not a config ({", ".join(ENDINGS)}); give the folder of a run, '
-                'or a config and its checkpoint'
-            )
+    suffix, is_file = Path(path).suffix.lower(), os.path.isfile(path)
+    if suffix in WEIGHTS or (is_file and suffix not in ENDINGS):
+        raise UsageError(
+            f'config {path!r}: not a config ({", ".join(ENDINGS)}); give the folder of a run, '
+            'or a config and its checkpoint'
+        )
+    if is_file:
         return path
     if os.path.isdir(path):
         return Run(Path(path)).config
     # configs/own/NAME.py, where no clone is, is meant as NAME.
-    meant = Path(path).stem if Path(path).stem in names else path
+    meant = Path(path).stem if Path(path).stem in names else path.rpartition('=')[2]
     files = [file for file in beside(path) if file.endswith('.py')]
-    raise UsageError(
-        f'config {path!r}: no such file (looked for {os.path.abspath(path)})'
-        f'{did_you_mean(meant, [*names, *files])}'
-    )
+    folders = Path(path).parent, Path('work_dirs')
+    runs = [str(file.parent) for folder in folders for file in sorted(folder.glob('*/*.py'))]
+    near = {os.path.basename(run): run for run in runs}
+    hint = did_you_mean(near.get(meant, meant), [*names, *files, *runs])
+    hint = hint or f'; recipes for own data: {", ".join(names)}'
+    raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)}){hint}')
+
+
+def written_settings(config: str) -> tuple[dict[str, Any], bool] | None:
+    """Settings and 'task' of a config of own data, and whether it is a run's; None if not plain."""
+    try:
+        values = values_in(Path(config).read_text(encoding='utf-8'))
+    except (OSError, ValueError):
+        return None
+    own, is_run = values.get('own'), 'model' in values
+    if not isinstance(own, dict) or '_base_' in values or 'Ellipsis' in repr(own):
+        return None
+    changes = dict(gpus=None) if is_run else dict(task=values.get('task'))
+    return {**own, **changes}, is_run
+
+
+def recipes() -> dict[str, Path]:
+    """The recipes of own data: the files of configs/own by their names."""
+    return {file.stem: file for file in sorted((CONFIGS / 'own').glob('*.py'))}
 
 
 def is_stored(source: str) -> bool:

@@ -8,6 +8,7 @@ import inspect
 import io
 import os
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from mmengine.config import Config, DictAction
@@ -20,7 +21,8 @@ from ..utils.locations import is_remote
 from .building import building
 from .errors import UsageError, usage_errors
 from .find import find_config, find_files, is_stored
-from .own.recipes import find_anew, has_own_data, is_own_file, read_own, setting_names
+from .options import apply_training_options
+from .own import recipes
 from .own.text import Text
 from .parts import SECTIONS
 from .task import task_of, write_convention
@@ -43,21 +45,24 @@ def load_config(
     work_dir: str | None = None,
     data_root: str | None = None,
     own: Mapping[str, object] | None = None,
+    derives: bool = False,
 ) -> Config:
     """Read the config at `path`, merge `options` into it and set its `work_dir`.
 
     Args:
-        path: of a config; or the name of a file of configs/own, such as 'detection'; or
-            hf-hub:owner/name, or a folder with the files of such a model.
+        path: of a config; or the name of a file of configs/own, such as 'detection'; or the folder
+            of a run; or hf-hub:owner/name, or a folder with the files of such a model.
         options: KEY=VALUE pairs of --cfg-options, or values by their dotted keys.
-        work_dir: by default the config's, else work_dirs/<name of the config or model>.
+        work_dir: by default the run's or config's, else work_dirs/<name of the config or model>.
         data_root: folder of the data: `own.data_root`, or see ``with_data_root``.
         own: settings of own data by name, as they are; see ``rope_dense.project.own.settings``.
+        derives: of a run on own data, other settings derive its config anew; else they are refused.
 
     Raises:
         UsageError, CheckpointError: the file or an option cannot be used.
     """
-    path = find_config(path)
+    given_path, path = path, find_config(path)
+    folder = given_path if Path(path).parent == Path(given_path) else None  # of a run
     name = Path(path).stem
     if is_stored(path):
         name, path = Path(path).name, str(config_file(path))
@@ -66,18 +71,16 @@ def load_config(
     given.update(own or {})
     with building(f'config {path!r}'):
         cfg = read_config(path)
-        is_own = 'own' in cfg or is_own_file(cfg)
-        if is_own_file(cfg) and (meant := pairs.keys() & setting_names(cfg)):
-            pair = f'{min(meant)}={pairs[min(meant)]}'
-            raise UsageError(f'--cfg-options {pair}: did you mean own.{pair}?')
+        is_own = 'own' in cfg or recipes.is_own_file(cfg)
         if is_own and data_root is not None:
             given.setdefault('data_root', data_root)
             if str(given['data_root']) != str(data_root):
                 raise UsageError(
                     f'--data-root {data_root}, own.data_root={given["data_root"]}: give one of them'
                 )
-        cfg = with_own(cfg, given)
+        cfg = with_own(cfg, given, derives)
     merge_options(cfg, pairs)
+    recipes.keep_given(cfg, 'options', pairs)
     for _, node in nodes(cfg._cfg_dict):
         node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
     if (scope := cfg.get('default_scope')) not in PACKAGES:
@@ -88,7 +91,7 @@ def load_config(
         for module in modules:
             importlib.import_module(module)
     write_convention(cfg)
-    cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
+    cfg.work_dir = work_dir or folder or cfg.get('work_dir') or os.path.join('work_dirs', name)
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
         if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
             cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
@@ -137,24 +140,30 @@ def read_config(path: str) -> Config:
             if not isinstance(earlier, ImportError):
                 break
             error = earlier
+        if str(error).startswith('mmsegmentation is not') and (mmseg := find_spec('mmseg')):
+            folder = Path(str(mmseg.origin)).parent / '.mim' / 'configs'
+            error = ImportError(f"a base 'mmseg::FILE' does not work here: give '{folder}/FILE'")
         raise error from None
 
 
-def with_own(cfg: Config, given: Mapping[str, object]) -> Config:
+def with_own(cfg: Config, given: Mapping[str, object], derives: bool = False) -> Config:
     """The complete config of own data by settings; another config as it is.
 
-    The complete config of an earlier run takes `data_root` only.
+    The complete config of an earlier run takes `data_root` only, or others if it ``derives``.
     """
     with usage_errors():
-        if is_own_file(cfg):
-            return read_own(cfg, given)
-        if has_own_data(cfg) and given.keys() == {'data_root'}:
-            find_anew(cfg, str(given['data_root']))
+        if recipes.is_own_file(cfg):
+            return recipes.read_own(cfg, given)
+        if recipes.has_own_data(cfg) and given.keys() == {'data_root'}:
+            recipes.find_anew(cfg, str(given['data_root']))
+        elif recipes.has_own_data(cfg) and given and derives:
+            cfg = recipes.derive_anew(cfg, given)
+            apply_training_options(cfg, **recipes.given_before(cfg, 'training'))
         elif given:
             name = next((name for name in given if name != 'data_root'), 'data_root')
             raise UsageError(
-                f'own.{name}: this config computes nothing from it (the config of a work folder is '
-                'fixed, but for own.data_root); give a copy of a config of configs/own'
+                f'own.{name}: this config computes nothing from it; a config of configs/own does, '
+                'and so does a run on own data in train (with --resume, or another --work-dir)'
             )
     return cfg
 

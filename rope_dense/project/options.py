@@ -3,20 +3,23 @@
 Each function raises UsageError if the config or the machine does not support the option.
 """
 
-from __future__ import annotations
-
+import os
+from pathlib import Path
 from typing import TypedDict
 
 from mmengine.config import Config, ConfigDict
+from mmengine.device import get_device
 
 from .errors import UsageError
+from .own.recipes import keep_given
+from .run import Run
 from .weights import resolve_resume
 
 WHOLE_WEIGHTS = ('EMAHook', 'BestRestartHook')  # hooks that load or average them
 
 
 class TrainingOptions(TypedDict, total=False):
-    """The options of ``apply_training_options`` by name, see ``add_training_arguments``."""
+    """The options of ``apply_training_options`` by name, see ``add_training``."""
 
     amp: str | None
     ema: float | None
@@ -45,10 +48,16 @@ def apply_training_options(
 
     Args:
         launcher: of the processes of a distributed run.
-        resume: a checkpoint, or 'auto' for the last one in the work folder.
+        load_from: a checkpoint, or a run, whose best checkpoint it is.
+        resume: a checkpoint, or a run, whose last checkpoint it is, or 'auto' for the last one in
+            the work folder.
     """
+    given = dict(amp=amp, ema=ema, with_cp=with_cp, compile=compile, auto_scale_lr=auto_scale_lr)
+    keep_given(cfg, 'training', {name: value for name, value in given.items() if value})
     if amp:
         enable_amp(cfg, amp)
+        if amp == 'fp16' and (device := get_device()) in ('cpu', 'mps'):
+            raise UsageError(f'--amp fp16: needs a GPU; on this machine ({device}) give --amp bf16')
     if ema is not None:
         enable_ema(cfg, ema)
     if with_cp:
@@ -60,9 +69,10 @@ def apply_training_options(
     if auto_scale_lr:
         cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
     if load_from:
-        cfg.load_from = load_from
+        cfg.load_from = Run(Path(load_from)).best if os.path.isdir(load_from) else load_from
     if resume:
-        resolve_resume(cfg, resume)
+        run = Run(Path(resume))
+        resolve_resume(cfg, (run.last or run.best) if os.path.isdir(resume) else resume)
 
 
 def enable_amp(cfg: Config, precision: str) -> None:

@@ -61,7 +61,7 @@ def browse(
     Raises:
         UsageError, LoadError: settings or data that cannot be used.
     """
-    cfg = load_config(config, cfg_options, work_dir, data_root)
+    cfg = load_config(config, cfg_options, work_dir, data_root, derives=True)
     epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get('max_epochs')
     if epochs and epoch >= epochs:
         raise UsageError(f'--epoch {epoch}: the training has epochs 0 to {epochs - 1}')

@@ -25,13 +25,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..commands.arguments import add_cfg_options, at_least, tool_parser, values
+from ..commands.arguments import ToolParser, add_cfg_options, at_least, values
 
 FIGURES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument('given', nargs='?', metavar='config', help='config of the model, if any')
     parser.add_argument('checkpoint', help='path, https:// address, hf-hub:owner/name or initial')
     parser.add_argument('--config', help='the same as the first argument')

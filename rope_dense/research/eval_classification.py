@@ -24,11 +24,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from ..commands.arguments import add_sweep_arguments, at_least, size, tool_parser, values
+from ..commands.arguments import ToolParser, add_sweep_arguments, at_least, size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument('checkpoint', help='path, https:// address or hf-hub:owner/name')
     parser.add_argument('folder', help='folder of class folders')
     parser.add_argument(

@@ -9,11 +9,11 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from ..commands.arguments import tool_parser
+from ..commands.arguments import ToolParser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = tool_parser(__doc__)
+    parser = ToolParser(__doc__)
     parser.add_argument(
         'out', help='folder to write; a shapes data set made from other settings is replaced'
     )

@@ -32,7 +32,7 @@ def print_recipe(
     Raises:
         UsageError, CheckpointError: the config or an option cannot be used.
     """
-    cfg = load_config(config, cfg_options, work_dir, data_root)
+    cfg = load_config(config, cfg_options, work_dir, data_root, derives=True)
     with building('the config'):
         used_loaders(cfg, 'train', 'val')
         used_loaders(cfg, 'test')

@@ -49,7 +49,7 @@ def train(
     """
     if launcher != 'none':
         os.environ.setdefault('LOCAL_RANK', '0')
-    cfg = load_config(config, cfg_options, work_dir, data_root, own)
+    cfg = load_config(config, cfg_options, work_dir, data_root, own, derives=True)
     run = Run(Path(cfg.work_dir))
     with building('the config'):
         apply_training_options(cfg, launcher, **options)

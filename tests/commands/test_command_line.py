@@ -1,7 +1,9 @@
 """Arguments of the tools: read before anything heavy is imported."""
 
+import dataclasses
 import subprocess
 import sys
+from importlib import import_module
 from typing import get_args
 
 import pytest
@@ -16,6 +18,7 @@ from rope_dense.datasets.labels.folders import FORMATS as LABELS
 from rope_dense.export.exporter import DTYPES, PACKAGES
 from rope_dense.project.convert_checkpoint import DETECTORS
 from rope_dense.project.load import read_options
+from rope_dense.project.own.tasks import TASKS
 from rope_dense.research import position_figures
 from rope_dense_command import COMMANDS, RESEARCH, import_early
 
@@ -63,6 +66,14 @@ def test_choices_are_those_of_the_package() -> None:
     assert set(export.PRECISIONS) == set(DTYPES.values())
     figures = position_figures.OF_FREQUENCIES | position_figures.OF_ATTENTION
     assert (*figures,) == import_early('analyze_positions').FIGURES
+    fields = {field for task in TASKS.values() for field in dataclasses.fields(task.settings)}
+    allowed = {field.name: str(field.type) for field in fields} | {'save_minutes': ''}
+    settings = import_module('rope_dense.commands.own_settings')
+    assert {*settings.ALL} == allowed.keys() - {'data_root', 'ema'}
+    lists = {name for name, kind in allowed.items() if 'Sequence' in kind}
+    assert {*settings.LISTS} == lists
+    switches = {name for name, kind in allowed.items() if 'bool' in kind}
+    assert {*settings.SWITCHES} == switches - {'ema'}
     classify = import_early('eval_classification').parse_args
     for resize in get_args(TableResize):
         assert classify(['x.pth', 'folder', '--rpb-resize', resize]).rpb_resize == resize
@@ -84,7 +95,8 @@ def test_the_list_of_commands(words: list[str], names: tuple[str, ...]) -> None:
     result = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     rows = [line.split(maxsplit=1) for line in result.stdout.splitlines()[2:]]
-    assert [name.replace('-', '_') for name, _ in rows] == [*names]
+    more = [] if words else ['research']
+    assert [name.replace('-', '_') for name, _ in rows] == [*names, *more]
 
 
 def test_a_command_by_its_name(

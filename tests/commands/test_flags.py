@@ -30,7 +30,7 @@ def test_the_help_of_every_command_has_debug(name: str, capsys: pytest.CaptureFi
 @pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')
 def test_amp_without_an_accelerator(train: Main, detector: str, fails: Fails) -> None:
     for flag in (['--amp'], ['--amp', 'fp16']):
-        fails(train, detector, *flag, says=['optim_wrapper', 'only available training on gpu'])
+        fails(train, detector, *flag, says=['--amp fp16: needs a GPU', 'give --amp bf16'])
 
 
 def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> None:

@@ -61,7 +61,7 @@ def words(leaf: Leaf) -> dict[str, list[str]]:
         'frozen': ['nothing'],
         'colours': ['mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], bgr_to_rgb=True'],
         'maps': ['without the final norm' if leaf.is_vit else 'strides'],
-        'schedule': ['90000' if leaf.experiment.startswith('dino') else '160000', '8 processes'],
+        'schedule': ['90000' if leaf.experiment.startswith('dino') else '160000', '8 x 2'],
         'evaluation': ['CocoMetric' if leaf.experiment.startswith('dino') else 'mIoU'],
     }
 
@@ -166,14 +166,17 @@ def test_another_backbone(
     assert actual['schedule'].startswith('12 epochs')
 
 
-def test_options_of_a_training(print_recipe: Main, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_a_training(
+    print_recipe: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     demo = str(CONFIGS / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')
-    options = ['--amp', 'bf16', '--ema', '--load-from', 'x.pth', '--cfg-options']
+    (path := tmp_path / 'x.pth').touch()
+    options = ['--amp', 'bf16', '--ema', '--load-from', str(path), '--cfg-options']
     assert print_recipe([demo, *options, 'model.backbone.frozen_stages=all']) == 0
     captured = capsys.readouterr()
     actual = sections(captured.out)
     assert actual['optimizer'].startswith('BFloat16OptimWrapper')
-    assert actual['weights'].endswith('all from x.pth') and 'warning' not in captured.err
+    assert actual['weights'].endswith(f'all from {path}') and 'warning' not in captured.err
     assert print_recipe([demo, '--cfg-options', 'model.backbone.frozen_stages=all']) == 0
     assert 'are frozen' in capsys.readouterr().err
 

@@ -98,8 +98,8 @@ def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
 def test_print_recipe_says_what_is_particular(name: str) -> None:
     cfg = load(name)
     text = re.sub(r'\s+', ' ', recipe_text(cfg, build_offline(name)))
-    length = f'{cfg.train_cfg.max_iters} iterations of 2 images per process, for 8 processes'
-    assert length in text
+    length = f'{cfg.train_cfg.max_iters} iterations of 2 images per process, 1 process'
+    assert f'{length} (recipe: 8 x 2; --auto-scale-lr)' in text
     assert 'TwoStageWarmupPolyLR(' in text and 'backbone_warmup=3000' in text
     annealing = cfg.custom_hooks[0]
     for start, end in zip(annealing.start, annealing.end, strict=True):

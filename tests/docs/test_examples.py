@@ -12,7 +12,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from rope_dense.models.shared_backbone import read_task
-from rope_dense.project.own.recipes import RECIPES
+from rope_dense.project.own.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,5 +79,5 @@ def test_every_setting_of_own_data_is_explained() -> None:
     table = text.split('## Settings')[1].split('## Folders')[0]
     rows = '\n'.join(re.findall(r'^\| (`.+?) \|', table, re.MULTILINE))
     assert set(re.findall(r'`(\w+)`', rows)) - {'own'} == {
-        field.name for recipe in RECIPES.values() for field in dataclasses.fields(recipe.settings)
+        field.name for task in TASKS.values() for field in dataclasses.fields(task.settings)
     }

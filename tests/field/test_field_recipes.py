@@ -20,8 +20,9 @@ from rope_dense.engine.train_loop import set_epoch
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
-from rope_dense.project.own.recipes import RECIPES
+from rope_dense.project.own.recipes import DERIVE
 from rope_dense.project.own.settings import settings_of
+from rope_dense.project.own.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 ROOTS = dict(semantic='ade', depth='depth')
@@ -65,11 +66,10 @@ def with_objects(task: str, shapes: Path, most: int, **settings: object) -> dict
     """The config of a data set that has ``most`` objects in an image."""
     if task == 'oriented':
         pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
-    recipe = RECIPES[task]
-    own = settings_of(recipe.settings, dict(data_root=str(shapes / 'coco')) | settings)
-    data = recipe.find(own)
+    own = settings_of(TASKS[task].settings, dict(data_root=str(shapes / 'coco')) | settings)
+    data = TASKS[task].find(own)
     object.__setattr__(data, 'most_objects', most)
-    return recipe.derive(own, data)
+    return DERIVE[task](own, data)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_last_batch_of_one_is_dropped_only_where_it_fails(shapes: Path) -> Non
 
 
 def test_c2_a_batch_of_more_images_than_there_are(shapes: Path) -> None:
-    for task in RECIPES:
+    for task in TASKS:
         says = 'own.batch_size=500: more than the 11 training images; give a smaller own.batch_size'
         assert said(task, shapes, batch_size=500) == says
     says = 'own.batch_size=9 on 2 GPUs: more than the 11 training images'

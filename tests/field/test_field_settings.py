@@ -21,7 +21,6 @@ from rope_dense.commands import train as command
 from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
-from rope_dense.project.own.recipes import RECIPES
 from rope_dense.project.own.settings import (
     Own,
     OwnDepth,
@@ -30,6 +29,7 @@ from rope_dense.project.own.settings import (
     OwnSemantic,
     settings_of,
 )
+from rope_dense.project.own.tasks import TASKS
 from rope_dense.project.own.text import Text
 from rope_dense.project.run import Run
 
@@ -205,8 +205,8 @@ class ReadError(Exception):
 def config_of_training(monkeypatch: pytest.MonkeyPatch, start: Any) -> dict:
     """The config that a training begins with."""
 
-    def read(*given: Any) -> None:
-        raise ReadError(load_config(*given))
+    def read(*given: Any, **more: Any) -> None:
+        raise ReadError(load_config(*given, **more))
 
     with monkeypatch.context() as patch:
         patch.setattr('rope_dense.training.train.load_config', read)
@@ -215,7 +215,7 @@ def config_of_training(monkeypatch: pytest.MonkeyPatch, start: Any) -> dict:
     return caught.value.args[0].to_dict()
 
 
-@pytest.mark.parametrize('task', RECIPES)
+@pytest.mark.parametrize('task', TASKS)
 def test_the_command_the_function_and_a_copy_agree(
     task: str, shapes: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +239,12 @@ def test_the_command_the_function_and_a_copy_agree(
     copied = write(folder / 'copy.py', (CONFIGS / 'own' / f'{task}.py').read_text() + lines)
     first = config_of_training(monkeypatch, by_command)
     assert first == config_of_training(monkeypatch, by_function)
-    assert first == load_config(str(copied), work_dir='run').to_dict()
+    copy = load_config(str(copied), work_dir='run').to_dict()
+    assert (first.pop('own_given'), copy.pop('own_given')) == (
+        ["options {'train_cfg.val_interval': 2}"],
+        ["lines {'train_cfg': {'val_interval': 2}}"],
+    )
+    assert first == copy
     assert first['own']['data_root'] == str(root) and first['train_cfg']['val_interval'] == 2
 
 
@@ -266,7 +271,7 @@ def test_short_names(folder: Path) -> None:
 def test_the_folder_of_the_data_must_be_there(folder: Path) -> None:
     """A17: print-recipe showed a recipe of 50 iterations."""
     says = rf"^own.data_root='dta': no such folder \(seen from {folder}\)$"
-    for task in RECIPES:
+    for task in TASKS:
         with pytest.raises(UsageError, match=says):
             load_config(task, ['own.data_root=dta'])
 

@@ -11,6 +11,7 @@ from ...backbones.base import Backbone
 from ...engine.param_groups import group_table
 from ...rope import RotaryEmbedding
 from ..model import build_optimizer
+from ..own.settings import started_processes
 from ..parts import scheduler_settings
 from .training import first_layer_scale
 
@@ -157,12 +158,11 @@ def windows_text(model: nn.Module) -> str:
 def schedule_text(cfg: Config) -> str:
     """The length of training, and the schedulers."""
     loop, batch = cfg.train_cfg, cfg.train_dataloader.get('batch_size', 1)
-    scaling = cfg.get('auto_scale_lr') or {}
-    processes = f', for {scaling["base_batch_size"] // batch} processes' if scaling else ''
-    unit = 'iterations' if 'max_iters' in loop else 'epochs'
+    length, unit = loop.get('max_iters', loop.get('max_epochs')), 'iteration'
+    unit = f'{unit if "max_iters" in loop else "epoch"}{"s" * (length != 1)}'
     lines = [
-        f'{loop.get("max_iters", loop.get("max_epochs"))} {unit} of {batch} images per process'
-        f'{processes}, validation every {loop.get("val_interval", 1)}',
+        f'{length} {unit} of {batch} images per process, {processes_text(cfg, batch)}, '
+        f'validation every {loop.get("val_interval", 1)}',
         *map(short, scheduler_settings(cfg)),
     ]
     for hook in cfg.get('custom_hooks') or []:
@@ -170,3 +170,14 @@ def schedule_text(cfg: Config) -> str:
             spans = zip(hook.start, hook.end, strict=True)
             lines.append(f'masks annealed from {", ".join(f"{a} to {b}" for a, b in spans)}')
     return '\n'.join(lines)
+
+
+def processes_text(cfg: Config, batch: int) -> str:
+    """The number of processes, and the recipe's images in an iteration if they are others."""
+    number, scaling = started_processes() or 1, cfg.get('auto_scale_lr') or {}
+    text, base = f'{number} process{"es" * (number > 1)}', scaling.get('base_batch_size')
+    if base in (None, number * batch):
+        return text
+    recipe = f'{base // batch} x {batch}' if base % batch == 0 else f'{base} images'
+    rate = 'with its lr scaled' if scaling.get('enable') else '--auto-scale-lr'
+    return f'{text} (recipe: {recipe}; {rate})'

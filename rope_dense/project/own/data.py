@@ -17,6 +17,7 @@ from ...datasets.labels.maps import PairsOf, as_pairs
 from ...datasets.labels.objects import LabelFolder
 from ...datasets.labels.pairs import Kind
 from ...datasets.labels.splits import WORDS
+from ...utils.similar import did_you_mean
 from .images import settings_of_images, survey_images
 from .settings import Own, OwnMaps, OwnObjects
 
@@ -52,7 +53,9 @@ class OwnData:
 
 def check_root(own: Own) -> None:
     """Raise ValueError unless the folder of the data set is there."""
-    fault = f': no such folder (seen from {os.getcwd()})'
+    beside = own.root.parent.iterdir() if own.root.parent.is_dir() else ()
+    near = did_you_mean(own.data_root, [str(path) for path in beside if path.is_dir()])
+    fault = f': no such folder (seen from {os.getcwd()}){near}'
     if own.root.is_file():
         fault = f' is {form_by_name(own.root) or "a file: give its folder"}'
     if not own.root.is_dir():

@@ -2,10 +2,8 @@
 
 import math
 
-from ...datasets.depth_maps import depth_lines, survey_depths
-from ...datasets.labels.maps import DEPTH
 from . import fit
-from .data import OwnData, check_root, find_own_maps
+from .data import OwnData
 from .settings import LEAST_DEPTH, OwnDepth
 
 
@@ -53,16 +51,3 @@ def depth(own: OwnDepth, data: OwnData) -> dict:
             step['type'] = 'Resize'
             del step['ratio_range']
     return cfg
-
-
-def find_depth(own: OwnDepth) -> OwnData:
-    """The images and depth maps of a data set; ValueError if they are not there."""
-    check_root(own)
-    return find_own_maps(
-        own,
-        DEPTH,
-        lambda pairs, split: survey_depths(pairs, split, own.unit, own.max_depth),
-        depth_lines,
-        (own.unit, own.max_depth),
-        'depth_map_path',
-    )

@@ -11,7 +11,7 @@ from ...utils.config_parts import nodes
 from ...utils.validation import check_integer
 from . import fit
 from .augment import FLIPS
-from .data import OwnData, find_objects
+from .data import OwnData
 from .settings import Own, OwnObjects, OwnOriented, OwnRealtime
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
@@ -193,6 +193,8 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
     ``size`` is the side of the square that images are scaled to fit. The recipe of
     configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
     """
+    from ...integrations import mmrotate  # noqa: F401, one line says what is not installed
+
     name, shares, late = DEIM[own.vit.scale]
     cfg = fit.read_recipe(name)
     model, head = cfg['model'], cfg['model']['bbox_head']
@@ -215,13 +217,6 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
     cosine.update(begin=flat, end=end)
     cfg['param_scheduler'] = ended(warmup, cosine, iterations)
     return fit.finished(cfg, own, data)
-
-
-def find_oriented(own: OwnOriented) -> OwnData:
-    """The objects of a data set as rectangles of any orientation, see ``find_objects``."""
-    from ...integrations import mmrotate  # noqa: F401, one line says what is not installed
-
-    return find_objects(own, oriented=True)
 
 
 def set_data(cfg: dict, size: int) -> None:

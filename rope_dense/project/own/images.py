@@ -8,10 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ...checkpoints.channels import RGB
 from ...datasets.images.band_files import BandHeader, band_header
-from ...datasets.images.bands import LoadBands
-from ...datasets.images.deep import white_value
 from ...datasets.images.headers import Header
 from ...datasets.images.pictures import check_picture
 from ...datasets.labels.objects import Report
@@ -76,6 +73,8 @@ def survey_pictures(headers: Mapping[Path, Header], max_value: int | None) -> di
         needs_pillow |= header.compression == 'odd tiles' or not is_known
     white = max_value
     if is_deep:
+        from ...datasets.images.deep import white_value
+
         white = white or white_value(headers)
         white = white or (WHOLE if needs_pillow else None)  # Pillow cuts off at 255
     notes = [[PAGES, path.name] for path, header in headers.items() if header.pages > 1]
@@ -110,6 +109,9 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
         ``load``: arguments of ``LoadBands``; ``mean`` and ``std`` of each channel; ``text`` for the
         recipe.
     """
+    from ...checkpoints.channels import RGB  # PyTorch, which pictures do without
+    from ...datasets.images.bands import LoadBands
+
     names, chosen = own.channel_names, own.channels
     show = [0, 1, 2] if len(names) > 2 else [0, 0, 0]
     if own.show is not None:
@@ -164,6 +166,8 @@ def statistics(
 
     0 and 1 without files. Missing pixels do not count.
     """
+    from ...datasets.images.bands import LoadBands
+
     number = load['channels']
     if (own.mean and own.std) or not files:
         return [*(own.mean or [0.0] * number)], [*(own.std or [1.0] * number)], ''
@@ -223,6 +227,8 @@ def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> list[str]:
         for place in reversed(range(len(pipeline))):
             if pipeline[place]['type'] in LABEL_STEPS:
                 pipeline.insert(place + 1, dict(type='IgnoreNoData'))
+    from ...checkpoints.channels import RGB
+
     # The source of each channel in RGB weights: colours by their names, else the mean.
     names = own.channel_names
     has_colours = {*RGB} <= {*names}

@@ -5,68 +5,40 @@
     train_cfg = dict(val_interval=500)  # replaces a part of the recipe
 
 The complete config keeps the task and the settings in `own`, and in `own_files` the files of its
-data sets, so that its data can be looked up anew.
+data sets, so that its data can be looked up anew; `own_given` has what else it was given, as text.
 """
 
+import ast
 import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
 from ...datasets.labels.kept import is_kept
 from ...utils.config_parts import all_datasets, nodes
-from ...utils.similar import did_you_mean
-from .data import OwnData, check_root, find_objects
-from .depth import depth, find_depth
-from .detectors import detection, find_oriented, instance, oriented, realtime, realtime_masks
-from .semantic import find_semantic, semantic
-from .settings import Own, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic, settings_of
+from .data import OwnData, check_root
+from .depth import depth
+from .detectors import detection, instance, oriented, realtime, realtime_masks
+from .semantic import semantic
+from .settings import Own, OwnObjects, settings_of
+from .tasks import TASKS, task_named
 
-
-class Recipe(NamedTuple):
-    """A task."""
-
-    settings: type[Own]
-    find: Callable[[Any], OwnData]  # the data of settings
-    derive: Callable[[Any, OwnData], dict]  # the config of settings and data
-
-
-with_outlines = partial(find_objects, outlines=True)
-RECIPES = {
-    'depth': Recipe(OwnDepth, find_depth, depth),
-    'detection': Recipe(OwnObjects, find_objects, detection),
-    'instance': Recipe(OwnObjects, with_outlines, instance),
-    'oriented': Recipe(OwnOriented, find_oriented, oriented),
-    'realtime': Recipe(OwnRealtime, find_objects, realtime),
-    'realtime_masks': Recipe(OwnRealtime, with_outlines, realtime_masks),
-    'semantic': Recipe(OwnSemantic, find_semantic, semantic),
-}
-
-
-def recipe_of(task: object) -> Recipe:
-    """The recipe of a task by its name; ValueError if there is none."""
-    if not isinstance(task, str) or task not in RECIPES:
-        raise ValueError(
-            f'task must be one of {tuple(RECIPES)}, got {task!r}{did_you_mean(str(task), RECIPES)}'
-        )
-    return RECIPES[task]
+# The config of a task by its settings and data.
+DERIVE: dict[str, Callable[[Any, OwnData], dict]] = dict(
+    depth=depth, detection=detection, instance=instance, oriented=oriented, semantic=semantic
+)
+DERIVE |= dict(realtime=realtime, realtime_masks=realtime_masks)
 
 
 def is_own_file(cfg: Config) -> bool:
     """Return whether a config has settings of own data from which the rest has to follow."""
     found = {'task', 'own'} & cfg.keys()
     return len(found) == 2 or bool(found and 'model' not in cfg)
-
-
-def setting_names(cfg: Config) -> set[str]:
-    """The names of the settings of a file's task."""
-    return {field.name for field in dataclasses.fields(recipe_of(cfg.get('task')).settings)}
 
 
 def read_own(written: Config, given: Mapping[str, object]) -> Config:
@@ -77,14 +49,47 @@ def read_own(written: Config, given: Mapping[str, object]) -> Config:
     """
     lines = written.to_dict()
     task, in_file = lines.pop('task', None), lines.pop('own', {})
-    recipe = recipe_of(task)
+    recipe = task_named(task)
     in_file.pop('_delete_', None)
     own = settings_of(recipe.settings, {**in_file, **given})
-    cfg = recipe.derive(own, recipe.find(own))
+    cfg = DERIVE[task](own, recipe.find(own))
     cfg['own'] = dict(task=task, **dataclasses.asdict(own))
     complete = Config(cfg, cfg_text=written.text, filename=written.filename)
     complete.merge_from_dict(lines, allow_list_keys=False)
+    complete.own_given = []
+    keep_given(complete, 'lines', lines)
     import_modules_from_strings(**complete.custom_imports)  # as Config.fromfile
+    return complete
+
+
+def keep_given(cfg: Config, kind: str, given: Mapping[str, object]) -> None:
+    """Keep what a config of own data was given as 'lines', 'options' or 'training' options."""
+    if given and 'own_given' in cfg:
+        cfg.own_given = [*cfg.own_given, f'{kind} {given!r}']
+
+
+def given_before(cfg: Config, kind: str) -> dict[str, Any]:
+    """What ``keep_given`` kept; ValueError if it is not known."""
+    found: dict[str, Any] = {}
+    try:
+        for text in cfg.own_given:
+            name, _, given = text.partition(' ')
+            found.update(ast.literal_eval(given) if name == kind else {})
+    except (AttributeError, ValueError, SyntaxError) as error:
+        raise ValueError(
+            f'{cfg.filename} does not say what it was made of: give the config and all options of '
+            'the first training again, with --work-dir and --resume'
+        ) from error
+    return found
+
+
+def derive_anew(run: Config, given: Mapping[str, object]) -> Config:
+    """The config of a run with other settings, as if all that it was given were given again."""
+    own = {**run.own.to_dict(), 'gpus': None}  # as many as are started now
+    written = dict(given_before(run, 'lines'), task=own.pop('task'), own=own)
+    complete = read_own(Config(written, cfg_text=run.text, filename=run.filename), given)
+    complete.merge_from_dict(given_before(run, 'options'))
+    complete.own_given = run.own_given
     return complete
 
 
@@ -106,7 +111,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     listed = Path(cfg.own_files['train'].get('ann_file') or '')
     if data_root is None and is_kept(listed, Path(settings['data_root'])):
         return
-    recipe = recipe_of(settings.pop('task'))
+    recipe = TASKS[settings.pop('task')]
     settings.update(gpus=None, data_root=data_root or settings['data_root'])
     own = settings_of(recipe.settings, settings)
     if data_root is not None:

@@ -1,0 +1,149 @@
+"""The tasks of own data: their settings, and their data as files say them, without PyTorch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...datasets.classes import (
+    CLASS_NUMBERS,
+    CLASSES_FILE,
+    Colour,
+    find_class_numbers,
+    read_classes,
+)
+from ...datasets.depth_maps import depth_lines, survey_depths
+from ...datasets.labels.maps import DEPTH, MASKS, find_maps
+from ...datasets.labels.splits import WORDS
+from ...datasets.mask_labels import label_map, mask_lines, survey_masks
+from ...utils.similar import did_you_mean
+from .data import OwnData, check_root, colours_of, find_objects, find_own_maps, own_inventory
+from .settings import Own, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic
+
+
+class Task(NamedTuple):
+    """A task, without its recipe."""
+
+    settings: type[Own]
+    find: Callable[[Any], OwnData]  # the data of settings
+
+
+def find_depth(own: OwnDepth) -> OwnData:
+    """The images and depth maps of a data set; ValueError if they are not there."""
+    check_root(own)
+    return find_own_maps(
+        own,
+        DEPTH,
+        lambda pairs, split: survey_depths(pairs, split, own.unit, own.max_depth),
+        depth_lines,
+        (own.unit, own.max_depth),
+        'depth_map_path',
+    )
+
+
+def find_semantic(own: OwnSemantic) -> OwnData:
+    """The images and masks of a data set, and its classes.
+
+    Where the folder is not there, but ``own.classes`` says the classes, one training image is
+    assumed, so that a recipe can be read without its data. ValueError for folders, masks or names
+    of classes that are not there, or cannot be used.
+    """
+    if not own.classes or own.root.exists():
+        check_root(own)
+    try:
+        classes, palette, numbers = trained_classes(own)
+    except ValueError:
+        if own.root.is_dir():  # a wrong folder lacks classes.txt, too
+            find_maps(own_inventory(own), MASKS, dict(train=own.train, val=own.val))
+        raise
+    if not own.root.is_dir():
+        absent = dict(img_path='images', seg_map_path='masks')
+        files = dict(data_root=str(own.root), data_prefix=absent, ann_file='', **numbers)
+        return OwnData(dict.fromkeys(WORDS, files), classes, palette, 1, '')
+    labels = label_map(classes, numbers['values'], numbers['void'] or ())
+    data = find_own_maps(
+        own,
+        MASKS,
+        lambda pairs, split: survey_masks(pairs, split, labels, classes),
+        lambda survey: mask_lines(survey, classes),
+        (classes, numbers),
+        'seg_map_path',
+        **numbers,
+    )
+    return replace(data, classes=classes, palette=palette)
+
+
+def trained_classes(
+    own: OwnSemantic,
+) -> tuple[tuple[str, ...], list[Colour], dict[str, list[int] | None]]:
+    """Names and colours of the trained classes, and ``void`` and ``values`` of their masks."""
+    names, colours, values = named_classes(own)
+    listed = ', '.join(names)
+    if values is not None and len(values) != len(names):
+        raise ValueError(
+            f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
+        )
+    numbers = range(len(names)) if values is None else values
+    if unknown := [name for name in own.void if isinstance(name, str) and name not in names]:
+        raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {listed}')
+    void = [numbers[names.index(name)] if isinstance(name, str) else name for name in own.void]
+    kept = [index for index in range(len(names)) if numbers[index] not in void]
+    if not kept:
+        raise ValueError(f'own.void={[*own.void]}: no class is left of {listed}')
+    trained, palette = tuple(names[index] for index in kept), [colours[index] for index in kept]
+    own_values = None if values is None else [values[index] for index in kept]
+    return trained, palette, dict(void=void, values=own_values)
+
+
+def named_classes(
+    own: OwnSemantic,
+) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
+    """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
+    file, given, values = own.root / CLASSES_FILE, own.classes, own.values
+    if file.is_file():
+        names, colours = read_classes(file)
+    elif found := find_class_numbers(own.root):  # Roboflow's
+        file, (names, numbers) = own.root / CLASS_NUMBERS, found
+        colours, values = colours_of(names), numbers if values is None else values
+    elif given:
+        return given, colours_of(given), values
+    else:
+        raise ValueError(
+            f'{file}: no such file. Write the names of the classes to it, a line for each number '
+            'of the masks from 0, or give own.classes'
+        )
+    if not given or [*given] == [*names]:
+        return names, colours, values
+    lines: Sequence[int] = range(len(given))
+    if own.values is not None and {*own.values} == {*range(len(names))}:
+        lines = own.values
+    pairs = zip(given, lines, strict=False)  # own.values of another length are refused later
+    moved = any(name in names and names.index(name) != line for name, line in pairs)
+    has_lines = own.values is None or file.name == CLASSES_FILE
+    if has_lines and (moved or {*given} < {*names}):
+        raise ValueError(
+            f'own.classes={[*given]}, and {file.name} of {own.root} has {", ".join(names)}: '
+            'names are in the order of the numbers in the masks, so leave own.classes out or mend '
+            'the file; own.void leaves classes out'
+        )
+    return given, colours_of(given, dict(zip(names, colours, strict=True))), own.values
+
+
+with_outlines = partial(find_objects, outlines=True)
+TASKS = {
+    'depth': Task(OwnDepth, find_depth),
+    'detection': Task(OwnObjects, find_objects),
+    'instance': Task(OwnObjects, with_outlines),
+    'oriented': Task(OwnOriented, partial(find_objects, oriented=True)),
+    'realtime': Task(OwnRealtime, find_objects),
+    'realtime_masks': Task(OwnRealtime, with_outlines),
+    'semantic': Task(OwnSemantic, find_semantic),
+}
+
+
+def task_named(name: object) -> Task:
+    """A task by its name; ValueError if there is none."""
+    if not isinstance(name, str) or name not in TASKS:
+        near = did_you_mean(str(name), TASKS)
+        raise ValueError(f'task must be one of {tuple(TASKS)}, got {name!r}{near}')
+    return TASKS[name]

@@ -1,0 +1,33 @@
+"""Read a config of plain values from its text, without running it."""
+
+import ast
+import json
+from typing import Any
+
+
+def values_in(text: str) -> dict[str, Any]:
+    """The values that a config's lines give to names, as JSON has them; ``...`` for others.
+
+    {} for a text that is no Python, or has lines of another kind, such as loops.
+    """
+    try:
+        values = dict[str, Any]()
+        for line in ast.parse(text).body:
+            if not isinstance(line, ast.Expr) or not isinstance(line.value, ast.Constant):
+                (target,) = line.targets  # type: ignore[attr-defined]
+                values[target.id] = literal(line.value)  # type: ignore[attr-defined]
+        return values
+    except (SyntaxError, ValueError, AttributeError, RecursionError, MemoryError):
+        return {}
+
+
+def literal(node: ast.expr) -> Any:
+    """A value of numbers, texts, lists, dicts and ``dict(...)``; ``...`` for any other."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == 'dict' and not node.args:
+        return {item.arg: literal(item.value) for item in node.keywords if item.arg}
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [literal(item) for item in node.elts]
+    try:
+        return json.loads(json.dumps(ast.literal_eval(node)))
+    except (ValueError, TypeError):
+        return ...
