@@ -1,11 +1,8 @@
-"""`python -m rope_dense TOOL.py ...` runs a script of mmdet, mmseg or your own with this package.
+"""`python -m rope_dense TOOL.py ...`: run a script of mmdet, mmseg or your own with this package.
 
-Such scripts import mmdet, and so mmcv's operators, before the `custom_imports` of a config. A name
-such as mmdet/test.py is a script in the folder of tools that mmdet was installed with. Any other
-arguments are those of `rope-dense`.
+A script that imports mmdet needs mmcv's operators before a config's `custom_imports`. mmdet/test.py
+is a tool that mmdet was installed with. Other arguments are those of `rope-dense`.
 """
-
-from __future__ import annotations
 
 import runpy
 import sys
@@ -20,12 +17,11 @@ def main() -> int:
     given = sys.argv[1] if len(sys.argv) > 1 else ''
     if not given.endswith('.py'):
         return rope_dense_command.main()
-    places = [Path(given)]
     package, _, name = given.partition('/')
+    places = [Path(given)]
     if package in ('mmdet', 'mmseg', 'mmrotate') and (spec := find_spec(package)):
         places.append(Path(str(spec.origin)).parent / '.mim' / 'tools' / name)
-    tool = next(filter(Path.is_file, places), None)
-    if tool is None:
+    if not (tool := next(filter(Path.is_file, places), None)):
         print(f'error: no such file: {" or ".join(map(str, places))}', file=sys.stderr)
         return 2
     sys.argv[:2] = [str(tool)]

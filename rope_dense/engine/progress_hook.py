@@ -83,7 +83,7 @@ class ProgressHook(Hook):
         if mode != 'train':
             self.close()
             self.testing, self.tests = time.monotonic(), mode == 'test'
-            self.best = best_checkpoints(runner)
+            self.best = runner.message_hub.get_info('best_ckpt')
             evaluator = getattr(runner, f'{mode}_loop').evaluator
             if 'evaluate' not in vars(evaluator):
                 evaluator.evaluate = partial(self.evaluate, runner.logger, evaluator.evaluate)
@@ -110,7 +110,7 @@ class ProgressHook(Hook):
         if runner.rank == 0:
             epoch, within = divmod(runner.iter, epoch_length(runner.train_dataloader))
             step = f'iteration {runner.iter}' if within else f'epoch {epoch}'
-            is_best = best_checkpoints(runner) != self.best
+            is_best = runner.message_hub.get_info('best_ckpt') != self.best
             print(figures_line(step, metrics or {}, is_best), flush=True)
 
     def after_test_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
@@ -143,9 +143,3 @@ class ProgressHook(Hook):
 def has_terminal() -> bool:
     """Whether a bar can be seen, with no log in its place."""
     return sys.stdout.isatty() and sys.stderr.isatty()
-
-
-def best_checkpoints(runner: Runner) -> list[str]:
-    """The best checkpoints until now; see mmengine's ``CheckpointHook``."""
-    known = runner.message_hub.runtime_info.items()
-    return [value for name, value in known if name.startswith('best_ckpt')]

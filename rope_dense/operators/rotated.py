@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .bags import real
 from .convex import (
     PAIRS,
     Points,
@@ -146,7 +147,7 @@ def fill(
     ious: Tensor, boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int, aligned: bool
 ) -> None:
     """Write the IoU of all pairs of boxes, or of boxes of one index."""
-    boxes1, boxes2 = at_least_float(boxes1), at_least_float(boxes2)
+    boxes1, boxes2 = boxes1.to(real(boxes1.dtype)), boxes2.to(real(boxes2.dtype))
     if aligned:
         values = pairwise_iou(boxes1, boxes2, pair, mode_flag)
     else:
@@ -156,18 +157,13 @@ def fill(
 
 def keep(boxes: Tensor, scores: Tensor, pair: Pair, iou_threshold: float) -> Tensor:
     """Indices that greedy suppression keeps."""
-    boxes = at_least_float(boxes)
+    boxes = boxes.to(real(boxes.dtype))
     threshold = c_float(iou_threshold).value
 
     def overlapping(rows: Tensor, columns: Tensor) -> Tensor:
         return iou_matrix(boxes[rows], boxes[columns], pair, mode_flag=0) >= threshold
 
     return greedy_keep(overlapping, scores.sort(0, descending=True).indices)
-
-
-def at_least_float(boxes: Tensor) -> Tensor:
-    """Boxes in float32 or float64: half precision does not hold coordinates of an image."""
-    return boxes if boxes.dtype == torch.float64 else boxes.float()
 
 
 def iou_matrix(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Tensor:

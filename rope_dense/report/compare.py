@@ -93,7 +93,7 @@ def add_classes(page: Page, reports: Reports) -> None:
     page.section('Classes', f'Each figure of {" and of ".join(reports)}, and the change.')
     columns = [name for name in COLUMNS if name in next(iter(reports.values()))['classes'][0]]
     lengths = {
-        run: {row['class']: number(row[columns[0]]) for row in report['classes']}
+        run: {row['class']: row[columns[0]] for row in report['classes']}
         for run, report in reports.items()
     }
     page.add_figure('classes', figures.bars(lengths, columns[0]), f'{columns[0]} by class.')
@@ -107,7 +107,7 @@ def add_errors(page: Page, reports: Reports) -> None:
     lost, count = [name for name in next(iter(reports.values()))['errors'][0]][1:3]
     page.section('Kinds of error', 'A negative change: the second model has less of it.')
     lengths = {
-        run: {row['error']: number(row[lost]) for row in report['errors']}
+        run: {row['error']: row[lost] for row in report['errors']}
         for run, report in reports.items()
     }
     page.add_figure('errors', figures.bars(lengths, lost), 'AP50 lost to each kind of error.')
@@ -162,11 +162,6 @@ def of_both(reports: Reports, name: str) -> dict[str, Any]:
     """Values that both reports have under a name, by run; empty if one has nothing."""
     runs = {run: report[name] for run, report in reports.items() if report.get(name)}
     return runs if len(runs) == len(reports) else {}
-
-
-def number(value: float | None) -> float:
-    """A figure for a plot: JSON has None where it is not defined."""
-    return float('nan') if value is None else value
 
 
 def changes(reports: Reports, table: str, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:

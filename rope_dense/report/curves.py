@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from ..measure.plot import draw_resolutions
 from ..measure.results import headline, read_results
+from ..project.run import Run
 from ..utils.json_lines import read_json_lines
 from . import figures
 from .figures import Line
@@ -14,10 +17,33 @@ from .page import Page
 
 LATE, GAIN = 0.75, 0.05  # share of the steps, and of the metric that the rest of them gained
 LOWER_IS_BETTER = ('rmse',)
+TIME = re.compile(r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE)  # of a line of a log
+
+
+def summary_of(work_dir: Path) -> dict[str, str]:
+    """The best figure of a training, its checkpoint, the date and the length, as far as known.
+
+    The length is from the first to the last line of the log, of each start of the training.
+    """
+    run, summary = Run(work_dir), {}
+    if record := run.record:
+        step = f'epoch {record["epoch"]}, iteration {record["iteration"]}'
+        summary['best'] = f'{record["metric"]} {record["value"]:.3f}, {step}'
+    if checkpoint := str(work_dir / record['file']) if record else run.last:
+        summary['checkpoint'] = checkpoint
+    folders = [file.parents[1] for file in sorted(work_dir.glob('*/vis_data/scalars.json'))]
+    texts = [log.read_text('utf-8', 'replace') for path in folders for log in path.glob('*.log')]
+    ends = [(found[0], found[-1]) for found in map(TIME.findall, texts) if found]
+    times = [[datetime.strptime(text, '%Y/%m/%d %H:%M:%S') for text in pair] for pair in ends]
+    if times:
+        length = sum((last - first for first, last in times), timedelta())
+        summary['trained'] = f'{times[0][0]:%Y-%m-%d}, {length} h'
+    return summary
 
 
 def add_training(page: Page, work_dir: Path) -> None:
-    """Add training curves and AP or mIoU against image size, where the work folder has them."""
+    """Add a summary, curves, and AP or mIoU against image size, where the work folder has them."""
+    page.figures['about'] = summary_of(work_dir) | page.figures['about']
     losses, metrics = read_logs(sorted(work_dir.glob('*/vis_data/scalars.json')))
     if losses:
         page.section('Training', 'Losses by iteration, and the metrics of each evaluation.')

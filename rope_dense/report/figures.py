@@ -29,7 +29,7 @@ def panels(
     return figure, list(places)
 
 
-def bars(runs: Mapping[str, Mapping[str, float]], label: str) -> Figure:
+def bars(runs: Mapping[str, Mapping[str, float | None]], label: str) -> Figure:
     """A bar for each name, or for each name and run."""
     names = list(dict.fromkeys(name for values in runs.values() for name in values))[::-1]
     height = 0.8 / len(runs)
@@ -37,7 +37,7 @@ def bars(runs: Mapping[str, Mapping[str, float]], label: str) -> Figure:
     figure.set_layout_engine('constrained')
     axes = figure.subplots()
     for index, (run, values) in enumerate(runs.items()):
-        lengths = [values.get(name, np.nan) for name in names]
+        lengths = np.array([values.get(name) for name in names], float)  # NaN for None
         places = np.arange(len(names)) + ((len(runs) - 1) / 2 - index) * height
         drawn = axes.barh(places, lengths, height, label=run)
         texts = ['' if np.isnan(length) else f'{length:.3f}' for length in lengths]

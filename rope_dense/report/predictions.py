@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,8 @@ ReadPicture = Callable[[str], np.ndarray]
 
 def build_loader(cfg: Config) -> DataLoader:
     """Build the test data of a config."""
-    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+    quiet = redirect_stdout(io.StringIO())  # what pycocotools prints
+    with DefaultScope.overwrite_default_scope(cfg.default_scope), quiet:
         return Runner.build_dataloader(cfg.test_dataloader, seed=0)
 
 

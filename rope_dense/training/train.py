@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Unpack
@@ -18,7 +19,9 @@ from ..project.load import load_config
 from ..project.options import TrainingOptions, apply_training_options
 from ..project.ready import ready
 from ..project.run import Run
+from ..project.task import task_of
 from ..project.weights import check_fetched_weights
+from ..report.curves import summary_of
 from ..report.write import report_training
 
 
@@ -71,5 +74,15 @@ def train(
                 run.clear(Path(runner.log_dir))
         run_training(runner)
     if is_main_process():
+        print(ending(cfg), flush=True)
         report_training(cfg)
     return cfg
+
+
+def ending(cfg: Config) -> str:
+    """What a training has come to, and what to do with it."""
+    folder = shlex.quote(cfg.work_dir)
+    test = 'test' if task_of(cfg) in ('oriented', 'panoptic') else 'report'
+    commands = f'rope-dense predict {folder} PICTURES\n{"":11}rope-dense {test} {folder}'
+    lines = {**summary_of(Path(cfg.work_dir)), 'next': commands}.items()
+    return '\n'.join(f'{name:<11}{text}' for name, text in lines)

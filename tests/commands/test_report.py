@@ -32,6 +32,7 @@ from rope_dense.report.ranked import BEST, WORST, Ranked
 from rope_dense.report.segmentation import boundary, count, ious
 from rope_dense.report.settings import differing, settings_of
 from rope_dense.report.write import report_training
+from rope_dense.training.train import ending
 from rope_dense.utils.lock import exclusive
 from rope_dense_command import command
 
@@ -82,11 +83,19 @@ def make_run(name: str, data: Path, folder: Path) -> Path:
     config = small_config(name, data, folder)
     cfg = load_config(str(config))
     torch.save(dict(state_dict=random_model(cfg).state_dict()), folder / 'best_mAP_iter_2.pth')
+    record = dict(file='best_mAP_iter_2.pth', metric='mAP', value=0.25, iteration=2, epoch=1)
+    (folder / 'best_checkpoint.json').write_text(json.dumps(record))
     log = folder / '20260101' / 'vis_data' / 'scalars.json'
     log.parent.mkdir(parents=True)
     lines = [dict(loss=2.0, loss_cls=1.0, step=1), {'coco/bbox_mAP': 0.5, 'time': 1.0, 'step': 1}]
     log.write_text(''.join(f'{json.dumps(line)}\n' for line in lines))
+    write_log(folder / '20260101', '2026/01/01 23:59:50', '2026/01/02 01:00:00')
     return folder
+
+
+def write_log(folder: Path, first: str, last: str) -> None:
+    lines = [f'{first} - mmengine - INFO - begins', 'seed: 0', f'{last} - mmengine - INFO - ends']
+    (folder / f'{folder.name}.log').write_text('\n'.join(lines))
 
 
 @pytest.fixture(scope='module')
@@ -100,6 +109,14 @@ def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: P
     assert run(folder, '--device', 'cpu') == 0
     report = json.loads((folder / 'report' / 'report.json').read_text())
     assert report['about']['images'] == 2
+    head = dict(
+        best='mAP 0.250, epoch 1, iteration 2',
+        checkpoint=str(folder / 'best_mAP_iter_2.pth'),
+        trained='2026-01-01, 1:00:10 h',
+    )
+    assert [*report['about'].items()][:3] == [*head.items()]
+    page = (folder / 'report' / 'index.html').read_text()
+    assert page.index(f'<dd>{head["best"]}</dd>') < page.index(head['trained']) < page.index('<h2>')
     assert report['losses'] == dict(loss=[[1], [2.0]], loss_cls=[[1], [1.0]])
     check_page(folder / 'report')
     for figure in ('confusion', 'losses', 'metrics', 'worst_1'):
@@ -308,6 +325,31 @@ def test_a_run_has_its_best_checkpoint(tmp_path: Path) -> None:
     assert Path(Run(tmp_path).best).name == 'best_mAP_iter_1.pth'
     (tmp_path / 'best_mAP_iter_1.pth').unlink()
     assert Path(Run(tmp_path).best).name == 'iter_2.pth'
+
+
+def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) -> None:
+    folder = tmp_path / 'a run'
+    for name, day in (('20260101_080000', 1), ('20260105_080000', 5)):  # resumed
+        (folder / name / 'vis_data').mkdir(parents=True)
+        (folder / name / 'vis_data' / 'scalars.json').touch()
+        write_log(folder / name, f'2026/01/0{day} 08:00:00', f'2026/01/0{day} 20:00:30')
+    (folder / '20260109').mkdir()
+    write_log(folder / '20260109', '2026/01/09 08:00:00', '2026/01/09 20:00:00')  # of a test
+    (folder / 'iter_8.pth').touch()
+    (folder / 'last_checkpoint').write_text('iter_8.pth')
+    cfg = Config(dict(work_dir=str(folder), model=dict(type='DEIM'), default_scope='mmdet'))
+    assert ending(cfg).splitlines() == [
+        f'checkpoint {folder}/iter_8.pth',
+        'trained    2026-01-01, 1 day, 0:01:00 h',
+        f"next       rope-dense predict '{folder}' PICTURES",
+        f"           rope-dense report '{folder}'",
+    ]
+    record = dict(file='best_mIoU_iter_4.pth', metric='mIoU', value=41.2, iteration=4, epoch=2)
+    (folder / 'best_checkpoint.json').write_text(json.dumps(record))
+    assert ending(cfg).splitlines()[:2] == [
+        'best       mIoU 41.200, epoch 2, iteration 4',
+        f'checkpoint {folder}/best_mIoU_iter_4.pth',
+    ]
 
 
 def test_training_is_reported_unless_switched_off(
