@@ -16,7 +16,7 @@ from ..project.checks.data import check_data
 from ..project.checks.image_sizes import check_image_sizes
 from ..project.checks.summary import recipe_text
 from ..project.checks.training import check_processes, check_schedule, warn_of_random_weights
-from ..project.launch import build_runner, run_training
+from ..project.launch import build_runner, leave_group, run_training
 from ..project.load import load_config
 from ..project.model import build_model
 from ..project.options import TrainingOptions, apply_training_options
@@ -78,6 +78,9 @@ def train(
         if overwrite and is_main_process():
             remove_training(Path(cfg.work_dir), Path(runner.log_dir))
         run_training(runner)
-    if is_main_process():
+    is_first = is_main_process()
+    del runner
+    leave_group()
+    if is_first:
         report_training(cfg)
     return cfg
