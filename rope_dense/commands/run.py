@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from torch import distributed
 
 from ..project.building import NAMED
+from ..project.launch import leave_group
 
 # Warnings about calls and defaults of mmcv, mmdet, mmseg and pycocotools, which no user can mend.
 NOISE = (
@@ -27,21 +28,21 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     """Run a command; returns its exit code: 0, 2 after a known error, 130 after Ctrl-C.
 
     A known error is printed without a traceback, or with one after --debug. Until the processes of
-    a distributed run are connected, only the first of each machine prints.
+    a distributed run are connected, the others of a machine wait before they print: most errors are
+    those of the first, too, and torchrun ends them with it.
     """
     for message in NOISE:
         warnings.filterwarnings('ignore', message)
     try:
         main(args)
     except (*NAMED, ValueError) as error:
-        if os.environ.get('LOCAL_RANK', '0') == '0' or distributed.is_initialized():
-            report(error, args.debug)
+        if os.environ.get('LOCAL_RANK', '0') != '0' and not distributed.is_initialized():
+            time.sleep(3)
+        report(error, args.debug)
         return 2
     except KeyboardInterrupt:
         return 130
-    if distributed.is_initialized():
-        gc.collect()  # cycles hold the group, and gloo's threads would abort at exit
-        distributed.destroy_process_group()
+    leave_group()
     return 0
 
 

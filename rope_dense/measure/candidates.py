@@ -13,7 +13,7 @@ from ..rope.grid import RopeScaling, build_scaling
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .evaluator import Evaluator
-from .settings import FROM_CONFIG, Setting, combine, scaling_text
+from .settings import FROM_CONFIG, Setting, combine
 
 SCALINGS = ('linear', 'by_parts', 'ntk')
 
@@ -42,8 +42,7 @@ def settings_at(
     own = Setting(size, slide='scale' if evaluator.slides else 'keep')
     evaluator.apply(own)
     scalings = [
-        scaling_text(text, with_factor(evaluator, replace(own, scaling=text), trained).factor)
-        for text in scalings
+        with_factor(evaluator, replace(own, scaling=text), trained).scaling for text in scalings
     ] or [
         scaling
         for scaling in scalings_at(evaluator, factors, trained)
@@ -103,7 +102,9 @@ def with_factor(evaluator: Evaluator, setting: Setting, trained: ImageSize) -> S
     is_same = evaluator.slides and setting.slide == 'keep'  # crops
     grown = (1.0, 1.0) if is_same else growth(evaluator, setting.size, trained)
     y, x = in_training(evaluator, trained)
-    return replace(setting, factor=factor_text((max(1.0, grown[0]) * y, max(1.0, grown[1]) * x)))
+    factor = factor_text((max(1.0, grown[0]) * y, max(1.0, grown[1]) * x))
+    kind, plus, temperature = setting.scaling.partition('+')
+    return replace(setting, scaling=f'{kind}:{factor}{plus}{temperature}', given=setting.scaling)
 
 
 def in_training(evaluator: Evaluator, trained: ImageSize) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from ..project.sizes import at_size, configured_size, resize_steps
 from ..utils.progress import bar
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize, Size
-from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window, scaling_text
+from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
 COCO_ITEMS = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')  # of CocoMetric, by default
 
@@ -98,7 +98,7 @@ class Evaluator:
         test_cfg = self.test_cfg_of(setting, configured_size(config))
         if self.is_ours:
             grid = self._grid(setting, configured_size(config), test_cfg)
-            self._set_scaling(scaling_text(setting.scaling, setting.factor))
+            self._set_scaling(setting.scaling)
             self._set_window(setting, grid)
         elif (setting.scaling, setting.window) != (FROM_CONFIG, FROM_CONFIG):
             raise ValueError(

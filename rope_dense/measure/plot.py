@@ -81,11 +81,12 @@ def lines_of(runs: Sequence[dict], metric: str) -> list[dict]:
         if not any(metric in row['metrics'] for row in run['rows']):
             known = sorted({name for row in run['rows'] for name in row['metrics']})
             raise ValueError(f'{run["label"]} has no metric {metric!r}, it has {", ".join(known)}')
-        settings = dict.fromkeys(tuple((n, row[n]) for n in SETTINGS) for row in run['rows'])
+        rows = [row | dict(scaling=row.get('given') or row['scaling']) for row in run['rows']]
+        settings = dict.fromkeys(tuple((n, row[n]) for n in SETTINGS) for row in rows)
         for number, setting in enumerate(settings):
             points = sorted(
                 (min(row['height'], row['width']), row['metrics'][metric])
-                for row in run['rows']
+                for row in rows
                 if dict(setting).items() <= row.items() and row['metrics'].get(metric) is not None
             )
             if points:

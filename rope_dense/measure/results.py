@@ -14,7 +14,7 @@ from mmengine.dist import is_main_process
 from ..project.identity import Identity
 from ..utils.atomic_write import atomic_write_text
 from ..utils.sizes import ImageSize
-from .settings import Setting, scaling_text
+from .settings import Setting
 
 # The metrics that are plotted by default.
 HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
@@ -99,10 +99,10 @@ def read_results(path: Path) -> dict:
 
 def rows_as_csv(runs: Sequence[dict]) -> str:
     """A line for each row of the contents of results files, with the metrics of all."""
-    names = ('size', 'height', 'width', 'scaling', 'factor', 'window', 'slide')
+    names = ('size', 'height', 'width', 'scaling', 'window', 'slide')
     return csv_text(
         dict(label=run['label'])
-        | {name: row.get(name) for name in names}
+        | {name: row[name] for name in names}
         | row['metrics']
         | dict(seconds_per_image=row.get('seconds_per_image'))
         for run in runs
@@ -136,8 +136,7 @@ def table_line(row: dict) -> str:
     """A row as a line of the table."""
     values = [row['metrics'][name] for name in _shown_metrics(row)] + [row['seconds_per_image']]
     figures = ['-' if value is None else f'{value:.3f}' for value in values]
-    shown = row | dict(scaling=scaling_text(row['scaling'], row.get('factor')))
-    return _table_line([shown[name] for name in WIDTHS], figures)
+    return _table_line([row[name] for name in WIDTHS], figures)
 
 
 def _shown_metrics(row: dict) -> list[str]:

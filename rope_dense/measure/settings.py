@@ -27,17 +27,17 @@ class Setting:
         window: see ``parse_window``, or 'config'.
         slide: the crops of a segmentor that slides: 'keep' them, 'scale' them (and the stride) as
             the image is, or test the 'whole' image at once.
-        factor: of a scaling that leaves it open, see ``with_factor``; None: by the pre-training.
+        given: the scaling as it was given, if ``with_factor`` added its factor.
     """
 
     size: str
     scaling: str = FROM_CONFIG
     window: str = FROM_CONFIG
     slide: Slide = 'keep'
-    factor: str | None = None
+    given: str | None = None
 
     def __str__(self) -> str:
-        """Each field with its value, without the factor."""
+        """Each field with its value, but ``given``."""
         return ', '.join(f'{field.name} {getattr(self, field.name)}' for field in fields(self)[:4])
 
 
@@ -86,9 +86,3 @@ def parse_scaling(text: str) -> dict | None:
     if width is not None:
         factor = (float(height), float(width))
     return dict(type=kind, factor=factor, temperature=temperature)
-
-
-def scaling_text(scaling: str, factor: str | None) -> str:
-    """A text as in ``parse_scaling``, with the factor that it leaves open, unless that is None."""
-    kind, plus, temperature = scaling.partition('+')
-    return scaling if factor is None else f'{kind}:{factor}{plus}{temperature}'

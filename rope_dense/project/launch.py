@@ -1,16 +1,20 @@
 """Build and run mmengine's Runner, with or without a GPU."""
 
 import contextlib
+import gc
 import io
 import logging
+import os
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
 import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.runner import Runner
+from torch import distributed
 
 from ..engine import runner as runners
 from ..engine.divergence import divergence
@@ -24,6 +28,7 @@ from .errors import UsageError
 from .run import Run
 from .weights import read_safely
 
+LIMIT = 600  # seconds that a process waits for another
 RUN_NUMBERS = count()
 
 
@@ -39,10 +44,11 @@ def build_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
     read_safely()
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
     with building(f'Runner, --launcher {launcher}'):
+        if launcher == 'pytorch' and not distributed.is_initialized():
+            join_group((cfg.get('env_cfg') or {}).get('dist_cfg') or {})
         if launcher == 'pytorch' and not torch.cuda.is_available():
-            # mmengine would first give each process a GPU. Each process has batch norms of its own:
-            # PyTorch synchronises them on GPUs only.
-            torch.distributed.init_process_group('gloo')
+            # Each process has batch norms of its own: PyTorch synchronises them on GPUs only.
+            cfg.sync_bn = None
             for _, node in nodes(cfg.model):
                 if node.get('type') == 'SyncBN':
                     node.type = 'BN'
@@ -52,6 +58,29 @@ def build_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
             wrapper = wrapper or dict(type='MMDistributedDataParallel', **default)
             cfg.model_wrapper_cfg = ConfigDict(wrapper, device_ids=None)
         return runners.build_runner(cfg, trains)
+
+
+def join_group(settings: dict) -> None:
+    """Connect the processes that torchrun started, and say so if that takes long.
+
+    Args:
+        settings: `env_cfg.dist_cfg` of the config; its `timeout` is in seconds.
+    """
+    has_gpu, seconds = torch.cuda.is_available(), settings.get('timeout', LIMIT)
+    if has_gpu:
+        torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
+    size, host, port = (os.environ.get(x) for x in ('WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT'))
+    step = f'waiting for {size} processes at {host}:{port}, at most {seconds} s'
+    with alive(step) if os.environ['LOCAL_RANK'] == '0' else contextlib.nullcontext():
+        backend = settings.get('backend', 'nccl') if has_gpu else 'gloo'
+        distributed.init_process_group(backend, timeout=timedelta(seconds=seconds))
+
+
+def leave_group() -> None:
+    """End the process group of a distributed run: what follows is of one process alone."""
+    if distributed.is_initialized():
+        gc.collect()  # cycles hold the group, and gloo's threads would abort at exit
+        distributed.destroy_process_group()
 
 
 def run_test(runner: Runner) -> None:
@@ -109,7 +138,7 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
     except Exception as error:
         if is_interrupt(error):
             raise
-        if reason := divergence(runner, error):
+        if reason := lost_process(runner, error) or divergence(runner, error):
             raise UsageError(reason) from None
         if not isinstance(error, (ValueError, AssertionError)):
             raise
@@ -122,3 +151,24 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
         for hook in runner.hooks:
             if isinstance(hook, ProgressHook):
                 hook.close()
+
+
+def lost_process(runner: Runner, error: BaseException | None) -> str | None:
+    """The reason, if an error is that another process ended: one that loads, or another rank."""
+    if error is None:
+        return None
+    cfg, text = runner.cfg, ' '.join(str(error).split())
+    if 'DataLoader worker (pid' in text:  # raised wherever this process is, by SIGCHLD
+        loaders = [key for key in cfg if key.endswith('_dataloader') and cfg[key]]
+        numbers = ', '.join(
+            f'{key}.num_workers={cfg[key].get("num_workers", 0)}' for key in loaders
+        )
+        latest = Run(Path(runner.work_dir)).last
+        return (
+            f'a loading process was ended ({text}), probably for lack of memory: ask for more, or '
+            f'set lower {numbers}' + f'; --resume continues from {latest}' * bool(latest)
+        )
+    if isinstance(error, distributed.DistError) or 'gloo/transport' in text:
+        text = text.partition('. ')[0]
+        return f'another process of this run has ended, or hangs: its own lines say why ({text})'
+    return lost_process(runner, error.__context__)

@@ -100,7 +100,7 @@ class Run:
         """The checkpoints that a training wrote, by their names."""
         return sorted(x for x in self.folder.glob('*.pth') if CHECKPOINT.fullmatch(x.name))
 
-    def written(self, launcher: str = 'none') -> AbstractContextManager[None]:
+    def written(self, launcher: str = 'none') -> AbstractContextManager[object]:
         """Within this context, no other training can write the run.
 
         Args:

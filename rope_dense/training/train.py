@@ -14,7 +14,7 @@ from mmengine.dist import is_main_process
 from ..project.building import building
 from ..project.checks.summary import recipe_text
 from ..project.checks.training import check_processes, check_schedule, warn_of_random_weights
-from ..project.launch import build_runner, run_training
+from ..project.launch import build_runner, leave_group, run_training
 from ..project.load import load_config
 from ..project.options import TrainingOptions, apply_training_options
 from ..project.ready import ready
@@ -73,7 +73,10 @@ def train(
             if overwrite:
                 run.clear(Path(runner.log_dir))
         run_training(runner)
-    if is_main_process():
+    is_first = is_main_process()
+    del runner
+    leave_group()
+    if is_first:
         print(ending(cfg), flush=True)
         report_training(cfg)
     return cfg

@@ -14,6 +14,7 @@ from mmengine.runner import Runner
 
 from helpers.small_configs import make_data, small_config
 from rope_dense.measure.evaluator import ResolutionLoop
+from rope_dense.measure.plot import lines_of
 from rope_dense.measure.results import read_results
 from rope_dense.project.load import load_config
 from rope_dense.project.model import build_model
@@ -180,16 +181,21 @@ def test_an_open_factor_is_of_the_training(
     arguments += ['--scaling', 'linear', 'linear+log', 'linear:pretrain', '--sizes']
     assert run(*arguments, 48, 96, options=backbones) == 0
     rows = read_results(tmp_path / 'resolutions.json')['rows']
-    expected = [('linear', '1'), ('linear', '1.5'), ('linear+log', '1'), ('linear+log', '1.5')]
-    found = [(row['scaling'], row['factor']) for row in rows]
-    assert found == [*expected, ('linear:pretrain', None), ('linear:pretrain', None)]
+    expected = [
+        'linear:1',
+        'linear:1.5',
+        'linear:1+log',
+        'linear:1.5+log',
+        *['linear:pretrain'] * 2,
+    ]
+    assert [row['scaling'] for row in rows] == expected
+    lines = lines_of([read_results(tmp_path / 'resolutions.json')], 'mIoU')
+    assert [dict(line['setting'])['scaling'] for line in lines] == arguments[5:8]
     table = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     assert ['96', 'linear:1.5'] in table and ['96', 'linear:1.5+log'] in table
     assert run(*arguments, 96, '--train-size', '48', options=backbones) == 0
     row = read_results(tmp_path / 'resolutions.json')['rows'][6]
-    assert (row['scaling'], row['factor'], len(tested)) == ('linear', '2', 8)
-    names = (tmp_path / 'resolutions.csv').read_text().split(',')[:7]
-    assert names == ['label', 'size', 'height', 'width', 'scaling', 'factor', 'window']
+    assert (row['scaling'], len(tested)) == ('linear:2', 8)
 
 
 def test_a_run_is_given_by_its_folder(

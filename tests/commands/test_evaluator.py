@@ -197,15 +197,15 @@ def test_an_open_factor_of_crops_and_windows() -> None:
     evaluator = evaluator_of(vit(), **slide)
     for way, factor in (('keep', '1'), ('scale', '2'), ('whole', '2')):
         setting = Setting('128', 'linear', slide=way)
-        assert with_factor(evaluator, setting, (64, 64)).factor == factor
+        assert with_factor(evaluator, setting, (64, 64)).scaling == f'linear:{factor}'
     for text in ('none', 'config', 'linear:2', 'linear:pretrain'):
-        assert with_factor(evaluator, Setting('128', text), (64, 64)).factor is None
+        assert with_factor(evaluator, Setting('128', text), (64, 64)) == Setting('128', text)
     setting = Setting('128', 'linear')  # a window of as many tokens as in training scales nothing
     assert with_factor(evaluator_of(swin()), setting, (64, 64)) == setting
     windows = with_factor(
         evaluator_of(vit(), keep_ratio=True), Setting('96x160', 'linear'), (64, 64)
     )
-    assert windows.factor == '1.5'
+    assert windows.scaling == 'linear:1.5'
 
 
 def test_settings_that_a_backbone_has_no_use_for() -> None:
