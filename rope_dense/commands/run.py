@@ -16,6 +16,7 @@ from typing import Any
 import mmengine.logging
 from torch import distributed
 
+from ..engine.preemption import Stopped
 from ..project.building import NAMED
 
 # Warnings about calls and defaults of mmcv, mmdet, mmseg and pycocotools, which no user can mend.
@@ -28,24 +29,27 @@ NOISE = (
 
 
 def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
-    """Run a command; returns its exit code: 0, 2 after a known error, 130 after Ctrl-C.
+    """Run a command; returns its exit code: 0, 2 after a known error, 130 after Ctrl-C, or 143.
 
     A known error is printed without a traceback, or with one after --debug. Until the processes of
     a distributed run are connected, only the first of each machine prints.
     """
     leave_out_noise()
+    code = 0
     try:
         main(args)
     except (*NAMED, ValueError) as error:
         if os.environ.get('LOCAL_RANK', '0') == '0' or distributed.is_initialized():
             report(error, args.debug)
         return 2
+    except Stopped as stopped:  # in all processes
+        code = stopped.code
     except KeyboardInterrupt:
         return 130
     if distributed.is_initialized():
         gc.collect()  # cycles hold the group, and gloo's threads would abort at exit
         distributed.destroy_process_group()
-    return 0
+    return code
 
 
 def leave_out_noise() -> None:
