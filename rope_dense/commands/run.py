@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from torch import distributed
 
+from ..engine.preemption import Stopped
 from ..project.building import NAMED
 from ..project.launch import leave_group
 
@@ -25,7 +26,7 @@ NOISE = (
 
 
 def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
-    """Run a command; returns its exit code: 0, 2 after a known error, 130 after Ctrl-C.
+    """Run a command; returns its exit code: 0, 2 after a known error, 130 after Ctrl-C, or 143.
 
     A known error is printed without a traceback, or with one after --debug. Until the processes of
     a distributed run are connected, the others of a machine wait before they print: most errors are
@@ -33,6 +34,7 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     """
     for message in NOISE:
         warnings.filterwarnings('ignore', message)
+    code = 0
     try:
         main(args)
     except (*NAMED, ValueError) as error:
@@ -40,10 +42,12 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
             time.sleep(3)
         report(error, args.debug)
         return 2
+    except Stopped as stopped:  # in all processes
+        code = stopped.code
     except KeyboardInterrupt:
         return 130
     leave_group()
-    return 0
+    return code
 
 
 def report(error: Exception, debug: bool) -> None:

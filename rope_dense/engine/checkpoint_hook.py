@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,13 @@ class AtomicCheckpointHook(CheckpointHook):
     """mmengine's CheckpointHook, which removes a checkpoint only after the next is complete.
 
     A checkpoint, the last or the best, is written to a partial file, flushed to the disk and
-    renamed; ``last_checkpoint`` and ``best_checkpoint.json``, which name them, likewise; the file
-    that it replaces is removed last (by mmengine first). After a validation the checkpoint of its
-    iteration is written again, so that a resumed run knows the best score, and that it need not
-    validate again. Partial files of a killed process are removed when training starts. A result
-    without a meaning, NaN or COCO's -1 where there is no object, is no best one: see
-    ``after_val_epoch``.
+    renamed; ``last_checkpoint`` and ``best_checkpoint.json`` likewise; what it replaces is removed
+    last (by mmengine first). After a validation the checkpoint of its iteration is written again,
+    with the results. Partial files of a killed process are removed when training starts. A result
+    without a meaning, NaN or COCO's -1 where there is no object, is no best one.
 
-    Arguments: see CheckpointHook; ``save_best`` is one metric. Checked in test_resume.py and
+    Arguments: see CheckpointHook; ``save_best`` is one metric. After ``save_minutes`` without a
+    checkpoint, ``PreemptionHook`` has one written. Checked in test_resume.py and
     test_best_checkpoint.py by killing processes in the middle of a write and of a validation.
 
     Raises:
@@ -44,19 +44,20 @@ class AtomicCheckpointHook(CheckpointHook):
 
     keep_ckpt_ids: deque[int]  # steps, made in before_train
     warned = False  # of results without a meaning
+    position: dict[str, int] = {}  # epoch and iteration of what is being written
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, save_minutes: float | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        if self.save_best and len(self.save_best) > 1:
+        self.save_minutes = save_minutes or math.inf
+        if len(self.save_best or ()) > 1:
             raise ValueError(f'save_best={self.save_best}: give one metric')
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         if '://' in str(self.out_dir):
             raise ValueError(f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only')
         super().before_train(runner)
-        info = runner.message_hub.runtime_info
-        self.last_ckpt = info.get('last_ckpt')
-        best = info.get('best_ckpt')
+        self.written, info = time.monotonic(), runner.message_hub.runtime_info
+        self.last_ckpt, best = info.get('last_ckpt'), info.get('best_ckpt')
         if best and Path(best).parent != Path(self.out_dir):  # the run was copied, or is another
             copy = Path(self.out_dir, Path(best).name)
             self.best_ckpt_path = str(copy) if copy.is_file() else None
@@ -84,11 +85,17 @@ class AtomicCheckpointHook(CheckpointHook):
             )
 
     def after_val(self, runner: Runner | FlexibleRunner) -> None:
-        """Write the checkpoint of this step again: all hooks have seen the results."""
         step = runner.epoch if self.by_epoch else runner.iter
-        if self.has(step):
+        if self.has(step):  # hooks have put the results into its message hub
             meta = dict(epoch=runner.epoch, iter=runner.iter)
             self._save_checkpoint_with_step(runner, step, meta)
+
+    def save(self, runner: Runner | FlexibleRunner, iteration: int) -> None:
+        """Write the checkpoint of any iteration, unless it is there."""
+        if iteration and not self.by_epoch and not self.has(iteration):
+            runner.logger.info(f'Saving checkpoint at {iteration} iterations')
+            meta = dict(epoch=runner.epoch, iter=iteration)
+            self._save_checkpoint_with_step(runner, iteration, meta)
 
     def has(self, step: int) -> bool:
         """Return whether the last checkpoint is the one of a step."""
@@ -110,15 +117,15 @@ class AtomicCheckpointHook(CheckpointHook):
         path = Path(self.out_dir, name.replace('/', '_'))
         old, self.best_ckpt_path = self.best_ckpt_path, str(path)
         hub.update_info_dict(dict(best_score=score, best_ckpt=str(path)))
-        states = dict(save_optimizer=False, save_param_scheduler=False)
-        meta = dict(epoch=runner.epoch, iter=runner.iter)
-        self.write(runner, path, meta, by_epoch=False, **states)
-        record: dict[str, Any] = dict(file=os.path.relpath(path, runner.work_dir), metric=key)
-        record.update(value=float(score), iteration=runner.iter)
-        record['epoch'] = math.ceil(runner.iter / epoch_length(runner.train_dataloader))
-        write_text_by_main(Path(runner.work_dir, RECORD), json.dumps(record))
-        if old and Path(old) != path and is_main_process():
-            Path(old).unlink(missing_ok=True)
+        states = dict(save_optimizer=False, save_param_scheduler=False, by_epoch=False)
+        self.write(runner, path, dict(epoch=runner.epoch, iter=runner.iter), **states)
+        if is_main_process():
+            epoch = math.ceil(runner.iter / epoch_length(runner.train_dataloader))
+            record = dict(file=os.path.relpath(path, runner.work_dir), metric=key)
+            record |= dict(value=float(score), iteration=runner.iter, epoch=epoch)
+            atomic_write_text(Path(runner.work_dir, RECORD), json.dumps(record))
+            if old and Path(old) != path:
+                Path(old).unlink(missing_ok=True)
         runner.logger.info(f'the best checkpoint, with {key} {score:.4f}, is {path.name}')
 
     def _save_checkpoint_with_step(
@@ -132,8 +139,8 @@ class AtomicCheckpointHook(CheckpointHook):
             save_optimizer=self.save_optimizer, save_param_scheduler=self.save_param_scheduler
         )
         self.write(runner, path, meta, by_epoch=self.by_epoch, **states, **self.args)
-        write_text_by_main(Path(runner.work_dir, 'last_checkpoint'), self.last_ckpt)
         if is_main_process():
+            atomic_write_text(Path(runner.work_dir, 'last_checkpoint'), self.last_ckpt)
             for old in outdated:
                 Path(self.out_dir, self.filename_tmpl.format(old)).unlink(missing_ok=True)
 
@@ -141,12 +148,13 @@ class AtomicCheckpointHook(CheckpointHook):
         self, runner: Runner | FlexibleRunner, path: Path, meta: dict, **options: Any
     ) -> None:
         """Write a checkpoint, which is complete or absent; see mmengine's ``save_checkpoint``."""
-        self.position = dict(meta)
-        with written_by_main(path) as partial:
+        self.position, self.written = dict(meta), time.monotonic()
+        with atomic_write(path) if is_main_process() else nullcontext(path) as partial:
             runner.save_checkpoint(str(path.parent), partial.name, meta=meta, **options)
+        self.position = {}
 
     def before_save_checkpoint(self, runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
-        checkpoint['meta'].update(self.position)  # FlexibleRunner's is one more after a validation
+        checkpoint['meta'].update(self.position)  # FlexibleRunner adds one after a validation
 
     def _register(self, runner: Runner | FlexibleRunner, step: int) -> list[int]:
         """Add a step to the kept ones; return the steps whose checkpoints it replaces."""
@@ -161,14 +169,3 @@ class AtomicCheckpointHook(CheckpointHook):
 def is_empty(result: object) -> bool:
     """Return whether a metric had nothing to compare: NaN, or -1 as pycocotools says."""
     return isinstance(result, Real) and (math.isnan(result) or result == -1)
-
-
-def written_by_main(path: Path) -> AbstractContextManager[Path]:
-    """``atomic_write`` in the main process; the others get the path, which they do not use."""
-    return atomic_write(path) if is_main_process() else nullcontext(path)
-
-
-def write_text_by_main(path: Path, text: str) -> None:
-    """Write a text in the main process."""
-    if is_main_process():
-        atomic_write_text(path, text)

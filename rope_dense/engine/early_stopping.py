@@ -11,11 +11,7 @@ STATE = 'early_stopping'  # a key of mmengine's message hub, which checkpoints c
 
 @HOOKS.register_module()
 class ResumableEarlyStoppingHook(EarlyStoppingHook):
-    """mmengine's EarlyStoppingHook, whose count and best score are in the checkpoints.
-
-    mmengine's begins anew at each ``--resume``. A run that it ended stays ended unless ``patience``
-    is larger now. Arguments: see EarlyStoppingHook.
-    """
+    """mmengine's EarlyStoppingHook, whose count and best score are in the checkpoints."""
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         state = runner.message_hub.get_info(STATE, {})
@@ -23,9 +19,7 @@ class ResumableEarlyStoppingHook(EarlyStoppingHook):
             self.wait_count, self.best_score = state['wait_count'], state['best_score']
         if self.wait_count >= self.patience:
             runner.train_loop.stop_training = True
-            runner.logger.warning(
-                f'resume: stopped after {self.wait_count} evaluations that were no better'
-            )
+            runner.logger.warning(f'resume: stopped after {self.wait_count} evaluations, as before')
 
     def after_val_epoch(self, runner: Runner | FlexibleRunner, metrics: dict[str, float]) -> None:
         super().after_val_epoch(runner, metrics)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.dataset import Compose
-from mmengine.logging import MessageHub, MMLogger
+from mmengine.logging import HistoryBuffer, MessageHub, MMLogger
 from mmengine.registry import RUNNERS
 from mmengine.runner import FlexibleRunner, LogProcessor, Runner
 from mmengine.visualization import Visualizer
@@ -18,12 +20,15 @@ from torch.utils.data import DataLoader
 from .divergence import DivergenceHook
 from .errors import message_of
 from .log_line import ShortLogProcessor
+from .preemption import PreemptionHook, QuietLoader, start_worker
 from .progress_hook import ProgressHook
 from .resume_hook import ResumeHook
 
 # Warnings about mmengine's own calls, which no user can mend.
 NOISE = ('"FileClient" will be deprecated', '"HardDiskBackend" is the alias')
 FILES = ('img_path', 'seg_map_path', 'depth_map_path')  # keys of what a data set knows of an image
+
+LOGGED = 10_000  # values; a log line is a mean of the last 50
 
 
 class LoadError(Exception):
@@ -53,6 +58,17 @@ class NamingPipeline(Compose):
             raise
         except Exception as error:  # a damaged file can fail in any way
             raise load_error(info, error) from error
+
+
+class BoundedHistories(OrderedDict):
+    """Histories of logged values, of the last ``LOGGED`` iterations.
+
+    An update copies a history, and each checkpoint has all of them; mmengine keeps a million.
+    """
+
+    def __setitem__(self, key: str, history: HistoryBuffer) -> None:
+        history.max_length = LOGGED
+        super().__setitem__(key, history)
 
 
 class ToolRunner:
@@ -86,7 +102,9 @@ class ToolRunner:
     def build_message_hub(self, message_hub: dict | None = None) -> MessageHub:
         """Build a message hub of this run alone; mmengine's is shared by runs of one second."""
         own = dict(name=self.log_dir)  # type: ignore[attr-defined]
-        return super().build_message_hub(own)  # type: ignore[misc]
+        hub = super().build_message_hub(own)  # type: ignore[misc]
+        hub._log_scalars = BoundedHistories()
+        return hub
 
     def build_log_processor(self, log_processor: LogProcessor | dict) -> LogProcessor:
         """Build a log processor; mmengine's own writes short lines."""
@@ -134,6 +152,9 @@ class ToolRunner:
     ) -> DataLoader:
         """Build a dataloader; see mmengine's Runner."""
         loader = Runner.build_dataloader(dataloader, seed, diff_rank_seed)
+        if type(loader) is DataLoader:
+            loader.__class__ = QuietLoader
+            loader.worker_init_fn = partial(start_worker, loader.worker_init_fn)
         for dataset in nested_datasets(loader.dataset):
             if type(getattr(dataset, 'pipeline', None)) is Compose:
                 dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)
@@ -163,6 +184,6 @@ def build_runner(cfg: Config, trains: bool = False) -> Runner | FlexibleRunner:
         runner = kind.from_cfg(cfg)
     else:
         runner = RUNNERS.build(cfg)
-    for hook in (ProgressHook(), DivergenceHook(), ResumeHook()):
+    for hook in (ProgressHook(), DivergenceHook(), ResumeHook(), PreemptionHook()):
         runner.register_hook(hook)
     return runner

@@ -113,7 +113,7 @@ class SeededBatches:
 
 def seeded_loader(loader: DataLoader, seed: tuple[int, int], start: int) -> DataLoader:
     """A loader like `loader` that begins at batch `start`; each image has a random state."""
-    return DataLoader(
+    return type(loader)(
         SeededDataset(loader.dataset, seed, epoch_length(loader)),
         batch_sampler=numbered(endless(loader), start),
         num_workers=loader.num_workers,

@@ -19,6 +19,7 @@ from torch import distributed
 from ..engine import runner as runners
 from ..engine.divergence import divergence
 from ..engine.errors import RunError
+from ..engine.preemption import PreemptionHook, Stopped
 from ..engine.progress_hook import ProgressHook
 from ..utils.atomic_write import is_interrupt
 from ..utils.config_parts import nodes
@@ -91,18 +92,21 @@ def run_test(runner: Runner) -> None:
 
 
 def run_training(runner: Runner) -> None:
-    """Train; on Ctrl-C print how to continue.
+    """Train; after Ctrl-C or a signal of ``SIGNALS`` print how to continue.
 
     Raises:
         UsageError: a part cannot be built, the model refuses an image, the training diverges, or
             the run of a checkpoint cannot be continued with this config.
         CheckpointError, LoadError: weights do not fit, or weights or an image cannot be read.
+        KeyboardInterrupt: or ``Stopped``, the kind of it with a checkpoint of that iteration.
     """
-    build_loop(runner, 'train')
-    build_loop(runner, 'val')
+    (preemption,) = (hook for hook in runner.hooks if isinstance(hook, PreemptionHook))
     try:
-        with running(runner, 'train'):
-            runner.train()
+        with preemption.listening():
+            build_loop(runner, 'train')
+            build_loop(runner, 'val')
+            with running(runner, 'train'):
+                runner.train()
     except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
             raise
@@ -112,7 +116,10 @@ def run_training(runner: Runner) -> None:
                 advice = (
                     f'the last checkpoint is {latest}: the same command with --resume continues'
                 )
-            print(f'\nstopped at iteration {runner.iter}; {advice}', file=sys.stderr)
+            place = error if isinstance(error, Stopped) else f'at iteration {runner.iter}'
+            print(f'\nstopped {place}; {advice}', file=sys.stderr)
+        if isinstance(error, Stopped):
+            raise
         raise KeyboardInterrupt from error
 
 

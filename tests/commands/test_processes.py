@@ -35,7 +35,10 @@ def test_tools_without_openmmlab_say_what_to_install() -> None:
 
 
 @pytest.mark.slow
-def test_interrupt_ends_training_with_advice(detector: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize('number, code', [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_training_with_a_checkpoint_and_advice(
+    number: signal.Signals, code: int, detector: str, tmp_path: Path
+) -> None:
     command = [sys.executable, str(TOOLS / 'train.py'), detector, '--work-dir', 'work']
     command += ['--cfg-options', 'train_cfg.max_iters=100000', 'train_cfg.val_interval=100000']
     process = subprocess.Popen(
@@ -53,13 +56,14 @@ def test_interrupt_ends_training_with_advice(detector: str, tmp_path: Path) -> N
         lines.append(line)
         if 'Saving checkpoint' in line and saved.exists():
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, message = process.communicate(timeout=60)
     first = next(index for index, line in enumerate(lines) if 'Iter(train)' in line)
     assert any(line.startswith('schedule   100000 iterations') for line in lines[:first])
     assert first < 90 and not any('OneDL' in line or 'init by' in line for line in lines)
-    assert process.returncode == 130
-    assert 'stopped at iteration' in message and 'Traceback' not in message
+    assert process.returncode == code and 'Traceback' not in message
+    iteration = saved.read_text().rpartition('_')[2].removesuffix('.pth')
+    assert f'stopped at iteration {iteration} ({number.name}); the last checkpoint' in message
     assert f'the last checkpoint is {saved.read_text()}' in message
     assert 'the same command with --resume continues' in message
 

@@ -214,6 +214,9 @@ def test_hooks_of_choice(data: Path) -> None:
     assert stop.min_delta <= 0.001  # the last digit of a score is progress
     assert stop.monitor == load('detection', data).default_hooks.checkpoint.save_best
     assert average.type == 'EMAHook'
+    for minutes in (5, None):
+        checkpoint = load('detection', data, save_minutes=minutes).default_hooks.checkpoint
+        assert checkpoint.save_minutes == minutes
     assert load('instance', data).default_hooks.checkpoint.save_best == 'coco/segm_mAP'
     assert load('semantic', data).default_hooks.checkpoint.save_best == 'mIoU'
 

@@ -16,7 +16,7 @@ from .text import read_setting
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
 LEAST = dict(epochs=1, batch_size=1, val_epochs=1, patience=1, gpus=1, lora=0)
 LEAST |= dict(size=32, max_value=255)
-ABOVE = dict(lr=0, unit=0, max_depth=LEAST_DEPTH)
+ABOVE = dict(lr=0, save_minutes=0, unit=0, max_depth=LEAST_DEPTH)
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Own:
     size: int = 640  # pixels: shorter side of a test image, or side of the square around it
     lr: float | None = None  # None for the recipe's, see ``fit.set_schedule``
     val_epochs: int = 1  # evaluate, and save, after so many epochs
+    save_minutes: float | None = 30  # save, too, after so many minutes without; None for never
     patience: int | None = None  # evaluations without progress after which training ends
     ema: bool = False  # evaluate and save a moving average of the weights
     report: bool = True  # on the best checkpoint, after training
