@@ -64,13 +64,13 @@ def find_config(path: str) -> str:
         return path
     if os.path.isdir(path):
         return Run(Path(path)).config
-    # configs/own/NAME.py, where no clone is, is meant as NAME.
-    meant = Path(path).stem if Path(path).stem in names else path.rpartition('=')[2]
     files = [file for file in beside(path) if file.endswith('.py')]
-    folders = Path(path).parent, Path('work_dirs')
+    folders, meant = (Path(path).parent, Path('work_dirs')), path.rpartition('=')[2]
     runs = [str(file.parent) for folder in folders for file in sorted(folder.glob('*/*.py'))]
-    near = {os.path.basename(run): run for run in runs}
-    hint = did_you_mean(near.get(meant, meant), [*names, *files, *runs])
+    if not os.path.isdir(meant):  # configs/own/NAME.py, where no clone is, is meant as NAME
+        stem, by_name = Path(meant).stem, {os.path.basename(run): run for run in runs}
+        meant = stem if stem in names else by_name.get(meant, meant)
+    hint = did_you_mean(meant, [*names, *files, *runs])
     hint = hint or f'; recipes for own data: {", ".join(names)}'
     raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)}){hint}')
 

@@ -157,8 +157,8 @@ def with_own(cfg: Config, given: Mapping[str, object], derives: bool = False) ->
         if recipes.has_own_data(cfg) and given.keys() == {'data_root'}:
             recipes.find_anew(cfg, str(given['data_root']))
         elif recipes.has_own_data(cfg) and given and derives:
-            cfg = recipes.derive_anew(cfg, given)
-            apply_training_options(cfg, **recipes.given_before(cfg, 'training'))
+            run, cfg = cfg, recipes.derive_anew(cfg, given)
+            apply_training_options(cfg, **recipes.given_before(run, 'training'))
         elif given:
             name = next((name for name in given if name != 'data_root'), 'data_root')
             raise UsageError(

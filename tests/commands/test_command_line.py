@@ -1,9 +1,11 @@
 """Arguments of the tools: read before anything heavy is imported."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,6 +14,7 @@ import rope_dense_command
 from rope_dense.backbones.layers import TableResize
 from rope_dense.checkpoints.detectors import PUBLISHED_MODELS
 from rope_dense.checkpoints.publishers import TARGETS
+from rope_dense.datasets.generated import write_shapes
 from rope_dense.datasets.generated.files import FORMATS, ShapesSettings
 from rope_dense.datasets.generated.shapes import COLORS
 from rope_dense.datasets.labels.folders import FORMATS as LABELS
@@ -53,6 +56,48 @@ for name, given in dict(
 """
     result = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_mistakes_in_own_data_are_said_without_torch(tmp_path: Path) -> None:
+    """Which takes half a second, where the imports take six."""
+    write_shapes(tmp_path, ShapesSettings(2, 1, (64, 96), layouts=('coco', 'ade')))
+    (tmp_path / 'empty').mkdir()
+    program = """
+import sys
+sys.modules.update(torch=None, mmengine=None, mmcv=None)
+from rope_dense_command import command
+for task, words in (
+    ('realtime', '--data nowhere'), ('realtime', '--data empty'), ('depth', '--data coco'),
+    ('realtime', '--data coco --size 100'), ('realtime', '--data coco --cfg-options own.epoch=3'),
+    ('instance', '--data coco --classes cow'), ('semantic', '--data ade'),
+    ('detection', '--data coco --weights x.pth'), ('oriented', '--data coco --backbone resnet'),
+):
+    for name in ('train', 'print_recipe', 'browse_data'):
+        assert command(name)([task, *words.split()]) == 2
+"""
+    environment = dict(os.environ, PYTHONPATH=str(Path(rope_dense_command.__file__).parent))
+    result = subprocess.run(
+        [sys.executable, '-c', program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert result.returncode == 0, result.stderr
+    lines = result.stderr.splitlines()
+    assert len(lines) == 27 and all(line.startswith('error: ') for line in lines), lines
+
+
+def test_modules_of_the_current_folder_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By custom_imports of a config: the console script begins in the folder of scripts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr('sys.path', [path for path in sys.path if path])
+    (tmp_path / 'module_of_a_user.py').write_text("print('imported')\n")
+    (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['module_of_a_user'])\n")
+    assert rope_dense_command.command('print_recipe')(['a.py']) == 2
+    assert capsys.readouterr().out == 'imported\n'
 
 
 def test_choices_are_those_of_the_package() -> None:

@@ -24,10 +24,8 @@ pytest.importorskip('mmdet')
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('surroundings')]
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ('docs/own_data.md', 'README.md', 'docs/use.md')  # the first trains what the others use
-SHORT = {'epochs=50': 'epochs=1', "weights='default'": 'weights=None'}
-SHORT |= {"'data/own'": "'shapes/coco'", 'size=800': 'size=96'}
-SMALLER = {'RUN': ['work_dirs/cats'], 'own.data_root=DATA': ['own.data_root=shapes/coco']}
-SMALLER |= {'own.epochs=20': ['own.epochs=1', 'own.weights=None', 'own.size=96']}
+SMALLER = {'RUN': ['work_dirs/cats'], 'DATA': ['shapes/coco', '--weights', 'None']}
+SMALLER |= {'20': ['1', '--size', '96'], '40': ['2']}
 SMALLER |= {'model.onnx': ['model.pt2', '--size', '96x128', '--batch', '1']}  # ONNX takes a minute
 SMALLER |= {'480': ['96'], '640': ['96'], '960': ['128']}
 IN_PYTHON = {"'640', '960'": "'96', '128'", 'harbour.png': 'pictures/0.png'}
@@ -44,8 +42,6 @@ def commands(page: str) -> list[list[str]]:
 def arguments(words: list[str]) -> list[str]:
     """Of a command, with the trained model, small settings and expanded names."""
     words = [small for word in words for small in SMALLER.get(word, [word])]
-    if 'browse-data' in words and 'realtime' in words:
-        words.append('own.weights=None')
     return [name for word in words for name in (sorted(glob.glob(word)) or [word])]
 
 
@@ -110,14 +106,8 @@ class FolderHub:
 
 @pytest.fixture(scope='module')
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with configs of small settings, pictures and labels; a small ViT."""
+    """A folder with pictures and labels; a small ViT."""
     folder = tmp_path_factory.mktemp('commands')
-    (folder / 'configs' / 'own').mkdir(parents=True)
-    text = (ROOT / 'configs' / 'own' / 'detection.py').read_text()
-    for old, new in SHORT.items():
-        assert old in text
-        text = text.replace(old, new)
-    (folder / 'configs' / 'own' / 'cats.py').write_text(text)
     write_shapes(folder / 'shapes', ShapesSettings(train=4, val=2, size=(64, 96)))
     write_sources(folder)
     tiny = dict(embed_dims=32, depth=4, num_heads=2)

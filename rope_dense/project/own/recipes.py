@@ -55,9 +55,9 @@ def read_own(written: Config, given: Mapping[str, object]) -> Config:
     cfg = DERIVE[task](own, recipe.find(own))
     cfg['own'] = dict(task=task, **dataclasses.asdict(own))
     complete = Config(cfg, cfg_text=written.text, filename=written.filename)
-    complete.merge_from_dict(lines, allow_list_keys=False)
     complete.own_given = []
     keep_given(complete, 'lines', lines)
+    complete.merge_from_dict(lines, allow_list_keys=False)
     import_modules_from_strings(**complete.custom_imports)  # as Config.fromfile
     return complete
 
@@ -88,8 +88,9 @@ def derive_anew(run: Config, given: Mapping[str, object]) -> Config:
     own = {**run.own.to_dict(), 'gpus': None}  # as many as are started now
     written = dict(given_before(run, 'lines'), task=own.pop('task'), own=own)
     complete = read_own(Config(written, cfg_text=run.text, filename=run.filename), given)
-    complete.merge_from_dict(given_before(run, 'options'))
-    complete.own_given = run.own_given
+    options = given_before(run, 'options')
+    keep_given(complete, 'options', options)
+    complete.merge_from_dict(options)
     return complete
 
 
