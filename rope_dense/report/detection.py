@@ -75,7 +75,7 @@ def add_detection(
             raise UsageError('report: the model predicts no boxes or masks of objects')
         height, width = sample.ori_shape[:2]
         images.append(dict(id=index, path=sample.img_path, height=height, width=width))
-        found = coco_annotations(sample.pred_instances, 0.0)
+        found = coco_annotations(sample.pred_instances)
         predictions += [dict(item, image_id=index) for item in found]
     masks = bool(predictions) and 'segmentation' in predictions[0]
     truth = true_objects(loader.dataset, masks)
