@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
@@ -218,6 +219,9 @@ FORMATS: dict[str, Write] = dict(
 )
 
 
+whole_file = cache(partial(read_file, is_whole=True))
+
+
 def ids_of(file: Path, kind: str, key: str, names: Sequence[str]) -> dict[str, Any]:
     """The ids of the images or classes in a COCO file that have one of the names.
 
@@ -226,7 +230,7 @@ def ids_of(file: Path, kind: str, key: str, names: Sequence[str]) -> dict[str, A
     Raises:
         UsageError, ValueError: the file is no COCO file, or has none of the names.
     """
-    content = read_file(file).content
+    content = whole_file(file).content
     if not isinstance(content, dict) or not isinstance(content.get(kind), list):
         raise UsageError(f'--ids {file}: no COCO file, which has a list of {kind}')
     known = {entry[key]: entry['id'] for entry in content[kind] if {key, 'id'} <= {*entry}}

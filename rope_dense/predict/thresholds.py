@@ -24,7 +24,7 @@ def read_score(text: object) -> tuple[str, float]:
     with suppress(ValueError):
         if 0 <= (value := float(number)) <= 1:
             return name, value
-    raise ValueError(f'--score {text}: give a score from 0 to 1, CLASS=SCORE, or {REPORT}')
+    raise ValueError(f'{text}: give a score from 0 to 1, CLASS=SCORE, or {REPORT}')
 
 
 def least_scores(given: Scores, run: Path, classes: Sequence[str]) -> dict[str, float]:

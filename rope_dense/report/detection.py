@@ -36,6 +36,7 @@ from .page import Page
 from .painter import Colour, Painter
 from .predictions import ReadPicture, build_loader, picture_reader, predict
 from .ranked import Ranked
+from .suspects import add_suspects, find_suspects
 
 SIZES = ('AP', 'AP small', 'AP medium', 'AP large')  # COCO's: below 32, below 96 pixels squared
 CROPS = 24
@@ -145,6 +146,7 @@ def add_sections(
     painter = Painter(images, truth, kept, classes, colours, read)
     add_pictures(page, painter, at_cuts)
     add_crops(page, painter, at_cuts)
+    add_suspects(page, painter, find_suspects(matches, masks))
 
 
 def threshold_of(cuts: dict[int, dict[str, float]], prediction: dict) -> float:

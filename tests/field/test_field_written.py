@@ -70,7 +70,7 @@ CASES.remove(('rotated', 'voc', False))  # which is refused
 CASES += [(kind, 'yolo', True) for kind in KINDS]
 
 
-@pytest.mark.parametrize(('kind', 'name', 'scores'), CASES)
+@pytest.mark.parametrize('kind, name, scores', CASES)
 def test_objects_are_read_back(kind: str, name: str, scores: bool, tmp_path: Path) -> None:
     root, expected = written(tmp_path / 'out', name, kind, scores)
     found = reading(root, oriented=kind == 'rotated', outlines=kind == 'mask' and name != 'voc')
