@@ -4,6 +4,7 @@ Examples:
     rope-dense predict work_dirs/cats pictures/   # the folder of a run, with its best checkpoint
     rope-dense predict CONFIG last.pth street.jpg
     rope-dense predict CONFIG last.pth pictures/ --out results --score 0.5 --batch 4
+    rope-dense predict work_dirs/cats pictures/ --score car=0.4 dog=0.25 --write coco yolo
     rope-dense predict CONFIG last.pth drive.mp4 --size 480
     rope-dense predict CONFIG last.pth 0 --out camera   # a camera, until Ctrl-C; or rtsp://...
     find . -name '*.png' | rope-dense predict CONFIG last.pth -
@@ -11,20 +12,29 @@ Examples:
     rope-dense predict SHARED_CONFIG pictures/   # several tasks, see docs/one_encoder.md
 
 Contents of the output folder: pictures/, the input with drawn predictions (for a video also a
-video); detectors: predictions.json, in COCO's format with scores; segmentors: labels/, PNGs of
-class numbers with the class colours as palette; depth models: depth/NAME.npy, float32 in metres. A
-model of several tasks writes one folder per task. Results equal mmdet's DetInferencer's and
-mmseg's MMSegInferencer's, but images more than 8 times as long as wide are padded. Images above
---tile-above are predicted in tiles, as by rope-dense predict-large. What cannot be predicted is
-named at the end.
+video); detectors: predictions.json, in COCO's format with scores, and other formats by --write (see
+docs/use.md); segmentors: labels/, PNGs of class numbers with the class colours as palette; depth
+models: depth/NAME.npy, float32 in metres. A model of several tasks writes one folder per task.
+Results equal mmdet's DetInferencer's and mmseg's MMSegInferencer's, but images more than 8 times as
+long as wide are padded. Images above --tile-above are predicted in tiles, as by rope-dense
+predict-large. What cannot be predicted is named at the end.
 """
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..predict.thresholds import DEFAULT, REPORT, read_score
 from ..project.find import check_path
 from .arguments import ToolParser, add_model, add_prediction, at_least, size, values
+
+
+def score(text: str) -> str:
+    """A type of least scores: the text itself, which ``least_scores`` reads."""
+    try:
+        return text if text == REPORT else (read_score(text), text)[1]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -39,9 +49,22 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
     parser.add_argument(
         '--score',
-        type=at_least(0, float, most=1),
-        default=0.3,
-        help='detectors: minimum score of a box (%(default)s)',
+        type=score,
+        nargs='+',
+        default=[DEFAULT],
+        help='detectors: minimum score of a box, 0 to 1; for some classes CLASS=SCORE, or report: '
+        f"the scores with the best F1 in the run's report ({DEFAULT})",
+    )
+    parser.add_argument(
+        '--write',
+        nargs='+',
+        default=['coco'],
+        metavar='FORMAT',
+        help='detectors: coco (predictions.json, a data set), results (results.json, which '
+        'pycocotools loads), yolo, voc, crops; one or several (coco)',
+    )
+    parser.add_argument(
+        '--ids', type=Path, help='COCO file with the ids of images and classes for --write results'
     )
     parser.add_argument(
         '--batch', type=at_least(1), default=1, help='images per batch (%(default)s)'
@@ -56,7 +79,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--scores',
         action='store_true',
         help='segmentors: also write the probability of each class (scores/NAME.npy, float16), but '
-        'for images in tiles',
+        'for images in tiles; with --write yolo: the score of each box as its last number',
     )
     parser.add_argument(
         '--tile-above',

@@ -34,8 +34,6 @@ def about_convention(convention: str) -> dict[str, str]:
 def write_dota(folder: Path, classes: Sequence[str], objects: Iterable[tuple[str, dict]]) -> None:
     """Write Task1_CLASS.txt for each class, which DOTA's server takes in a zip file.
 
-    A name that cannot be one of a file is changed, and numbered if it is taken.
-
     Args:
         objects: name of the image without suffix, and the annotation with its score.
     """
@@ -44,8 +42,16 @@ def write_dota(folder: Path, classes: Sequence[str], objects: Iterable[tuple[str
         corners = ' '.join(f'{value:.2f}' for value in item['segmentation'][0])
         lines[item['category_id']].append(f'{name} {item["score"]:.4f} {corners}\n')
     folder.mkdir(parents=True, exist_ok=True)
-    files: dict[str, int] = {}  # names in lower case, which some file systems do not tell apart
-    for index, label in enumerate(classes, start=1):
-        name = re.sub('[/\0]', '_', label).encode()[:LONGEST].decode(errors='ignore')
-        name = name if files.setdefault(name.lower(), index) == index else f'{name}_{index}'
+    for index, name in enumerate(names_of_files(classes), start=1):
         atomic_write_text(folder / f'Task1_{name}.txt', ''.join(lines[index]))
+
+
+def names_of_files(classes: Sequence[str]) -> list[str]:
+    """A name of a file or folder for each class: changed if it cannot be one, numbered if taken."""
+    names: dict[str, int] = {}  # in lower case, which some file systems do not tell apart
+    found = []
+    for index, label in enumerate(classes, start=1):
+        name = re.sub(r'[/\0]|^\.', '_', label).encode()[:LONGEST].decode(errors='ignore')
+        name = name if names.setdefault(name.lower(), index) == index else f'{name}_{index}'
+        found.append(name)
+    return found

@@ -64,7 +64,7 @@ def detect(
     predict: TilePredictor,
     journal: Journal,
     *,
-    min_score: float,
+    min_score: float | list[float],
     bands: LoadBands | None = None,
 ) -> None:
     """Add the detections in the tiles of all levels to a journal, a line of JSON for each.
@@ -74,6 +74,7 @@ def detect(
     boxes (x, y, w, h, angle) are `rbox`, within their upright box.
 
     Args:
+        min_score: of all classes, or of each.
         bands: see ``open_image``.
     """
     full = open_image(path, bands)
@@ -86,7 +87,9 @@ def detect(
                 lines = []
                 for column, sample in enumerate(predict(grid.tiles_of(strip))):
                     found = sample.pred_instances
-                    found = found[found.scores >= min_score].cpu()
+                    least = torch.as_tensor(min_score, device=found.scores.device)
+                    least = least[found.labels] if least.ndim else least
+                    found = found[found.scores >= least].cpu()
                     size = full.height, full.width
                     lines += detection_lines(found, level, row, column, tile + column, size)
                 text = ''.join(json.dumps(line) + '\n' for line in lines)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
 from ..datasets.images.drawing import draw, draw_depth, draw_features
 from ..datasets.mask_colours import write_labels
-from ..datasets.rotated_results import about_convention, rotated_annotation, write_dota
+from ..datasets.rotated_results import rotated_annotation
 from ..models.shared_backbone import FEATURES
-from ..utils.atomic_write import atomic_write_text
+from .formats import FORMATS, Detections, Output
 from .journal import ImageJournal
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
@@ -64,30 +64,26 @@ class Writer(ABC):
 
 
 class DetectionFiles(Writer):
-    """Boxes and masks of all images in one COCO file, `out`/predictions.json, beside pictures.
+    """Boxes and masks of all images in some formats, see ``formats``, beside pictures.
 
     Args:
         visualizer: of mmdet, with the classes of the model.
-        out: folder.
+        output: their place and formats.
         classes: names.
-        min_score: of a box that is written and drawn.
-        journal: of the images that are done.
-        convention: of the angles of rotated boxes, which also go to `out`/dota; None for upright
-            boxes.
+        convention: of the angles of rotated boxes; None for upright boxes.
     """
 
     def __init__(
         self,
         visualizer: Visualizer,
-        out: Path,
+        output: Output,
         classes: Sequence[str],
-        min_score: float,
-        journal: ImageJournal,
         convention: str | None = None,
     ) -> None:
-        super().__init__(out, journal)
-        self.visualizer, self.classes = visualizer, classes
-        self.min_score, self.convention = min_score, convention
+        super().__init__(output.folder, output.journal())
+        self.visualizer, self.output = visualizer, output
+        self.classes, self.convention = classes, convention
+        self.least = [output.least[name] for name in classes]
         self.highest = 0.0  # score of any box, also of those left out
 
     def add(
@@ -96,11 +92,13 @@ class DetectionFiles(Writer):
         sample = sample.cpu()
         objects: list[dict] = []
         if 'pred_instances' in sample:
-            scores = sample.pred_instances.get('scores', ())
-            self.highest = max([self.highest, *map(float, scores)])
-            objects = coco_annotations(sample.pred_instances, self.min_score, self.convention)
+            found = sample.pred_instances
+            self.highest = max([self.highest, *found.scores.tolist()])
+            found = found[found.scores >= torch.tensor(self.least)[found.labels]]
+            objects = coco_annotations(found, self.convention)
+            sample.pred_instances = found
         path = self.out / DRAWN / picture
-        drawn = draw(self.visualizer, path, image, sample, pred_score_thr=self.min_score)
+        drawn = draw(self.visualizer, path, image, sample, pred_score_thr=0.0)
         height, width = image.shape[:2]
         self.add_image(dict(file_name=file_name, height=height, width=width), picture, objects)
         return drawn
@@ -119,45 +117,20 @@ class DetectionFiles(Writer):
         self.add_image(image, picture, content['annotations'])
 
     def close(self) -> str:
-        """Write the COCO file; returns the numbers of objects and images, in words."""
-        images: list[dict] = []
-        annotations: list[dict] = []
-        for image_id, entry in enumerate(self.journal.entries.values(), start=1):
-            images.append(dict(id=image_id, **{k: v for k, v in entry.items() if k != 'objects'}))
-            for annotation in entry['objects']:
-                ids = dict(id=len(annotations) + 1, image_id=image_id)
-                annotations.append({**annotation, **ids})
-        categories = [dict(id=index, name=name) for index, name in enumerate(self.classes, start=1)]
-        content: dict[str, Any] = dict(images=images, annotations=annotations)
-        content['categories'] = categories
-        if self.convention:
-            content['info'] = about_convention(self.convention)
-            names = dota_names(images)
-            objects = ((names[item['image_id']], item) for item in annotations)
-            write_dota(self.out / 'dota', self.classes, objects)
-        file = self.out / 'predictions.json'
-        atomic_write_text(file, json.dumps(content, allow_nan=False) + '\n')
+        """Write all formats; returns the numbers of objects and images, in words."""
+        entries = [*self.journal.entries.values()]
+        found = Detections(self.output, self.classes, entries, self.convention)
+        written = [str(FORMATS[name](found)) for name in dict.fromkeys(self.output.formats)]
         self.journal.close()
-        said = f'{len(annotations)} objects in {len(images)} images: {file}'
-        if self.highest and not annotations:
-            said += f'\nthe highest score is {self.highest:.2g}, below --score {self.min_score:g}'
+        objects = sum(len(entry['objects']) for entry in entries)
+        said = f'{objects} objects in {len(entries)} images: {", ".join(written)}'
+        if self.highest and not objects:
+            said += f'\nthe highest score is {self.highest:.2g}, below --score {min(self.least):g}'
         return said
 
 
-def dota_names(images: Sequence[dict]) -> dict[int, str]:
-    """The name of each image by its number: with folders and suffix only if others have it, too."""
-    stems = {image['id']: Path(image['file_name']).stem for image in images}
-    times = Counter(stems.values())
-    return {
-        image['id']: stem if times[stem] == 1 else image['file_name']
-        for image, stem in zip(images, stems.values(), strict=True)
-    }
-
-
-def coco_annotations(
-    instances: BaseDataElement, min_score: float, convention: str | None = None
-) -> list[dict]:
-    """Objects with a score of at least `min_score`, as annotations of COCO; classes from 1.
+def coco_annotations(instances: BaseDataElement, convention: str | None = None) -> list[dict]:
+    """Objects as annotations of COCO; classes from 1.
 
     Args:
         convention: of the angles of rotated boxes.
@@ -167,8 +140,6 @@ def coco_annotations(
     for index, (score, label) in enumerate(
         zip(instances.scores.tolist(), instances.labels.tolist(), strict=True)
     ):
-        if score < min_score:
-            continue
         annotation: dict[str, Any] = dict(category_id=label + 1, score=score, iscrowd=0)
         if 'masks' in instances:
             mask = np.asfortranarray(instances.masks[index].numpy(), np.uint8)

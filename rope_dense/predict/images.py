@@ -38,9 +38,11 @@ from ..utils.progress import progress
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .files import DRAWN, Writer
+from .formats import Output
 from .inferencer import build_inferencer, predict_batch
 from .journal import journal_or_anew
-from .output import Output, files_of, task_files
+from .output import files_of, task_files
+from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import Tiling, TrainedModel, check_tiles, predict_tiles, tile_and_overlap, unfinished
 
 Image = tuple[Source, np.ndarray]
@@ -52,7 +54,9 @@ def predict(
     images: str | Path | Sequence[str | Path],
     *,
     out: str | Path | None = None,
-    score: float = 0.3,
+    score: Scores = DEFAULT,
+    write: Sequence[str] = ('coco',),
+    ids: str | Path | None = None,
     batch: int = 1,
     size: str | None = None,
     scores: bool = False,
@@ -70,11 +74,15 @@ def predict(
         images: a file, a folder, a list of files, a video, the number of a camera, the address of a
             stream; or '-' for paths on standard input.
         out: folder; by default predictions, in the work folder.
-        score: detectors: of a box that is written and drawn, at least.
+        score: detectors: of a box that is written and drawn, at least; for all classes or each, see
+            ``least_scores``.
+        write: detectors: formats, see ``FORMATS``.
+        ids: COCO file with the ids of images and classes for the format 'results'.
         batch: images at a time.
         size: of the model's input, '480' (the shorter side) or '480x640' (height and width); by
             default as the test pipeline resizes.
-        scores: segmentors: also write the probability of each class, but for images in tiles.
+        scores: segmentors: also write the probability of each class, but for images in tiles; of
+            detectors, with the format 'yolo', the score of each box.
         tile_above: megapixels above which an image is predicted in tiles.
         device: such as 'cuda:1'; by default a GPU if there is one.
 
@@ -94,14 +102,21 @@ def predict(
     folder = Path(cfg.work_dir, 'predictions') if out is None else Path(out)
     reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
     sources = [] if video else sources_of(images, folder, reader)
+    paths = {source.file_name: source.path for source in sources}
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         inferencer = build_inferencer(cfg, weights, str(place))
         meta = inferencer.model.dataset_meta
         identity = Identity.of(cfg, str(config), weights or '')
         trained = TrainedModel(cfg, inferencer.model, meta['classes'], meta['palette'], identity)
+        tasks = {'': cfg} if task_of(cfg) != 'several' else inferencer.model.configs
+        metas = {'': meta} if task_of(cfg) != 'several' else inferencer.model.dataset_metas
+        classes = [name for part in metas.values() for name in part.get('classes', ())]
+        least = least_scores(score, Path(cfg.work_dir), classes)
         given = str(images) if isinstance(images, (str, Path)) else [*map(str, images)]
-        settings = dict(images=given, score=score, scores=scores, tile_above=tile_above)
-        output = Output(folder, identity.described() | settings, score, scores)
+        settings = dict(images=given, score=least, scores=scores, tile_above=tile_above)
+        about = identity.described() | settings, least, scores, write, ids and Path(ids)
+        output = Output(folder, *about, lambda name: reader.picture(reader.read(paths[name])))
+        output.check([*map(task_of, tasks.values())], classes, [*paths])
         with exclusive(folder):
             writer = writer_of(cfg, inferencer, output)
             if video:
@@ -191,14 +206,16 @@ def predict_in_tiles(
     failed: dict[Path, Exception] = {}
     try:
         check_tiles(trained.cfg)
-        tiling = Tiling(*tile_and_overlap(trained.cfg), batch, min_score=output.min_score)
+        least = [output.least[name] for name in trained.classes]
+        tiling = Tiling(*tile_and_overlap(trained.cfg), batch, min_score=least)
     except (UsageError, ValueError) as problem:  # no image can be predicted so
         return dict.fromkeys((source.path for source in sources), problem)
     for source in sources:
         out, picture = writer.tiles_file(source.picture), writer.out / DRAWN / source.picture
         for path in (out, picture):
             path.parent.mkdir(parents=True, exist_ok=True)
-        print(f'{source.path}: in tiles{", without --scores" if output.scores else ""}')
+        without = output.scores and task_of(trained.cfg) == 'semantic'
+        print(f'{source.path}: in tiles{", without --scores" if without else ""}')
         try:
             predict_tiles(trained, source.path, out, tiling, picture, journal_or_anew)
             writer.add_tiles(source.file_name, source.picture)

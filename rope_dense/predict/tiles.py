@@ -76,7 +76,7 @@ class Tiling:
         batch: tiles at a time.
         halvings: detectors: times that the image is halved at most, for objects larger than the
             overlap; None until one tile holds the image.
-        min_score: detectors: of a box that is kept.
+        min_score: detectors: of a box that is kept; or for each class.
         merge_iou: detectors: boxes of two tiles that overlap more are one object; None for 0.5, of
             rotated boxes 0.1.
     """
@@ -85,7 +85,7 @@ class Tiling:
     overlap: int
     batch: int = 1
     halvings: int | None = None
-    min_score: float = 0.3
+    min_score: float | list[float] = 0.3
     merge_iou: float | None = None
 
 

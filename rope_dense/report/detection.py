@@ -36,6 +36,7 @@ from .page import Page
 from .painter import Colour, Painter
 from .predictions import ReadPicture, build_loader, picture_reader, predict
 from .ranked import Ranked
+from .suspects import add_suspects, find_suspects
 
 SIZES = ('AP', 'AP small', 'AP medium', 'AP large')  # COCO's: below 32, below 96 pixels squared
 CROPS = 24
@@ -75,7 +76,7 @@ def add_detection(
             raise UsageError('report: the model predicts no boxes or masks of objects')
         height, width = sample.ori_shape[:2]
         images.append(dict(id=index, path=sample.img_path, height=height, width=width))
-        found = coco_annotations(sample.pred_instances, 0.0)
+        found = coco_annotations(sample.pred_instances)
         predictions += [dict(item, image_id=index) for item in found]
     masks = bool(predictions) and 'segmentation' in predictions[0]
     truth = true_objects(loader.dataset, masks)
@@ -145,6 +146,7 @@ def add_sections(
     painter = Painter(images, truth, kept, classes, colours, read)
     add_pictures(page, painter, at_cuts)
     add_crops(page, painter, at_cuts)
+    add_suspects(page, painter, find_suspects(matches, masks))
 
 
 def threshold_of(cuts: dict[int, dict[str, float]], prediction: dict) -> float:

@@ -69,19 +69,21 @@ class Painter:
         self.visualizer.add_datasample('report', rgb, sample, draw_pred=False)
         return np.ascontiguousarray(self.visualizer.get_image()[..., ::-1])
 
-    def crop(self, item: dict) -> np.ndarray:
-        """The square around an object (RGB), twice its size, grey outside of the image."""
+    def crop(self, item: dict, other: dict | None = None) -> np.ndarray:
+        """The square around an object (RGB), twice its size, grey outside of the image.
+
+        Its box is yellow, and the one of another object blue.
+        """
         rgb = self.read(self.images[item['image_id']]['path'])
         left, top, width, height = item['bbox']
         side = max(width, height, 8)
         centre = np.array([left + width / 2, top + height / 2])
         corners = np.concatenate([centre - side, centre + side - 1])
-        marked = mmcv.imshow_bboxes(
-            rgb,
-            np.array([[left, top, left + width, top + height]]),
-            colors=(255, 210, 0),
-            show=False,
-        )
+        boxes = [np.array([x['bbox']]) * 1.0 for x in (other, item) if x]
+        for box in boxes:
+            box[:, 2:] += box[:, :2]
+        colours = [(0, 110, 255), (255, 210, 0)][-len(boxes) :]
+        marked = mmcv.imshow_bboxes(rgb, boxes, colors=colours, show=False)
         return mmcv.imcrop(marked, corners, pad_fill=128)
 
     def label(self, item: dict) -> str:

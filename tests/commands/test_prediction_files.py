@@ -1,6 +1,7 @@
 """Files of predictions: the message without a box, and images that are done."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,14 @@ from mmdet.structures import DetDataSample
 from mmengine.structures import InstanceData
 
 from rope_dense.predict import files as prediction_files
+from rope_dense.predict.formats import Output
 from rope_dense.predict.journal import ImageJournal
+
+
+def output_of(folder: Path, least: dict[str, float], *formats: str, **more: Any) -> Output:
+    """Where predictions go, by default as predictions.json."""
+    given = dict(scores=False, ids=None, read=lambda name: None) | more
+    return Output(folder, {}, least, formats=formats or ('coco',), **given)
 
 
 def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,16 +27,16 @@ def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.Mon
         scores=torch.tensor([0.125, 0.0625]),
         labels=torch.tensor([0, 0]),
     )
-    journal = ImageJournal(tmp_path, {})
-    files = prediction_files.DetectionFiles(None, tmp_path, ('cat',), 0.3, journal)
+    output = output_of(tmp_path, {'cat': 0.3})
+    files = prediction_files.DetectionFiles(None, output, ('cat',))
     files.add(
         'a.png', 'a.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
     )
     first, second = files.close().splitlines()
     assert first.startswith('0 objects in 1 images: ')
     assert second == 'the highest score is 0.12, below --score 0.3'
-    files.min_score = 0.1
-    journal = files.journal = ImageJournal(tmp_path, {})
+    output = output_of(tmp_path, {'cat': 0.1})
+    files = prediction_files.DetectionFiles(None, output, ('cat',))
     files.add(
         'b.png', 'b.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
     )

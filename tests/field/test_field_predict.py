@@ -29,7 +29,7 @@ from rope_dense.datasets.images.sources import (
 from rope_dense.datasets.labels.files import IMAGE_SUFFIXES
 from rope_dense.datasets.mask_colours import write_labels
 from rope_dense.predict import images as inference
-from rope_dense.predict.files import dota_names
+from rope_dense.predict.formats import dota_names
 from rope_dense.predict.journal import ImageJournal
 from rope_dense.predict.thin import MOST, UNBOUNDED, cut, most_ratio, padded
 from rope_dense.project.errors import UsageError

@@ -1,0 +1,292 @@
+"""Predictions of a detector in the formats of other programs, written when a run is complete."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib.util import find_spec
+from math import ceil
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import cv2
+import mmcv
+import numpy as np
+
+from ..datasets.labels.coco_files import read_file
+from ..datasets.labels.objects import seen
+from ..datasets.rotated_results import about_convention, names_of_files, write_dota
+from ..project.errors import UsageError
+from ..project.identity import Identity
+from ..utils.atomic_write import atomic_folder, atomic_write_text
+from ..utils.progress import progress
+from .journal import Entry, ImageJournal
+
+if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
+    from pycocotools import mask as coco_mask
+
+
+@dataclass(frozen=True)
+class Output:
+    """The place of predictions, and what is written.
+
+    Args:
+        folder: for all files.
+        settings: what the predictions depend on; JSON.
+        least: detectors: score of a box that is written, by class, see ``least_scores``.
+        scores: segmentors: also write the probability of each class; of 'yolo' the score of a box.
+        formats: detectors: names in ``FORMATS``.
+        ids: COCO file with the ids of images and classes, for 'results'.
+        read: the pixels of an image by its ``file_name``, BGR, for 'crops'.
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    least: Mapping[str, float]
+    scores: bool
+    formats: Sequence[str]
+    ids: Path | None
+    read: Callable[[str], np.ndarray]
+
+    def within(self, name: str, identity: Identity | None = None) -> Output:
+        """The output of one of several tasks, in a folder of its own."""
+        more = {} if identity is None else {name: identity.described()}
+        return replace(self, folder=self.folder / name, settings={**self.settings, **more})
+
+    def journal(self) -> ImageJournal:
+        """The images that are done, by this run or an interrupted one."""
+        return ImageJournal(self.folder, self.settings)
+
+    def check(self, tasks: Sequence[str], classes: Sequence[str], names: Sequence[str]) -> None:
+        """Raise UsageError if predictions of these tasks cannot be written in these formats.
+
+        Args:
+            classes, names: of all tasks, and of the images; no image of a video.
+        """
+        formats = {*self.formats}
+        for problem, said in (
+            (formats - {*FORMATS}, f'--write: the formats are {", ".join(FORMATS)}'),
+            (
+                formats != {'coco'} and not {'boxes', 'oriented'} & {*tasks},
+                f'--write: for detectors, and the task of this model is {tasks[0]}',
+            ),
+            (formats & {'voc'} and 'oriented' in tasks, '--write voc: it has no rotated boxes'),
+            (formats & {'crops'} and not names, '--write crops: not of videos; give the frames'),
+            (self.ids and 'results' not in formats, '--ids: only --write results has ids'),
+        ):
+            if problem:
+                raise UsageError(said)
+        if self.ids:
+            ids_of(self.ids, 'categories', 'name', classes)
+            ids_of(self.ids, 'images', 'file_name', names)
+
+
+@dataclass(frozen=True)
+class Detections:
+    """All predictions of a run.
+
+    Args:
+        classes: names.
+        entries: file_name, height, width and picture of each image, and its objects: annotations
+            as COCO has them, with scores, classes from 1, without other ids.
+        convention: of the angles of rotated boxes; None for upright boxes.
+    """
+
+    output: Output
+    classes: Sequence[str]
+    entries: Sequence[Entry]
+    convention: str | None
+
+    def objects(self, entry: Entry) -> Iterator[tuple[str, dict]]:
+        """The objects of an image, with the names of their classes."""
+        return ((self.classes[item['category_id'] - 1], item) for item in entry['objects'])
+
+
+def stem_of(entry: Entry) -> str:
+    """The path of an image's files in a folder, without suffix; no other image has it."""
+    return Path(entry['picture']).with_suffix('').as_posix().partition('/')[2]
+
+
+def write_coco(found: Detections) -> Path:
+    """A data set, predictions.json; of rotated boxes also dota/, for DOTA's server."""
+    images, annotations = list[dict](), list[dict]()
+    for number, entry in enumerate(found.entries, start=1):
+        images.append(dict(id=number, **{k: v for k, v in entry.items() if k != 'objects'}))
+        for item in entry['objects']:
+            annotations.append({**item, 'id': len(annotations) + 1, 'image_id': number})
+    categories = [dict(id=number, name=name) for number, name in enumerate(found.classes, start=1)]
+    content = dict[str, Any](images=images, annotations=annotations, categories=categories)
+    if found.convention:
+        content['info'] = about_convention(found.convention)
+        names = dota_names(images)
+        objects = ((names[item['image_id']], item) for item in annotations)
+        write_dota(found.output.folder / 'dota', found.classes, objects)
+    file = found.output.folder / 'predictions.json'
+    atomic_write_text(file, json.dumps(content, allow_nan=False) + '\n')
+    return file
+
+
+def write_results(found: Detections) -> Path:
+    """The list that ``loadRes`` of pycocotools takes, results.json, with the ids of a COCO file."""
+    names = [entry['file_name'] for entry in found.entries]
+    numbers = [{name: n for n, name in enumerate(some, start=1)} for some in (names, found.classes)]
+    images, classes = numbers
+    if ids := found.output.ids:
+        images = ids_of(ids, 'images', 'file_name', names)
+        classes = ids_of(ids, 'categories', 'name', found.classes)
+        for noun, lacking in zip(('images', 'classes'), numbers, strict=True):
+            if lacking := sorted({*lacking} - {*images, *classes}):
+                such = f'{len(lacking)} {noun}, such as {lacking[0]}'
+                print(f'not in results.json, because not in {ids}: {such}')
+    keys = ('bbox', 'score', 'segmentation')
+    results = [
+        dict(image_id=images[entry['file_name']], category_id=classes[label])
+        | {key: item[key] for key in keys if key in item}
+        for entry in found.entries
+        for label, item in found.objects(entry)
+        if entry['file_name'] in images and label in classes
+    ]
+    file = found.output.folder / 'results.json'
+    atomic_write_text(file, json.dumps(results, allow_nan=False) + '\n')
+    return file
+
+
+def write_yolo(found: Detections) -> Path:
+    """yolo/labels/NAME.txt and yolo/classes.txt: boxes, corners of rotated boxes, or outlines."""
+    out = found.output.folder / 'yolo'
+    with atomic_folder(out / 'labels') as folder:
+        for entry in found.entries:
+            sides, lines = np.array([entry['width'], entry['height']]), []
+            for item in entry['objects']:
+                points = np.clip(outline_of(item), 0, sides) / sides
+                low, high = points.min(0), points.max(0)
+                if 'segmentation' not in item:
+                    points = np.stack([(low + high) / 2, high - low])
+                numbers = [f'{value:.6f}' for value in points.ravel()]
+                numbers += [f'{item["score"]:.4f}'] if found.output.scores else []
+                if (high > low).all():  # else it is outside of the image
+                    lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}\n')
+            atomic_write_text(folder / f'{stem_of(entry)}.txt', ''.join(lines))
+    names = ''.join(f'{" ".join(label.split())}\n' for label in found.classes)
+    atomic_write_text(out / 'classes.txt', names)
+    return out
+
+
+def write_voc(found: Detections) -> Path:
+    """voc/Annotations/NAME.xml, whose pixels count from 1, and their list as VOC has it."""
+    out = found.output.folder / 'voc'
+    with atomic_folder(out / 'Annotations') as folder:
+        for entry in found.entries:
+            size = tags(dict(width=entry['width'], height=entry['height'], depth=3))
+            name = tags(dict(filename=Path(entry['file_name']).name))
+            text = f'{name}<size>{size}</size>\n'
+            for label, item in found.objects(entry):
+                left, top, width, height = item['bbox']
+                sides = dict(xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height)
+                box = tags({side: f'{value:.2f}' for side, value in sides.items()})
+                name = tags(dict(name=label, difficult=0))
+                text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
+            file = folder / f'{stem_of(entry)}.xml'
+            atomic_write_text(file, f'<annotation>\n{text}</annotation>\n')
+    names = ''.join(f'{stem_of(entry)}\n' for entry in found.entries)
+    atomic_write_text(out / 'ImageSets' / 'Main' / 'default.txt', names)
+    return out
+
+
+def write_crops(found: Detections) -> Path:
+    """crops/CLASS/NAME_1.jpg: the upright box of each object, cut out of its image."""
+    names = names_of_files(found.classes)
+    with atomic_folder(found.output.folder / 'crops') as folder:
+        for entry in progress([x for x in found.entries if x['objects']], 'crops'):
+            pixels = found.output.read(entry['file_name'])
+            for number, item in enumerate(entry['objects'], start=1):
+                left, top, width, height = item['bbox']
+                bottom, right = max(0, ceil(top + height)), max(0, ceil(left + width))
+                part = pixels[max(0, int(top)) : bottom, max(0, int(left)) : right]
+                if part.size:  # else the box is outside of the image
+                    place = folder / names[item['category_id'] - 1]
+                    mmcv.imwrite(part, str(place / f'{stem_of(entry)}_{number}.jpg'))
+    return found.output.folder / 'crops'
+
+
+Write = Callable[[Detections], Path]  # writes all files, and returns their place
+FORMATS: dict[str, Write] = dict(
+    coco=write_coco, results=write_results, yolo=write_yolo, voc=write_voc, crops=write_crops
+)
+
+
+whole_file = cache(partial(read_file, is_whole=True))
+
+
+def ids_of(file: Path, kind: str, key: str, names: Sequence[str]) -> dict[str, Any]:
+    """The ids of the images or classes in a COCO file that have one of the names.
+
+    An image may be in another folder there if no two have the last part of its name.
+
+    Raises:
+        UsageError, ValueError: the file is no COCO file, or has none of the names.
+    """
+    content = whole_file(file).content
+    if not isinstance(content, dict) or not isinstance(content.get(kind), list):
+        raise UsageError(f'--ids {file}: no COCO file, which has a list of {kind}')
+    known = {entry[key]: entry['id'] for entry in content[kind] if {key, 'id'} <= {*entry}}
+    ids = {name: known[name] for name in names if name in known}
+    if kind == 'images':
+        last = {Path(name).name: number for name, number in known.items()}
+        counts = [Counter(Path(name).name for name in some) for some in (known, names)]
+        only = (name for name in names if all(x[Path(name).name] == 1 for x in counts))
+        ids |= {name: last[Path(name).name] for name in only}
+    if names and not ids:
+        there = ', '.join(map(str, [*known][:3]))
+        raise UsageError(f'--ids {file}: its {kind} ({there} ...) have no {names[0]}, or any other')
+    return ids
+
+
+def dota_names(images: Sequence[dict]) -> dict[int, str]:
+    """The name of each image by its number: with folders and suffix only if others have it, too."""
+    stems = {image['id']: Path(image['file_name']).stem for image in images}
+    times = Counter(stems.values())
+    return {
+        image['id']: stem if times[stem] == 1 else image['file_name']
+        for image, stem in zip(images, stems.values(), strict=True)
+    }
+
+
+def outline_of(item: dict) -> np.ndarray:
+    """The corners [N, 2] of a rotated box, a mask, or opposite ones of a box."""
+    outline = item.get('segmentation')
+    if isinstance(outline, dict):
+        return mask_outline(outline)
+    left, top, width, height = item['bbox']
+    points = outline[0] if outline else [left, top, left + width, top + height]
+    return np.reshape(points, (-1, 2))
+
+
+def mask_outline(run_lengths: dict) -> np.ndarray:
+    """One polygon [N, 2] along the edges of a mask's pixels, half a pixel beside them at most.
+
+    Holes are filled. Parts are joined by lines, there and back. The first corner is repeated until
+    no reader can take the numbers, with or without a score, for a box with key points.
+    """
+    pixels = coco_mask.decode(run_lengths)
+    # Pixel x begins and ends at the columns 2 x and 2 x + 2 of a map of twice the size.
+    double = np.pad(pixels.repeat(2, 0).repeat(2, 1), (0, 1))
+    double = cv2.dilate(double, np.ones((2, 2), np.uint8), anchor=(1, 1))
+    found, _ = cv2.findContours(double, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    parts = [cv2.approxPolyDP(part, 1, closed=True)[:, 0] / 2 for part in found]
+    points = parts[0] if parts else np.zeros((1, 2))
+    for part in parts[1:]:
+        apart = np.linalg.norm(points[:, None] - part, axis=-1)
+        here, there = np.unravel_index(apart.argmin(), apart.shape)
+        part = np.roll(part, -there, 0)
+        points = np.concatenate([points[: here + 1], part, part[:1], points[here:]])
+    return np.concatenate([points, points[:1].repeat(-(len(points) - 1) % 3, 0)])
+
+
+def tags(values: Mapping[str, object]) -> str:
+    """A node of XML for each value."""
+    return ''.join(f'<{name}>{escape(seen(str(text)))}</{name}>' for name, text in values.items())
