@@ -17,8 +17,7 @@ from ..utils.size_text import parse_size
 
 Number = Callable[[str], float]  # a type of an option
 # Names of options in other packages, such as ultralytics, mmdet and RF-DETR.
-ELSEWHERE = dict(imgsz='size', lr0='lr', conf='score', dataset_dir='data', batch='batch_size')
-ELSEWHERE |= dict(resolution='size', num_epochs='epochs', max_epochs='epochs', auto_resume='resume')
+ELSEWHERE = dict(imgsz='size', resolution='size', lr0='lr', conf='score', dataset_dir='data')
 
 
 class ToolParser(argparse.ArgumentParser):
@@ -31,9 +30,7 @@ class ToolParser(argparse.ArgumentParser):
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(description=description, formatter_class=layout)
         self.checks: list[Callable[[argparse.Namespace], object]] = []
-        self.add_argument(
-            '--debug', action='store_true', help='print the traceback of an error, too'
-        )  # read by door.run
+        self.add_argument('--debug', action='store_true', help="print an error's traceback, too")
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """The arguments, checked."""

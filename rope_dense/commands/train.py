@@ -17,11 +17,7 @@ from .own_settings import add_own_settings
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument(
-        'config',
-        help='config file; or the name of a file of configs/own, such as detection; or the '
-        'folder of a run, to continue it or to repeat it with other settings',
-    )
+    parser.add_argument('config', help='a config; a task of configs/own such as realtime; or a run')
     add_training(parser)
     add_common(parser)
     add_own_settings(parser)

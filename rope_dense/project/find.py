@@ -34,8 +34,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
         checkpoint: a file, an address or a name on the hub, for a config or a run.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
-    is_recipe = given and source in recipes()
-    is_run = os.path.isdir(source) and not is_recipe and not is_stored(source)
+    is_run = os.path.isdir(source) and not is_stored(source) and not (given and source in recipes())
     config = Run(Path(source)).config if is_run else find_config(source)
     if not given and not is_run and (written := written_settings(config)):
         run = Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)

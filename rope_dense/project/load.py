@@ -61,8 +61,9 @@ def load_config(
     Raises:
         UsageError, CheckpointError: the file or an option cannot be used.
     """
-    given_path, path = path, find_config(path)
-    folder = given_path if Path(path).parent == Path(given_path) else None  # of a run
+    folder, path = path, find_config(path)
+    if Path(path).parent == Path(folder):  # of a run
+        work_dir = work_dir or folder
     name = Path(path).stem
     if is_stored(path):
         name, path = Path(path).name, str(config_file(path))
@@ -91,7 +92,7 @@ def load_config(
         for module in modules:
             importlib.import_module(module)
     write_convention(cfg)
-    cfg.work_dir = work_dir or folder or cfg.get('work_dir') or os.path.join('work_dirs', name)
+    cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
         if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
             cfg[loader].persistent_workers = False  # PyTorch refuses True without workers

@@ -53,8 +53,7 @@ class OwnData:
 
 def check_root(own: Own) -> None:
     """Raise ValueError unless the folder of the data set is there."""
-    beside = own.root.parent.iterdir() if own.root.parent.is_dir() else ()
-    near = did_you_mean(own.data_root, [str(path) for path in beside if path.is_dir()])
+    near = did_you_mean(own.data_root, map(str, own.root.parent.glob('*/')))
     fault = f': no such folder (seen from {os.getcwd()}){near}'
     if own.root.is_file():
         fault = f' is {form_by_name(own.root) or "a file: give its folder"}'

@@ -70,17 +70,14 @@ def keep_given(cfg: Config, kind: str, given: Mapping[str, object]) -> None:
 
 def given_before(cfg: Config, kind: str) -> dict[str, Any]:
     """What ``keep_given`` kept; ValueError if it is not known."""
-    found: dict[str, Any] = {}
     try:
-        for text in cfg.own_given:
-            name, _, given = text.partition(' ')
-            found.update(ast.literal_eval(given) if name == kind else {})
+        texts = [text.removeprefix(f'{kind} ') for text in cfg.own_given if text.startswith(kind)]
+        return {key: value for text in texts for key, value in ast.literal_eval(text).items()}
     except (AttributeError, ValueError, SyntaxError) as error:
         raise ValueError(
             f'{cfg.filename} does not say what it was made of: give the config and all options of '
             'the first training again, with --work-dir and --resume'
         ) from error
-    return found
 
 
 def derive_anew(run: Config, given: Mapping[str, object]) -> Config:

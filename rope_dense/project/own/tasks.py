@@ -129,14 +129,13 @@ def named_classes(
     return given, colours_of(given, dict(zip(names, colours, strict=True))), own.values
 
 
-with_outlines = partial(find_objects, outlines=True)
 TASKS = {
     'depth': Task(OwnDepth, find_depth),
     'detection': Task(OwnObjects, find_objects),
-    'instance': Task(OwnObjects, with_outlines),
+    'instance': Task(OwnObjects, partial(find_objects, outlines=True)),
     'oriented': Task(OwnOriented, partial(find_objects, oriented=True)),
     'realtime': Task(OwnRealtime, find_objects),
-    'realtime_masks': Task(OwnRealtime, with_outlines),
+    'realtime_masks': Task(OwnRealtime, partial(find_objects, outlines=True)),
     'semantic': Task(OwnSemantic, find_semantic),
 }
 
