@@ -57,5 +57,6 @@ def figures_table(metrics: Mapping[str, object]) -> str:
     """The figures of a test, in a column each."""
     rows = figures_of(metrics)
     names = dict.fromkeys(name for row in rows.values() for name in row)
-    lines = [['', *names], *([kind, *map(row.get, names)] for kind, row in rows.items())]
-    return '\n'.join(''.join(f'{cell or "":>10}' for cell in line).rstrip() for line in lines)
+    lines = [['', *names]]
+    lines += [[kind, *(row.get(name, '') for name in names)] for kind, row in rows.items()]
+    return '\n'.join(''.join(f'{cell:>10}' for cell in line).rstrip() for line in lines)

@@ -68,13 +68,13 @@ class ProgressHook(Hook):
     def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
         done, total = runner.iter + 1, runner.max_iters
         each = epoch_length(runner.train_dataloader)
+        left = time_left(self.training, done - self.first, total - done)
         text = (
             f'epoch {runner.iter // each + 1} of {-(-total // each)}, iteration {done} of {total}'
         )
-        if loss := runner.message_hub.log_scalars.get('train/loss'):
-            text += f', loss {loss.current():.4g}'
-        left = (time.monotonic() - self.training) / (done - self.first) * (total - done)
-        self.show(runner, text, done / total, left, done == self.first + 1)
+        loss = runner.message_hub.log_scalars.get('train/loss')
+        text += f', {left}' if loss is None else f', {left}, loss {loss.current():.4g}'
+        self.show(runner, text, done / total, at_once=done == self.first + 1)
 
     def after_train(self, runner: Runner) -> None:
         self.close()
@@ -91,8 +91,8 @@ class ProgressHook(Hook):
     def _after_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
         mode, done = others['mode'], batch_idx + 1
         total = len(getattr(runner, f'{mode}_dataloader'))
-        left = (time.monotonic() - self.testing) / done * (total - done)
-        self.show(runner, f'{NAMES[mode]}: {done} of {total}', done / total, left)
+        left = time_left(self.testing, done, total - done)
+        self.show(runner, f'{NAMES[mode]}: {done} of {total}, {left}', done / total)
 
     def evaluate(self, logger: logging.Logger, compute: Callable[[int], dict], size: int) -> dict:
         """Compute metrics; what that logs and prints goes to the log file."""
@@ -118,11 +118,8 @@ class ProgressHook(Hook):
         if runner.rank == 0:
             print(figures_table(metrics or {}), flush=True)
 
-    def show(
-        self, runner: Runner, text: str, share: float, left: float, at_once: bool = False
-    ) -> None:
+    def show(self, runner: Runner, text: str, share: float, at_once: bool = False) -> None:
         """Update the bar, and log a line, at once or if the last one is old enough."""
-        text += f', {tqdm.format_interval(left)} left'
         if at_once or time.monotonic() - self.shown >= self.seconds:
             self.shown = time.monotonic()
             runner.logger.info(text)
@@ -143,3 +140,9 @@ class ProgressHook(Hook):
 def has_terminal() -> bool:
     """Whether a bar can be seen, with no log in its place."""
     return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def time_left(started: float, done: int, left: int) -> str:
+    """The time for as many iterations as are left."""
+    seconds = (time.monotonic() - started) / done * left
+    return f'{tqdm.format_interval(seconds)} left'

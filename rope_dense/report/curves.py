@@ -26,13 +26,18 @@ def summary_of(work_dir: Path) -> dict[str, str]:
     The length is from the first to the last line of the log, of each start of the training.
     """
     run, summary = Run(work_dir), {}
+    files = sorted(work_dir.glob('*/vis_data/scalars.json'))
+    metrics = read_logs(files)[1]
     if record := run.record:
         step = f'epoch {record["epoch"]}, iteration {record["iteration"]}'
         summary['best'] = f'{record["metric"]} {record["value"]:.3f}, {step}'
+    elif metrics:
+        steps, values = metrics[name := headline(metrics)]
+        summary['last'] = f'{name} {values[-1]:.3f}, iteration {steps[-1]}'
     if checkpoint := str(work_dir / record['file']) if record else run.last:
         summary['checkpoint'] = checkpoint
-    folders = [file.parents[1] for file in sorted(work_dir.glob('*/vis_data/scalars.json'))]
-    texts = [log.read_text('utf-8', 'replace') for path in folders for log in path.glob('*.log')]
+    logs = [log for file in files for log in file.parents[1].glob('*.log')]
+    texts = [log.read_text(encoding='utf-8', errors='replace') for log in logs]
     ends = [(found[0], found[-1]) for found in map(TIME.findall, texts) if found]
     times = [[datetime.strptime(text, '%Y/%m/%d %H:%M:%S') for text in pair] for pair in ends]
     if times:

@@ -65,7 +65,7 @@ def demo(
     cfg = load_config(str(config), options, str(training))
     shapes = shapes_of(cfg)
     (folder / 'results.json').unlink(missing_ok=True)
-    announce(cfg, shapes, folder, goal, evaluate_only)
+    announce(cfg, shapes, folder, goal)
     data = {scale: make_data(folder, shapes, scale) for scale in SCALES}
     configs = {scale: with_data_root(cfg, data[scale]) for scale in SCALES}
     seconds = None if evaluate_only else train(configs[1])
@@ -102,29 +102,20 @@ def shapes_of(cfg: Config) -> ShapesSettings:
         return ShapesSettings(**entry)
 
 
-def announce(
-    cfg: Config, shapes: ShapesSettings, work_dir: Path, goal: float, evaluate_only: bool
-) -> None:
+def announce(cfg: Config, shapes: ShapesSettings, work_dir: Path, goal: float) -> None:
     """Print the steps and how long they take."""
     sizes = ', '.join('{} x {}'.format(*scaled_size(shapes, scale)) for scale in SCALES)
-    training = (
-        'skips the training and takes the last checkpoint'
-        if evaluate_only
-        else f'trains for {cfg.train_cfg.max_iters} iterations of '
-        f'{cfg.train_dataloader.batch_size} images (three minutes on two CPU cores by default); '
-        'the log says how long is left (eta)'
-    )
-    print(
-        f"""
+    iterations, images = cfg.train_cfg.max_iters, cfg.train_dataloader.batch_size
+    text = f"""
 {Path(cfg.filename).stem}, on {get_device()}
   1. draws {shapes.train} training and {shapes.val} validation images of shapes (seconds)
-  2. {training}
+  2. trains for {iterations} iterations of {images} images, unless --evaluate-only is given (three
+     minutes on two CPU cores by default)
   3. tests the weights at {sizes} (half a minute)
   4. writes the report with its pictures, and results.json
 Everything goes to {work_dir}. The goal is a box AP50 of {goal:.2f}.
-""",
-        flush=True,
-    )
+"""
+    print(text, flush=True)
 
 
 def scaled_size(shapes: ShapesSettings, scale: float) -> tuple[int, int]:
