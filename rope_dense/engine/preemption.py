@@ -18,6 +18,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 from torch.utils.data import DataLoader
 
+from ..utils.parent import end_with_parent
 from .checkpoint_hook import AtomicCheckpointHook
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -127,6 +128,7 @@ class QuietLoader(DataLoader):
 
 def start_worker(then: Callable[[int], None] | None, worker: int) -> None:
     """What a loading process of a ``QuietLoader`` does first; `then` is the loader's own."""
+    end_with_parent()
     Thread(target=wait_for_parent, daemon=True).start()
     if then:
         then(worker)
@@ -134,6 +136,7 @@ def start_worker(then: Callable[[int], None] | None, worker: int) -> None:
 
 def wait_for_parent() -> None:
     """End this process when its parent sends SIGTERM."""
+    parent = parent_process()
     while heard := signal.sigwaitinfo(SIGNALS):
-        if (heard.si_signo, heard.si_pid) == (signal.SIGTERM, parent_process().pid):
+        if parent and (heard.si_signo, heard.si_pid) == (signal.SIGTERM, parent.pid):
             os._exit(0)

@@ -5,7 +5,9 @@ import gc
 import io
 import logging
 import os
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import count
@@ -15,6 +17,7 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.runner import Runner
 from torch import distributed
+from torch.utils.data._utils import signal_handling
 
 from ..engine import runner as runners
 from ..engine.divergence import divergence
@@ -140,12 +143,14 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
         yield
     except RunError as error:
         raise UsageError(str(error)) from None
-    except NAMED:
-        raise
     except Exception as error:
         if is_interrupt(error):
             raise
-        if reason := lost_process(runner, error) or divergence(runner, error):
+        if reason := lost_process(runner, error):
+            raise UsageError(reason) from None
+        if isinstance(error, NAMED):
+            raise
+        if reason := divergence(runner, error):
             raise UsageError(reason) from None
         if not isinstance(error, (ValueError, AssertionError)):
             raise
@@ -161,21 +166,37 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
 
 
 def lost_process(runner: Runner, error: BaseException | None) -> str | None:
-    """The reason, if an error is that another process ended: one that loads, or another rank."""
-    if error is None:
-        return None
-    cfg, text = runner.cfg, ' '.join(str(error).split())
-    if 'DataLoader worker (pid' in text:  # raised wherever this process is, by SIGCHLD
-        loaders = [key for key in cfg if key.endswith('_dataloader') and cfg[key]]
-        numbers = ', '.join(
-            f'{key}.num_workers={cfg[key].get("num_workers", 0)}' for key in loaders
-        )
-        latest = Run(Path(runner.work_dir)).last
-        return (
-            f'a loading process was ended ({text}), probably for lack of memory: ask for more, or '
-            f'set lower {numbers}' + f'; --resume continues from {latest}' * bool(latest)
-        )
-    if isinstance(error, distributed.DistError) or 'gloo/transport' in text:
-        text = text.partition('. ')[0]
-        return f'another process of this run has ended, or hangs: its own lines say why ({text})'
-    return lost_process(runner, error.__context__)
+    """The reason, if an error is that another process ended: one that loads, or another rank.
+
+    PyTorch raises an error wherever this process is when one that loads is killed, unless reading
+    from the killed process fails before.
+    """
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it would raise again for the next one
+    try:
+        time.sleep(0.1 * isinstance(error, (ConnectionError, EOFError)))  # it may not have ended
+        signal_handling._error_if_any_worker_fails()
+    except RuntimeError as failure:
+        error = failure
+    while error is not None:
+        text = ' '.join(str(error).split())
+        if 'DataLoader worker (pid' in text:
+            return lost_worker(runner, text)
+        if isinstance(error, distributed.DistError) or 'gloo/transport' in text:
+            return (
+                'another process of this run has ended, or hangs: its own lines say why '
+                f'({text.partition(". ")[0]})'
+            )
+        error = error.__context__
+    return None
+
+
+def lost_worker(runner: Runner, text: str) -> str:
+    """The message for a loading process that was killed, with PyTorch's text."""
+    cfg, latest = runner.cfg, Run(Path(runner.work_dir)).last
+    keys = [key for key in cfg if key.endswith('_dataloader') and cfg[key]]
+    numbers = ', '.join(f'{key}.num_workers={cfg[key].get("num_workers", 0)}' for key in keys)
+    return (
+        f'a loading process was ended ({text}), probably for lack of memory: ask for more, or set '
+        f'lower {numbers}' + f'; --resume continues from {latest}' * bool(latest)
+    )

@@ -10,6 +10,8 @@ from rope_dense.utils import parent
 
 LOADERS = """
 import multiprocessing, os, runpy, signal, sys, time
+from functools import partial
+
 import torch
 from torch.utils.data import DataLoader
 
@@ -34,8 +36,6 @@ def start(late, worker):
 
 
 def loader(kind):
-    from functools import partial
-
     begin = partial(start, kind == 'late')
     return iter(DataLoader(Data(kind), num_workers=1, collate_fn=list, worker_init_fn=begin))
 

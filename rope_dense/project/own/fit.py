@@ -104,7 +104,7 @@ def set_schedule(
     hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
     hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
     hooks['checkpoint'].update(save_minutes=own.save_minutes)
-    stop = dict(type='ResumableEarlyStoppingHook', monitor=metric, rule=rule)
+    stop: dict[str, Any] = dict(type='ResumableEarlyStoppingHook', monitor=metric, rule=rule)
     stop.update(patience=own.patience, min_delta=1e-6)  # any improvement; mmengine's is 0.1
     average = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
     average, *others = cfg.get('custom_hooks') or [average]  # a recipe's own average is its first
