@@ -27,11 +27,10 @@ def summary_of(work_dir: Path) -> dict[str, str]:
     """
     run, summary = Run(work_dir), {}
     files = sorted(work_dir.glob('*/vis_data/scalars.json'))
-    metrics = read_logs(files)[1]
     if record := run.record:
         step = f'epoch {record["epoch"]}, iteration {record["iteration"]}'
         summary['best'] = f'{record["metric"]} {record["value"]:.3f}, {step}'
-    elif metrics:
+    elif metrics := read_logs(files)[1]:
         steps, values = metrics[name := headline(metrics)]
         summary['last'] = f'{name} {values[-1]:.3f}, iteration {steps[-1]}'
     if checkpoint := str(work_dir / record['file']) if record else run.last:

@@ -68,7 +68,10 @@ def demo(
     announce(cfg, shapes, folder, goal)
     data = {scale: make_data(folder, shapes, scale) for scale in SCALES}
     configs = {scale: with_data_root(cfg, data[scale]) for scale in SCALES}
-    seconds = None if evaluate_only else train(configs[1])
+    seconds, started = None, time.monotonic()
+    if not evaluate_only:
+        run_training(build_runner(configs[1], 'none', trains=True))
+        seconds = round(time.monotonic() - started)
     checkpoint = Run(training).last if training.is_dir() else None
     if checkpoint is None:
         raise UsageError(f'{training}: no checkpoint, run without --evaluate-only first')
@@ -133,13 +136,6 @@ def make_data(work_dir: Path, shapes: ShapesSettings, scale: float) -> Path:
         shapes = replace(shapes, train=0, size=scaled_size(shapes, scale))
     write_shapes(folder, shapes)
     return folder / 'coco'
-
-
-def train(cfg: Config) -> int:
-    """Train from scratch; returns the seconds it took, validation included."""
-    started = time.monotonic()
-    run_training(build_runner(cfg, 'none', trains=True))
-    return round(time.monotonic() - started)
 
 
 def evaluate(

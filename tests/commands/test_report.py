@@ -331,7 +331,7 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
     folder = tmp_path / 'a run'
     for name, day in (('20260101_080000', 1), ('20260105_080000', 5)):  # resumed
         (folder / name / 'vis_data').mkdir(parents=True)
-        (folder / name / 'vis_data' / 'scalars.json').touch()
+        (folder / name / 'vis_data' / 'scalars.json').write_text(f'{{"mIoU": 30.5, "step": {day}}}')
         write_log(folder / name, f'2026/01/0{day} 08:00:00', f'2026/01/0{day} 20:00:30')
     (folder / '20260109').mkdir()
     write_log(folder / '20260109', '2026/01/09 08:00:00', '2026/01/09 20:00:00')  # of a test
@@ -339,6 +339,7 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
     (folder / 'last_checkpoint').write_text('iter_8.pth')
     cfg = Config(dict(work_dir=str(folder), model=dict(type='DEIM'), default_scope='mmdet'))
     assert ending(cfg).splitlines() == [
+        'last       mIoU 30.500, iteration 5',
         f'checkpoint {folder}/iter_8.pth',
         'trained    2026-01-01, 1 day, 0:01:00 h',
         f"next       rope-dense predict '{folder}' PICTURES",
