@@ -178,25 +178,17 @@ def lost_process(runner: Runner, error: BaseException | None) -> str | None:
         signal_handling._error_if_any_worker_fails()
     except RuntimeError as failure:
         error = failure
-    while error is not None:
+    text, cfg = '', runner.cfg
+    while error is not None and 'DataLoader worker (pid' not in text:
         text = ' '.join(str(error).split())
-        if 'DataLoader worker (pid' in text:
-            return lost_worker(runner, text)
-        if isinstance(error, distributed.DistError) or 'gloo/transport' in text:
-            return (
-                'another process of this run has ended, or hangs: its own lines say why '
-                f'({text.partition(". ")[0]})'
-            )
+        if 'gloo/transport' in text or isinstance(error, distributed.DistError):
+            reason = 'another process of this run has ended, or hangs: its own lines say why'
+            return f'{reason} ({text.partition(". ")[0]})'
         error = error.__context__
-    return None
-
-
-def lost_worker(runner: Runner, text: str) -> str:
-    """The message for a loading process that was killed, with PyTorch's text."""
-    cfg, latest = runner.cfg, Run(Path(runner.work_dir)).last
+    if 'DataLoader worker (pid' not in text:
+        return None
     keys = [key for key in cfg if key.endswith('_dataloader') and cfg[key]]
     numbers = ', '.join(f'{key}.num_workers={cfg[key].get("num_workers", 0)}' for key in keys)
-    return (
-        f'a loading process was ended ({text}), probably for lack of memory: ask for more, or set '
-        f'lower {numbers}' + f'; --resume continues from {latest}' * bool(latest)
-    )
+    reason = f'a loading process was ended ({text}), probably for lack of memory: ask for more, or'
+    latest = Run(Path(runner.work_dir)).last
+    return f'{reason} set lower {numbers}' + f'; --resume continues from {latest}' * bool(latest)

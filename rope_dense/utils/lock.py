@@ -46,8 +46,7 @@ def exclusive(path: str | Path, seconds: float = 0.0) -> Iterator[bool]:
     name = path.with_name(f'.{path.name}.lock')
     with open(name, 'a+', errors='replace', opener=follow_no_link) as file:
         OPEN.add(file)
-        is_locked = lock(file, path, seconds)
-        if is_locked:
+        if is_locked := lock(file, path, seconds):
             command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
             file.truncate(0)
             file.write(f'process {os.getpid()} on {socket.gethostname()}: {command}')
@@ -62,23 +61,20 @@ def lock(file: IO[str], path: Path, seconds: float) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        except OSError as error:
-            if error.errno in NO_LOCKS:
-                line = 'no locks on this file system: start no second process that writes the same'
-                print(f'{file.name}: {line}', file=sys.stderr)
-                return False
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
+        except BlockingIOError:
             file.seek(0)
             holder, now = file.read() or 'another process', time.monotonic()
-            if now - start >= seconds:
-                reason = f'is being written by {holder}; wait until it ends, or write elsewhere'
-                reason += f' (lock: {file.name})'
-                raise BlockingIOError(errno.EAGAIN, reason, str(path)) from error
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            print(f'{file.name}: {error.strerror}: start no second process here', file=sys.stderr)
+            return False
+        if now - start >= seconds:
+            reason = f'is being written by {holder}; wait until it ends, or write elsewhere'
+            raise BlockingIOError(errno.EAGAIN, f'{reason} (lock: {file.name})', str(path))
         if now - last >= LINE and os.environ.get('LOCAL_RANK', '0') == '0':
             last = now
-            line = f'waiting for {holder}, {now - start:.0f} s (lock: {file.name})'
-            print(f'{path}: {line}', file=sys.stderr)
+            print(f'{file.name}: {now - start:.0f} s; waiting for {holder}', file=sys.stderr)
         time.sleep(0.1)
 
 

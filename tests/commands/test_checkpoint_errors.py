@@ -1,14 +1,17 @@
 """Files that are no checkpoints, or not of this model: refused before anything begins."""
 
+import re
 import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from helpers.tool_names import Fails, Main
+from rope_dense_command import command
 
 
 def test_missing_checkpoints(
@@ -114,13 +117,36 @@ def test_files_that_are_no_checkpoints(
     fails(test, detector, str(path), says=[str(path), *says])
 
 
+WAYS = {
+    'test': ['CONFIG', 'FILE'],
+    'predict': ['CONFIG', 'FILE', 'IMAGE'],
+    'eval_resolutions': ['CONFIG', 'FILE', '--sizes', '64'],
+    'train --resume': ['CONFIG', '--resume', 'FILE'],
+    'train --load-from': ['CONFIG', '--load-from', 'FILE'],
+    'train init_cfg': [
+        'CONFIG', '--cfg-options', 'model.backbone.init_cfg._delete_=True',
+        'model.backbone.init_cfg.type=Pretrained', 'model.backbone.init_cfg.checkpoint=FILE',
+    ],
+    'convert_checkpoint': ['FILE', 'OUT'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('way', WAYS)
 def test_checkpoint_that_would_run_code(
-    test: Main, detector: str, fails: Fails, tmp_path: Path
+    way: str, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, evidence = tmp_path / 'x.pth', tmp_path / 'evidence'
     torch.save(dict(state_dict=dict(w=torch.zeros(1)), x=RunsCode(evidence)), path)
-    fails(test, detector, str(path), says=['refused', 'could run code', 'pathlib'])
-    assert not evidence.exists()
+    Image.new('RGB', (64, 64)).save(tmp_path / 'a.png')
+    given = dict(CONFIG=detector, FILE=str(path), IMAGE=str(tmp_path / 'a.png'))
+    given['OUT'] = str(tmp_path / 'out.pth')
+    arguments = [re.sub('|'.join(given), lambda found: given[found[0]], x) for x in WAYS[way]]
+    name = way.split()[0]
+    work = [] if name == 'convert_checkpoint' else ['--work-dir', str(tmp_path / 'work')]
+    assert command(name)([*arguments, *work]) == 2
+    message = capsys.readouterr().err
+    assert 'refused' in message and 'could run code' in message and 'pathlib' in message
+    assert 'Traceback' not in message and not evidence.exists()
     torch.load(path, weights_only=False)
     assert evidence.exists()  # what was refused
 

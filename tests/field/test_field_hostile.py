@@ -16,6 +16,8 @@ from PIL import Image
 from PIL.PngImagePlugin import putchunk
 
 from helpers.field import SIZE, coco, files, image, reading, refusal, write
+from rope_dense.datasets.depth_maps import read_depth
+from rope_dense.datasets.images.band_files import band_header
 
 BOX = dict(bbox=[10, 5, 20, 10])
 IMAGE = dict(id=1, file_name='a.jpg')
@@ -108,6 +110,21 @@ ENTITIES = '<!DOCTYPE d [<!ENTITY a "ha">' + ''.join(
 VOC = '<annotation><object><name>{}</name></object></annotation>'
 OUTSIDE = '<!DOCTYPE d [<!ENTITY j SYSTEM "file:///etc/passwd">'
 MASK = f'left="0" top="0" width="{HUGE}" height="{HUGE}" rle="0, {HUGE**2}"'
+
+LONG = f'<!DOCTYPE d [<!ENTITY a "{"x" * 200_000}">]>'
+SVG = '<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/></svg>'
+CALL = "!!python/object/apply:os.system ['touch ran']"
+
+
+def run_lengths(counts: object, height: int = 30, width: int = 40) -> dict[str, Any]:
+    return dict(BOX, segmentation=dict(size=[height, width], counts=counts))
+
+
+def secret(root: Path) -> Path:
+    """The folder, with an image beside it."""
+    image(root.parent / 'secret.jpg')
+    return root
+
 
 HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     'aliases as names': (
@@ -250,6 +267,62 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
         lambda root: coco_of(root, dict(BOX, segmentation='[' * 100_000)),
         'train.json, annotation 1: segmentation is',
     ),
+    'run lengths of very many pixels': (
+        lambda root: coco_of(root, run_lengths([10**18, 10**18])),
+        f'annotation 1: run lengths of {2 * 10**18} pixels for 30 x 40',
+    ),
+    'run lengths of another size': (
+        lambda root: coco_of(root, run_lengths([0, 10**18], 10**9, 10**9)),
+        f'annotation 1: run lengths of [{10**9}, {10**9}] for an image of [30, 40]',
+    ),
+    'run lengths of other characters': (
+        lambda root: coco_of(root, run_lengths('\x00\xff~~~')),
+        'train.json, annotation 1: ',
+    ),
+    'a run length below 0': (
+        lambda root: coco_of(root, run_lengths([-5, 1205])),
+        'annotation 1: run lengths of 1200 pixels for 30 x 40',
+    ),
+    'a long entity of VOC': (
+        lambda root: voc(root, LONG + VOC.format('&a;' * 20_000)),
+        'a.xml declares entities, which no labels have',
+    ),
+    'a long entity of CVAT': (
+        lambda root: cvat(root, f'<box label="{"&a;" * 20_000}"/>', LONG),
+        'annotations.xml is no XML, cut off, or not in the encoding that it declares (limit on',
+    ),
+    'an entity of CVAT elsewhere': (
+        lambda root: cvat(root, '<box label="&j;"/>', OUTSIDE + ']>'),
+        'annotations.xml is no XML, cut off, or not in the encoding that it declares (reference',
+    ),
+    'an image above': (
+        lambda root: coco_of(secret(root), BOX, file_name='../../secret.jpg'),
+        'train.json: its images, such as ../../secret.jpg, are in none of',
+    ),
+    'an image elsewhere': (
+        lambda root: coco_of(root, BOX, file_name=str(secret(root).parent / 'secret.jpg')),
+        'secret.jpg, are in none of',
+    ),
+    'an image at an address of this machine': (
+        lambda root: coco_of(root, BOX, file_name='file:///etc/passwd'),
+        'train.json: its images, such as file:///etc/passwd, are in none of',
+    ),
+    'an image above, of CVAT': (
+        lambda root: cvat(secret(root), '<box label="cat"/>', name='../../../secret.jpg'),
+        'object of an image that is not there (left out): ../../../secret.jpg',
+    ),
+    'a drawing named as an image': (
+        lambda root: files(coco_of(root, BOX, file_name='b.png'), {'train/b.png': SVG}),
+        'object of an image that cannot be read (left out): b.png',
+    ),
+    'a drawing': (
+        lambda root: files(coco_of(root, BOX, file_name='b.svg'), {'train/b.svg': SVG}),
+        'object of an image that is not there (left out): b.svg',
+    ),
+    'a name that is a call': (
+        lambda root: yolo(root, NAMES + f'[{CALL}]'),
+        'data.yaml: `names` is [[',
+    ),
 }  # fmt: skip
 
 
@@ -258,7 +331,71 @@ def test_a_hostile_file_is_named(tmp_path: Path, kind: str) -> None:
     """K8: one line, without what the file makes of the memory."""
     build, line = HOSTILE[kind]
     message = refusal(build(tmp_path / 'data'))
-    assert line in message and len(message) < 1000
+    assert line in message and len(message) < 1000 and not Path('ran').exists()
+
+
+CORNERS = '<bndbox><xmin>5</xmin><ymin>5</ymin><xmax>20</xmax><ymax>20</ymax></bndbox>'
+CORNERS_OF = dict(shape_type='rectangle', points=[[4, 4], [20, 20]])
+HARMLESS: dict[str, Callable[[Path], Path]] = {
+    'a call': lambda root: yolo(root, f'x: {CALL}\n{NAMES}[cat]'),
+    'a script': lambda root: yolo(root, f'download: bash -c "touch ran"\n{NAMES}[cat]'),
+    'Python': lambda root: yolo(root, f'download: |\n  import os; os.mkdir("ran")\n{NAMES}[cat]'),
+    'VOC': lambda root: voc(
+        secret(root),
+        '<annotation><filename>../../secret.jpg</filename><object><name>cat</name>'
+        f'{CORNERS}</object></annotation>',
+    ),
+    'LabelMe': lambda root: files(labelme(secret(root), **CORNERS_OF), {
+        'train/a.json': json.dumps(dict(
+            imagePath='../../secret.jpg', shapes=[dict(label='cat', **CORNERS_OF)],
+        )),
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('kind', HARMLESS)
+def test_what_labels_say_is_not_run_nor_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Nothing of data.yaml is run, and an image is found by the name of its label file."""
+    root = HARMLESS[kind](tmp_path / 'data')
+    monkeypatch.chdir(tmp_path)
+    found = reading(root)
+    assert found.classes == ('cat',) and 'secret' not in str(found.content)
+    assert not (tmp_path / 'ran').exists()
+
+
+class Call:
+    """A pickle that runs a command."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        return Path.touch, (self.trace,)
+
+
+def array_file(path: Path, shape: tuple[int, int]) -> Path:
+    """A .npy file with the header of an array that it has not."""
+    with open(path, 'wb') as file:
+        header = dict(descr='<f4', fortran_order=False, shape=shape)
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(bytes(64))
+    return path
+
+
+@pytest.mark.parametrize('read', [read_depth, band_header])
+def test_arrays_that_run_code_or_are_not_there(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    path, trace = tmp_path / 'a.npy', tmp_path / 'ran'
+    np.save(path, np.array([[Call(trace)]], object), allow_pickle=True)
+    for fault in ('Python objects', 'greater than file size'):
+        with pytest.raises(ValueError, match=fault) as said:
+            read(path)
+        assert str(said.value).startswith(str(path))
+        array_file(path, (10**6, 10**6))
+    assert not trace.exists()
 
 
 @pytest.mark.parametrize('oriented', [False, True])
