@@ -20,6 +20,7 @@ from ..datasets.rotated_results import rotated_annotation
 from ..models.shared_backbone import FEATURES
 from .formats import FORMATS, Detections, Output
 from .journal import ImageJournal
+from .thresholds import DEFAULT
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
@@ -83,7 +84,7 @@ class DetectionFiles(Writer):
         super().__init__(output.folder, output.journal())
         self.visualizer, self.output = visualizer, output
         self.classes, self.convention = classes, convention
-        self.least = [output.least[name] for name in classes]
+        self.least = [output.least.get(name, DEFAULT) for name in classes]
         self.highest = 0.0  # score of any box, also of those left out
 
     def add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -101,9 +101,9 @@ class Detections:
     entries: Sequence[Entry]
     convention: str | None
 
-    def objects(self, entry: Entry) -> Iterator[tuple[str, dict]]:
-        """The objects of an image, with the names of their classes."""
-        return ((self.classes[item['category_id'] - 1], item) for item in entry['objects'])
+    def label(self, item: dict) -> str:
+        """The name of the class of an object."""
+        return self.classes[item['category_id'] - 1]
 
 
 def stem_of(entry: Entry) -> str:
@@ -125,34 +125,28 @@ def write_coco(found: Detections) -> Path:
         names = dota_names(images)
         objects = ((names[item['image_id']], item) for item in annotations)
         write_dota(found.output.folder / 'dota', found.classes, objects)
-    file = found.output.folder / 'predictions.json'
-    atomic_write_text(file, json.dumps(content, allow_nan=False) + '\n')
-    return file
+    return write_json(found.output.folder / 'predictions.json', content)
 
 
 def write_results(found: Detections) -> Path:
     """The list that ``loadRes`` of pycocotools takes, results.json, with the ids of a COCO file."""
     names = [entry['file_name'] for entry in found.entries]
-    numbers = [{name: n for n, name in enumerate(some, start=1)} for some in (names, found.classes)]
-    images, classes = numbers
-    if ids := found.output.ids:
-        images = ids_of(ids, 'images', 'file_name', names)
-        classes = ids_of(ids, 'categories', 'name', found.classes)
-        for noun, lacking in zip(('images', 'classes'), numbers, strict=True):
-            if lacking := sorted({*lacking} - {*images, *classes}):
-                such = f'{len(lacking)} {noun}, such as {lacking[0]}'
-                print(f'not in results.json, because not in {ids}: {such}')
-    keys = ('bbox', 'score', 'segmentation')
-    results = [
-        dict(image_id=images[entry['file_name']], category_id=classes[label])
-        | {key: item[key] for key in keys if key in item}
-        for entry in found.entries
-        for label, item in found.objects(entry)
-        if entry['file_name'] in images and label in classes
-    ]
-    file = found.output.folder / 'results.json'
-    atomic_write_text(file, json.dumps(results, allow_nan=False) + '\n')
-    return file
+    images: dict[str, Any] = {name: number for number, name in enumerate(names, start=1)}
+    classes: dict[str, Any] = {name: number for number, name in enumerate(found.classes, start=1)}
+    if file := found.output.ids:
+        images = ids_of(file, 'images', 'file_name', names)
+        classes = ids_of(file, 'categories', 'name', found.classes)
+        for kind, given, ids in (('images', names, images), ('classes', found.classes, classes)):
+            if lacking := [name for name in given if name not in ids]:
+                print(f'not in results.json: {len(lacking)} {kind} not in {file}: {lacking[0]} ...')
+    results = []
+    for entry in found.entries:
+        for item in entry['objects'] if entry['file_name'] in images else ():
+            if (label := found.label(item)) in classes:
+                about = {key: item[key] for key in ('bbox', 'score', 'segmentation') if key in item}
+                about |= dict(image_id=images[entry['file_name']], category_id=classes[label])
+                results.append(about)
+    return write_json(found.output.folder / 'results.json', results)
 
 
 def write_yolo(found: Detections) -> Path:
@@ -171,29 +165,29 @@ def write_yolo(found: Detections) -> Path:
                 if (high > low).all():  # else it is outside of the image
                     lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}\n')
             atomic_write_text(folder / f'{stem_of(entry)}.txt', ''.join(lines))
-    names = ''.join(f'{" ".join(label.split())}\n' for label in found.classes)
-    atomic_write_text(out / 'classes.txt', names)
+    atomic_write_text(out / 'classes.txt', ''.join(f'{label}\n' for label in found.classes))
     return out
 
 
 def write_voc(found: Detections) -> Path:
-    """voc/Annotations/NAME.xml, whose pixels count from 1, and their list as VOC has it."""
+    """voc/Annotations/NAME.xml, whose pixels count from 1, and lists of images and classes."""
     out = found.output.folder / 'voc'
     with atomic_folder(out / 'Annotations') as folder:
         for entry in found.entries:
             size = tags(dict(width=entry['width'], height=entry['height'], depth=3))
             name = tags(dict(filename=Path(entry['file_name']).name))
             text = f'{name}<size>{size}</size>\n'
-            for label, item in found.objects(entry):
+            for item in entry['objects']:
                 left, top, width, height = item['bbox']
                 sides = dict(xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height)
                 box = tags({side: f'{value:.2f}' for side, value in sides.items()})
-                name = tags(dict(name=label, difficult=0))
+                name = tags(dict(name=found.label(item), difficult=0))
                 text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
             file = folder / f'{stem_of(entry)}.xml'
             atomic_write_text(file, f'<annotation>\n{text}</annotation>\n')
     names = ''.join(f'{stem_of(entry)}\n' for entry in found.entries)
     atomic_write_text(out / 'ImageSets' / 'Main' / 'default.txt', names)
+    atomic_write_text(out / 'labelmap.txt', ''.join(f'{label}:::\n' for label in found.classes))
     return out
 
 
@@ -285,6 +279,12 @@ def mask_outline(run_lengths: dict) -> np.ndarray:
         part = np.roll(part, -there, 0)
         points = np.concatenate([points[: here + 1], part, part[:1], points[here:]])
     return np.concatenate([points, points[:1].repeat(-(len(points) - 1) % 3, 0)])
+
+
+def write_json(file: Path, content: object) -> Path:
+    """Write a file, and return its path."""
+    atomic_write_text(file, json.dumps(content, allow_nan=False) + '\n')
+    return file
 
 
 def tags(values: Mapping[str, object]) -> str:

@@ -114,8 +114,11 @@ def predict(
         least = least_scores(score, Path(cfg.work_dir), classes)
         given = str(images) if isinstance(images, (str, Path)) else [*map(str, images)]
         settings = dict(images=given, score=least, scores=scores, tile_above=tile_above)
-        about = identity.described() | settings, least, scores, write, ids and Path(ids)
-        output = Output(folder, *about, lambda name: reader.picture(reader.read(paths[name])))
+        file = None if ids is None else Path(ids)
+        about = identity.described() | settings, least, scores, write, file
+        output = Output(
+            folder, *about, lambda name: reader.picture(reader.read(paths.get(name, Path(name))))
+        )
         output.check([*map(task_of, tasks.values())], classes, [*paths])
         with exclusive(folder):
             writer = writer_of(cfg, inferencer, output)

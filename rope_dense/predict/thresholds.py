@@ -9,14 +9,13 @@ from pathlib import Path
 
 from ..utils.similar import did_you_mean
 
-REPORT = 'report'
-DEFAULT = 0.3
+REPORT, DEFAULT = 'report', 0.3
 
 Scores = float | str | Sequence[float | str]
 
 
 def read_score(text: object) -> tuple[str, float]:
-    """The class and its least score of a text such as 'car=0.4'; a plain number has the class ''.
+    """The class and the score of a text such as 'car=0.4'; a plain number has the class ''.
 
     ValueError unless the score is from 0 to 1.
     """
@@ -32,28 +31,22 @@ def least_scores(given: Scores, run: Path, classes: Sequence[str]) -> dict[str, 
 
     Args:
         given: one or several of a number, a text for ``read_score``, and 'report': the scores with
-            the best F1 in the report of a `run`.
+            the best F1 in the report of a `run`, where a prediction of the class is right.
 
     Raises:
         ValueError: a text is none of these, or of another class; there is no report of a detector.
     """
-    scores = {'': DEFAULT}
+    scores, file = {'': DEFAULT}, run / 'report' / 'report.json'
     for text in [given] if isinstance(given, (str, float, int)) else given:
-        scores |= reported(run) if text == REPORT else dict([read_score(text)])
+        if text != REPORT:
+            scores |= dict([read_score(text)])
+            continue
+        if not file.is_file():
+            raise ValueError(f'--score {REPORT}: no {file}; write it by rope-dense report {run}')
+        rows = json.loads(file.read_text(encoding='utf-8')).get('classes', ())
+        scores |= {row['class']: row['threshold'] for row in rows[1:] if row.get('f1')}
     other = scores.pop('')
     for name in {*scores} - {*classes}:
         near = did_you_mean(name, classes) or f'; the classes are {", ".join(classes)}'
         raise ValueError(f'--score: the model has no class {name}{near}')
     return dict.fromkeys(classes, other) | scores
-
-
-def reported(run: Path) -> dict[str, float]:
-    """The thresholds in the report of a run, but for classes without a right prediction."""
-    file = run / 'report' / 'report.json'
-    if not file.is_file():
-        raise ValueError(f'--score {REPORT}: no {file}; write it by rope-dense report {run}')
-    rows = json.loads(file.read_text(encoding='utf-8')).get('classes', ())
-    found = {row['class']: row['threshold'] for row in rows[1:] if row.get('f1')}
-    if not found:
-        raise ValueError(f'--score {REPORT}: {file} has no thresholds of classes')
-    return found

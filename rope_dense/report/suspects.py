@@ -60,7 +60,7 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
     labels: dict[int, list[dict]] = {}
     for item in matches.truth:
         labels.setdefault(item['image_id'], []).append(item)
-    suspects = []
+    suspects: list[Suspect] = []
     for match in matches.predictions:
         if match.prediction['score'] >= LEAST and match.kind not in ('ignored', 'duplicate'):
             near = overlaps(match.prediction, labels.get(match.prediction['image_id'], ()), key)
@@ -75,15 +75,15 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
                 suspects.append(Suspect(doubt * overlap, 'double', weak, strong, overlap))
     kept: dict[object, Suspect] = {}
     places: dict[int, list[dict]] = {}  # of missing labels
-    for item in sorted(suspects, key=lambda item: -item.suspicion):
-        if item.label:
-            kept.setdefault(item.label['id'], item)
+    for one in sorted(suspects, key=lambda one: -one.suspicion):
+        if one.label:
+            kept.setdefault(one.label['id'], one)
             continue
-        others = places.setdefault(item.other['image_id'], [])
-        if overlaps(item.other, others, key).max(initial=0.0) < FOREGROUND:
-            others.append(item.other)
-            kept[id(item.other)] = item
-    return [item for item in kept.values() if item.suspicion >= LEAST]
+        rivals = places.setdefault(one.other['image_id'], [])
+        if overlaps(one.other, rivals, key).max(initial=0.0) < FOREGROUND:
+            rivals.append(one.other)
+            kept[id(one.other)] = one
+    return [one for one in kept.values() if one.suspicion >= LEAST]
 
 
 def suspect(match: Match, near: float, found: dict[int, float], key: str) -> Suspect:

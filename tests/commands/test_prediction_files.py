@@ -1,46 +1,90 @@
-"""Files of predictions: the message without a box, and images that are done."""
+"""Files of predictions: formats, least scores, the message without a box, images that are done."""
 
+import contextlib
+import io
+import json
+import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import cv2
+import mmengine
 import numpy as np
 import pytest
 import torch
+from mmdet.evaluation import CocoMetric
 from mmdet.structures import DetDataSample
+from mmengine.config import Config
 from mmengine.structures import InstanceData
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
+from helpers.tool_names import Fails
 from rope_dense.predict import files as prediction_files
-from rope_dense.predict.formats import Output
+from rope_dense.predict.files import DetectionFiles
+from rope_dense.predict.formats import FORMATS, Detections, Output
 from rope_dense.predict.journal import ImageJournal
+from rope_dense.predict.thresholds import least_scores
+from rope_dense.project.errors import UsageError
+from rope_dense.project.run import Run
+from rope_dense_command import command
+
+IMAGE = np.zeros((8, 8, 3), np.uint8)
 
 
 def output_of(folder: Path, least: dict[str, float], *formats: str, **more: Any) -> Output:
     """Where predictions go, by default as predictions.json."""
-    given = dict(scores=False, ids=None, read=lambda name: None) | more
+    given = dict(scores=False, ids=None, read=lambda name: IMAGE) | more
     return Output(folder, {}, least, formats=formats or ('coco',), **given)
 
 
-def test_no_box_is_above_the_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def sample(*objects: tuple[float, int]) -> DetDataSample:
+    """Boxes with these scores and labels."""
+    scores, labels = zip(*objects, strict=True)
+    boxes = torch.tensor([[0.0, 0, 4, 4], [1, 1, 2, 2]])[: len(objects)]
+    found = InstanceData(bboxes=boxes, scores=torch.tensor(scores), labels=torch.tensor(labels))
+    return DetDataSample(pred_instances=found)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction_files, 'draw', lambda *_, **__: None)
-    instances = InstanceData(
-        bboxes=torch.tensor([[0.0, 0, 4, 4], [1, 1, 2, 2]]),
-        scores=torch.tensor([0.125, 0.0625]),
-        labels=torch.tensor([0, 0]),
-    )
-    output = output_of(tmp_path, {'cat': 0.3})
-    files = prediction_files.DetectionFiles(None, output, ('cat',))
-    files.add(
-        'a.png', 'a.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
-    )
+
+
+@pytest.mark.usefixtures('no_pictures')
+def test_no_box_is_above_the_least_score(tmp_path: Path) -> None:
+    given = sample((0.125, 0), (0.0625, 0))
+    files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.3}), ('cat',))
+    files.add('a.png', 'a.jpg', IMAGE, given.clone())
     first, second = files.close().splitlines()
     assert first.startswith('0 objects in 1 images: ')
     assert second == 'the highest score is 0.12, below --score 0.3'
-    output = output_of(tmp_path, {'cat': 0.1})
-    files = prediction_files.DetectionFiles(None, output, ('cat',))
-    files.add(
-        'b.png', 'b.jpg', np.zeros((8, 8, 3), np.uint8), DetDataSample(pred_instances=instances)
-    )
+    files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.1}), ('cat',))
+    files.add('b.png', 'b.jpg', IMAGE, given)
     assert (said := files.close()).startswith('1 objects in 1 images: ') and '\n' not in said
+
+
+@pytest.mark.usefixtures('no_pictures')
+def test_another_format_continues_an_interrupted_run(tmp_path: Path) -> None:
+    """With a least score for each class; what others put beside the labels stays."""
+    least, classes = {'cat': 0.3, 'dog': 0.6}, ('cat', 'dog')
+    first = DetectionFiles(None, output_of(tmp_path, least, 'coco'), classes)
+    first.add('s/a.png', 's/a.jpg', IMAGE, sample((0.5, 0), (0.5, 1)))
+    first.journal.steps._note()  # as every two seconds
+    for path in ('yolo/images/b.png', 'yolo/labels/of_another_run.txt'):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    files = DetectionFiles(None, output_of(tmp_path, least, 'yolo', scores=True), classes)
+    assert files.done() == {'s/a.png'}
+    files.add('b.png', 'b.jpg', IMAGE, sample((0.2, 0), (0.75, 1)))
+    assert files.close() == f'2 objects in 2 images: {tmp_path / "yolo"}'
+    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob('*.*')}
+    labels = {'yolo/labels/s/a.txt', 'yolo/labels/b.txt'}
+    assert written == {*labels, 'yolo/classes.txt', 'yolo/images/b.png'}
+    text = '0 0.250000 0.250000 0.500000 0.500000 0.5000\n'
+    assert (tmp_path / 'yolo/labels/s/a.txt').read_text() == text
+    assert (tmp_path / 'yolo/classes.txt').read_text() == 'cat\ndog\n'
 
 
 def test_an_image_is_done_when_all_tasks_are(tmp_path: Path) -> None:
@@ -53,3 +97,220 @@ def test_an_image_is_done_when_all_tasks_are(tmp_path: Path) -> None:
     for name, image in (('a', 'x.png'), ('a', 'y.png'), ('b', 'x.png')):
         writers[name].journal.add(dict(file_name=image))
     assert files.done() == {'x.png'}
+
+
+def entry(file_name: str, objects: list[dict], height: int = 100, width: int = 120) -> dict:
+    picture = f'pictures/{Path(file_name).with_suffix(".jpg").as_posix()}'
+    size = dict(height=height, width=width)
+    return dict(size, file_name=file_name, picture=picture, objects=objects)
+
+
+def thing(label: int, *box: float, score: float = 0.5) -> dict:
+    return dict(category_id=label, bbox=[*box], score=score, area=box[2] * box[3], iscrowd=0)
+
+
+def test_results_give_the_ap_of_the_test(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Noisy true boxes; ids of the file are others, its folders too, and one name is not in it."""
+    random = np.random.default_rng(0)
+    names, classes = [f'{number:02d}.png' for number in range(12)], ('cat', 'dog')
+    images = [
+        dict(id=700 - 3 * number, file_name=f'val2017/{name}', height=100, width=120)
+        for number, name in enumerate(names)
+    ]
+    categories = [dict(id=3, name='cat'), dict(id=17, name='bird'), dict(id=90, name='dog')]
+    annotations, entries = [], []
+    for image, name in zip(images, names, strict=True):
+        objects = []
+        for _ in range(4):
+            label, box = random.integers(2), random.uniform(10, 50, 4)
+            about = dict(id=len(annotations) + 1, image_id=image['id'], iscrowd=0)
+            about |= dict(category_id=(3, 90)[label], bbox=[*box], area=box[2] * box[3])
+            annotations.append(about)
+            noisy = box + random.normal(0, 3, 4)
+            objects.append(thing(int(label) + 1, *noisy, score=float(random.uniform(0.1, 1))))
+        entries.append(entry(f'pictures/{name}', objects))
+    truth = tmp_path / 'instances.json'
+    content = dict(categories=categories, images=images, annotations=annotations)
+    truth.write_text(json.dumps(content))
+    output = output_of(tmp_path, {}, ids=truth)
+    entries.append(entry('pictures/other.png', [thing(1, 1, 1, 9, 9)]))
+    file = FORMATS['results'](Detections(output, classes, entries, None))
+    assert f'1 images not in {truth}: pictures/other.png' in capsys.readouterr().out
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO(str(truth))
+        evaluation = COCOeval(coco, coco.loadRes(str(file)), 'bbox')
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+        metric = CocoMetric(str(truth))
+        metric.dataset_meta = dict(classes=classes)
+        for image, found in zip(images, entries, strict=False):
+            boxes = np.array([x['bbox'] for x in found['objects']])
+            boxes[:, 2:] += boxes[:, :2]
+            given = dict(bboxes=boxes, labels=[x['category_id'] - 1 for x in found['objects']])
+            given |= dict(scores=[x['score'] for x in found['objects']])
+            given = {key: torch.tensor(np.array(value)) for key, value in given.items()}
+            about = dict(pred_instances=given, img_id=image['id'], ori_shape=(100, 120))
+            metric.process({}, [about])
+        expected = metric.evaluate(len(images))
+    assert 0.2 < evaluation.stats[0] < 0.9
+    assert expected['coco/bbox_mAP'] == pytest.approx(evaluation.stats[0], abs=5e-4)
+    assert expected['coco/bbox_mAP_50'] == pytest.approx(evaluation.stats[1], abs=5e-4)
+
+
+def test_crops_are_the_pixels_of_the_boxes(tmp_path: Path) -> None:
+    """Names of classes cannot leave the folder; boxes outside of the image are left out."""
+    pixels = np.zeros((100, 120, 3), np.uint8)
+    pixels[20:52, 40:88] = 40, 120, 200
+    objects = [
+        *(thing(1, 40, 20, 48, 32), thing(2, 40.2, 20.7, 47.6, 30.9), thing(3, 100, 90, 50, 50)),
+        *(thing(4, 130, 20, 9, 9), thing(4, -5, -9, 5, 9), thing(4, -20, -20, 60, 60)),
+    ]
+    output = output_of(tmp_path, {}, read=lambda name: dict([('s/a b.tif', pixels)])[name])
+    entries = [entry('s/a b.tif', objects), entry('nothing.png', [])]
+    out = FORMATS['crops'](Detections(output, ('..', 'a/b', 'A_B', 'star'), entries, None))
+    crops = {path.relative_to(out).as_posix(): cv2.imread(str(path)) for path in out.rglob('*.jpg')}
+    names = ('_.', 'a_b', 'A_B_3', 'star')
+    shapes = ((1, (32, 48)), (2, (32, 48)), (3, (10, 20)), (6, (40, 40)))
+    expected = {
+        f'{name}/s/a b_{number}.jpg': shape
+        for name, (number, shape) in zip(names, shapes, strict=True)
+    }
+    assert {name: crop.shape[:2] for name, crop in crops.items()} == expected
+    for name in ('_./s/a b_1.jpg', 'a_b/s/a b_2.jpg'):
+        assert np.abs(crops[name].astype(int) - (40, 120, 200)).max() <= 3
+
+
+def test_least_scores_of_classes(tmp_path: Path) -> None:
+    classes = ('cat', 'dog', 'traffic=light')
+    one = dict.fromkeys(classes, 0.5)
+    assert least_scores(0.5, tmp_path, classes) == least_scores('0.5', tmp_path, classes) == one
+    given = ['dog=0.25', 'traffic=light=1', 0.4]
+    expected = {'cat': 0.4, 'dog': 0.25, 'traffic=light': 1}
+    assert least_scores(given, tmp_path, classes) == expected
+    rows = [{'class': 'mean', 'threshold': 0.1, 'f1': 1.0}]
+    rows += [
+        {'class': 'cat', 'threshold': 0.7, 'f1': 0.5},
+        {'class': 'dog', 'threshold': 1, 'f1': 0},
+    ]
+    with pytest.raises(ValueError, match='write it by rope-dense report'):
+        least_scores('report', tmp_path, classes)
+    (tmp_path / 'report').mkdir()
+    (tmp_path / 'report' / 'report.json').write_text(json.dumps(dict(classes=rows)))
+    given = ['report', 'traffic=light=0.9']
+    expected = {'cat': 0.7, 'dog': 0.3, 'traffic=light': 0.9}
+    assert least_scores(given, tmp_path, classes) == expected
+    for wrong in (30, -0.1, 'nan', 'dog=', 'dog', 'dog=1.1', '=x'):
+        with pytest.raises(ValueError, match='give a score from 0 to 1, CLASS=SCORE, or report'):
+            least_scores(wrong, tmp_path, classes)
+    with pytest.raises(SystemExit):
+        command('predict')(['a.py', 'b.pth', 'c', '--score', '30'])
+    with pytest.raises(ValueError, match='no class dgo; did you mean dog'):
+        least_scores('dgo=0.5', tmp_path, classes)
+
+
+@pytest.mark.parametrize(
+    'options, says',
+    [
+        (['--score', 'cirle=0.4'], 'no class cirle; did you mean circle?'),
+        (['--write', 'yolov8'], 'the formats are coco, results, yolo, voc, crops'),
+        (['--ids', 'WEIGHTS'], 'only --write results has ids'),
+        (['--write', 'results', '--ids', 'nothing.json'], 'nothing.json: No such file'),
+        (
+            ['--write', 'results', '--ids', 'OTHERS'],
+            'images (x/1.jpg ...) have no 00000000.jpg, or any other',
+        ),
+    ],
+)
+def test_wrong_options(
+    options: list[str],
+    says: str,
+    fails: Fails,
+    detector: str,
+    weights: str,
+    data: Path,
+    tmp_path: Path,
+) -> None:
+    others = tmp_path / 'others.json'
+    images, categories = [dict(id=1, file_name='x/1.jpg')], [dict(id=1, name='circle')]
+    others.write_text(json.dumps(dict(images=images, annotations=[], categories=categories)))
+    given = [dict(WEIGHTS=weights, OTHERS=str(others)).get(word, word) for word in options]
+    pictures = str(data / 'coco' / 'val2017')
+    fails(command('predict'), detector, weights, pictures, *given, says=[says])
+
+
+def test_what_a_task_cannot_write(tmp_path: Path) -> None:
+    cases = {
+        'for detectors, and the task of this model is depth': (['depth'], ['a.png'], 'yolo'),
+        'voc: it has no rotated boxes': (['oriented'], ['a.png'], 'coco', 'voc'),
+        'crops: not of videos': (['boxes'], [], 'crops'),
+    }
+    for says, (tasks, names, *formats) in cases.items():
+        with pytest.raises(UsageError, match=says):
+            output_of(tmp_path, {}, *formats).check(tasks, ('cat',), names)
+    output_of(tmp_path, {}).check(['depth'], (), [])
+    output_of(tmp_path, {}, 'yolo').check(['depth', 'boxes'], ('cat',), [])
+
+
+def test_all_formats_of_small_and_tiled_images(
+    detector: str, weights: str, data: Path, tmp_path: Path
+) -> None:
+    """With a least score of each class, which tiles keep, too."""
+    pytest.importorskip('rasterio')
+    pictures = data / 'coco' / 'val2017'
+    folder, out = tmp_path / 'pictures', tmp_path / 'out'
+    folder.mkdir()
+    small = cv2.imread(str(pictures / '00000000.jpg'))
+    cv2.imwrite(str(folder / '00000000.jpg'), small)
+    cv2.imwrite(str(folder / 'large.png'), cv2.resize(small, (140, 100)))
+    truth = data / 'coco' / 'annotations' / 'instances_val2017.json'
+    options = [
+        '--out',
+        str(out),
+        '--tile-above',
+        '0.0065',
+        '--write',
+        *FORMATS,
+        '--ids',
+        str(truth),
+    ]
+    options += ['--score', '0', 'circle=1']
+    assert command('predict')([detector, weights, str(folder), *options]) == 0
+    content = mmengine.load(out / 'predictions.json')
+    labels = {(x['image_id'], x['category_id']) for x in content['annotations']}
+    assert {image for image, _ in labels} == {1, 2} and 1 not in {label for _, label in labels}
+    names = {image['id']: Path(image['file_name']).stem for image in content['images']}
+    numbers = Counter(names[item['image_id']] for item in content['annotations'])
+    known = mmengine.load(truth)['images'][0]
+    results = mmengine.load(out / 'results.json')
+    assert {x['image_id'] for x in results} == {known['id']} and len(results) == numbers['00000000']
+    for name, number in numbers.items():
+        lines = (out / 'yolo' / 'labels' / f'{name}.txt').read_text().splitlines()
+        objects = (out / 'voc' / 'Annotations' / f'{name}.xml').read_text().count('<object>')
+        assert len(lines) == objects == len([*(out / 'crops').rglob(f'{name}_*.jpg')]) == number
+
+
+@pytest.mark.slow
+def test_corrected_predictions_are_trained(
+    detector: str, weights: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/pre_labelling.md, with a box deleted, and another of another class."""
+    monkeypatch.chdir(tmp_path)
+    pictures = data / 'coco' / 'train2017'
+    options = ['--out', 'pre', '--score', '0', '--write', 'yolo', '--scores']
+    assert command('predict')([detector, weights, str(pictures), *options]) == 0
+    shutil.copytree(pictures, 'pre/yolo/images')
+    first, *others = sorted(Path('pre/yolo/labels').iterdir())
+    lines = [path.read_text().splitlines()[:4] for path in (first, *others)]
+    lines[0] = [f'0 {lines[0][0].partition(" ")[2]}', *lines[0][2:]]
+    for path, text in zip((first, *others), lines, strict=True):
+        path.write_text(''.join(f'{line}\n' for line in text))
+    own = ['own.data_root=pre/yolo', 'own.epochs=1', 'own.weights=None', 'own.size=96']
+    own += ['own.report=False', 'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0']
+    assert command('train')(['realtime', '--work-dir', 'again', '--cfg-options', *own]) == 0
+    cfg = Config.fromfile(Run(Path('again')).config)
+    datasets = [cfg[f'{split}_dataloader'].dataset for split in ('train', 'val')]
+    classes = Path('pre/yolo/classes.txt').read_text().split()
+    assert [*datasets[0].metainfo.classes] == classes and Run(Path('again')).checkpoints()
+    content = [mmengine.load(Path(part.data_root, part.ann_file)) for part in datasets]
+    assert sum(len(part['annotations']) for part in content) == sum(map(len, lines))
