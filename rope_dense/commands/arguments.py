@@ -11,8 +11,7 @@ from math import inf
 from typing import Any, NoReturn
 
 from ..project.errors import UsageError
-from ..project.find import check_path, find_config, find_files
-from ..utils.locations import is_remote
+from ..project.find import check_checkpoint, find_config, find_files
 from ..utils.size_text import parse_size
 
 Number = Callable[[str], float]  # a type of an option
@@ -255,6 +254,6 @@ def config(text: str) -> str:
 
 def start(text: str) -> str:
     """A type of checkpoints that a training starts from; UsageError for none."""
-    if text != 'auto' and not is_remote(text):
-        check_path(text)
+    if text != 'auto':
+        check_checkpoint(text)
     return text

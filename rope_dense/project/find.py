@@ -39,8 +39,8 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
     if not given and not is_run and (written := written_settings(config)):
         run = Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)
         raise UsageError(f'{source} is a recipe, not a run: give {run}, or a checkpoint, too')
-    if given and not is_remote(given) and not os.path.exists(given):
-        raise UsageError(f'checkpoint {given!r}: no such file{did_you_mean(given, beside(given))}')
+    if given:
+        check_checkpoint(given)
     if is_run:
         return ModelFiles(config, given or Run(Path(source)).best, source)
     return ModelFiles(config, given)
@@ -96,6 +96,12 @@ def is_stored(source: str) -> bool:
     """Return whether a name is a model of the hub, or a folder with the files of one."""
     files = ('config.json', 'model.safetensors')  # one without the other is no run either
     return source.startswith(HUB) or any(os.path.isfile(os.path.join(source, x)) for x in files)
+
+
+def check_checkpoint(path: str) -> None:
+    """Raise UsageError for a path, not an address, where nothing is."""
+    if not is_remote(path) and not os.path.exists(path):
+        raise UsageError(f'checkpoint {path!r}: no such file{did_you_mean(path, beside(path))}')
 
 
 def check_path(path: str | Path) -> None:

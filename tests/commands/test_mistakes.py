@@ -42,7 +42,7 @@ MISTAKES = {
     'predict work_dirs/realtim pictures': rf'did you mean {RUN}\?',
     'predict best.pth pictures': r"config 'best.pth': not a config",
     f'predict {RUN} picturs': r'picturs: no such file or folder; did you mean pictures\?',
-    f'predict {RUN} pictures --score 30': r'--score: must be from 0 to 1, got 30',
+    f'predict {RUN} pictures --score 30': r'--score: 30: give a score from 0 to 1',
     f'predict-large {RUN} pictures/0.png --min-score 50': r'--min-score: must be from 0 to 1',
     'predict coco pictures': r'coco: neither a run, .*, nor a stored model',
     'test realtime': NO_RUN,

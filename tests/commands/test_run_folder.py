@@ -25,7 +25,7 @@ RESULTS = {  # of a command on a run: its arguments, and the files that it may w
     'predict': (('PICTURES',), r'predictions(/.*)?|\.predictions\.lock'),
     'export': (('OUT', '--size', '64'), '(?!)'),
     'push-to-hub': (('me/mine', '--folder', 'OUT'), '(?!)'),
-    'benchmark': (('--sizes', '64', '--modes', 'forward', '--rounds', '1'), '(?!)'),
+    'benchmark': (('--sizes', '64', '--modes', 'forward', '--rounds', '1'), r'benchmark/.*'),
     'print-recipe': ((), '(?!)'),
 }
 

@@ -167,9 +167,8 @@ def test_time_left_holds_after_a_validation(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('rope_dense.engine.progress_hook.time.monotonic', lambda: clock[0])
         runner = toy_run(cfg, Slow())
-    left = re.findall(r'training: (\d+) of 56, .*about (\d+) s left', log_of(runner))
-    for done, seconds in [(int(done), int(seconds)) for done, seconds in left]:
+    left = re.findall(r'iteration (\d+) of 56, (\d+):(\d+) left', log_of(runner))
+    for done, minutes, seconds in [[*map(int, found)] for found in left]:
         validations = 2 * (56 // 4 - done // 4)
-        expected = 3.4 * (56 - done) + (validations if done > 4 else 0)
-        assert seconds == pytest.approx(expected, abs=1)
+        assert minutes * 60 + seconds == pytest.approx(3.4 * (56 - done) + validations, rel=0.15)
     assert len(left) > 10
