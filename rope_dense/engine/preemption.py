@@ -126,7 +126,7 @@ class QuietLoader(DataLoader):
 
 
 def start_worker(then: Callable[[int], None] | None, worker: int) -> None:
-    """What a loading process of a ``QuietLoader`` does first; `then` is the loader's own."""
+    """Begin a loading process of a ``QuietLoader``; `then` is the loader's own function."""
     Thread(target=wait_for_parent, daemon=True).start()
     if then:
         then(worker)
@@ -134,6 +134,8 @@ def start_worker(then: Callable[[int], None] | None, worker: int) -> None:
 
 def wait_for_parent() -> None:
     """End this process when its parent sends SIGTERM."""
-    while heard := signal.sigwaitinfo(SIGNALS):
-        if (heard.si_signo, heard.si_pid) == (signal.SIGTERM, parent_process().pid):
+    parent = parent_process()
+    while parent:
+        heard = signal.sigwaitinfo(SIGNALS)
+        if (heard.si_signo, heard.si_pid) == (signal.SIGTERM, parent.pid):
             os._exit(0)
