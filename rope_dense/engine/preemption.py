@@ -47,7 +47,7 @@ class PreemptionHook(Hook):
     """
 
     priority = 'LOWEST'  # behind checkpoints
-    signal = 0  # noted, or 0
+    noted = 0  # the number of a signal
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -64,10 +64,10 @@ class PreemptionHook(Hook):
     def note(self, number: int, frame: object) -> None:
         """Note a signal; a second one by Ctrl-C ends at once."""
         if number == signal.SIGINT:
-            if self.signal:
+            if self.noted:
                 raise KeyboardInterrupt
             os.write(2, HINT)
-        self.signal = number
+        self.noted = number
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         self.obey(runner, runner.iter)
@@ -90,7 +90,7 @@ class PreemptionHook(Hook):
         """Save, and end the training, if a process has been asked to."""
         savers = [hook for hook in runner.hooks if isinstance(hook, AtomicCheckpointHook)]
         late = any(time.monotonic() - hook.written > 60 * hook.save_minutes for hook in savers)
-        request = agreed(self.signal or SAVE * (late and not evaluates), 'max')
+        request = agreed(self.noted or SAVE * (late and not evaluates), 'max')
         if not request or not runner.optim_wrapper.should_update():
             return
         for hook in runner.hooks if evaluates else ():
