@@ -86,7 +86,7 @@ class AtomicCheckpointHook(CheckpointHook):
 
     def after_val(self, runner: Runner | FlexibleRunner) -> None:
         step = runner.epoch if self.by_epoch else runner.iter
-        if self.has(step):  # hooks have put the results into its message hub
+        if self.has(step):  # hooks have put the results into the message hub
             meta = dict(epoch=runner.epoch, iter=runner.iter)
             self._save_checkpoint_with_step(runner, step, meta)
 

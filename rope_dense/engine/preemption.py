@@ -48,7 +48,7 @@ class PreemptionHook(Hook):
     """
 
     priority = 'LOWEST'  # behind checkpoints
-    signal = 0  # noted, or 0
+    noted = 0  # the number of a signal
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -65,10 +65,10 @@ class PreemptionHook(Hook):
     def note(self, number: int, frame: object) -> None:
         """Note a signal; a second one by Ctrl-C ends at once."""
         if number == signal.SIGINT:
-            if self.signal:
+            if self.noted:
                 raise KeyboardInterrupt
             os.write(2, HINT)
-        self.signal = number
+        self.noted = number
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         self.obey(runner, runner.iter)
@@ -91,7 +91,7 @@ class PreemptionHook(Hook):
         """Save, and end the training, if a process has been asked to."""
         savers = [hook for hook in runner.hooks if isinstance(hook, AtomicCheckpointHook)]
         late = any(time.monotonic() - hook.written > 60 * hook.save_minutes for hook in savers)
-        request = agreed(self.signal or SAVE * (late and not evaluates), 'max')
+        request = agreed(self.noted or SAVE * (late and not evaluates), 'max')
         if not request or not runner.optim_wrapper.should_update():
             return
         for hook in runner.hooks if evaluates else ():
@@ -127,7 +127,7 @@ class QuietLoader(DataLoader):
 
 
 def start_worker(then: Callable[[int], None] | None, worker: int) -> None:
-    """What a loading process of a ``QuietLoader`` does first; `then` is the loader's own."""
+    """Begin a loading process of a ``QuietLoader``; `then` is the loader's own function."""
     end_with_parent()
     Thread(target=wait_for_parent, daemon=True).start()
     if then:
@@ -137,6 +137,7 @@ def start_worker(then: Callable[[int], None] | None, worker: int) -> None:
 def wait_for_parent() -> None:
     """End this process when its parent sends SIGTERM."""
     parent = parent_process()
-    while heard := signal.sigwaitinfo(SIGNALS):
-        if parent and (heard.si_signo, heard.si_pid) == (signal.SIGTERM, parent.pid):
+    while parent:
+        heard = signal.sigwaitinfo(SIGNALS)
+        if (heard.si_signo, heard.si_pid) == (signal.SIGTERM, parent.pid):
             os._exit(0)

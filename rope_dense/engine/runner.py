@@ -61,10 +61,7 @@ class NamingPipeline(Compose):
 
 
 class BoundedHistories(OrderedDict):
-    """Histories of logged values, of the last ``LOGGED`` iterations.
-
-    An update copies a history, and each checkpoint has all of them; mmengine keeps a million.
-    """
+    """Histories of ``LOGGED`` values: each update copies one, and each checkpoint has them all."""
 
     def __setitem__(self, key: str, history: HistoryBuffer) -> None:
         history.max_length = LOGGED

@@ -104,12 +104,11 @@ def run_training(runner: Runner) -> None:
         KeyboardInterrupt: or ``Stopped``, the kind of it with a checkpoint of that iteration.
     """
     (preemption,) = (hook for hook in runner.hooks if isinstance(hook, PreemptionHook))
+    build_loop(runner, 'train')
+    build_loop(runner, 'val')
     try:
-        with preemption.listening():
-            build_loop(runner, 'train')
-            build_loop(runner, 'val')
-            with running(runner, 'train'):
-                runner.train()
+        with preemption.listening(), running(runner, 'train'):
+            runner.train()
     except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
             raise

@@ -20,9 +20,10 @@ PAGES = sorted(
 )
 # Of detectron2 and detrex, and the script that docs/export.md saves as draw.py.
 ELSEWHERE = {'tools/lazyconfig_train_net.py', 'tools/train_net.py', 'draw.py'}
-OTHER_OPTIONS = {  # of timm's script, of naver's and BEiT's, of benchmarks/gpu.py
+OTHER_OPTIONS = {  # of timm's script, naver's and BEiT's, benchmarks/gpu.py, torchrun and Slurm
     *('--device-modules', '--grad-accum-steps', '--initial-checkpoint', '--layer-decay'),
     *('--model-kwargs', '--eval-crop-ratio', '--deterministic', '--pretend'),
+    *('--max-restarts', '--shutdown-timeout', '--signals-to-handle', '--requeue'),
 }
 TARGETS = set(re.findall(r'^(\w+):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
 

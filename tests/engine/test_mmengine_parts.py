@@ -38,7 +38,10 @@ PRIVATE_PARTS = {
     'mmengine.optim._ParamScheduler': (
         *('_get_value', 'base_values', 'last_step', '_global_step', '_last_value'),
     ),
-    'mmengine.hooks.EMAHook': ('_swap_ema_state_dict', 'ema_model'),
+    'mmengine.hooks.EMAHook': ('_swap_ema_state_dict', '_swap_ema_parameters', 'ema_model'),
+    'mmengine.hooks.EarlyStoppingHook': ('wait_count', 'best_score', 'stop_training'),
+    'mmengine.logging.MessageHub': ('_log_scalars',),
+    'mmengine.logging.HistoryBuffer': ('max_length',),
     'mmengine._strategy.SingleDeviceStrategy': (
         *('prepare', '_wrap_model', 'load_model_state_dict', 'load_optim_state_dict'),
         *('model_state_dict', 'optim_state_dict', 'save_checkpoint'),

@@ -33,6 +33,7 @@ RESULTS = (0.1, 0.3, 0.2)  # of the iterations 4, 8, 12
 EMA = dict(type='EMAHook', momentum=0.25)
 ACCUMULATED = {'optim_wrapper.accumulative_counts': 3}
 SPARSE = {'default_hooks.checkpoint.interval': 12}
+SHARDED = {'runner_type': 'FlexibleRunner', 'custom_hooks': []}
 
 
 class SignalAt(Hook):
@@ -108,6 +109,7 @@ def assert_same_end(folder: Path, expected: Path) -> None:
         ('after_val_iter', 12, {}, 'iter_12'),
         ('after_train_iter', 3, ACCUMULATED, 'iter_6'),  # gradients are not in a checkpoint
         ('after_val_iter', 8, ACCUMULATED, 'iter_9'),
+        ('after_val_iter', 8, SHARDED, 'iter_8'),
     ],
 )
 def test_a_run_that_is_asked_to_end_is_continued_to_the_bit(
@@ -179,6 +181,19 @@ def test_ctrl_c_once_and_twice(
     assert said.count('Ctrl-C again stops at once') == (signals[0] == signal.SIGINT)
 
     assert f'the last checkpoint is {tmp_path / left[0]}: the same command' in said
+
+
+def test_a_loop_by_epochs_names_the_last_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It cannot go on within an epoch, of four iterations here."""
+    cfg = config(tmp_path)
+    cfg.train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=3)
+    cfg.default_hooks.checkpoint.update(by_epoch=True, interval=1)
+    with pytest.raises(Stopped):
+        train(cfg, SignalAt('after_train_iter', 5, [signal.SIGTERM]))
+    assert [path.name for path in tmp_path.glob('[ie]*.pth')] == ['epoch_1.pth']
+    assert f'(SIGTERM); the last checkpoint is {tmp_path}/epoch_1.pth' in capsys.readouterr().err
 
 
 def test_signals_that_are_ignored_stay_so(tmp_path: Path) -> None:

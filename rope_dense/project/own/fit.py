@@ -104,8 +104,8 @@ def set_schedule(
     hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
     hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
     hooks['checkpoint'].update(save_minutes=own.save_minutes)
-    stop: dict[str, Any] = dict(type='ResumableEarlyStoppingHook', monitor=metric, rule=rule)
-    stop.update(patience=own.patience, min_delta=1e-6)  # any improvement; mmengine's is 0.1
+    stop = dict(type='ResumableEarlyStoppingHook', monitor=metric, rule=rule, min_delta=1e-6)
+    stop = dict(stop, patience=own.patience)  # without any improvement: mmengine asks for 0.1
     average = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
     average, *others = cfg.get('custom_hooks') or [average]  # a recipe's own average is its first
     chosen = [*([stop] if own.patience else []), *([average] if own.ema else [])]
@@ -113,8 +113,8 @@ def set_schedule(
     cfg['train_dataloader']['batch_size'] = own.batch_size
     workers = min(4, len(os.sched_getaffinity(0)))  # the cores of this job, not of the machine
     for name in ('train', 'val', 'test'):
-        stay = name == 'train'  # others would wait, with their memory, for the next evaluation
-        cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=stay)
+        # Persistent ones would keep their memory between evaluations.
+        cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=False)
     optimizer, scale = cfg['optim_wrapper']['optimizer'], math.sqrt(own.batch / recipe_batch)
     scaled = float(f'{optimizer["lr"] * scale:.3g}')
     optimizer['lr'] = own.lr or (RANDOM_LR if own.weights is None else scaled)
