@@ -123,6 +123,8 @@ class ToolRunner:
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         """Call all hooks, and remember the files of a batch."""
         self.started |= fn_name in ('before_train', 'before_val', 'before_test')
+        if fn_name == 'before_train' and self.iter < self.max_iters:  # type: ignore[attr-defined]
+            self.dump_config()
         batch = kwargs.get('data_batch')
         if fn_name.startswith('before') and isinstance(batch, dict):
             samples = batch.get('data_samples') or ()
@@ -130,11 +132,11 @@ class ToolRunner:
         super().call_hook(fn_name, **kwargs)  # type: ignore[misc]
 
     def dump_config(self) -> None:
-        """Write the config of a training to its folder, of a resumed one without its checkpoint.
+        """Write the config of a training to its folder when it begins, not when it is refused.
 
-        The next save removes that checkpoint.
+        Of a resumed one without its checkpoint, which the next save removes.
         """
-        if not self.trains:
+        if not self.trains or not self.started:
             return
         given = self.cfg  # type: ignore[has-type]
         if given.get('resume'):

@@ -5,18 +5,22 @@ More of each: tests/engine/test_resume_hook.py, test_divergence.py, test_progres
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from mmengine.config import Config
 from mmengine.runner import Runner
 
 from helpers.toy_runs import Rates, Toy, curves, log_of, toy_config, toy_run
 from rope_dense.project import launch
 from rope_dense.project.errors import UsageError
+from rope_dense.project.run import Run
 from rope_dense.project.weights import check_initial_weights, check_tested_weights, resolve_resume
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -46,6 +50,27 @@ def test_f21_another_batch_size_is_refused_in_one_line(tmp_path: Path) -> None:
     runner = launch.build_runner(cfg, 'none')
     with pytest.raises(UsageError, match=r'had batch_size 2, .*this one has batch_size 4.*--load'):
         launch.run_training(runner)
+
+
+def test_a_training_that_is_refused_leaves_the_config_of_the_run(tmp_path: Path) -> None:
+    """Or one that is complete: what is tested later is what was trained."""
+    toy_config(tmp_path / 'run', 4).dump(tmp_path / 'a.py')
+
+    def resume(**options: Any) -> str:
+        cfg = Config.fromfile(tmp_path / 'a.py')
+        cfg.merge_from_dict(options)
+        if (run := Run(Path(cfg.work_dir))).folder.exists():
+            cfg.resume, cfg.load_from = True, run.last
+        runner = launch.build_runner(cfg, 'none', trains=True)
+        with contextlib.suppress(UsageError):
+            launch.run_training(runner)
+        return (run.folder / 'a.py').read_text()
+
+    written = resume()
+    assert resume(**{'train_dataloader.batch_size': 4}) == written
+    assert resume(**{'train_cfg.max_iters': 3}) == written
+    assert resume(**{'model.bad_steps': [9]}) == written  # complete
+    assert 'max_iters=5' in resume(**{'train_cfg.max_iters': 5}) and 'max_iters=4' in written
 
 
 def test_f12_another_size_is_said(tmp_path: Path) -> None:
