@@ -137,8 +137,8 @@ def test_one_model_at_several_sizes(config: str, weights: str, tmp_path: Path) -
     assert tool('eval_resolutions')([*arguments, '--scaling', 'none', 'by_parts']) == 0
     rows = json.loads((tmp_path / 'resolutions.json').read_text())['rows']
     rmse = {(row['height'], row['scaling']): row['metrics']['rmse'] for row in rows}
-    assert rmse[64, 'none'] == pytest.approx(rmse[64, 'by_parts'], rel=1e-5)
-    assert rmse[128, 'none'] != pytest.approx(rmse[128, 'by_parts'], rel=1e-5)
+    assert rmse[64, 'none'] == pytest.approx(rmse[64, 'by_parts:1'], rel=1e-5)
+    assert rmse[128, 'none'] != pytest.approx(rmse[128, 'by_parts:2'], rel=1e-5)
     assert (tmp_path / 'resolutions.png').is_file()
 
 
