@@ -125,7 +125,10 @@ def rows_by_side(baseline: dict) -> dict[int, dict]:
     Raises:
         ValueError: it has several settings, or several rows of a size.
     """
-    settings = {(row['scaling'], row['window'], row['slide']) for row in baseline['rows']}
+    settings = {
+        (row.get('given') or row['scaling'], row['window'], row['slide'])
+        for row in baseline['rows']
+    }
     rows = {shorter_side(row): row for row in baseline['rows']}
     if len(settings) > 1 or len(rows) < len(baseline['rows']):
         sizes = (f'{row["height"]} x {row["width"]}' for row in baseline['rows'])

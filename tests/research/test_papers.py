@@ -205,6 +205,8 @@ def test_a_run_relative_to_another() -> None:
         two = dict(ape, rows=[*ape['rows'], dict(ape['rows'][0], **other)])
         with pytest.raises(ValueError, match=r'vit-b_ape, table-a.4 must have one scaling'):
             relative_to(two, mixed, 'accuracy/top1')
+    factors = [dict(x, scaling=f'linear:{x["height"] / 224}', given='linear') for x in ape['rows']]
+    assert relative_to(dict(ape, rows=factors), mixed, 'accuracy/top1')[1] == []
     with pytest.raises(ValueError, match='has mIoU at no size of vit-b_ape'):
         relative_to(ape, mixed, 'mIoU')
 

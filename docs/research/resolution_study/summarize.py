@@ -35,7 +35,8 @@ def read(folder: Path) -> list[Row]:
     for path in sorted(folder.glob('*_seed*/resolutions.json')):
         run = FOLDER.fullmatch(path.parent.name).groupdict()
         for row in read_results(path)['rows']:
-            setting = dict(size=row['height'], window=row['window'], scaling=row['scaling'])
+            scaling = row.get('given') or row['scaling']
+            setting = dict(size=row['height'], window=row['window'], scaling=scaling)
             rows.append(run | setting | dict(mIoU=row['metrics']['mIoU']))
     if not rows:
         sys.exit(f'{folder}: no NAME_seedN/resolutions.json in it')
