@@ -18,7 +18,7 @@ from ..datasets.images.drawing import draw, draw_depth, draw_features
 from ..datasets.mask_colours import write_labels
 from ..datasets.rotated_results import rotated_annotation
 from ..models.shared_backbone import FEATURES
-from .formats import FORMATS, Detections, Output
+from .formats import FORMATS, Output
 from .journal import ImageJournal
 from .thresholds import DEFAULT
 
@@ -119,12 +119,10 @@ class DetectionFiles(Writer):
 
     def close(self) -> str:
         """Write all formats; returns the numbers of objects and images, in words."""
-        entries = [*self.journal.entries.values()]
-        found = Detections(self.output, self.classes, entries, self.convention)
-        written = [str(FORMATS[name](found)) for name in dict.fromkeys(self.output.formats)]
+        written = [str(FORMATS[name](self)) for name in dict.fromkeys(self.output.formats)]
         self.journal.close()
-        objects = sum(len(entry['objects']) for entry in entries)
-        said = f'{objects} objects in {len(entries)} images: {", ".join(written)}'
+        objects = sum(len(entry['objects']) for entry in self.journal.entries.values())
+        said = f'{objects} objects in {len(self.journal.entries)} images: {", ".join(written)}'
         if self.highest and not objects:
             said += f'\nthe highest score is {self.highest:.2g}, below --score {min(self.least):g}'
         return said

@@ -10,7 +10,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 import cv2
@@ -26,6 +26,8 @@ from ..utils.atomic_write import atomic_folder, atomic_write_text
 from ..utils.progress import progress
 from .journal import Entry, ImageJournal
 
+if TYPE_CHECKING:
+    from .files import DetectionFiles
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
@@ -64,46 +66,25 @@ class Output:
     def check(self, tasks: Sequence[str], classes: Sequence[str], names: Sequence[str]) -> None:
         """Raise UsageError if predictions of these tasks cannot be written in these formats.
 
-        Args:
-            classes, names: of all tasks, and of the images; no image of a video.
+        Print what `ids` lacks of the classes, and of the names of images (none of a video).
         """
-        formats = {*self.formats}
-        for problem, said in (
-            (formats - {*FORMATS}, f'--write: the formats are {", ".join(FORMATS)}'),
-            (
-                formats != {'coco'} and not {'boxes', 'oriented'} & {*tasks},
-                f'--write: for detectors, and the task of this model is {tasks[0]}',
-            ),
-            (formats & {'voc'} and 'oriented' in tasks, '--write voc: it has no rotated boxes'),
-            (formats & {'crops'} and not names, '--write crops: not of videos; give the frames'),
-            (self.ids and 'results' not in formats, '--ids: only --write results has ids'),
-        ):
-            if problem:
-                raise UsageError(said)
-        if self.ids:
-            ids_of(self.ids, 'categories', 'name', classes)
-            ids_of(self.ids, 'images', 'file_name', names)
-
-
-@dataclass(frozen=True)
-class Detections:
-    """All predictions of a run.
-
-    Args:
-        classes: names.
-        entries: file_name, height, width and picture of each image, and its objects: annotations
-            as COCO has them, with scores, classes from 1, without other ids.
-        convention: of the angles of rotated boxes; None for upright boxes.
-    """
-
-    output: Output
-    classes: Sequence[str]
-    entries: Sequence[Entry]
-    convention: str | None
-
-    def label(self, item: dict) -> str:
-        """The name of the class of an object."""
-        return self.classes[item['category_id'] - 1]
+        formats, said = {*self.formats}, ''
+        if formats - {*FORMATS}:
+            said = f'--write: the formats are {", ".join(FORMATS)}'
+        elif formats != {'coco'} and not {'boxes', 'oriented'} & {*tasks}:
+            said = f'--write: for detectors, and the task of this model is {tasks[0]}'
+        elif 'voc' in formats and 'oriented' in tasks:
+            said = '--write voc: it has no rotated boxes'
+        elif 'crops' in formats and not names:
+            said = '--write crops: not of videos; give the frames as images'
+        elif self.ids and 'results' not in formats:
+            said = '--ids: only --write results has ids'
+        if said:
+            raise UsageError(said)
+        for kind, given in (('categories', classes), ('images', names)):
+            lacking = sorted({*given} - {*ids_of(self.ids, kind, given)}) if self.ids else []
+            if lacking:
+                print(f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out')
 
 
 def stem_of(entry: Entry) -> str:
@@ -111,49 +92,43 @@ def stem_of(entry: Entry) -> str:
     return Path(entry['picture']).with_suffix('').as_posix().partition('/')[2]
 
 
-def write_coco(found: Detections) -> Path:
+def write_coco(files: DetectionFiles) -> Path:
     """A data set, predictions.json; of rotated boxes also dota/, for DOTA's server."""
     images, annotations = list[dict](), list[dict]()
-    for number, entry in enumerate(found.entries, start=1):
+    for number, entry in enumerate(files.journal.entries.values(), start=1):
         images.append(dict(id=number, **{k: v for k, v in entry.items() if k != 'objects'}))
         for item in entry['objects']:
             annotations.append({**item, 'id': len(annotations) + 1, 'image_id': number})
-    categories = [dict(id=number, name=name) for number, name in enumerate(found.classes, start=1)]
+    categories = [dict(id=number, name=name) for number, name in enumerate(files.classes, start=1)]
     content = dict[str, Any](images=images, annotations=annotations, categories=categories)
-    if found.convention:
-        content['info'] = about_convention(found.convention)
+    if files.convention:
+        content['info'] = about_convention(files.convention)
         names = dota_names(images)
         objects = ((names[item['image_id']], item) for item in annotations)
-        write_dota(found.output.folder / 'dota', found.classes, objects)
-    return write_json(found.output.folder / 'predictions.json', content)
+        write_dota(files.out / 'dota', files.classes, objects)
+    return write_json(files.out / 'predictions.json', content)
 
 
-def write_results(found: Detections) -> Path:
+def write_results(files: DetectionFiles) -> Path:
     """The list that ``loadRes`` of pycocotools takes, results.json, with the ids of a COCO file."""
-    names = [entry['file_name'] for entry in found.entries]
-    images: dict[str, Any] = {name: number for number, name in enumerate(names, start=1)}
-    classes: dict[str, Any] = {name: number for number, name in enumerate(found.classes, start=1)}
-    if file := found.output.ids:
-        images = ids_of(file, 'images', 'file_name', names)
-        classes = ids_of(file, 'categories', 'name', found.classes)
-        for kind, given, ids in (('images', names, images), ('classes', found.classes, classes)):
-            if lacking := [name for name in given if name not in ids]:
-                print(f'not in results.json: {len(lacking)} {kind} not in {file}: {lacking[0]} ...')
-    results = []
-    for entry in found.entries:
-        for item in entry['objects'] if entry['file_name'] in images else ():
-            if (label := found.label(item)) in classes:
+    names, labels, results = [*files.journal.entries], files.classes, []
+    images, classes = [{name: n for n, name in enumerate(x, start=1)} for x in (names, labels)]
+    if file := files.output.ids:
+        images, classes = ids_of(file, 'images', names), ids_of(file, 'categories', labels)
+    for name, entry in files.journal.entries.items():
+        for item in entry['objects']:
+            label = labels[item['category_id'] - 1]
+            if name in images and label in classes:
                 about = {key: item[key] for key in ('bbox', 'score', 'segmentation') if key in item}
-                about |= dict(image_id=images[entry['file_name']], category_id=classes[label])
-                results.append(about)
-    return write_json(found.output.folder / 'results.json', results)
+                results.append(dict(image_id=images[name], category_id=classes[label], **about))
+    return write_json(files.out / 'results.json', results)
 
 
-def write_yolo(found: Detections) -> Path:
+def write_yolo(files: DetectionFiles) -> Path:
     """yolo/labels/NAME.txt and yolo/classes.txt: boxes, corners of rotated boxes, or outlines."""
-    out = found.output.folder / 'yolo'
+    out = files.out / 'yolo'
     with atomic_folder(out / 'labels') as folder:
-        for entry in found.entries:
+        for entry in files.journal.entries.values():
             sides, lines = np.array([entry['width'], entry['height']]), []
             for item in entry['objects']:
                 points = np.clip(outline_of(item), 0, sides) / sides
@@ -161,19 +136,19 @@ def write_yolo(found: Detections) -> Path:
                 if 'segmentation' not in item:
                     points = np.stack([(low + high) / 2, high - low])
                 numbers = [f'{value:.6f}' for value in points.ravel()]
-                numbers += [f'{item["score"]:.4f}'] if found.output.scores else []
+                numbers += [f'{item["score"]:.4f}'] if files.output.scores else []
                 if (high > low).all():  # else it is outside of the image
                     lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}\n')
             atomic_write_text(folder / f'{stem_of(entry)}.txt', ''.join(lines))
-    atomic_write_text(out / 'classes.txt', ''.join(f'{label}\n' for label in found.classes))
+    atomic_write_text(out / 'classes.txt', ''.join(f'{label}\n' for label in files.classes))
     return out
 
 
-def write_voc(found: Detections) -> Path:
+def write_voc(files: DetectionFiles) -> Path:
     """voc/Annotations/NAME.xml, whose pixels count from 1, and lists of images and classes."""
-    out = found.output.folder / 'voc'
+    out = files.out / 'voc'
     with atomic_folder(out / 'Annotations') as folder:
-        for entry in found.entries:
+        for entry in files.journal.entries.values():
             size = tags(dict(width=entry['width'], height=entry['height'], depth=3))
             name = tags(dict(filename=Path(entry['file_name']).name))
             text = f'{name}<size>{size}</size>\n'
@@ -181,22 +156,22 @@ def write_voc(found: Detections) -> Path:
                 left, top, width, height = item['bbox']
                 sides = dict(xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height)
                 box = tags({side: f'{value:.2f}' for side, value in sides.items()})
-                name = tags(dict(name=found.label(item), difficult=0))
+                name = tags(dict(name=files.classes[item['category_id'] - 1], difficult=0))
                 text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
             file = folder / f'{stem_of(entry)}.xml'
             atomic_write_text(file, f'<annotation>\n{text}</annotation>\n')
-    names = ''.join(f'{stem_of(entry)}\n' for entry in found.entries)
+    names = ''.join(f'{stem_of(entry)}\n' for entry in files.journal.entries.values())
     atomic_write_text(out / 'ImageSets' / 'Main' / 'default.txt', names)
-    atomic_write_text(out / 'labelmap.txt', ''.join(f'{label}:::\n' for label in found.classes))
+    atomic_write_text(out / 'labelmap.txt', ''.join(f'{label}:::\n' for label in files.classes))
     return out
 
 
-def write_crops(found: Detections) -> Path:
+def write_crops(files: DetectionFiles) -> Path:
     """crops/CLASS/NAME_1.jpg: the upright box of each object, cut out of its image."""
-    names = names_of_files(found.classes)
-    with atomic_folder(found.output.folder / 'crops') as folder:
-        for entry in progress([x for x in found.entries if x['objects']], 'crops'):
-            pixels = found.output.read(entry['file_name'])
+    names = names_of_files(files.classes)
+    with atomic_folder(files.out / 'crops') as folder:
+        for entry in progress([x for x in files.journal.entries.values() if x['objects']], 'crops'):
+            pixels = files.output.read(entry['file_name'])
             for number, item in enumerate(entry['objects'], start=1):
                 left, top, width, height = item['bbox']
                 bottom, right = max(0, ceil(top + height)), max(0, ceil(left + width))
@@ -204,11 +179,11 @@ def write_crops(found: Detections) -> Path:
                 if part.size:  # else the box is outside of the image
                     place = folder / names[item['category_id'] - 1]
                     mmcv.imwrite(part, str(place / f'{stem_of(entry)}_{number}.jpg'))
-    return found.output.folder / 'crops'
+    return files.out / 'crops'
 
 
-Write = Callable[[Detections], Path]  # writes all files, and returns their place
-FORMATS: dict[str, Write] = dict(
+# Each writes the files of a format when all images are done, and returns their place.
+FORMATS: dict[str, Callable[[DetectionFiles], Path]] = dict(
     coco=write_coco, results=write_results, yolo=write_yolo, voc=write_voc, crops=write_crops
 )
 
@@ -216,15 +191,15 @@ FORMATS: dict[str, Write] = dict(
 whole_file = cache(partial(read_file, is_whole=True))
 
 
-def ids_of(file: Path, kind: str, key: str, names: Sequence[str]) -> dict[str, Any]:
-    """The ids of the images or classes in a COCO file that have one of the names.
+def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
+    """The ids of the images or categories in a COCO file that have one of the names.
 
     An image may be in another folder there if no two have the last part of its name.
 
     Raises:
         UsageError, ValueError: the file is no COCO file, or has none of the names.
     """
-    content = whole_file(file).content
+    content, key = whole_file(file).content, 'file_name' if kind == 'images' else 'name'
     if not isinstance(content, dict) or not isinstance(content.get(kind), list):
         raise UsageError(f'--ids {file}: no COCO file, which has a list of {kind}')
     known = {entry[key]: entry['id'] for entry in content[kind] if {key, 'id'} <= {*entry}}

@@ -6,6 +6,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import cv2
@@ -273,14 +274,8 @@ def predict_some(
 
 def chunks(items: Iterable, size: int) -> Iterator[list]:
     """Lists of `size` items; the last one may be shorter."""
-    chunk = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+    left = iter(items)
+    return iter(lambda: [*islice(left, size)], [])
 
 
 def predict_video(inferencer: BaseInferencer, writer: Writer, source: Video, batch: int) -> None:

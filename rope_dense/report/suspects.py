@@ -21,30 +21,20 @@ LEAST = 0.25  # suspicion of a label that is listed
 SHOWN = 24
 COLUMNS = ('rank', 'suspicion', 'kind', 'label', 'prediction', 'IoU', 'file', 'label box', 'box')
 MEANING = (
-    'Labels that a prediction contradicts; suspicion is from 0 to 1. missing: '
-    'no label is near the prediction. class: the label has another class. box: the label has the '
-    'class and a loose or shifted box. double: two labels overlap, and one object is found. Yellow '
-    'is the prediction, or the other label; blue is the label. Look before you correct: the model '
-    'may be wrong.'
+    'Labels (blue) that a prediction or a second label (yellow) contradicts; suspicion is 0 to 1. '
+    'missing: no label is near. class: the label has another class. box: the box of the label is '
+    'loose or shifted. double: two labels for one object. Look first: the model may be wrong.'
 )
 
 
 class Suspect(NamedTuple):
-    """A suspect label.
+    """A suspect label."""
 
-    Attributes:
-        suspicion: score of the prediction, less as far as another reason explains it.
-        kind: missing, class, box, or double.
-        label: an object; None where one is missing.
-        other: the prediction, or another label of the object.
-        overlap: IoU of the two; of a missing label, with the nearest one.
-    """
-
-    suspicion: float
-    kind: str
-    label: dict | None
-    other: dict
-    overlap: float
+    suspicion: float  # score of the prediction, less as far as other labels explain it
+    kind: str  # missing, class, box, or double
+    label: dict | None  # None where one is missing
+    other: dict  # the prediction, or another label of the object
+    overlap: float  # IoU of the two; of a missing label, with the nearest one
 
 
 def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
@@ -87,10 +77,10 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
 
 
 def suspect(match: Match, near: float, found: dict[int, float], key: str) -> Suspect:
-    """What a prediction says against a label; see ``find_suspects`` for `found`.
+    """What a prediction, whose IoU with the nearest label is `near`, says against a label.
 
     Args:
-        near: largest IoU of the prediction with a label.
+        found: scores of right predictions, by the labels that they found.
     """
     item, label, score = match.prediction, match.truth, match.prediction['score']
     rival = found.get(label['id'], 0.0) if label else 0.0  # what already found the label
@@ -110,13 +100,12 @@ def overlaps(item: dict, others: Sequence[dict], key: str) -> np.ndarray:
 
 def add_suspects(page: Page, painter: Painter, suspects: Sequence[Suspect]) -> None:
     """Add the first suspects, with crops, and write all of them to suspects.csv beside the page."""
-    rows, crops = [], []
-    text = io.StringIO()
+    rows, crops, text = [], [], io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(COLUMNS)
     for rank, (suspicion, kind, label, other, overlap) in enumerate(suspects, start=1):
         names = [painter.label(item) if item else '' for item in (label, other)]
-        sides = [item['bbox'] if item else () for item in (label, other)]
+        sides = (item['bbox'] if item else () for item in (label, other))
         boxes = [' '.join(f'{value:.1f}' for value in box) for box in sides]
         path = painter.images[other['image_id']]['path']
         row = [rank, round(suspicion, 3), kind, *names, round(overlap, 3)]

@@ -23,7 +23,7 @@ from pycocotools.cocoeval import COCOeval
 from helpers.tool_names import Fails
 from rope_dense.predict import files as prediction_files
 from rope_dense.predict.files import DetectionFiles
-from rope_dense.predict.formats import FORMATS, Detections, Output
+from rope_dense.predict.formats import FORMATS, Output
 from rope_dense.predict.journal import ImageJournal
 from rope_dense.predict.thresholds import least_scores
 from rope_dense.project.errors import UsageError
@@ -105,6 +105,13 @@ def entry(file_name: str, objects: list[dict], height: int = 100, width: int = 1
     return dict(size, file_name=file_name, picture=picture, objects=objects)
 
 
+def files_of(output: Output, classes: tuple[str, ...], entries: list[dict]) -> DetectionFiles:
+    files = DetectionFiles(None, output, classes)
+    for item in entries:
+        files.journal.add(item)
+    return files
+
+
 def thing(label: int, *box: float, score: float = 0.5) -> dict:
     return dict(category_id=label, bbox=[*box], score=score, area=box[2] * box[3], iscrowd=0)
 
@@ -132,10 +139,12 @@ def test_results_give_the_ap_of_the_test(tmp_path: Path, capsys: pytest.CaptureF
     truth = tmp_path / 'instances.json'
     content = dict(categories=categories, images=images, annotations=annotations)
     truth.write_text(json.dumps(content))
-    output = output_of(tmp_path, {}, ids=truth)
+    output = output_of(tmp_path, {}, 'results', ids=truth)
     entries.append(entry('pictures/other.png', [thing(1, 1, 1, 9, 9)]))
-    file = FORMATS['results'](Detections(output, classes, entries, None))
-    assert f'1 images not in {truth}: pictures/other.png' in capsys.readouterr().out
+    output.check(['boxes'], classes, [image['file_name'] for image in entries])
+    said = capsys.readouterr().out
+    assert said == f'{truth} lacks 1 images, such as pictures/other.png: left out\n'
+    file = FORMATS['results'](files_of(output, classes, entries))
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO(str(truth))
         evaluation = COCOeval(coco, coco.loadRes(str(file)), 'bbox')
@@ -168,7 +177,7 @@ def test_crops_are_the_pixels_of_the_boxes(tmp_path: Path) -> None:
     ]
     output = output_of(tmp_path, {}, read=lambda name: dict([('s/a b.tif', pixels)])[name])
     entries = [entry('s/a b.tif', objects), entry('nothing.png', [])]
-    out = FORMATS['crops'](Detections(output, ('..', 'a/b', 'A_B', 'star'), entries, None))
+    out = FORMATS['crops'](files_of(output, ('..', 'a/b', 'A_B', 'star'), entries))
     crops = {path.relative_to(out).as_posix(): cv2.imread(str(path)) for path in out.rglob('*.jpg')}
     names = ('_.', 'a_b', 'A_B_3', 'star')
     shapes = ((1, (32, 48)), (2, (32, 48)), (3, (10, 20)), (6, (40, 40)))

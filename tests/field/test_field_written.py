@@ -11,7 +11,8 @@ from pycocotools import mask as coco_mask
 from helpers.field import image, reading
 from helpers.seeds import seed_of_the_week
 from rope_dense.datasets.rotated_results import rotated_annotation
-from rope_dense.predict.formats import FORMATS, Detections, Output
+from rope_dense.predict.files import DetectionFiles
+from rope_dense.predict.formats import FORMATS, Output
 
 CLASSES = ('1.10', 'Größe <3> & "x"', 'class 2', 'traffic light', 'yes')
 SIZE = (150, 200)
@@ -61,7 +62,11 @@ def written(
         expected[file_name] = [(CLASSES[item['category_id'] - 1], item) for item in objects]
         image(folder / IN_IMAGES[name] / file_name, SIZE)
     output = Output(folder, {}, {}, scores, (name,), None, lambda name: np.zeros((*SIZE, 3)))
-    out = FORMATS[name](Detections(output, CLASSES, entries, 'le90' if kind == 'rotated' else None))
+    files = DetectionFiles(None, output, CLASSES, 'le90' if kind == 'rotated' else None)
+    for entry in entries:
+        files.journal.add(entry)
+    out = FORMATS[name](files)
+    files.journal.close()
     return out if out.is_dir() else folder, expected
 
 
