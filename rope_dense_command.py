@@ -93,7 +93,7 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
 def import_early(name: str) -> ModuleType:
     """Import the module of a command, and postpone the packages that early modules are in."""
     room = f'rope_dense.{ROOMS[name]}'
-    for package in ('rope_dense', 'rope_dense.commands', 'rope_dense.backbones', room):
+    for package in ('rope_dense', 'rope_dense.commands', room, 'rope_dense.backbones'):
         if package not in sys.modules:
             spec = importlib.util.find_spec(package)
             assert spec is not None
