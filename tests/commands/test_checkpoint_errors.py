@@ -16,7 +16,7 @@ def test_missing_checkpoints(
 ) -> None:
     fails(test, detector, 'x.pth', says=["checkpoint 'x.pth': no such file"])
     fails(test, detector, str(tmp_path), says=[f"checkpoint '{tmp_path}': a folder"])
-    fails(train, detector, '--resume', 'x.pth', says=["--resume 'x.pth': no such file"])
+    fails(train, detector, '--resume', 'x.pth', says=['x.pth: no such file'])
     options = ['--cfg-options', 'load_from=x.pth']
     fails(train, detector, *options, says=["load_from 'x.pth': no such file"])
     options = ['--cfg-options', 'model.neck.1.init_cfg.type=Pretrained']
