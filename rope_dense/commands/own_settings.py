@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import textwrap
 from typing import Any
 
 from ..project.errors import UsageError, usage_errors
@@ -24,6 +25,7 @@ def add_own_settings(parser: ToolParser) -> None:
     """Add an option for each setting of own data; ``take_own_settings`` reads them."""
     options = {name: f'--{name.replace("_", "-")}' for name in ALL}
     text = f'{" ".join(options.values())}: as --cfg-options own.NAME=VALUE, see docs/own_data.md'
+    text = textwrap.fill(text, 76, break_on_hyphens=False)
     group = parser.add_argument_group('settings of own data', text)
     hidden: dict[str, Any] = dict(default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     for name, option in options.items():

@@ -77,14 +77,13 @@ def find_config(path: str) -> str:
 def written_settings(config: str) -> tuple[dict[str, Any], bool] | None:
     """Settings and 'task' of a config of own data, and whether it is a run's; None if not plain."""
     try:
-        values = values_in(Path(config).read_text(encoding='utf-8'))
+        values = {} if is_stored(config) else values_in(Path(config).read_text(encoding='utf-8'))
     except (OSError, ValueError):
         return None
     own, is_run = values.get('own'), 'model' in values
     if not isinstance(own, dict) or '_base_' in values or 'Ellipsis' in repr(own):
         return None
-    changes = dict(gpus=None) if is_run else dict(task=values.get('task'))
-    return {**own, **changes}, is_run
+    return own | (dict(gpus=None) if is_run else dict(task=values.get('task'))), is_run
 
 
 def recipes() -> dict[str, Path]:

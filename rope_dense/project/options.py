@@ -71,8 +71,7 @@ def apply_training_options(
     if load_from:
         cfg.load_from = Run(Path(load_from)).best if os.path.isdir(load_from) else load_from
     if resume:
-        run = Run(Path(resume))
-        resolve_resume(cfg, (run.last or run.best) if os.path.isdir(resume) else resume)
+        resolve_resume(cfg, Run(Path(resume)).last or resume)
 
 
 def enable_amp(cfg: Config, precision: str) -> None:

@@ -6,10 +6,7 @@ from typing import Any
 
 
 def values_in(text: str) -> dict[str, Any]:
-    """The values that a config's lines give to names, as JSON has them; ``...`` for others.
-
-    {} for a text that is no Python, or has lines of another kind, such as loops.
-    """
+    """The values that lines give to names, as JSON, or ``...``; {} if there are other lines."""
     try:
         values = dict[str, Any]()
         for line in ast.parse(text).body:

@@ -105,7 +105,7 @@ def test_three_lines_train_a_model(
 
     with pytest.raises(UsageError, match='has 2 checkpoints of an earlier training'):
         rope_dense.train('detection', **settings)
-    resumed = rope_dense.train('detection', resume=True, amp='bf16', **settings | dict(epochs=1))
+    resumed = rope_dense.train('detection', resume=True, amp='bf16', **settings | dict(epochs=2))
     assert resumed.cfg.optim_wrapper.type == 'BFloat16OptimWrapper'
 
 
