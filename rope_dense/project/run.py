@@ -79,7 +79,7 @@ class Run:
 
         UsageError for none.
         """
-        best = [path for path in self.checkpoints() if path.name.startswith('best_')]
+        best = sorted(self.folder.glob('best_*.pth'))
         recorded = [path for path in best if path.name == self.record.get('file')]
         found = [str(path) for path in recorded or sorted(best, key=step_of)]
         if chosen := found[-1] if found else self.last:
@@ -145,5 +145,6 @@ class Run:
 
 
 def step_of(path: Path) -> int:
-    """The iteration or epoch in the name of a checkpoint."""
-    return int(path.stem.rpartition('_')[2])
+    """The iteration or epoch in the name of a checkpoint; -1 for none."""
+    step = path.stem.rpartition('_')[2]
+    return int(step) if step.isdecimal() else -1
