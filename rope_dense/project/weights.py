@@ -122,7 +122,7 @@ def check_class_names(cfg: Config, loader: str, checkpoint: dict, starts: bool =
         starts: a training starts from the checkpoint, and any order is but a warning.
     """
     stored = [*stored_classes(checkpoint).get('classes', ())]
-    for key, dataset in datasets_of(cfg, loader):
+    for key, dataset in datasets_of(cfg, loader) if cfg.get(loader) else ():
         names = [*(class_info(cfg, dataset).get('classes') or ())]
         if not stored or not names or stored == names:
             continue
