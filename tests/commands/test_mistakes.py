@@ -86,7 +86,7 @@ MISTAKES = {
     'convert-data yolo label out.json': r'label: no such file or folder',
     # starting and continuing
     'train --resume work_dirs/realtime': FIRST,
-    f'train {DATA} --resume iter_9.pth': r'checkpoint 'iter_9.pth': no such file',
+    f'train {DATA} --resume iter_9.pth': r"checkpoint 'iter_9.pth': no such file",
     f'train {DATA} --load-from work_dirs/realtim': rf'did you mean {RUN}\?',
     f'train {RUN}': r'has 1 checkpoints of an earlier training.*--resume.*--work-dir.*--overwrite',
     f'train {DATA} --weights None': r'has 1 checkpoints of an earlier training',
