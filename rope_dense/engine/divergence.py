@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from .errors import RunError
 
@@ -24,10 +26,12 @@ SIGNS = ('matrix contains invalid numeric entries', 'scores must not be NaN')
 
 @HOOKS.register_module()
 class DivergenceHook(Hook):
-    """Stops a training whose loss stays infinite or NaN, or whose weights are.
+    """Stops a training whose loss or gradient stays infinite or NaN, or whose weights are.
 
-    The loss is the one that mmengine logs, after each iteration. Weights are checked before each
-    validation, which would blame an image, and each save, so every checkpoint has finite weights.
+    A step whose gradient is not finite is left out, and a line counts it: one batch does not end a
+    long training. The loss is the one that mmengine logs, after each iteration. Weights are checked
+    before each validation, which would blame an image, and each save, so every checkpoint has
+    finite weights.
 
     Raises:
         RunError: it says since when, what to lower, and which checkpoint is the last.
@@ -37,14 +41,40 @@ class DivergenceHook(Hook):
 
     def __init__(self) -> None:
         self.done = 0  # iterations
-        self.since: int | None = None  # the first of them with such a loss
+        self.since: int | None = None  # the first of them with such a loss or gradient
+        self.left_out = 0  # steps
+        self.bad = self.last = ''  # what is not finite in this iteration, and was in the last such
+
+    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+        if optimizer := getattr(runner.optim_wrapper, 'optimizer', None):
+            optimizer.register_step_pre_hook(partial(self.leave_out, runner))
+
+    def leave_out(self, runner: Runner, optimizer: Optimizer, *arguments: object) -> None:
+        """Take gradients that are not finite from an optimizer, which then changes no weight.
+
+        fp16 does not get here: its scaler leaves out such steps.
+        """
+        params = [p for group in optimizer.param_groups for p in group['params']]
+        norm = nn.utils.get_total_norm([p.grad for p in params if p.grad is not None])
+        if math.isfinite(norm.full_tensor() if isinstance(norm, DTensor) else norm):
+            return
+        for param in params:
+            param.grad = None
+        self.left_out, self.bad = self.left_out + 1, 'gradient'
+        runner.logger.warning(
+            f'the gradient of iteration {runner.iter + 1} is not finite: its step is left out '
+            f'({self.left_out} until now)'
+        )
 
     def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
         self.done = runner.iter + 1
         losses = runner.message_hub.log_scalars.get('train/loss')
-        if losses is None or math.isfinite(losses.current()):
+        if losses is not None and not math.isfinite(losses.current()):
+            self.bad = 'loss'
+        if not self.bad:
             self.since = None
             return
+        self.last, self.bad = self.bad, ''
         self.since = self.since or self.done
         if self.done - self.since + 1 >= PATIENCE:
             raise RunError(self.explain(runner))
@@ -61,7 +91,9 @@ class DivergenceHook(Hook):
         """The numbers that are not finite and the way out, in one line."""
         fact = f'the {what} are not finite after iteration {self.done}'
         if self.since is not None:
-            fact = f'the loss is not finite since iteration {self.since}'
+            fact = (
+                f'the {self.bad or self.last or "loss"} is not finite since iteration {self.since}'
+            )
         settings = runner.cfg.optim_wrapper
         name = 'own.lr' if runner.cfg.get('own') else 'optim_wrapper.optimizer.lr'
         scaled = settings.get('type') == 'AmpOptimWrapper' and settings.get('dtype') != 'bfloat16'

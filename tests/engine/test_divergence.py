@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -52,10 +55,40 @@ def test_single_losses_of_nan_do_not(tmp_path: Path) -> None:
     assert 'iter_4.pth' in checkpoints(tmp_path)
 
 
+def test_a_step_of_nan_is_left_out_and_counted(tmp_path: Path) -> None:
+    """Two beside a save; the weights are those of a run that never had these batches' gradients."""
+    cfg = toy_config(tmp_path, model=dict(type='Toy', bad_steps=(4, 5, 9)), custom_hooks=[EMA])
+    runner = toy_run(cfg)
+    assert runner.iter == 12 and 'iter_12.pth' in checkpoints(tmp_path)
+    log = next(tmp_path.glob('*/*.log')).read_text()
+    assert 'the gradient of iteration 5 is not finite: its step is left out (2 until now)' in log
+    said = diverged(tmp_path / 'row', model=dict(type='Toy', bad_steps=(5, 6, 7)))
+    assert said.startswith('the gradient is not finite since iteration 5: lower')
+    assert said.endswith('/iter_4.pth, is from before')
+
+
+def test_a_step_that_is_left_out_changes_no_weight() -> None:
+    """Nor a moment, by weight decay neither."""
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
+    hook, runner = DivergenceHook(), Mock(optim_wrapper=Mock(optimizer=optimizer), iter=0)
+    hook.before_train(runner)
+    for factor in (1.0, math.inf, 1.0):
+        before = copy.deepcopy([model.state_dict(), optimizer.state_dict()['state']])
+        optimizer.zero_grad()
+        (model(torch.ones(1, 2)).sum() * factor).backward()
+        optimizer.step()
+        same = torch.equal(before[0]['weight'], model.weight)
+        assert same is (factor == math.inf)
+        if same:
+            torch.testing.assert_close(optimizer.state_dict()['state'], before[1], rtol=0, atol=0)
+    assert hook.left_out == 1
+
+
 @pytest.mark.parametrize('step, kept', [(4, []), (8, ['best_score_iter_4.pth', 'iter_4.pth'])])
 def test_weights_of_nan_are_not_saved(step: int, kept: list[str], tmp_path: Path) -> None:
     """The step before the save makes them, of which no loss tells yet."""
-    said = diverged(tmp_path, model=dict(type='Toy', bad_steps=(step,)))
+    said = diverged(tmp_path, model=dict(type='Toy', bad_weights=(step,)))
     assert said.startswith(f'the weights are not finite after iteration {step}:')
     assert said.endswith('nothing was saved' if not kept else '/iter_4.pth, is from before')
     assert checkpoints(tmp_path) == kept
@@ -64,7 +97,7 @@ def test_weights_of_nan_are_not_saved(step: int, kept: list[str], tmp_path: Path
 def test_weights_of_nan_are_not_validated(tmp_path: Path) -> None:
     """A validation that no save precedes would choose them as the best, or blame an image."""
     options = {'train_cfg.val_interval': 5, 'default_hooks.checkpoint.interval': 4}
-    said = diverged(tmp_path, model=dict(type='Toy', bad_steps=(5,)), **options)
+    said = diverged(tmp_path, model=dict(type='Toy', bad_weights=(5,)), **options)
     assert said.startswith('the weights are not finite after iteration 5:')
     assert checkpoints(tmp_path) == ['iter_4.pth']
 
@@ -72,7 +105,7 @@ def test_weights_of_nan_are_not_validated(tmp_path: Path) -> None:
 def test_the_only_checkpoint_kept_is_a_good_one(tmp_path: Path) -> None:
     options = {'default_hooks.checkpoint.max_keep_ckpts': 1, 'custom_hooks': []}
     with pytest.raises(RunError):
-        toy_run(toy_config(tmp_path, model=dict(type='Toy', bad_steps=(8,)), **options))
+        toy_run(toy_config(tmp_path, model=dict(type='Toy', bad_weights=(8,)), **options))
     assert checkpoints(tmp_path) == ['best_score_iter_4.pth', 'iter_4.pth']
 
 
@@ -97,7 +130,7 @@ class Stand:
 @pytest.mark.parametrize(
     'options, says',
     [
-        (dict(bad_steps=[5], refuses=6), 'the weights are not finite after iteration 5: lower'),
+        (dict(bad_weights=[5], refuses=6), 'the weights are not finite after iteration 5: lower'),
         (dict(bad_losses=[5], refuses=6), 'the loss is not finite since iteration 5: lower'),
         (dict(refuses=6), 'the predictions are not finite after iteration 5: lower'),
         (dict(refuses=1), 'matrix contains invalid numeric entries'),

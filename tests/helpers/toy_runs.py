@@ -46,16 +46,21 @@ class Toy(BaseModel):
     Args:
         bad_losses: calls, from 1, whose loss is NaN, and its gradient is not.
         bad_steps: calls whose gradient is NaN, and the loss is not.
+        bad_weights: calls after which the weights are NaN.
         refuses: the call that raises a ValueError, as a matcher does for predictions of NaN.
     """
 
     def __init__(
-        self, bad_losses: Sequence[int] = (), bad_steps: Sequence[int] = (), refuses: int = 0
+        self,
+        bad_losses: Sequence[int] = (),
+        bad_steps: Sequence[int] = (),
+        bad_weights: Sequence[int] = (),
+        refuses: int = 0,
     ) -> None:
         super().__init__()
         self.linear = nn.Linear(2, 1)
         self.calls, self.bad_losses, self.bad_steps = 0, bad_losses, bad_steps
-        self.refuses = refuses
+        self.refuses, self.bad_weights = refuses, bad_weights
 
     def forward(self, x: Tensor, mode: str) -> dict[str, Tensor] | Tensor:
         out = self.linear(torch.stack(list(x)) if isinstance(x, list) else x)
@@ -69,7 +74,13 @@ class Toy(BaseModel):
             loss = loss + math.nan
         if self.calls in self.bad_steps:
             loss = loss + (out * 0).sum().abs().sqrt()
+        if self.calls in self.bad_weights:
+            self.linear.weight.register_hook(self.spoil)
         return {'loss': loss}
+
+    def spoil(self, grad: Tensor) -> None:
+        """Make a weight NaN, and leave the gradient."""
+        self.linear.bias.data.fill_(math.nan)
 
 
 @METRICS.register_module(force=True)
