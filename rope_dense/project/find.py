@@ -35,7 +35,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
     is_run = os.path.isdir(source) and not is_stored(source) and not (given and source in recipes())
-    config = Run(Path(source)).config if is_run else find_config(source)
+    config = Run(Path(source)).config_file if is_run else find_config(source)
     if not given and not is_run and (written := written_settings(config)):
         run = Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)
         raise UsageError(f'{source} is a recipe, not a run: give {run}, or a checkpoint, too')
@@ -62,7 +62,7 @@ def find_config(path: str) -> str:
     if is_file:
         return path
     if os.path.isdir(path):
-        return Run(Path(path)).config
+        return Run(Path(path)).config_file
     files = [file for file in beside(path) if file.endswith('.py')]
     folders, meant = (Path(path).parent, Path('work_dirs')), path.rpartition('=')[2]
     runs = [str(file.parent) for folder in folders for file in sorted(folder.glob('*/*.py'))]

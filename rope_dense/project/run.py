@@ -35,7 +35,7 @@ class Run:
     folder: Path
 
     @property
-    def config(self) -> str:
+    def config_file(self) -> str:
         """The path of the one config; UsageError for none or several."""
         # Earlier versions of ``rope-dense test`` wrote NAME_test.py beside it.
         found = [x for x in sorted(self.folder.glob('*.py')) if not x.stem.endswith('_test')]

@@ -317,7 +317,7 @@ def test_corrected_predictions_are_trained(
     own = ['own.data_root=pre/yolo', 'own.epochs=1', 'own.weights=None', 'own.size=96']
     own += ['own.report=False', 'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0']
     assert command('train')(['realtime', '--work-dir', 'again', '--cfg-options', *own]) == 0
-    cfg = Config.fromfile(Run(Path('again')).config)
+    cfg = Config.fromfile(Run(Path('again')).config_file)
     datasets = [cfg[f'{split}_dataloader'].dataset for split in ('train', 'val')]
     classes = Path('pre/yolo/classes.txt').read_text().split()
     assert [*datasets[0].metainfo.classes] == classes and Run(Path('again')).checkpoints()

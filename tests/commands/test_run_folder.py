@@ -60,7 +60,7 @@ def test_a_command_leaves_what_it_reads(run: Path, data: Path, tmp_path: Path) -
             places['OUT'] = str(tmp_path / f'{turn}_{name}.pt2')
             given = [str(run), *(places.get(word, word) for word in options)]
             if name == 'print-recipe':
-                given[0] = Run(run).config
+                given[0] = Run(run).config_file
             assert command(name.replace('-', '_'))(given) == 0, name
             after = digests(run)
             changed = [file for file in after if before.get(file) != after[file]]
@@ -101,7 +101,7 @@ def test_a_config_that_a_sweep_replaced_is_restored(
     run: Path, is_resumed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of versions before 2026-12, whose eval-resolutions wrote its own config there."""
-    config = Path(Run(run).config)
+    config = Path(Run(run).config_file)
     text, before = config.read_text(), Config.fromfile(config).to_dict()
     (copy,) = run.glob('*/vis_data/config.py')
     if is_resumed:
@@ -117,10 +117,10 @@ def test_a_config_that_a_sweep_replaced_is_restored(
     sweep = run / '20990101_000000' / 'vis_data' / 'config.py'
     sweep.parent.mkdir(parents=True)
     sweep.write_text(damaged)
-    assert Run(run).config == str(config) and 'restored' in capsys.readouterr().out
+    assert Run(run).config_file == str(config) and 'restored' in capsys.readouterr().out
     assert Config.fromfile(config).to_dict() == before
-    assert Run(run).config == str(config) and capsys.readouterr().out == ''
+    assert Run(run).config_file == str(config) and capsys.readouterr().out == ''
     config.write_text(damaged)
     copy.unlink()
     with pytest.raises(UsageError, match='no log folder of the training has a copy'):
-        Run(run).config  # noqa: B018, it reads files
+        Run(run).config_file  # noqa: B018, it reads files
