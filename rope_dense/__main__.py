@@ -25,9 +25,24 @@ def main() -> int:
         print(f'error: no such file: {" or ".join(map(str, places))}', file=sys.stderr)
         return 2
     sys.argv[:2] = [str(tool)]
+    keep_configs()
     sys.path.insert(0, str(tool.parent))
     runpy.run_path(str(tool), run_name='__main__')
     return 0
+
+
+def keep_configs() -> None:
+    """Let no Runner write a config over the file that it was read from, such as a run's."""
+    from mmengine.runner import Runner
+
+    given = Runner.dump_config
+
+    def dump_config(runner: Runner) -> None:
+        source, target = runner.cfg.filename or '', Path(runner.work_dir)
+        if Path(source).resolve() != (target / Path(source).name).resolve():
+            given(runner)
+
+    Runner.dump_config = dump_config
 
 
 if __name__ == '__main__':

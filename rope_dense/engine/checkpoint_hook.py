@@ -110,8 +110,8 @@ class AtomicCheckpointHook(CheckpointHook):
             self._init_rule(self.rules, [next(iter(metrics))])
         (key,), (rule,), hub = self.key_indicators, self.rules, runner.message_hub
         score, bar = metrics[key], hub.get_info('best_score', self.init_value_map[rule])
-        if score is None or not self.is_better_than[key](score, bar):
-            return
+        if score is None or not (score == bar or self.is_better_than[key](score, bar)):
+            return  # of equal ones the longest trained is the best
         step = runner.epoch if self.by_epoch else runner.iter
         name = f'best_{key}_{self.filename_tmpl.format(step)}'
         path = Path(self.out_dir, name.replace('/', '_'))

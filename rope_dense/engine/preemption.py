@@ -24,7 +24,7 @@ from .checkpoint_hook import AtomicCheckpointHook
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 SAVE = 1  # a request for a checkpoint alone, less than any of the signals
 EVERY = 10  # batches of an evaluation between two agreements of several processes
-HINT = b'\nstopping after this iteration, with a checkpoint; Ctrl-C again stops at once\n'
+HINT = b'\nstopping after this iteration, with a checkpoint; Ctrl-C %sstops at once\n'
 
 
 class Stopped(KeyboardInterrupt):
@@ -64,10 +64,9 @@ class PreemptionHook(Hook):
 
     def note(self, number: int, frame: object) -> None:
         """Note a signal; a second one by Ctrl-C ends at once."""
-        if number == signal.SIGINT:
-            if self.noted:
-                raise KeyboardInterrupt
-            os.write(2, HINT)
+        if number == signal.SIGINT and self.noted:
+            raise KeyboardInterrupt
+        os.write(2, HINT % (b'again ' * (number == signal.SIGINT)))
         self.noted = number
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from functools import partial
 from typing import Any
 
@@ -138,8 +139,12 @@ class ProgressHook(Hook):
 
 
 def has_terminal() -> bool:
-    """Whether a bar can be seen, with no log in its place."""
-    return sys.stdout.isatty() and sys.stderr.isatty()
+    """Whether a bar can be seen, with no log in its place; a terminal may have no width."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        return False
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    return True
 
 
 def time_left(started: float, done: int, left: int) -> str:

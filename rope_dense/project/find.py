@@ -80,7 +80,7 @@ def written_settings(config: str) -> tuple[dict[str, Any], bool] | None:
         values = {} if is_stored(config) else values_in(Path(config).read_text(encoding='utf-8'))
     except (OSError, ValueError):
         return None
-    own, is_run = values.get('own'), 'model' in values
+    own, is_run = values.get('own'), 'own_files' in values
     if not isinstance(own, dict) or '_base_' in values or 'Ellipsis' in repr(own):
         return None
     return own | (dict(gpus=None) if is_run else dict(task=values.get('task'))), is_run

@@ -112,15 +112,19 @@ class Run:
         is_first = launcher == 'none' or all(os.environ.get(x, '0') == '0' for x in RANKS)
         return exclusive(self.folder / 'training') if is_first else nullcontext()
 
-    def check_new(self, cfg: Config, overwrite: bool) -> None:
+    def check_new(self, cfg: Config, overwrite: bool, is_locked: bool = False) -> None:
         """Raise UsageError for a new training that would mix with the run.
 
-        Or, with ``overwrite`` (see ``clear``), that starts from a file that it would remove.
+        Or, with ``overwrite`` (see ``clear``), that starts from a file that it would remove;
+        BlockingIOError if another training writes the run, unless it ``is_locked`` by this one.
         """
         found = self.checkpoints()
         if overwrite and cfg.get('resume'):
             raise UsageError('resume (--resume) and overwrite (--overwrite): give one of them')
         if found and not overwrite and not cfg.get('resume'):
+            if not is_locked:
+                with self.written():  # or the line that names the training that runs
+                    pass
             raise UsageError(
                 f'{self.folder} has {len(found)} checkpoints of an earlier training, such as '
                 f'{found[-1].name}: continue it by resume (--resume), give another work_dir '

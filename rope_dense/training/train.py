@@ -63,7 +63,7 @@ def train(
         recipe = recipe_text(cfg, model)
         warn_of_random_weights(cfg, model)
     with run.written(launcher):  # before anything is
-        run.check_new(cfg, overwrite)
+        run.check_new(cfg, overwrite, is_locked=True)
         runner = build_runner(cfg, launcher, trains=True)
         with building('the config'):
             check_fetched_weights(cfg, model)

@@ -4,12 +4,15 @@ import hashlib
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from mmengine.config import Config
 
 from rope_dense.project.errors import UsageError
+from rope_dense.project.find import written_settings
 from rope_dense.project.run import Run
 from rope_dense_command import command
 
@@ -74,7 +77,7 @@ def test_a_training_that_is_refused_changes_no_byte(
     run: Path, detector: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two jobs of one folder: by --resume, as a new training, and to write over it."""
-    for options in ('--resume', '--overwrite', '--resume --cfg-options train_cfg.max_iters=9'):
+    for options in ('', '--resume', '--overwrite', '--resume --cfg-options train_cfg.max_iters=9'):
         with Run(run).written():
             before = digests(run)
             given = [detector, '--work-dir', str(run), *options.split()]
@@ -94,6 +97,25 @@ def test_the_best_checkpoint_is_the_recorded_one(tmp_path: Path) -> None:
     assert Path(Run(tmp_path).best).name == 'best_mAP_iter_100.pth'
     (tmp_path / 'best_checkpoint.json').write_text('{')
     assert Run(tmp_path).record == {}
+
+
+@pytest.mark.slow
+def test_a_tool_of_mmdet_leaves_the_config(run: Path) -> None:
+    """As docs/heads.md calls it; mmengine writes the tool's config, with its options, there."""
+    before = digests(run)
+    code = f'import sys; sys.argv[1:] = ["mmdet/test.py", {Run(run).config_file!r}, '
+    code += f'{Run(run).best!r}, "--tta", "--work-dir", {str(run)!r}]\n'
+    code += 'from rope_dense.__main__ import main; sys.exit(main())'
+    result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    after = digests(run)
+    assert {file: after.get(file) for file in before} == before
+
+
+def test_settings_are_read_from_a_copy_of_a_recipe_with_a_model(tmp_path: Path) -> None:
+    path = tmp_path / 'mine.py'
+    path.write_text("task = 'realtime'\nown = dict(epochs=3)\nmodel = dict(neck=None)\n")
+    assert written_settings(str(path)) == (dict(epochs=3, task='realtime'), False)
 
 
 @pytest.mark.parametrize('is_resumed', [False, True])
