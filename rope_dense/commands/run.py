@@ -29,8 +29,8 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     """Run a command; returns its exit code: 0, 2 after a known error, 130 after Ctrl-C, or 143.
 
     A known error is printed without a traceback, or with one after --debug. Until the processes of
-    a distributed run are connected, the others of a machine wait before they print: most errors are
-    those of the first, too, and torchrun ends them with it.
+    a distributed run are connected, the others of a machine wait before they print: the first
+    has most errors, too, and torchrun ends the others with it.
     """
     for message in NOISE:
         warnings.filterwarnings('ignore', message)

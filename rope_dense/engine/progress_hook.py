@@ -48,7 +48,7 @@ class ProgressHook(Hook):
                 handler.addFilter(self.is_for_screen)
 
     def is_for_screen(self, record: logging.LogRecord) -> bool:
-        """Whether the screen gets a line of the log, too; the bar makes room for it."""
+        """Return whether the screen gets a line of the log, too; the bar makes room for it."""
         if record.levelno < logging.WARNING:
             is_table = self.tests and record.getMessage().startswith('\n')  # of classes
             has_figures = record.funcName in ('after_val_epoch', 'after_test_epoch')
@@ -139,7 +139,7 @@ class ProgressHook(Hook):
 
 
 def has_terminal() -> bool:
-    """Whether a bar can be seen, with no log in its place; a terminal may have no width."""
+    """Return whether a terminal can show a bar; it may have no width."""
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         return False
     with suppress(OSError, ValueError):

@@ -94,7 +94,7 @@ def growth(evaluator: Evaluator, size: str, trained: ImageSize) -> tuple[float, 
 def with_factor(evaluator: Evaluator, setting: Setting, trained: ImageSize) -> Setting:
     """The setting; where a ViT's scaling leaves the factor open, with that of ``scalings_at``.
 
-    It is that of the training for images, or crops, that are no larger.
+    Images, or crops, that are no larger get the size of the training.
     """
     is_open = ':' not in setting.scaling and setting.scaling not in ('none', FROM_CONFIG)
     if not (is_open and evaluator.is_ours and evaluator.backbone.is_isotropic):

@@ -21,7 +21,7 @@ from .weights import (
 
 
 class Ready(NamedTuple):
-    """What a command works with.
+    """Model, loaders and checkpoint of a command.
 
     Attributes:
         loaders: keys of the dataloaders in the config.
@@ -45,7 +45,7 @@ def ready(
 
     Args:
         loops: 'train', 'val' or 'test'; the first one must be in the config.
-        weights: to test; None for a training, which starts from those of the config.
+        weights: to test; None for a training, which starts from weights of the config.
         model: of an inferencer; by default it is built.
         has_runner: a Runner reads the weights again, for which their contents are kept.
         has_data: the data of the loaders are used, too, not only their pipelines.

@@ -114,7 +114,7 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
 
 
 def check_class_names(cfg: Config, loader: str, checkpoint: dict, starts: bool = False) -> None:
-    """Compare the classes of a checkpoint with those of a dataloader.
+    """Compare the classes of a checkpoint with the classes of a dataloader.
 
     A warning names both if they differ; UsageError for the same words in another order.
 

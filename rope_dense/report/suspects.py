@@ -77,7 +77,7 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
 
 
 def suspect(match: Match, near: float, found: dict[int, float], key: str) -> Suspect:
-    """What a prediction, whose IoU with the nearest label is `near`, says against a label.
+    """The fault of a label by a prediction whose IoU with the nearest label is `near`.
 
     Args:
         found: scores of right predictions, by the labels that they found.

@@ -83,7 +83,7 @@ def train(
 
 
 def ending(cfg: Config) -> str:
-    """What a training has come to, and what to do with it."""
+    """The result of a training, and the next commands."""
     folder = shlex.quote(cfg.work_dir)
     test = 'test' if task_of(cfg) in ('oriented', 'panoptic') else 'report'
     commands = f'rope-dense predict {folder} PICTURES\n{"":11}rope-dense {test} {folder}'

@@ -1,4 +1,4 @@
-"""What mmdet prints when it is imported, which no user needs to read."""
+"""Messages of mmdet's import that no user needs to read."""
 
 import logging
 import warnings

@@ -69,7 +69,7 @@ def keep_given(cfg: Config, kind: str, given: Mapping[str, object]) -> None:
 
 
 def given_before(cfg: Config, kind: str) -> dict[str, Any]:
-    """What ``keep_given`` kept; ValueError if it is not known."""
+    """Options that ``keep_given`` kept; ValueError if they are not known."""
     try:
         texts = [text.removeprefix(f'{kind} ') for text in cfg.own_given if text.startswith(kind)]
         return {key: value for text in texts for key, value in ast.literal_eval(text).items()}
