@@ -192,12 +192,9 @@ class AddScaled(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(x: Tensor, branch: Tensor, scale: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, branch: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(branch, scale)
         return torch.addcmul(x, branch, scale)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -8,22 +8,19 @@ a tile.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..rope import GridRoPE
 from ..rope.rotation import rotate_packed
-from ..utils.memo import is_tracing, memo
+from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size, larger
-from ..utils.upload import can_upload, upload
 from ..utils.validation import check_size, refuse
 from .attention import AttentionLayers, softmax_scale
 from .layers import may_differ, pad_bottom_right, resize_grid
@@ -293,8 +290,6 @@ def neighbour_plan(
 ) -> NeighbourPlan:
     """Return the plan for a grid. Works with symbolic sizes.
 
-    The tiles of the axes are made on the host and sent in one copy, as in ``window_plan``.
-
     A token attends to the K tokens of its group that are nearest in each axis: those around it, or,
     near an edge, the K next to the edge (Hassani et al., "Neighborhood Attention Transformer", CVPR
     2023; with dilation Hassani and Shi, "Dilated Neighborhood Attention Transformer", 2022). Grids
@@ -308,46 +303,34 @@ def neighbour_plan(
             compiled blocks share a graph.
         device: of the indexes.
     """
-    on_host = can_upload()
-    xp: Any = np if on_host else torch  # the same operations of either
-    arange = np.arange if on_host else partial(torch.arange, device=device)
-    fixed_tiles = uniform or is_tracing()
     height, width = (
         larger(side, kernel * dilation) for side, kernel in zip(grid, kernel_size, strict=True)
     )
     padded = height, width
-    tiles = [
-        axis_tiles(xp, arange, *sides, dilation, fixed_tiles)
+    settings: dict[str, Any] = dict(fixed=uniform or is_tracing(), device=device)
+    rows, columns = (
+        axis_tiles(*sides, dilation, **settings)
         for sides in zip(grid, padded, kernel_size, strict=True)
-    ]
-    if on_host:
-        arrays = {f'{axis}{name}': x for axis in (0, 1) for name, x in tiles[axis].items()}
-        sent = upload(arrays, device)
-        tiles = [{name: sent[f'{axis}{name}'] for name in tiles[axis]} for axis in (0, 1)]
-    rows, columns = (AxisTiles(**of_axis) for of_axis in tiles)
+    )
     near = rows.near[:, None, :, None, :, None] & columns.near[None, :, None, :, None, :]
     mask = near.flatten(4).flatten(2, 3).flatten(0, 1)[:, None]
     return NeighbourPlan(kernel_size, dilation, grid, padded, rows, columns, mask)
 
 
+@memo
+@on_host
 def axis_tiles(
-    xp: Any,
-    arange: Callable[[int], Any],
-    length: int,
-    padded: int,
-    kernel: int,
-    dilation: int,
-    fixed: bool,
-) -> dict[str, Any]:
-    """The arrays, or tensors, of ``AxisTiles``.
+    length: int, padded: int, kernel: int, dilation: int, *, fixed: bool, device: torch.device
+) -> AxisTiles:
+    """The tiles of one axis.
 
     Args:
-        xp: NumPy or torch.
-        arange: of ``xp``.
         length: tokens of the axis; ``padded`` with padding.
         kernel, dilation: K and d.
         fixed: tiles of a size that does not depend on ``length``.
+        device: of the indexes.
     """
+    arange = partial(torch.arange, device=device)
     longest = (padded + dilation - 1) // dilation  # tokens of a group
     num_queries, num_keys = kernel, 2 * kernel - 1
     if not fixed:  # as little padding as possible
@@ -359,14 +342,14 @@ def axis_tiles(
     size = (padded - group + dilation - 1) // dilation  # [t, 1] tokens of the group
     first = (tile - group * tiles) * num_queries  # not %, of which ONNX has none by a size
     query = first + arange(num_queries)  # [t, n], position in the group
-    start = xp.minimum((query - kernel // 2).clip(0), size - kernel)  # [t, n]
+    start = torch.minimum((query - kernel // 2).clip(0), size - kernel)  # [t, n]
     key = start[:, :1] + arange(num_keys)  # [t, m]
     after_start = key[:, None] - start[:, :, None]  # [t, n, m]
     position = arange(length)
     in_group = position // dilation
-    return dict(
-        queries=group + dilation * xp.minimum(query, size - 1),
-        keys=group + dilation * xp.minimum(key, size - 1),
+    return AxisTiles(
+        queries=group + dilation * torch.minimum(query, size - 1),
+        keys=group + dilation * torch.minimum(key, size - 1),
         tile=position % dilation * tiles + in_group // num_queries,
         place=in_group % num_queries,
         near=(after_start >= 0) & (after_start < kernel),

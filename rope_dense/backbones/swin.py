@@ -28,7 +28,7 @@ from .layers import (
     pad_bottom_right,
 )
 from .old_arguments import attention_of
-from .windows import WindowPlan, window_plan
+from .windows import WindowPlan, shifted_plan
 
 
 @MODELS.register_module()
@@ -175,7 +175,7 @@ class RoPESwin(StagedBackbone):
         if not self.shift_single_window and all(map(le, grid, window_size)):
             shift = 0, 0
         plans = [
-            window_plan(
+            shifted_plan(
                 x.shape[0],
                 grid,
                 window_size,
