@@ -7,9 +7,8 @@ a tile.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -22,12 +21,12 @@ from ..rope.rotation import rotate_packed
 from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size, larger
 from ..utils.validation import check_size, refuse
+from . import natten_backend
 from .attention import AttentionLayers, softmax_scale
 from .layers import may_differ, pad_bottom_right, resize_grid
 from .position_bias import bias_table, offset_grid
 
 Backend = Literal['auto', 'torch', 'natten']
-MISSING = 'NATTEN is not installed (pip install natten)'
 
 
 class NeighbourAttention(AttentionLayers):
@@ -52,7 +51,7 @@ class NeighbourAttention(AttentionLayers):
             self.rope.coordinates = replace(self.rope.coordinates, windows='map')
         self.backend = backend
         if backend == 'natten' and find_spec('natten') is None:
-            refuse('backend', backend, f"'auto' or 'torch': {MISSING}")
+            refuse('backend', backend, f"'auto' or 'torch': {natten_backend.MISSING}")
 
     def forward(self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None) -> Tensor:
         """Attend within neighbourhoods.
@@ -80,19 +79,18 @@ class NeighbourAttention(AttentionLayers):
         qkv = self.qkv(plan.pad(x)).unflatten(-1, (3, self.num_heads, -1))  # [B, N', 3, h, D]
         scale = softmax_scale(qkv, rotary)
         qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
-        attend = attend_fused if self.is_fused(qkv) else self.attend_tiles
-        return self.proj(self.norm(attend(qkv, plan, scale)))
+        if self.is_fused(qkv):
+            sizes = plan.grid, plan.kernel_size, plan.dilation
+            out = natten_backend.attend(qkv, *sizes, scale)
+        else:
+            out = self.attend_tiles(qkv, plan, scale)
+        return self.proj(self.norm(out))  # [B, H W, C]
 
     def is_fused(self, qkv: Tensor) -> bool:
         """Return True if NATTEN computes attention."""
         if self.backend != 'auto':
             return self.backend == 'natten'
-        if is_tracing() or not qkv.is_cuda:
-            return False
-        reason = why_not_natten(qkv)
-        if reason is not None:
-            log_once(f'neighbourhood attention without NATTEN: {reason}')
-        return reason is None
+        return not is_tracing() and qkv.is_cuda and natten_backend.can_attend(qkv)
 
     def attend_tiles(self, qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:
         """Rotated queries, keys and values [B, H', W', 3, h, D] to [B, H W, C]."""
@@ -165,39 +163,6 @@ def build_neighbour_attention(
     if attention != dict(type='TableBias'):
         refuse('attention', attention, "None or dict(type='TableBias')")
     return TableBiasNeighbourAttention(bias_kernel=pretrain_kernel_size, **layers)
-
-
-def attend_fused(qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:
-    """``NeighbourAttention.attend_tiles`` by NATTEN: one kernel, without copies of keys."""
-    from natten import na2d
-
-    q, k, v = qkv.unbind(3)  # [B, H', W', h, D] each
-    out = na2d(q, k, v, kernel_size=plan.kernel_size, dilation=plan.dilation, scale=scale)
-    height, width = plan.grid
-    return out[:, :height, :width].flatten(3).flatten(1, 2)  # [B, H W, C]
-
-
-def why_not_natten(qkv: Tensor) -> str | None:
-    """Return why NATTEN's fused kernels cannot take a projection [..., D]; None if they can."""
-    if not qkv.is_cuda:
-        return 'the tensors are not on a CUDA device'
-    if find_spec('natten') is None:
-        return MISSING
-    import natten
-
-    if not natten.HAS_LIBNATTEN:
-        return 'NATTEN was installed without its CUDA library'
-    if qkv.dtype == torch.float64:
-        return 'its kernels take float16, bfloat16 and float32'
-    if qkv.shape[-1] % 8:
-        return f'its kernels take heads of a multiple of 8 channels, these have {qkv.shape[-1]}'
-    return None
-
-
-@cache
-def log_once(message: str) -> None:
-    """Log a message the first time that it is given."""
-    logging.getLogger(__name__).info(message)
 
 
 @dataclass(frozen=True, eq=False)

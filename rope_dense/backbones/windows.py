@@ -1,7 +1,7 @@
 """Window plans: indexes that gather the tokens of a grid into windows, and back.
 
-Letters: B images, H x W token grid, W windows of all images, n tokens of a window, C channels,
-P prefix tokens (class token and registers).
+Letters: B images, H x W token grid, N tokens of an image, R of them prefix tokens, w windows of all
+images, n tokens of the grid in a window, C channels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size
 from ..utils.validation import check_size, is_integer, refuse
 from .archs import WindowSetting
-from .layers import may_differ
+from .layers import may_differ, round_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,21 +29,21 @@ class WindowPlan:
 
     Each window can have a copy of the prefix tokens in front of its n tokens. The copies of all
     windows of an image are in front of the tokens of its grid then, and count as tokens: an image
-    has N = H W tokens without copies, and W / B P + H W with them.
+    has N = H W tokens without copies, and w / B R + H W with them.
 
     Attributes:
         window_size: (height, width) of a window.
-        num_windows: of an image, W / B.
-        num_copies: prefix tokens that each window has a copy of; P or 0.
+        num_windows: of an image, w / B.
+        num_copies: prefix tokens that each window has a copy of; R or 0.
         shape: (B, N).
         num_unmasked: windows that attend without a mask.
-        gather_index: [W (num_copies + n)] the token of each place, an index into the flattened
+        gather_index: [w (num_copies + n)] the token of each place, an index into the flattened
             [B N]; 0 for padding.
         inverse_index: [B N] the place of each token.
-        is_padding: [W (num_copies + n)] bool, the places that have no token; None if all have one.
+        is_padding: [w (num_copies + n)] bool, the places that have no token; None if all have one.
         padding_index: the places where ``is_padding``; None while tracing, too.
-        mask: [W - num_unmasked, 1, n or 1, keys] bool, which keys (columns) a token may attend to;
-            None if ``num_unmasked`` is W.
+        mask: [w - num_unmasked, 1, n or 1, keys] bool, which keys (columns) a token may attend to;
+            None if ``num_unmasked`` is w.
     """
 
     window_size: Size
@@ -58,7 +58,7 @@ class WindowPlan:
     mask: Tensor | None = None
 
     def partition(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Gather tokens of the images, [B, N, ...], into windows, [W, num_copies + n, ...].
+        """Gather tokens of the images, [B, N, ...], into windows, [w, num_copies + n, ...].
 
         Args:
             x: the tokens.
@@ -73,20 +73,20 @@ class WindowPlan:
         return windows.unflatten(0, (-1, places)).unflatten(2, x.shape[2:])
 
     def unpartition(self, windows: Tensor) -> Tensor:
-        """Gather the tokens of windows, [W, num_copies + n, C], into images, [B, N, C]."""
+        """Gather the tokens of windows, [w, num_copies + n, C], into images, [B, N, C]."""
         rows = windows.flatten(0, 1)
         tokens = gather(rows, None, self.inverse_index, None, self.gather_index, self.padding_index)
         return tokens.view(*self.shape, windows.shape[-1])
 
     def copy_prefix(self, x: Tensor) -> Tensor:
-        """Copy the prefix tokens into each window: [B, P + H W, C] to [B, N, C]."""
+        """Copy the prefix tokens into each window: [B, R + H W, C] to [B, N, C]."""
         if not self.num_copies:
             return x
         prefix, tokens = x[:, : self.num_copies], x[:, self.num_copies :]
         return torch.cat([prefix.repeat(1, self.num_windows, 1), tokens], 1)
 
     def mean_prefix(self, x: Tensor) -> Tensor:
-        """Average the copies of each prefix token: [B, N, C] to [B, P + H W, C]."""
+        """Average the copies of each prefix token: [B, N, C] to [B, R + H W, C]."""
         if not self.num_copies:
             return x
         number = self.num_windows * self.num_copies
@@ -183,13 +183,15 @@ def window_plan(
         num_shared: prefix tokens that are keys of every window, in front of its own tokens.
         device: of the indexes.
     """
-    rows, columns = count_windows(grid, window_size)
-    is_padded = may_differ((rows * window_size[0], columns * window_size[1]), grid)
-    token, number, image, _ = split_windows(batch, grid, window_size, (0, 0), device)
+    height, width = map(round_up, grid, window_size)  # H', W'
+    rows, columns = height // window_size[0], width // window_size[1]
+    is_padded = may_differ((height, width), grid)
+    sizes = grid, (height, width), window_size
+    token, number, image, _ = split_windows(batch, *sizes, (0, 0), device)
     if num_copies:
-        copies = number * num_copies + torch.arange(num_copies, device=device)  # [W, num_copies]
+        copies = number * num_copies + torch.arange(num_copies, device=device)  # [w, num_copies]
         token = torch.where(token < 0, token, token + rows * columns * num_copies)
-        token = torch.cat([copies, token], 1)  # [W, num_copies + n]
+        token = torch.cat([copies, token], 1)  # [w, num_copies + n]
     mask = None
     if mask_padding and is_padded:
         mask = F.pad(token >= 0, (num_shared, 0), value=True)[:, None, None]
@@ -228,17 +230,19 @@ def shifted_plan(
             compiled blocks share a graph.
         others: see ``window_plan``.
     """
-    rows, columns = count_windows(grid, window_size)
-    is_padded = uniform or may_differ((rows * window_size[0], columns * window_size[1]), grid)
+    height, width = map(round_up, grid, window_size)  # H', W'
+    rows, columns = height // window_size[0], width // window_size[1]
+    is_padded = uniform or may_differ((height, width), grid)
     is_shifted = uniform or shift != (0, 0)
-    token, _, image, region = split_windows(batch, grid, window_size, shift, device)
+    sizes = grid, (height, width), window_size
+    token, _, image, region = split_windows(batch, *sizes, shift, device)
+    masks_all = mask_padding and is_padded
     mask, num_unmasked = None, rows * columns * batch
-    if is_shifted or (mask_padding and is_padded):
-        is_inside = is_shifted and not (mask_padding and is_padded)
-        num_unmasked = (rows - 1) * (columns - 1) * batch if is_inside else 0
+    if is_shifted or masks_all:
+        num_unmasked = 0 if masks_all else (rows - 1) * (columns - 1) * batch
         region = torch.where(token < 0, -1, region) if mask_padding else region
         region = region[num_unmasked:]
-        mask = (region[:, :, None] == region[:, None])[:, None]  # [W - num_unmasked, 1, n, n]
+        mask = (region[:, :, None] == region[:, None])[:, None]  # [w - num_unmasked, 1, n, n]
     shape = batch, grid[0] * grid[1]
     return WindowPlan(
         window_size=window_size,
@@ -251,15 +255,8 @@ def shifted_plan(
     )
 
 
-def count_windows(grid: Size, window_size: Size) -> Size:
-    """Rows and columns of the windows that cover a grid."""
-    # -(-side // of) is the same, but torch.export cannot reason about it.
-    rows, columns = ((side + of - 1) // of for side, of in zip(grid, window_size, strict=True))
-    return rows, columns
-
-
 def split_windows(
-    batch: int, grid: Size, window_size: Size, shift: Size, device: torch.device
+    batch: int, grid: Size, padded: Size, window_size: Size, shift: Size, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The windows of all images, in the order of a plan.
 
@@ -267,16 +264,16 @@ def split_windows(
     which are at the border of a shifted grid, come last.
 
     Returns:
-        token: [W, n] of its image at each place; -1 for padding.
-        number: [W, 1] of each window in its image.
-        image: [W, 1] of each window.
-        region: [W, n] what ``shift`` moved over an edge: 0 neither, 1 columns, 2 rows, 3 both.
+        token: [w, n] of its image at each place; -1 for padding.
+        number: [w, 1] of each window in its image.
+        image: [w, 1] of each window.
+        region: [w, n] what ``shift`` moved over an edge: 0 neither, 1 columns, 2 rows, 3 both.
     """
-    (height, width), (rows, columns) = window_size, count_windows(grid, window_size)
+    height, width = window_size
+    rows, columns = padded[0] // height, padded[1] // width
     token = torch.arange(grid[0] * grid[1], device=device).view(grid)  # [H, W]
-    below, right = rows * height - grid[0], columns * width - grid[1]
-    token = F.pad(token, (0, right, 0, below), value=-1)  # [H', W']
-    moved = [torch.arange(n, device=device) < by for n, by in zip(token.shape, shift, strict=True)]
+    token = F.pad(token, (0, padded[1] - grid[1], 0, padded[0] - grid[0]), value=-1)  # [H', W']
+    moved = [torch.arange(n, device=device) < by for n, by in zip(padded, shift, strict=True)]
     maps = torch.stack([token, 2 * moved[0][:, None] + moved[1]], -1)  # [H', W', 2]
     maps = maps.roll((-shift[0], -shift[1]), (0, 1))
     maps = maps.view(rows, height, columns, width, 2).transpose(1, 2)
@@ -288,7 +285,7 @@ def split_windows(
     # No two keys are equal: ONNX has no stable sort.
     order = torch.where(is_last, number + rows * columns, number).argsort()
     windows = torch.arange(rows * columns * batch, device=device)[:, None]
-    number = windows // batch  # reshaping [W / B, B, n] would compile anew for B = 1
+    number = windows // batch  # reshaping [w / B, B, n] would compile anew for B = 1
     token, region = maps[order[number[:, 0]]].unbind(-1)
     # Not %, of which ONNX has none by a size.
     return token, number, windows - number * batch, region
@@ -300,8 +297,8 @@ def token_indexes(
     """The indexes of a ``WindowPlan``.
 
     Args:
-        token: [W, num_copies + n] of its image at each place, below 0 for padding.
-        image: [W, 1] of each window.
+        token: [w, num_copies + n] of its image at each place, below 0 for padding.
+        image: [w, 1] of each window.
         shape: (B, N).
         is_padded: whether there may be padding.
     """

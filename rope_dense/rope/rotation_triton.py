@@ -5,8 +5,8 @@ float32 whatever the storage, with cosines and sines from a table that all block
 gradient of the angles is deterministic: each program sums in a fixed order to a slot of its own,
 and the slots are then summed.
 
-This module imports Triton; ``rotate.implementation`` imports it for the first tensor on a GPU.
-Letters: see ``rotate``. Checked against the definition in tests/rope/test_triton.py, in Triton's
+This module imports Triton; ``rotation.implementation`` imports it for the first tensor on a GPU.
+Letters: see ``rotation``. Checked against the definition in tests/rope/test_triton.py, in Triton's
 interpreter, and on each GPU at first use. Never measured on a GPU so far: block sizes were chosen
 by the instructions that the compiler emits.
 """

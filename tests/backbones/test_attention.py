@@ -15,7 +15,7 @@ from rope_dense.backbones.position_bias import (
     DecomposedBiasAttention,
     TableBiasAttention,
     offset_table,
-    relative_position_index,
+    pair_bias,
 )
 from rope_dense.backbones.windows import WindowPlan, shifted_plan, window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
@@ -97,7 +97,7 @@ def test_decomposed_tables_start_at_zero_and_are_resized_linearly():
 
 
 def test_the_index_of_the_bias_table_is_the_offset():
-    index = relative_position_index(3, 5, device=CPU)
+    index = pair_bias(torch.arange(5 * 9)[:, None], (3, 5))[0]
     assert index.unique().tolist() == list(range(5 * 9))
     assert index[0, 0] == index[14, 14] == index.unique().median()
     assert index[2 * 5 + 1, 0 * 5 + 4] == (2 + 2) * 9 + (1 - 4 + 4)  # two down, three to the left

@@ -7,7 +7,6 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from ...utils.validation import check_choice, check_integer, check_number, check_size
-from ..old_arguments import rename_attention
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
@@ -36,21 +35,19 @@ class ViTArch:
             SiLU; ``'swiglu_norm'``, also with a norm before its last layer.
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
-        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``OffsetAxialRoPE``, ``VideoRoPE``, ``DirectionRoPE``, ``RasterRoPE`` or a class of your
-            own), or None. Normalised coordinates span each window in window blocks, as in EVA-02's
+        rope: config of the rotary embedding, of a class of ``rope_dense.rope`` or of your own, or
+            None. Normalised coordinates span each window in window blocks, as in EVA-02's
             detectors, unless they have windows='map'.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
             input, 'bilinear' does so with corners on corners (Qwen3-VL), 'tile' repeats it over
             that grid (SAM3). 'sine' is sinusoidal, 'sine_conv' ResFormer's global position
             embedding: see ``SineEmbed`` and ``SineConvEmbed``.
         attention: config of the kind of attention: ``TableBias``, ``DecomposedBias``,
-            ``ALiBi2D``, ``LookHere``, ``FIRE``, ``PaPE``, ``IsotropicPaPE``, ``LocalPosition``,
-            ``LinearAttention`` or a class of your own; None for softmax attention with nothing but
+            ``LocalPosition`` or a class of your own; None for softmax attention with nothing but
             ``rope``.
         patch_norm: norm layer in the patch embedding.
         with_cls_token: a class token, a prefix token in all blocks.
-        num_registers: further prefix tokens, R.
+        num_registers: further prefix tokens.
         pre_norm: normalise all tokens before the first block; the patch projection has no bias.
         conv_stem: ``ConvPatchEmbed`` in place of the patch projection; for patches of 16 pixels.
         attn_norm: normalise the output of attention, before its projection.
@@ -210,14 +207,13 @@ def find_arch(
     if not isinstance(settings, dict):
         names, keys = ', '.join(archs), ', '.join(sizes)
         raise ValueError(f'arch must be one of {names}, or a dict of {keys}, got {arch!r}')
-    settings = rename_attention(settings)
     if wrong := [*({*sizes} - {*settings}), *({*settings} - {*known})]:
         keys = ', '.join(name for name in known if name not in sizes)
         raise ValueError(
             f'arch must have {", ".join(sizes)}{f" and may have {keys}" if keys else ""}; '
             f'missing or unknown: {sorted(wrong)}, got {arch!r}'
         )
-    given = rename_attention(given or {}, settings.get('attention'))
+    given = given or {}
     if wrong := sorted({*given} - {*known}):
         raise TypeError(f'unexpected keyword arguments {wrong}; an architecture has {[*known]}')
     return kind(**settings | {name: value for name, value in given.items() if value != DEFAULT})
