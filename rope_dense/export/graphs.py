@@ -148,7 +148,7 @@ class BackboneGraph(Graph):
         return self.results(image, size_of(image))
 
     def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        return tuple(self.model(x))
+        return tuple(self.model(x))[: len(self.outputs)]  # not an image behind them
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         return torch.randn(batch, self.channels, height, width)
