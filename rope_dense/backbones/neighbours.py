@@ -274,8 +274,8 @@ def neighbour_plan(
     padded = height, width
     settings: dict[str, Any] = dict(fixed=uniform or is_tracing(), device=device)
     rows, columns = (
-        axis_tiles(*sides, dilation, **settings)
-        for sides in zip(grid, padded, kernel_size, strict=True)
+        axis_tiles(axis, *sides, dilation, **settings)
+        for axis, sides in enumerate(zip(grid, padded, kernel_size, strict=True))
     )
     near = rows.near[:, None, :, None, :, None] & columns.near[None, :, None, :, None, :]
     mask = near.flatten(4).flatten(2, 3).flatten(0, 1)[:, None]
@@ -285,11 +285,20 @@ def neighbour_plan(
 @memo
 @on_host
 def axis_tiles(
-    length: int, padded: int, kernel: int, dilation: int, *, fixed: bool, device: torch.device
+    axis: int,
+    length: int,
+    padded: int,
+    kernel: int,
+    dilation: int,
+    *,
+    fixed: bool,
+    device: torch.device,
 ) -> AxisTiles:
     """The tiles of one axis.
 
     Args:
+        axis: 0 for rows, 1 for columns. If both had the same tensors, which are inputs of compiled
+            blocks, these would be compiled anew for a square.
         length: tokens of the axis; ``padded`` with padding.
         kernel, dilation: K and d.
         fixed: tiles of a size that does not depend on ``length``.

@@ -107,15 +107,13 @@ def launch(
     if not (source.numel() and cos_sin.numel()):
         return target.copy_(source), sums
     table = cos_sin.expand(batch, -1, heads, -1, -1)  # what is shared has a stride of 0
+    tensors = source, target, cos_sin, rotated, sums
+    strides = *source.stride()[:-1], *target.stride()[:-1], *table.stride()[:-2]
+    sizes = batch, num_tokens, num_prefix_tokens, images_each
+    constants = dict(H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block, BACKWARD=backward)
+    constants |= dict(INTERLEAVED=layout == 'interleaved', ANGLE_GRADS=rotated is not None)
     with torch.cuda.device_of(source):
-        rotate_kernel[(slots * blocks,)](
-            *(source, target, cos_sin, rotated, sums),
-            *(*source.stride()[:-1], *target.stride()[:-1], *table.stride()[:-2]),
-            *(batch, num_tokens, num_prefix_tokens, images_each),
-            **dict(H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block),
-            **dict(INTERLEAVED=layout == 'interleaved', BACKWARD=backward),
-            ANGLE_GRADS=rotated is not None,
-        )
+        rotate_kernel[(slots * blocks,)](*tensors, *strides, *sizes, **constants)
     return target, sums
 
 

@@ -115,11 +115,9 @@ class ViTArch:
                 f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
                 f'use_ape={self.use_ape!r}, got {self.embed_dims}'
             )
-        for name in (
-            *('patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm', 'qk_norm', 'conv_stem'),
-            'layer_scale_mlp',
-        ):
-            check_choice(name, getattr(self, name), (True, False))
+        for setting in fields(self):
+            if setting.type == 'bool':
+                check_choice(setting.name, getattr(self, setting.name), (True, False))
         if self.conv_stem and (self.patch_size != 16 or self.embed_dims % 8):
             raise ValueError(
                 'arch: conv_stem needs patch_size=16 and embed_dims that is a multiple of 8, got '
