@@ -146,14 +146,14 @@ class FineFeatures(BaseModule):
         self.is_init = True
 
 
-def check_factor(value: object) -> Fraction:
+def check_factor(value: float | str) -> Fraction:
     """The factor that a number, or text such as '8/3', is exactly.
 
     Raises:
         ValueError: not a factor of 1 or more, or a rounded one: 1.3333 is not 4/3.
     """
     try:
-        factor = Fraction(value)  # type: ignore[arg-type]
+        factor = Fraction(value)
     except (TypeError, ValueError, ArithmeticError):
         factor = Fraction(0)
     if factor < 1 or factor.denominator > 64:
