@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 
 COMMANDS = (
@@ -30,6 +31,13 @@ def main() -> int:
     """Run the command that the first arguments name; returns the exit code."""
     given = [word.replace('-', '_') for word in sys.argv[1:3]]
     if given[:1] == ['research']:
+        if not Path(__file__).with_name('rope_dense').joinpath('research').is_dir():
+            print(
+                'error: rope-dense research is not installed: run it in a clone of the repository, '
+                'by python -m rope_dense_command research',
+                file=sys.stderr,
+            )
+            return 2
         return run_named('rope-dense research', given[1:], RESEARCH, 3)
     return run_named('rope-dense', given[:1], COMMANDS, 2)
 

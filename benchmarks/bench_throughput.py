@@ -19,8 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bench_backbone import within, work
 from measure import Case, Clock, Row, name_of, summary, table, time_rounds
-from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.backbones.neighbours import why_not_natten
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT, natten_backend
 
 POSITIONS: dict[str, dict] = {
     'bias': dict(rope=None, attention=dict(type='TableBias')),
@@ -145,7 +144,7 @@ def why_not(attention: str, position: str, image: torch.Tensor) -> str | None:
     """The reason for which there is no such model; None if there is one."""
     if attention in ('flash', 'natten') and position == 'bias':
         return 'its kernels have no bias'
-    return why_not_natten(image.new_empty(1, 32)) if attention == 'natten' else None
+    return natten_backend.why_not(image.new_empty(1, 32)) if attention == 'natten' else None
 
 
 def context(attention: str, device: torch.device) -> AbstractContextManager:

@@ -14,6 +14,7 @@ the sum of the means of the maps: backward has one division for each map.
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +32,11 @@ from measure import environment, write_csv
 from peers import AXIAL, MIXED, SWIN_AXIAL, Builder, import_timm, mmdet_swin, swin, vit
 from rope_dense.utils import memo
 
-POSITIONS: dict[str, dict] = {  # of docs/positions.md
+# The plug-ins of the study of kinds, which are registered when they are imported.
+sys.path.insert(0, str(Path(__file__).parents[1] / 'docs' / 'research' / 'scaling_study'))
+importlib.import_module('kinds')
+
+POSITIONS: dict[str, dict] = {  # of docs/positions.md and the page of the plug-ins
     'golden': dict(rope=dict(type='DirectionRoPE')),
     'simplex': dict(rope=dict(type='DirectionRoPE', directions='simplex')),
     'random': dict(rope=dict(type='DirectionRoPE', directions='random')),
@@ -100,7 +105,8 @@ def count_passes(
     """
     model.train()
     for _ in range(2):
-        memo.RESULTS.clear()
+        for key in [key for key in memo.RESULTS if key[0] not in memo.ON_HOST]:
+            del memo.RESULTS[key]
         model.zero_grad(set_to_none=True)
         with LaunchCounter() as new_size:
             model(image)

@@ -1,14 +1,14 @@
 """Multi-head self-attention, global or in windows, with a rotary embedding.
 
-Letters: B images, H x W token grid, N tokens (prefix and grid), W windows, n tokens that attend to
-each other (N, or a window and its prefix), h heads, D channels of a head, C = h D, P
-rotated channel pairs of a head; in windows P also is the number of prefix tokens.
+Letters: B images, H x W token grid, N tokens of an image, R of them prefix tokens, w windows of all
+images, n tokens of the grid or of a window, m = R + n tokens that attend to each other, h heads, D
+channels of a head, C = h D, P rotated channel pairs of a head.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from ..rope.rotation import rotate_packed
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
 from .archs import QkvBias
-from .layers import append_channels, build_norm, may_differ
+from .layers import build_norm, may_differ
 from .windows import WindowPlan
 
 
@@ -85,16 +85,11 @@ class Attention(AttentionLayers):
     The base class of all kinds that a config ``attention=dict(type=...)`` names; see "Add a kind of
     attention" in docs/architecture.md.
 
-    Attributes:
-        only_global: whether blocks with windows have plain attention instead of this kind.
-
     Args:
         place: where the block is; a kind that depends on it names it among its own arguments.
         qk_norm: of the D channels of each head's queries and keys, before the rotation, or None.
         others: see ``AttentionLayers``.
     """
-
-    only_global: ClassVar[bool] = False
 
     def __init__(
         self, *args: Any, place: Place | None = None, qk_norm: dict | None = None, **kwargs: Any
@@ -124,14 +119,14 @@ class Attention(AttentionLayers):
         Returns:
             [B, N, C].
         """
-        qkv = self.normalized(self.qkv(x))  # [B, N, 3, h, D]
-        return self.proj(self.norm(self.attend_tokens(x, qkv, grid, plan, mask)))
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
+        if self.q_norm is not None:
+            qkv = self.normalized(qkv)
+        return self.proj(self.norm(self.attend_tokens(x, qkv, grid, plan, mask)))  # [B, N, C]
 
-    def normalized(self, projected: Tensor) -> Tensor:
-        """Projections [..., 3 C] by head, [..., 3, h, D], after the norms of queries and keys."""
-        qkv = projected.unflatten(-1, (3, self.num_heads, -1))
-        if self.q_norm is None or self.k_norm is None:
-            return qkv
+    def normalized(self, qkv: Tensor) -> Tensor:
+        """Normalise queries and keys: [..., 3, h, D] to the same."""
+        assert self.q_norm is not None and self.k_norm is not None
         q, k, v = qkv.unbind(-3)  # [..., h, D]
         return torch.stack([self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype), v], -3)
 
@@ -139,36 +134,60 @@ class Attention(AttentionLayers):
         self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
     ) -> Tensor:
         """Attention output [B, N, C] before the output projection, of ``qkv`` [B, N, 3, h, D]."""
-        window_size = None if plan is None else plan.window_size
-        rotary = None if self.rope is None else self.rope(x, grid, window_size)
+        size = None if plan is None else plan.window_size
+        rotary = None if self.rope is None else self.rope(x, grid, size)
         if plan is not None:
-            padding = None if plan.is_padding is None else self.padding(x)
-            qkv = plan.partition(qkv, padding)  # [W, n, 3, h, D]
+            qkv = plan.partition(qkv, self.padding(x, plan))  # [w, m, 3, h, D]
             if rotary is not None and rotary.angles.ndim == 4:  # of each image
                 rotary = in_windows(rotary, plan)
-        q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or W, h, n, D]
-        before, scale = self.num_prefix_tokens, softmax_scale(q, rotary)
-        bias = self.bias(q[:, :, before:], window_size or grid)
-        if bias is not None and before:
-            bias = F.pad(bias, (before, 0, before, 0))
-        channels, head_dim = self.channels(x, grid, plan), v.shape[-1]
-        if channels is not None:
-            q, k = append_channels(q, k, *channels)  # [B or W, h, n, D + E]
-            v = F.pad(v, (0, q.shape[-1] - head_dim))  # fused kernels take one size of heads
-        out = attend(q, k, v, bias, scale, plan, mask)  # [B or W, n, C]
-        if channels is not None:
-            out = out.unflatten(2, (self.num_heads, -1))[..., :head_dim].flatten(2)
-        return out if plan is None else plan.unpartition(out)
+        q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or w, h, m, D]
+        out = self.attend(x, q, k, v, softmax_scale(q, rotary), grid, plan, mask)  # [B or w, m, C]
+        return out if plan is None else plan.unpartition(out)  # [B, N, C]
 
-    def padding(self, x: Tensor) -> Tensor | None:
+    def attend(
+        self,
+        x: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        scale: float,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """Attention output [B or w, m, C], in windows if there are any.
+
+        Args:
+            x, grid, plan, mask: see ``forward``.
+            q, k, v: rotated queries and keys, and values, [B or w, h, m, D] each.
+            scale: of the scores.
+        """
+        before = self.num_prefix_tokens
+        bias = self.bias(q[:, :, before:], grid if plan is None else plan.window_size)
+        if bias is not None and before:
+            bias = F.pad(bias, (before, 0, before, 0))  # [..., m, m]
+        return softmax_attention(q, k, v, bias, scale, plan, mask)
+
+    def padding(self, x: Tensor, plan: WindowPlan) -> Tensor | None:
         """The queries, keys and values [3, h, D] of a padding token, which is zero.
 
-        None for zeros.
+        None for zeros, and where no window is padded.
         """
-        projected = zero_projection(self.qkv, x)
+        if plan.is_padding is None:
+            return None
+        qkv = self.qkv
+        if isinstance(qkv, QVBiasLinear):
+            projected: Tensor | None = qkv.packed_bias()
+        elif isinstance(qkv, nn.Linear):
+            projected = qkv.bias
+        else:  # another module, e.g. a LoRA wrapper
+            projected = qkv(x.new_zeros(1, x.shape[-1]))[0]
         if projected is None and self.q_norm is not None:
             projected = x.new_zeros(3 * x.shape[-1])  # which a norm may have a bias for
-        return None if projected is None else self.normalized(projected)
+        if projected is None:
+            return None
+        token = projected.unflatten(0, (3, self.num_heads, -1))
+        return token if self.q_norm is None else self.normalized(token)
 
     def bias(self, q: Tensor, size: Size) -> Tensor | None:
         """Return the values added to the scaled scores between tokens of the grid, or None.
@@ -176,32 +195,13 @@ class Attention(AttentionLayers):
         Scores from and to prefix tokens have none.
 
         Args:
-            q: rotated queries of the grid or of windows, [B or W, h, H W, D].
-            size: (H, W) of the grid or window.
+            q: rotated queries of the grid or of windows, [B or w, h, n, D].
+            size: of the grid or window; n is the product of its sides.
 
         Returns:
-            [h, H W, H W] or [B or W, h, H W, H W].
+            [h, n, n] or [B or w, h, n, n].
         """
         return None
-
-    def channels(self, x: Tensor, grid: Size, plan: WindowPlan | None) -> Channels:
-        """Return channels appended to the rotated queries and keys, or None.
-
-        Their products, times the scale of the other channels, are added to the scores, without a
-        tensor of all pairs of tokens. In a model in half precision, float32 channels have about
-        twice its digits, see ``append_channels``.
-
-        Args:
-            x, grid, plan: see ``forward``.
-
-        Returns:
-            Of queries and of keys, each [B or W, h, n, E] or of sizes that broadcast to that; n
-            includes prefix tokens, and zeros add nothing.
-        """
-        return None
-
-
-Channels = tuple[Tensor, Tensor] | None  # see ``Attention.channels``
 
 
 class GlobalPrefixAttention(Attention):
@@ -229,10 +229,10 @@ class GlobalPrefixAttention(Attention):
         scale = softmax_scale(qkv, rotary)
         prefix, tokens = qkv[:, : self.num_prefix_tokens], qkv[:, self.num_prefix_tokens :]
         queries, others = plan.partition(tokens[:, :, 0]), plan.partition(tokens[:, :, 1:])
-        shared = prefix[:, :, 1:].repeat(plan.num_windows, 1, 1, 1, 1)  # [W, P, 2, h, D]
-        keys_values = torch.cat([shared, others], 1)  # [W, P + n, 2, h, D]
-        windows = attend_packed(queries, keys_values, scale, plan)  # [W, n, C]
-        prefix = attend_packed(prefix[:, :, 0], qkv[:, :, 1:], scale, None)
+        shared = prefix[:, :, 1:].repeat(plan.num_windows, 1, 1, 1, 1)  # [w, R, 2, h, D]
+        keys_values = torch.cat([shared, others], 1)  # [w, m, 2, h, D]
+        windows = attend_packed(queries, keys_values, scale, plan)  # [w, n, C]
+        prefix = attend_packed(prefix[:, :, 0], qkv[:, :, 1:], scale, None)  # [B, R, C]
         return torch.cat([prefix, plan.unpartition(windows)], 1)  # [B, N, C]
 
 
@@ -252,15 +252,6 @@ class QVBiasLinear(nn.Linear):
         return torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
 
 
-def zero_projection(qkv: nn.Module, x: Tensor) -> Tensor | None:
-    """The projection [3 C] of a padding token, which is zero; None for zeros."""
-    if isinstance(qkv, QVBiasLinear):
-        return qkv.packed_bias()
-    if isinstance(qkv, nn.Linear):
-        return qkv.bias
-    return qkv(x.new_zeros(1, x.shape[-1]))[0]  # another module, e.g. a LoRA wrapper
-
-
 def softmax_scale(q: Tensor, rotary: Rotary | None) -> float:
     """The factor of the scores of queries [..., D]."""
     return q.shape[-1] ** -0.5 * (1.0 if rotary is None else rotary.attention_scale)
@@ -271,11 +262,11 @@ def in_windows(rotary: Rotary, plan: WindowPlan) -> Rotary:
     angles = rotary.angles
     if plan.num_copies:  # which have no angles
         angles = F.pad(angles, (0, 0, 0, 0, plan.shape[1] - angles.shape[1], 0))
-    angles = plan.partition(angles)[:, plan.num_copies :]  # [W, n - num_copies, h or 1, P]
+    angles = plan.partition(angles)[:, plan.num_copies :]  # [w, n, h or 1, P]
     return replace(rotary, angles=angles)
 
 
-def attend(
+def softmax_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -284,11 +275,11 @@ def attend(
     plan: WindowPlan | None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Softmax attention, [B, h, n, D] each to [B, n, C].
+    """Softmax attention, [B or w, h, m, D] each to [B or w, m, C].
 
     Args:
         q, k, v: queries, keys and values.
-        bias: see ``Attention.bias``.
+        bias: [h, m, m] or [B or w, h, m, m], added to the scaled scores, or None.
         scale: of the scores.
         plan: of the windows, some of which may need a mask, or None.
         mask: see ``Attention.forward``.
@@ -321,6 +312,6 @@ def masked(bias: Tensor | None, mask: Tensor | None) -> Tensor | None:
 def attend_packed(
     queries: Tensor, keys_values: Tensor, scale: float, plan: WindowPlan | None
 ) -> Tensor:
-    """``attend`` from queries [B, m, h, D] to keys and values [B, n, 2, h, D], to [B, m, C]."""
+    """From queries [B, n, h, D] to keys and values [B, m, 2, h, D]; returns [B, n, C]."""
     q, k, v = (x.transpose(1, 2) for x in (queries, *keys_values.unbind(2)))
-    return attend(q, k, v, None, scale, plan)
+    return softmax_attention(q, k, v, None, scale, plan)

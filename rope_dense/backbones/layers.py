@@ -1,6 +1,6 @@
 """Small parts that the backbones share.
 
-Letters: B batch, H x W token grid, N tokens, C channels.
+Letters: B images, H x W token grid, N tokens, C channels.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class PatchEmbed(nn.Module):
     def project(self, image: Tensor) -> Tensor:
         """Images to a map [B, C, H, W]."""
         if self.pad:
-            sides = (padding_to_multiple(side, self.patch_size) for side in image.shape[2:])
+            sides = (round_up(side, self.patch_size) - side for side in image.shape[2:])
             image = pad_bottom_right(image, 2, *sides)
         return self.proj(image)
 
@@ -192,12 +192,9 @@ class AddScaled(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(x: Tensor, branch: Tensor, scale: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, branch: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(branch, scale)
         return torch.addcmul(x, branch, scale)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -206,10 +203,10 @@ class AddScaled(torch.autograd.Function):
         return grad, grad * scale, (grad * branch).sum_to_size(scale.shape) if of_scale else None
 
 
-def padding_to_multiple(side: int, divisor: int) -> int:
-    """Return the padding that makes ``side`` a multiple of ``divisor``."""
-    # -side % divisor is the same, but torch.export cannot reason about it.
-    return (side + divisor - 1) // divisor * divisor - side
+def round_up(side: int, divisor: int) -> int:
+    """The next multiple of ``divisor``, or ``side`` itself."""
+    # side + -side % divisor is the same, but torch.export cannot reason about it.
+    return (side + divisor - 1) // divisor * divisor
 
 
 def pad_bottom_right(x: Tensor, dim: int, bottom: int, right: int) -> Tensor:
@@ -311,27 +308,3 @@ def tile_grid(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
 def linear_rates(rate: float, number: int) -> list[float]:
     """Return ``number`` rates that grow linearly from 0 to ``rate``."""
     return [rate * index / max(number - 1, 1) for index in range(number)]
-
-
-def append_channels(
-    q: Tensor, k: Tensor, q_channels: Tensor, k_channels: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Append channels, which broadcast to [B, h, n, E], to queries and keys [B, h, n, D].
-
-    If queries are in half precision and channels are not, 3 E channels are appended: (a + a')
-    (b + b') is a b + a b' + a' b, with a rounded to half precision, and a' the rest, rounded.
-    """
-    if q.dtype.itemsize < 4 <= q_channels.dtype.itemsize:
-        (a, a_rest), (b, b_rest) = (split_half(x, q.dtype) for x in (q_channels, k_channels))
-        q_channels, k_channels = torch.cat([a, a, a_rest], -1), torch.cat([b, b_rest, b], -1)
-    q_channels, k_channels = (
-        channels.to(x.dtype).expand(*x.shape[:-1], -1)
-        for x, channels in ((q, q_channels), (k, k_channels))
-    )
-    return torch.cat([q, q_channels], -1), torch.cat([k, k_channels], -1)
-
-
-def split_half(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Values rounded to ``dtype``, and what rounding removed, rounded too."""
-    rounded = x.to(dtype)
-    return rounded, (x - rounded).to(dtype)

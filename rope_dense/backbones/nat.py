@@ -1,6 +1,6 @@
 """Neighbourhood attention transformers with rotary position embedding, for dense prediction.
 
-Letters: B batch, H x W token grid, N = H W tokens, C channels, h heads, K x K tokens of a
+Letters: B images, H x W token grid, N = H W tokens, C channels, h heads, K x K tokens of a
 neighbourhood.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -18,8 +18,9 @@ from ..rope import RopeScaling
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, refuse
 from .archs import DEFAULT, NAT_ARCHS, Default, Dilations, NATArch, WindowSetting, find_arch
-from .base import FrozenStages, Stage, StagedBackbone, build_rope, check_stages
+from .base import FrozenStages
 from .block import Block, Mlp
+from .from_config import build_rope
 from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, module_list, to_map
 from .neighbours import (
     Backend,
@@ -28,7 +29,7 @@ from .neighbours import (
     check_kernel_size,
     neighbour_plan,
 )
-from .old_arguments import attention_of
+from .staged import Stage, StagedBackbone, check_stages
 from .swin import PatchMerging
 
 
@@ -72,7 +73,6 @@ class RoPENAT(StagedBackbone):
             stages with their reductions and output norms, 'all' everything. What is frozen stays in
             evaluation mode: no drop path, no augmentation of coordinates.
         lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
-        old_arguments: use_rpb, replaced by ``attention``; removed in 0.2.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -103,10 +103,8 @@ class RoPENAT(StagedBackbone):
         norm_cfg: dict = dict(type='LN', eps=1e-5),
         init_cfg: dict | None = None,
         pretrained: str | None = None,
-        **old_arguments: Any,
     ) -> None:
         super().__init__(init_cfg, pretrained)
-        attention = attention_of(attention, old_arguments)
         given = dict(
             dilations=dilations,
             layer_scale_init_value=layer_scale_init_value,

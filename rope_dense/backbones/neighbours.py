@@ -7,30 +7,26 @@ a tile.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..rope import GridRoPE
 from ..rope.rotation import rotate_packed
-from ..utils.memo import is_tracing, memo
+from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size, larger
-from ..utils.upload import can_upload, upload
 from ..utils.validation import check_size, refuse
+from . import natten_backend
 from .attention import AttentionLayers, softmax_scale
 from .layers import may_differ, pad_bottom_right, resize_grid
 from .position_bias import bias_table, offset_grid
 
 Backend = Literal['auto', 'torch', 'natten']
-MISSING = 'NATTEN is not installed (pip install natten)'
 
 
 class NeighbourAttention(AttentionLayers):
@@ -55,7 +51,7 @@ class NeighbourAttention(AttentionLayers):
             self.rope.coordinates = replace(self.rope.coordinates, windows='map')
         self.backend = backend
         if backend == 'natten' and find_spec('natten') is None:
-            refuse('backend', backend, f"'auto' or 'torch': {MISSING}")
+            refuse('backend', backend, f"'auto' or 'torch': {natten_backend.MISSING}")
 
     def forward(self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None) -> Tensor:
         """Attend within neighbourhoods.
@@ -83,19 +79,18 @@ class NeighbourAttention(AttentionLayers):
         qkv = self.qkv(plan.pad(x)).unflatten(-1, (3, self.num_heads, -1))  # [B, N', 3, h, D]
         scale = softmax_scale(qkv, rotary)
         qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
-        attend = attend_fused if self.is_fused(qkv) else self.attend_tiles
-        return self.proj(self.norm(attend(qkv, plan, scale)))
+        if self.is_fused(qkv):
+            sizes = plan.grid, plan.kernel_size, plan.dilation
+            out = natten_backend.attend(qkv, *sizes, scale)
+        else:
+            out = self.attend_tiles(qkv, plan, scale)
+        return self.proj(self.norm(out))  # [B, H W, C]
 
     def is_fused(self, qkv: Tensor) -> bool:
         """Return True if NATTEN computes attention."""
         if self.backend != 'auto':
             return self.backend == 'natten'
-        if is_tracing() or not qkv.is_cuda:
-            return False
-        reason = why_not_natten(qkv)
-        if reason is not None:
-            log_once(f'neighbourhood attention without NATTEN: {reason}')
-        return reason is None
+        return not is_tracing() and qkv.is_cuda and natten_backend.can_attend(qkv)
 
     def attend_tiles(self, qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:
         """Rotated queries, keys and values [B, H', W', 3, h, D] to [B, H W, C]."""
@@ -168,39 +163,6 @@ def build_neighbour_attention(
     if attention != dict(type='TableBias'):
         refuse('attention', attention, "None or dict(type='TableBias')")
     return TableBiasNeighbourAttention(bias_kernel=pretrain_kernel_size, **layers)
-
-
-def attend_fused(qkv: Tensor, plan: NeighbourPlan, scale: float) -> Tensor:
-    """``NeighbourAttention.attend_tiles`` by NATTEN: one kernel, without copies of keys."""
-    from natten import na2d
-
-    q, k, v = qkv.unbind(3)  # [B, H', W', h, D] each
-    out = na2d(q, k, v, kernel_size=plan.kernel_size, dilation=plan.dilation, scale=scale)
-    height, width = plan.grid
-    return out[:, :height, :width].flatten(3).flatten(1, 2)  # [B, H W, C]
-
-
-def why_not_natten(qkv: Tensor) -> str | None:
-    """Return why NATTEN's fused kernels cannot take a projection [..., D]; None if they can."""
-    if not qkv.is_cuda:
-        return 'the tensors are not on a CUDA device'
-    if find_spec('natten') is None:
-        return MISSING
-    import natten
-
-    if not natten.HAS_LIBNATTEN:
-        return 'NATTEN was installed without its CUDA library'
-    if qkv.dtype == torch.float64:
-        return 'its kernels take float16, bfloat16 and float32'
-    if qkv.shape[-1] % 8:
-        return f'its kernels take heads of a multiple of 8 channels, these have {qkv.shape[-1]}'
-    return None
-
-
-@cache
-def log_once(message: str) -> None:
-    """Log a message the first time that it is given."""
-    logging.getLogger(__name__).info(message)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,8 +255,6 @@ def neighbour_plan(
 ) -> NeighbourPlan:
     """Return the plan for a grid. Works with symbolic sizes.
 
-    The tiles of the axes are made on the host and sent in one copy, as in ``window_plan``.
-
     A token attends to the K tokens of its group that are nearest in each axis: those around it, or,
     near an edge, the K next to the edge (Hassani et al., "Neighborhood Attention Transformer", CVPR
     2023; with dilation Hassani and Shi, "Dilated Neighborhood Attention Transformer", 2022). Grids
@@ -308,46 +268,43 @@ def neighbour_plan(
             compiled blocks share a graph.
         device: of the indexes.
     """
-    on_host = can_upload()
-    xp: Any = np if on_host else torch  # the same operations of either
-    arange = np.arange if on_host else partial(torch.arange, device=device)
-    fixed_tiles = uniform or is_tracing()
     height, width = (
         larger(side, kernel * dilation) for side, kernel in zip(grid, kernel_size, strict=True)
     )
     padded = height, width
-    tiles = [
-        axis_tiles(xp, arange, *sides, dilation, fixed_tiles)
-        for sides in zip(grid, padded, kernel_size, strict=True)
-    ]
-    if on_host:
-        arrays = {f'{axis}{name}': x for axis in (0, 1) for name, x in tiles[axis].items()}
-        sent = upload(arrays, device)
-        tiles = [{name: sent[f'{axis}{name}'] for name in tiles[axis]} for axis in (0, 1)]
-    rows, columns = (AxisTiles(**of_axis) for of_axis in tiles)
+    settings: dict[str, Any] = dict(fixed=uniform or is_tracing(), device=device)
+    rows, columns = (
+        axis_tiles(axis, *sides, dilation, **settings)
+        for axis, sides in enumerate(zip(grid, padded, kernel_size, strict=True))
+    )
     near = rows.near[:, None, :, None, :, None] & columns.near[None, :, None, :, None, :]
     mask = near.flatten(4).flatten(2, 3).flatten(0, 1)[:, None]
     return NeighbourPlan(kernel_size, dilation, grid, padded, rows, columns, mask)
 
 
+@memo
+@on_host
 def axis_tiles(
-    xp: Any,
-    arange: Callable[[int], Any],
+    axis: int,
     length: int,
     padded: int,
     kernel: int,
     dilation: int,
+    *,
     fixed: bool,
-) -> dict[str, Any]:
-    """The arrays, or tensors, of ``AxisTiles``.
+    device: torch.device,
+) -> AxisTiles:
+    """The tiles of one axis.
 
     Args:
-        xp: NumPy or torch.
-        arange: of ``xp``.
+        axis: 0 for rows, 1 for columns. If both had the same tensors, which are inputs of compiled
+            blocks, these would be compiled anew for a square.
         length: tokens of the axis; ``padded`` with padding.
         kernel, dilation: K and d.
         fixed: tiles of a size that does not depend on ``length``.
+        device: of the indexes.
     """
+    arange = partial(torch.arange, device=device)
     longest = (padded + dilation - 1) // dilation  # tokens of a group
     num_queries, num_keys = kernel, 2 * kernel - 1
     if not fixed:  # as little padding as possible
@@ -359,14 +316,14 @@ def axis_tiles(
     size = (padded - group + dilation - 1) // dilation  # [t, 1] tokens of the group
     first = (tile - group * tiles) * num_queries  # not %, of which ONNX has none by a size
     query = first + arange(num_queries)  # [t, n], position in the group
-    start = xp.minimum((query - kernel // 2).clip(0), size - kernel)  # [t, n]
+    start = torch.minimum((query - kernel // 2).clip(0), size - kernel)  # [t, n]
     key = start[:, :1] + arange(num_keys)  # [t, m]
     after_start = key[:, None] - start[:, :, None]  # [t, n, m]
     position = arange(length)
     in_group = position // dilation
-    return dict(
-        queries=group + dilation * xp.minimum(query, size - 1),
-        keys=group + dilation * xp.minimum(key, size - 1),
+    return AxisTiles(
+        queries=group + dilation * torch.minimum(query, size - 1),
+        keys=group + dilation * torch.minimum(key, size - 1),
         tile=position % dilation * tiles + in_group // num_queries,
         place=in_group % num_queries,
         near=(after_start >= 0) & (after_start < kernel),

@@ -1,6 +1,6 @@
 """Attention with a position bias, or with a position embedding of its values.
 
-Letters: see ``attention``; H x W and n also of a window.
+Letters: see ``attention``; H x W and n = H W also of a window.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class TableBiasAttention(Attention):
         resized = resize_grid if self.resize == 'bicubic' else pad_grid
         table = self.relative_position_bias_table[None]
         table = resized(table, offset_grid(self.bias_window), offset_grid(size))[0]
-        index = relative_position_index(*size, device=table.device)
-        return table[index].permute(2, 0, 1)  # [h, n, n]
+        return pair_bias(table, size)  # [h, n, n]
 
 
 @MODELS.register_module('DecomposedBias')
@@ -139,23 +138,29 @@ def bias_table(size: Size, num_heads: int) -> nn.Parameter:
     return nn.Parameter(0.02 * torch.randn(rows * columns, num_heads))
 
 
-@memo  # 9 launches in each block with a table
-def relative_position_index(height: int, width: int, *, device: torch.device) -> Tensor:
-    """Return the row of the bias table for each query and key: [n, n].
+def pair_bias(table: Tensor, size: Size) -> Tensor:
+    """The values of each query and key in a grid or window of ``size``: [h, n, n].
 
-    The table is row-major over offsets query - key: -(H - 1) .. H - 1 rows, -(W - 1) .. W - 1
-    columns.
+    Args:
+        table: [offsets, h], row-major over offsets query - key: -(H - 1) .. H - 1 rows,
+            -(W - 1) .. W - 1 columns.
     """
-    rows, columns = torch.arange(height, device=device), torch.arange(width, device=device)
-    row_offsets = rows[:, None] - rows + height - 1  # [H, H]
-    column_offsets = columns[:, None] - columns + width - 1  # [W, W]
-    index = row_offsets[:, None, :, None] * (2 * width - 1) + column_offsets[None, :, None, :]
-    return index.flatten(2).flatten(0, 1)
+    rows, columns = (offset_index(side, device=table.device) for side in size)
+    table = table.unflatten(0, offset_grid(size))  # [2 H - 1, 2 W - 1, h]
+    # The indexes broadcast: nothing of the size of all pairs is made of them.
+    values = table[rows[:, None, :, None], columns[None, :, None]]  # [H, W, H, W, h]
+    return values.flatten(2, 3).flatten(0, 1).permute(2, 0, 1)
 
 
 def offset_table(table: Tensor, size: int) -> Tensor:
     """Gather a table of offsets for queries i and keys k: the entries of i - k, [size, size, D]."""
     if may_differ(len(table), 2 * size - 1):
         table = F.interpolate(table.T[None], size=2 * size - 1, mode='linear')[0].T
-    index = torch.arange(size, device=table.device)
-    return table[index[:, None] - index[None] + size - 1]
+    return table[offset_index(size, device=table.device)]
+
+
+@memo
+def offset_index(side: int, *, device: torch.device) -> Tensor:
+    """The entry i - k + side - 1 of a table of offsets, for queries i and keys k: [side, side]."""
+    index = torch.arange(side, device=device)
+    return index[:, None] - index + side - 1

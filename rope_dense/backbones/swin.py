@@ -1,13 +1,12 @@
 """Swin transformer with rotary position embedding, for dense prediction.
 
-Letters: B batch, H x W token grid, N = H W tokens, C channels, h heads.
+Letters: B images, H x W token grid, N = H W tokens, C channels, h heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import le
-from typing import Any
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -16,9 +15,9 @@ from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number, check_size
 from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
 from .attention import Place
-from .attention_kinds import build_attention
-from .base import FrozenStages, Stage, StagedBackbone, build_rope, check_stages
+from .base import FrozenStages
 from .block import Block, Mlp
+from .from_config import build_attention, build_rope
 from .layers import (
     PatchEmbed,
     build_norm,
@@ -27,8 +26,8 @@ from .layers import (
     module_list,
     pad_bottom_right,
 )
-from .old_arguments import attention_of
-from .windows import WindowPlan, window_plan
+from .staged import Stage, StagedBackbone, check_stages
+from .windows import WindowPlan, shifted_plan
 
 
 @MODELS.register_module()
@@ -48,9 +47,8 @@ class RoPESwin(StagedBackbone):
     Args:
         arch: 'tiny', 'small', 'base', or a dict of embed_dims, depths and num_heads (a number for
             each stage).
-        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``DirectionRoPE``, ``RasterRoPE`` or a class of your own), or None. Theta is 10 for
-            mixed and 50 for axial in the released code; the paper's text has 100 for axial.
+        rope: config of the rotary embedding, see ``ViTArch``, or None. Theta is 10 for mixed and 50
+            for axial in the released code; the paper's text has 100 for axial.
         rope_scaling: for windows that differ from pre-training, see ``RopeScaling``; without its
             ``grid``. None leaves the frequencies as they are, as in the paper.
         attention: config of the kind of attention, such as ``TableBias``; see ``ViTArch``.
@@ -72,7 +70,6 @@ class RoPESwin(StagedBackbone):
             stages with their reductions and output norms, 'all' everything. What is frozen stays in
             evaluation mode: no drop path, no augmentation of coordinates.
         lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
-        old_arguments: use_rpb and rpb_resize, replaced by ``attention``; removed in 0.2.
 
     Raises:
         ValueError: arguments that do not fit each other, named in the message.
@@ -103,10 +100,8 @@ class RoPESwin(StagedBackbone):
         norm_cfg: dict = dict(type='LN'),
         init_cfg: dict | None = None,
         pretrained: str | None = None,
-        **old_arguments: Any,
     ) -> None:
         super().__init__(init_cfg, pretrained)
-        attention = attention_of(attention, old_arguments)
         self.arch = find_arch(SwinArch, self.ARCHS, arch)
         depths, num_heads = self.arch.depths, self.arch.num_heads
         channels = check_stages(self.arch.embed_dims, depths, num_heads)
@@ -175,7 +170,7 @@ class RoPESwin(StagedBackbone):
         if not self.shift_single_window and all(map(le, grid, window_size)):
             shift = 0, 0
         plans = [
-            window_plan(
+            shifted_plan(
                 x.shape[0],
                 grid,
                 window_size,

@@ -1,6 +1,6 @@
 """Plain vision transformer with rotary position embedding, for dense prediction.
 
-Letters: B batch, H x W token grid, R registers, N tokens (prefix and grid), C channels, L blocks.
+Letters: B images, H x W token grid, N tokens, R of them prefix tokens, C channels.
 """
 
 from __future__ import annotations
@@ -17,31 +17,11 @@ from torch import Tensor, nn
 from ..rope import RopeScaling
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.validation import (
-    check_choice,
-    check_indexes,
-    check_integer,
-    check_number,
-)
-from .archs import (
-    VIT_ARCHS,
-    Ape,
-    ViTArch,
-    find_arch,
-)
-from .base import (
-    Backbone,
-    FrozenStages,
-    OutputPrefix,
-    WindowPrefix,
-    check_frozen_stages,
-)
+from ..utils.validation import check_choice, check_indexes, check_integer, check_number
+from .archs import VIT_ARCHS, ViTArch, find_arch
+from .base import Backbone, FrozenStages, OutputPrefix, WindowPrefix, check_frozen_stages
 from .block import Block, recompute
 from .layers import (
-    ConvPatchEmbed,
-    PatchEmbed,
-    SineConvEmbed,
-    SineEmbed,
     build_norm,
     init_transformer,
     resize_aligned,
@@ -49,7 +29,7 @@ from .layers import (
     tile_grid,
     to_map,
 )
-from .vit_blocks import build_blocks
+from .vit_blocks import build_blocks, build_sine_embed, build_stem
 from .windows import WindowPlan, fitting_side, window_plan
 
 # Learned position embeddings over the grid of an image.
@@ -89,7 +69,7 @@ class RoPEViT(Backbone):
             the coordinates of the whole grid and no padding.
         out_indices: blocks whose outputs are returned; negative ones count from the end.
         output_prefix: None returns maps, 'cls' pairs (map, class token [B, C]) as mmseg's ViT does
-            for its DPTHead, 'all' pairs (map, prefix tokens [B, 1 + R, C]), class token first.
+            for its DPTHead, 'all' pairs (map, prefix tokens [B, R, C]), class token first.
         drop_path_rate: stochastic depth of the last block; grows linearly from 0 at the first.
         frozen_stages: -1 trains everything, 0 freezes the patch and position embeddings, n also the
             first n blocks with their frequencies, 'all' everything, with the final norm. What is
@@ -156,18 +136,15 @@ class RoPEViT(Backbone):
         self.out_strides = [vit_arch.patch_size] * len(self.out_indices)
         self.set_window_size(vit_arch.window_size)
 
-        in_channels = check_integer('in_channels', in_channels, 1)
-        self.patch_embed = (
-            ConvPatchEmbed(in_channels, channels)
-            if vit_arch.conv_stem
-            else PatchEmbed(
-                in_channels,
-                channels,
-                vit_arch.patch_size,
-                bias=not vit_arch.pre_norm,
-                norm_cfg=norm_cfg if vit_arch.patch_norm else None,
-            )
-        )
+        # Of each block, whether prefix tokens are copied into windows before it, and whether the
+        # mean of the copies replaces them after it: windows keep theirs between two window blocks.
+        windowed = [index in self.window_blocks for index in range(-1, depth + 1)]
+        self.prefix_copies = [
+            (now and not before, now and not after)
+            for before, now, after in zip(windowed, windowed[1:], windowed[2:], strict=False)
+        ]
+
+        self.patch_embed = build_stem(vit_arch, check_integer('in_channels', in_channels, 1))
         embeddings = {  # tokens of each
             'cls_token': int(vit_arch.with_cls_token),
             'reg_token': vit_arch.num_registers,
@@ -176,9 +153,7 @@ class RoPEViT(Backbone):
         for name, number in embeddings.items():
             embedding = nn.Parameter(torch.zeros(1, number, channels)) if number else None
             self.register_parameter(name, embedding)
-        computed: dict[Ape, type[nn.Module]] = dict(sine=SineEmbed, sine_conv=SineConvEmbed)
-        kind = computed.get(vit_arch.use_ape)
-        self.sine_embed = None if kind is None else kind(channels)
+        self.sine_embed = build_sine_embed(vit_arch)
         self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
         windows = self.window_blocks, self.global_prefix
         self.blocks = build_blocks(vit_arch, *windows, drop_path_rate)
@@ -193,13 +168,16 @@ class RoPEViT(Backbone):
 
     def add_norms(self, arch: ViTArch) -> None:
         """Add the norms of the outputs: ``norm``, and of 'separate' ones ``norm{i}``."""
-        last = arch.depth - 1
-        is_needed = last in self.out_indices or arch.final_norm != 'separate'
-        is_normed = arch.final_norm and is_needed
-        self.norm = build_norm(arch.norm_cfg, arch.embed_dims) if is_normed else None
+        last, kind = arch.depth - 1, arch.final_norm
+        is_needed = last in self.out_indices if kind == 'separate' else kind
+        self.norm = build_norm(arch.norm_cfg, arch.embed_dims) if is_needed else None
+        self.out_norms: dict[int, str | None] = {}  # of each output
         for index in self.out_indices:
-            if arch.final_norm == 'separate' and index != last:
-                self.add_module(f'norm{index}', build_norm(arch.norm_cfg, arch.embed_dims))
+            name = 'norm' if kind == 'all' or (kind and index == last) else None
+            if kind == 'separate' and index != last:
+                name = f'norm{index}'
+                self.add_module(name, build_norm(arch.norm_cfg, arch.embed_dims))
+            self.out_norms[index] = name
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, Tensor], ...]:
         tokens, grid = self.forward_tokens(image)
@@ -220,14 +198,8 @@ class RoPEViT(Backbone):
         Prefix tokens come first. Tokens are normalised as ``final_norm`` says.
         """
         tokens, grid = self.block_tokens(image, self.out_indices)
-        norms = map(self.norm_after, self.out_indices)
-        return [x if norm is None else norm(x) for norm, x in zip(norms, tokens, strict=True)], grid
-
-    def norm_after(self, index: int) -> nn.Module | None:
-        """The norm of the output of a block, or None."""
-        if index == len(self.blocks) - 1 or self.final_norm == 'all':
-            return self.norm
-        return self.get_submodule(f'norm{index}') if self.final_norm == 'separate' else None
+        outs = zip(tokens, self.out_norms.values(), strict=True)
+        return [x if name is None else self.get_submodule(name)(x) for x, name in outs], grid
 
     def block_tokens(self, image: Tensor, indices: Sequence[int]) -> tuple[list[Tensor], Size]:
         """Return the tokens [B, N, C] after some blocks, not normalised, and the grid (H, W).
@@ -240,50 +212,18 @@ class RoPEViT(Backbone):
         x, grid = self.embed(image)  # [B, N, C]
         plan = self.plan_windows(x.shape[0], grid, x.device) if self.window_blocks else None
         outs = [x] if -1 in indices else []
-        for index in range(max(indices) + 1):
-            x = self.run_block(index, x, grid, plan)
+        for index, (copies_before, mean_after) in enumerate(self.prefix_copies[: max(indices) + 1]):
+            block, windows = self.blocks[index], plan if index in self.window_blocks else None
+            if windows is not None and copies_before:
+                x = windows.copy_prefix(x)
+            x = recompute(block, x, grid, windows) if self.with_cp else block(x, grid, windows)
+            out = x
+            if windows is not None and (mean_after or index in indices):
+                out = windows.mean_prefix(x)
             if index in indices:
-                inside = self.is_between_windows(index + 1)
-                outs.append(plan.mean_prefix(x) if plan is not None and inside else x)
+                outs.append(out)
+            x = out if mean_after else x
         return outs, grid
-
-    def run_block(
-        self,
-        index: int,
-        x: Tensor,
-        grid: Size,
-        plan: WindowPlan | None,
-        mask: Tensor | None = None,
-    ) -> Tensor:
-        """Run a block on the tokens before it.
-
-        Args:
-            index: of the block.
-            x: [B, N, C]; with copies of the prefix tokens if ``is_between_windows``.
-            grid: (H, W).
-            plan: of the window blocks, see ``plan_windows``.
-            mask: for a global block, see ``Attention``.
-
-        Returns:
-            The tokens after it.
-        """
-        plan = plan if index in self.window_blocks else None
-        if plan is not None and not self.is_between_windows(index):
-            x = plan.copy_prefix(x)
-        if self.with_cp:
-            x = recompute(self.blocks[index], x, grid, plan, mask)
-        else:
-            x = self.blocks[index](x, grid, plan, mask)
-        if plan is None or self.is_between_windows(index + 1):
-            return x
-        return plan.mean_prefix(x)
-
-    def is_between_windows(self, index: int) -> bool:
-        """Return True if the blocks before and at ``index`` both have windows.
-
-        Each window keeps its copy of the prefix tokens between them.
-        """
-        return index - 1 in self.window_blocks and index in self.window_blocks
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
         """Make tokens [B, N, C] before the first block, and the grid (H, W)."""

@@ -1,15 +1,39 @@
-"""The blocks of a plain ViT, from its architecture."""
+"""The stem and the blocks of a plain ViT, from its architecture."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from torch import nn
+
 from .archs import ViTArch
 from .attention import Place
-from .attention_kinds import build_attention
-from .base import build_rope
 from .block import Block, build_mlp
-from .layers import linear_rates, module_list
+from .from_config import build_attention, build_rope
+from .layers import (
+    ConvPatchEmbed,
+    PatchEmbed,
+    SineConvEmbed,
+    SineEmbed,
+    linear_rates,
+    module_list,
+)
+
+
+def build_stem(arch: ViTArch, in_channels: int) -> PatchEmbed:
+    """Build the patch embedding."""
+    if arch.conv_stem:
+        return ConvPatchEmbed(in_channels, arch.embed_dims)
+    norm_cfg = arch.norm_cfg if arch.patch_norm else None
+    sizes = in_channels, arch.embed_dims, arch.patch_size
+    return PatchEmbed(*sizes, bias=not arch.pre_norm, norm_cfg=norm_cfg)
+
+
+def build_sine_embed(arch: ViTArch) -> nn.Module | None:
+    """Build the position embedding that is computed, if there is one."""
+    if arch.use_ape == 'sine':
+        return SineEmbed(arch.embed_dims)
+    return SineConvEmbed(arch.embed_dims) if arch.use_ape == 'sine_conv' else None
 
 
 def build_blocks(

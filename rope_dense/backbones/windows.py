@@ -1,25 +1,23 @@
 """Window plans: indexes that gather the tokens of a grid into windows, and back.
 
-Letters: B images, H x W token grid, W windows of all images, n tokens of a window, C channels,
-P prefix tokens (class token and registers).
+Letters: B images, H x W token grid, N tokens of an image, R of them prefix tokens, w windows of all
+images, n tokens of the grid in a window, C channels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..utils.memo import is_tracing, memo
+from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size
-from ..utils.upload import can_upload, upload
 from ..utils.validation import check_size, is_integer, refuse
 from .archs import WindowSetting
-from .layers import may_differ, padding_to_multiple
+from .layers import may_differ, round_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,21 +29,21 @@ class WindowPlan:
 
     Each window can have a copy of the prefix tokens in front of its n tokens. The copies of all
     windows of an image are in front of the tokens of its grid then, and count as tokens: an image
-    has N = H W tokens without copies, and W / B P + H W with them.
+    has N = H W tokens without copies, and w / B R + H W with them.
 
     Attributes:
         window_size: (height, width) of a window.
-        num_windows: of an image, W / B.
-        num_copies: prefix tokens that each window has a copy of; P or 0.
+        num_windows: of an image, w / B.
+        num_copies: prefix tokens that each window has a copy of; R or 0.
         shape: (B, N).
         num_unmasked: windows that attend without a mask.
-        gather_index: [W (num_copies + n)] the token of each place, an index into the flattened
+        gather_index: [w (num_copies + n)] the token of each place, an index into the flattened
             [B N]; 0 for padding.
         inverse_index: [B N] the place of each token.
-        is_padding: [W (num_copies + n)] bool, the places that have no token; None if all have one.
+        is_padding: [w (num_copies + n)] bool, the places that have no token; None if all have one.
         padding_index: the places where ``is_padding``; None while tracing, too.
-        mask: [W - num_unmasked, 1, n or 1, keys] bool, which keys (columns) a token may attend to;
-            None if ``num_unmasked`` is W.
+        mask: [w - num_unmasked, 1, n or 1, keys] bool, which keys (columns) a token may attend to;
+            None if ``num_unmasked`` is w.
     """
 
     window_size: Size
@@ -60,7 +58,7 @@ class WindowPlan:
     mask: Tensor | None = None
 
     def partition(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Gather tokens of the images, [B, N, ...], into windows, [W, num_copies + n, ...].
+        """Gather tokens of the images, [B, N, ...], into windows, [w, num_copies + n, ...].
 
         Args:
             x: the tokens.
@@ -75,20 +73,20 @@ class WindowPlan:
         return windows.unflatten(0, (-1, places)).unflatten(2, x.shape[2:])
 
     def unpartition(self, windows: Tensor) -> Tensor:
-        """Gather the tokens of windows, [W, num_copies + n, C], into images, [B, N, C]."""
+        """Gather the tokens of windows, [w, num_copies + n, C], into images, [B, N, C]."""
         rows = windows.flatten(0, 1)
         tokens = gather(rows, None, self.inverse_index, None, self.gather_index, self.padding_index)
         return tokens.view(*self.shape, windows.shape[-1])
 
     def copy_prefix(self, x: Tensor) -> Tensor:
-        """Copy the prefix tokens into each window: [B, P + H W, C] to [B, N, C]."""
+        """Copy the prefix tokens into each window: [B, R + H W, C] to [B, N, C]."""
         if not self.num_copies:
             return x
         prefix, tokens = x[:, : self.num_copies], x[:, self.num_copies :]
         return torch.cat([prefix.repeat(1, self.num_windows, 1), tokens], 1)
 
     def mean_prefix(self, x: Tensor) -> Tensor:
-        """Average the copies of each prefix token: [B, N, C] to [B, P + H W, C]."""
+        """Average the copies of each prefix token: [B, N, C] to [B, R + H W, C]."""
         if not self.num_copies:
             return x
         number = self.num_windows * self.num_copies
@@ -137,6 +135,7 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(
+        ctx: Any,
         x: Tensor,
         fill: Tensor | None,
         index: Tensor,
@@ -144,17 +143,13 @@ class Gather(torch.autograd.Function):
         inverse: Tensor,
         inverse_places: Tensor | None,
     ) -> Tensor:
+        ctx.save_for_backward(index, places, inverse, inverse_places)
         out = x.index_select(0, index)
         if places is not None and fill is None:
             out.index_fill_(0, places, 0.0)  # assigned, a number would be uploaded to a GPU
         elif places is not None and fill is not None:
             out[places] = fill
         return out
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        _, _, *indexes = inputs
-        ctx.save_for_backward(*indexes)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -165,153 +160,170 @@ class Gather(torch.autograd.Function):
 
 
 @memo
+@on_host
 def window_plan(
+    batch: int,
+    grid: Size,
+    window_size: Size,
+    *,
+    mask_padding: bool = False,
+    num_copies: int = 0,
+    num_shared: int = 0,
+    device: torch.device,
+) -> WindowPlan:
+    """The plan for grids that are padded at the bottom and right to whole windows.
+
+    Args:
+        batch: B.
+        grid: (H, W).
+        window_size: (height, width) of a window.
+        mask_padding: exclude padding from attention; otherwise it is attended to, as in the
+            published code.
+        num_copies: prefix tokens that each window has a copy of.
+        num_shared: prefix tokens that are keys of every window, in front of its own tokens.
+        device: of the indexes.
+    """
+    height, width = map(round_up, grid, window_size)  # H', W'
+    rows, columns = height // window_size[0], width // window_size[1]
+    is_padded = may_differ((height, width), grid)
+    sizes = grid, (height, width), window_size
+    token, number, image, _ = split_windows(batch, *sizes, (0, 0), device)
+    if num_copies:
+        copies = number * num_copies + torch.arange(num_copies, device=device)  # [w, num_copies]
+        token = torch.where(token < 0, token, token + rows * columns * num_copies)
+        token = torch.cat([copies, token], 1)  # [w, num_copies + n]
+    mask = None
+    if mask_padding and is_padded:
+        mask = F.pad(token >= 0, (num_shared, 0), value=True)[:, None, None]
+    shape = batch, rows * columns * num_copies + grid[0] * grid[1]
+    return WindowPlan(
+        window_size=window_size,
+        num_windows=rows * columns,
+        num_copies=num_copies,
+        shape=shape,
+        num_unmasked=rows * columns * batch if mask is None else 0,
+        mask=mask,
+        **token_indexes(token, image, shape, is_padded),
+    )
+
+
+@memo
+@on_host
+def shifted_plan(
     batch: int,
     grid: Size,
     window_size: Size,
     *,
     shift: Size = (0, 0),
     mask_padding: bool = False,
-    num_copies: int = 0,
-    num_shared: int = 0,
     uniform: bool = False,
     device: torch.device,
 ) -> WindowPlan:
-    """Return the plan for grids that are padded at the bottom and right to whole windows.
+    """The plan for grids that are padded, then moved up and left cyclically.
 
-    It is made on the host and sent in one copy: a new image size launches nothing else. While
-    tracing, its operations are part of the graph.
+    Tokens that meet in a window without being neighbours do not attend to each other (Liu et al.,
+    "Swin Transformer", ICCV 2021).
 
     Args:
-        batch: B.
-        grid: (H, W).
-        window_size: (height, width) of a window.
-        shift: tokens by which the padded grid is moved up and left, cyclically; tokens that meet in
-            a window without being neighbours do not attend to each other (Liu et al., "Swin
-            Transformer", ICCV 2021). Not together with prefix tokens.
-        mask_padding: exclude padding from attention; otherwise it is attended to, as in the
-            published code.
-        num_copies: prefix tokens that each window has a copy of.
-        num_shared: prefix tokens that are keys of every window, in front of its own tokens.
+        shift: tokens by which the grid is moved.
         uniform: make plans that have the same tensors with and without shift and padding, so that
             compiled blocks share a graph.
-        device: of the indexes.
+        others: see ``window_plan``.
     """
-    on_host = can_upload()
-    xp: Any = np if on_host else torch  # the same operations of either
-    dtype = np.int32 if on_host else torch.int64  # which takes half the memory
-    arange = partial(xp.arange, dtype=dtype, **({} if on_host else dict(device=device)))
-    bottom, right = map(padding_to_multiple, grid, window_size)
-    rows, columns = (grid[0] + bottom) // window_size[0], (grid[1] + right) // window_size[1]
-    is_padded = uniform or may_differ((bottom, right), (0, 0))
-    has_border = uniform or shift != (0, 0)
-    has_masked_padding = mask_padding and is_padded
-    height, width = rows * window_size[0], columns * window_size[1]  # H', W'
-    row, column = arange(height) + shift[0], arange(width) + shift[1]
-    row = xp.where(row >= height, row - height, row)  # of the token at each place of an axis
-    column = xp.where(column >= width, column - width, column)
-    row = xp.where(row >= grid[0], -height * width, row * grid[1])
-    column = xp.where(column >= grid[1], -height * width, column)
-    token = row[:, None] + column  # [H', W'], below 0 for padding
-    token = split_windows(token, rows, columns, window_size)  # [windows of an image, n]
-
-    # Windows at the shifted border (the last row and column) come last. (No two keys are
-    # equal: ONNX has no stable sort.)
-    row, column = (arange(side) == side - 1 for side in (rows, columns))
-    number = arange(rows * columns)
-    is_last = (row[:, None] | column).reshape(-1)
-    order = xp.where(is_last, number + rows * columns, number).argsort()
-    num_unmasked = (rows - 1) * (columns - 1) if has_border else rows * columns
-    num_unmasked = 0 if has_masked_padding else num_unmasked
-
-    # The first window of each image, then the second of each ...; reshaping [W / B, B, n] would
-    # compile anew for B = 1.
-    windows = arange(rows * columns * batch)
-    place = windows // batch
-    order, image = order[place], windows - place * batch  # not %, of which ONNX has none by a size
-    mask = None
-    if has_border or has_masked_padding:
-        row, column = (  # what was moved over the edge
-            arange(side) >= side - by for side, by in zip((height, width), shift, strict=True)
-        )
-        region = split_windows(2 * row[:, None] + column, rows, columns, window_size)
-        if mask_padding:
-            region = xp.where(token < 0, -1, region)
-        region = region[order[num_unmasked * batch :]]  # [number, n]
-        if on_host:
-            region = region.astype(np.int8)
-        mask = (region[:, :, None] == region[:, None])[:, None]
-
-    num_tokens = rows * columns * num_copies + grid[0] * grid[1]  # N
-    token = token[order]  # [W, n]
-    if num_copies:
-        copy = place[:, None] * num_copies + arange(num_copies)
-        token = xp.where(token < 0, token, token + rows * columns * num_copies)
-        token = xp.concatenate([copy, token], 1)  # [W, num_copies + n]
-    if mask is not None and num_copies + num_shared:  # only padding is masked
-        shared = (place[:, None] >= 0) & (arange(num_shared) >= 0)  # all of them
-        mask = xp.concatenate([shared, token >= 0], 1)[:, None, None]
-    is_padding = (token < 0).reshape(-1)
-    gather_index = xp.where(is_padding, 0, (token + num_tokens * image[:, None]).reshape(-1))
-    indexes = dict(
-        gather_index=gather_index,
-        inverse_index=invert(gather_index, is_padding, batch * num_tokens),
-    )
-    if is_padded:
-        indexes['is_padding'] = is_padding
-    if mask is not None:
-        indexes['mask'] = mask
-    if is_padded and on_host:
-        indexes['padding_index'] = is_padding.nonzero()[0]
-    elif is_padded and not is_tracing():
-        indexes['padding_index'] = find_padding(is_padding, batch * num_tokens)
-    if on_host:
-        indexes = upload(indexes, device)
+    height, width = map(round_up, grid, window_size)  # H', W'
+    rows, columns = height // window_size[0], width // window_size[1]
+    is_padded = uniform or may_differ((height, width), grid)
+    is_shifted = uniform or shift != (0, 0)
+    sizes = grid, (height, width), window_size
+    token, _, image, region = split_windows(batch, *sizes, shift, device)
+    masks_all = mask_padding and is_padded
+    mask, num_unmasked = None, rows * columns * batch
+    if is_shifted or masks_all:
+        num_unmasked = 0 if masks_all else (rows - 1) * (columns - 1) * batch
+        region = torch.where(token < 0, -1, region) if mask_padding else region
+        region = region[num_unmasked:]
+        mask = (region[:, :, None] == region[:, None])[:, None]  # [w - num_unmasked, 1, n, n]
+    shape = batch, grid[0] * grid[1]
     return WindowPlan(
         window_size=window_size,
         num_windows=rows * columns,
-        num_copies=num_copies,
-        shape=(batch, num_tokens),
-        num_unmasked=num_unmasked * batch,
-        **indexes,
+        num_copies=0,
+        shape=shape,
+        num_unmasked=num_unmasked,
+        mask=mask,
+        **token_indexes(token, image, shape, is_padded),
     )
 
 
-def invert(index: Any, is_padding: Any, number: int) -> Any:
-    """The place in ``index``, an array or a tensor, of each of ``number`` tokens.
+def split_windows(
+    batch: int, grid: Size, padded: Size, window_size: Size, shift: Size, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The windows of all images, in the order of a plan.
 
-    Args:
-        index: the token of each place.
-        is_padding: bool, places without a token.
+    The first window of each image, then the second of each ...; those of the last row and column,
+    which are at the border of a shifted grid, come last.
+
+    Returns:
+        token: [w, n] of its image at each place; -1 for padding.
+        number: [w, 1] of each window in its image.
+        image: [w, 1] of each window.
+        region: [w, n] what ``shift`` moved over an edge: 0 neither, 1 columns, 2 rows, 3 both.
     """
-    if isinstance(index, np.ndarray):
-        inverse = np.empty(number + 1, index.dtype)  # and one more, where padding goes
-        inverse[np.where(is_padding, number, index)] = np.arange(len(index), dtype=index.dtype)
-        return inverse[:-1]
-    places = torch.arange(index.shape[0], device=index.device)
-    rest = places.new_zeros(number + 1)
-    return rest.scatter(0, index.masked_fill(is_padding, number), places)[:-1]
-
-
-def find_padding(is_padding: Tensor, num_tokens: int) -> Tensor:
-    """Return the indexes of places without a token.
-
-    ``nonzero`` depends on values, which fake tensors and tensors on the meta device do not have.
-
-    Args:
-        is_padding: bool, all places.
-        num_tokens: places with a token.
-    """
-    places = torch.arange(len(is_padding), device=is_padding.device)
-    padding_first = torch.where(is_padding, places - len(places), places).sort().indices
-    return padding_first[: len(places) - num_tokens]
-
-
-def split_windows(x: Any, rows: int, columns: int, window_size: Size) -> Any:
-    """A grid [H', W'] of whole windows, an array or a tensor, to [rows * columns, n]."""
     height, width = window_size
-    x = x.reshape(rows, height, columns, width).swapaxes(1, 2)
-    return x.reshape(rows * columns, height * width)
+    rows, columns = padded[0] // height, padded[1] // width
+    token = torch.arange(grid[0] * grid[1], device=device).view(grid)  # [H, W]
+    token = F.pad(token, (0, padded[1] - grid[1], 0, padded[0] - grid[0]), value=-1)  # [H', W']
+    moved = [torch.arange(n, device=device) < by for n, by in zip(padded, shift, strict=True)]
+    maps = torch.stack([token, 2 * moved[0][:, None] + moved[1]], -1)  # [H', W', 2]
+    maps = maps.roll((-shift[0], -shift[1]), (0, 1))
+    maps = maps.view(rows, height, columns, width, 2).transpose(1, 2)
+    maps = maps.reshape(rows * columns, height * width, 2)
+
+    number = torch.arange(rows * columns, device=device)
+    row = number // columns
+    is_last = (row == rows - 1) | (number - row * columns == columns - 1)
+    # No two keys are equal: ONNX has no stable sort.
+    order = torch.where(is_last, number + rows * columns, number).argsort()
+    windows = torch.arange(rows * columns * batch, device=device)[:, None]
+    number = windows // batch  # reshaping [w / B, B, n] would compile anew for B = 1
+    token, region = maps[order[number[:, 0]]].unbind(-1)
+    # Not %, of which ONNX has none by a size.
+    return token, number, windows - number * batch, region
+
+
+def token_indexes(
+    token: Tensor, image: Tensor, shape: tuple[int, int], is_padded: bool
+) -> dict[str, Tensor]:
+    """The indexes of a ``WindowPlan``.
+
+    Args:
+        token: [w, num_copies + n] of its image at each place, below 0 for padding.
+        image: [w, 1] of each window.
+        shape: (B, N).
+        is_padded: whether there may be padding.
+    """
+    is_padding = (token < 0).flatten()
+    gather_index = torch.where(token < 0, 0, token + shape[1] * image).flatten()
+    inverse_index = invert(gather_index, is_padding, shape[0] * shape[1])
+    found = dict(gather_index=gather_index.int(), inverse_index=inverse_index.int())
+    if is_padded:
+        found['is_padding'] = is_padding
+    if is_padded and not is_tracing():
+        number = len(is_padding) - shape[0] * shape[1]
+        found['padding_index'] = invert(is_padding.cumsum(0) - 1, ~is_padding, number)
+    return found
+
+
+def invert(index: Tensor, is_left_out: Tensor, number: int) -> Tensor:
+    """The place in ``index`` of each of ``number`` values.
+
+    Args:
+        index: the value of each place.
+        is_left_out: bool, places whose value does not count.
+    """
+    places = torch.arange(index.shape[0], device=index.device)
+    inverse = places.new_zeros(number + 1)  # and one more, where the others go
+    return inverse.scatter(0, index.masked_fill(is_left_out, number), places)[:-1]
 
 
 def check_window_setting(window_size: WindowSetting) -> Size | Literal['auto'] | None:

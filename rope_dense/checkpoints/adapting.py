@@ -15,7 +15,7 @@ from torch import Tensor
 from ..backbones.base import Backbone
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
 from ..utils.sizes import Size
-from .channels import Channels, adapt_channels, described
+from .channels import Channels, adapt_channels, described, rgb_keys
 from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare
 from .keys import StateDict
@@ -55,12 +55,14 @@ def adapt(
     weights: StateDict,
     grid: Size | None = None,
     channels: Channels | None = None,
+    is_published: bool = True,
 ) -> tuple[StateDict, LoadReport]:
     """Weights in our layout as the configuration of the model needs them, and their changes.
 
     Args:
         grid: see ``find_grid``.
         channels: see ``adapt_channels``; None: the weights have the model's.
+        is_published: whether the file is a publisher's, not of this package.
 
     Raises:
         CheckpointError: see ``find_grid`` and ``adapt_channels``.
@@ -73,8 +75,14 @@ def adapt(
             report.dropped.append(key)
     adapted = {key: weights[key] for key in weights if key not in report.dropped}
     if channels is not None:
-        keys = adapt_channels(model, adapted, channels)
+        kept = rgb_keys(model, adapted)
+        keys = adapt_channels(model, adapted, channels, may_be_adapted=not is_published)
         report.adapted = [f'{key} to {described(channels)}' for key in keys]
+        report.assumed = [
+            f"{key}, saved by this package, to be of the model's three channels"
+            for key in kept
+            if key not in keys
+        ]
     tables = model.position_tables()
     check_grid(grid, tables)
     for key, new in tables.items():

@@ -26,11 +26,13 @@ def adapt_channels(
     weights: StateDict,
     channels: Channels,
     starts: tuple[str, ...] = BACKBONE,
+    may_be_adapted: bool = False,
 ) -> list[str]:
     """Replace the RGB weights of the input convolution by weights for a model's channels, in place.
 
-    Weights that have the model's number of channels already, other than three, stay as they are:
-    a model that was saved after it was adapted loads like any other.
+    Weights that have the model's number of channels already stay as they are, so a model that was
+    saved after it was adapted loads like any other. Of three channels only published ones change,
+    which are for RGB.
 
     Args:
         weights: in our layout, of images in the order red, green, blue.
@@ -38,6 +40,7 @@ def adapt_channels(
             equal channels have the response of a grey image. Or the source of each channel, a list
             of 'red', 'green', 'blue', 'mean' (of the three, not scaled) and 0 (no response).
         starts: of the keys; ``WHOLE`` for the weights of a whole model.
+        may_be_adapted: whether weights of three channels may be of a model that was adapted.
 
     Returns:
         The keys that changed.
@@ -46,6 +49,8 @@ def adapt_channels(
         CheckpointError: no such channels, or another number of them than the model has.
     """
     sizes = rgb_keys(model, weights, starts)
+    if may_be_adapted:
+        sizes = {key: number for key, number in sizes.items() if number != len(RGB)}
     for key, number in sizes.items():
         weights[key] = mixed(weights[key], shares_of(channels, number))
     return [*sizes]

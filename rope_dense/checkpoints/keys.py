@@ -264,12 +264,12 @@ def joined(
         parts: the tensors and their matches, by their old keys.
         weights: all, which tell the number of blocks.
     """
-    of_name = {match and match.rule for match, _ in parts.values()}
-    rule = of_name.pop()
-    if of_name:
+    rules_of_name = {match.rule if match else None for match, _ in parts.values()}
+    if len(rules_of_name) > 1:
         raise CheckpointError(
             f'the checkpoint has {shortened(name)} more than once: {listed(sorted(parts))}'
         )
+    (rule,) = rules_of_name
     places = {match.place if match else 0: tensor for match, tensor in parts.values()}
     tensors = [places[place] for place in sorted(places)]
     old = ('',) if rule is None else rule[0]

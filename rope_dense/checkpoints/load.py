@@ -60,7 +60,8 @@ def load_pretrained(
       has the last one or none), ViTDet's relative positions, and adapters;
     - resized (bicubic) to the image size and the window of the model: position embeddings and
       relative position bias tables; their own grid is ``grid``, or see ``tables.find_grid``;
-    - adapted, if ``channels`` are given: the input convolution of RGB images;
+    - adapted, if ``channels`` are given: the input convolution of RGB images (weights of this
+      package for three channels are taken to be of the model's);
     - frequencies: computed ones must equal the checkpoint's, if it has any; learned axial
       ones start at the axial values, if it has none.
 
@@ -98,7 +99,7 @@ def load_weights(
         ours = layout.to_ours(weights)
         if layout.has_reference and 'pos_embed' in ours:
             check_reference(model, ours, grid)
-        adapted, report = adapt(model, ours, grid, channels)
+        adapted, report = adapt(model, ours, grid, channels, is_published=layout is not OURS)
     except CheckpointError as error:
         raise CheckpointError(f'{checkpoint} ({layout.name}): {error}') from error
     if incompatible := find_incompatible(model, adapted):

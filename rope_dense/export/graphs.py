@@ -17,7 +17,7 @@ from mmengine.model import BaseDataPreprocessor, revert_sync_batchnorm
 from torch import Tensor, nn
 
 from ..backbones.base import Backbone, backbone_of
-from ..backbones.layers import padding_to_multiple
+from ..backbones.layers import round_up
 from ..models.channel_preprocessors import AnyChannels
 from ..models.deformable import size_of
 from ..utils.sizes import ImageSize
@@ -148,7 +148,7 @@ class BackboneGraph(Graph):
         return self.results(image, size_of(image))
 
     def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        return tuple(self.model(x))
+        return tuple(self.model(x))[: len(self.outputs)]  # not an image behind them
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         return torch.randn(batch, self.channels, height, width)
@@ -192,7 +192,7 @@ class Preprocess(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """Pixels, [B, C, H, W], to float32, normalised and padded."""
-        sides = (padding_to_multiple(side, self.divisor) for side in image.shape[2:])
+        sides = (round_up(side, self.divisor) - side for side in image.shape[2:])
         image = image.float()
         if self.flip:
             image = image.flip(1)

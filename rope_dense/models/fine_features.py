@@ -25,7 +25,7 @@ from ..checkpoints.load import read_weights
 from ..rope import AxialRoPE
 from ..rope.rotation import rotate_packed
 from ..utils.sizes import Size, larger, smaller
-from ..utils.validation import check_choice, check_number, check_settings
+from ..utils.validation import check_choice, check_settings, refuse
 from .window_attention import HEADS, average, is_exporting, window_attention
 
 Method = Literal['attention', 'bilinear']
@@ -54,9 +54,9 @@ class FineFeatures(BaseModule):
 
     Args:
         scale_factor: rows of the output for a row of a map, 1 or more: 4 makes stride 4 of patches
-            of 16 pixels. H = floor(h * scale_factor). A window of the map serves all positions of
-            a cell if it is an integer; otherwise each position has its own window, which takes
-            more time.
+            of 16 pixels. A number that is exact, or text, '8/3'. H = floor(h * scale_factor). A
+            window of the map serves all positions of a cell if it is an integer; otherwise each
+            position has its own window, which takes more time.
         method: 'attention', or 'bilinear' for resized maps without guidance, the baseline.
         frozen: do not train the guidance, and leave its coordinates as they are in training.
         init_cfg: ``dict(type='Pretrained', checkpoint=...)``, with ``prefix='neck.'`` for a
@@ -70,7 +70,7 @@ class FineFeatures(BaseModule):
 
     def __init__(
         self,
-        scale_factor: float,
+        scale_factor: float | str,
         method: Method = 'attention',
         frozen: bool = False,
         init_cfg: dict | None = None,
@@ -78,8 +78,8 @@ class FineFeatures(BaseModule):
         super().__init__(init_cfg)
         check_choice('method', method, get_args(Method))
         check_choice('frozen', frozen, (True, False))
-        self.scale_factor = Fraction(check_number('scale_factor', scale_factor, 1))
-        self.scale_factor = self.scale_factor.limit_denominator(64)
+        self.scale_factor = check_factor(scale_factor)
+        self.step = int(self.scale_factor) if self.scale_factor.denominator == 1 else 1
         self.method, self.frozen = method, frozen
         if method == 'attention':
             self.image_encoder = Guidance()
@@ -106,8 +106,7 @@ class FineFeatures(BaseModule):
             return tuple(F.interpolate(x, size, mode='bilinear') for x in coarse)
         queries = self.image_encoder(image, size)  # [B, 4 D, H, W]
         values = [x.unflatten(1, (HEADS, -1)) for x in coarse]
-        step = self.scale_factor.numerator if self.scale_factor.denominator == 1 else 1
-        out = window_attention(queries, torch.cat(values, 2), step)  # [B, 4, C / 4 ..., H, W]
+        out = window_attention(queries, torch.cat(values, 2), self.step)  # [B, 4, C / 4 ..., H, W]
         return tuple(x.flatten(1, 2) for x in out.split([x.shape[2] for x in values], 2))
 
     def check(self, coarse: Sequence[Tensor], image: Tensor) -> None:
@@ -145,6 +144,22 @@ class FineFeatures(BaseModule):
         settings = check_settings('init_cfg', self.init_cfg, ('type', 'checkpoint', 'prefix'))
         load_fine_features(self, settings['checkpoint'], settings.get('prefix'))
         self.is_init = True
+
+
+def check_factor(value: float | str) -> Fraction:
+    """The factor that a number, or text such as '8/3', is exactly.
+
+    Raises:
+        ValueError: not a factor of 1 or more, or a rounded one: 1.3333 is not 4/3.
+    """
+    try:
+        factor = Fraction(value)
+    except (TypeError, ValueError, ArithmeticError):
+        factor = Fraction(0)
+    if factor < 1 or factor.denominator > 64:
+        near = max(factor.limit_denominator(64), Fraction(4, 3))
+        refuse('scale_factor', value, f"1 or more, such as 2.5, or text such as '{near}'")
+    return factor
 
 
 class Guidance(nn.Module):

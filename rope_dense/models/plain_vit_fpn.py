@@ -1,6 +1,6 @@
 """The feature pyramid of a plain backbone.
 
-Letters: B batch, C channels, H x W grid of the only map of the backbone.
+Letters: B images, C channels, H x W grid of the only map of the backbone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reproduction of the papers' tables: classifiers, statistics of position embeddings and attention.
 
 Importing the package registers the classifier, its data, and its export; a config asks for it with
-`custom_imports = dict(imports=['rope_dense.research'])`. No other package imports it.
+`custom_imports = dict(imports=['rope_dense.research'])`. No other package imports it, and an
+installed package is without it: it runs in a clone of the repository.
 """
 
 from . import classifier_graph, image_folder, subset_loss

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from ..backbones.old_arguments import rename_attention
 from ..measure.results import headline
 from ..measure.settings import FROM_CONFIG, combine
 from ..measure.sweep import Sweep
@@ -137,10 +136,7 @@ def fit_backbone(backbone: dict, protocol: dict, rpb_resize: str | None, checkpo
     """
     if backbone['type'] == 'RoPESwin':
         backbone['window_size'] = 'auto'
-    settings = rename_attention(backbone)
-    backbone.clear()
-    backbone.update(settings)
-    arch = rename_attention(backbone['arch']) if isinstance(backbone.get('arch'), dict) else {}
+    arch = backbone['arch'] if isinstance(backbone.get('arch'), dict) else {}
     attention = backbone.get('attention', arch.get('attention')) or {}
     has_bias = attention.get('type') == 'TableBias'
     if rpb_resize:

@@ -1,8 +1,10 @@
-"""The mathematics of rotary position embedding in two dimensions. Needs torch alone."""
+"""The mathematics of rotary position embedding in two dimensions. Needs torch alone.
+
+Configs name the embeddings that are listed here.
+"""
 
 from .axial import AxialRoPE, LogAxialRoPE, OffsetAxialRoPE
-from .directions import DirectionRoPE
-from .embeddings import GridRoPE, MixedRoPE, RasterRoPE, RotaryEmbedding
+from .embeddings import GridRoPE, MixedRoPE, RotaryEmbedding
 from .grid import Coordinates, RopeScaling
 from .rotation import Rotary, apply_rotary, rotate, rotate_definition
 from .video import VideoRoPE
@@ -10,12 +12,10 @@ from .video import VideoRoPE
 __all__ = [
     'AxialRoPE',
     'Coordinates',
-    'DirectionRoPE',
     'GridRoPE',
     'LogAxialRoPE',
     'MixedRoPE',
     'OffsetAxialRoPE',
-    'RasterRoPE',
     'RopeScaling',
     'Rotary',
     'RotaryEmbedding',

@@ -1,10 +1,10 @@
 """Rotary embeddings whose channel pairs rotate with x or with y.
 
-Letters: D channels of a head, h heads, P rotated channel pairs of a head, n tokens of a grid or
-window. Formulas: Heo et al. (ECCV 2024), section 3, and "Revisiting Positional Information in
-Transformers in the Era of Fused Attention" ("fused-attention paper"). Checked against timm's
-modules in tests/rope/test_frequencies.py, against transformers' in tests/checkpoints/test_mlcd.py,
-and against written-out formulas in tests/rope/test_log_axial.py.
+Letters: D channels of a head, h heads, P rotated channel pairs of a head, K frequencies of an axis,
+n tokens of the grid or of a window. Formulas: Heo et al. (ECCV 2024), section 3, and "Revisiting
+Positional Information in Transformers in the Era of Fused Attention" ("fused-attention paper").
+Checked against timm's modules in tests/rope/test_frequencies.py, against transformers' in
+tests/checkpoints/test_mlcd.py, and against written-out formulas in tests/rope/test_log_axial.py.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class AxialRoPE(GridRoPE):
 class LogAxialRoPE(AxialRoPE):
     """Axial frequencies log-spaced in [low, high), for coordinates in [-1, 1] of the whole map.
 
-    low (high / low) ** (k / N) for k = 0 .. N - 1, N = h D / (4 k_rope), or N = D / (4 k_rope) if
+    low (high / low) ** (k / K) for k = 0 .. K - 1, K = h D / (4 k_rope), or K = D / (4 k_rope) if
     shared. "Axial RoPE" of the fused-attention paper, from HDiT (Crowson et al., ICML 2024) and the
     code of its authors, k-diffusion. The paper's equation 5 as printed, which contradicts its text,
     is ``low=1, high=10 ** 0.25``. Checked in test_log_axial.py against k-diffusion's formula.

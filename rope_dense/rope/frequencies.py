@@ -1,6 +1,7 @@
 """Fixed frequencies of the channel pairs of a head, from geometric series.
 
-Letters: D channels of a head, h heads, P rotated channel pairs of a head, A axes.
+Letters: D channels of a head, h heads, P rotated channel pairs of a head, A axes, K
+frequencies of an axis.
 """
 
 from __future__ import annotations
@@ -78,15 +79,15 @@ def axis_frequencies(
     device: torch.device | None = None,
     num_axes: int = 2,
 ) -> Tensor:
-    """The frequencies of one of A = ``num_axes`` axes, k = 0 .. n - 1 with n = D / (2 A): [n].
+    """The frequencies of one of A = ``num_axes`` axes, k = 0 .. K - 1 with K = D / (2 A): [K].
 
     Float32, as in published code, also for models in float64; their angles are float64.
 
     ===========  ===================================================================================
     series       frequency
     ===========  ===================================================================================
-    ``radians``  theta ** (-k / n) (Heo et al.; EVA-02 and Perception Encoder with theta = 10000)
-    ``periods``  2 pi theta ** (-k / n): periods theta ** (k / n), for coordinates in [-1, 1]
+    ``radians``  theta ** (-k / K) (Heo et al.; EVA-02 and Perception Encoder with theta = 10000)
+    ``periods``  2 pi theta ** (-k / K): periods theta ** (k / K), for coordinates in [-1, 1]
                  (DINOv3 with theta = 100; the buffers of its first release are these in bfloat16)
     ===========  ===================================================================================
     """

@@ -2,7 +2,7 @@
 
 x is the column and y the row, both counted from 0 at the top left token. Letters: G the size of the
 grid in pre-training, in patches, s the size of a grid divided by G (for each axis, x and y), F a
-frequency in radians per patch, P channel pairs of a head, n = P / 2 frequencies of an axial series.
+frequency in radians per patch, P channel pairs of a head, K = P / 2 frequencies of an axis.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Coordinates:
     """Positions of the tokens of a grid.
 
     ===========  ===================================================================================
-    type         position of the n-th of N columns; rows alike
+    type         position of the i-th of W columns; rows alike
     ===========  ===================================================================================
-    ``index``    n + offset (Heo et al., section 3.2; offset 1 in Perception Encoder). With a
-                 ``reference`` grid (n + offset) G / N: the range of G patches whatever the size of
+    ``index``    i + offset (Heo et al., section 3.2; offset 1 in Perception Encoder). With a
+                 ``reference`` grid (i + offset) G / W: the range of G patches whatever the size of
                  the image (EVA-02, Perception Encoder)
-    ``centres``  2 (n + 1/2) / M - 1, in [-1, 1] (DINOv3). M is N (``normalize='separate'``) or the
+    ``centres``  2 (i + 1/2) / M - 1, in [-1, 1] (DINOv3). M is W (``normalize='separate'``) or the
                  shorter (``'min'``) or longer (``'max'``) side of the grid
-    ``corners``  2 n / (M - 1) - 1, from -1 to 1
+    ``corners``  2 i / (M - 1) - 1, from -1 to 1
     ===========  ===================================================================================
 
     In training, positions are augmented: one draw for a grid, so for a whole batch, and a new one
@@ -123,7 +123,7 @@ class Coordinates:
 
         Args:
             height, width: of the tokens.
-            grid: (height, width) of the grid that the tokens are the top left part of, N of the
+            grid: (height, width) of the grid that the tokens are the top left part of, W of the
                 table; None if they are all of it.
             device, dtype: of the result, which is remembered: do not write to it.
         """
@@ -144,7 +144,7 @@ class Coordinates:
         return torch.stack(xy, -1).flatten(0, 1)
 
     def augmented(self, positions: Tensor) -> Tensor:
-        """Positions [N, 2] after one draw of the augmentation."""
+        """Positions [n, 2] after one draw of the augmentation."""
 
         def draw(size: int, bound: float) -> Tensor:  # published code draws y, then x
             # Not ``uniform_``: torch.compile would merge the draws of all blocks in training.
@@ -180,8 +180,8 @@ class RopeScaling:
     ``none``      1: positions run past the pre-training range (Heo et al., ECCV 2024)
     ``linear``    1 / s: the pre-training range, sampled finer (Chen et al., "Extending Context
                   Window of Large Language Models via Positional Interpolation", 2023)
-    ``ntk``       s ** (-k / (n - 1)) for the k-th of n frequencies of an axis: the highest stays,
-                  the lowest is divided by s. The same as theta * s ** (n / (n - 1)) (bloc97,
+    ``ntk``       s ** (-k / (K - 1)) for the k-th of K frequencies of an axis: the highest stays,
+                  the lowest is divided by s. The same as theta * s ** (K / (K - 1)) (bloc97,
                   "NTK-aware scaled RoPE", 2023). Only for frequencies that come from a theta.
     ``by_parts``  by its periods across the pre-training grid, the length of (F_x G_x, F_y G_y) over
                   2 pi: 1 / s up to ``alpha`` periods, 1 from ``beta``, a ramp between (Peng et al.,
@@ -193,9 +193,9 @@ class RopeScaling:
     temperature  scores are multiplied by
     ===========  ===================================================================================
     None         1
-    ``log``      log(R N) / log(N), N = G_x G_y tokens in pre-training, R = s_x s_y or 1 (Chiang and
+    ``log``      log(S N) / log(N), N = G_x G_y tokens in pre-training, S = s_x s_y or 1 (Chiang and
                  Cholak, "Overcoming a Theoretical Limitation of Self-Attention", ACL 2022)
-    ``yarn``     (0.1 log(sqrt(R)) + 1) ** 2 (Peng et al., section 3.4; the mean side for a length)
+    ``yarn``     (0.1 log(sqrt(S)) + 1) ** 2 (Peng et al., section 3.4; the mean side for a length)
     ===========  ===================================================================================
 
     Checked in test_scaling.py: against a theta that is changed, positions that are divided,
@@ -256,9 +256,9 @@ class RopeScaling:
         if self.type == 'linear':
             return 1 / s
         if self.type == 'ntk':
-            n = freqs.shape[-1] // 2
-            k = torch.arange(n, device=freqs.device, dtype=freqs.dtype).repeat(2)
-            return s ** (-k / max(n - 1, 1))
+            number = freqs.shape[-1] // 2  # K
+            k = torch.arange(number, device=freqs.device, dtype=freqs.dtype).repeat(2)
+            return s ** (-k / max(number - 1, 1))
         periods = torch.hypot(freqs[0] * self.grid[1], freqs[1] * self.grid[0]) / (2 * math.pi)
         unchanged = ((periods - self.alpha) / (self.beta - self.alpha)).clamp(0, 1)
         return 1 - (1 - unchanged) * (1 - 1 / s)
@@ -271,7 +271,7 @@ class RopeScaling:
         if self.temperature is None:
             return 1.0
         s_y, s_x = self.factors(height, width)
-        growth = math.log(max(1.0, s_x * s_y))  # log R
+        growth = math.log(max(1.0, s_x * s_y))  # log S
         if self.temperature == 'yarn':
             return (0.1 * growth / 2 + 1) ** 2
         return 1 + growth / math.log(max(2, self.grid[0] * self.grid[1]))

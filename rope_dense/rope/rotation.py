@@ -189,6 +189,7 @@ class Rotate(torch.autograd.Function):
 
     @staticmethod
     def forward(
+        ctx: Any,
         qkv: Tensor,
         angles: Tensor,
         cos_sin: Tensor,
@@ -196,12 +197,10 @@ class Rotate(torch.autograd.Function):
         num_prefix_tokens: int,
         how: Implementation,
     ) -> Tensor:
-        return how.rotate(qkv, cos_sin, layout, num_prefix_tokens)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        _, angles, table, *ctx.settings = inputs
-        ctx.save_for_backward(angles, output if angles.requires_grad else table)
+        rotated = how.rotate(qkv, cos_sin, layout, num_prefix_tokens)
+        ctx.settings = layout, num_prefix_tokens, how
+        ctx.save_for_backward(angles, rotated if angles.requires_grad else cos_sin)
+        return rotated
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

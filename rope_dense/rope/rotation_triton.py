@@ -5,8 +5,8 @@ float32 whatever the storage, with cosines and sines from a table that all block
 gradient of the angles is deterministic: each program sums in a fixed order to a slot of its own,
 and the slots are then summed.
 
-This module imports Triton; ``rotate.implementation`` imports it for the first tensor on a GPU.
-Letters: see ``rotate``. Checked against the definition in tests/rope/test_triton.py, in Triton's
+This module imports Triton; ``rotation.implementation`` imports it for the first tensor on a GPU.
+Letters: see ``rotation``. Checked against the definition in tests/rope/test_triton.py, in Triton's
 interpreter, and on each GPU at first use. Never measured on a GPU so far: block sizes were chosen
 by the instructions that the compiler emits.
 """
@@ -107,15 +107,13 @@ def launch(
     if not (source.numel() and cos_sin.numel()):
         return target.copy_(source), sums
     table = cos_sin.expand(batch, -1, heads, -1, -1)  # what is shared has a stride of 0
+    tensors = source, target, cos_sin, rotated, sums
+    strides = *source.stride()[:-1], *target.stride()[:-1], *table.stride()[:-2]
+    sizes = batch, num_tokens, num_prefix_tokens, images_each
+    constants = dict(H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block, BACKWARD=backward)
+    constants |= dict(INTERLEAVED=layout == 'interleaved', ANGLE_GRADS=rotated is not None)
     with torch.cuda.device_of(source):
-        rotate_kernel[(slots * blocks,)](
-            *(source, target, cos_sin, rotated, sums),
-            *(*source.stride()[:-1], *target.stride()[:-1], *table.stride()[:-2]),
-            *(batch, num_tokens, num_prefix_tokens, images_each),
-            **dict(H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block),
-            **dict(INTERLEAVED=layout == 'interleaved', BACKWARD=backward),
-            ANGLE_GRADS=rotated is not None,
-        )
+        rotate_kernel[(slots * blocks,)](*tensors, *strides, *sizes, **constants)
     return target, sums
 
 

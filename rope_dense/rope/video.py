@@ -1,6 +1,6 @@
 """Rotary embedding of video encoders, for one image.
 
-Letters: D channels of a head, h heads, P channel pairs of a head, n pairs of an axis.
+Letters: D channels of a head, h heads, P channel pairs of a head, K of an axis.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .rotation import PairLayout
 class VideoRoPE(GridRoPE):
     """Axial frequencies of time, rows and columns, at time 0.
 
-    n = D // 6 pairs rotate with the time, n with the row and n with the column, in this order, and
-    the rest of a head not at all. An image is at time 0, so its first n pairs do not rotate either.
-    The frequencies of an axis are factor theta ** (-k / n), k = 0 .. n - 1.
+    K = D // 6 pairs rotate with the time, K with the row and K with the column, in this order, and
+    the rest of a head not at all. An image is at time 0, so its first K pairs do not rotate either.
+    The frequencies of an axis are factor theta ** (-k / K), k = 0 .. K - 1.
 
     V-JEPA 2.1 (Meta, 2026; ``RoPEAttention`` in app/vjepa_2_1/models/utils/modules.py of
     facebookresearch/vjepa2 at 16de6c8): the i-th of H rows is at 15 i / (H - 1), columns alike,
@@ -73,8 +73,8 @@ class VideoFrequencies:
     factor: float
 
     def __call__(self, device: torch.device) -> Tensor:
-        """[2, 1, 3 n]; zero for the time."""
+        """[2, 1, 3 K]; zero for the time."""
         channels = 2 * (self.head_dim // 6)
         series = self.factor * axis_frequencies(channels, self.theta, device=device, num_axes=1)
-        x_y_time = axial_frequencies([series[None]] * 3, (2, 1, 0))  # [3, 1, 3 n]
+        x_y_time = axial_frequencies([series[None]] * 3, (2, 1, 0))  # [3, 1, 3 K]
         return x_y_time[:2]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from threading import Lock
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from cachetools import LRUCache
@@ -15,54 +15,63 @@ from torch.autograd import forward_ad
 
 Args = ParamSpec('Args')
 Value = TypeVar('Value')
+Function = TypeVar('Function', bound=Callable)
 MAX_BYTES = 48 * 2**20  # of all results: NAT's plans and angles at 800 x 1333 take 27 MB
 
 
 def count_bytes(value: object) -> int:
     """Bytes of the tensors in a value: a tensor, or a dataclass or tuple with tensors in it.
 
-    Memory that tensors share counts once.
+    Memory that tensors share counts once. A dataclass may tell by ``nbytes``.
     """
-    own = getattr(value, 'nbytes', None) if is_dataclass(value) else None
-    return sum(storages(value).values()) if own is None else own
-
-
-def storages(value: object) -> dict[int, int]:
-    """The identities and bytes of the storages of the tensors in a value."""
-    if isinstance(value, Tensor):
-        storage = value.untyped_storage()
-        return {storage._cdata: storage.nbytes()}
-    parts = value if isinstance(value, tuple) else ()
-    if is_dataclass(value):
-        parts = tuple(getattr(value, field.name) for field in fields(value))
-    return {key: size for part in parts for key, size in storages(part).items()}
+    if is_dataclass(value) and hasattr(value, 'nbytes'):
+        return value.nbytes
+    sizes, rest = {}, [value]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, Tensor):
+            storage = part.untyped_storage()
+            sizes[storage._cdata] = storage.nbytes()
+        elif is_dataclass(part):
+            rest += [getattr(part, field.name) for field in fields(part)]
+        elif isinstance(part, tuple):
+            rest += part
+    return sum(sizes.values())
 
 
 RESULTS: LRUCache[Hashable, object] = LRUCache(MAX_BYTES, getsizeof=count_bytes)
 LOCK = Lock()
+ON_HOST: set[Callable] = set()  # see ``on_host``
 
 
 def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
     """Remember the last results of a pure function; all functions share ``MAX_BYTES``.
 
     All its arguments are hashable; ``device``, by keyword, is where its tensors are. Safe to use
-    from several threads, and from several CUDA streams, each of which has results of its own. While
-    tracing and on devices without values (fake tensors) nothing is remembered, and while a CUDA
-    graph is captured nothing is added.
+    from several threads, and from several CUDA streams, each of which has results of its own: what
+    another stream computes may not be there yet. While tracing and on devices without values (fake
+    tensors) nothing is remembered, and while a CUDA graph is captured nothing is added.
     """
 
     @wraps(function)
     def remembered(*args: Args.args, **kwargs: Args.kwargs) -> Value:
-        device = kwargs['device']
-        if is_tracing() or type(torch.empty(0, device=device)) is not Tensor:  # type: ignore[call-overload]
+        device: torch.device = kwargs['device']  # type: ignore[assignment]
+        if is_tracing() or type(torch.empty(0, device=device)) is not Tensor:
             return function(*args, **kwargs)
-        key = function, args, *kwargs.items(), stream_of(device)
+        stream = capturing = None
+        if device.type == 'cuda' and torch.cuda.is_initialized():
+            stream = torch.cuda.current_stream(device).cuda_stream
+            capturing = torch.cuda.is_current_stream_capturing()
+        key = function, args, *kwargs.items(), stream
         with LOCK:
             value = RESULTS.get(key)
         if value is None:
             with torch.inference_mode(False), torch.no_grad():  # so that training can use it later
-                value = function(*args, **kwargs)
-            capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+                if function in ON_HOST and device.type != 'cpu' and not capturing:
+                    host: Any = {**kwargs, 'device': torch.device('cpu')}
+                    value = send(function(*args, **host), device)
+                else:
+                    value = function(*args, **kwargs)
             if not capturing and count_bytes(value) <= MAX_BYTES:
                 with LOCK:
                     value = RESULTS.setdefault(key, value)
@@ -71,15 +80,28 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
     return remembered
 
 
-def stream_of(device: object) -> int | None:
-    """The CUDA stream that operations on a device are added to; None where there is none.
+def on_host(function: Function) -> Function:
+    """Let ``memo``, the decorator above, run a function on the host and send its result.
 
-    A result that another stream computes may not be there yet.
+    For many small operations, each of which would be a launch. While a CUDA graph is captured, the
+    function runs on the device: replays would read the memory of the host again.
     """
-    place = torch.device(device)  # type: ignore[call-overload]
-    if place.type != 'cuda' or not torch.cuda.is_initialized():
-        return None
-    return torch.cuda.current_stream(place).cuda_stream
+    ON_HOST.add(function)
+    return function
+
+
+def send(value: Any, device: torch.device) -> Any:
+    """Copy the tensors of a dataclass to a device, in one copy that the host does not wait for."""
+    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}
+    names = sorted(tensors, key=lambda name: -tensors[name].itemsize)  # so that each is aligned
+    sizes = [tensors[name].nbytes for name in names]
+    host = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=device.type == 'cuda')
+    for name, piece in zip(names, host.split(sizes), strict=True):
+        piece.view(tensors[name].dtype).view(tensors[name].shape).copy_(tensors[name])
+    pieces = zip(names, host.to(device, non_blocking=True).split(sizes), strict=True)
+    sent = {name: x.view(tensors[name].dtype).view(tensors[name].shape) for name, x in pieces}
+    return replace(value, **sent)
 
 
 def is_tracing() -> bool:

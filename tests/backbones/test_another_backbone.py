@@ -9,8 +9,9 @@ from mmengine.optim import build_optim_wrapper
 from torch import Tensor, nn
 
 from rope_dense.backbones.attention import Attention
-from rope_dense.backbones.base import Backbone, build_rope
+from rope_dense.backbones.base import Backbone
 from rope_dense.backbones.block import Block, Mlp
+from rope_dense.backbones.from_config import build_rope
 from rope_dense.backbones.layers import PatchEmbed, to_map
 from rope_dense.backbones.windows import window_plan
 from rope_dense.measure.evaluator import Evaluator

@@ -15,9 +15,9 @@ from rope_dense.backbones.position_bias import (
     DecomposedBiasAttention,
     TableBiasAttention,
     offset_table,
-    relative_position_index,
+    pair_bias,
 )
-from rope_dense.backbones.windows import WindowPlan, window_plan
+from rope_dense.backbones.windows import WindowPlan, shifted_plan, window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
 from rope_dense.rope.embeddings import linear_angles
 from rope_dense.utils.sizes import Size
@@ -45,7 +45,8 @@ def tokens(*size: int) -> Tensor:
 
 
 def plan_of(batch: int, grid: Size, window_size: Size, **options: object) -> WindowPlan:
-    return window_plan(batch, grid, window_size, device=CPU, **options)
+    make = shifted_plan if 'shift' in options else window_plan
+    return make(batch, grid, window_size, device=CPU, **options)
 
 
 # ---------------------------------------------------------------- against slow references
@@ -96,7 +97,7 @@ def test_decomposed_tables_start_at_zero_and_are_resized_linearly():
 
 
 def test_the_index_of_the_bias_table_is_the_offset():
-    index = relative_position_index(3, 5, device=CPU)
+    index = pair_bias(torch.arange(5 * 9)[:, None], (3, 5))[0]
     assert index.unique().tolist() == list(range(5 * 9))
     assert index[0, 0] == index[14, 14] == index.unique().median()
     assert index[2 * 5 + 1, 0 * 5 + 4] == (2 + 2) * 9 + (1 - 4 + 4)  # two down, three to the left
@@ -146,7 +147,7 @@ def test_padding_is_zero_tokens_as_in_detectron2(mask_padding: bool, qkv_bias: b
         (None, [None]),  # global
         (dict(), [None]),
         (dict(shift=(1, 1)), [None, (10, 1, 9, 9)]),  # the border of 3 x 3 windows of two images
-        (dict(mask_padding=True), [(18, 1, 9, 9)]),
+        (dict(mask_padding=True), [(18, 1, 1, 9)]),
         (dict(shift=(1, 1), mask_padding=True), [(18, 1, 9, 9)]),
     ],
 )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rope_dense.backbones.attention import Attention
 from rope_dense.backbones.block import Block, Mlp, add_branch
-from rope_dense.backbones.windows import window_plan
+from rope_dense.backbones.windows import shifted_plan
 
 GRID = (4, 5)
 
@@ -61,7 +61,7 @@ def test_add_branch():
 def test_drop_path_drops_branches_of_whole_images():
     """At rate 0.5 a branch of an image is gone or doubled; in windows as well."""
     block, x = make_block(drop_path_rate=0.5), tokens(64)
-    plan = window_plan(64, GRID, (3, 3), shift=(1, 1), device=x.device)
+    plan = shifted_plan(64, GRID, (3, 3), shift=(1, 1), device=x.device)
     assert block.drop_path.drop_prob == 0.5
     out = block.train()(x, GRID, plan)
     as_out = []

@@ -131,16 +131,15 @@ def rope_settings(random: Random) -> dict | None:
     )
     log_axial = dict(type='LogAxialRoPE', low=choice((1.0, 3.0)), axes=choice(('xy', 'yx')))
     mixed = dict(type='MixedRoPE', theta=choice((10.0, 100.0)))
-    raster = dict(type='RasterRoPE', learned=choice((True, False)), pair_layout=layout)
     video = dict(type='VideoRoPE', factor=choice((1.0, 7.5)))
-    others = log_axial, raster, video | common
+    others = log_axial, video | common
     return choice((None, axial | common, axial | common, mixed | common, *others))
 
 
 def scaling_settings(random: Random, rope: dict | None) -> dict | None:
     """A scaling that an embedding takes."""
     choice = random.choice
-    if rope is None or rope['type'] in ('RasterRoPE', 'LogAxialRoPE'):
+    if rope is None or rope['type'] == 'LogAxialRoPE':
         return None
     coordinates = rope['coordinates'] or {}
     types = ['none']

@@ -216,9 +216,18 @@ def test_a_global_block_makes_no_tensor_of_tokens_by_tokens(rope: dict):
         return operations.largest
 
     assert largest(rope=rope) < num_tokens**2
-    linear, with_bias = dict(type='LinearAttention', kernel='cosine'), dict(type='DecomposedBias')
-    assert largest(rope=rope, attention=linear) < num_tokens**2
+    with_bias = dict(type='DecomposedBias')
     assert largest(rope=None, attention=with_bias) >= num_tokens**2  # its bias is such a tensor
+
+
+@pytest.mark.parametrize('resize', ['bicubic', 'zeros'])
+def test_a_table_of_biases_leaves_little_in_the_cache(resize: str):
+    """An index of all pairs of tokens would take the memory that all plans and angles share."""
+    memo.RESULTS.clear()
+    attention = dict(type='TableBias', resize=resize)
+    arch = dict(embed_dims=16, depth=1, num_heads=1)
+    RoPEViT(arch, patch_size=4, img_size=64, attention=attention)(torch.randn(1, 3, 96, 128))
+    assert memo.RESULTS.currsize < (24 * 32) ** 2 / 8
 
 
 def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():

@@ -298,7 +298,7 @@ WRONG = [
     ('dilations', ((1,), (0,))),
     ('dilations', 2),
     ('backend', 'flash'),
-    ('attention', dict(type='LinearAttention')),
+    ('attention', dict(type='LocalPosition')),
     ('qkv_bias', 'qv'),
     ('in_channels', 0),
     ('drop_path_rate', 1.0),

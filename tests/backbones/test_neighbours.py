@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from helpers.reference_nat import neighbourhood_attention, neighbours
+from rope_dense.backbones import natten_backend
 from rope_dense.backbones import neighbours as plans
 from rope_dense.backbones.attention import Attention
 from rope_dense.backbones.neighbours import (
@@ -18,7 +19,6 @@ from rope_dense.backbones.neighbours import (
     TableBiasNeighbourAttention,
     check_kernel_size,
     neighbour_plan,
-    why_not_natten,
 )
 from rope_dense.rope import MixedRoPE, Rotary
 from rope_dense.utils import memo
@@ -235,7 +235,7 @@ def test_neighbourhoods_take_no_mask() -> None:
 
 
 def test_natten_is_for_cuda() -> None:
-    assert 'CUDA' in why_not_natten(torch.zeros(1, 3, 3, 3, 2, 8))
+    assert 'CUDA' in natten_backend.why_not(torch.zeros(1, 3, 3, 3, 2, 8))
     assert not attention(NeighbourAttention, rope=False).is_fused(torch.zeros(1))
 
 
@@ -259,9 +259,9 @@ def test_natten_is_used_on_a_gpu_where_it_can(
     """What decides it: a stand-in has the attributes of a tensor on a GPU."""
     natten = None if has_kernels is None else SimpleNamespace(HAS_LIBNATTEN=has_kernels)
     monkeypatch.setitem(sys.modules, 'natten', natten)
-    monkeypatch.setattr(plans, 'find_spec', lambda name: natten)
+    monkeypatch.setattr(natten_backend, 'find_spec', lambda name: natten)
     messages: list[str] = []
-    monkeypatch.setattr(plans, 'log_once', messages.append)
+    monkeypatch.setattr(natten_backend, 'log_once', messages.append)
     qkv = SimpleNamespace(is_cuda=True, dtype=dtype, shape=(1, 3, 3, 3, 2, channels))
     assert attention(NeighbourAttention, rope=False).is_fused(qkv) == (reason is None)
     assert len(messages) == (reason is not None) and all(reason in text for text in messages)

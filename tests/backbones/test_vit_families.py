@@ -14,7 +14,7 @@ from helpers.reference import relative_error
 from helpers.small_checkpoints import load, randomize, refusal, saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import ViTArch, find_arch
-from rope_dense.backbones.base import build_rope
+from rope_dense.backbones.from_config import build_rope
 
 TIMM_NAMES = {
     'small': 'vit_small_patch16_rope_mixed_224',

@@ -1,5 +1,5 @@
 """Options of RoPEViT beyond the paper's models, against formulas written out in float64: tables of
-relative position bias, sinusoidal embeddings, ResFormer, linear attention, one-dimensional RoPE."""
+relative position bias, sinusoidal embeddings, ResFormer."""
 
 import ast
 import itertools
@@ -19,13 +19,12 @@ from helpers.pairwise import pairwise
 from helpers.published import block, linear, norm
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.backbones.layers import SineConvEmbed, SineEmbed, pad_grid
-from rope_dense.backbones.linear_attention import LinearAttention
 from rope_dense.backbones.position_bias import LocalPositionAttention
 from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.measure.count import count_products
 from rope_dense.research.classifier import RoPEClassifier, classifier_config
 from rope_dense.research.named_classifiers import CLASSIFIERS, NamedClassifier
-from rope_dense.rope import MixedRoPE, RasterRoPE, Rotary, rotate_definition
+from rope_dense.rope import rotate_definition
 
 Weights = dict[str, Tensor]
 CPU = torch.device('cpu')
@@ -382,41 +381,6 @@ def test_local_position_starts_at_nothing_and_works_in_windows():
     torch.testing.assert_close(actual, expected)
 
 
-# ---------------------------------------------------------------- linear attention, 1-D RoPE
-
-
-@pytest.mark.parametrize('kernel', ['elu', 'cosine'])
-@pytest.mark.parametrize('rope', [None, MixedRoPE(8, 2), RasterRoPE(8, 2)])
-def test_linear_attention_is_the_sum_over_all_keys(kernel: str, rope: nn.Module | None):
-    attn = randomize(LinearAttention(16, 2, rope=rope, num_prefix_tokens=1, kernel=kernel)).double()
-    x = torch.randn(1, 1 + 6, 16, dtype=torch.float64)
-    q, k, v = project(attn, x[0])
-
-    def rotated(y: Tensor) -> Tensor:
-        if rope is None:
-            return y
-        angles = Rotary(rope(x, (2, 3)).angles.double())
-        return rotate_definition(y[None, :, None], angles, 1)[0, :, 0]
-
-    out = torch.zeros(7, 2, 8, dtype=torch.float64)
-    if kernel == 'elu':
-        features = [torch.where(y > 0, y + 1, y.exp()) for y in (q, k)]
-    else:
-        features = [y / y.pow(2).sum(-1, keepdim=True).sqrt() for y in (q, k)]
-    turned = [rotated(y) for y in features]
-    for query, head in itertools.product(range(7), range(2)):
-        total = 0.0
-        for key in range(7):
-            score = turned[0][query, head] @ turned[1][key, head]
-            plain = features[0][query, head] @ features[1][key, head]
-            weight, share = (score, plain) if kernel == 'elu' else (1 + score, 1 + score)
-            out[query, head] += weight * v[key, head]
-            total += share
-        out[query, head] /= total
-    expected = F.linear(out.flatten(1), attn.proj.weight, attn.proj.bias)
-    torch.testing.assert_close(attn(x, (2, 3))[0], expected)
-
-
 def test_a_classifier_names_its_modes():
     model = RoPEClassifier(dict(type='RoPEViT', arch=TINY, final_norm=True), num_classes=3)
     image = torch.ones(1, 3, 32, 48)
@@ -426,38 +390,6 @@ def test_a_classifier_names_its_modes():
         model(image, mode='predict')
 
 
-def test_linear_attention_takes_no_mask():
-    attn, tokens = LinearAttention(16, 2, kernel='elu'), torch.ones(1, 6, 16)
-    with pytest.raises(ValueError, match='mask must be None: linear attention'):
-        attn(tokens, (2, 3), mask=torch.ones(6, 6, dtype=torch.bool))
-
-
-def test_linear_attention_is_that_of_global_blocks():
-    model = vit(
-        attention=dict(type='LinearAttention', kernel='elu'),
-        window_size=2,
-        window_block_indexes=(0,),
-    )
-    assert [type(b.attn) is LinearAttention for b in model.blocks] == [False, True]
-
-
-@pytest.mark.parametrize('learned', [False, True])
-def test_raster_rope(learned: bool):
-    rope = RasterRoPE(8, 2, learned=learned)
-    x = torch.empty(1, 20, 16, dtype=torch.float64)
-    angles = rope(x, (4, 5)).angles
-    assert angles.shape == (20, 2 if learned else 1, 4)
-    expected = torch.tensor([[n * 10000 ** (-t / 4) for t in range(4)] for n in range(20)])
-    torch.testing.assert_close(angles[:, 0], expected.double())
-    window = rope(x, (4, 5), (2, 3)).angles
-    torch.testing.assert_close(window, angles.unflatten(0, (4, 5))[:2, :3].flatten(0, 1))
-    if learned:
-        angles.square().sum().backward()
-        assert (rope.freqs.grad != 0).all()
-    with pytest.raises(ValueError, match='head_dim must be a multiple of 2, got 7'):
-        RasterRoPE(7, 2)
-
-
 # ---------------------------------------------------------------- all options together
 
 ROPES = {
@@ -465,7 +397,6 @@ ROPES = {
     'log-axial': dict(LOG_AXIAL, k_rope=1),
     '2D': dict(type='AxialRoPE', axes='yx', pair_layout='half', k_rope=2, shared=False),
     'learned': dict(type='AxialRoPE', learned=True),
-    'raster': dict(type='RasterRoPE', learned=True),
     'mixed': dict(type='MixedRoPE'),
 }
 ATTENTIONS = {
@@ -473,8 +404,6 @@ ATTENTIONS = {
     'bias': dict(attention=dict(type='TableBias')),
     'bias, zeros': dict(attention=dict(type='TableBias', resize='zeros'), with_cls_token=False),
     'local': dict(attention=dict(type='LocalPosition')),
-    'elu': dict(attention=dict(type='LinearAttention', kernel='elu')),
-    'cosine': dict(attention=dict(type='LinearAttention', kernel='cosine')),
 }
 APES = (False, True, 'bilinear', 'tile', 'sine', 'sine_conv')
 WINDOWS = dict(window_size=3, window_block_indexes=(0,))
@@ -557,7 +486,6 @@ def test_convolutions_of_positions_do_not_decay():
         (dict(attention='TableBias'), "attention must be None or a dict .* got 'TableBias'"),
         (dict(attention=dict(type='Bias')), "attention: type must be registered.* got 'Bias'"),
         (dict(attention=dict(type='MixedRoPE')), 'a subclass of Attention'),
-        (dict(attention=dict(type='LinearAttention', kernel='relu')), "kernel must .* got 'relu'"),
         (dict(attention=dict(type='TableBias', resize='cubic')), "resize must .* got 'cubic'"),
         (dict(patch_norm='LN'), r"patch_norm must be one of \(True, False\), got 'LN'"),
         (

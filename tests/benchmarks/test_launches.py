@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from rope_dense.backbones.neighbours import neighbour_plan
-from rope_dense.backbones.windows import window_plan
+from rope_dense.backbones.windows import shifted_plan, window_plan
+from rope_dense.utils import memo
 
 sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
@@ -105,14 +107,30 @@ def test_the_tables_and_the_file(
     assert '| aten.convolution.default | 1 | 0 | 1 |' in lines and len(lines) == 3
 
 
-@pytest.mark.parametrize('make', [window_plan, neighbour_plan])
-def test_a_plan_of_a_new_size_launches_next_to_nothing(make: Callable):
-    """At most the mask of neighbours, of which both axes are sent."""
-    shift = dict(shift=(3, 3)) if make is window_plan else {}
-    grid = (4, (37, 41), (7, 7)) if make is window_plan else ((37, 41), (7, 7), 1)
-    with LaunchCounter() as counter:
-        make.__wrapped__(*grid, **shift, device=torch.device('cpu'))
-    assert counter.total <= 2, counter.operations
+class OnMeta(LaunchCounter):
+    """Counts operations on a device that is not the host."""
+
+    def __torch_dispatch__(self, func: object, *args: object, **kwargs: object) -> object:
+        before, out = self.operations.copy(), super().__torch_dispatch__(func, *args, **kwargs)
+        if not all(x.is_meta for x in tree_leaves(out) if isinstance(x, torch.Tensor)):
+            self.operations = before
+        return out
+
+
+@pytest.mark.parametrize('make', [window_plan, shifted_plan, neighbour_plan])
+def test_a_plan_of_a_new_size_launches_next_to_nothing(
+    make: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    """A copy; of neighbours one for each axis, and the mask."""
+    monkeypatch.setattr(memo, 'RESULTS', {})
+    settings = dict(shift=(3, 3)) if make is shifted_plan else {}
+    grid = ((37, 41), (7, 7), 1) if make is neighbour_plan else (4, (37, 41), (7, 7))
+    with OnMeta() as counter:
+        make(*grid, **settings, device=torch.device('meta'))
+    copies = counter.operations['aten._to_copy.default']
+    assert (copies, counter.total) == ((2, 3) if make is neighbour_plan else (1, 1)), (
+        counter.operations
+    )
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from helpers.small_checkpoints import VIT, randomize, refusal, saved
+from helpers.small_checkpoints import VIT, randomize, refusal, saved, vit
 from helpers.timm_import import import_timm
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError, load_pretrained
@@ -75,12 +75,24 @@ def test_adapted_weights_load_without_and_with_channels(case, tmp_path):
         assert all(torch.equal(x, weights[key]) for key, x in model.state_dict().items())
 
 
-def test_weights_of_as_many_channels_are_mixed(tmp_path):
-    model = RoPEViT(**VIT)
+def test_published_weights_of_as_many_channels_are_mixed_once(tmp_path, monkeypatch):
+    """A training starts from the backbone of the one before it: its first layer is not RGB's."""
+    lines: list[str] = []
+    monkeypatch.setattr('rope_dense.checkpoints.load.print_log', lambda x, **_: lines.append(x))
+    published = vit()
+    channels = ['red', 'green', 'mean']
+    model, again = RoPEViT(**VIT), RoPEViT(**VIT)
+    load_pretrained(model, saved(published, tmp_path), channels=['blue', 'green', 'red'])
+    flipped = model.patch_embed.proj.weight
+    assert torch.equal(flipped, published['patch_embed.proj.weight'].flip(1))
+    load_pretrained(model, saved(published, tmp_path), channels=channels)
     path = saved(model.state_dict(), tmp_path)
-    turned = RoPEViT(**VIT)
-    load_pretrained(turned, path, channels=['blue', 'green', 'red'])
-    assert torch.equal(turned.patch_embed.proj.weight, model.patch_embed.proj.weight.flip(1))
+    for settings in (dict(channels=channels), dict()):
+        load_pretrained(again, path, **settings)
+        assert torch.equal(again.patch_embed.proj.weight, model.patch_embed.proj.weight)
+    assert 'adapted patch_embed.proj.weight' in lines[1]
+    assert 'assumed patch_embed.proj.weight, saved by this package' in lines[2]
+    assert 'assumed' not in lines[3]
 
 
 def test_mean_agrees_with_timm(tmp_path):

@@ -196,7 +196,9 @@ def test_the_padding_of_windows_is_normalised_too(norm: str, bias: bool | str):
 def test_norms_of_heads_keep_half_precision():
     """Else attention under autocast would be of float32."""
     attn = Attention(32, 2, qk_norm=dict(type='RMSNorm'))
-    assert attn.normalized(torch.randn(2, 5, 96, dtype=torch.bfloat16)).dtype == torch.bfloat16
+    assert (
+        attn.normalized(torch.randn(2, 5, 3, 2, 16, dtype=torch.bfloat16)).dtype == torch.bfloat16
+    )
 
 
 def test_every_parameter_has_a_gradient():

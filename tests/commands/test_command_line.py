@@ -157,6 +157,20 @@ def test_a_command_by_its_name(
     assert 'did you mean predict?' in capsys.readouterr().err
 
 
+def test_research_is_for_a_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An installed package is without it."""
+    monkeypatch.setattr(rope_dense_command, '__file__', str(tmp_path / 'rope_dense_command.py'))
+    (tmp_path / 'rope_dense').mkdir()
+    monkeypatch.setattr('sys.argv', ['rope-dense', 'research', 'make-shapes', 'data'])
+    assert rope_dense_command.main() == 2
+    said = capsys.readouterr().err
+    assert (
+        said.startswith('error: rope-dense research is not installed: ') and said.count('\n') == 1
+    )
+
+
 def test_values_of_options_are_read_as_mmengine_reads_them() -> None:
     pairs = ['a.b=3', 'c=[1,(2,3)]', 'd=x', 'e=True', 'f=a,b', 'a.b=4']
     expected = {'a.b': 4, 'c': [1, (2, 3)], 'd': 'x', 'e': True, 'f': ['a', 'b']}

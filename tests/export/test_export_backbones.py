@@ -89,11 +89,7 @@ IN_ONNX = {
         patch_norm=True,
     ),
     'resformer': lambda: family('resformer_small'),
-    'linear': lambda: vit(
-        rope=dict(type='RasterRoPE'),
-        attention=dict(type='LinearAttention', kernel='cosine'),
-        use_ape='sine',
-    ),
+    'sine': lambda: vit(rope=None, use_ape='sine'),
     'swin mixed with bias': lambda: swin(rope=MIXED, attention=dict(type='TableBias')),
     'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }

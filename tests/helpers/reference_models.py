@@ -407,11 +407,6 @@ def frequencies(rope: dict, weights: Weights, heads: int, head_dim: int, place: 
     kind, learned = rope['type'], weights.get('rope.freqs')
     if kind == 'MixedRoPE':
         return weights['rope.freqs']
-    if kind == 'RasterRoPE':
-        pairs, theta = head_dim // 2, rope.get('theta', 10000.0)
-        series = torch.tensor([theta ** (-t / pairs) for t in range(pairs)], dtype=torch.float64)
-        series = series.expand(heads, -1) if learned is None else learned
-        return torch.stack([series, place.grid[1] * series])
     if kind == 'VideoRoPE':
         return video_frequencies(rope, head_dim // 6).expand(-1, heads, -1)
     rope = (LOG_AXIAL if kind == 'LogAxialRoPE' else {}) | rope

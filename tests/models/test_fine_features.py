@@ -8,6 +8,7 @@ from torch import Tensor
 
 from helpers.naf import fine_features, naf, published_weights
 from rope_dense.checkpoints.errors import CheckpointError
+from rope_dense.export.graphs import graph_of
 from rope_dense.models import window_attention
 from rope_dense.models.fine_features import FineFeatures, load_fine_features
 
@@ -44,6 +45,7 @@ def noise(grid: tuple[int, int], side: int = 3, channels: int = 8) -> tuple[Tens
         (2.5, (9, 10), (22, 25)),
         (3, (4, 10), (12, 30)),  # fewer rows than a window
         (2.5, (12, 3), (30, 7)),
+        ('4/3', (9, 10), (12, 13)),
     ],
 )
 def test_equals_the_formula_position_by_position(
@@ -222,6 +224,8 @@ def test_any_backbone_appends_the_image(backbone: dict) -> None:
     features, appended = model(image)
     assert appended is image
     assert torch.equal(features, plain(image)[0])
+    graph = graph_of(model)  # whose file names its maps alone
+    assert len(graph(image)) == len(graph.outputs) == 1
     (fine,) = FineFeatures(2)(model(image))
     assert fine.shape[2:] == (2 * features.shape[2], 2 * features.shape[3])
 
@@ -290,7 +294,13 @@ def test_what_is_no_input_is_an_error(shapes: list[tuple[int, ...]], message: st
 
 @pytest.mark.parametrize(
     'wrong, name',
-    [(dict(scale_factor=0.5), 'scale_factor'), (dict(scale_factor=2, method='nearest'), 'method')],
+    [
+        (dict(scale_factor=0.5), 'scale_factor must be .* such as 2.5, .* got 0.5'),
+        (dict(scale_factor=1.3333), "scale_factor must be .* text such as '4/3', got 1.3333"),
+        (dict(scale_factor='four'), "scale_factor must be .* got 'four'"),
+        (dict(scale_factor='1/2'), "scale_factor must be .* got '1/2'"),
+        (dict(scale_factor=2, method='nearest'), 'method'),
+    ],
 )
 def test_arguments_are_checked(wrong: dict, name: str) -> None:
     with pytest.raises(ValueError, match=name):

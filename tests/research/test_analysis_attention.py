@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import kinds  # noqa: F401 (LinearAttention)
 import pytest
 import torch
 from torch import Tensor, nn

@@ -6,6 +6,7 @@ import cmath
 import itertools
 import math
 
+import kinds  # noqa: F401 (RasterRoPE)
 import pytest
 import torch
 

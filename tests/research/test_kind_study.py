@@ -12,11 +12,10 @@ STUDY = Path(__file__).parents[2] / 'docs' / 'research' / 'scaling_study'
 sys.path.insert(0, str(STUDY))
 
 import kind_predictions  # noqa: E402
-import kinds  # noqa: E402
 import plan  # noqa: E402
 import scores  # noqa: E402
-
-from rope_dense.backbones.distance_bias import MeasuredAttention  # noqa: E402
+import summarize_kinds  # noqa: E402
+from kinds.distance_bias import MeasuredAttention  # noqa: E402
 
 # Under a name of its own: benchmarks/ has a run.py, too.
 spec = importlib.util.spec_from_file_location('kind_study_run', STUDY / 'run.py')
@@ -48,8 +47,8 @@ def test_predictions_of_the_page_are_all_evaluated() -> None:
     numbers = {int(number) for number in re.findall(r'^(\d+)\. ', text, re.MULTILINE)}
     empty = scores.Scores([])
     checks = [*kind_predictions.checks(empty), *kind_predictions.boxes(empty)]
-    assert numbers == {check.prediction for check in [*checks, *kinds.spectrum_checks()]}
+    assert numbers == {check.prediction for check in [*checks, *summarize_kinds.spectrum_checks()]}
 
 
 def test_page_has_the_tables_of_the_results() -> None:
-    assert '\n'.join(['', *kinds.results(), '']) in PAGE
+    assert '\n'.join(['', *summarize_kinds.results(), '']) in PAGE

@@ -13,7 +13,6 @@ from rope_dense.rope import (
     GridRoPE,
     MixedRoPE,
     OffsetAxialRoPE,
-    RasterRoPE,
     RopeScaling,
     RotaryEmbedding,
 )
@@ -120,7 +119,7 @@ def test_angles_are_in_the_precision_of_the_input_and_float32_at_least():
         assert angles_of(rope.half(), 2, 3, torch.float16).dtype == torch.float32
 
 
-LEARNED = [MixedRoPE(16, 2), AxialRoPE(16, 2, learned=True), RasterRoPE(16, 2, learned=True)]
+LEARNED = [MixedRoPE(16, 2), AxialRoPE(16, 2, learned=True)]
 
 
 def test_an_offset_is_subtracted_from_all_angles_whatever_the_scaling():

@@ -8,10 +8,8 @@ from torch import Tensor
 
 from rope_dense.rope import (
     AxialRoPE,
-    DirectionRoPE,
     LogAxialRoPE,
     MixedRoPE,
-    RasterRoPE,
     Rotary,
     RotaryEmbedding,
     VideoRoPE,
@@ -30,12 +28,8 @@ EMBEDDINGS: dict[str, Callable[..., RotaryEmbedding]] = {
     'axial, each head': lambda *args, **kw: AxialRoPE(*args, shared=False, **kw),
     'periods': lambda *args, **kw: AxialRoPE(*args, series='periods', coordinates=CENTRES, **kw),
     'log-axial': LogAxialRoPE,
-    'golden': DirectionRoPE,
-    'simplex': lambda *args, **kw: DirectionRoPE(*args, directions='simplex', **kw),
     'mixed': MixedRoPE,
     'video': VideoRoPE,
-    'raster': RasterRoPE,
-    'raster, learned': lambda *args, **kw: RasterRoPE(*args, learned=True, **kw),
 }
 
 
@@ -47,19 +41,15 @@ def scores(rotary: Rotary) -> Tensor:
     return (q @ k.transpose(-2, -1))[0]
 
 
-def assert_relative(scores: Tensor, height: int, width: int, raster: bool) -> None:
-    """Scores of all pairs of tokens with the same offset are equal; offsets differ in theirs.
-
-    A raster sees the offset in the row-major order of the whole grid.
-    """
+def assert_relative(scores: Tensor, height: int, width: int) -> None:
+    """Scores of all pairs of tokens with the same offset are equal; offsets differ in theirs."""
     by_offset = {}
     places = torch.cartesian_prod(torch.arange(height), torch.arange(width))
     for i, query in enumerate(places):
         for j, key in enumerate(places):
-            y, x = (query - key).tolist()
-            offset = y * GRID[1] + x if raster else (y, x)
+            offset = tuple((query - key).tolist())
             by_offset.setdefault(offset, []).append(scores[:, i, j])
-    assert raster or len(by_offset) == (2 * height - 1) * (2 * width - 1)
+    assert len(by_offset) == (2 * height - 1) * (2 * width - 1)
     for of_pairs in by_offset.values():
         torch.testing.assert_close(
             torch.stack(of_pairs), of_pairs[0].expand(len(of_pairs), -1), atol=1e-12, rtol=0
@@ -77,8 +67,8 @@ def test_scores_depend_on_the_offset_alone(name: str, pair_layout: str):
     x = torch.empty(1, GRID[0] * GRID[1], 1, dtype=torch.float64)
     of_grid, of_window = rope(x, GRID), rope(x, GRID, WINDOW)
     globally, within = scores(of_grid), scores(of_window)
-    assert_relative(globally, *GRID, isinstance(rope, RasterRoPE))
-    assert_relative(within, *WINDOW, isinstance(rope, RasterRoPE))
+    assert_relative(globally, *GRID)
+    assert_relative(within, *WINDOW)
 
     # Equation 16 of the fused-attention paper: a phase that all tokens share cancels.
     phase = torch.randn(of_grid.angles.shape[1:], dtype=torch.float64)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.rope import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RasterRoPE, RopeScaling
+from rope_dense.rope import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RopeScaling, VideoRoPE
 from rope_dense.utils.sizes import larger, smaller
 
 pytestmark = pytest.mark.filterwarnings('ignore::torch.jit.TracerWarning')
@@ -50,7 +50,7 @@ def test_coordinates(cls: type[GridRoPE], settings: dict):
     assert_traced(Angles(cls(8, 2, coordinates=settings)))
 
 
-@pytest.mark.parametrize('rope', [LogAxialRoPE(8, 2), RasterRoPE(8, 2)], ids=repr)
+@pytest.mark.parametrize('rope', [LogAxialRoPE(8, 2), VideoRoPE(12, 2)], ids=repr)
 def test_other_embeddings(rope: nn.Module):
     assert_traced(Angles(rope))
     assert_traced(Angles(rope, window_size=(3, 2)))

@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from dataclasses import fields, replace
 from functools import partial
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.nn.utils import parametrize
 
 from rope_dense.backbones.neighbours import neighbour_plan
-from rope_dense.backbones.windows import window_plan
+from rope_dense.backbones.windows import WindowPlan, shifted_plan
 from rope_dense.rope import (
     AxialRoPE,
     GridRoPE,
@@ -89,7 +90,7 @@ def test_500_grids_stay_within_the_bound(name: str, monkeypatch: pytest.MonkeyPa
     call = {
         'angles': lambda *grid: rotary_of(axial, *grid).cos_sin,
         'positions': lambda *grid: rotary_of(mixed, *grid),
-        'windows': lambda *grid: window_plan(1, grid, (4, 4), shift=(2, 2), device=CPU),
+        'windows': lambda *grid: shifted_plan(1, grid, (4, 4), shift=(2, 2), device=CPU),
         'neighbours': lambda *grid: neighbour_plan(grid, (3, 3), 1, device=CPU),
     }[name]
     cache = LRUCache(2**20, getsizeof=memo.count_bytes)
@@ -200,8 +201,56 @@ def test_each_cuda_stream_has_its_own_results(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
         torch.cuda, 'current_stream', lambda device: SimpleNamespace(cuda_stream=next(streams))
     )
+    monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: False)
     found = [made(device=torch.device('cuda')) for _ in range(4)]
     assert found[0] is found[2] and found[1] is found[3] and found[0] is not found[1]
+
+
+# ---------------------------------------------------------------- plans
+
+
+def test_what_is_made_on_the_host_is_sent_in_one_piece():
+    plan = shifted_plan(2, (7, 9), (3, 4), shift=(1, 2), device=CPU)
+    sent = memo.send(replace(plan, mask=plan.mask.transpose(-1, -2)), CPU)
+    for field in fields(plan):
+        value, found = getattr(plan, field.name), getattr(sent, field.name)
+        if isinstance(value, Tensor):
+            value = value.transpose(-1, -2) if field.name == 'mask' else value
+            assert found.dtype == value.dtype and torch.equal(found, value), field.name
+        else:
+            assert found == value
+    tensors = [x for x in vars(sent).values() if isinstance(x, Tensor)]
+    assert len({x.untyped_storage().data_ptr() for x in tensors}) == 1 and len(tensors) == 5
+    empty = replace(plan, gather_index=plan.gather_index[:0], padding_index=None, mask=None)
+    assert memo.send(empty, torch.device('meta')).gather_index.shape == (0,)
+
+
+def test_on_host_is_the_device_of_the_host_unless_a_graph_is_captured(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    devices = []
+
+    @memo.memo
+    @memo.on_host
+    def made(number: int, *, device: torch.device) -> WindowPlan:
+        devices.append(device.type)
+        index = torch.zeros(number, device=device)
+        return WindowPlan((1, 1), 1, 0, (1, 1), 1, gather_index=index, inverse_index=index)
+
+    assert made(1, device=torch.device('meta')).gather_index.is_meta
+    made(2, device=CPU)
+    empty, cuda = torch.empty, torch.device('cuda')
+    monkeypatch.setattr(torch, 'empty', lambda size, device: empty(size))
+    monkeypatch.setattr(torch, 'zeros', lambda size, device: empty(size))
+    monkeypatch.setattr(memo, 'send', lambda value, device: value)
+    monkeypatch.setattr(torch.cuda, 'is_initialized', lambda: True)
+    stream = SimpleNamespace(cuda_stream=7)
+    monkeypatch.setattr(torch.cuda, 'current_stream', lambda device: stream)
+    for captures in (False, True):
+        monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda now=captures: now)
+        made(3 + captures, device=cuda)
+    assert devices == ['cpu', 'cpu', 'cpu', 'cuda']
+    assert len(memo.RESULTS) == 3  # nothing is added while a graph is captured
 
 
 # ---------------------------------------------------------------- angles

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import mmcv
 import torch
+from kinds.distance_bias import MeasuredAttention, Unit
 from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
@@ -46,7 +47,6 @@ from plan import (
 )
 from torch import Tensor
 
-from rope_dense.backbones.distance_bias import MeasuredAttention, Unit
 from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 
 CONFIG_FOLDER = Path(__file__).parents[3] / 'configs' / 'research' / 'study'

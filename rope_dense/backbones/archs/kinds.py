@@ -7,7 +7,6 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from ...utils.validation import check_choice, check_integer, check_number, check_size
-from ..old_arguments import rename_attention
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
@@ -36,21 +35,19 @@ class ViTArch:
             SiLU; ``'swiglu_norm'``, also with a norm before its last layer.
         mlp_ratio: hidden channels of an MLP over C.
         qkv_bias: bias in the qkv projections; 'qv' for none in the keys.
-        rope: config of the rotary embedding (``MixedRoPE``, ``AxialRoPE``, ``LogAxialRoPE``,
-            ``OffsetAxialRoPE``, ``VideoRoPE``, ``DirectionRoPE``, ``RasterRoPE`` or a class of your
-            own), or None. Normalised coordinates span each window in window blocks, as in EVA-02's
+        rope: config of the rotary embedding, of a class of ``rope_dense.rope`` or of your own, or
+            None. Normalised coordinates span each window in window blocks, as in EVA-02's
             detectors, unless they have windows='map'.
         use_ape: learned absolute position embedding. True resizes it (bicubic) to the grid of each
             input, 'bilinear' does so with corners on corners (Qwen3-VL), 'tile' repeats it over
             that grid (SAM3). 'sine' is sinusoidal, 'sine_conv' ResFormer's global position
             embedding: see ``SineEmbed`` and ``SineConvEmbed``.
         attention: config of the kind of attention: ``TableBias``, ``DecomposedBias``,
-            ``ALiBi2D``, ``LookHere``, ``FIRE``, ``PaPE``, ``IsotropicPaPE``, ``LocalPosition``,
-            ``LinearAttention`` or a class of your own; None for softmax attention with nothing but
+            ``LocalPosition`` or a class of your own; None for softmax attention with nothing but
             ``rope``.
         patch_norm: norm layer in the patch embedding.
         with_cls_token: a class token, a prefix token in all blocks.
-        num_registers: further prefix tokens, R.
+        num_registers: further prefix tokens.
         pre_norm: normalise all tokens before the first block; the patch projection has no bias.
         conv_stem: ``ConvPatchEmbed`` in place of the patch projection; for patches of 16 pixels.
         attn_norm: normalise the output of attention, before its projection.
@@ -118,11 +115,9 @@ class ViTArch:
                 f'arch: embed_dims must be a multiple of 4 (two axes, sine and cosine) for '
                 f'use_ape={self.use_ape!r}, got {self.embed_dims}'
             )
-        for name in (
-            *('patch_norm', 'with_cls_token', 'pre_norm', 'attn_norm', 'qk_norm', 'conv_stem'),
-            'layer_scale_mlp',
-        ):
-            check_choice(name, getattr(self, name), (True, False))
+        for setting in fields(self):
+            if setting.type == 'bool':
+                check_choice(setting.name, getattr(self, setting.name), (True, False))
         if self.conv_stem and (self.patch_size != 16 or self.embed_dims % 8):
             raise ValueError(
                 'arch: conv_stem needs patch_size=16 and embed_dims that is a multiple of 8, got '
@@ -210,14 +205,13 @@ def find_arch(
     if not isinstance(settings, dict):
         names, keys = ', '.join(archs), ', '.join(sizes)
         raise ValueError(f'arch must be one of {names}, or a dict of {keys}, got {arch!r}')
-    settings = rename_attention(settings)
     if wrong := [*({*sizes} - {*settings}), *({*settings} - {*known})]:
         keys = ', '.join(name for name in known if name not in sizes)
         raise ValueError(
             f'arch must have {", ".join(sizes)}{f" and may have {keys}" if keys else ""}; '
             f'missing or unknown: {sorted(wrong)}, got {arch!r}'
         )
-    given = rename_attention(given or {}, settings.get('attention'))
+    given = given or {}
     if wrong := sorted({*given} - {*known}):
         raise TypeError(f'unexpected keyword arguments {wrong}; an architecture has {[*known]}')
     return kind(**settings | {name: value for name, value in given.items() if value != DEFAULT})

@@ -38,8 +38,18 @@ EARLIER: Rows = [
 OURS = Layout('ours', ('{blocks,layers.#.blocks}.#.attn.qkv.weight',), EARLIER)
 # In this order: the first layout that fits is taken.
 PUBLISHERS = (
-    *(naver, shi_labs, resformer, sapiens, dinov3, deim, sam3, mlcd, qwen, vjepa),
-    *(perception, timm_vit),
+    naver,
+    shi_labs,
+    resformer,
+    sapiens,
+    dinov3,
+    deim,
+    sam3,
+    mlcd,
+    qwen,
+    vjepa,
+    perception,
+    timm_vit,
 )
 LAYOUTS = (*(layout for publisher in PUBLISHERS for layout in publisher.LAYOUTS), OURS)
 

@@ -1,6 +1,6 @@
 """EoMT and PMT with the losses of mmdet's Mask2Former: instance and panoptic segmentation.
 
-Letters: see eomt.py.
+Letters: see queries.py.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class PMT(MaskQueries):
             lateral(x.to(self.query.weight.dtype))
             for lateral, x in zip(self.laterals, tokens, strict=True)
         ]
-        x = torch.stack(laterals).sum(0)  # [B, P + H W, C]
+        x = torch.stack(laterals).sum(0)  # [B, R + H W, C]
         return self.decode(x, grid, backbone.num_prefix_tokens, list(self.blocks), self.norm)
 
 

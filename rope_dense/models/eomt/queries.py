@@ -1,6 +1,6 @@
 """Queries among the tokens of a ViT, and the Encoder-only Mask Transformer (EoMT).
 
-Letters: B images, Q queries, P prefix tokens of the backbone, H x W token grid, N = Q + P + H W
+Letters: B images, Q queries, R prefix tokens of the backbone, H x W token grid, N = Q + R + H W
 tokens, C channels, K classes, h x w mask of a query.
 """
 
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...backbones import RoPEViT
+from ...backbones.block import recompute
 from ...backbones.layers import build_norm, to_map
 from ...backbones.position_bias import DecomposedBiasAttention
 from ...utils.sizes import Size
@@ -111,7 +112,7 @@ class MaskQueries(nn.Module):
         Args:
             x: [B, N - Q, C].
             grid: (H, W).
-            number: P.
+            number: R.
             blocks: that the queries pass.
             norm: before each prediction.
         """
@@ -194,7 +195,9 @@ class EoMT(MaskQueries):
         (x,), grid = backbone.block_tokens(image.to(dtype), [first - 1])
         norm = backbone.norm if self.norm is None else self.norm
         assert norm is not None  # see check_backbone
-        blocks = [partial(backbone.run_block, first + step) for step in range(self.num_blocks)]
+        blocks: list[RunBlock] = list(backbone.blocks[first:])
+        if backbone.with_cp:
+            blocks = [partial(recompute, block) for block in backbone.blocks[first:]]
         return self.decode(x, grid, backbone.num_prefix_tokens, blocks, norm)
 
 

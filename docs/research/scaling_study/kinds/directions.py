@@ -1,7 +1,7 @@
 """Rotary embedding with fixed directions that cover the half circle.
 
 Letters: h heads, P = D / 2 channel pairs of a head with D channels. Checked in
-tests/rope/test_directions.py against written-out formulas.
+tests/research/test_directions.py against written-out formulas.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+from mmengine.registry import MODELS
 from torch import Tensor
 
-from ..utils.validation import check_choice, check_number, refuse
-from .embeddings import GridRoPE
-from .frequencies import FixedFrequencies
-from .rotation import PairLayout
+from rope_dense.rope import GridRoPE
+from rope_dense.rope.frequencies import FixedFrequencies
+from rope_dense.rope.rotation import PairLayout
+from rope_dense.utils.validation import check_choice, check_number, refuse
 
 Directions = Literal['golden', 'simplex', 'random']
 GOLDEN_ANGLE = math.pi * (math.sqrt(5) - 1) / 2  # radians
 
 
+@MODELS.register_module()
 class DirectionRoPE(GridRoPE):
     """Every pair rotates along a fixed direction: angle = w (cos(phi) x + sin(phi) y).
 

@@ -1,14 +1,16 @@
 """Attention whose scores depend on the distance and the direction between two tokens.
 
 Biases that public work on larger images compares rotary embedding with. Each works alone, with
-``rope=None``, and together with a rotary embedding. Letters: see ``attention``; H x W and n = H W
-also of a window. Positions are (row, column). Checked in
-tests/backbones/test_position_kinds.py against written-out formulas.
+``rope=None``, and together with a rotary embedding. Each is a table of values for the offsets of
+two tokens, from which nothing of the size of all pairs is kept. Letters: see
+docs/architecture.md; H x W and n = H W also of a window. Checked in
+tests/research/test_position_kinds.py against written-out formulas.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, Literal, get_args
 
 import torch
@@ -16,17 +18,28 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from ..utils.memo import memo
-from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number
-from .attention import Attention, Place
-from .position_bias import relative_position_index
+from rope_dense.backbones.attention import Attention, Place
+from rope_dense.backbones.position_bias import pair_bias
+from rope_dense.utils.memo import memo
+from rope_dense.utils.sizes import Size
+from rope_dense.utils.validation import check_choice, check_integer, check_number
 
 Distance = Literal['euclidean', 'manhattan']
 Normalizer = Literal['pretraining', 'grid']
 Unit = Literal['patch', 'grid']
 CORNERS = ('up-left', 'up-right', 'down-left', 'down-right')
 TRIANGLES = ('up', 'down', 'left', 'right')
+
+
+class OffsetAttention(Attention):
+    """Attention with a bias that depends on the offset of two tokens alone."""
+
+    @abstractmethod
+    def offset_values(self, size: Size, device: torch.device) -> Tensor:
+        """The bias of each offset in a grid or window: [offsets, h], see ``pair_bias``."""
+
+    def bias(self, q: Tensor, size: Size) -> Tensor:
+        return pair_bias(self.offset_values(size, q.device), size)  # [h, n, n]
 
 
 class MeasuredAttention(Attention):
@@ -48,9 +61,13 @@ class MeasuredAttention(Attention):
         super().__init__(*args, **kwargs)
         self.reference = place.grid if unit == 'grid' else None
 
+    def distances(self, size: Size, device: torch.device) -> Tensor:
+        """The Euclidean distance of each offset, [offsets, 1]."""
+        return offset_distances(size, 'euclidean', self.reference, device=device)[:, None]
+
 
 @MODELS.register_module('ALiBi2D')
-class ALiBi2DAttention(MeasuredAttention):
+class ALiBi2DAttention(MeasuredAttention, OffsetAttention):
     """Attention with ALiBi in two dimensions: scores fall with the Euclidean distance.
 
     The bias of head i is -m_i d, d the distance, m = 2 ** (-8 i / h) for i = 1 .. h if h is a
@@ -68,15 +85,15 @@ class ALiBi2DAttention(MeasuredAttention):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        slopes = torch.tensor(alibi_slopes(self.num_heads))[:, None, None]
-        self.register_buffer('slopes', slopes, persistent=False)  # [h, 1, 1]
+        slopes = torch.tensor(alibi_slopes(self.num_heads))
+        self.register_buffer('slopes', slopes, persistent=False)  # [h]
 
-    def bias(self, q: Tensor, size: Size) -> Tensor:
-        return -self.slopes * token_distances(*size, self.reference, device=q.device)  # [h, n, n]
+    def offset_values(self, size: Size, device: torch.device) -> Tensor:
+        return -self.slopes * self.distances(size, device)
 
 
 @MODELS.register_module('LookHere')
-class LookHereAttention(MeasuredAttention):
+class LookHereAttention(MeasuredAttention, OffsetAttention):
     """Attention with LookHere: heads that look in one direction, and a decay with the distance.
 
     The bias is -``slope`` l m d where the head looks, -inf elsewhere; d is the distance, and l
@@ -118,15 +135,15 @@ class LookHereAttention(MeasuredAttention):
         views = head_views(self.num_heads, place.index)
         self.views = tuple(view for view, _ in views)
         slopes = slope * layer * torch.tensor([of_head for _, of_head in views])
-        self.register_buffer('slopes', slopes[:, None, None], persistent=False)  # [h, 1, 1]
+        self.register_buffer('slopes', slopes, persistent=False)  # [h]
 
-    def bias(self, q: Tensor, size: Size) -> Tensor:
-        decay = -self.slopes * token_distances(*size, self.reference, device=q.device)
-        return decay.masked_fill(hidden_tokens(self.views, *size, device=q.device), -torch.inf)
+    def offset_values(self, size: Size, device: torch.device) -> Tensor:
+        decay = -self.slopes * self.distances(size, device)  # [offsets, h]
+        return decay.masked_fill(hidden_offsets(self.views, size, device=device), -torch.inf)
 
 
 @MODELS.register_module('FIRE')
-class FIREAttention(Attention):
+class FIREAttention(OffsetAttention):
     """Attention with FIRE in two dimensions: an MLP of the relative distance.
 
     The bias is MLP(f(d) / (f(r) + 1e-6)), f(u) = log(abs(c u) + 1), of the distance d of two
@@ -179,12 +196,11 @@ class FIREAttention(Attention):
         self.weight = uniform_parameter(self.num_heads, hidden_dims, fan_in=hidden_dims)
         self.out_bias = uniform_parameter(self.num_heads, fan_in=hidden_dims)
 
-    def bias(self, q: Tensor, size: Size) -> Tensor:
-        distances = offset_distances(*size, self.distance, device=q.device)
+    def offset_values(self, size: Size, device: torch.device) -> Tensor:
+        distances = offset_distances(size, self.distance, device=device)
         relative = self.relative(distances).to(self.hidden_weight.dtype)
         hidden = F.linear(relative[:, None], self.hidden_weight, self.hidden_bias).relu()
-        table = F.linear(hidden, self.weight, self.out_bias)  # [offsets, h]
-        return table[relative_position_index(*size, device=q.device)].permute(2, 0, 1)
+        return F.linear(hidden, self.weight, self.out_bias)
 
     def relative(self, distances: Tensor) -> Tensor:
         """Distances [offsets] to values from 0 to 1."""
@@ -224,56 +240,39 @@ def head_views(num_heads: int, block: int) -> list[tuple[str, float]]:
     return [twelve[(block * num_heads + head) % 12] for head in range(num_heads)]
 
 
-def token_offsets(height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Rows and columns from each token to each token: [n, n] each, integers."""
+def offsets(size: Size, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows and columns from key to query of each offset in a grid: [offsets] each, integers."""
+    height, width = (2 * side - 1 for side in size)
     index = torch.arange(height * width, device=device)
     row = index.div(width, rounding_mode='floor')
-    column = index - row * width
-    return row - row[:, None], column - column[:, None]
+    return row - (size[0] - 1), index - row * width - (size[1] - 1)
 
 
 @memo
-def token_distances(
-    height: int, width: int, reference: Size | None = None, *, device: torch.device
+def offset_distances(
+    size: Size, distance: Distance, reference: Size | None = None, *, device: torch.device
 ) -> Tensor:
-    """Euclidean distances of all tokens: [n, n], float32.
+    """The length of each offset in a grid or window of ``size``: [offsets], float32.
 
-    Args:
-        height, width: of the grid or window.
-        reference: the grid of the unit 'grid'; None for patches.
-        device: of the result.
+    ``reference`` is the grid of the unit 'grid'; None for patches.
     """
-    rows, columns = token_offsets(height, width, device)
+    rows, columns = offsets(size, device)
     if reference is not None:
-        rows, columns = rows / height * reference[0], columns / width * reference[1]
+        rows, columns = rows / size[0] * reference[0], columns / size[1] * reference[1]
+    if distance == 'manhattan':
+        return (rows.abs() + columns.abs()).float()
     return (rows.square() + columns.square()).float().sqrt()
 
 
 @memo
-def hidden_tokens(
-    views: tuple[str, ...], height: int, width: int, *, device: torch.device
-) -> Tensor:
-    """True where a token (row) does not see another in a view: [views, n, n]."""
-    rows, columns = token_offsets(height, width, device)
-    ahead = dict(up=-rows, down=rows, left=-columns, right=columns)
+def hidden_offsets(views: tuple[str, ...], size: Size, *, device: torch.device) -> Tensor:
+    """True for the offsets at which a key is not seen in a view: [offsets, views]."""
+    rows, columns = offsets(size, device)
+    ahead = dict(up=rows, down=-rows, left=columns, right=-columns)
     farther = torch.maximum(rows.abs(), columns.abs())
     hidden = {view: ahead[view] < farther for view in TRIANGLES}
     for view in CORNERS:
         vertical, horizontal = view.split('-')
         hidden[view] = torch.minimum(ahead[vertical], ahead[horizontal]) < 0
     hidden['all'] = farther < 0
-    return torch.stack([hidden[view] for view in views])
-
-
-@memo
-def offset_distances(
-    height: int, width: int, distance: Distance, *, device: torch.device
-) -> Tensor:
-    """Lengths of the offsets in a grid, [(2 H - 1) (2 W - 1)]: the rows of a bias table."""
-    rows, columns = (
-        torch.arange(2 * side - 1, device=device) - (side - 1) for side in (height, width)
-    )
-    rows, columns = rows[:, None].float(), columns.float()
-    if distance == 'manhattan':
-        return (rows.abs() + columns.abs()).flatten()
-    return (rows.square() + columns.square()).sqrt().flatten()
+    return torch.stack([hidden[view] for view in views], -1)

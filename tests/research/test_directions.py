@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
+from kinds import DirectionRoPE
 from torch import Tensor
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.rope import AxialRoPE, DirectionRoPE, GridRoPE
+from rope_dense.rope import AxialRoPE, GridRoPE
 
 CPU = torch.device('cpu')
 GOLDEN = (math.sqrt(5) - 1) / 2

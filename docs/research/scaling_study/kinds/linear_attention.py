@@ -1,22 +1,23 @@
 """Attention whose time and memory are linear in the number of tokens.
 
-Letters: see ``attention``. Checked in test_vit_options.py against sums over all keys.
+Letters: see docs/architecture.md. Checked in tests/research/test_linear_attention.py against sums
+over all keys.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from ..rope import rotate
-from ..utils.sizes import Size
-from ..utils.validation import check_choice
-from .attention import Attention
-from .windows import WindowPlan
+from rope_dense.backbones.attention import Attention
+from rope_dense.backbones.windows import WindowPlan
+from rope_dense.rope import rotate
+from rope_dense.utils.sizes import Size
+from rope_dense.utils.validation import check_choice
 
 LinearKernel = Literal['elu', 'cosine']
 
@@ -46,8 +47,6 @@ class LinearAttention(Attention):
         ValueError: another kernel.
     """
 
-    only_global: ClassVar[bool] = True
-
     def __init__(self, *args: Any, kernel: LinearKernel, **kwargs: Any) -> None:
         check_choice('attention: kernel', kernel, get_args(LinearKernel))
         super().__init__(*args, **kwargs)
@@ -61,6 +60,8 @@ class LinearAttention(Attention):
         Raises:
             ValueError: a mask.
         """
+        if plan is not None:
+            return super().attend_tokens(x, qkv, grid, plan, mask)
         if mask is not None:
             raise ValueError('mask must be None: linear attention has no scores to mask')
         rotary = None if self.rope is None else self.rope(x, grid)

@@ -1,6 +1,6 @@
 """Tables and figures of the study of kinds, kinds.md.
 
-    python docs/research/scaling_study/kinds.py [OUT] [BOXES]
+    python docs/research/scaling_study/summarize_kinds.py [OUT] [BOXES]
 
 gathers the results of OUT, a folder of ``run.py --study kinds``, into kinds.csv, and of BOXES, a
 folder of boxes.py, into boxes.csv. From these, and from results.csv of the study of scalings, it

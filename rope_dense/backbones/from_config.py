@@ -1,14 +1,37 @@
-"""Attention from a config ``attention=dict(type=...)``."""
+"""Rotary embedding and attention of a block from the configs ``rope`` and ``attention``."""
 
 from __future__ import annotations
 
-from inspect import isclass
+from inspect import isabstract, isclass
 from typing import Any
 
 from mmengine.registry import MODELS
 
+from .. import rope as embeddings
+from ..rope import RotaryEmbedding
 from ..utils.validation import refuse
 from .attention import Attention, GlobalPrefixAttention, Place
+
+# All embeddings of rope/, which depends on torch alone.
+for name in embeddings.__all__:
+    part = getattr(embeddings, name)
+    if isclass(part) and issubclass(part, RotaryEmbedding) and not isabstract(part):
+        MODELS.register_module(module=part)
+
+
+def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> RotaryEmbedding | None:
+    """Build the rotary embedding of one block from the config ``rope``.
+
+    Raises:
+        ValueError: not a config of one.
+    """
+    if rope is None:
+        return None
+    if not isinstance(rope, dict) or 'type' not in rope:
+        refuse(
+            'rope', rope, "None or a dict with a type, such as dict(type='MixedRoPE', theta=10.0)"
+        )
+    return MODELS.build(dict(rope, head_dim=head_dim, num_heads=num_heads))
 
 
 def build_attention(attention: dict | None, place: Place, **layers: Any) -> Attention:
@@ -23,16 +46,13 @@ def build_attention(attention: dict | None, place: Place, **layers: Any) -> Atte
         ValueError: not a config of a kind of attention, or one that cannot have ``global_prefix``.
     """
     shares_prefix = place.in_windows and place.global_prefix
-    plain = GlobalPrefixAttention if shares_prefix else Attention
     if attention is None:
-        return plain(**layers)
+        return (GlobalPrefixAttention if shares_prefix else Attention)(**layers)
     if not isinstance(attention, dict) or 'type' not in attention:
         refuse('attention', attention, "None or a dict with a type, such as dict(type='TableBias')")
     kind = attention['type'] if isclass(attention['type']) else MODELS.get(attention['type'])
     if not isclass(kind) or not issubclass(kind, Attention):
         refuse('attention: type', attention['type'], 'registered, and a subclass of Attention')
-    if place.in_windows and kind.only_global:
-        return plain(**layers)
     if shares_prefix:
         raise ValueError(
             f"attention {attention['type']} in window blocks needs window_prefix='copy', got "

@@ -2,23 +2,30 @@
 
 import copy
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import kinds
 import pytest
 import torch
+from kinds.distance_bias import head_views
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from helpers.position_scores import Term, attend_pairwise
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.backbones.attention import Attention, Place
-from rope_dense.backbones.attention_kinds import build_attention
-from rope_dense.backbones.distance_bias import head_views
+from rope_dense.backbones.from_config import build_attention
 from rope_dense.backbones.windows import window_plan
 from rope_dense.export.exporter import trace
 from rope_dense.export.graphs import graph_of
 from rope_dense.rope import MixedRoPE
+from rope_dense.utils import memo
 
+ROOT = Path(__file__).resolve().parents[2]
 C, HEADS, PREFIX = 24, 3, 2
 CPU = torch.device('cpu')
 PLACE = Place((4, 4), index=1, depth=3)
@@ -179,6 +186,37 @@ def test_slopes_of_alibi() -> None:
         attn = build_attention(dict(type='ALiBi2D'), PLACE, embed_dims=heads, num_heads=heads)
         bias = attn.bias(torch.empty(1, heads, 2, 1), (1, 2))
         torch.testing.assert_close((-bias[:, 0, 1]).log2(), -torch.tensor(expected).float())
+
+
+@pytest.mark.parametrize('name', ['ALiBi2D', 'LookHere', 'FIRE'])
+@torch.no_grad()
+def test_nothing_of_all_pairs_of_tokens_is_remembered(name: str) -> None:
+    """Else few grids fill the memory that all plans and angles share."""
+    memo.RESULTS.clear()
+    attention(name)(torch.randn(1, PREFIX + 24 * 32, C, dtype=torch.float64), (24, 32))
+    assert memo.RESULTS.currsize < 24 * 32 * 24 * 32 / 8
+
+
+def test_a_config_imports_them(tmp_path: Path) -> None:
+    """As a user's does: in a process that has not imported them."""
+    config = tmp_path / 'config.py'
+    config.write_text(
+        "custom_imports = dict(imports=['rope_dense', 'kinds'])\n"
+        "backbone = dict(type='RoPEViT', arch=dict(embed_dims=24, depth=1, num_heads=3),\n"
+        "                rope=dict(type='RasterRoPE'), attention=dict(type='FIRE'))\n"
+    )
+    code = (
+        'import sys; from mmengine import Config, MODELS; '
+        'print(MODELS.build(Config.fromfile(sys.argv[1]).backbone).blocks[0].attn)'
+    )
+    paths = os.pathsep.join([str(Path(kinds.__file__).parents[1]), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, '-c', code, str(config)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, 'PYTHONPATH': paths},
+    )
+    assert 'FIREAttention' in done.stdout and 'RasterRoPE' in done.stdout, done.stderr
 
 
 PICTURES = dict(  # of the middle token of 5 x 5, which sees #

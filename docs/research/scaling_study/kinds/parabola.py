@@ -1,7 +1,7 @@
 """Attention whose scores are parabolas of the offset, with coefficients of each query (PaPE).
 
-Letters: see ``attention``; H x W and n = H W also of a window; M parabolas of a head. Positions p =
-(x, y), x = column. Checked in tests/backbones/test_position_kinds.py against the sums
+Letters: see docs/architecture.md; H x W and n = H W also of a window; M parabolas of a head.
+Positions p = (x, y), x = column. Checked in tests/research/test_position_kinds.py against the sums
 over M in float64.
 
 A score is linear in the coefficients of the query, and each of its terms a product of a function of
@@ -19,11 +19,12 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from ..utils.memo import memo
-from ..utils.sizes import Size
-from ..utils.validation import check_integer
+from rope_dense.backbones.windows import WindowPlan
+from rope_dense.utils.memo import memo
+from rope_dense.utils.sizes import Size
+from rope_dense.utils.validation import check_integer
+
 from .distance_bias import MeasuredAttention, uniform_parameter
-from .windows import WindowPlan
 
 PREFIX = 64.0  # channel of keys that are prefix tokens: not 1, as float16 ends at 65504
 
@@ -53,8 +54,26 @@ class ParabolaAttention(MeasuredAttention):
         and 0 in the channels of others.
         """
 
+    def attend(
+        self,
+        x: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        scale: float,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """See ``Attention.attend``; queries and keys have E more channels."""
+        q, k = append_channels(q, k, *self.channels(x, grid, plan))  # [B or W, h, n, D + E]
+        head_dim = v.shape[-1]
+        v = F.pad(v, (0, q.shape[-1] - head_dim))  # fused kernels take one size of heads
+        out = super().attend(x, q, k, v, scale, grid, plan, mask)
+        return out.unflatten(2, (self.num_heads, -1))[..., :head_dim].flatten(2)
+
     def channels(self, x: Tensor, grid: Size, plan: WindowPlan | None) -> tuple[Tensor, Tensor]:
-        """See ``Attention.channels``. Keys have [n, 8], the same for all heads."""
+        """Channels of queries [B or W, h, n, 8] and of keys [n, 8], the same for all heads."""
         factors, size = self.coefficients(x), grid
         if plan is not None:
             factors, size = plan.partition(factors), plan.window_size  # [W, n, h, K]
@@ -180,3 +199,27 @@ def parabola_terms(
     scale = torch.where(torch.arange(8, device=device) == 5, PREFIX, 1.0)  # of float16's range
     matrices = F.pad(matrices / scale, (0, 0, 0, 0, before, 0))
     return matrices, torch.cat([PREFIX * prefix, keys])
+
+
+def append_channels(
+    q: Tensor, k: Tensor, q_channels: Tensor, k_channels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Append channels, which broadcast to [B, h, n, E], to queries and keys [B, h, n, D].
+
+    If queries are in half precision and channels are not, 3 E channels are appended: (a + a')
+    (b + b') is a b + a b' + a' b, with a rounded to half precision, and a' the rest, rounded.
+    """
+    if q.dtype.itemsize < 4 <= q_channels.dtype.itemsize:
+        (a, a_rest), (b, b_rest) = (split_half(x, q.dtype) for x in (q_channels, k_channels))
+        q_channels, k_channels = torch.cat([a, a, a_rest], -1), torch.cat([b, b_rest, b], -1)
+    q_channels, k_channels = (
+        channels.to(x.dtype).expand(*x.shape[:-1], -1)
+        for x, channels in ((q, q_channels), (k, k_channels))
+    )
+    return torch.cat([q, q_channels], -1), torch.cat([k, k_channels], -1)
+
+
+def split_half(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Values rounded to ``dtype``, and what rounding removed, rounded too."""
+    rounded = x.to(dtype)
+    return rounded, (x - rounded).to(dtype)
