@@ -31,13 +31,13 @@ LINES = 25  # of a message; those of argparse begin with the usage
 
 @pytest.fixture(scope='module')
 def mains() -> Iterator[dict[str, Main]]:
-    """Tools that stop before they train."""
+    """Tools that stop before they write and train."""
 
     def reached(*arguments: object) -> None:
         raise UsageError('nothing is wrong')
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('rope_dense.training.train.build_runner', reached)
+        patch.setattr('rope_dense.training.train.Run.written', reached)
         yield {name: command(name) for name in ('train', 'print_recipe')}
 
 

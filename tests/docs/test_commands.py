@@ -110,6 +110,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp('commands')
     write_shapes(folder / 'shapes', ShapesSettings(train=4, val=2, size=(64, 96)))
     write_sources(folder)
+    truth = json.loads(next(folder.rglob('instances_val2017.json')).read_text())
+    truth['images'] = [dict(id=7 + i, file_name=f'{i}.png', height=64, width=96) for i in (0, 1)]
+    (folder / 'instances.json').write_text(json.dumps(truth))
     tiny = dict(embed_dims=32, depth=4, num_heads=2)
     hub = pytest.importorskip('huggingface_hub')
     with pytest.MonkeyPatch.context() as patch:
