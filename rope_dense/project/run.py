@@ -122,7 +122,7 @@ class Run:
         if overwrite and cfg.get('resume'):
             raise UsageError('resume (--resume) and overwrite (--overwrite): give one of them')
         if found and not overwrite and not cfg.get('resume'):
-            if not is_locked:
+            if not is_locked and (self.folder / '.training.lock').is_file():
                 with self.written():  # or the line that names the training that runs
                     pass
             raise UsageError(
