@@ -260,8 +260,8 @@ def split_windows(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The windows of all images, in the order of a plan.
 
-    The first window of each image, then the second of each ...; those of the last row and column,
-    which are at the border of a shifted grid, come last.
+    The first window of each image, then the second of each ...; windows of the last row and
+    column, which are at the border of a shifted grid, come last.
 
     Returns:
         token: [w, n] of its image at each place; -1 for padding.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import nodes
-from ..utils.lock import exclusive
+from ..utils.lock import exclusive, lock
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ class Run:
         if overwrite and cfg.get('resume'):
             raise UsageError('resume (--resume) and overwrite (--overwrite): give one of them')
         if found and not overwrite and not cfg.get('resume'):
-            if not is_locked and (self.folder / '.training.lock').is_file():
-                with self.written():  # or the line that names the training that runs
-                    pass
+            if not is_locked and (file := self.folder / '.training.lock').is_file():
+                with file.open('r+') as opened:  # the text stays
+                    lock(opened, self.folder, 0)
             raise UsageError(
                 f'{self.folder} has {len(found)} checkpoints of an earlier training, such as '
                 f'{found[-1].name}: continue it by resume (--resume), give another work_dir '
