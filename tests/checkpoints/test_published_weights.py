@@ -12,9 +12,7 @@ from helpers.timm_parity import MODELS
 from rope_dense.backbones import RoPEViT
 
 ROOT = Path(__file__).resolve().parents[2]
-ROW = re.compile(
-    r'^\| `([^`]+\.[^`]+)` \| (.+) \| ([\d., ]+); ([\d., ]+) \| (.+) \|$', re.MULTILINE
-)
+ROW = re.compile(r'^\| `([^`]+\.[^`]+)` \| (.+) \| (.+) \|$', re.MULTILINE)
 ROWS = ROW.findall((ROOT / 'docs' / 'checkpoints.md').read_text())
 LICENCES = {
     'apache-2.0': 'Apache-2.0',
@@ -31,22 +29,14 @@ def patterns(cell: str) -> list[str]:
     return [match[1] + x + match[3] for x in match[2].split(',')] if match else [cell]
 
 
-def numbers(cell: str) -> list[float]:
-    return [float(number) for number in cell.split(',')]
-
-
-@pytest.mark.parametrize('cell, archs, mean, std, licence', ROWS, ids=[row[0] for row in ROWS])
-def test_colours_and_licence_are_timm_s(
-    timm: ModuleType, cell: str, archs: str, mean: str, std: str, licence: str
-):
+@pytest.mark.parametrize('cell, archs, licence', ROWS, ids=[row[0] for row in ROWS])
+def test_the_licence_is_timm_s(timm: ModuleType, cell: str, archs: str, licence: str):
     published = timm.list_pretrained()
     for pattern in patterns(cell):
         names = [name for name in published if fnmatch(name, pattern)]
         assert names, pattern
         for name in names:
             settings = timm.models.get_pretrained_cfg(name)
-            assert numbers(mean) == pytest.approx(settings.mean, abs=5e-4)
-            assert numbers(std) == pytest.approx(settings.std, abs=5e-4)
             assert re.sub(r'[\[\]]', '', licence).startswith(LICENCES[settings.license])
     assert all(
         any(fnmatch(arch, name) for arch in RoPEViT.ARCHS)

@@ -45,6 +45,11 @@ def test_every_family_has_a_row() -> None:
 @pytest.mark.parametrize('family, name', IN_TIMM.items())
 def test_mean_and_std_are_timm_s(timm: ModuleType, family: str, name: str) -> None:
     """EVA-02's first ones, of the pre-training; those of its detectors are ImageNet's."""
+    betwixt, eva02 = map(
+        timm.models.get_pretrained_cfg,
+        ('vit_betwixt_patch16_rope_reg4_gap_256.sbb_in1k', IN_TIMM['EVA-02']),
+    )
+    assert (betwixt.mean, betwixt.std) == (eva02.mean, eva02.std)
     (row,) = (row for row in rows('family') if row[0] == family)
     settings = timm.models.get_pretrained_cfg(name)
     for cell, expected in ((row[2], settings.mean), (row[3], settings.std)):
