@@ -162,7 +162,7 @@ def test_without_prefix_tokens_it_is_plain_attention() -> None:
 
 
 def test_it_is_refused_where_the_prefix_attends_globally() -> None:
-    with pytest.raises(ValueError, match="RelativePrefix in window blocks needs .*'copy'"):
+    with pytest.raises(ValueError, match=r"RelativePrefix in window blocks needs .*'copy'"):
         windows = dict(window_prefix='global', window_size=3, window_block_indexes=(0,))
         model('RelativePrefix', dict(type='AxialRoPE'), **windows)
 

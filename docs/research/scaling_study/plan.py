@@ -45,8 +45,8 @@ KINDS: dict[str, dict] = {  # of the study of kinds, kinds.md
     'axial_fire': dict(POSITIONS['axial'], attention=dict(type='FIRE')),
     'axial_alibi': dict(POSITIONS['axial'], attention=dict(type='ALiBi2D')),
 }
-# Of the study of prefix tokens, prefix.md: a class token, four registers after it, and these without
-# an absolute origin.
+# Of the study of prefix tokens, prefix.md: a class token, four registers after it, both without an
+# absolute origin.
 CLASS, REGISTERS = dict(with_cls_token=True), dict(with_cls_token=True, num_registers=4)
 PREFIXES: dict[str, dict] = {
     f'{rope}_{prefix}': POSITIONS[rope] | settings

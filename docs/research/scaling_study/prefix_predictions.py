@@ -44,9 +44,9 @@ def registers(scores: Scores, rope: str) -> Iterator[Check]:
 
 
 def spreads(of_position: dict[str, Values]) -> Iterator[Check]:
-    """Quantities of prediction 8: spreads in percent of a noise image's, by position and seed."""
+    """Quantities of prediction 8: spreads by position and seed."""
     for rope in ROPES:
         plain, relative = (of_position.get(f'{rope}_{name}', {}) for name in PREFIXES[1:])
-        shares = {seed: relative[seed] / plain[seed] for seed in relative.keys() & plain.keys()}
-        quantity = f'spread of {rope}_relative over {rope}_registers'
-        yield Check(8, quantity, shares, low=0.001, high=0.5)
+        shares = {s: 100 * relative[s] / plain[s] for s in sorted(relative.keys() & plain.keys())}
+        quantity = f'spread of {rope}_relative in percent of {rope}_registers'
+        yield Check(8, quantity, shares, low=0.1, high=50)
