@@ -147,7 +147,7 @@ class Backbone(BaseModule):
         for index, block in enumerate(self.ordered_blocks):
             if block.attn.rope is not None:
                 block.attn.rope.set_scaling(self.scaling_of(index, scaling))
-            elif scaling is not None:
+            elif scaling is not None and scaling.type != 'none':
                 raise ValueError('rope_scaling needs a rotary embedding, and rope is None')
         self.rope_scaling = rope_scaling
 
