@@ -107,6 +107,11 @@ class Backbone(BaseModule):
         """True if ``window_size`` makes a difference."""
         return bool(self.window_blocks)
 
+    @property
+    def has_fixed_size(self) -> bool:
+        """True if an export knows one size only, the one of an earlier image."""
+        return False
+
     @abstractmethod
     def map_sizes(self, height: int, width: int) -> list[Size]:
         """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""

@@ -124,6 +124,11 @@ def check_dynamic(backbone: Backbone) -> None:
             "size 'dynamic': windows that follow the image (window_size='auto') have a size of "
             f'their own for each; set window_size to a number of tokens, {advice}'
         )
+    if backbone.has_fixed_size:
+        raise ValueError(
+            f"size 'dynamic': {type(backbone).__name__} has what PositionalDebias removes for one "
+            'size: export at a fixed size'
+        )
     scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
     if scaling is not None and scaling.temperature is not None and scaling.factor is None:
         raise ValueError(
@@ -174,6 +179,7 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
         backed_size_oblivious=True
     )
     with torch.no_grad(), oblivious, quiet():
+        graph(image)  # of its size, some parts remember tensors that become constants of the file
         exported = torch.export.export(
             graph,
             (image,),
