@@ -85,7 +85,7 @@ class PositionalDebias(BaseModule):
         if is_tracing() and known is None:
             raise ValueError(UNKNOWN.format(f'{key[1][0]} x {key[1][1]}'))
         if known is None or not (is_tracing() or known[0] is constant):
-            known = self.bases[key] = constant, self.directions(constant)
+            known = self.bases[key] = constant, self.directions(constant).to(constant.dtype)
         return known[1]
 
     @torch.no_grad()
