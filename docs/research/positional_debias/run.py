@@ -35,6 +35,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / 'scaling_study'))
 
 import plan  # noqa: E402
+
 import run as study  # noqa: E402
 
 RESULTS, PAGE = HERE / 'results.csv', HERE / 'README.md'
