@@ -4,7 +4,7 @@
         --camvid data/camvid_mini --nuclei data/nuclei
 
 FOLDER has the weights of the study of prefix tokens (scaling_study/run.py --study prefix). Writes
-results.csv and the tables of README.md beside this file; ``--write`` writes the tables from
+results.csv, sizes.csv and the tables of README.md beside this file; ``--write`` writes the tables from
 results.csv alone.
 """
 
@@ -38,8 +38,9 @@ import plan  # noqa: E402
 
 import run as study  # noqa: E402
 
-RESULTS, PAGE = HERE / 'results.csv', HERE / 'README.md'
+RESULTS, SIZES, PAGE = HERE / 'results.csv', HERE / 'sizes.csv', HERE / 'README.md'
 MARKERS = '<!-- begin: made by run.py -->', '<!-- end: made by run.py -->'
+GROWTH = (1.0, 1.5, 2.0)  # of sizes whose bias a basis of the first is tried on
 SEEDS, SIZE, PATCH = (0, 1, 2), plan.SIZE, 10
 MEAN, STD = torch.tensor([[123.675, 116.28, 103.53], [58.395, 57.12, 57.375]])[..., None, None]
 IGNORED, PURE = 255, 0.75  # share of a patch's pixels with its label
@@ -224,6 +225,37 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
                 print(name, seed, neck_name, number, flush=True)
 
 
+@torch.no_grad()
+def size_rows(weights: Path) -> Iterator[Row]:
+    """What a basis of 99 % at the size of the training leaves of a constant image's energy."""
+    for name in BACKBONES:
+        for seed in SEEDS:
+            model, basis = backbone(name, seed, weights), None
+            for factor in GROWTH:
+                height, width = (round(side * factor) for side in SIZE)
+                *_, constant = model(torch.zeros(1, 3, height, width))
+                basis = PositionalDebias(0.99).directions(constant) if basis is None else basis
+                x = constant[0].double().flatten(1)
+                x = x - x.mean(1, keepdim=True)
+                left = (x - basis @ (basis.T @ x)).square().sum() / x.square().sum()
+                row = dict(backbone=name, seed=seed, factor=factor, left=f'{left:.4g}')
+                yield {key: str(value) for key, value in row.items()}
+
+
+def size_table(found: list[Row]) -> list[str]:
+    """Means over the seeds in percent, and their range."""
+    lines = ['| backbone | ' + ' | '.join(f'{factor:g}' for factor in GROWTH) + ' |']
+    lines.append('|---|' + '---:|' * len(GROWTH))
+    for name in BACKBONES:
+        cells = []
+        for factor in GROWTH:
+            wanted = dict(backbone=name, factor=str(factor))
+            left = [100 * float(row['left']) for row in found if wanted.items() <= row.items()]
+            cells.append(f'{mean(left):.1f} ({max(left) - min(left):.1f})')
+        lines.append(f'| {name} | {" | ".join(cells)} |')
+    return lines
+
+
 def differences(found: list[Row], name: str, neck: str, task: tuple[str, str]) -> list[float]:
     """Scores with a neck less those without, by seed."""
 
@@ -262,17 +294,30 @@ def tables(found: list[Row]) -> list[str]:
     return lines
 
 
-def write(found: list[Row]) -> None:
-    """Put the tables into the page."""
-    before, rest = PAGE.read_text(encoding='utf-8').split(MARKERS[0])
-    after = rest.split(MARKERS[1])[1]
-    lines = [before + MARKERS[0], '', *tables(found), '', MARKERS[1] + after]
-    atomic_write_text(PAGE, '\n'.join(lines))
+def results() -> list[str]:
+    """The lines of the page between its markers."""
+    title = 'Energy of a constant image in percent that a basis of size 1 leaves, by the size:'
+    return [
+        *tables(read(RESULTS)),
+        '',
+        '### A basis belongs to a size',
+        '',
+        title,
+        '',
+        *size_table(read(SIZES)),
+    ]
 
 
-def read() -> list[Row]:
-    with open(RESULTS, newline='', encoding='utf-8') as file:
+def read(path: Path) -> list[Row]:
+    with open(path, newline='', encoding='utf-8') as file:
         return list(csv.DictReader(file))
+
+
+def write(path: Path, found: list[Row]) -> None:
+    with open(path, 'w', newline='', encoding='utf-8') as file:
+        writer = csv.DictWriter(file, found[0], lineterminator='\n')
+        writer.writeheader()
+        writer.writerows(found)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -283,12 +328,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--write', action='store_true', help='only the tables')
     args = parser.parse_args(argv)
     if not args.write:
-        found = list(rows(args))
-        with open(RESULTS, 'w', newline='', encoding='utf-8') as file:
-            writer = csv.DictWriter(file, found[0], lineterminator='\n')
-            writer.writeheader()
-            writer.writerows(found)
-    write(read())
+        write(RESULTS, list(rows(args)))
+        write(SIZES, list(size_rows(args.weights)))
+    before, rest = PAGE.read_text(encoding='utf-8').split(MARKERS[0])
+    after = rest.split(MARKERS[1])[1]
+    lines = [before + MARKERS[0], '', *results(), '', MARKERS[1] + after]
+    atomic_write_text(PAGE, '\n'.join(lines))
 
 
 if __name__ == '__main__':
