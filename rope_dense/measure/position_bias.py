@@ -198,8 +198,13 @@ def draw(rows: Sequence[dict], path: Path) -> None:
             if (row['map'], row['scaling'], row['prefix']) == (index, *setting)
         ]
         names = [f'map {index}', f'scaling {setting[0]}', *([setting[1]] * (setting[1] != '-'))]
-        style = dict(color=COLOURS[index % len(COLOURS)], linestyle=STYLES[number % len(STYLES)])
-        axes.plot(*zip(*sorted(points), strict=True), **style, marker='o', label=', '.join(names))
+        axes.plot(
+            *zip(*sorted(points), strict=True),
+            color=COLOURS[index % len(COLOURS)],
+            linestyle=STYLES[number % len(STYLES)],
+            marker='o',
+            label=', '.join(names),
+        )
     axes.set(yscale='log', xlabel='side of the image in pixels (root of its area)')
     axes.set_ylabel('spread of a constant image / of noise')
     axes.spines[['top', 'right']].set_visible(False)

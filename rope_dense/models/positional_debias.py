@@ -6,6 +6,7 @@ Letters: B images, C channels, H x W grid of a map, K directions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -63,8 +64,10 @@ class PositionalDebias(BaseModule):
             maps: as many of images as of the constant image, see ``RoPEViTWithConstant``.
         """
         number, is_odd = divmod(len(maps), 2)
-        if is_odd or any(len(x) > 1 for x in maps[number:]):
-            raise ValueError('PositionalDebias needs RoPEViTWithConstant as the backbone')
+        if is_odd or not all(isinstance(x, Tensor) and len(x) < 2 for x in maps[number:]):
+            raise ValueError(
+                'PositionalDebias needs RoPEViTWithConstant as the backbone, without output_prefix'
+            )
         pairs = zip(maps[:number], maps[number:], strict=True)
         return tuple(self.debiased(index, *pair) for index, pair in enumerate(pairs))
 
@@ -116,7 +119,7 @@ class RoPEViTWithConstant(RoPEViT):
         return self.num_prefix_tokens > 0
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        maps = super().forward(image)
+        maps: Any = super().forward(image)
         if not self.num_prefix_tokens:
             return (*maps, *(x[:0] for x in maps))
         return (*maps, *self.constant_maps(image))
@@ -130,15 +133,14 @@ class RoPEViTWithConstant(RoPEViT):
             return self.constants[size][1]
         weights = tuple((x.data_ptr(), x._version) for x in self.parameters())
         state = weights, self.window_size, repr(self.rope_scaling), image.dtype
-        known = self.constants.get(size)
-        if known is None or known[0] != state:
+        if size not in self.constants or self.constants[size][0] != state:
             was_training = self.training
             super().train(False)
             with torch.inference_mode(False), torch.no_grad():
-                maps = super().forward(torch.zeros_like(image[:1]))
+                maps: Any = super().forward(torch.zeros_like(image[:1]))
             super().train(was_training)
-            known = self.constants[size] = state, maps
-        return known[1]
+            self.constants[size] = state, maps
+        return self.constants[size][1]
 
     def train(self, mode: bool = True) -> RoPEViTWithConstant:
         """Forget the maps, too: an average of weights is swapped in without a trace."""

@@ -134,6 +134,8 @@ def test_another_backbone_is_named() -> None:
         PositionalDebias()((torch.randn(2, 8, 4, 4),))
     with pytest.raises(ValueError, match='needs RoPEViTWithConstant as the backbone'):
         PositionalDebias()((torch.randn(2, 8, 4, 4), torch.randn(2, 8, 4, 4)))
+    with pytest.raises(ValueError, match='without output_prefix'):
+        PositionalDebias()(vit(output_prefix='cls')(torch.randn(2, 3, 64, 64)))
 
 
 def test_it_is_exported_with_the_basis_of_a_size(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@
         --camvid data/camvid_mini --nuclei data/nuclei
 
 FOLDER has the weights of the study of prefix tokens (scaling_study/run.py --study prefix). Writes
-results.csv, sizes.csv and the tables of README.md beside this file; ``--write`` writes the tables from
-results.csv alone.
+results.csv, sizes.csv and the tables of README.md beside this file; ``--write`` writes the tables
+from these files alone.
 """
 
 from __future__ import annotations
