@@ -1,9 +1,8 @@
 r"""Measure how far a backbone's maps depend on position where the image does not.
 
-A constant image and one of noise pass the backbone at several sizes. For each map the table has the
-deviation of the first over positions, divided by that of the second: 0 if a token does not know its
-place. Of windows with prefix tokens it has both forms of `window_prefix`. Writes position_bias.csv
-and .png to position_bias/ in the work folder.
+For each map the table has the deviation of a constant image over positions, divided by that of an
+image of noise, and of windows with prefix tokens both forms of `window_prefix`. Writes
+position_bias.csv and .png to position_bias/ in the work folder.
 
 Examples:
     rope-dense position-bias work_dirs/cats
@@ -12,7 +11,6 @@ Examples:
 """
 
 import argparse
-import os
 from collections.abc import Sequence
 
 from ..backbones.archs import VIT_ARCHS
@@ -24,8 +22,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     parser.add_argument(
         'config',
-        help='folder of a run, hf-hub:owner/name or the folder of such a model; or, with a '
-        'checkpoint, a config file or the name of an architecture (arch) of RoPEViT',
+        help='a run, or a model of the hub; with a checkpoint a config, or an arch of RoPEViT',
     )
     parser.add_argument('checkpoint', nargs='?', help='a file, https:// or hf-hub:owner/name')
     parser.add_argument(
@@ -45,16 +42,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--work-dir', help='(of the run, else work_dirs/<name of the config>)')
     add_cfg_options(parser)
-    parser.checks.append(check_model)
-    return parser.parse(argv)
-
-
-def check_model(args: argparse.Namespace) -> None:
-    """Raise UsageError unless the files of the model are there."""
-    if args.config not in VIT_ARCHS or os.path.exists(args.config):
+    args = parser.parse(argv)
+    if args.config not in VIT_ARCHS:
         find_files(args.config, args.checkpoint)
     elif args.checkpoint is not None:
         check_checkpoint(args.checkpoint)
+    return args
 
 
 def main(args: argparse.Namespace) -> None:
