@@ -22,7 +22,6 @@ import mmcv
 import numpy as np
 import torch
 import torch.nn.functional as F
-from mmengine.config import Config
 from mmengine.registry import MODELS
 from pycocotools.coco import COCO
 from torch import Tensor, nn
@@ -42,16 +41,19 @@ RESULTS, SIZES, PAGE = HERE / 'results.csv', HERE / 'sizes.csv', HERE / 'README.
 MARKERS = '<!-- begin: made by run.py -->', '<!-- end: made by run.py -->'
 GROWTH = (1.0, 1.5, 2.0)  # of sizes whose bias a basis of the first is tried on
 SEEDS, SIZE, PATCH = (0, 1, 2), plan.SIZE, 10
+GRID = (12, 16)  # patches of an image, also where a backbone has larger ones
 MEAN, STD = torch.tensor([[123.675, 116.28, 103.53], [58.395, 57.12, 57.375]])[..., None, None]
 IGNORED, PURE = 255, 0.75  # share of a patch's pixels with its label
-NECKS: dict[str, Callable[[], nn.Module]] = {
-    'none': nn.Identity,
-    'share 0.9': lambda: PositionalDebias(0.9),
-    'share 0.99': lambda: PositionalDebias(0.99),
-    'share 0.999': lambda: PositionalDebias(0.999),
-    'half of the channels': lambda: PositionalDebias(num_directions=48, normalize=True),
+NECKS: dict[str, Callable[[int], nn.Module]] = {  # of the number of channels
+    'none': nn.Identity,  # whatever it is given
+    'share 0.9': lambda _: PositionalDebias(0.9),
+    'share 0.99': lambda _: PositionalDebias(0.99),
+    'share 0.999': lambda _: PositionalDebias(0.999),
+    'half of the channels': lambda channels: PositionalDebias(
+        num_directions=channels // 2, normalize=True
+    ),
 }
-BACKBONES = ('trained axial', 'trained mixed', 'untrained axial')
+BACKBONES = ('trained axial', 'trained mixed', 'untrained axial', 'untrained DINOv3-small')
 TASKS = {
     ('camvid', 'head'): 'CamVid, linear head',
     ('camvid', 'match'): 'CamVid, matching',
@@ -122,13 +124,14 @@ def patch_labels(mask: np.ndarray, classes: int) -> Tensor:
 
 
 def backbone(name: str, seed: int, weights: Path) -> RoPEViTWithConstant:
-    """A backbone of the study of prefix tokens, with four registers."""
+    """A backbone of the study of prefix tokens, or DINOv3-small, with four registers."""
     kind, rope = name.split()
     run = plan.Run(seed, 'finer', 'vit', f'{rope}_registers')
-    config = Config(dict(model=study.config_of(run, Path()).model.backbone))
-    config.model.type = 'RoPEViTWithConstant'
-    with MODELS.switch_scope_and_registry('mmseg') as models:
-        model = models.build(config.model).eval()
+    if rope == 'DINOv3-small':
+        settings = dict(arch='dinov3_small', layer_scale_init_value=1.0)
+    else:
+        settings = study.config_of(run, Path()).model.backbone
+    model = MODELS.build(dict(settings, type='RoPEViTWithConstant')).eval()
     if kind == 'trained':
         stored = torch.load(weights / f'{run.name}.pth')
         model.load_state_dict(
@@ -143,10 +146,18 @@ def backbone(name: str, seed: int, weights: Path) -> RoPEViTWithConstant:
 
 
 @torch.no_grad()
-def tokens(model: RoPEViTWithConstant, neck: nn.Module, images: Tensor) -> Tensor:
-    """Features [B, n, C]."""
-    outs = [neck(model(batch))[0] for batch in images.split(32)]
-    return torch.cat(outs).flatten(2).transpose(1, 2)
+def maps(model: RoPEViTWithConstant, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Maps [B, C, H, W] of images, resized to ``GRID`` patches, and of the constant image."""
+    size = image_size(model, 1)
+    batches = (F.interpolate(batch, size, mode='bilinear') for batch in images.split(32))
+    outs = [model(batch) for batch in batches]
+    return torch.cat([x for x, _ in outs]), outs[0][1]
+
+
+def image_size(model: RoPEViTWithConstant, factor: float) -> tuple[int, int]:
+    """Height and width of images of ``factor`` times ``GRID``."""
+    height, width = (round(side * factor) * model.arch.patch_size for side in GRID)
+    return height, width
 
 
 # Tasks
@@ -207,17 +218,18 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
     for name in BACKBONES:
         for seed in SEEDS:
             model = backbone(name, seed, args.weights)
-            bias = biases(model, SIZE)[0]['bias']
+            bias = biases(model, image_size(model, 1))[0]['bias']
+            seen = {key: [maps(model, split.images) for split in of] for key, of in data.items()}
             for neck_name, build in NECKS.items():
-                neck = build()
-                for source, (train, val) in data.items():
-                    features = [tokens(model, neck, split.images) for split in (train, val)]
-                    pairs = [*zip(features, (train.labels, val.labels), strict=True)]
+                neck = build(model.arch.embed_dims)
+                for source, splits in data.items():
+                    features = [neck(of)[0].flatten(2).transpose(1, 2) for of in seen[source]]
+                    pairs = [(x, of.labels) for x, of in zip(features, splits, strict=True)]
                     classes = 11 if source == 'camvid' else 2
                     scores = head_score(*pairs, classes), match_score(*pairs[1])
                     number = 0
                     if isinstance(neck, PositionalDebias):
-                        number = neck.bases[0, (12, 16)][1].shape[1]
+                        number = neck.bases[0, GRID][1].shape[1]
                     setting = dict(backbone=name, seed=seed, neck=neck_name, directions=number)
                     for task, score in zip(('head', 'match'), scores, strict=True):
                         row = setting | dict(data=source, task=task, score=f'{score:.3f}')
@@ -232,8 +244,7 @@ def size_rows(weights: Path) -> Iterator[Row]:
         for seed in SEEDS:
             model, basis = backbone(name, seed, weights), None
             for factor in GROWTH:
-                height, width = (round(side * factor) for side in SIZE)
-                *_, constant = model(torch.zeros(1, 3, height, width))
+                *_, constant = model(torch.zeros(1, 3, *image_size(model, factor)))
                 basis = PositionalDebias(0.99).directions(constant) if basis is None else basis
                 x = constant[0].double().flatten(1)
                 x = x - x.mean(1, keepdim=True)
