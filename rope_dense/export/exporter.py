@@ -88,6 +88,9 @@ def export(
     if classes is not None and len(classes) != graph.num_classes:
         allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
         refuse('classes', list(classes), allowed)
+    if backbone_of(model).has_fixed_size:
+        with torch.no_grad():
+            graph(graph.example(1, *size))  # which remembers what becomes a constant of the file
     metadata = file_metadata(graph, size, batch, classes)
     metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
     metadata['resize'] = resize
@@ -179,7 +182,6 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
         backed_size_oblivious=True
     )
     with torch.no_grad(), oblivious, quiet():
-        graph(image)  # of its size, some parts remember tensors that become constants of the file
         exported = torch.export.export(
             graph,
             (image,),

@@ -73,9 +73,7 @@ def largest_size(step: ConfigDict) -> ImageSize | None:
     scales = step.get('scales') or [step.get('scale')]
     if isinstance(scales[0], (tuple, list)) and isinstance(scales[0][0], (tuple, list)):
         scales = scales[0]  # a range
-    order = (
-        sorted if step.get('keep_ratio') else reversed
-    )  # bounds of both sides, or (width, height)
+    order = sorted if step.get('keep_ratio') else reversed  # bounds, or (width, height)
     sizes = [tuple(order(to_2tuple(scale))) for scale in scales if scale is not None]
     if step.get('crop_type', 'absolute') == 'absolute':
         sizes.append(to_2tuple(step.get('crop_size')))
