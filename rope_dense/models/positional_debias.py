@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from cachetools import LRUCache
 from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor
@@ -19,6 +20,7 @@ from ..utils.memo import is_tracing
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_integer, check_number
 
+SIZES, MAPS = 16, 4  # whose tensors are remembered
 UNKNOWN = 'PositionalDebias: no basis for maps of {}: run the model once at this fixed size before'
 
 
@@ -55,20 +57,21 @@ class PositionalDebias(BaseModule):
             check_integer('num_directions', num_directions, 1)
         check_choice('normalize', normalize, (True, False))
         self.num_directions, self.normalize = num_directions, normalize
-        self.bases: dict[tuple[int, Size], tuple[Tensor, Tensor]] = {}  # by map: constant, basis
+        # Constant and basis, by map and size.
+        self.bases: LRUCache[tuple[int, Size], tuple[Tensor, Tensor]] = LRUCache(SIZES * MAPS)
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The maps [B, C, H, W] without their directions of position.
 
         Args:
-            maps: as many of images as of the constant image, see ``RoPEViTWithConstant``.
+            maps: see ``RoPEViTWithConstant``.
         """
-        number, is_odd = divmod(len(maps), 2)
-        if is_odd or not all(isinstance(x, Tensor) and len(x) < 2 for x in maps[number:]):
+        number = len(maps) // 2
+        if not isinstance(maps[0], Tensor) or maps[-1].ndim != 1:
             raise ValueError(
                 'PositionalDebias needs RoPEViTWithConstant as the backbone, without output_prefix'
             )
-        pairs = zip(maps[:number], maps[number:], strict=True)
+        pairs = zip(maps[:number], maps[number:-1], strict=True)
         return tuple(self.debiased(index, *pair) for index, pair in enumerate(pairs))
 
     def debiased(self, index: int, x: Tensor, constant: Tensor) -> Tensor:
@@ -107,12 +110,12 @@ class PositionalDebias(BaseModule):
 class RoPEViTWithConstant(RoPEViT):
     """``RoPEViT`` that appends the maps [1, C, H, W] of a constant image, for PositionalDebias.
 
-    The image is zero after normalisation, of the size of the input, and seen in evaluation mode.
-    Its maps are remembered by size until weights, windows or scaling change, or the mode does.
-    Without prefix tokens they are empty, [0, C, H, W].
+    Last is an empty tensor [0], as a sign. The image is zero after normalisation, of the size of
+    the input, and seen in evaluation mode. Its maps are remembered, of the last 16 sizes, until
+    weights, windows, scaling or the mode change. Without prefix tokens they are [0, C, H, W].
     """
 
-    constants: dict[Size, tuple[object, tuple[Tensor, ...]]]
+    constants: LRUCache[Size, tuple[object, tuple[Tensor, ...]]]
 
     @property
     def has_fixed_size(self) -> bool:
@@ -120,9 +123,9 @@ class RoPEViTWithConstant(RoPEViT):
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         maps: Any = super().forward(image)
-        if not self.num_prefix_tokens:
-            return (*maps, *(x[:0] for x in maps))
-        return (*maps, *self.constant_maps(image))
+        has_bias = self.num_prefix_tokens > 0
+        constants = self.constant_maps(image) if has_bias else [x[:0] for x in maps]
+        return (*maps, *constants, image.new_empty(0))
 
     def constant_maps(self, image: Tensor) -> tuple[Tensor, ...]:
         """The maps of a constant image of the size of ``image`` [B, C, height, width]."""
@@ -144,6 +147,6 @@ class RoPEViTWithConstant(RoPEViT):
 
     def train(self, mode: bool = True) -> RoPEViTWithConstant:
         """Forget the maps, too: an average of weights is swapped in without a trace."""
-        self.constants = {}
+        self.constants = LRUCache(SIZES)
         super().train(mode)
         return self

@@ -146,12 +146,12 @@ def backbone(name: str, seed: int, weights: Path) -> RoPEViTWithConstant:
 
 
 @torch.no_grad()
-def maps(model: RoPEViTWithConstant, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Maps [B, C, H, W] of images, resized to ``GRID`` patches, and of the constant image."""
+def maps(model: RoPEViTWithConstant, images: Tensor) -> tuple[Tensor, ...]:
+    """Maps [B, C, H, W] of images, resized to ``GRID`` patches, and what the neck needs."""
     size = image_size(model, 1)
     batches = (F.interpolate(batch, size, mode='bilinear') for batch in images.split(32))
     outs = [model(batch) for batch in batches]
-    return torch.cat([x for x, _ in outs]), outs[0][1]
+    return torch.cat([x for x, *_ in outs]), *outs[0][1:]
 
 
 def image_size(model: RoPEViTWithConstant, factor: float) -> tuple[int, int]:
@@ -244,7 +244,7 @@ def size_rows(weights: Path) -> Iterator[Row]:
         for seed in SEEDS:
             model, basis = backbone(name, seed, weights), None
             for factor in GROWTH:
-                *_, constant = model(torch.zeros(1, 3, *image_size(model, factor)))
+                _, constant, _ = model(torch.zeros(1, 3, *image_size(model, factor)))
                 basis = PositionalDebias(0.99).directions(constant) if basis is None else basis
                 x = constant[0].double().flatten(1)
                 x = x - x.mean(1, keepdim=True)
