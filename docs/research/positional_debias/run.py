@@ -131,6 +131,7 @@ def backbone(name: str, seed: int, weights: Path) -> RoPEViTWithConstant:
         settings = dict(arch='dinov3_small', layer_scale_init_value=1.0)
     else:
         settings = study.config_of(run, Path()).model.backbone
+    torch.manual_seed(seed)
     model = MODELS.build(dict(settings, type='RoPEViTWithConstant')).eval()
     if kind == 'trained':
         stored = torch.load(weights / f'{run.name}.pth')
@@ -138,7 +139,6 @@ def backbone(name: str, seed: int, weights: Path) -> RoPEViTWithConstant:
             {key[9:]: x for key, x in stored.items() if key.startswith('backbone.')}
         )
         return model
-    torch.manual_seed(seed)
     for parameter in model.parameters():
         if parameter.ndim > 1:
             nn.init.normal_(parameter, std=0.08)
