@@ -131,20 +131,17 @@ def scaled(backbone: Backbone, scalings: Sequence[str], trained: ImageSize) -> I
 
 @torch.no_grad()
 def biases(backbone: Backbone, size: ImageSize) -> list[dict]:
-    """For each map ``constant`` and ``noise``, the ``spread`` of two images, and ``bias``, a ratio.
+    """For each map the spreads ``constant`` and ``noise`` of two images, and ``bias``, their ratio.
 
-    The constant image is zero after normalisation, the mean colour; noise has deviation 1.
+    A spread is the deviation over positions, root mean square over channels. The constant image is
+    zero after normalisation, the mean colour; noise has deviation 1.
     """
     channels, generator = backbone.patch_embed.in_channels, torch.Generator().manual_seed(0)
     noise = torch.randn(1, channels, *size, generator=generator)
     outs = backbone.eval()(torch.zeros_like(noise)), backbone(noise)
     rows = []
     for pair in list(zip(*outs, strict=True))[: len(backbone.out_indices)]:
-        constant, other = (spread(x[0] if isinstance(x, tuple) else x) for x in pair)
+        maps: list[Tensor] = [x[0] if isinstance(x, tuple) else x for x in pair]  # [1, C, H, W]
+        constant, other = (x.flatten(2).var(2, correction=0).mean().sqrt().item() for x in maps)
         rows.append(dict(constant=constant, noise=other, bias=constant / other))
     return rows
-
-
-def spread(x: Tensor) -> float:
-    """The deviation of a map [1, C, H, W] over its positions, root mean square over channels."""
-    return (x - x.mean((2, 3), keepdim=True)).square().mean().sqrt().item()
