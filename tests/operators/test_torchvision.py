@@ -78,7 +78,7 @@ def test_nms_keeps_the_same(vision: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 types = pytest.mark.parametrize(
-    'dtype, tolerance', [(torch.float32, 1e-5), (torch.float64, 1e-10), (torch.float16, 0.0)]
+    'dtype, tolerance', [(torch.float32, 1e-5), (torch.float64, 1e-10), (torch.float16, 2e-3)]
 )
 
 
@@ -102,11 +102,9 @@ def test_roi_align_is_the_same(
         return [output, grad_maps]
 
     (output, grad), (expected, expected_grad) = both(call, vision, monkeypatch)
-    # Half precision: computed in float32 and rounded once, to the same number or its neighbour.
-    torch.testing.assert_close(
-        output, expected, rtol=max(tolerance, 1e-3 * (tolerance == 0)), atol=tolerance or 1e-6
-    )
-    torch.testing.assert_close(grad, expected_grad, rtol=tolerance or 1e-5, atol=tolerance or 1e-5)
+    # Half precision is computed in float32 and rounded once: to this number or its neighbour.
+    torch.testing.assert_close(output, expected, rtol=tolerance, atol=min(tolerance, 1e-5))
+    torch.testing.assert_close(grad, expected_grad, rtol=tolerance, atol=min(tolerance, 1e-5))
 
 
 @types
@@ -122,7 +120,7 @@ def test_deformable_convolution_is_the_same(
     shapes = (2, 4, 7, 9), (6, 2, 3, 3), (6,), (2, 36, 7, 9), (2, 18, 7, 9)
     maps, weight, bias, offset, mask = (torch.randn(s, dtype=torch.float64) for s in shapes)
     offset[:1] = (2 * offset[:1]).round()
-    if value is not None and not (dtype == torch.float16 and value == -1e30):
+    if value is not None:
         offset[:, ::5] = value
     tensors = [x.to(dtype) for x in (maps, weight, bias, maps, offset, mask)]
     settings = 3, 3, 1, 1, 1, 1, 1, 1, 2, 2, True
@@ -145,5 +143,4 @@ def test_deformable_convolution_is_the_same(
     actual, expected = both(call, counted, monkeypatch)
     assert len(calls) == 1
     for a, b in zip(actual, expected, strict=True):
-        least = tolerance or 2e-3 * float(b.abs().max())
-        torch.testing.assert_close(a, b, rtol=tolerance or 1e-2, atol=least)
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * float(b.abs().max()))
