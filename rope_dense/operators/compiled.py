@@ -17,8 +17,8 @@ def torchvision_operators(device: torch.device) -> Any:
     """The namespace ``torch.ops.torchvision``, or None where it is not used.
 
     On a GPU None if torchvision is absent, is of another torch (its import fails in any way), or is
-    built for CPUs; the log says which. On a CPU always None: DCNv2 and RoIAlign in PyTorch are six
-    to ten times faster there.
+    built for CPUs; the log says which. On a CPU always None: DCNv2 and RoIAlign in PyTorch are five
+    to seven times as fast there.
     """
     if device.type == 'cpu':
         return None

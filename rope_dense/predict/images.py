@@ -34,15 +34,15 @@ from ..project.parts import used_loaders
 from ..project.sizes import at_size
 from ..project.task import task_of
 from ..utils.config_parts import pipelines
-from ..utils.lock import exclusive
 from ..utils.progress import progress
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .files import DRAWN, Writer
 from .formats import Output
 from .inferencer import build_inferencer, predict_batch
-from .journal import journal_or_anew
+from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
+from .processes import Processes
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import Tiling, TrainedModel, check_tiles, predict_tiles, tile_and_overlap, unfinished
 
@@ -94,9 +94,12 @@ def predict(
         UsageError, CheckpointError, ValueError: settings or files that cannot be used, or no image
             can be predicted.
     """
+    processes = Processes.started()
     place = checked_device(device)
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
     video = find_video(str(images)) if isinstance(images, (str, Path)) else None
+    if processes.count > 1 and (video or images == '-'):
+        raise UsageError('several processes predict images of a folder or a list, no video or -')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
     used_loaders(cfg, 'test')
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
@@ -118,20 +121,36 @@ def predict(
         file = None if ids is None else Path(ids)
         about = identity.described() | settings, least, scores, write, file
         output = Output(
-            folder, *about, lambda name: reader.picture(reader.read(paths.get(name, Path(name))))
+            folder,
+            *about,
+            lambda name: reader.picture(reader.read(paths.get(name, Path(name)))),
+            processes.rank,
         )
         output.check([*map(task_of, tasks.values())], classes, [*paths])
-        with exclusive(folder):
+        with processes.exclusive(folder, folder / UNFINISHED):
             writer = writer_of(cfg, inferencer, output)
             if video:
                 predict_video(inferencer, writer, video, batch)
             else:
+                share, names = processes.share(sources), [x.file_name for x in sources]
                 try:
-                    predict_images(inferencer, trained, writer, sources, output, batch, tile_above)
+                    failed = predict_images(
+                        inferencer, trained, writer, share, output, batch, tile_above
+                    )
                 except KeyboardInterrupt:
                     done = f'{len(writer.done())} of {len(sources)} images are in {folder}'
                     print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
                     raise
+                writer.gather(names)  # notes the share of this process
+                if not processes.merges():
+                    name_failed(failed)
+                    return folder
+                writer.gather(names)
+                if failed and not writer.done():
+                    path, reason = next(iter(failed.items()))
+                    said = f'no image could be predicted; {named(path, reason)}'
+                    raise UsageError(said) from reason
+                name_failed(failed)
                 if isinstance(images, (str, Path)) and (
                     others := left_out(Path(images), reader.suffixes, folder)
                 ):
@@ -169,8 +188,8 @@ def predict_images(
     output: Output,
     batch: int,
     tile_above: float,
-) -> None:
-    """Predict images, large ones in tiles; those that cannot be predicted are named at the end.
+) -> dict[Path, Exception]:
+    """Predict images, large ones in tiles; returns the errors of those that cannot be.
 
     Images that an interrupted run has predicted are left out.
 
@@ -195,12 +214,7 @@ def predict_images(
         is_large = header.height * header.width > tile_above * 1e6
         (large if is_large else small).append(source)
     failed = predict_in_tiles(trained, writer, large, output, batch) if large else {}
-    failed |= predict_small(inferencer, writer, small, batch)
-    if failed and len(failed) == len(sources):
-        path, reason = next(iter(failed.items()))
-        raise UsageError(f'no image could be predicted; {named(path, reason)}') from reason
-    for path, reason in failed.items():
-        print(f'not predicted: {named(path, reason)}')
+    return failed | predict_small(inferencer, writer, small, batch)
 
 
 def predict_in_tiles(
@@ -245,6 +259,12 @@ def predict_small(
         for (source, image), sample in predict_some(inferencer, images, failed):
             writer.add(source.file_name, source.picture, reader.picture(image), sample)
     return failed
+
+
+def name_failed(failed: Mapping[Path, Exception]) -> None:
+    """Print a line for each image that could not be predicted."""
+    for path, reason in failed.items():
+        print(f'not predicted: {named(path, reason)}')
 
 
 def named(path: Path, error: Exception) -> str:
