@@ -105,8 +105,8 @@ class DetectionFiles(Writer):
         path = self.out / DRAWN / picture
         drawn = draw(self.visualizer, path, image, sample, pred_score_thr=0.0)
         height, width = image.shape[:2]
-        image = dict(file_name=file_name, height=height, width=width, highest=highest)
-        self.add_image(image, picture, objects)
+        about = dict(file_name=file_name, height=height, width=width, highest=highest)
+        self.add_image(about, picture, objects)
         return drawn
 
     def add_image(self, image: dict, picture: str, objects: Sequence[dict]) -> None:

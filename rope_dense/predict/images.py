@@ -34,6 +34,7 @@ from ..project.parts import used_loaders
 from ..project.sizes import at_size
 from ..project.task import task_of
 from ..utils.config_parts import pipelines
+from ..utils.lock import exclusive
 from ..utils.progress import progress
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
@@ -42,7 +43,7 @@ from .formats import Output
 from .inferencer import build_inferencer, predict_batch
 from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
-from .processes import Processes
+from .processes import merges, started
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import Tiling, TrainedModel, check_tiles, predict_tiles, tile_and_overlap, unfinished
 
@@ -68,7 +69,8 @@ def predict(
 ) -> Path:
     """Predict images and write what is found; an interrupted run is continued.
 
-    What cannot be read or predicted is named at the end.
+    What cannot be read or predicted is named at the end. Several processes (see ``processes``)
+    share the images.
 
     Args:
         config, checkpoint, cfg_options, work_dir: see ``find_model``.
@@ -94,11 +96,11 @@ def predict(
         UsageError, CheckpointError, ValueError: settings or files that cannot be used, or no image
             can be predicted.
     """
-    processes = Processes.started()
+    rank, count = started()
     place = checked_device(device)
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
     video = find_video(str(images)) if isinstance(images, (str, Path)) else None
-    if processes.count > 1 and (video or images == '-'):
+    if count > 1 and (video or images == '-'):
         raise UsageError('several processes predict images of a folder or a list, no video or -')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
     used_loaders(cfg, 'test')
@@ -121,36 +123,32 @@ def predict(
         file = None if ids is None else Path(ids)
         about = identity.described() | settings, least, scores, write, file
         output = Output(
-            folder,
-            *about,
-            lambda name: reader.picture(reader.read(paths.get(name, Path(name)))),
-            processes.rank,
+            folder, *about, lambda x: reader.picture(reader.read(paths.get(x, Path(x)))), rank
         )
         output.check([*map(task_of, tasks.values())], classes, [*paths])
-        with processes.exclusive(folder, folder / UNFINISHED):
+        with exclusive(folder / UNFINISHED / str(rank) if rank else folder):
             writer = writer_of(cfg, inferencer, output)
             if video:
                 predict_video(inferencer, writer, video, batch)
             else:
-                share, names = processes.share(sources), [x.file_name for x in sources]
+                share, names = sources[rank::count], [source.file_name for source in sources]
+                work = writer, share, output, batch, tile_above
                 try:
-                    failed = predict_images(
-                        inferencer, trained, writer, share, output, batch, tile_above
-                    )
+                    failed = predict_images(inferencer, trained, *work)
                 except KeyboardInterrupt:
                     done = f'{len(writer.done())} of {len(sources)} images are in {folder}'
                     print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
                     raise
-                writer.gather(names)  # notes the share of this process
-                if not processes.merges():
-                    name_failed(failed)
+                writer.gather(names)  # notes the share, after which the others are read
+                if is_last := merges(rank, count):
+                    writer.gather(names)
+                lines = [named(*item) for item in failed.items()]
+                if is_last and lines and not writer.done():
+                    reason = next(iter(failed.values()))
+                    raise UsageError(f'no image could be predicted; {lines[0]}') from reason
+                print(*(f'not predicted: {line}\n' for line in lines), sep='', end='')
+                if not is_last:
                     return folder
-                writer.gather(names)
-                if failed and not writer.done():
-                    path, reason = next(iter(failed.items()))
-                    said = f'no image could be predicted; {named(path, reason)}'
-                    raise UsageError(said) from reason
-                name_failed(failed)
                 if isinstance(images, (str, Path)) and (
                     others := left_out(Path(images), reader.suffixes, folder)
                 ):
@@ -259,12 +257,6 @@ def predict_small(
         for (source, image), sample in predict_some(inferencer, images, failed):
             writer.add(source.file_name, source.picture, reader.picture(image), sample)
     return failed
-
-
-def name_failed(failed: Mapping[Path, Exception]) -> None:
-    """Print a line for each image that could not be predicted."""
-    for path, reason in failed.items():
-        print(f'not predicted: {named(path, reason)}')
 
 
 def named(path: Path, error: Exception) -> str:
