@@ -47,10 +47,6 @@ class Writer(ABC):
     ) -> np.ndarray:
         """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
 
-    def gather(self, names: Sequence[str]) -> None:
-        """Take the images of all processes, in the order of their names."""
-        self.journal.gather(names)
-
     @abstractmethod
     def close(self) -> str:
         """Write what is left to be written; returns the number of images, in words."""
@@ -291,10 +287,6 @@ class TaskFiles(Writer):
 
     def done(self) -> set[str]:
         return set.intersection(*(writer.done() for writer in self.writers.values()))
-
-    def gather(self, names: Sequence[str]) -> None:
-        for writer in self.writers.values():
-            writer.gather(names)
 
     def close(self) -> str:
         return '\n'.join(writer.close() for writer in self.writers.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from math import ceil
@@ -47,6 +47,7 @@ class Output:
         ids: COCO file with the ids of images and classes, for 'results'.
         read: the pixels of an image by its ``file_name``, BGR, for 'crops'.
         rank: of the process.
+        journals: of the images, one for each task.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class Output:
     ids: Path | None
     read: Callable[[str], np.ndarray]
     rank: int = 0
+    journals: list[ImageJournal] = field(default_factory=list)
 
     def within(self, name: str, identity: Identity | None = None) -> Output:
         """The output of one of several tasks, in a folder of its own."""
@@ -65,7 +67,13 @@ class Output:
 
     def journal(self) -> ImageJournal:
         """The images that are done, by this run or an interrupted one."""
-        return ImageJournal(self.folder, self.settings, self.rank)
+        self.journals.append(ImageJournal(self.folder, self.settings, self.rank))
+        return self.journals[-1]
+
+    def gather(self, names: Sequence[str]) -> None:
+        """Take the images of all processes, in the order of their names."""
+        for journal in self.journals:
+            journal.gather(names)
 
     def check(self, tasks: Sequence[str], classes: Sequence[str], names: Sequence[str]) -> None:
         """Raise UsageError if predictions of these tasks cannot be written in these formats.

@@ -139,9 +139,9 @@ def predict(
                     done = f'{len(writer.done())} of {len(sources)} images are in {folder}'
                     print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
                     raise
-                writer.gather(names)  # notes the share, after which the others are read
+                output.gather(names)  # notes the share of this process
                 if is_last := merges(rank, count):
-                    writer.gather(names)
+                    output.gather(names)
                 lines = [named(*item) for item in failed.items()]
                 if is_last and lines and not writer.done():
                     reason = next(iter(failed.values()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,12 @@ class ImageJournal:
     def gather(self, names: Sequence[str] = ()) -> None:
         """Note the images of this process, and take those of all, in the order of ``names``."""
         self.steps.note()
-        for folder in sorted(self.folder.iterdir()):
-            for entry in noted(folder, self.steps.settings):
-                self.entries[entry['file_name']] = entry
+        for file in sorted(self.folder.glob('*/state.json')):
+            state = object_in(file.read_bytes()) or {}
+            if state.get('settings') == self.steps.settings:
+                lines = file.with_name('content').read_bytes()[: state['size']].splitlines()
+                entries = filter(None, map(object_in, lines))
+                self.entries |= {entry['file_name']: entry for entry in entries}
         known = [name for name in names if name in self.entries]
         self.entries = {name: self.entries[name] for name in dict.fromkeys([*known, *self.entries])}
 
@@ -55,17 +58,6 @@ class ImageJournal:
     def close(self) -> None:
         """Remove the folder of all processes: the run is complete."""
         shutil.rmtree(self.folder)
-
-
-def noted(folder: Path, settings: Mapping[str, Any]) -> Iterator[Entry]:
-    """The entries that a process has noted in its journal; none of other settings."""
-    try:
-        state = json.loads((folder / 'state.json').read_bytes())
-        content = (folder / 'content').read_bytes()[: state['size']]
-    except (OSError, ValueError):  # nothing yet, or no journal
-        return
-    if state['settings'] == settings:
-        yield from filter(None, map(object_in, content.splitlines()))
 
 
 def journal_or_anew(folder: Path, settings: dict, seconds: float = 0.0) -> Journal:
