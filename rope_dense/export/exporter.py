@@ -266,7 +266,7 @@ def simplify(model: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Within this context, no warnings of the own code of torch, and of an absent torchvision."""
+    """Within this context, torch and onnxscript do not warn of their own code and torchvision."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -173,7 +173,7 @@ def modulated_deform_conv_backward(
     gradients = convolution.gradients(grad_output, input, weight, *at)
     outs = grad_input, grad_weight, grad_offset, grad_mask
     for out, gradient in zip(outs, gradients, strict=True):
-        rest = out[:1].numel() - gradient[:1].numel()
+        rest = out[:1].numel() - gradient[:1].numel()  # not read, of a larger grid
         out.copy_(F.pad(gradient.flatten(1), (0, rest)).view(out.shape))
     if with_bias:
         grad_bias.copy_(grad_output.sum((0, 2, 3)))

@@ -36,7 +36,7 @@ def merges(rank: int, count: int) -> bool:
     connected here and no earlier: in a group, mmengine draws in the first process only.
     """
     if count > 1 and 'MASTER_ADDR' not in os.environ:
-        print(f'process {rank + 1} of {count} is done: one alone merges when all are')
+        print(f'process {rank + 1} of {count} is done: when all are, the command alone merges')
         return False
     if count > 1:
         with building('another process'):

@@ -94,7 +94,9 @@ def test_a_job_array_and_one_that_merges(
         as_rank(monkeypatch, rank, count)
         assert predict(arguments) == code
         assert not (out / 'predictions.json').exists()
-    assert 'process 2 of 2 is done: one alone merges when all are' in capsys.readouterr().out
+    assert (
+        'process 2 of 2 is done: when all are, the command alone merges' in capsys.readouterr().out
+    )
     assert seen == [NAMES[i] for i in (0, 3, 6, 9, 1, 4, 5, 7)]
     seen.clear()
     monkeypatch.delenv('RANK')

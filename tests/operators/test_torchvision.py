@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ GPU = torch.device('meta')  # stands for one: any device but a CPU
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """A torchvision without operators."""
     vision = ModuleType('torchvision')
     monkeypatch.setitem(sys.modules, 'torchvision', vision)
