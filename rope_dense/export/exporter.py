@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+from unittest.mock import patch
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch._decomp import decomposition_table
 from torch._dynamo import config as dynamo_config
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
@@ -25,12 +27,11 @@ from ..utils.sizes import ImageSize
 from ..utils.validation import check_integer, check_size, refuse
 from ..version import __version__
 from .graphs import Graph, graph_of
-from .rois import translations
 
 Dynamic = Literal['dynamic']
 PACKAGES = {'.onnx': ('onnx', 'onnxscript'), '.pt2': ()}  # that writing a format needs, by suffix
 DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16'}
-TABLE = 1024  # numbers; ONNX Runtime computes larger constants when it loads a file
+OPSET = 20
 METADATA = 'rope_dense'  # the key of the metadata in an ONNX file
 METADATA_FILE = f'{METADATA}.json'  # and its name in a .pt2 file
 
@@ -79,6 +80,7 @@ def export(
     if path.suffix[1:] not in graph.formats:
         names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
         refuse('path', str(path), f'{names} for {type(model).__name__}')
+    graph.format = path.suffix[1:]
     if size == 'dynamic':
         check_dynamic(backbone_of(model))
     else:
@@ -169,11 +171,7 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
         height = (max(graph.generic) // step + 2) * step
         size = height, height + step
     image = graph.example(2 if batch == 'dynamic' else batch, *size)  # one image is a special case
-    # No special cases of sides of 0 and 1, which take half of the time.
-    oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
-        backed_size_oblivious=True
-    )
-    with torch.no_grad(), oblivious, quiet():
+    with torch.no_grad(), quick(), quiet():
         exported = torch.export.export(
             graph,
             (image,),
@@ -192,10 +190,10 @@ def drop_assertions(exported: ExportedProgram) -> None:
     It picks strides by that, and the operations are the same. Checked in tests/export/ at sizes
     that violate the assumptions.
     """
-    for node in exported.graph.find_nodes(
-        op='call_function', target=torch.ops.aten._assert_scalar.default
-    ):
-        exported.graph.erase_node(node)
+    aten = torch.ops.aten
+    for target in (aten._assert_scalar.default, aten._assert_tensor_metadata.default):
+        for node in exported.graph.find_nodes(op='call_function', target=target):
+            exported.graph.erase_node(node)
     exported.graph.eliminate_dead_code()
     exported.graph_module.recompile()
 
@@ -214,53 +212,31 @@ def write_pt2(
 def write_onnx(
     exported: ExportedProgram, path: Path, outputs: Sequence[str], metadata: dict
 ) -> None:
-    """Write an ONNX file of standard operators, without paths of this machine."""
-    shape = exported.graph.find_nodes(op='placeholder')[-1].meta['val'].shape  # of the image
-    names = {0: 'batch', 2: 'height', 3: 'width'}
-    dynamic = {axis: name for axis, name in names.items() if not isinstance(shape[axis], int)}
-    # The trace has no assertions on sizes; to derive them anew takes a third of the time.
-    without_assertions = dynamo_config.patch(do_not_emit_runtime_asserts=True)
-    with quiet(), without_assertions:
-        program = torch.onnx.export(
-            exported,
-            dynamo=True,
-            input_names=['image'],
-            output_names=outputs,
-            dynamic_shapes=(dynamic,) if dynamic else None,
-            optimize=False,
-            verbose=False,
-            custom_translation_table=translations(),
-        )
-    assert program is not None  # as dynamo=True
-    simplify(program.model)
-    program.model.metadata_props[METADATA] = json.dumps(metadata)
-    program.save(path)
+    """Write an ONNX file."""
+    from . import onnx_file
+
+    with quick(), quiet():
+        onnx_file.write(exported, path, outputs, {METADATA: json.dumps(metadata)}, OPSET)
 
 
-def simplify(model: Any) -> None:
-    """Fold constants of an ONNX model, and remove what is unused or there twice.
+@contextmanager
+def quick() -> Iterator[None]:
+    """Within this context, torch traces without what takes half of the time and changes no file."""
 
-    Without onnxscript's rewriting rules, of which ONNX Runtime has its own: they take most of the
-    time of its ``optimize``.
-    """
-    from onnx_ir.passes import common
-    from onnxscript import optimizer
+    def sampled(maps: Tensor, places: Tensor, *settings: object) -> Tensor:
+        return maps.new_empty(*maps.shape[:2], *places.shape[1:3])
 
-    for _ in range(2):
-        optimizer.fold_constants(model, output_size_limit=TABLE)
-        common.RemoveUnusedNodesPass()(model)
-    for step in (
-        common.RemoveUnusedFunctionsPass(),
-        common.RemoveUnusedOpsetsPass(),
-        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        common.LiftSubgraphInitializersToMainGraphPass(),
-        common.DeduplicateInitializersPass(),
-        common.CommonSubexpressionEliminationPass(),
-        common.OutputFixPass(),
-        common.NameFixPass(),
-        common.ClearMetadataAndDocStringPass(),
+    with (
+        # No special cases of sides of 0 and 1.
+        symbolic_config.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]  # of torch
+        # The size of an operator's output is computed anew: to look it up takes longer.
+        dynamo_config.patch(fake_tensor_cache_enabled=False),
+        # And not, as torch does for this operator, from its hundreds of parts.
+        patch.dict(decomposition_table, {torch.ops.aten.grid_sampler_2d.default: sampled}),
+        # No list of the lines of code that an operation comes from.
+        patch.object(torch.fx.config, 'do_not_emit_stack_traces', True, create=True),
     ):
-        step(model)
+        yield
 
 
 @contextmanager

@@ -43,6 +43,7 @@ class Graph(nn.Module, ABC):
         is_special: whether smaller images are special cases, and refused.
         tokens: of the smallest side; 2 where a neck halves the map.
         formats: of the files that it can be written to.
+        format: of the file that it is traced for.
 
     Raises:
         ValueError: a part of the model cannot be exported.
@@ -59,6 +60,7 @@ class Graph(nn.Module, ABC):
     )
     num_classes: int | None = None
     formats: tuple[str, ...] = ('onnx', 'pt2')
+    format = 'onnx'
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()

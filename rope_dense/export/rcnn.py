@@ -19,6 +19,7 @@ from mmdet.models.roi_heads.mask_heads import FCNMaskHead
 from mmdet.models.roi_heads.roi_extractors import SingleRoIExtractor
 from torch import Tensor, nn
 
+from ..models.deim.predictions import take
 from ..utils.sizes import ImageSize
 from .anchors import AnchorCandidates, best, check_coder, check_nms, clip, decode
 from .graphs import Graph, Preprocess, check_methods
@@ -78,11 +79,11 @@ class RCNNGraph(Graph):
             scores, boxes, _ = self.candidates(level, *pair)
             boxes = clip(boxes, *size)
             sides = boxes[..., 2:] - boxes[..., :2]
-            enough = (sides > settings.get('min_bbox_size', -1)).all(-1)
-            all_scores.append(suppress(boxes, scores * enough, settings.nms.iou_threshold))
+            scores = torch.where((sides > settings.get('min_bbox_size', -1)).all(-1), scores, 0.0)
+            all_scores.append(suppress_all(boxes, scores, settings.nms.iou_threshold))
             all_boxes.append(boxes)
         scores, index = best(torch.cat(all_scores, 1), settings.max_per_img)
-        return torch.cat(all_boxes, 1).gather(1, index[..., None].expand(-1, -1, 4)), scores
+        return take(torch.cat(all_boxes, 1), index), scores
 
     def detect(
         self, maps: Sequence[Tensor], boxes: Tensor, objectness: Tensor, size: ImageSize
@@ -100,12 +101,13 @@ class RCNNGraph(Graph):
             if stage + 1 < len(self.box_stages):
                 boxes = moved.squeeze(2)
         scores = (logits / len(self.box_stages)).softmax(-1)[..., :-1].transpose(1, 2)  # [B, K, P]
-        scores = scores * (scores > self.settings.score_thr) * (objectness > 0)[:, None]
+        counts = (scores > self.settings.score_thr) & (objectness > 0)[:, None]
+        scores = torch.where(counts, scores, 0.0)
         moved = moved.transpose(1, 2).expand(-1, self.num_classes, -1, -1)  # [B, K, P, 4]
         threshold = self.settings.nms.iou_threshold
-        kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(scores)
+        kept = suppress_all(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(scores)
         scores, index = best(kept.flatten(1), self.settings.max_per_img)  # of K P
-        boxes = moved.flatten(1, 2).gather(1, index[..., None].expand(-1, -1, 4))
+        boxes = take(moved.flatten(1, 2), index)
         return scores, boxes, index // moved.shape[2]
 
     def masks(
@@ -123,6 +125,11 @@ class RCNNGraph(Graph):
         return (pasted >= self.settings.mask_thr_binary).unflatten(0, boxes.shape[:2])
 
 
+def suppress_all(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
+    """``suppress`` for boxes [G, N, 4] and scores [G, N] of one class."""
+    return suppress(boxes, scores, threshold, torch.zeros_like(scores, dtype=torch.int64), 1)
+
+
 def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -> Tensor:
     """Features [B P, C, S, S] of boxes [B, P, 4], each from the map of its size.
 
@@ -131,15 +138,16 @@ def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -
     image = torch.arange(boxes.shape[0], device=boxes.device).to(boxes)[:, None, None]
     rois = torch.cat([image.expand(-1, boxes.shape[1], -1), boxes], -1).flatten(0, 1)
     sides = rois[:, 3:] - rois[:, 1:3]
+    has_area = (sides > 0).all(-1)  # without it the operator is 0 in one program, NaN in another
     share = sides.prod(-1).sqrt() / extractor.finest_scale
     levels = torch.floor(torch.log2(share + 1e-6)).clamp(0, extractor.num_inputs - 1)
     pooled = torch.zeros(())
     for level, layer in enumerate(extractor.roi_layers):
-        here = (levels == level)[:, None]
+        here = ((levels == level) & has_area)[:, None]
         regions = torch.cat([rois[:, :1], rois[:, 1:] * here], 1)
         size, scale = layer.output_size[0], layer.spatial_scale
         part = roi_align(maps[level], regions, size, scale, layer.sampling_ratio)
-        pooled = pooled + part * here[:, :, None, None]
+        pooled = torch.where(here[:, :, None, None], part, pooled)
     return pooled
 
 
