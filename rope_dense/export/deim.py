@@ -14,8 +14,8 @@ from ..models.deformable import size_of
 from ..models.deim.detector import DEIM
 from ..models.deim.oriented import OrientedDEIMHead
 from ..models.deim.oriented_boxes import corners_of
-from ..utils.sizes import ImageSize
 from .anchors import clip
+from .client import Frame
 from .detector import size_with_tokens
 from .graphs import Graph, InFloat32, Preprocess
 
@@ -59,12 +59,16 @@ class DEIMGraph(Graph):
                 part.to(dtype)
             cast_head(head, dtype)
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+    def limit(self, number: int) -> None:
+        self.model.bbox_head.max_per_img = min(number, self.model.bbox_head.max_per_img)
+
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         maps = self.model.extract_feat(x.to(self.dtype))
         scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, size_of(x))
         if self.is_oriented:
             return scores, boxes, labels, corners_of(boxes)
-        return scores, clip(boxes, *size), labels, *(logits.float() for logits in masks)
+        boxes = frame.points(clip(boxes, *frame.size))
+        return scores, boxes, labels, *(logits.float() for logits in masks)
 
     def details(self) -> dict:
         """The convention of angles of oriented boxes; the divisor of the sides of masks."""

@@ -1,42 +1,47 @@
-"""Turn a traced program into an ONNX model that other people's programs can read."""
+"""Write a traced program to an ONNX file that other people's programs can read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
 from pathlib import Path
+from unittest.mock import patch
 
 import onnx
+import onnx.version_converter
 import onnx_ir as ir
 import torch
 from onnx_ir.passes import common
 from onnxscript import optimizer
 from torch.export import ExportedProgram
-from torch.fx import Node
 from torch.onnx import OnnxExporterError, ONNXProgram
 
+from .client import write_resize, write_threshold
+from .graphs import Graph
 from .translations import TABLE
 
-INPUT_AXES = {0: 'batch', 2: 'height', 3: 'width'}  # of images, that can be dynamic
+AXES = dict(  # of inputs, that can be dynamic
+    image={0: 'batch', 2: 'height', 3: 'width'},
+    resized={0: 'batch', 2: 'resized_height', 3: 'resized_width'},  # see client.py
+)
+TRANSLATED = 18  # the oldest opset that torch writes
 LARGEST_CONSTANT = 1024  # numbers; ONNX Runtime computes larger ones when it loads a file
 # Operators of the standard that few programs have: of sequences, of optional values, of subgraphs.
 REFUSED = ('Sequence', 'SplitToSequence', 'ConcatFromSequence', 'Optional', 'If', 'Loop', 'Scan')
 
 
-def write(
-    exported: ExportedProgram,
-    path: Path,
-    outputs: Sequence[str],
-    metadata: Mapping[str, str],
-    opset: int,
-) -> None:
-    """Write a program of images, with standard operators and without paths of this machine.
+def write(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
+    """Write the program of a graph, with standard operators and without paths of this machine.
 
     Raises:
         ValueError: it needs operators that ONNX, or most programs that run it, do not have.
     """
-    program = translated(exported, outputs, opset)
+    opset = metadata['opset']
+    program = translated(exported, graph, max(opset, TRANSLATED))
     model = program.model
+    if graph.resize is not None:
+        write_resize(model.graph, graph.resize)
+    if metadata['score'] is not None:
+        write_threshold(model.graph, graph.detections, metadata['score'])
     name_axes(model.graph)
     described = [(out.name, out.type, out.shape) for out in model.graph.outputs]
     simplify(model)
@@ -44,23 +49,31 @@ def write(
         out.name, out.type, out.shape = name, kind, shape  # a pass may have put another value there
     forget_shapes(model.graph)
     check_operators(model)
-    model.metadata_props.update(metadata)
+    model.metadata_props['rope_dense'] = json.dumps(metadata)
     program.save(path)
+    if opset < TRANSLATED:
+        convert(path, opset)
+    if metadata['backbone_dtype'] == 'int8':
+        quantize(path)
     check_file(path)
 
 
-def translated(exported: ExportedProgram, outputs: Sequence[str], opset: int) -> ONNXProgram:
-    """The operators of a program in ONNX, each translated as it is if there is a translation."""
-    shape = exported.graph.find_nodes(op='placeholder')[-1].meta['val'].shape  # of the images
-    dynamic = {axis: name for axis, name in INPUT_AXES.items() if not isinstance(shape[axis], int)}
+def translated(exported: ExportedProgram, graph: Graph, opset: int) -> ONNXProgram:
+    """The operators of a program in ONNX; decomposed only if one has no translation."""
+    names = list(AXES)[: len(exported.graph_signature.user_inputs)]
+    images = exported.graph.find_nodes(op='placeholder')[-len(names) :]
+    dynamic = tuple(
+        {a: text for a, text in AXES[name].items() if not isinstance(x.meta['val'].shape[a], int)}
+        for name, x in zip(names, images, strict=True)
+    )
 
     def export() -> ONNXProgram:
         program = torch.onnx.export(
             exported,
             dynamo=True,
-            input_names=['image'],
-            output_names=outputs,
-            dynamic_shapes=(dynamic,) if dynamic else None,
+            input_names=names,
+            output_names=graph.outputs,
+            dynamic_shapes=dynamic if any(dynamic) else None,
             optimize=False,
             verbose=False,
             custom_translation_table=TABLE,
@@ -70,40 +83,22 @@ def translated(exported: ExportedProgram, outputs: Sequence[str], opset: int) ->
         return program
 
     try:
-        if not any(map(changes_others, exported.graph.nodes)):
-            with undecomposed(exported):
-                return export()
-    except OnnxExporterError:  # an operator without a translation
+        with patch.object(exported, 'run_decompositions', lambda *_, **settings: exported):
+            return export()
+    except OnnxExporterError:
         pass
     try:
         return export()
     except OnnxExporterError as error:
-        raise ValueError(f'the model cannot be written to ONNX: {error}') from error
-
-
-@contextmanager
-def undecomposed(exported: ExportedProgram) -> Iterator[None]:
-    """Within this context, a program is its own decomposition."""
-    exported.run_decompositions = lambda *args, **settings: exported  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        del exported.run_decompositions
-
-
-def changes_others(node: Node) -> bool:
-    """Whether an operation changes, in place, a tensor that others read, too."""
-    if not (schema := getattr(node.target, '_schema', None)) or not schema.is_mutable:
-        return False
-    changed = node.args[0]
-    assert isinstance(changed, Node)
-    made_by = getattr(changed.target, '_schema', None)
-    return len(changed.users) > 1 or not made_by or any(x.alias_info for x in made_by.returns)
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise ValueError(f'the model cannot be written to ONNX: {cause}') from error
 
 
 def name_axes(graph: ir.Graph) -> None:
     """Name the axes of outputs whose size is a formula; an axis of several outputs has one name."""
-    names = {name: name for name in INPUT_AXES.values()}
+    names = {name: name for axes in AXES.values() for name in axes.values()}
     for out in graph.outputs:
         assert out.shape is not None
         own = {1: 'detections'}
@@ -166,16 +161,32 @@ def forget_shapes(graph: ir.Graph) -> None:
 
 def check_operators(model: ir.Model) -> None:
     """Raise ValueError for operators that few programs have."""
-    refused = {
-        node.op_type
-        for node in model.graph.all_nodes()
-        if node.domain or node.op_type.startswith(REFUSED)
-    }
+    nodes = model.graph.all_nodes()
+    refused = {x.op_type for x in nodes if x.domain or x.op_type.startswith(REFUSED)}
     if refused:
         raise ValueError(
             f'the model needs {", ".join(sorted(refused))} in ONNX, which few programs can run: '
             'export it to NAME.pt2'
         )
+
+
+def convert(path: Path, opset: int) -> None:
+    """Convert a file to an older opset; raises ValueError if onnx cannot."""
+    try:
+        model = onnx.version_converter.convert_version(onnx.load(path), opset)
+    except (RuntimeError, onnx.version_converter.ConvertError) as error:
+        reason = str(error).rpartition('failed: ')[2]
+        raise ValueError(f'opset {opset}: onnx cannot convert the model: {reason}') from error
+    onnx.save(model, path)
+
+
+def quantize(path: Path) -> None:
+    """Give the matrix products of a file weights of 8 bits, and inputs rounded as they come."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    model = onnx.load(path)
+    types = dict(DefaultTensorType=onnx.TensorProto.FLOAT)
+    quantize_dynamic(model, path, ['MatMul'], weight_type=QuantType.QInt8, extra_options=types)
 
 
 def check_file(path: Path) -> None:

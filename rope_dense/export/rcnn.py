@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ..models.deim.predictions import take
 from ..utils.sizes import ImageSize
 from .anchors import AnchorCandidates, best, check_coder, check_nms, clip, decode
+from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
 from .rois import roi_align, suppress
 
@@ -64,12 +65,14 @@ class RCNNGraph(Graph):
         height, width = (max(side, 2 * self.candidates.coarsest) for side in self.generic)
         self.generic = height, width
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        maps = self.model.extract_feat(x)
+    def limit(self, number: int) -> None:
+        self.settings.max_per_img = min(number, self.settings.max_per_img)
+
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        maps, size = self.model.extract_feat(x), frame.size
         scores, boxes, labels = self.detect(maps, *self.propose(maps, size), size)
-        if not self.mask_stages:
-            return scores, boxes, labels
-        return scores, boxes, labels, self.masks(maps, boxes, labels, size)
+        found = scores, frame.points(boxes), labels
+        return (*found, self.masks(maps, boxes, labels, frame)) if self.mask_stages else found
 
     def propose(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, Tensor]:
         """Boxes [B, P, 4] of the RPN, and their scores [B, P], 0 where there are fewer."""
@@ -110,9 +113,7 @@ class RCNNGraph(Graph):
         boxes = take(moved.flatten(1, 2), index)
         return scores, boxes, index // moved.shape[2]
 
-    def masks(
-        self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, size: ImageSize
-    ) -> Tensor:
+    def masks(self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, frame: Frame) -> Tensor:
         """Masks [B, M, H, W] of detections; a cascade takes the mean of its stages."""
         total = torch.zeros(())
         for extractor, head in self.mask_stages:
@@ -121,7 +122,8 @@ class RCNNGraph(Graph):
                 label = labels.flatten()[:, None, None, None]
                 logits = logits.gather(1, label.expand(-1, -1, *logits.shape[2:]))
             total = total + logits[:, 0].sigmoid()
-        pasted = paste(total / len(self.mask_stages), boxes.flatten(0, 1), size)  # [B M, H, W]
+        ends = frame.points(boxes).flatten(0, 1)
+        pasted = paste(total / len(self.mask_stages), ends, frame.input)  # [B M, H, W]
         return (pasted >= self.settings.mask_thr_binary).unflatten(0, boxes.shape[:2])
 
 

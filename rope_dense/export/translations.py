@@ -22,13 +22,6 @@ op: Any = opset18  # whose types do not know that constants become tensors
 aten = torch.ops.aten
 
 
-def dropout(x: Any, p: float, train: bool) -> Any:
-    """The same."""
-    if train:
-        raise ValueError('the model must be in evaluation mode')
-    return op.Identity(x)
-
-
 def arange(start: Any, end: Any, step: Any = 1, dtype: int = -1, **settings: Any) -> Any:
     """Floats as integers that are cast: not every program has a Range of computed floats."""
     if not all(map(is_integer, (start, end, step))):
@@ -40,11 +33,6 @@ def arange(start: Any, end: Any, step: Any = 1, dtype: int = -1, **settings: Any
 def is_integer(x: Any) -> bool:
     """Whether a number, or a value of the graph, is an integer."""
     return isinstance(x, int) or (not isinstance(x, float) and x.dtype.is_integer())
-
-
-def rsub(x: Any, other: Any, alpha: float = 1.0) -> Any:
-    """other - alpha x."""
-    return op.Sub(op.CastLike(other, x), x if alpha == 1 else op.Mul(x, op.CastLike(alpha, x)))
 
 
 def flatten(x: Any, start: int = 0, end: int = -1) -> Any:
@@ -108,28 +96,6 @@ def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None
     return x if weight is None else op.Mul(x, weight)
 
 
-def batch_norm(
-    x: Any, w: Any, b: Any, mean: Any, var: Any, train: bool, momentum: float, eps: float, *_: bool
-) -> Any:
-    """Of evaluation mode."""
-    return core.aten_native_batch_norm(x, w, b, mean, var, train, momentum, eps)[0]
-
-
-def conv_transpose2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Sequence[int] = (1, 1),
-    padding: Sequence[int] = (0, 0),
-    out_padding: Sequence[int] = (0, 0),
-    groups: int = 1,
-    dilation: Sequence[int] = (1, 1),
-) -> Any:
-    """The general convolution."""
-    settings = stride, padding, dilation, True, out_padding, groups
-    return core.aten_convolution(x, weight, bias, *settings)
-
-
 def roi_align(maps: Any, regions: Any, size: int, scale: float, samples: int) -> Any:
     """See rois.py."""
     image = op.Cast(op.Squeeze(op.Slice(regions, [0], [1], [1]), [1]), to=INT64)
@@ -168,16 +134,12 @@ def suppress(boxes: Any, scores: Any, threshold: float, labels: Any, classes: in
 TABLE: dict[Callable, Callable] = {
     aten.to.dtype: lambda x, dtype, *_, **settings: op.Cast(x, to=dtype),
     aten.to.device: lambda x, device, dtype, *_, **settings: op.Cast(x, to=dtype),
-    aten.detach_.default: lambda x: op.Identity(x),
-    aten.dropout.default: dropout,
-    aten.feature_dropout.default: dropout,
     aten.arange.default: lambda end, dtype=-1, **settings: arange(0, end, 1, dtype),
     aten.arange.start: lambda start, end, dtype=-1, **settings: arange(start, end, 1, dtype),
     aten.arange.start_step: arange,
-    aten.rsub.Scalar: rsub,
+    aten.rsub.Scalar: lambda x, other: op.Sub(op.CastLike(other, x), x),
     aten.square.default: lambda x: op.Mul(x, x),
-    aten.masked_fill_.Scalar: lambda x, mask, value: op.Where(mask, op.CastLike(value, x), x),
-    aten.argsort.default: lambda x, dim=-1, last=False: core.aten_sort(x, dim, last)[1],
+    aten.argsort.default: lambda x, dim=-1: core.aten_sort(x, dim)[1],
     aten.clip.default: core.aten_clamp,
     aten.__and__.Tensor: core.aten_bitwise_and,
     aten.__or__.Tensor: core.aten_bitwise_or,
@@ -188,8 +150,10 @@ TABLE: dict[Callable, Callable] = {
     aten.broadcast_tensors.default: broadcast_tensors,
     aten.split_with_sizes.default: split_with_sizes,
     aten.rms_norm.default: rms_norm,
-    aten.batch_norm.default: batch_norm,
-    aten.conv_transpose2d.input: conv_transpose2d,
+    aten.batch_norm.default: lambda *given: core.aten_native_batch_norm(*given[:8])[0],
+    aten.conv_transpose2d.input: lambda x, w, b=None, s=(1, 1), p=(0, 0), o=(0, 0), n=1, d=(1, 1): (
+        core.aten_convolution(x, w, b, s, p, d, True, o, n)
+    ),
     torch.ops.rope_dense.roi_align.default: roi_align,
     torch.ops.rope_dense.suppress.default: suppress,
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -36,10 +38,11 @@ def written(compute: Callable[[Tensor], tuple[Tensor, ...]], path: Path, number:
             strict=False,
             prefer_deferred_runtime_asserts_over_guards=True,
         )
-    exporter.drop_assertions(exported)
+    exporter.tidy(exported)
     with exporter.quick():
-        names = [f'out{index}' for index in range(number)]
-        onnx_file.write(exported, path, names, {}, 20)
+        names = tuple(f'out{index}' for index in range(number))
+        graph: Any = SimpleNamespace(outputs=names, resize=None)
+        onnx_file.write(exported, path, graph, dict(opset=20, score=None, backbone_dtype='fp32'))
 
 
 def numbers(x: Tensor) -> tuple[Tensor, ...]:
@@ -50,7 +53,7 @@ def numbers(x: Tensor) -> tuple[Tensor, ...]:
     floats = torch.arange(height, dtype=torch.float32), torch.arange(0.5, 2, 0.25) + x[0, 0, 0, 0]
     steps = torch.arange(3, width), torch.arange(1, 2 * width, 2)
     some = 1 - x, x.square(), x.clip(-0.5, 0.5), x.double(), inside, lowest, order.argsort()
-    return *some, *floats, *steps, F.dropout(x, 0.5, training=False)
+    return *some, *floats, *steps, F.dropout(x, 0.5, training=False) + 1
 
 
 def shapes(x: Tensor) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS
 from torch import nn
@@ -18,6 +19,8 @@ from helpers.exported import strong
 from helpers.small_configs import CONFIGS, small_config
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
+from rope_dense.export.compare import largest_difference, runners
+from rope_dense.export.exporter import graph_for
 from rope_dense.models.deim.detector import DEIM
 from rope_dense.models.shared_backbone import SharedBackbone
 from rope_dense.project.model import build_model
@@ -322,3 +325,27 @@ KINDS: dict[str, Callable[[Path], nn.Module]] = {
     'DEIM with an angle': lambda folder: oriented(),
     'SharedBackbone': shared,
 }
+
+
+def differences(model: nn.Module, path: Path, metadata: dict) -> dict[str, float]:
+    """The largest difference of a file from its model in each program, at six sizes.
+
+    They are the smallest of the file, wide, odd and prime ones. The first has several tokens:
+    after an image of one token OpenVINO 2026.4 computes attention of the next wrongly.
+    """
+    graph, (least, _) = graph_for(model, metadata), metadata['smallest_size']
+    height, width = graph.generic
+    sizes = [(1, height, width), (1, least, least), (3, max(17, least), 300), (2, 113, least)]
+    sizes += [(1, 97, 131), (2, height + 9, width + 33)]
+    worst: dict[str, float] = {}
+    with torch.no_grad():
+        programs = runners(path)
+        for size in sizes:
+            image = graph.example(*size)
+            expected = graph(image)
+            for name, run in programs.items():
+                actual = run(image)
+                assert [x.dtype for x in actual] == [x.dtype for x in expected], name
+                difference = largest_difference(graph, actual, expected)
+                worst[name] = max(worst.get(name, 0.0), difference)
+    return worst
