@@ -133,6 +133,7 @@ def write_threshold(graph: ir.Graph, groups: Sequence[Sequence[str]], score: flo
         kept = [add('Where', enough, outs[0], add('Constant', value_float=0.0)), *outs[1:]]
         for name, old, values in zip(names, outs, kept, strict=True):
             new = add('Slice', values, numbers(0), number, numbers(1))
+            assert old.shape is not None
             batch, _, *others = old.shape
             new.type, new.shape = old.type, ir.Shape([batch, 'detections', *others])
             old.name, new.name = f'{name}_all', name

@@ -39,7 +39,7 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
     for shape in shapes(graph, metadata):
         image = graph.example(*shape)
         with torch.no_grad():
-            expected = filtered(graph, graph(image), metadata['score'])
+            expected = filtered(graph, graph(image), metadata['score'] or 0.0)
         found = {}
         for name, run in programs.items():
             try:
@@ -57,10 +57,10 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
         yield f'WARNING: do not use the file in {name}, where it is wrong'
 
 
-def filtered(graph: Graph, outputs: Sequence[Tensor], score: float | None) -> Sequence[Tensor]:
+def filtered(graph: Graph, outputs: Sequence[Tensor], score: float) -> list[Tensor]:
     """Outputs without the detections below a score, as the file leaves them out."""
     found = dict(zip(graph.outputs, outputs, strict=True))
-    for names in graph.detections if score is not None else []:
+    for names in graph.detections:
         enough = found[names[0]] >= score
         found[names[0]] = torch.where(enough, found[names[0]], 0.0)
         found |= {name: found[name][:, : int(enough.sum(1).max())] for name in names}
@@ -106,7 +106,7 @@ def detected_difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) ->
 
 def relative(actual: Tensor, expected: Tensor) -> float:
     """The largest difference; of zeros, as a detector that finds nothing has, as it is."""
-    if actual.shape != expected.shape:
+    if actual.shape != expected.shape or not actual.isfinite().all():
         return torch.inf
     if not expected.numel():
         return 0.0

@@ -46,14 +46,15 @@ def test_detections_may_change_places_if_their_scores_are_nearly_equal() -> None
     assert difference(boxes=boxes[:, [1, 0, 2]]) > 0.1
     assert difference(labels=labels[:, [1, 0, 2]]) == torch.inf
     assert difference(scores=scores[:, :2]) == torch.inf
-    assert difference(scores=scores[:0, :0]) == torch.inf  # as R2 of OpenVINO: nothing at all
+    assert difference(scores=scores[:0, :0]) == torch.inf  # nothing at all
+    assert difference(boxes=boxes * torch.nan) == difference(depth=depth / 0) == torch.inf
 
 
 def test_detections_below_a_score_are_left_out() -> None:
     scores, boxes, labels, depth = filtered(Detector(), found(), 0.45)
     assert scores.tolist() == [[pytest.approx(0.8)], [0.5]] and boxes.shape == (2, 1, 4)
     assert depth.shape == (2, 1, 4, 5) and labels.tolist() == [[0], [3]]
-    assert filtered(Detector(), found(), None)[0].shape == (2, 3)
+    assert filtered(Detector(), found(), 0)[0].shape == (2, 3)
     assert filtered(Detector(), found(), 0.9)[1].shape == (2, 0, 4)
 
 
@@ -76,5 +77,5 @@ def test_a_wrong_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(compare, 'runners', lambda path: programs)
     *lines, warning = check_file(path, model, metadata)
     assert all('0.0e+00 in good, 1.0e+00 in bad' in line for line in lines)
-    assert 'do not use this file in bad' in warning
+    assert 'do not use the file in bad' in warning
     assert graph(pixels(1, 3, 32, 32))[0].shape == (1, 5)

@@ -38,7 +38,7 @@ WHOLE = dict(_delete_=True, mode='whole')
 CLASSES = 3  # of R-CNNs
 
 
-def small_model(name: str, folder: Path, **changes: object) -> nn.Module:
+def small_model(name: str, folder: Path, **changes: Any) -> Any:
     """The model of a flagship config, shrunk."""
     cfg = Config.fromfile(small_config(name, folder, folder))
     cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
@@ -50,17 +50,17 @@ def small_model(name: str, folder: Path, **changes: object) -> nn.Module:
 # Backbones and classifiers
 
 
-def vit(**settings: object) -> Backbone:
+def vit(**settings: Any) -> Backbone:
     arch = dict(embed_dims=16, depth=2, num_heads=2, patch_size=8)
     return RoPEViT(arch, final_norm=True, out_indices=(0, 1), **settings)
 
 
-def windowed(**settings: object) -> Backbone:
+def windowed(**settings: Any) -> Backbone:
     windows = dict(window_size=3, window_block_indexes=(0,))
     return vit(with_cls_token=False, **windows | settings)
 
 
-def swin(**settings: object) -> Backbone:
+def swin(**settings: Any) -> Backbone:
     arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
     return RoPESwin(arch, out_indices=(0, 1), **dict(window_size=4) | settings)
 
@@ -68,8 +68,9 @@ def swin(**settings: object) -> Backbone:
 NAT = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2), dilations=((1, 2), (3,)))
 
 
-def nat(**settings: object) -> Backbone:
-    return RoPENAT(**dict(arch=NAT, out_indices=(0, 1), kernel_size=5) | settings)
+def nat(**settings: Any) -> Backbone:
+    given: dict[str, Any] = dict(arch=NAT, out_indices=(0, 1), kernel_size=5)
+    return RoPENAT(**given | settings)
 
 
 def classifier(kind: str = 'vit') -> nn.Module:
@@ -100,7 +101,7 @@ def upernet(folder: Path) -> nn.Module:
     return small_model('upernet_vit_rope_mixed', folder, test_cfg=WHOLE, **windows)
 
 
-def linear(folder: Path, **changes: object) -> nn.Module:
+def linear(folder: Path, **changes: Any) -> Any:
     """A linear head on the last map, without neck."""
     head = dict(_delete_=True, type='FCNHead', in_channels=32, in_index=3, channels=32)
     head |= dict(num_convs=0, concat_input=False, num_classes=7, dropout_ratio=0.1)
@@ -159,7 +160,7 @@ def eomt_segmentor() -> nn.Module:
     return model
 
 
-def dpt(**changes: object) -> nn.Module:
+def dpt(**changes: Any) -> Any:
     """The model of the demo config, smaller."""
     cfg = Config.fromfile(CONFIGS / 'demo' / 'depth_vit_rope_mixed_rooms.py')
     cfg.model.backbone.arch = dict(embed_dims=32, depth=4, num_heads=2)
@@ -185,7 +186,7 @@ def dino(folder: Path, divisor: int = 20) -> nn.Module:
     return small_model('dino_vitdet_rope_mixed', folder, **changes)
 
 
-def retinanet(scores: float = 0.2) -> nn.Module:
+def retinanet(scores: float = 0.2) -> Any:
     """RetinaNet of mmdet on a small ViT, with about `scores` as scores."""
     cfg = Config.fromfile(CONFIGS / 'stock_heads' / 'retinanet_swin-t_rope-mixed_8xb2-12e_coco.py')
     cfg.model.backbone = dict(type='RoPEViT', arch=dict(embed_dims=32, depth=1, num_heads=2))
@@ -194,13 +195,13 @@ def retinanet(scores: float = 0.2) -> nn.Module:
         num_classes=5, in_channels=32, feat_channels=32, stacked_convs=1, init_cfg=None
     )
     cfg.model.test_cfg.nms_pre = 200  # more than the candidates of the coarse maps
-    model = strong(build_model(cfg))
+    model: Any = strong(build_model(cfg))
     nn.init.constant_(model.bbox_head.retina_cls.bias, math.log(scores / (1 - scores)))
     nn.init.normal_(model.bbox_head.retina_reg.weight, std=0.02)
     return model
 
 
-def rcnn(kind: str, **changes: object) -> nn.Module:
+def rcnn(kind: str, **changes: Any) -> Any:
     """'faster', 'mask' or 'cascade' R-CNN on a small ViT, with detections of several classes."""
     name = 'cascade-mask-rcnn' if kind == 'cascade' else 'mask-rcnn'
     file = CONFIGS / 'stock_heads' / f'{name}_vit-b_rope-mixed_8xb8-184k_coco.py'
@@ -226,7 +227,7 @@ def rcnn(kind: str, **changes: object) -> nn.Module:
     model.test_cfg.rpn.update(nms_pre=60, max_per_img=80)
     model.test_cfg.rcnn.max_per_img = 12
     cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
-    built = strong(build_model(cfg))
+    built: Any = strong(build_model(cfg))
     nn.init.normal_(built.rpn_head.rpn_cls.weight, std=0.05)
     nn.init.normal_(built.rpn_head.rpn_reg.weight, std=0.03)
     made = built.roi_head.bbox_head
