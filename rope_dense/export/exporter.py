@@ -104,12 +104,16 @@ def export(
     check_path(path)
     if path.suffix != '.onnx' and (resize_inside or score is not None or dtype == torch.int8):
         raise ValueError(f'{path}: resizing inside, a score and int8 need NAME.onnx')
+    if dtype == torch.int8 and not find_spec('onnxruntime'):
+        raise ValueError(f'{path}: int8 needs onnxruntime: pip install onnxruntime')
     options = dict(rgb=rgb, top=top, score=score, resized=resize if resize_inside else None)
     graph = graph_for(model, options, torch.float32 if dtype == torch.int8 else dtype)
     if path.suffix[1:] not in graph.formats:
         names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
         refuse('path', str(path), f'{names} for {type(model).__name__}')
-    graph.format = path.suffix[1:]
+    for part in graph.modules():
+        if isinstance(part, Graph):
+            part.format = path.suffix[1:]
     if resize_inside and (resize is None or size != 'dynamic'):
         raise ValueError('resizing inside needs the size of a test pipeline, and no other size')
     if size != 'dynamic':
@@ -143,7 +147,7 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
     graph = graph_of(model, dtype)
     if graph.task == 'backbone' and (options['rgb'] or options['resized']):
         raise ValueError('rgb and resizing inside are for models of pictures, not for a backbone')
-    if 'corners' in graph.outputs and options['resized']:
+    if options['resized'] and any(name.endswith('corners') for name in graph.outputs):
         raise ValueError('resizing inside is not for boxes with an angle')
     if not graph.detections and (options['top'], options['score']) != (None, None):
         raise ValueError(f'top and score are for detectors, not for {type(model).__name__}')

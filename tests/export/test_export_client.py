@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from mmcv.transforms import TRANSFORMS
 from torch import nn
 
@@ -27,6 +28,7 @@ from helpers.exported_models import (
     classifier,
     deim,
     linear,
+    masked,
     oriented,
     rcnn,
     retinanet,
@@ -87,6 +89,14 @@ def test_graphs_with_options(tmp_path: Path) -> None:
         stretch = torch.tensor([150 / 87, 110 / 64] * 2)
         assert_same(exact(image.flip(1)), [scores, boxes * stretch, labels])
         assert_same(given(model, top=4)(small), [x[:, :4] for x in (scores, boxes, labels)])
+    deim = masked()  # padded to 96 x 96 pixels
+    deim.data_preprocessor.pad_size_divisor = 48
+    masks = given(deim)(small)[3]
+    graph = given(deim, resized=PIPELINE)
+    assert masks.shape == (2, 30, 24, 24) and graph.details()['padded_to'] == 1
+    whole = F.interpolate(masks, (96, 96), mode='bilinear')[..., :64, :87]
+    covering = F.interpolate(graph(small)[3], (64, 87), mode='bilinear')
+    assert (whole - covering)[..., 4:-4, 4:-4].abs().mean() < 0.05 * whole.abs().mean()
     model = linear(tmp_path)
     logits, labels = given(model, resized=PIPELINE)(image)
     assert logits.shape == (2, 7, 110, 150) and torch.equal(labels, logits.argmax(1))
