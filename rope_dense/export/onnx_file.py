@@ -177,7 +177,7 @@ def convert(path: Path, opset: int) -> None:
     except (RuntimeError, onnx.version_converter.ConvertError) as error:
         reason = str(error).rpartition('failed: ')[2]
         raise ValueError(f'opset {opset}: onnx cannot convert the model: {reason}') from error
-    onnx.save(model, path)
+    save_again(model, path)
 
 
 def quantize(path: Path) -> None:
@@ -187,6 +187,17 @@ def quantize(path: Path) -> None:
     model = onnx.load(path)
     types = dict(DefaultTensorType=onnx.TensorProto.FLOAT)
     quantize_dynamic(model, path, ['MatMul'], weight_type=QuantType.QInt8, extra_options=types)
+    save_again(onnx.load(path), path)
+
+
+def save_again(model: onnx.ModelProto, path: Path) -> None:
+    """Write a model that onnx or ONNX Runtime has changed, as others are: see ``forget_shapes``."""
+    del model.graph.value_info[:]
+    used = {node.domain for node in model.graph.node}
+    for place in reversed(range(len(model.opset_import))):
+        if model.opset_import[place].domain not in used:
+            del model.opset_import[place]
+    onnx.save(model, path)
 
 
 def check_file(path: Path) -> None:
