@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..models.deformable import size_of
@@ -16,6 +17,7 @@ from ..models.deim.oriented import OrientedDEIMHead
 from ..models.deim.oriented_boxes import corners_of
 from ..utils.sizes import ImageSize
 from .anchors import clip
+from .client import Frame
 from .detector import size_with_tokens
 from .graphs import Graph, InFloat32, Preprocess
 
@@ -59,18 +61,36 @@ class DEIMGraph(Graph):
                 part.to(dtype)
             cast_head(head, dtype)
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+    def limit(self, number: int) -> None:
+        self.model.bbox_head.max_per_img = min(number, self.model.bbox_head.max_per_img)
+
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         maps = self.model.extract_feat(x.to(self.dtype))
         scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, size_of(x))
         if self.is_oriented:
             return scores, boxes, labels, corners_of(boxes)
-        return scores, clip(boxes, *size), labels, *(logits.float() for logits in masks)
+        boxes = frame.points(clip(boxes, *frame.size))
+        masks = [logits.float() for logits in masks]
+        if frame.input is not frame.size:
+            masks = [unpadded(logits, frame.size, size_of(x)) for logits in masks]
+        return scores, boxes, labels, *masks
 
     def details(self) -> dict:
         """The convention of angles of oriented boxes; the divisor of the sides of masks."""
         if self.is_oriented:
             return dict(angle_version='le90')
-        return dict(padded_to=self.divisor) if 'masks' in self.outputs else {}
+        padded_to = self.divisor if self.resize is None else 1
+        return dict(padded_to=padded_to) if 'masks' in self.outputs else {}
+
+
+def unpadded(masks: Tensor, size: ImageSize, padded: ImageSize) -> Tensor:
+    """Masks [B, M, h, w] of padded images, stretched so that they cover the image alone."""
+    rows, columns = (
+        (torch.arange(number) + 0.5) * (2 * inside) / (number * whole) - 1
+        for number, inside, whole in zip(masks.shape[2:], size, padded, strict=True)
+    )
+    places = torch.stack(torch.broadcast_tensors(columns[None, :], rows[:, None]), -1)
+    return F.grid_sample(masks, places.expand(masks.shape[0], -1, -1, -1), align_corners=False)
 
 
 def cast_head(head: Any, dtype: torch.dtype) -> None:

@@ -21,6 +21,7 @@ from ..backbones.layers import round_up
 from ..models.channel_preprocessors import AnyChannels
 from ..models.deformable import size_of
 from ..utils.sizes import ImageSize
+from .client import Frame, Resize
 from .parts import replace_parts
 
 
@@ -43,6 +44,8 @@ class Graph(nn.Module, ABC):
         is_special: whether smaller images are special cases, and refused.
         tokens: of the smallest side; 2 where a neck halves the map.
         formats: of the files that it can be written to.
+        format: of the file that it is traced for.
+        resize: of images that have any size; None if they come at the size of the model.
 
     Raises:
         ValueError: a part of the model cannot be exported.
@@ -59,6 +62,8 @@ class Graph(nn.Module, ABC):
     )
     num_classes: int | None = None
     formats: tuple[str, ...] = ('onnx', 'pt2')
+    format = 'onnx'
+    resize: Resize | None = None
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
@@ -78,13 +83,32 @@ class Graph(nn.Module, ABC):
             if isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)):
                 part.register_forward_pre_hook(contiguous)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        """``outputs`` of an ``example``."""
-        return self.results(self.preprocess(image), size_of(image))
+    def forward(self, image: Tensor, resized: Tensor | None = None) -> tuple[Tensor, ...]:
+        """``outputs`` of an ``example``, and of the same after ``resize``, by default computed."""
+        size = size_of(image)
+        if self.resize is None:
+            return self.results(self.preprocess(image), Frame(size, size))
+        resized = self.resize(image) if resized is None else resized
+        return self.results(self.preprocess(resized), Frame(size_of(resized), size))
 
     @abstractmethod
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        """``outputs`` of preprocessed images, whose ``size`` (height, width) was before padding."""
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        """``outputs`` of preprocessed images, whose sizes were ``frame`` before padding."""
+
+    @property
+    def detections(self) -> list[list[str]]:
+        """The outputs of each detector, its scores first."""
+        return [list(self.outputs)] if self.task == 'detection' else []
+
+    def limit(self, number: int) -> None:
+        """Give the ``number`` best detections at most."""
+        raise ValueError(f'top and score are for detectors, not for {type(self.model).__name__}')
+
+    def take_rgb(self) -> None:
+        """Take images whose channels are red, green, blue."""
+        if self.preprocess.any_channels:
+            raise ValueError('rgb is for pictures, not for images of other channels')
+        self.preprocess.order, self.preprocess.flip = 'RGB', not self.preprocess.flip
 
     @property
     def divisor(self) -> int:
@@ -113,13 +137,9 @@ class Graph(nn.Module, ABC):
 
     @property
     def compared(self) -> list[str]:
-        """The outputs that tell whether a file computes the same.
-
-        Of detections only scores, because those with nearly equal scores may swap.
-        """
-        if self.task == 'detection':
-            return ['scores']
-        return [name for name in self.outputs if name != 'labels']
+        """The outputs, other than ``detections``, that tell whether a file computes the same."""
+        others = {name for names in self.detections for name in names}
+        return [x for x in self.outputs if x not in others and not x.endswith('labels')]
 
     def details(self) -> dict:
         """More metadata of the file."""
@@ -144,11 +164,12 @@ class BackboneGraph(Graph):
         if dtype != torch.float32:
             self.model = CastBackbone(self.model, dtype)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        return self.results(image, size_of(image))
+    def forward(self, image: Tensor, resized: Tensor | None = None) -> tuple[Tensor, ...]:
+        maps = self.model(image if resized is None else resized)
+        return tuple(maps)[: len(self.outputs)]  # not an image behind them
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        return tuple(self.model(x))[: len(self.outputs)]  # not an image behind them
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        raise NotImplementedError('its images are normalised')
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         return torch.randn(batch, self.channels, height, width)
@@ -177,6 +198,7 @@ class Preprocess(nn.Module):
         super().__init__()
         settings = vars(preprocessor)  # mmseg has other names than mmengine
         self.any_channels = isinstance(preprocessor, AnyChannels)
+        self.order = 'BGR'  # as mmcv reads images
         self.flip = settings.get('channel_conversion', settings.get('_channel_conversion', False))
         padding = settings.get('test_cfg') or {}  # of mmseg's
         if padding.get('size'):
@@ -213,7 +235,7 @@ class Preprocess(nn.Module):
         mean, std = torch.zeros(channels), torch.ones(channels)
         if self.normalize:
             mean, std = self.mean, self.std
-        orders = ('BGR', 'RGB' if self.flip else 'BGR')  # as mmcv reads images
+        orders = self.order, self.order[::-1] if self.flip else self.order
         order, model_order = ('as trained', 'as trained') if self.any_channels else orders
         return dict(
             channel_order=order,

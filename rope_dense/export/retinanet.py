@@ -11,9 +11,11 @@ from mmdet.models.detectors import RetinaNet
 from torch import Tensor
 from torch._higher_order_ops.scan import scan
 
-from ..utils.sizes import ImageSize
-from .anchors import AnchorCandidates, clip
+from ..models.deim.predictions import take
+from .anchors import AnchorCandidates, best, clip
+from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
+from .rois import suppress
 
 
 class RetinaNetGraph(Graph):
@@ -43,21 +45,32 @@ class RetinaNetGraph(Graph):
         height, width = (max(side, 2 * self.candidates.coarsest) for side in self.generic)
         self.generic = height, width
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+    def limit(self, number: int) -> None:
+        self.settings.max_per_img = min(number, self.settings.max_per_img)
+
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         maps = self.head(self.model.extract_feat(x))
         levels = [
             self.candidates(level, *pair) for level, pair in enumerate(zip(*maps, strict=True))
         ]
         scores, boxes, labels = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
-        boxes = clip(boxes, *size)  # [B, K, 4]
+        boxes = clip(boxes, *frame.size)  # [B, K, 4]
         sides = boxes[..., 2:] - boxes[..., :2]
         enough = (sides > self.settings.get('min_bbox_size', -1)).all(-1)
-        return self.suppress(scores * enough, boxes, labels)
+        scores = torch.where(enough, scores, 0.0)
+        if self.format == 'pt2':
+            scores, boxes, labels = self.suppress_plainly(scores, boxes, labels)
+            return scores, frame.points(boxes), labels
+        threshold = self.settings.nms.iou_threshold
+        kept = suppress(boxes, scores, threshold, labels, self.num_classes)
+        scores, index = best(kept, self.settings.max_per_img)
+        return scores, frame.points(take(boxes, index)), labels.gather(1, index)
 
-    def suppress(self, scores: Tensor, boxes: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-        """The best candidate M times, each without the candidates of its class that it overlaps.
+    def suppress_plainly(self, scores: Tensor, boxes: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """The same in plain torch, which has no such operator.
 
-        This is the order in which non-maximum suppression keeps boxes, so its first M are the same.
+        The best candidate M times, each without the candidates of its class that it overlaps: in
+        this order non-maximum suppression keeps boxes.
         """
         areas = (boxes[..., 2:] - boxes[..., :2]).prod(-1)  # [B, K]
         place = torch.arange(scores.shape[1], device=scores.device)
