@@ -31,51 +31,38 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
     if path.suffix == '.onnx' and metadata['backbone_dtype'] == 'bf16':
         yield 'Not compared with the model: ONNX Runtime has no bfloat16 on a CPU'
         return
-    programs = runners(path)
+    graph, programs, wrong = graph_for(model, metadata), runners(path), set()
     if not programs:
         yield 'Not compared with the model: onnxruntime is not installed'
-        return
-    graph, wrong = graph_for(model, metadata), set()
-    for shape in shapes(graph, metadata):
-        image = graph.example(*shape)
+    for shape in shapes(graph, metadata) if programs else ():
+        image, found = graph.example(*shape), {}
         with torch.no_grad():
-            expected = filtered(graph, graph(image), metadata['score'] or 0.0)
-        found = {}
+            expected = graph(image)
         for name, run in programs.items():
             try:
-                difference = largest_difference(graph, run(image), expected)
+                found[name] = largest_difference(graph, run(image), expected)
             except Exception as error:  # of any kind, as programs have
                 yield f'{name} cannot run the file: {str(error).strip().splitlines()[-1]}'
-                difference = torch.inf
-            found[name] = difference
-            if metadata['backbone_dtype'] == 'fp32' and not difference <= TOO_MUCH:
+                found[name] = torch.inf
+            if metadata['backbone_dtype'] == 'fp32' and not found[name] <= TOO_MUCH:
                 wrong.add(name)
         size = ' x '.join(map(str, image.shape))
         parts = ', '.join(f'{value:.1e} in {name}' for name, value in found.items())
-        yield f'Largest difference from the model in fp32 for {size}, of the largest value: {parts}'
+        nothing = '' if any(map(torch.numel, expected)) else ' (no detection reaches the score)'
+        yield (
+            f'Largest difference from the model in fp32 for {size}, of the largest value: '
+            f'{parts}{nothing}'
+        )
     for name in sorted(wrong):
         yield f'WARNING: do not use the file in {name}, where it is wrong'
 
 
-def filtered(graph: Graph, outputs: Sequence[Tensor], score: float) -> list[Tensor]:
-    """Outputs without the detections below a score, as the file leaves them out."""
-    found = dict(zip(graph.outputs, outputs, strict=True))
-    for names in graph.detections:
-        enough = found[names[0]] >= score
-        found[names[0]] = torch.where(enough, found[names[0]], 0.0)
-        found |= {name: found[name][:, : int(enough.sum(1).max())] for name in names}
-    return list(found.values())
-
-
 def shapes(graph: Graph, metadata: dict) -> list[tuple[int, int, int]]:
     """(batch, height, width) of three sizes and two batches, as far as a file takes them."""
-    height, width = graph.generic
+    (height, width), size, batch = graph.generic, metadata['size'], metadata['batch']
     sizes = [(height, width), (height + 9, 2 * width + 5), (2 * height, width + 1)]
-    batches = [1, 2, 1]
-    if metadata['size'] != 'dynamic':
-        sizes = [metadata['size']] * 3
-    if metadata['batch'] != 'dynamic':
-        batches = [metadata['batch']] * 3
+    sizes = sizes if size == 'dynamic' else [(size[0], size[1])] * 3
+    batches = (1, 2, 1) if batch == 'dynamic' else (batch,) * 3
     found = [(batch, *size) for batch, size in zip(batches, sizes, strict=True)]
     return list(dict.fromkeys(found))
 
@@ -83,10 +70,9 @@ def shapes(graph: Graph, metadata: dict) -> list[tuple[int, int, int]]:
 def largest_difference(graph: Graph, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The largest difference of two outputs, relative to the largest number of the output."""
     found = dict(zip(graph.outputs, zip(actual, expected, strict=True), strict=True))
-    differences = [relative(*found[name]) for name in graph.compared]
-    for names in graph.detections:
-        differences.append(detected_difference(*zip(*(found[name] for name in names), strict=True)))
-    return max(differences)
+    detections = [zip(*map(found.pop, names), strict=True) for names in graph.detections]
+    others = [relative(*pair) for name, pair in found.items() if not name.endswith('labels')]
+    return max([*others, *(detected_difference(*pair) for pair in detections)])
 
 
 def detected_difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:

@@ -46,9 +46,6 @@ class DetectorGraph(Graph):
         self.cast_backbone()
         self.generic = size_with_tokens(self, model.num_queries)
 
-    def limit(self, number: int) -> None:
-        self.num_detections = min(number, self.num_detections)
-
     def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         logits, boxes = self.decode(*self.encode(x, frame.size))  # [B, Q, K], [B, Q, 4]
         scores, index = logits.sigmoid().flatten(1).topk(self.num_detections)  # [B, M]

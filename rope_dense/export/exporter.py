@@ -12,12 +12,9 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
-from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
-from torch._decomp import decomposition_table
-from torch._dynamo import config as dynamo_config
+from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
@@ -91,7 +88,7 @@ def export(
             pixels of the input. In ONNX.
         rgb: channels come as red, green, blue.
         top: detections of an image at most.
-        score: leave out detections below it. In ONNX.
+        score: leave out detections below it.
         opset: of ONNX.
 
     Returns:
@@ -102,20 +99,15 @@ def export(
     """
     path = Path(path)
     check_path(path)
-    if path.suffix != '.onnx' and (resize_inside or score is not None or dtype == torch.int8):
-        raise ValueError(f'{path}: resizing inside, a score and int8 need NAME.onnx')
-    if dtype == torch.int8 and not find_spec('onnxruntime'):
-        raise ValueError(f'{path}: int8 needs onnxruntime: pip install onnxruntime')
+    if path.suffix != '.onnx' and (resize_inside or dtype == torch.int8):
+        raise ValueError(f'{path}: resizing inside and int8 need NAME.onnx')
+    if resize_inside and (resize is None or size != 'dynamic'):
+        raise ValueError('resizing inside needs the size of a test pipeline, and no other size')
     options = dict(rgb=rgb, top=top, score=score, resized=resize if resize_inside else None)
     graph = graph_for(model, options, torch.float32 if dtype == torch.int8 else dtype)
     if path.suffix[1:] not in graph.formats:
         names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
         refuse('path', str(path), f'{names} for {type(model).__name__}')
-    for part in graph.modules():
-        if isinstance(part, Graph):
-            part.format = path.suffix[1:]
-    if resize_inside and (resize is None or size != 'dynamic'):
-        raise ValueError('resizing inside needs the size of a test pipeline, and no other size')
     if size != 'dynamic':
         size = check_image(graph, size)
     elif graph.resize is None or graph.resize.keep_ratio:
@@ -134,7 +126,7 @@ def export(
     write = {'.onnx': write_onnx, '.pt2': write_pt2}[path.suffix]
     with atomic_files(path.parent) as folder:  # weights, NAME.onnx.data, are moved before NAME.onnx
         write(exported, folder / path.name, graph, metadata)
-        about_file(folder / path.name).write_text(json.dumps(metadata, indent=2) + '\n')
+        (folder / path.with_suffix('.json').name).write_text(json.dumps(metadata, indent=2) + '\n')
     return metadata
 
 
@@ -144,30 +136,29 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
     Raises:
         ValueError: an option that is not allowed, or not for such a model.
     """
-    graph = graph_of(model, dtype)
-    if graph.task == 'backbone' and (options['rgb'] or options['resized']):
-        raise ValueError('rgb and resizing inside are for models of pictures, not for a backbone')
-    if options['resized'] and any(name.endswith('corners') for name in graph.outputs):
-        raise ValueError('resizing inside is not for boxes with an angle')
-    if not graph.detections and (options['top'], options['score']) != (None, None):
-        raise ValueError(f'top and score are for detectors, not for {type(model).__name__}')
+    graph, (top, score) = graph_of(model, dtype), (options['top'], options['score'])
+    pictures = graph.task != 'backbone' and not graph.preprocess.any_channels
+    upright = graph.task != 'backbone' and not any(x.endswith('corners') for x in graph.outputs)
+    for option, given, fits in (
+        ('rgb', options['rgb'], pictures),
+        ('resizing inside', options['resized'], upright),
+        ('top and score', (top, score) != (None, None), graph.detections),
+    ):
+        if given and not fits:
+            raise ValueError(f'{type(model).__name__} cannot be exported with {option}')
     if options['rgb']:
-        graph.take_rgb()
-    if options['top'] is not None:
-        graph.limit(check_integer('top', options['top'], 1))
-    if options['score'] is not None:
-        check_number('score', options['score'], 0, below=1)
+        graph.preprocess.order, graph.preprocess.flip = 'RGB', not graph.preprocess.flip
+    for part in graph.modules():
+        if isinstance(part, Graph) and top is not None:
+            part.top = check_integer('top', top, 1)
+    if score is not None:
+        graph.score = check_number('score', score, 0, below=1)
     if options['resized']:
-        scale, keep_ratio = options['resized']['scale'], options['resized']['keep_ratio']
-        graph.resize = Resize((scale[0], scale[1]), keep_ratio, graph.least)
+        (width, height), keep_ratio = options['resized']['scale'], options['resized']['keep_ratio']
+        graph.resize = Resize((width, height), keep_ratio, graph.least)
         if not keep_ratio:
-            check_image(graph, (scale[1], scale[0]))
+            check_image(graph, (height, width))
     return graph
-
-
-def about_file(path: Path) -> Path:
-    """The file of the metadata, NAME.json."""
-    return path.with_suffix('.json')
 
 
 def check_path(path: Path) -> None:
@@ -177,7 +168,7 @@ def check_path(path: Path) -> None:
         refuse('path', str(path), f'NAME.onnx or NAME.pt2 ({advice})')
     if missing := [name for name in PACKAGES[path.suffix] if not find_spec(name)]:
         raise ValueError(f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'")
-    about = about_file(path)
+    about = path.with_suffix('.json')
     if about.exists() and f'"{METADATA}"' not in about.read_text(errors='replace'):
         raise ValueError(f'{about} is another file, and would be replaced: choose another name')
 
@@ -252,7 +243,7 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
         size = height, height + step
     image = graph.example(number, *size)
     images.append(image.float() if images else image)
-    with torch.no_grad(), quick(), quiet():
+    with tracing():
         exported = torch.export.export(
             graph,
             tuple(images),
@@ -275,10 +266,6 @@ def tidy(exported: ExportedProgram) -> None:
     for target in (aten._assert_scalar.default, aten._assert_tensor_metadata.default):
         for node in find(target=target):
             exported.graph.erase_node(node)
-    for target in (aten.detach_.default, aten.dropout.default, aten.feature_dropout.default):
-        for node in find(target=target):  # which change nothing in evaluation mode
-            node.replace_all_uses_with(node.args[0])
-            exported.graph.erase_node(node)
     for node in find(target=aten.masked_fill_.Scalar):  # of nn.MultiheadAttention, on a new mask
         if node.args[0].target == aten.zeros_like.default and len(node.args[0].users) == 1:
             node.target = aten.masked_fill.Scalar
@@ -299,36 +286,23 @@ def write_onnx(exported: ExportedProgram, path: Path, graph: Graph, metadata: di
     """Write an ONNX file."""
     from . import onnx_file
 
-    with quick(), quiet():
+    with tracing():
         onnx_file.write(exported, path, graph, metadata)
 
 
 @contextmanager
-def quick() -> Iterator[None]:
-    """Within this context, torch traces without what takes half of the time and changes no file."""
+def tracing() -> Iterator[None]:
+    """Within this context torch traces in less time, without warnings of its own code.
 
-    def sampled(maps: Tensor, places: Tensor, *settings: object) -> Tensor:
-        return maps.new_empty(*maps.shape[:2], *places.shape[1:3])
-
-    with (
-        # No special cases of sides of 0 and 1.
-        symbolic_config.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]  # of torch
-        # The size of an operator's output is computed anew: to look it up takes longer.
-        dynamo_config.patch(fake_tensor_cache_enabled=False),
-        # And not, as torch does for this operator, from its hundreds of parts.
-        patch.dict(decomposition_table, {torch.ops.aten.grid_sampler_2d.default: sampled}),
-        # No list of the lines of code that an operation comes from.
-        patch.object(torch.fx.config, 'do_not_emit_stack_traces', True, create=True),
-    ):
-        yield
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Within this context, torch does not warn of its own code and of an absent torchvision."""
+    Nor does it warn of an absent torchvision.
+    """
     logger = logging.getLogger('torch.onnx._internal.exporter._registration')
     level = logger.level
-    with warnings.catch_warnings():
+    # No special cases of sides of 0 and 1, which take half of the time.
+    oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
+        backed_size_oblivious=True
+    )
+    with warnings.catch_warnings(), torch.no_grad(), oblivious:
         warnings.filterwarnings('ignore', category=FutureWarning, message='.*LeafSpec')
         logger.setLevel(logging.ERROR)
         try:

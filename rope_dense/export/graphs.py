@@ -44,8 +44,9 @@ class Graph(nn.Module, ABC):
         is_special: whether smaller images are special cases, and refused.
         tokens: of the smallest side; 2 where a neck halves the map.
         formats: of the files that it can be written to.
-        format: of the file that it is traced for.
         resize: of images that have any size; None if they come at the size of the model.
+        top: detections of an image at most, without a limit None.
+        score: detections below it are left out.
 
     Raises:
         ValueError: a part of the model cannot be exported.
@@ -62,8 +63,9 @@ class Graph(nn.Module, ABC):
     )
     num_classes: int | None = None
     formats: tuple[str, ...] = ('onnx', 'pt2')
-    format = 'onnx'
     resize: Resize | None = None
+    top: int | None = None
+    score = 0.0
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
@@ -86,10 +88,14 @@ class Graph(nn.Module, ABC):
     def forward(self, image: Tensor, resized: Tensor | None = None) -> tuple[Tensor, ...]:
         """``outputs`` of an ``example``, and of the same after ``resize``, by default computed."""
         size = size_of(image)
-        if self.resize is None:
-            return self.results(self.preprocess(image), Frame(size, size))
-        resized = self.resize(image) if resized is None else resized
-        return self.results(self.preprocess(resized), Frame(size_of(resized), size))
+        x, frame = image, Frame(size, size)
+        if self.resize is not None:
+            x = self.resize(image) if resized is None else resized
+            frame = Frame(size_of(x), size)
+        found = dict(zip(self.outputs, self.results(self.preprocess(x), frame), strict=True))
+        for names in self.detections:
+            found |= zip(names, self.filtered(*(found[name] for name in names)), strict=True)
+        return tuple(found.values())
 
     @abstractmethod
     def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
@@ -100,15 +106,21 @@ class Graph(nn.Module, ABC):
         """The outputs of each detector, its scores first."""
         return [list(self.outputs)] if self.task == 'detection' else []
 
-    def limit(self, number: int) -> None:
-        """Give the ``number`` best detections at most."""
-        raise ValueError(f'top and score are for detectors, not for {type(self.model).__name__}')
+    def filtered(self, *outputs: Tensor) -> list[Tensor]:
+        """Outputs of a detector without detections after ``top``, or below ``score``.
 
-    def take_rgb(self) -> None:
-        """Take images whose channels are red, green, blue."""
-        if self.preprocess.any_channels:
-            raise ValueError('rgb is for pictures, not for images of other channels')
-        self.preprocess.order, self.preprocess.flip = 'RGB', not self.preprocess.flip
+        Where another image of the batch has more of them, the scores of an image are 0 there.
+        """
+        scores, *others = map(self.first, outputs)
+        if not self.score:
+            return [scores, *others]
+        enough = scores >= self.score
+        index = enough.any(0).nonzero()[:, 0]
+        return [x.index_select(1, index) for x in (scores.where(enough, 0.0), *others)]
+
+    def first(self, x: Tensor) -> Tensor:
+        """``top`` detections of x [B, M, ...]."""
+        return x if self.top is None else x[:, : self.top]
 
     @property
     def divisor(self) -> int:
@@ -134,12 +146,6 @@ class Graph(nn.Module, ABC):
         kind = 'float32' if self.preprocess.any_channels else 'uint8'
         settings = dict(dtype=kind, layout='batch, channel, height, width', channels=self.channels)
         return settings | self.preprocess.description(self.channels)
-
-    @property
-    def compared(self) -> list[str]:
-        """The outputs, other than ``detections``, that tell whether a file computes the same."""
-        others = {name for names in self.detections for name in names}
-        return [x for x in self.outputs if x not in others and not x.endswith('labels')]
 
     def details(self) -> dict:
         """More metadata of the file."""

@@ -65,14 +65,13 @@ class RCNNGraph(Graph):
         height, width = (max(side, 2 * self.candidates.coarsest) for side in self.generic)
         self.generic = height, width
 
-    def limit(self, number: int) -> None:
-        self.settings.max_per_img = min(number, self.settings.max_per_img)
-
     def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         maps, size = self.model.extract_feat(x), frame.size
         scores, boxes, labels = self.detect(maps, *self.propose(maps, size), size)
         found = scores, frame.points(boxes), labels
-        return (*found, self.masks(maps, boxes, labels, frame)) if self.mask_stages else found
+        if not self.mask_stages:
+            return found
+        return *found, self.masks(maps, self.first(boxes), self.first(labels), frame)
 
     def propose(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, Tensor]:
         """Boxes [B, P, 4] of the RPN, and their scores [B, P], 0 where there are fewer."""
@@ -83,7 +82,7 @@ class RCNNGraph(Graph):
             boxes = clip(boxes, *size)
             sides = boxes[..., 2:] - boxes[..., :2]
             scores = torch.where((sides > settings.get('min_bbox_size', -1)).all(-1), scores, 0.0)
-            all_scores.append(suppress_all(boxes, scores, settings.nms.iou_threshold))
+            all_scores.append(suppress(boxes, scores, settings.nms.iou_threshold))
             all_boxes.append(boxes)
         scores, index = best(torch.cat(all_scores, 1), settings.max_per_img)
         return take(torch.cat(all_boxes, 1), index), scores
@@ -108,7 +107,7 @@ class RCNNGraph(Graph):
         scores = torch.where(counts, scores, 0.0)
         moved = moved.transpose(1, 2).expand(-1, self.num_classes, -1, -1)  # [B, K, P, 4]
         threshold = self.settings.nms.iou_threshold
-        kept = suppress_all(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(scores)
+        kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(scores)
         scores, index = best(kept.flatten(1), self.settings.max_per_img)  # of K P
         boxes = take(moved.flatten(1, 2), index)
         return scores, boxes, index // moved.shape[2]
@@ -125,11 +124,6 @@ class RCNNGraph(Graph):
         ends = frame.points(boxes).flatten(0, 1)
         pasted = paste(total / len(self.mask_stages), ends, frame.input)  # [B M, H, W]
         return (pasted >= self.settings.mask_thr_binary).unflatten(0, boxes.shape[:2])
-
-
-def suppress_all(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
-    """``suppress`` for boxes [G, N, 4] and scores [G, N] of one class."""
-    return suppress(boxes, scores, threshold, torch.zeros_like(scores, dtype=torch.int64), 1)
 
 
 def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -> Tensor:

@@ -63,13 +63,6 @@ class SharedGraph(Graph):
         names = self.names()
         return [names[task] for task, g in self.graphs.items() if g.task == 'detection']
 
-    def limit(self, number: int) -> None:
-        detectors = [g for g in self.graphs.values() if g.task == 'detection']
-        for graph in detectors:
-            graph.limit(number)
-        if not detectors:
-            super().limit(number)
-
     def details(self) -> dict:
         tasks = {
             name: dict(

@@ -21,7 +21,7 @@ from ..utils.progress import alive
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .compare import check_file
-from .exporter import DTYPES, OPSET, Dynamic, about_file, check_path, export
+from .exporter import DTYPES, OPSET, Dynamic, check_path, export
 
 Precision = Literal['fp32', 'fp16', 'bf16', 'int8']
 
@@ -80,7 +80,7 @@ def export_model(
         )
     for name, value in metadata.items():
         print(f'{name:15} {short(value) if name in ("colours", "meaning") else value}')
-    print(f'{out}: {out.stat().st_size / 1e6:.1f} MB; the same in {about_file(out)}')
+    print(f'{out}: {out.stat().st_size / 1e6:.1f} MB; the same in {out.with_suffix(".json")}')
     if too_large := smallest_above_test(metadata):
         print(f'{out}: {too_large}')
     with alive(f'{out}: compared with the model'):

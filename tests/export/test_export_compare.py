@@ -9,7 +9,7 @@ from torch import Tensor
 from helpers.exported import pixels, strong
 from helpers.exported_models import classifier
 from rope_dense.export import compare, export
-from rope_dense.export.compare import check_file, filtered, largest_difference, shapes
+from rope_dense.export.compare import check_file, largest_difference, shapes
 from rope_dense.export.graphs import graph_of
 
 
@@ -18,7 +18,6 @@ class Detector:
 
     outputs = ('scores', 'boxes', 'labels', 'depth')
     detections = (['scores', 'boxes', 'labels'],)
-    compared = ('depth',)
     generic = (64, 96)
 
 
@@ -48,14 +47,6 @@ def test_detections_may_change_places_if_their_scores_are_nearly_equal() -> None
     assert difference(scores=scores[:, :2]) == torch.inf
     assert difference(scores=scores[:0, :0]) == torch.inf  # nothing at all
     assert difference(boxes=boxes * torch.nan) == difference(depth=depth / 0) == torch.inf
-
-
-def test_detections_below_a_score_are_left_out() -> None:
-    scores, boxes, labels, depth = filtered(Detector(), found(), 0.45)
-    assert scores.tolist() == [[pytest.approx(0.8)], [0.5]] and boxes.shape == (2, 1, 4)
-    assert depth.shape == (2, 1, 4, 5) and labels.tolist() == [[0], [3]]
-    assert filtered(Detector(), found(), 0)[0].shape == (2, 3)
-    assert filtered(Detector(), found(), 0.9)[1].shape == (2, 0, 4)
 
 
 def test_three_sizes_and_two_batches_are_compared() -> None:
