@@ -26,10 +26,10 @@ class DEIMGraph(Graph):
 
     They are as in ``DetectorGraph``. A model with masks also has their logits [B, M, h, w], at a
     quarter of the padded image, or on the pixels of an input that is resized inside; an instance is
-    where they are positive. An oriented model has boxes [B, M, 5], (cx, cy, w, h, angle) in pixels and radians, clockwise, le90, and
-    their corners [B, M, 4, 2], (x, y) around each box. Layers after ``eval_idx``, what earlier
-    layers predict for the losses, and denoising are left out. Batch norms become part of their
-    convolutions, and the two convolutions of a RepVGG block one.
+    where they are positive. An oriented model has boxes [B, M, 5], (cx, cy, w, h, angle) in pixels
+    and radians, clockwise, le90, and their corners [B, M, 4, 2], (x, y) around each box. Layers
+    after ``eval_idx``, what earlier layers predict for the losses, and denoising are left out.
+    Batch norms become part of their convolutions, and the two convolutions of a RepVGG block one.
     """
 
     task = 'detection'

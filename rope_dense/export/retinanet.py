@@ -20,10 +20,11 @@ from .rois import suppress
 class RetinaNetGraph(Graph):
     """mmdet's ``RetinaNet``, for ONNX alone.
 
-    uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M]. Boxes are (left, top, right, bottom) in pixels of the input. As in mmdet, at most
-    ``test_cfg.nms_pre`` candidates of a map above ``test_cfg.score_thr`` are suppressed by class;
-    M is ``test_cfg.max_per_img``. Where an image has fewer detections, the scores of the last are
-    0. All images of a batch fill their input.
+    uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M]. Boxes are (left, top, right,
+    bottom) in pixels of the input. As in mmdet, at most ``test_cfg.nms_pre`` candidates of a map
+    above ``test_cfg.score_thr`` are suppressed by class; M is ``test_cfg.max_per_img``. Where an
+    image has fewer detections, the scores of the last are 0. All images of a batch fill their
+    input.
     """
 
     task, outputs = 'detection', ('scores', 'boxes', 'labels')
