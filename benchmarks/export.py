@@ -15,10 +15,12 @@ import argparse
 import csv
 import json
 import logging
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,7 @@ from pycocotools.cocoeval import COCOeval
 from torch import nn
 
 from measure import environment, table, write_csv
+from rope_dense.export.compare import Runner
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / 'benchmarks' / 'results' / 'export.csv', ROOT / 'docs' / 'export.md'
@@ -42,7 +45,14 @@ DEMOS = {
     'demo: Mask2Former on ViT': 'mask2former_vit_rope_mixed_shapes',
     'demo: Mask2Former on Swin-T': 'mask2former_swin_rope_mixed_ade_mini',
 }
-COLUMNS = ('model', 'parameters', 'nodes', 'mb', 'cpu_s', 'checker', 'onnxruntime', 'openvino')
+NODE_SCRIPT = ROOT / 'benchmarks' / 'export_node.mjs'
+PROGRAMS = {  # the beginning of a program's name, and its column
+    'ONNX Runtime': 'onnxruntime',
+    'OpenVINO': 'openvino',
+    'onnxruntime-node': 'node',
+    'onnxruntime-web': 'web',
+}
+COLUMNS = ('model', 'parameters', 'nodes', 'mb', 'cpu_s', *PROGRAMS.values())
 
 
 def main() -> None:
@@ -89,18 +99,42 @@ def measured(name: str) -> dict:
         started = time.process_time()
         metadata = export(model, path)
         seconds = time.process_time() - started
-        onnx.checker.check_model(path, full_check=True)
-        worst = differences(model, path, metadata)
+        worst = differences(model, path, metadata, javascript(path))
         return dict(
             model=name,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             nodes=len(onnx.load(path).graph.node),
             mb=round(path.stat().st_size / 1e6, 1),
             cpu_s=round(seconds, 1),
-            checker='ok',
-            **dict(zip(('onnxruntime', 'openvino'), worst.values(), strict=False)),
+            **{PROGRAMS[name.rpartition(' ')[0]]: value for name, value in worst.items()},
             programs=', '.join(worst),
         )
+
+
+def javascript(path: Path) -> dict[str, Runner]:
+    """Programs for JavaScript that the folder NODE_MODULES has, by name and version."""
+    found: dict[str, Runner] = {}
+    for package in ('onnxruntime-node', 'onnxruntime-web'):
+        about = Path(os.environ.get('NODE_MODULES', ''), package, 'package.json')
+        if about.exists():
+            version = json.loads(about.read_text())['version']
+            found[f'{package} {version}'] = partial(run_node, package, path)
+    return found
+
+
+def run_node(package: str, path: Path, image: torch.Tensor) -> list[torch.Tensor]:
+    """Outputs of a file, by a process of node."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, values = Path(name), image.numpy()
+        values.tofile(folder / 'input.bin')
+        about = dict(type=str(values.dtype), dims=values.shape)
+        (folder / 'input.json').write_text(json.dumps(about))
+        subprocess.run(['node', NODE_SCRIPT, package, path, folder], check=True)
+        outputs = []
+        for out in json.loads((folder / 'output.json').read_text()):
+            numbers = np.fromfile(folder / f'{out["key"]}.bin', out['type'])
+            outputs.append(torch.from_numpy(numbers.reshape(out['dims'])))
+    return outputs
 
 
 def quantized(run: str, dtype: str) -> dict:
@@ -156,11 +190,11 @@ def read() -> list[dict]:
 
 def write_page(rows: list[dict]) -> None:
     """Put the table of models and programs into docs/export.md."""
-    lines = ['| model | nodes | CPU s | checker | ONNX Runtime | OpenVINO |']
-    lines.append('|---|---:|---:|---|---:|---:|')
+    lines = [f'| model | nodes | CPU s | {" | ".join(PROGRAMS)} |', '|---|' + 6 * '---:|']
     for row in rows:
-        found = (f'{float(row[key] or "nan"):.0e}' for key in ('onnxruntime', 'openvino'))
-        cells = row['model'], row['nodes'], row['cpu_s'], row['checker'], *found
+        numbers = (row.get(key) for key in PROGRAMS.values())
+        found = (f'{float(number):.0e}' if number else 'not run' for number in numbers)
+        cells = row['model'], row['nodes'], row['cpu_s'], *found
         lines.append(f'| {" | ".join(map(str, cells))} |')
     text = PAGE.read_text()
     before, rest = text.split(START)

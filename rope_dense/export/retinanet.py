@@ -57,7 +57,7 @@ class RetinaNetGraph(Graph):
         enough = (sides > self.settings.get('min_bbox_size', -1)).all(-1)
         scores = torch.where(enough, scores, 0.0)
         # As in mmdet, each class has a place of its own, where boxes of no other class overlap.
-        apart = boxes + labels[..., None] * (boxes.amax() + 1)
+        apart = boxes + labels[..., None] * (boxes.amax((1, 2), keepdim=True) + 1)
         kept = suppress(apart, scores, self.settings.nms.iou_threshold)
         scores, index = best(kept, self.settings.max_per_img)
         return scores, frame.points(take(boxes, index)), labels.gather(1, index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from helpers.exported import strong
 from helpers.small_configs import CONFIGS, small_config
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
-from rope_dense.export.compare import largest_difference, runners
+from rope_dense.export.compare import Runner, largest_difference, runners
 from rope_dense.export.exporter import graph_for
 from rope_dense.models.deim.detector import DEIM
 from rope_dense.models.shared_backbone import SharedBackbone
@@ -328,10 +328,12 @@ KINDS: dict[str, Callable[[Path], nn.Module]] = {
 }
 
 
-def differences(model: nn.Module, path: Path, metadata: dict) -> dict[str, float]:
-    """The largest difference of a file from its model in each program, at six sizes.
+def differences(
+    model: nn.Module, path: Path, metadata: dict, more: Mapping[str, Runner] = {}
+) -> dict[str, float]:
+    """The largest difference of a file from its model in each program here, and ``more``.
 
-    They are the smallest of the file, wide, odd and prime ones. The first has several tokens:
+    At six sizes: the smallest of the file, wide, odd and prime ones. The first has several tokens:
     after an image of one token OpenVINO 2026.4 computes attention of the next wrongly.
     """
     graph, (least, _) = graph_for(model, metadata), metadata['smallest_size']
@@ -340,7 +342,7 @@ def differences(model: nn.Module, path: Path, metadata: dict) -> dict[str, float
     sizes += [(1, 97, 131), (2, height + 9, width + 33)]
     worst: dict[str, float] = {}
     with torch.no_grad():
-        programs = runners(path)
+        programs = runners(path) | more
         for size in sizes:
             image = graph.example(*size)
             expected = graph(image)
