@@ -28,7 +28,7 @@ import onnx
 import onnxruntime
 import torch
 from mmengine.config import Config
-from mmengine.registry import DATASETS
+from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torch import nn
 
@@ -140,9 +140,9 @@ def run_node(package: str, path: Path, image: torch.Tensor) -> list[torch.Tensor
 def quantized(run: str, dtype: str) -> dict:
     """Size, box AP and milliseconds of a trained detector as a file."""
     from rope_dense.export.trained import export_model
+    from rope_dense.project.checks.data import build_dataset
     from rope_dense.project.load import find_model
 
-    dataset = DATASETS.build(find_model(run, None)[0].test_dataloader.dataset)
     results, times = [], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, 'model.onnx')
@@ -151,6 +151,8 @@ def quantized(run: str, dtype: str) -> dict:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         session = onnxruntime.InferenceSession(path, options)
+    cfg, loader = find_model(run, None)[0], 'test_dataloader'
+    dataset = build_dataset(cfg, loader, cfg[loader].dataset)
     for data in map(dataset.__getitem__, range(len(dataset))):
         sample, started = data['data_samples'], time.process_time()
         found = session.run(None, {'image': data['inputs'][None].numpy()})
@@ -160,7 +162,8 @@ def quantized(run: str, dtype: str) -> dict:
             kind, sides = dataset.cat_ids[label], box[2:] - box[:2]
             one = dict(image_id=sample.img_id, category_id=kind, score=float(score))
             results.append(one | dict(bbox=[*box[:2].tolist(), *sides.tolist()]))
-    evaluation = COCOeval(dataset.coco, dataset.coco.loadRes(results), 'bbox')
+    truth = COCO(dataset.ann_file)
+    evaluation = COCOeval(truth, truth.loadRes(results), 'bbox')
     evaluation.evaluate(), evaluation.accumulate(), evaluation.summarize()
     milliseconds = 1000 * float(np.median(times))
     return dict(dtype=dtype, mb=size, ap=evaluation.stats[0], ms=milliseconds)

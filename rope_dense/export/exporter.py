@@ -40,7 +40,7 @@ MEANING = dict(  # of outputs. B images of H x W pixels, K classes, M detections
     labels='places in the list of classes, of detections [B, M] or of pixels [B, H, W]',
     logits='[B, K, H, W]',
     classes='probabilities [B, Q, K + 1], the last of no object',
-    masks='[B, M or Q, H, W] bool or probabilities; of DEIM logits of the padded image, a quarter',
+    masks='[B, M or Q, H, W] bool, probabilities or logits (DEIM; if not resized, a quarter)',
     depth='[B, 1, H, W] in metres',
 )
 METADATA = 'rope_dense'  # the key of the metadata in an ONNX file
@@ -101,6 +101,8 @@ def export(
     check_path(path)
     if path.suffix != '.onnx' and (resize_inside or dtype == torch.int8):
         raise ValueError(f'{path}: resizing inside and int8 need NAME.onnx')
+    if dtype == torch.int8 and not find_spec('onnxruntime'):
+        raise ValueError(f"{path}: int8 needs onnxruntime: pip install 'rope_dense[export]'")
     if resize_inside and (resize is None or size != 'dynamic'):
         raise ValueError('resizing inside needs the size of a test pipeline, and no other size')
     options = dict(rgb=rgb, top=top, score=score, resized=resize if resize_inside else None)

@@ -141,7 +141,8 @@ def check(model: ir.Model, path: Path, opset: int) -> None:
         names = ', '.join(sorted(refused))
         raise ValueError(f'the model needs {names} in ONNX, which few programs can run')
     if model.opset_imports[''] != opset:
-        raise ValueError(f'opset {opset}: onnx cannot convert the model; {TRANSLATED} always works')
+        advice = f'{TRANSLATED} needs no conversion'
+        raise ValueError(f'opset {opset}: onnx cannot convert the model; {advice}')
     try:
         onnx.checker.check_model(path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
