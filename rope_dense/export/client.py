@@ -6,16 +6,13 @@ second input, ``resized``, with a size of its own; in the file it is computed fr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..utils.sizes import ImageSize, Size
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 class Resize(NamedTuple):
@@ -71,32 +68,3 @@ def sizes_like(x: Tensor, size: Size) -> Tensor:
     """(W, H) as a tensor [2]."""
     height, width = (x.new_ones(()) * side for side in size)
     return torch.stack([width, height])
-
-
-def write_resize(graph: ir.Graph, resize: Resize) -> None:
-    """Compute the second input of a graph from its first, as ``Resize``."""
-    import onnx_ir as ir
-
-    tape = ir.tape.Tape()
-
-    def op(kind: str, *inputs: ir.Value | list[int] | None, **attributes: int | str) -> ir.Value:
-        values = [
-            tape.op('Constant', (), dict(value_ints=x)) if isinstance(x, list) else x
-            for x in inputs
-        ]
-        return tape.op(kind, values, attributes)
-
-    image, resized = graph.inputs
-    size: ir.Value | list[int] = [resize.scale[1], resize.scale[0]]
-    if resize.keep_ratio:
-        sides, fitted = op('Shape', image, start=2, end=4), []
-        for limit, kind in zip(sorted(resize.scale), ('ReduceMin', 'ReduceMax'), strict=True):
-            of = op(kind, sides, keepdims=1)
-            doubled = op('Add', op('Mul', sides, [2 * limit]), of)
-            fitted.append(op('Div', doubled, op('Mul', of, [2])))
-        size = op('Max', op('Min', *fitted), [resize.shortest])
-    shape = op('Concat', op('Shape', image, end=2), size, axis=0)
-    x = op('Resize', op('Cast', image, to=1), None, None, shape, mode='linear')
-    ir.convenience.replace_all_uses_with(resized, x)
-    graph.insert_before(graph[0], tape.nodes)
-    graph.inputs.remove(resized)

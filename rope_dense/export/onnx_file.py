@@ -15,7 +15,7 @@ from onnxscript import optimizer, version_converter
 from torch.export import ExportedProgram
 from torch.onnx import OnnxExporterError, ONNXProgram
 
-from .client import write_resize
+from .client import Resize
 from .graphs import Graph
 from .translations import TABLE
 
@@ -85,6 +85,33 @@ def name_axes(graph: ir.Graph) -> None:
         for axis, side in enumerate(value.shape):
             if not isinstance(side, int):
                 value.shape[axis] = names.setdefault(str(side), own[axis])
+
+
+def write_resize(graph: ir.Graph, resize: Resize) -> None:
+    """Compute the second input of a graph from its first, as ``Resize``."""
+    tape = ir.tape.Tape()
+
+    def op(kind: str, *inputs: ir.Value | list[int] | None, **attributes: int | str) -> ir.Value:
+        values = [
+            tape.op('Constant', (), dict(value_ints=x)) if isinstance(x, list) else x
+            for x in inputs
+        ]
+        return tape.op(kind, values, attributes)
+
+    image, resized = graph.inputs
+    size: ir.Value | list[int] = [resize.scale[1], resize.scale[0]]
+    if resize.keep_ratio:
+        sides, fitted = op('Shape', image, start=2, end=4), []
+        for limit, kind in zip(sorted(resize.scale), ('ReduceMin', 'ReduceMax'), strict=True):
+            of = op(kind, sides, keepdims=1)
+            doubled = op('Add', op('Mul', sides, [2 * limit]), of)
+            fitted.append(op('Div', doubled, op('Mul', of, [2])))
+        size = op('Max', op('Min', *fitted), [resize.shortest])
+    shape = op('Concat', op('Shape', image, end=2), size, axis=0)
+    x = op('Resize', op('Cast', image, to=1), None, None, shape, mode='linear')
+    ir.convenience.replace_all_uses_with(resized, x)
+    graph.insert_before(graph[0], tape.nodes)
+    graph.inputs.remove(resized)
 
 
 def simplify(model: ir.Model) -> None:

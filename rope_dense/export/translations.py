@@ -17,7 +17,7 @@ import torch
 from onnxscript import opset18
 from onnxscript.function_libs.torch_lib.ops import core
 
-from .rois import translations
+from . import rois  # noqa: F401  # registers its operators
 
 op: Any = opset18  # whose types do not know that constants become tensors
 aten = torch.ops.aten
@@ -73,7 +73,37 @@ def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None
     return x if weight is None else op.Mul(x, weight)
 
 
-TABLE: dict[Callable, Callable] = translations() | {
+def roi_align(maps: Any, regions: Any, size: int, scale: float, samples: int) -> Any:
+    """See rois.py."""
+    image = op.Cast(op.Squeeze(op.Slice(regions, [0], [1], [1]), [1]), to=7)  # int64
+    return op.RoiAlign(
+        maps,
+        op.Slice(regions, [1], [5], [1]),
+        image,
+        coordinate_transformation_mode='half_pixel',
+        mode='avg',
+        output_height=size,
+        output_width=size,
+        sampling_ratio=samples,
+        spatial_scale=scale,
+    )
+
+
+def suppress(boxes: Any, scores: Any, threshold: float) -> Any:
+    """See rois.py."""
+    chosen = op.NonMaxSuppression(
+        boxes,
+        op.Unsqueeze(scores, [1]),  # one class for each group
+        op.Slice(op.Shape(scores), [1], [2]),
+        op.Constant(value_floats=[threshold]),
+        op.Constant(value_floats=[0.0]),
+    )  # [kept, 3]: group, class, box
+    index = op.Gather(chosen, [0, 2], axis=1)
+    none = op.Expand(op.Constant(value_float=0.0), op.Shape(scores))
+    return op.ScatterND(none, index, op.GatherND(scores, index))
+
+
+TABLE: dict[Callable, Callable] = {
     aten.to.dtype: lambda x, dtype, *_, **settings: op.Cast(x, to=dtype),
     aten.to.device: lambda x, device, dtype, *_, **settings: op.Cast(x, to=dtype),
     aten.dropout.default: lambda x, *_: op.Identity(x),
@@ -96,4 +126,6 @@ TABLE: dict[Callable, Callable] = translations() | {
     aten.conv_transpose2d.input: lambda x, w, b=None, s=(1, 1), p=(0, 0), o=(0, 0), n=1, d=(1, 1): (
         core.aten_convolution(x, w, b, s, p, d, True, o, n)
     ),
+    torch.ops.rope_dense.roi_align.default: roi_align,
+    torch.ops.rope_dense.suppress.default: suppress,
 }
