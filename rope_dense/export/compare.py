@@ -108,7 +108,7 @@ def runners(path: Path) -> dict[str, Runner]:
     """The programs here that run a file on a CPU, by name; they load it when called."""
     if path.suffix == '.pt2':
         module = torch.export.load(path).module()
-        return {f'PyTorch {torch.__version__}': lambda image: list(module(image))}
+        return {f'PyTorch {torch.__version__}': lambda image: [x.detach() for x in module(image)]}
     found: dict[str, Runner] = {}
     if find_spec('onnxruntime'):
         import onnxruntime
