@@ -66,7 +66,7 @@ class DEIMGraph(Graph):
         if self.is_oriented:
             return scores, boxes, labels, corners_of(boxes)
         masks = [logits.float() for logits in masks]
-        if self.resize is not None:
+        if frame.input is not frame.size:
             masks = [F.interpolate(self.first(m), size_of(x), mode='bilinear') for m in masks]
             masks = [frame.maps(crop(whole, frame.size)) for whole in masks]
         return scores, frame.points(clip(boxes, *frame.size)), labels, *masks

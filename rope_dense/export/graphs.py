@@ -162,6 +162,7 @@ class BackboneGraph(Graph):
 
     task = 'backbone'
     float32_parts = ('frequencies and angles',)
+    preprocess: Any = staticmethod(lambda image: image)  # normalised by the user
     divisor = 1
 
     def __init__(self, model: Backbone, dtype: torch.dtype) -> None:
@@ -170,12 +171,8 @@ class BackboneGraph(Graph):
         if dtype != torch.float32:
             self.model = CastBackbone(self.model, dtype)
 
-    def forward(self, image: Tensor, resized: Tensor | None = None) -> tuple[Tensor, ...]:
-        maps = self.model(image if resized is None else resized)
-        return tuple(maps)[: len(self.outputs)]  # not an image behind them
-
     def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
-        raise NotImplementedError('its images are normalised')
+        return tuple(self.model(x))[: len(self.outputs)]  # not an image behind them
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         return torch.randn(batch, self.channels, height, width)
