@@ -6,7 +6,8 @@
 
 Small models of each kind, as in tests/export, and models of configs/demo, with random weights. Each
 is exported by a process of its own, in one thread; imports do not count. Differences are relative
-to the largest value, at six sizes, see `differences` in tests/helpers/exported_models.py. `--docs`
+to the largest value, at six sizes, see `differences` in tests/helpers/exported_models.py; in
+JavaScript, too, if NODE_MODULES names a folder with onnxruntime-node and onnxruntime-web. `--docs`
 writes the table of docs/export.md from the results. `--run` measures a trained detector in float32
 and 8 bits: box AP on its test set in ONNX Runtime, and CPU milliseconds of an image in one thread.
 """
@@ -193,11 +194,11 @@ def read() -> list[dict]:
 
 def write_page(rows: list[dict]) -> None:
     """Put the table of models and programs into docs/export.md."""
-    lines = [f'| model | nodes | CPU s | {" | ".join(PROGRAMS)} |', '|---|' + 6 * '---:|']
+    lines = [f'| model | nodes | {" | ".join(PROGRAMS)} |', '|---|' + 5 * '---:|']
     for row in rows:
         numbers = (row.get(key) for key in PROGRAMS.values())
         found = (f'{float(number):.0e}' if number else 'not run' for number in numbers)
-        cells = row['model'], row['nodes'], row['cpu_s'], *found
+        cells = row['model'], row['nodes'], *found
         lines.append(f'| {" | ".join(map(str, cells))} |')
     text = PAGE.read_text()
     before, rest = text.split(START)
