@@ -95,7 +95,7 @@ def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = F
 
 def on_device(numbers: Sequence[float], like: Tensor) -> Tensor:
     """Numbers as a tensor of the type of ``like``, on its device: a copy would wait for a GPU."""
-    return torch.stack([like.new_full((), number) for number in numbers])
+    return torch.cat([like.new_full((1,), number) for number in numbers])
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
