@@ -24,6 +24,7 @@ COLOURS = '`rope-dense convert-data colours` makes class numbers of them'
 GREY_STEPS = {'uint2': 85, 'uint4': 17}  # between the greys that Pillow makes of 2 and 4 bits
 TABLED = (np.uint8, np.uint16)
 BINARY = [0, IGNORED]
+CHUNK = 2**24  # pixels that are counted at a time
 SHOWN = 8  # numbers that are neither a class nor ignored, in an error
 Number = float  # or a whole one
 
@@ -91,7 +92,10 @@ class StoredMask:
 def numbers_in(pixels: np.ndarray) -> list[Number]:
     """The numbers that occur, sorted."""
     if pixels.dtype in TABLED:  # faster than sorting
-        return np.flatnonzero(np.bincount(pixels.reshape(-1))).tolist()
+        flat, found = pixels.reshape(-1), np.zeros(np.iinfo(pixels.dtype).max + 1, int)
+        for start in range(0, flat.size, CHUNK):  # bincount has eight bytes a pixel
+            found += np.bincount(flat[start : start + CHUNK], minlength=len(found))
+        return np.flatnonzero(found).tolist()
     return [int(n) if float(n).is_integer() else n for n in np.unique(pixels).tolist()]
 
 

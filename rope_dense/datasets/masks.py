@@ -3,12 +3,15 @@
 import contextlib
 import io
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, TRANSFORMS
 
+from .images.copies import map_window
 from .labels.maps import MASKS
 from .map_files import check_size, load_pairs
 from .mask_labels import label_map, labels_in
@@ -54,15 +57,24 @@ class LoadClassMask(BaseTransform):
 
     mmseg's ``LoadAnnotations`` for masks of any depth of bits, without a cast before the numbers
     are looked at: 300 is no class 44. An image without a mask, as inferencers give, stays as it is.
+    Of a tile (``TiledDataset``) the window is read.
     ValueError for colours, numbers that are neither classes nor ignored, or another size.
     """
 
     def transform(self, results: dict) -> dict:
         if 'seg_map_path' not in results:
             return results
-        path = Path(results['seg_map_path'])
-        labels = labels_in(path, results['label_map'])
-        check_size(path, labels.shape, results)
+        labels = mask_labels_of(results)
+        check_size(Path(results['seg_map_path']), labels.shape, results)
         results['gt_seg_map'] = labels
         results.setdefault('seg_fields', []).append('gt_seg_map')
         return results
+
+
+def mask_labels_of(results: dict) -> np.ndarray:
+    """The labels of an image's mask, uint8 [H, W]; of a tile those of its window."""
+    path, labels = Path(results['seg_map_path']), results['label_map']
+    load = partial(labels_in, path, labels)
+    if (folder := results.get('copies')) is None:
+        return load()
+    return map_window(path, folder, results['window'], labels, load)

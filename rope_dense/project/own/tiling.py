@@ -1,0 +1,108 @@
+"""Settings of tiles applied to data and recipes of own data."""
+
+import contextlib
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mmengine.registry import DefaultScope
+
+from ...utils.config_parts import nodes
+from . import data as own_data
+from .augment import kind
+from .settings import Own, OwnMaps
+
+MODULES = ('rope_dense.large_images.dataset', 'rope_dense.large_images.evaluation')
+KEPT = 5  # times the objects of an image: boxes of a class that COCO's AP of an image counts
+
+
+def tiles_of(own: Own) -> dict[str, Any]:
+    """The arguments of ``TiledDataset`` that settings give."""
+    assert own.tile is not None
+    overlap = own.tile // 4 if own.overlap is None else own.overlap
+    found = dict(tile=own.tile, overlap=overlap, scales=[*own.scales])
+    found |= dict(copies=str((own_data.CONVERTED / 'tiles').absolute()))
+    if not isinstance(own, OwnMaps):
+        found |= dict(least_share=own.least_share, empty=own.empty_tiles)
+    return found
+
+
+def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
+    """Data whose images are tiles: their number, and what the recipe says about them.
+
+    ValueError if there is no tile with an object or label.
+    """
+    if own.tile is None or not data.text:
+        return data
+    from ...large_images.dataset import TiledDataset  # PyTorch
+
+    scope, kinds = 'mmdet', dict(depth='ImageDepthDataset', semantic='ImageMaskDataset')
+    if task in kinds:
+        from ...datasets import depth, masks  # noqa: F401, registered
+
+        scope = 'mmseg'
+    negatives = getattr(own, 'negatives', True)
+    files = dict(data.files['train'], metainfo=dict(classes=tuple(data.classes)))
+    if task not in kinds:
+        files['filter_cfg'] = dict(filter_empty_gt=not negatives, min_size=1)
+    tiles = dict(tiles_of(own), **({} if negatives else dict(empty=0)))
+    quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
+    with DefaultScope.overwrite_default_scope(scope), quiet:
+        dataset = TiledDataset(kinds.get(task, 'CocoDataset'), **tiles, **files, lazy_init=True)
+        number = len(dataset.load_data_list())
+    if not number:
+        raise ValueError(f'own.tile={own.tile}: no tile has an object or a label')
+    text = '\n'.join([data.text, *lines(own, data.images, dataset.counts)])
+    most = dataset.counts['most']
+    return replace(data, images=number, text=text, most_objects=most)
+
+
+def lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
+    """What the recipe says about the tiles of a training."""
+    scales = '' if [*own.scales] == [1] else f' at scales {", ".join(f"{x:g}" for x in own.scales)}'
+    found = [
+        f'{images} training images are {counts["tiles"]} tiles of {own.tile} pixels{scales}, '
+        f'resized to {own.size}'
+    ]
+    if counts['empty'] or counts['left_out']:
+        found[0] += f'; {counts["empty"]} have no object, {counts["left_out"]} such are left out'
+    if counts['ignored']:
+        found.append(f'{counts["ignored"]} tiles without a labelled pixel are left out')
+    if counts['never_whole']:
+        found.append(
+            f'{counts["never_whole"]} of {counts["all"]} objects are whole in no tile: a larger '
+            'own.overlap or own.tile, or another of own.scales, such as 0.5, shows them'
+        )
+    return found
+
+
+def set_tiles(cfg: dict, own: Own, most: int) -> None:
+    """Let a complete recipe train on tiles and test whole images by their tiles, in place.
+
+    Args:
+        most: objects of an image.
+    """
+    if own.tile is None:
+        return
+    for name in ('train', 'val', 'test'):
+        loader = cfg[f'{name}_dataloader']
+        dataset, is_train = loader['dataset'], name == 'train'
+        for _, step in nodes(dataset['pipeline']):
+            if kind(step) == 'LoadDeepImage':
+                raise ValueError('own.tile: tiles of 16 bits are read by own.channels')
+        tiles = tiles_of(own)
+        if is_train and not getattr(own, 'negatives', True):
+            tiles['empty'] = 0
+        inner = 'CocoDataset' if dataset['type'] == 'MosaicCocoDataset' else dataset['type']
+        loader['dataset'] = {**dataset, **tiles, 'type': 'TiledDataset', 'kind': inner}
+        loader['sampler'] = dict(type='TileSampler', shuffle=is_train)
+        if is_train:
+            continue
+        metric = cfg[f'{name}_evaluator']
+        if str(metric['type']).endswith('CocoMetric'):
+            metric = dict(metric, proposal_nums=(100, 300, max(1000, KEPT * most)))
+        cfg[f'{name}_evaluator'] = dict(type='TiledEvaluator', metrics=[metric])
+    for name in ('tta_model', 'tta_pipeline'):  # views of tiles are not joined
+        cfg.pop(name, None)
+    cfg['custom_imports']['imports'] += MODULES
