@@ -18,6 +18,7 @@ from .ranked import beside
 
 Colour = tuple[int, int, int]
 LEGIBLE = 480  # pixels of the shorter side, below which the names of objects could not be read
+MOST = 1600  # pixels of a side; of a larger image a part with many errors is shown
 
 
 class Painter:
@@ -26,6 +27,7 @@ class Painter:
     Args:
         images, truth, predictions: in COCO's form.
         read: see ``picture_reader``.
+        errors: truth and predictions that do not match.
     """
 
     def __init__(
@@ -36,20 +38,39 @@ class Painter:
         classes: Sequence[str],
         colours: Sequence[Colour],
         read: ReadPicture,
+        errors: Sequence[dict] = (),
     ) -> None:
         self.images, self.truth, self.predictions = images, truth, predictions
+        self.errors = errors
         self.classes, self.read = classes, read
         self.visualizer = DetLocalVisualizer(name='report')
         self.visualizer.dataset_meta = dict(classes=classes, palette=list(colours))
 
     def draw(self, image: int) -> np.ndarray:
-        """An image with its truth, beside itself with its predictions (BGR)."""
+        """An image, or a part of a large one, with its truth, beside its predictions (BGR)."""
         rgb = self.read(self.images[image]['path'])
+        left, top, right, bottom = self.part(image)
+        rgb = rgb[top:bottom, left:right]
         zoom = max(1.0, LEGIBLE / min(rgb.shape[:2]))
         rgb = cv2.resize(rgb, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC)
-        both = (self.truth, self.predictions)
-        parts = [[item for item in items if item['image_id'] == image] for items in both]
-        return beside(*(self.drawn(rgb, items, zoom) for items in parts))
+        shown = []
+        for items in (self.truth, self.predictions):
+            some = [item for item in items if item['image_id'] == image]
+            inside = [moved(item, (left, top, right, bottom)) for item in some]
+            shown.append(self.drawn(rgb, [item for item in inside if item], zoom))
+        return beside(*shown)
+
+    def part(self, image: int) -> tuple[int, int, int, int]:
+        """The part of an image to draw: left, top, right, bottom, in pixels."""
+        size = np.array([self.images[image]['width'], self.images[image]['height']])
+        boxes = np.array([x['bbox'] for x in self.errors if x['image_id'] == image])
+        if size.max() <= MOST or not len(boxes):
+            return 0, 0, *size.tolist()
+        centres = boxes[:, :2] + boxes[:, 2:] / 2
+        near = [(np.abs(centres - one).max(1) < LEGIBLE / 2).sum() for one in centres]
+        start = (centres[int(np.argmax(near))] - LEGIBLE / 2).clip(0, np.maximum(size - LEGIBLE, 0))
+        left, top = start.astype(int).tolist()
+        return left, top, *np.minimum(start.astype(int) + LEGIBLE, size).tolist()
 
     def drawn(self, rgb: np.ndarray, items: Sequence[dict], zoom: float) -> np.ndarray:
         """A picture (BGR) with objects, with coordinates at a `zoom` of 1."""
@@ -90,3 +111,17 @@ class Painter:
         """The class of an object, with its score if it is a prediction."""
         score = f' {item["score"]:.2f}' if 'score' in item else ''
         return f'{self.classes[item["category_id"] - 1]}{score}'
+
+
+def moved(item: dict, part: tuple[int, int, int, int]) -> dict | None:
+    """An object in the pixels of a part of its image (left, top, right, bottom), or None."""
+    left, top, right, bottom = part
+    x, y, width, height = item['bbox']
+    x0, y0, x1, y1 = max(x, left), max(y, top), min(x + width, right), min(y + height, bottom)
+    if x0 >= x1 or y0 >= y1:
+        return None
+    found = dict(item, bbox=[x0 - left, y0 - top, x1 - x0, y1 - y0])
+    if 'segmentation' in item:
+        mask = coco_mask.decode(item['segmentation'])[top:bottom, left:right]
+        found['segmentation'] = coco_mask.encode(np.asfortranarray(mask))
+    return found
