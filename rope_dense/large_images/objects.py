@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from ..datasets.labels.geometry import bounding_box, counts_in, mask_shape
+from ..datasets.labels.geometry import counts_in, mask_shape, outline_box
 from .tiles import Window
 
 if find_spec('shapely'):  # mmdet needs it
@@ -63,7 +63,8 @@ def objects_in(
             if not item['mask']:
                 continue
             if not is_whole[index]:
-                box = item_box(item['mask'], box, left, top)
+                x, y, *sides = outline_box(item['mask'])
+                box = np.array([x, y, x + sides[0], y + sides[1]]) + [left, top, left, top]
         elif not is_whole[index]:
             share = float(np.prod(box[2:] - box[:2]) / np.prod(boxes[index, 2:] - boxes[index, :2]))
         item['bbox'] = (box - [left, top, left, top]).tolist()
@@ -71,14 +72,6 @@ def objects_in(
         if (box[2:] - box[:2] >= LEAST_SIDE).all():
             found.append(item)
     return found, is_whole
-
-
-def item_box(outline: list | dict, box: np.ndarray, left: int, top: int) -> np.ndarray:
-    """The box around polygons of a window in pixels of the image; ``box`` around run lengths."""
-    if isinstance(outline, dict):
-        return box
-    x, y, width, height = bounding_box([value for polygon in outline for value in polygon])
-    return np.array([x + left, y + top, x + left + width, y + top + height])
 
 
 def outline_in(

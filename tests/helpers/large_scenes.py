@@ -14,13 +14,17 @@ COLOURS = np.array([[40, 200, 60], [220, 60, 40]], np.uint8)
 def draw_scene(
     height: int, width: int, number: int, seed: int, sizes: tuple[int, int] = (10, 24)
 ) -> tuple[np.ndarray, list[tuple[int, list[int]]]]:
-    """A scene [height, width, 3] (RGB) of objects that may overlap: (class, box x, y, w, h)."""
+    """A scene [height, width, 3] (RGB) of objects apart from each other: (class, x, y, w, h)."""
     random = np.random.default_rng(seed)
     image = random.integers(90, 150, (height, width, 3), dtype=np.uint8)
-    objects = []
-    for _ in range(number):
+    objects, taken = [], np.zeros((height, width), bool)
+    while len(objects) < number:
         label, side = int(random.integers(2)), int(random.integers(*sizes))
         left, top = int(random.integers(width - side)), int(random.integers(height - side))
+        place = slice(top, top + side + 1), slice(left, left + side + 1)
+        if taken[place].any():
+            continue
+        taken[place] = True
         colour = COLOURS[label].tolist()
         if label:
             image[top : top + side, left : left + side] = colour
@@ -53,7 +57,7 @@ def write_scenes(
             Image.fromarray(pixels).save(root / split / name)
             images.append(dict(id=index, file_name=name, height=height, width=width))
             for label, (x, y, w, h) in found:
-                item = dict(id=len(annotations), image_id=index, category_id=label, iscrowd=0)
+                item = dict(id=len(annotations) + 1, image_id=index, category_id=label, iscrowd=0)
                 item |= dict(bbox=[x, y, w, h], area=w * h)
                 if outlines:
                     item['segmentation'] = [[x, y, x + w, y, x + w, y + h, x, y + h]]
