@@ -1,4 +1,4 @@
-r"""Convert annotations to COCO json, or masks in colours to masks of class numbers.
+r"""Convert annotations to COCO json, masks in colours to class numbers, or images to tiles.
 
 Examples:
     rope-dense convert-data yolo data/own/labels/train data/own/annotations/train.json
@@ -10,6 +10,7 @@ Examples:
     rope-dense convert-data coco old.json new.json --images train  # areas, clipped boxes
     rope-dense convert-data colours masks_in_colours data/own/masks/train \
         --classes classes.txt --images data/own/images/train
+    rope-dense convert-data tiles train.json train_tiles --images train --tile 1024 --overlap 200
 
 A report lists problems: images without objects, boxes outside the image or without area, unknown
 classes, masks of another size than the image. Sources are not changed, and no file is overwritten.
@@ -22,9 +23,10 @@ from pathlib import Path
 
 from ..project.errors import UsageError
 from ..project.find import check_ending, check_path
-from .arguments import ToolParser, values
+from .arguments import ToolParser, at_least, values
 
 FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson', 'colours')
+FORMATS += ('tiles',)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -33,7 +35,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         'source', type=Path, help='folder of labels or masks; file of cvat, coco, createml, geojson'
     )
-    parser.add_argument('out', type=Path, help='NAME.json; for colours: folder of masks')
+    parser.add_argument('out', type=Path, help='NAME.json; for colours and tiles: a folder')
     parser.add_argument('--images', type=Path, help='folder of the images (beside the labels)')
     parser.add_argument(
         '--classes', type=Path, help='file with one class per line, in the order of class numbers'
@@ -50,6 +52,16 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='FILE',
         help='use only the images listed here, one per line, such as ImageSets/Main/train.txt',
     )
+    parser.add_argument('--tile', type=at_least(32), help='tiles: side in pixels of an image')
+    parser.add_argument(
+        '--overlap', type=at_least(0), help='tiles: in pixels (a quarter of a tile)'
+    )
+    parser.add_argument(
+        '--scales',
+        type=at_least(0.01, float),
+        nargs='+',
+        help='tiles: of images, such as 0.5 1 (1)',
+    )
     parser.checks.append(check)
     return parser.parse(argv)
 
@@ -57,6 +69,14 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def check(args: argparse.Namespace) -> None:
     for path in filter(None, (args.source, args.images, args.classes, args.split_file)):
         check_path(path)
+    if (args.format == 'tiles') != (args.tile is not None) or (
+        args.tile is None and (args.overlap is not None or args.scales)
+    ):
+        raise UsageError('--tile: give it for tiles, with --overlap and --scales or without')
+    if args.tile is not None and (args.overlap or 0) >= args.tile:
+        raise UsageError(f'--overlap {args.overlap}: give less than --tile {args.tile}')
+    if args.format == 'tiles':
+        return
     if args.format == 'colours':
         if args.val_share or args.split_file:
             raise UsageError('--val-share, --split-file: for boxes; give the masks of each split')
@@ -74,6 +94,13 @@ def share(text: str) -> float:
 
 
 def main(args: argparse.Namespace) -> None:
+    given = values(args)
+    if args.format == 'tiles':
+        from ..large_images.write_tiles import write_tiles
+
+        names = ('source', 'out', 'images', 'tile', 'overlap')
+        write_tiles(**{name: given[name] for name in names}, scales=args.scales or (1.0,))
+        return
     from ..datasets.convert_data import convert_data
 
-    convert_data(**values(args))
+    convert_data(**{k: v for k, v in given.items() if k not in ('tile', 'overlap', 'scales')})

@@ -54,7 +54,7 @@ def objects_in(
     low, high = np.maximum(boxes[:, :2], window[:2]), np.minimum(boxes[:, 2:], window[2:])
     is_near = ((high - low) >= LEAST_SIDE).all(1)
     is_whole = is_near & (boxes[:, :2] >= reach[:2]).all(1) & (boxes[:, 2:] <= reach[2:]).all(1)
-    found = []
+    found, offset = [], np.array([left, top, left, top])
     for index in np.flatnonzero(is_near):
         item, share = dict(instances[index]), 1.0
         box = np.concatenate([low[index], high[index]])
@@ -64,10 +64,10 @@ def objects_in(
                 continue
             if not is_whole[index]:
                 x, y, *sides = outline_box(item['mask'])
-                box = np.array([x, y, x + sides[0], y + sides[1]]) + [left, top, left, top]
+                box = np.array([x, y, x + sides[0], y + sides[1]]) + offset
         elif not is_whole[index]:
             share = float(np.prod(box[2:] - box[:2]) / np.prod(boxes[index, 2:] - boxes[index, :2]))
-        item['bbox'] = (box - [left, top, left, top]).tolist()
+        item['bbox'] = (box - offset).tolist()
         item['ignore_flag'] = int(item['ignore_flag'] or share < least_share)
         if (box[2:] - box[:2] >= LEAST_SIDE).all():
             found.append(item)

@@ -261,7 +261,7 @@ def test_an_image_of_a_test_is_of_one_process(
         sampler = TileSampler(dataset, shuffle=False, seed=0)
         assert [*sampler] == [*sampler] and len(sampler) == len([*sampler])
         shares.append([*sampler])
-    assert sorted(sum(shares, [])) == [*range(len(dataset))]
+    assert sorted([*shares[0], *shares[1]]) == [*range(len(dataset))]
     assert [{*dataset.images[share]} for share in shares] == [{0}, {1}]
 
 
@@ -330,7 +330,6 @@ def test_labels_of_whole_images(tmp_path: Path) -> None:
     joiner, labels = TileJoiner(), np.full((200, 300), 9)
     for index in range(len(dataset)):
         sample = dataset[index]['data_samples']
-        left, top, right, bottom = dataset.get_data_info(index)['window']
         scores = torch.nn.functional.one_hot(sample.gt_sem_seg.data[0], 3).permute(2, 0, 1)
         sample.seg_logits = PixelData(data=scores.float())
         sample.pred_sem_seg = PixelData(data=sample.gt_sem_seg.data)
