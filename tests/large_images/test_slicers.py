@@ -77,7 +77,7 @@ def test_tiles_and_objects_of_mmrotate(splitter: ModuleType) -> None:
             apart = [n for n in ours if abs(shares[n] - 1) > 1e-4 or whole[n]]  # from a hair's cut
             assert all(whole[number] == (shares[number] > 1 - 1e-6) for number in apart)
             compared += len(ours)
-    assert compared > 10_000
+    assert compared > 3_000
 
 
 @pytest.mark.parametrize('seed', range(20))
