@@ -11,9 +11,11 @@ from mmengine.registry import DefaultScope
 from ...utils.config_parts import nodes
 from . import data as own_data
 from .augment import kind
+from .fit import set_everywhere
 from .settings import Own, OwnMaps
 
 MODULES = ('rope_dense.large_images.dataset', 'rope_dense.large_images.evaluation')
+IGNORED_SHARE = 0.5  # of an anchor or proposal in an ignored object, which is no background then
 KEPT = 5  # times the objects of an image: boxes of a class that COCO's AP of an image counts
 
 
@@ -103,6 +105,7 @@ def set_tiles(cfg: dict, own: Own, most: int) -> None:
         if str(metric['type']).endswith('CocoMetric'):
             metric = dict(metric, proposal_nums=(100, 300, max(1000, KEPT * most)))
         cfg[f'{name}_evaluator'] = dict(type='TiledEvaluator', metrics=[metric])
+    set_everywhere(cfg['model'], 'ignore_iof_thr', IGNORED_SHARE)  # of Mask R-CNN
     for name in ('tta_model', 'tta_pipeline'):  # views of tiles are not joined
         cfg.pop(name, None)
     cfg['custom_imports']['imports'] += MODULES
