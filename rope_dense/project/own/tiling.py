@@ -97,7 +97,8 @@ def set_tiles(cfg: dict, own: Own, most: int) -> None:
         if is_train and not getattr(own, 'negatives', True):
             tiles['empty'] = 0
         inner = 'CocoDataset' if dataset['type'] == 'MosaicCocoDataset' else dataset['type']
-        loader['dataset'] = {**dataset, **tiles, 'type': 'TiledDataset', 'kind': inner}
+        tiles.update(type='TiledDataset', kind=inner, test_mode=not is_train)
+        loader['dataset'] = {**dataset, **tiles}
         loader['sampler'] = dict(type='TileSampler', shuffle=is_train)
         if is_train:
             continue
