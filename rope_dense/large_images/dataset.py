@@ -132,7 +132,7 @@ class TiledDataset(BaseDataset):
             for tile in self.trained(info):
                 has_object = any(not x['ignore_flag'] for x in tile.get('instances', ()))
                 (tiles if has_object or 'instances' not in tile else empty).append(tile)
-        number = min(len(empty), round(self.empty * len(tiles)))
+        number = round(min(len(empty), self.empty * len(tiles)))
         self.counts.update(tiles=len(tiles) + number, empty=number, left_out=len(empty) - number)
         few = [empty[i] for i in np.linspace(0, len(empty), number, endpoint=False, dtype=int)]
         return sorted([*tiles, *few], key=lambda tile: tile['image'])
@@ -215,14 +215,15 @@ class TiledDataset(BaseDataset):
 def with_windows(pipeline: Sequence[dict]) -> list[dict]:
     """A pipeline whose steps that load images are ``LoadWindow``."""
     steps = copy.deepcopy([*pipeline])
-    for _, step in nodes(steps):
+    for _, step in [*nodes(steps)]:
         name = str(step.get('type')).rpartition('.')[2]
         if name in ('LoadImageFromFile', 'LoadBands'):
             bands = dict(step) if name == 'LoadBands' else None
             step.clear()
             step.update(type='LoadWindow', bands=bands)
         elif name == 'AffineMosaic':
-            step['load'] = dict(type='LoadWindow', bands=step.get('load'))
+            bands = dict(step['load']) if step.get('load') else None
+            step['load'] = dict(type='LoadWindow', bands=bands)
     return steps
 
 

@@ -18,6 +18,8 @@ from pycocotools import mask as coco_mask
 from torch.utils.data import DataLoader
 
 from helpers.large_scenes import CLASSES, write_scenes
+from rope_dense.datasets import dense  # noqa: F401, registered
+from rope_dense.datasets.images.band_files import write_bands
 from rope_dense.datasets.images.bands import LoadBands
 from rope_dense.large_images import dataset as tiled
 from rope_dense.large_images.dataset import TiledDataset, TileSampler
@@ -215,6 +217,31 @@ def test_windows_of_files(suffix: str, tmp_path: Path) -> None:
         assert found['img_shape'] == found['ori_shape'] == (bottom - top, right - left)
     copies = [*(tmp_path / 'copies').glob('*')]
     assert len(copies) == (suffix in ('.png', '.jpg'))
+    tiled.opened.cache_clear()
+
+
+def test_channels_and_mosaics(tmp_path: Path) -> None:
+    """Each step that loads an image reads windows, in mosaics too."""
+    root = write_scenes(tmp_path, dict(train=2, val=1))
+    for path in (root / 'train').iterdir():
+        pixels = np.asarray(Image.open(path)).astype(np.uint16) * 16
+        write_bands(path.with_suffix('.tif'), np.concatenate([pixels, pixels[..., :1]], 2))
+    listing = root / 'annotations' / 'train.json'
+    listing.write_text(listing.read_text().replace('.png', '.tif'))
+    bands = dict(type='LoadBands', channels=4, dtype='uint16', fill=[0.0] * 4)
+    boxes, pack = dict(type='LoadAnnotations', with_bbox=True), dict(type='PackDetInputs')
+    plain = tiles_of(root, pipeline=[bands, boxes, pack])
+    whole = LoadBands(4).load(root / 'train' / '0.tif')
+    for index in (0, 7, 14):
+        left, top, right, bottom = plain.get_data_info(index)['window']
+        pixels = plain[index]['inputs'].numpy().transpose(1, 2, 0)
+        assert (pixels == whole[top:bottom, left:right]).all()
+    mosaic = dict(type='AffineMosaic', part_size=96, max_cached_images=0, load=dict(bands))
+    mosaic |= dict(rotation=0.0, translation=(0, 0), scaling=(1, 1))
+    joined = tiles_of(root, pipeline=[bands, boxes, mosaic, pack])[0]['inputs'].numpy()
+    first = plain[0]['inputs'].numpy()
+    assert joined.shape == (4, 192, 192) and (joined[:, :96, :96] == first).all()
+    assert all(part.max() > 1440 for part in (joined[:, 96:, :96], joined[:, 96:, 96:]))
     tiled.opened.cache_clear()
 
 
