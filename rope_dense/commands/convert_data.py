@@ -25,8 +25,8 @@ from ..project.errors import UsageError
 from ..project.find import check_ending, check_path
 from .arguments import ToolParser, at_least, values
 
-FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson', 'colours')
-FORMATS += ('tiles',)
+FORMATS: tuple[str, ...] = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson')
+FORMATS += ('colours', 'tiles')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -6,7 +6,7 @@ H x W pixels. A number in a mask stands for a class, is ignored, or is an error.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from PIL import Image, ImageOps
 
 from ..utils.progress import progress
 from .classes import IGNORED
+from .images.copies import map_window
 from .images.headers import read_header
 from .labels.splits import WORDS
 from .map_files import Pair, check_header, why_unread
@@ -61,6 +62,15 @@ def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
     table = np.zeros(int(numbers[-1]) + 1, np.uint8)  # faster than a search
     table[np.array(numbers, int)] = found
     return table[pixels]
+
+
+def mask_labels_of(results: Mapping[str, Any]) -> np.ndarray:
+    """The labels of an image's mask, uint8 [H, W]; of a tile those of its window."""
+    path, labels = Path(results['seg_map_path']), results['label_map']
+    load = partial(labels_in, path, labels)
+    if (folder := results.get('copies')) is None:
+        return load()
+    return map_window(path, folder, results['window'], labels, load)
 
 
 @dataclass(frozen=True)

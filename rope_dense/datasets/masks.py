@@ -3,18 +3,15 @@
 import contextlib
 import io
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, TRANSFORMS
 
-from .images.copies import map_window
 from .labels.maps import MASKS
 from .map_files import check_size, load_pairs
-from .mask_labels import label_map, labels_in
+from .mask_labels import label_map, mask_labels_of
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -69,12 +66,3 @@ class LoadClassMask(BaseTransform):
         results['gt_seg_map'] = labels
         results.setdefault('seg_fields', []).append('gt_seg_map')
         return results
-
-
-def mask_labels_of(results: dict) -> np.ndarray:
-    """The labels of an image's mask, uint8 [H, W]; of a tile those of its window."""
-    path, labels = Path(results['seg_map_path']), results['label_map']
-    load = partial(labels_in, path, labels)
-    if (folder := results.get('copies')) is None:
-        return load()
-    return map_window(path, folder, results['window'], labels, load)

@@ -33,9 +33,9 @@ from mmengine.dist import barrier, get_rank, get_world_size
 from mmengine.registry import DATA_SAMPLERS, DATASETS, TRANSFORMS
 
 from ..datasets.classes import IGNORED
-from ..datasets.images.bands import LoadBands, bands_in
+from ..datasets.images.bands import bands_in
 from ..datasets.images.headers import read_header
-from ..datasets.masks import mask_labels_of
+from ..datasets.mask_labels import mask_labels_of
 from ..utils.config_parts import nodes
 from ..utils.progress import progress
 from .band_image import open_image, window_file
@@ -115,7 +115,6 @@ class TiledDataset(BaseDataset):
         """Make the list, and the copies of images that are not there yet."""
         if not self._fully_initialized:
             super().full_init()
-            self.images = np.array([self.get_data_info(i)['image'] for i in range(len(self))], int)
             self.copy_images()
 
     def load_data_list(self) -> list[dict]:
@@ -126,16 +125,14 @@ class TiledDataset(BaseDataset):
             if 'height' not in info:
                 header = read_header(Path(info['img_path']))
                 info.update(height=header.height, width=header.width)
-            if self.test_mode:
-                tiles += self.tested(info)
-                continue
-            for tile in self.trained(info):
-                has_object = any(not x['ignore_flag'] for x in tile.get('instances', ()))
-                (tiles if has_object or 'instances' not in tile else empty).append(tile)
+            for tile in self.tested(info) if self.test_mode else self.trained(info):
+                (empty if tile.pop('empty', False) else tiles).append(tile)
         number = round(min(len(empty), self.empty * len(tiles)))
         self.counts.update(tiles=len(tiles) + number, empty=number, left_out=len(empty) - number)
-        few = [empty[i] for i in np.linspace(0, len(empty), number, endpoint=False, dtype=int)]
-        return sorted([*tiles, *few], key=lambda tile: tile['image'])
+        tiles += [empty[i] for i in np.linspace(0, len(empty), number, False, dtype=int)]
+        tiles.sort(key=lambda tile: tile['image'])
+        self.images = np.array([tile['image'] for tile in tiles], int)
+        return tiles
 
     def tile_of(self, info: dict, window: Window, **more: Any) -> dict:
         """What a data set knows of an image, for a tile."""
@@ -146,62 +143,62 @@ class TiledDataset(BaseDataset):
 
     def trained(self, info: dict) -> Iterator[dict]:
         """The tiles of an image with the objects in them; none whose mask is ignored."""
-        height, width = info['height'], info['width']
-        instances = info.get('instances', ())
+        size, instances = (info['height'], info['width']), info.get('instances', ())
         boxes = np.array([x['bbox'] for x in instances], float).reshape(-1, 4)
         is_whole = np.array([bool(x['ignore_flag']) for x in instances], bool)
-        for window in self.plan.windows(height, width):
+        for window in self.plan.windows(*size):
             tile = self.tile_of(info, window)
             if 'instances' in info:
-                found, inside = objects_in(
-                    instances, boxes, window, (height, width), self.least_share
-                )
-                tile['instances'], is_whole = found, is_whole | inside
-                self.counts['objects'] += sum(not x['ignore_flag'] for x in found)
+                found, whole = objects_in(instances, boxes, window, size, self.least_share)
+                tile.update(instances=found, empty=all(x['ignore_flag'] for x in found))
+                is_whole |= whole
                 self.counts['most'] = max(self.counts['most'], len(found))
             elif 'seg_map_path' in info and (mask_labels_of(tile) == IGNORED).all():
                 self.counts['ignored'] += 1
                 continue
             yield tile
-        self.counts['never_whole'] += int((~is_whole).sum())
-        self.counts['all'] += len(instances)
+        self.counts.update(never_whole=int((~is_whole).sum()), all=len(instances))
 
     def tested(self, info: dict) -> Iterator[dict]:
-        """The tiles of an image as ``predict-large`` takes them; the first has all of its labels.
+        """The tiles of an image as ``predict-large`` takes them.
 
-        Of masks and depth each tile has its own.
+        The first has all objects of the image; of masks and depth each tile has its own part.
         """
-        size, halvings = (info['height'], info['width']), self.plan.halvings
-        tile = self.plan.at(max(self.plan.scales))
-        levels = make_levels(*size, *tile, halvings if 'instances' in info else 0)
-        number, total = 0, sum(len(level.grid) for level in levels)
-        for level in levels:
-            for row, top in enumerate(level.grid.tops):
-                for column, left in enumerate(level.grid.lefts):
-                    sides = level.grid.tile_width, level.grid.tile_height
-                    window = Window(left, top, left + sides[0], top + sides[1])
-                    place = Place(level, size, row, column, number, number == total - 1)
-                    more = {} if number == 0 or 'instances' not in info else dict(instances=[])
-                    yield self.tile_of(info, window, shrink=level.shrink, place=place, **more)
-                    number += 1
+        size, has_objects = (info['height'], info['width']), 'instances' in info
+        sides = self.plan.at(max(self.plan.scales))
+        levels = make_levels(*size, *sides, self.plan.halvings if has_objects else 0)
+        places = [
+            (level, row, column)
+            for level in levels
+            for row in range(len(level.grid.tops))
+            for column in range(len(level.grid.lefts))
+        ]
+        for number, (level, row, column) in enumerate(places):
+            left, top = level.grid.lefts[column], level.grid.tops[row]
+            window = Window(left, top, left + level.grid.tile_width, top + level.grid.tile_height)
+            place = Place(level, size, row, column, number, number == len(places) - 1)
+            tile = self.tile_of(info, window, shrink=level.shrink, place=place)
+            yield tile | dict(instances=[]) if number and has_objects else tile
 
     def copy_images(self) -> None:
         """Write the copies of images that are not there, shared among the processes."""
         infos = [self.get_data_info(i) for i in np.unique(self.images, return_index=True)[1]]
         paths = [Path(x['img_path']) for x in infos if x['copies']]
-        files = [file for path in paths for file in files_of(path, self.bands)]
-        files = [x for x in files if not window_file(x, self.copies, self.bands).exists()]
-        if not files:
-            return
-        if get_rank() == 0:
-            said = f'{len(files)} images, such as {files[0].name}, are read from their beginning'
+        files = [file for x in paths for file in (self.bands.files(x) if self.bands else [x])]
+        copies = {x: window_file(x, self.copies, self.bands) for x in files}
+        missing = [x for x in files if not copies[x].exists()]
+        barrier()  # all processes have the same list
+        if missing and get_rank() == 0:
+            said = (
+                f'{len(missing)} images, such as {missing[0].name}, are read from their beginning'
+            )
             print(f'{said}: copies with windows are written to {self.copies}', file=sys.stderr)
-        for path in progress(files[get_rank() :: get_world_size()], 'copies of images'):
+        for path in progress(missing[get_rank() :: get_world_size()], 'copies of images'):
             window_file(path, self.copies, self.bands, writes=True)
         barrier()
-        if get_rank() == 0:
-            sizes = [window_file(x, self.copies, self.bands).stat().st_size for x in files]
-            print(f'{self.copies}: {sum(sizes) / 1e9:.2f} GB of copies', file=sys.stderr)
+        if missing and get_rank() == 0:
+            size = sum(copies[x].stat().st_size for x in missing) / 1e9
+            print(f'{self.copies}: {size:.2f} GB of copies', file=sys.stderr)
 
     def prepare_data(self, idx: int) -> Any:
         """A tile after the pipeline, whose transforms may load others: ``results['dataset']``."""
@@ -227,11 +224,6 @@ def with_windows(pipeline: Sequence[dict]) -> list[dict]:
     return steps
 
 
-def files_of(path: Path, bands: LoadBands | None) -> list[Path]:
-    """The files of an image."""
-    return [path] if bands is None else bands.files(path)
-
-
 @TRANSFORMS.register_module()
 class LoadWindow(BaseTransform):
     """Read `window` of `img_path`: as a picture, uint8 [H, W, 3] in BGR, or as ``LoadBands``.
@@ -251,12 +243,8 @@ class LoadWindow(BaseTransform):
         pixels = opened(os.getpid(), *about).window(*results['window'])
         if self.bands is not None:
             return self.bands.transform({**results, 'img': pixels})
-        return {
-            **results,
-            'img': pixels,
-            'img_shape': pixels.shape[:2],
-            'ori_shape': pixels.shape[:2],
-        }
+        shape = pixels.shape[:2]
+        return {**results, 'img': pixels, 'img_shape': shape, 'ori_shape': shape}
 
 
 @lru_cache(OPEN)
@@ -284,6 +272,7 @@ class TileSampler(InfiniteSampler):
     ) -> None:
         self.images = dataset.images
         super().__init__(dataset, shuffle, seed)
+        self.tested = np.flatnonzero(self.images % self.world_size == self.rank).tolist()
 
     def _infinite_indices(self) -> Iterator[int]:
         random, order = np.random.default_rng(self.seed), np.argsort(self.images, kind='stable')
@@ -294,12 +283,8 @@ class TileSampler(InfiniteSampler):
                 some = np.concatenate([tiles[i] for i in images[start : start + OPEN]])
                 yield from random.permutation(some).tolist()
 
-    def tested(self) -> list[int]:
-        """The tiles of the images of this process."""
-        return np.flatnonzero(self.images % self.world_size == self.rank).tolist()
-
     def __iter__(self) -> Iterator[int]:
-        return iter(self.indices if self.shuffle else self.tested())
+        return iter(self.indices if self.shuffle else self.tested)
 
     def __len__(self) -> int:
-        return self.size if self.shuffle else len(self.tested())
+        return self.size if self.shuffle else len(self.tested)

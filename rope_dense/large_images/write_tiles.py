@@ -67,11 +67,11 @@ def write_tiles(
             scale = tile / max(tile, right - left, bottom - top)
             name = f'images/{Path(info["img_path"]).stem}__{scale:g}__{left}___{top}.png'
             cv2.imwrite(str(fresh / name), LoadWindow().transform(info)['img'])
-            size = dict(height=info['height'], width=info['width'])
+            size: dict[str, Any] = dict(height=info['height'], width=info['width'])
             found['images'].append(dict(id=index + 1, file_name=name, **size))
             for item in info['instances']:
                 x, y, x1, y1 = item['bbox']
-                about = dict(id=len(found['annotations']) + 1, image_id=index + 1)
+                about: dict[str, Any] = dict(id=len(found['annotations']) + 1, image_id=index + 1)
                 about |= dict(category_id=dataset.whole.cat_ids[item['bbox_label']])
                 about |= dict(iscrowd=item['ignore_flag'], bbox=[x, y, x1 - x, y1 - y])
                 about |= dict(segmentation=item['mask']) if 'mask' in item else {}

@@ -17,7 +17,7 @@ def draw_scene(
     """A scene [height, width, 3] (RGB) of objects apart from each other: (class, x, y, w, h)."""
     random = np.random.default_rng(seed)
     image = random.integers(90, 150, (height, width, 3), dtype=np.uint8)
-    objects, taken = [], np.zeros((height, width), bool)
+    objects, taken = list[tuple[int, list[int]]](), np.zeros((height, width), bool)
     while len(objects) < number:
         label, side = int(random.integers(2)), int(random.integers(*sizes))
         left, top = int(random.integers(width - side)), int(random.integers(height - side))
@@ -50,14 +50,16 @@ def write_scenes(
     (root / 'annotations').mkdir(parents=True)
     for split, number in numbers.items():
         (root / split).mkdir()
-        images, annotations = [], []
+        images, annotations = list[dict](), list[dict]()
         for index in range(number):
             pixels, found = draw_scene(height, width, objects, index + 1000 * (split == 'val'))
             name = f'{index}{suffix}'
             Image.fromarray(pixels).save(root / split / name)
             images.append(dict(id=index, file_name=name, height=height, width=width))
             for label, (x, y, w, h) in found:
-                item = dict(id=len(annotations) + 1, image_id=index, category_id=label, iscrowd=0)
+                item: dict = dict(
+                    id=len(annotations) + 1, image_id=index, category_id=label, iscrowd=0
+                )
                 item |= dict(bbox=[x, y, w, h], area=w * h)
                 if outlines:
                     item['segmentation'] = [[x, y, x + w, y, x + w, y + h, x, y + h]]

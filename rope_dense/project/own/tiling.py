@@ -12,9 +12,10 @@ from ...utils.config_parts import nodes
 from . import data as own_data
 from .augment import kind
 from .fit import set_everywhere
-from .settings import Own, OwnMaps
+from .settings import DEEP_TILES, Own, OwnObjects
 
 MODULES = ('rope_dense.large_images.dataset', 'rope_dense.large_images.evaluation')
+MAPS = dict(depth='ImageDepthDataset', semantic='ImageMaskDataset')  # data sets of tasks
 IGNORED_SHARE = 0.5  # of an anchor or proposal in an ignored object, which is no background then
 KEPT = 5  # times the objects of an image: boxes of a class that COCO's AP of an image counts
 
@@ -22,42 +23,36 @@ KEPT = 5  # times the objects of an image: boxes of a class that COCO's AP of an
 def tiles_of(own: Own) -> dict[str, Any]:
     """The arguments of ``TiledDataset`` that settings give."""
     assert own.tile is not None
-    overlap = own.tile // 4 if own.overlap is None else own.overlap
-    found = dict(tile=own.tile, overlap=overlap, scales=[*own.scales])
-    found |= dict(copies=str((own_data.CONVERTED / 'tiles').absolute()))
-    if not isinstance(own, OwnMaps):
-        found |= dict(least_share=own.least_share, empty=own.empty_tiles)
+    found = dict[str, Any](type='TiledDataset', tile=own.tile, scales=[*own.scales])
+    found['overlap'] = own.tile // 4 if own.overlap is None else own.overlap
+    found['copies'] = str((own_data.CONVERTED / 'tiles').absolute())
+    if isinstance(own, OwnObjects):
+        found |= dict(least_share=own.least_share, empty=own.empty_tiles * own.negatives)
     return found
 
 
 def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
     """Data whose images are tiles: their number, and what the recipe says about them.
 
-    ValueError if there is no tile with an object or label.
+    ValueError if no tile has an object or label.
     """
     if own.tile is None or not data.text:
         return data
-    from ...large_images.dataset import TiledDataset  # PyTorch
+    from ...large_images.dataset import TiledDataset
 
-    scope, kinds = 'mmdet', dict(depth='ImageDepthDataset', semantic='ImageMaskDataset')
-    if task in kinds:
+    if task in MAPS:
         from ...datasets import depth, masks  # noqa: F401, registered
 
-        scope = 'mmseg'
-    negatives = getattr(own, 'negatives', True)
-    files = dict(data.files['train'], metainfo=dict(classes=tuple(data.classes)))
-    if task not in kinds:
-        files['filter_cfg'] = dict(filter_empty_gt=not negatives, min_size=1)
-    tiles = dict(tiles_of(own), **({} if negatives else dict(empty=0)))
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
-    with DefaultScope.overwrite_default_scope(scope), quiet:
-        dataset = TiledDataset(kinds.get(task, 'CocoDataset'), **tiles, **files, lazy_init=True)
+    with DefaultScope.overwrite_default_scope('mmseg' if task in MAPS else 'mmdet'), quiet:
+        files = dict(data.files['train'], metainfo=dict(classes=tuple(data.classes)))
+        given = tiles_of(own) | files | dict(kind=MAPS.get(task, 'CocoDataset'), lazy_init=True)
+        dataset = TiledDataset(**{name: given[name] for name in given if name != 'type'})
         number = len(dataset.load_data_list())
     if not number:
         raise ValueError(f'own.tile={own.tile}: no tile has an object or a label')
     text = '\n'.join([data.text, *lines(own, data.images, dataset.counts)])
-    most = dataset.counts['most']
-    return replace(data, images=number, text=text, most_objects=most)
+    return replace(data, images=number, text=text, most_objects=dataset.counts['most'])
 
 
 def lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
@@ -88,17 +83,12 @@ def set_tiles(cfg: dict, own: Own, most: int) -> None:
     if own.tile is None:
         return
     for name in ('train', 'val', 'test'):
-        loader = cfg[f'{name}_dataloader']
-        dataset, is_train = loader['dataset'], name == 'train'
-        for _, step in nodes(dataset['pipeline']):
-            if kind(step) == 'LoadDeepImage':
-                raise ValueError('own.tile: tiles of 16 bits are read by own.channels')
-        tiles = tiles_of(own)
-        if is_train and not getattr(own, 'negatives', True):
-            tiles['empty'] = 0
-        inner = 'CocoDataset' if dataset['type'] == 'MosaicCocoDataset' else dataset['type']
-        tiles.update(type='TiledDataset', kind=inner, test_mode=not is_train)
-        loader['dataset'] = {**dataset, **tiles}
+        loader, is_train = cfg[f'{name}_dataloader'], name == 'train'
+        dataset = loader['dataset']
+        if any(kind(step) == 'LoadDeepImage' for _, step in nodes(dataset['pipeline'])):
+            raise ValueError(f'own.tile={own.tile}: {DEEP_TILES}')
+        inner = dataset['type'].replace('MosaicCoco', 'Coco')  # tiles are loaded by ``LoadWindow``
+        loader['dataset'] = dataset | tiles_of(own) | dict(kind=inner, test_mode=not is_train)
         loader['sampler'] = dict(type='TileSampler', shuffle=is_train)
         if is_train:
             continue
