@@ -17,6 +17,7 @@ from .predictions import ReadPicture
 from .ranked import beside
 
 Colour = tuple[int, int, int]
+Part = tuple[int, int, int, int]  # left, top, right, bottom in pixels of an image
 LEGIBLE = 480  # pixels of the shorter side, below which the names of objects could not be read
 MOST = 1600  # pixels of a side; of a larger image a part with many errors is shown
 
@@ -48,20 +49,18 @@ class Painter:
 
     def draw(self, image: int) -> np.ndarray:
         """An image, or a part of a large one, with its truth, beside its predictions (BGR)."""
-        rgb = self.read(self.images[image]['path'])
-        left, top, right, bottom = self.part(image)
-        rgb = rgb[top:bottom, left:right]
+        left, top, right, bottom = part = self.part(image)
+        rgb = self.read(self.images[image]['path'])[top:bottom, left:right]
         zoom = max(1.0, LEGIBLE / min(rgb.shape[:2]))
         rgb = cv2.resize(rgb, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC)
-        shown = []
-        for items in (self.truth, self.predictions):
-            some = [item for item in items if item['image_id'] == image]
-            inside = [moved(item, (left, top, right, bottom)) for item in some]
-            shown.append(self.drawn(rgb, [item for item in inside if item], zoom))
-        return beside(*shown)
+        parts = [
+            [item for item in items if item['image_id'] == image and touches(item, part)]
+            for items in (self.truth, self.predictions)
+        ]
+        return beside(*(self.drawn(rgb, items, zoom, part) for items in parts))
 
-    def part(self, image: int) -> tuple[int, int, int, int]:
-        """The part of an image to draw: left, top, right, bottom, in pixels."""
+    def part(self, image: int) -> Part:
+        """The part of an image to draw."""
         size = np.array([self.images[image]['width'], self.images[image]['height']])
         boxes = np.array([x['bbox'] for x in self.errors if x['image_id'] == image])
         if size.max() <= MOST or not len(boxes):
@@ -72,18 +71,20 @@ class Painter:
         left, top = start.astype(int).tolist()
         return left, top, *np.minimum(start.astype(int) + LEGIBLE, size).tolist()
 
-    def drawn(self, rgb: np.ndarray, items: Sequence[dict], zoom: float) -> np.ndarray:
-        """A picture (BGR) with objects, with coordinates at a `zoom` of 1."""
+    def drawn(self, rgb: np.ndarray, items: Sequence[dict], zoom: float, part: Part) -> np.ndarray:
+        """A picture (BGR) of a part with objects, with coordinates at a `zoom` of 1."""
         height, width = rgb.shape[:2]
         boxes = torch.tensor([item['bbox'] for item in items], dtype=torch.float32).reshape(-1, 4)
-        boxes = zoom * torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
+        boxes = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
+        boxes = (zoom * (boxes - torch.tensor(part[:2] * 2))).clamp(min=0)
         last = torch.tensor([width - 1, height - 1] * 2)  # the visualizer warns beyond it
         labels = torch.tensor([item['category_id'] - 1 for item in items]).long()
         objects = InstanceData(labels=labels)
         objects.bboxes = boxes.minimum(last)
         objects.label_names = [self.label(item) for item in items]
         if items and 'segmentation' in items[0]:
-            masks = [coco_mask.decode(item['segmentation']) for item in items]
+            inside = slice(part[1], part[3]), slice(part[0], part[2])
+            masks = [coco_mask.decode(item['segmentation'])[inside] for item in items]
             masks = [cv2.resize(m, (width, height), interpolation=cv2.INTER_NEAREST) for m in masks]
             objects.masks = torch.from_numpy(np.stack(masks)).bool()
         sample = DetDataSample(gt_instances=objects)
@@ -113,15 +114,7 @@ class Painter:
         return f'{self.classes[item["category_id"] - 1]}{score}'
 
 
-def moved(item: dict, part: tuple[int, int, int, int]) -> dict | None:
-    """An object in the pixels of a part of its image (left, top, right, bottom), or None."""
-    left, top, right, bottom = part
+def touches(item: dict, part: Part) -> bool:
+    """Return whether the box of an object is partly in a part of its image."""
     x, y, width, height = item['bbox']
-    x0, y0, x1, y1 = max(x, left), max(y, top), min(x + width, right), min(y + height, bottom)
-    if x0 >= x1 or y0 >= y1:
-        return None
-    found = dict(item, bbox=[x0 - left, y0 - top, x1 - x0, y1 - y0])
-    if 'segmentation' in item:
-        mask = coco_mask.decode(item['segmentation'])[top:bottom, left:right]
-        found['segmentation'] = coco_mask.encode(np.asfortranarray(mask))
-    return found
+    return x < part[2] and y < part[3] and x + width > part[0] and y + height > part[1]

@@ -203,3 +203,41 @@ def test_a_run_is_trained_tested_reported_and_predicts(
     assert 'in tiles' in said and '15 tiles of 96 pixels' in said
     assert run('eval_resolutions', folder, '--sizes', '64', '96') == 0
     assert len(json.loads((folder / 'resolutions.json').read_text())['rows']) == 2
+
+
+@pytest.mark.parametrize('task', ['detection', 'instance', 'depth'])
+def test_recipes_of_other_tasks(task: str, scenes: Path, tmp_path: Path) -> None:
+    """Their loaders give batches of tiles, and whole images to the evaluator."""
+    if task == 'depth':
+        for split in ('train', 'val'):
+            for kind in ('images', 'depth'):
+                (tmp_path / kind / split).mkdir(parents=True)
+            depth = np.full((200, 300), 3000, np.uint16)
+            depth[50:90, 100:260] = 1500
+            Image.fromarray(depth).save(tmp_path / 'depth' / split / '0.png')
+            Image.fromarray(depth.astype(np.uint8)).save(tmp_path / 'images' / split / '0.png')
+        scenes = tmp_path
+    own = dict(data_root=str(scenes), backbone='tiny', weights=None, size=64, tile=96, overlap=32)
+    cfg = load_config(task, own=own | dict(augment='light'), work_dir=str(tmp_path / 'work'))
+    cfg.train_dataloader.num_workers = cfg.val_dataloader.num_workers = 0
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
+        loader = Runner.build_dataloader(cfg.val_dataloader, seed=0)
+        assert len(loader.dataset) == 15 and cfg.val_evaluator.type == 'TiledEvaluator'
+        assert max(batch['inputs'][0].shape[1:]) <= 160
+        if task == 'depth':
+            whole = np.array(Image.open(tmp_path / 'depth' / 'val' / '0.png'))
+            for index in range(15):
+                left, top, right, bottom = loader.dataset.get_data_info(index)['window']
+                found = loader.dataset[index]['data_samples'].gt_depth_map.data[0].numpy()
+                assert np.allclose(found, whole[top:bottom, left:right] / 1000)
+
+
+def test_what_tests_in_tiles_refuse(
+    scenes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = model_files(tmp_path, own_file(tmp_path, 'realtime', scenes))
+    assert run('test', *files, '--out', tmp_path / 'a.pkl') == 2
+    assert '--out: a test in tiles writes no files' in capsys.readouterr().err
+    assert run('choose_scaling', *files, '--sizes', '96') == 2
+    assert 'a test in tiles is not resampled' in capsys.readouterr().err
