@@ -1,6 +1,7 @@
 """Training on tiles of large images: accuracy beside shrunk images, memory, and files opened.
 
     python benchmarks/large_training.py study --seeds 0 1 2     # scenes of 6,000 x 4,000
+    python benchmarks/large_training.py labels --seeds 0 1 2    # the same with a segmentor
     python benchmarks/large_training.py memory                  # 20,000 x 20,000 x 4 in 16 bits
     python benchmarks/large_training.py files                   # with and without the sampler
 
@@ -30,7 +31,7 @@ RESULTS = Path(__file__).parent / 'results'
 CLASSES, COLOURS = ('disc', 'square'), ((40, 200, 60), (220, 60, 40))
 TILE, BATCH = 256, 4
 CONFIG = """
-task = 'realtime'
+task = {task!r}
 own = dict(
     data_root={root!r}, backbone='tiny', weights=None, size={size}, batch_size=4, augment='light',
     lr=1e-3, val_epochs={epochs}, epochs={epochs}, report=False, {more}
@@ -38,24 +39,37 @@ own = dict(
 model = dict(
     backbone=dict(
         arch=dict(_delete_=True, embed_dims=96, depth=4, num_heads=2),
-        out_indices=(1, 2, 3),
+        out_indices={outputs},
         layer_scale_init_value=None,
         img_size=256,
     ),
-    neck=dict(in_channels=96, out_channels=64),
-    encoder=dict(in_channels=(64, 64, 64), embed_dims=64, feedforward_channels=128),
-    bbox_head=dict(embed_dims=64, decoder=dict(num_layers=3, feedforward_channels=128)),
+    {heads}
 )
 train_dataloader = dict(num_workers=2)
 val_dataloader = dict(num_workers=1, batch_size=2)
 test_dataloader = dict(num_workers=1, batch_size=2)
 randomness = dict(seed={seed})
 """
+HEADS = {  # of a task, with the outputs of the backbone
+    'realtime': (
+        (1, 2, 3),
+        """neck=dict(in_channels=96, out_channels=64),
+    encoder=dict(in_channels=(64, 64, 64), embed_dims=64, feedforward_channels=128),
+    bbox_head=dict(embed_dims=64, decoder=dict(num_layers=3, feedforward_channels=128)),""",
+    ),
+    'semantic': (
+        (0, 1, 2, 3),
+        """neck=dict(embed_dim=96),
+    decode_head=dict(in_channels=[96] * 4, channels=64),
+    auxiliary_head=dict(in_channels=96, channels=64),
+    test_cfg=dict(_delete_=True, mode='whole'),""",
+    ),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('what', choices=['study', 'memory', 'files'])
+    parser.add_argument('what', choices=['study', 'labels', 'memory', 'files'])
     parser.add_argument('--seeds', type=int, nargs='+', default=[0])
     parser.add_argument('--folder', type=Path, default=Path('work_dirs/large_training'))
     parser.add_argument('--size', type=int, nargs=2, default=[4000, 6000], help='height, width')
@@ -63,7 +77,7 @@ def main() -> None:
     parser.add_argument('--scenes', type=int, default=2, help='for training; one is for validation')
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    rows = dict(study=study, memory=memory, files=files)[args.what](args)
+    rows = dict(study=study, labels=study, memory=memory, files=files)[args.what](args)
     rows = [dict(what=args.what) | row | environment(torch.device('cpu')) for row in rows]
     print(table(rows, [*rows[0]][:10]))
     write_csv(RESULTS / f'large_training_{args.what}.csv', rows)
@@ -104,6 +118,11 @@ def write_scenes(root: Path, args: argparse.Namespace) -> Path:
             Image.fromarray(pixels).save(root / split / f'{index}.png', compress_level=1)
             about = dict(id=index, file_name=f'{index}.png', height=height, width=width)
             images.append(about)
+            masks = root / 'masks' / split
+            masks.mkdir(parents=True, exist_ok=True)
+            colours = np.array(COLOURS)
+            found = [(pixels == colour).all(-1) for colour in colours.astype(np.uint8)]
+            Image.fromarray(np.uint8(found[0] + 2 * found[1])).save(masks / f'{index}.png')
             for label, x, y, w, h in objects:
                 item = dict(id=len(annotations) + 1, image_id=index, category_id=label + 1)
                 annotations.append(item | dict(bbox=[x, y, w, h], area=w * h, iscrowd=0))
@@ -154,11 +173,25 @@ def memory_of(process: int) -> float:
     return total + sum(map(memory_of, children))
 
 
-def config_file(folder: Path, name: str, root: Path, seed: int, **settings: object) -> Path:
-    """A config of the small detector."""
+def config_file(
+    folder: Path, name: str, root: Path, seed: int, task: str = 'realtime', **settings: object
+) -> Path:
+    """A config of a small model."""
     own = dict(size=TILE, epochs=1) | settings
+    outputs, heads = HEADS[task]
+    if task == 'semantic':
+        own |= dict(classes=['ground', *CLASSES])
+        own |= {split: [split, f'masks/{split}'] for split in ('train', 'val')}
     more = ', '.join(f'{key}={value!r}' for key, value in own.items() if key not in STANDARD)
-    text = CONFIG.format(root=str(root), seed=seed, more=more, **{k: own[k] for k in STANDARD})
+    text = CONFIG.format(
+        root=str(root),
+        seed=seed,
+        more=more,
+        task=task,
+        outputs=outputs,
+        heads=heads,
+        **{k: own[k] for k in STANDARD},
+    )
     (folder / f'{name}.py').write_text(text)
     return folder / f'{name}.py'
 
@@ -173,18 +206,19 @@ def study(args: argparse.Namespace) -> list[dict]:
     """Train on tiles and on shrunk scenes; test whole scenes."""
     folder = args.folder.resolve()
     root, rows = write_scenes(folder / 'scenes', args), []
+    task = 'semantic' if args.what == 'labels' else 'realtime'
     for seed in args.seeds:
         tiles = dict(tile=TILE, overlap=TILE // 4)
-        path = config_file(folder, f'tiles_{seed}', root, seed, **tiles)
+        path = config_file(folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles)
         row, iterations = trained(folder, path, dict(seed=seed, training='tiles'))
         rows.append(row)
         for tile in (2 * TILE, 4 * TILE):
             for scaling in ('none', 'by_parts', 'linear'):
-                rows.append(tested(folder, path, tile, scaling, seed))
+                rows.append(tested(folder, path, tile, scaling, seed, task))
         epochs = iterations * BATCH // args.scenes if args.scenes >= BATCH else iterations
-        path = config_file(folder, f'shrunk_{seed}', root, seed, epochs=epochs)
+        path = config_file(folder, f'{args.what}_shrunk_{seed}', root, seed, task, epochs=epochs)
         rows.append(trained(folder, path, dict(seed=seed, training='shrunk'))[0])
-        (folder / 'study.json').write_text(json.dumps(rows, indent=1))
+        (folder / f'{args.what}.json').write_text(json.dumps(rows, indent=1))
     return rows
 
 
@@ -200,11 +234,12 @@ def trained(folder: Path, path: Path, about: dict) -> tuple[dict, int]:
     return about | figures | dict(seconds=round(seconds)), iterations
 
 
-def tested(folder: Path, path: Path, tile: int, scaling: str, seed: int) -> dict:
+def tested(folder: Path, path: Path, tile: int, scaling: str, seed: int, task: str) -> dict:
     """A test of whole scenes in larger tiles, as large for the model."""
     options = [f'test_dataloader.dataset.tile={tile}']
     options += [f'test_dataloader.dataset.overlap={TILE // 4}']
-    options += [f'test_dataloader.dataset.pipeline.1.scale=({tile},{tile})']
+    width = tile if task == 'realtime' else 4 * tile
+    options += [f'test_dataloader.dataset.pipeline.1.scale=({width},{tile})']
     if scaling != 'none':
         options += [f'model.backbone.rope_scaling.type={scaling}']
     run_folder = folder / path.stem
@@ -216,7 +251,9 @@ def tested(folder: Path, path: Path, tile: int, scaling: str, seed: int) -> dict
 
 
 def figures_of(output: str) -> dict[str, float]:
-    """AP and AP50 of the last table or line of an output."""
+    """AP and AP50, or mIoU, of the last table or line of an output."""
+    if found := re.findall(r'mIoU:? +([\d.]+)', output):
+        return dict(mIoU=float(found[-1]))
     found = re.findall(r'boxes +mAP ([\d.]+) +AP50 ([\d.]+)', output)
     found = found or re.findall(r'^ +boxes +([\d.]+) +([\d.]+)', output, re.M)
     return dict(AP=float(found[-1][0]), AP50=float(found[-1][1])) if found else dict(AP=0, AP50=0)
@@ -256,6 +293,7 @@ def memory(args: argparse.Namespace) -> list[dict]:
     path = config_file(folder, 'deep', root, 0, **deep)
     with path.open('a') as file:
         file.write('train_cfg = dict(max_iters=40, val_interval=40)\n')
+        file.write('default_hooks = dict(logger=dict(interval=10))\n')
     options = ('--work-dir', folder / 'deep_run', '--overwrite')
     output, seconds, peak = run(folder, 'train', path, *options)
     times = [float(x) for x in re.findall(r' time: ([\d.]+)', output)]
