@@ -20,6 +20,7 @@ classes.txt has one class per line, for masks with the colour: road #804080. See
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..project.errors import UsageError
 from ..project.find import check_ending, check_path
@@ -56,12 +57,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--overlap', type=at_least(0), help='tiles: in pixels (a quarter of a tile)'
     )
-    parser.add_argument(
-        '--scales',
-        type=at_least(0.01, float),
-        nargs='+',
-        help='tiles: of images, such as 0.5 1 (1)',
-    )
+    scale: dict[str, Any] = dict(type=at_least(0.01, float), nargs='+', default=[1.0])
+    parser.add_argument('--scales', **scale, help='tiles: of images, such as 0.5 1 (1)')
     parser.checks.append(check)
     return parser.parse(argv)
 
@@ -69,13 +66,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def check(args: argparse.Namespace) -> None:
     for path in filter(None, (args.source, args.images, args.classes, args.split_file)):
         check_path(path)
-    if (args.format == 'tiles') != (args.tile is not None) or (
-        args.tile is None and (args.overlap is not None or args.scales)
-    ):
-        raise UsageError('--tile: give it for tiles, with --overlap and --scales or without')
-    if args.tile is not None and (args.overlap or 0) >= args.tile:
-        raise UsageError(f'--overlap {args.overlap}: give less than --tile {args.tile}')
-    if args.format == 'tiles':
+    is_tiles = args.format == 'tiles'
+    if is_tiles != (args.tile is not None) or (args.overlap or 0) >= (args.tile or 1):
+        raise UsageError('--tile: give it for tiles, and --overlap with less')
+    if is_tiles:
         return
     if args.format == 'colours':
         if args.val_share or args.split_file:
@@ -94,13 +88,12 @@ def share(text: str) -> float:
 
 
 def main(args: argparse.Namespace) -> None:
-    given = values(args)
+    given, tiles = values(args), ('tile', 'overlap', 'scales')
     if args.format == 'tiles':
         from ..large_images.write_tiles import write_tiles
 
-        names = ('source', 'out', 'images', 'tile', 'overlap')
-        write_tiles(**{name: given[name] for name in names}, scales=args.scales or (1.0,))
+        write_tiles(**{name: given[name] for name in ('source', 'out', 'images', *tiles)})
         return
     from ..datasets.convert_data import convert_data
 
-    convert_data(**{k: v for k, v in given.items() if k not in ('tile', 'overlap', 'scales')})
+    convert_data(**{name: given[name] for name in given if name not in tiles})

@@ -42,19 +42,12 @@ def objects_in(
     Returns:
         Copies of the instances, and bool [N].
     """
-    left, top, right, bottom = window
-    reach = np.array(
-        [
-            -BEYOND if left == 0 else left,
-            -BEYOND if top == 0 else top,
-            BEYOND if right == size[1] else right,
-            BEYOND if bottom == size[0] else bottom,
-        ]
-    )
+    ends = zip(window, (0, 0, size[1], size[0]), (-BEYOND, -BEYOND, BEYOND, BEYOND), strict=True)
+    reach = np.array([far if side == end else side for side, end, far in ends])
     low, high = np.maximum(boxes[:, :2], window[:2]), np.minimum(boxes[:, 2:], window[2:])
     is_near = ((high - low) >= LEAST_SIDE).all(1)
     is_whole = is_near & (boxes[:, :2] >= reach[:2]).all(1) & (boxes[:, 2:] <= reach[2:]).all(1)
-    found, offset = [], np.array([left, top, left, top])
+    found, offset = [], np.array(window[:2] * 2)
     for index in np.flatnonzero(is_near):
         item, share = dict(instances[index]), 1.0
         box = np.concatenate([low[index], high[index]])
