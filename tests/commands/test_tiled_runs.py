@@ -220,6 +220,7 @@ def test_recipes_of_other_tasks(task: str, scenes: Path, tmp_path: Path) -> None
     own = dict(data_root=str(scenes), backbone='tiny', weights=None, size=64, tile=96, overlap=32)
     cfg = load_config(task, own=own | dict(augment='light'), work_dir=str(tmp_path / 'work'))
     cfg.train_dataloader.num_workers = cfg.val_dataloader.num_workers = 0
+    assert (task == 'detection') == bool((cfg.model.get('bbox_head') or {}).get('skip_ignored'))
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
         loader = Runner.build_dataloader(cfg.val_dataloader, seed=0)

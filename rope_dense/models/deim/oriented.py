@@ -54,7 +54,7 @@ from .oriented_boxes import (
     saturated,
     to_rotated,
 )
-from .predictions import Targets, gather_ignored, on_device, take
+from .predictions import Targets, on_device, take
 from .queries import ANCHOR_SIZE, ContrastiveDenoising, QuerySelection
 
 NOISE = (1 / 3, 1 / 3, 1 / 2, 1 / 2, 1 / 2, 1 / 4, 1 / 4)  # about half of a side of movement
@@ -264,8 +264,7 @@ class OrientedDEIMHead(DEIMHead):
             )
         together = from_pixels(torch.cat(boxes).float(), size)
         labels = torch.cat([part.labels for part in instances]).long()
-        ignored = gather_ignored(batch_data_samples, size)
-        return Targets(labels, together, [len(x) for x in boxes], images=names, ignored=ignored)
+        return Targets(labels, together, [len(x) for x in boxes], images=names)
 
     def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
         """The M best classes of queries, by falling score.

@@ -103,8 +103,7 @@ def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = F
         together = np.concatenate([part.masks.to_ndarray() for part in instances])
         masks = torch.from_numpy(together.astype(np.uint8, copy=False))
         masks = masks.to(boxes.device, non_blocking=True)
-    ignored = gather_ignored(samples, size)
-    return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images, ignored)
+    return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images)
 
 
 def gather_ignored(samples: SampleList, size: ImageSize) -> Tensor | None:

@@ -97,6 +97,8 @@ def set_tiles(cfg: dict, own: Own, most: int) -> None:
             metric = dict(metric, proposal_nums=(100, 300, max(1000, KEPT * most)))
         cfg[f'{name}_evaluator'] = dict(type='TiledEvaluator', metrics=[metric])
     set_everywhere(cfg['model'], 'ignore_iof_thr', IGNORED_SHARE)  # of Mask R-CNN
+    if 'bbox_head' in cfg['model']:  # of DINO and DEIM
+        cfg['model']['bbox_head']['skip_ignored'] = True
     for name in ('tta_model', 'tta_pipeline'):  # views of tiles are not joined
         cfg.pop(name, None)
     cfg['custom_imports']['imports'] += MODULES

@@ -239,6 +239,7 @@ def test_ignored_objects_are_no_background() -> None:
         sample.ignored_instances = InstanceData(bboxes=torch.zeros(0, 4))
     found[1].ignored_instances = ignored
     targets = gather_targets(found, (60, 100))
+    targets = targets._replace(ignored=gather_ignored(found, (60, 100)))
     pairs = Pairs(torch.tensor([2, 5]), torch.tensor([0, 1]), [1, 1])
     assert targets.are_ignored(one.boxes).tolist() == [False] * 4 + [True, True]
     criterion.class_loss(one, targets, pairs).backward()
@@ -247,7 +248,8 @@ def test_ignored_objects_are_no_background() -> None:
     assert (logits.grad[1, 2] != 0).sum() == 1  # of its class
     for sample in found:
         del sample.ignored_instances
-    assert not gather_targets(found, (60, 100)).are_ignored(one.boxes).any()
+    assert gather_ignored(found, (60, 100)) is None
+    assert not targets._replace(ignored=None).are_ignored(one.boxes).any()
 
 
 def test_ignored_rotated_objects() -> None:
