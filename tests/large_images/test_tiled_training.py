@@ -406,6 +406,14 @@ def test_the_recipe_says_what_becomes_of_the_images(scenes: Path) -> None:
     assert deep.own.tile == 100
 
 
+def test_pictures_of_16_bits_are_refused(tmp_path: Path) -> None:
+    root = write_scenes(tmp_path, dict(train=2, val=1))
+    for path in root.glob('*/*.png'):
+        cv2.imwrite(str(path), cv2.imread(str(path)).astype(np.uint16) * 16)
+    with pytest.raises(UsageError, match='own.tile=96: tiles of 16 bits are read by own.channels'):
+        own_config(root, tile=96)
+
+
 def test_small_objects_get_a_line(tmp_path: Path) -> None:
     root = write_scenes(tmp_path, dict(train=2, val=1), 600, 900, objects=20)
     cfg = own_config(root)

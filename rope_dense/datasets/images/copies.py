@@ -43,9 +43,8 @@ def copy_of(path: Path, folder: Path, about: object = '') -> Path:
     """The place of a file's copy, of whose content ``about`` says more."""
     file = path.stat()
     text = f'{path.resolve()} {file.st_size} {file.st_mtime_ns} {about!r}'
-    return (
-        folder / f'{hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]}.tif'
-    )
+    digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()
+    return folder / f'{digest[:24]}.tif'
 
 
 def copy_raster(path: Path, out: Path) -> None:
