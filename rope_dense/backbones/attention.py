@@ -1,9 +1,9 @@
 """Multi-head self-attention, global or in windows, with a rotary embedding.
 
-Letters: B images, H x W token grid, R prefix tokens, N tokens of an image (R + H W; the copies of
-prefix tokens that windows have count, too, see ``WindowPlan``), w windows of all images, n tokens of
-the grid or of a window, m = R + n tokens that attend to each other, h heads, D channels of a head, C
-= h D, P rotated channel pairs of a head.
+Letters: B images, H x W token grid, R prefix tokens, N tokens of an image (R + H W, and the copies
+of prefix tokens that windows have, see ``WindowPlan``), w windows of all images, n tokens of the
+grid or of a window, m = R + n tokens that attend to each other, h heads, D channels of a head, C =
+h D, P rotated channel pairs of a head.
 """
 
 from __future__ import annotations
