@@ -75,7 +75,7 @@ class TiledDataset(BaseDataset):
         least_share: of an object that is cut; below it the object is ignored in a tile.
         empty: number of tiles without objects for each tile with objects, at most.
         pipeline: as of the data set; the steps that load images read windows.
-        metainfo, test_mode, **files: of the data set.
+        metainfo, test_mode, lazy_init, serialize_data, files: of the data set.
 
     Attributes:
         images: [T], the index of the image of each tile.
