@@ -99,9 +99,9 @@ def relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual - expected).abs().max()) / (float(expected.abs().max()) or 1.0)
 
 
-def run_file(path: Path, image: Tensor) -> list[Tensor]:
-    """Outputs of a file in ONNX Runtime, with all its optimisations, or in PyTorch."""
-    return next(iter(runners(path).values()))(image)
+def program_of(path: Path) -> Runner:
+    """A file in ONNX Runtime, with all its optimisations, or in PyTorch, loaded once."""
+    return next(iter(runners(path).values()))
 
 
 def runners(path: Path) -> dict[str, Runner]:
