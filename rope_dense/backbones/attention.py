@@ -175,7 +175,7 @@ class Attention(AttentionLayers):
         return softmax_attention(q, k, v, bias, scale, plan, mask)
 
     def padding(self, x: Tensor, plan: WindowPlan) -> Tensor | None:
-        """What a token of zeros becomes, [3, h, D] for query, key and value: it fills windows.
+        """Query, key and value [3, h, D] of a token of zeros, which fills padded windows.
 
         None if that is zero, or no window is padded.
         """

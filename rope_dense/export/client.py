@@ -64,7 +64,7 @@ class Frame(NamedTuple):
         return points * ratios.repeat(points.shape[-1] // 2)
 
     def maps(self, maps: Tensor) -> Tensor:
-        """Maps [B, C, H, W] on the pixels of the model, to those of the input; bilinear."""
+        """Maps [B, C, H, W] on the pixels of the model, to pixels of the input; bilinear."""
         return maps if self.input is self.size else F.interpolate(maps, self.input, mode='bilinear')
 
 

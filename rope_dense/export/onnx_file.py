@@ -127,7 +127,7 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
 
 
 def covered(op: Callable[..., ir.Value], before: ir.Value, after: ir.Value) -> ir.Value:
-    """The share of each pixel [after, before] of a line in those of a shorter or longer line.
+    """The share [after, before] of each pixel of a line in the pixels of a resized line.
 
     Triangles as of Pillow's BILINEAR, as wide as two pixels of the coarser line.
 

@@ -1,4 +1,4 @@
-"""How much of a backbone's maps is position alone: a constant image beside an image of noise."""
+"""The share of position in a backbone's maps: a constant image beside an image of noise."""
 
 from __future__ import annotations
 
