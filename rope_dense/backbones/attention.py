@@ -140,11 +140,11 @@ class Attention(AttentionLayers):
         what a zero token would become (``padding``).
         """
         assert plan is None or mask is None, 'windows have masks of their own'
-        size = None if plan is None else plan.window_size
+        size = plan.window_size if plan is not None and plan.contiguous else None
         rotary = None if self.rope is None else self.rope(x, grid, size)
         if plan is not None:
             qkv = plan.partition(qkv, self.padding(x, plan))  # [w, m, 3, h, D]
-            if rotary is not None and rotary.angles.ndim == 4:  # of each image
+            if rotary is not None and (rotary.angles.ndim == 4 or not plan.contiguous):
                 rotary = rotary_in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or w, h, m, D]
         out = self.attend(x, q, k, v, softmax_scale(q, rotary), grid, plan, mask)  # [B or w, m, C]
@@ -170,6 +170,8 @@ class Attention(AttentionLayers):
         """
         before = self.num_prefix_tokens
         bias = self.bias(q[:, :, before:], grid if plan is None else plan.window_size)
+        if bias is not None and plan is not None and not plan.contiguous:
+            raise ValueError('a bias by offsets within a window needs windows of neighbours')
         if bias is not None and before:
             bias = F.pad(bias, (before, 0, before, 0))  # [..., m, m]
         return softmax_attention(q, k, v, bias, scale, plan, mask)
@@ -264,8 +266,8 @@ def softmax_scale(q: Tensor, rotary: Rotary | None) -> float:
 
 
 def rotary_in_windows(rotary: Rotary, plan: WindowPlan) -> Rotary:
-    """Gather the angles of images [B, H W, h or 1, P] into windows like their tokens."""
-    angles = rotary.angles
+    """Gather the angles of images [B or none, H W, h or 1, P] into windows like their tokens."""
+    angles = rotary.angles.expand(plan.shape[0], -1, -1, -1)
     if plan.num_copies:  # zeros for the copies in front, which are cut off again
         angles = F.pad(angles, (0, 0, 0, 0, plan.shape[1] - angles.shape[1], 0))
     angles = plan.partition(angles)[:, plan.num_copies :]  # [w, n, h or 1, P]

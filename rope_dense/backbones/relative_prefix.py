@@ -47,10 +47,11 @@ class RelativePrefixAttention(Attention):
         number = self.num_prefix_tokens
         if self.rope is None or not number:
             return super().attend_tokens(x, qkv, grid, plan, mask)
-        rotary = self.rope(x, grid, None if plan is None else plan.window_size)
+        size = plan.window_size if plan is not None and plan.contiguous else None
+        rotary = self.rope(x, grid, size)
         if plan is not None:
             qkv = plan.partition(qkv, self.padding(x, plan))  # [w, m, 3, h, D]
-            if rotary.angles.ndim == 4:  # of each image
+            if rotary.angles.ndim == 4 or not plan.contiguous:
                 rotary = rotary_in_windows(rotary, plan)
         q, k, v = rotate(qkv, None)  # [B or w, h, m, D]
         rotated_q, rotated_k, _ = rotate(qkv, rotary, number)

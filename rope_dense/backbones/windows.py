@@ -37,6 +37,9 @@ class WindowPlan:
         num_copies: prefix tokens that each window has a copy of; R or 0.
         shape: (B, N).
         num_unmasked: windows that attend without a mask.
+        contiguous: whether a window is a rectangle of neighbours, whose positions are those of an
+            image of its size. Tokens of other windows, such as every second one, keep their
+            positions in the grid, which costs angles for each window.
         gather_index: [w (num_copies + n)] the token of each place, an index into the flattened
             [B N]; 0 for padding.
         inverse_index: [B N] the place of each token.
@@ -51,6 +54,7 @@ class WindowPlan:
     num_copies: int
     shape: tuple[int, int]
     num_unmasked: int
+    contiguous: bool
     gather_index: Tensor
     inverse_index: Tensor
     is_padding: Tensor | None = None
@@ -202,6 +206,7 @@ def window_plan(
         num_copies=num_copies,
         shape=shape,
         num_unmasked=rows * columns * batch if mask is None else 0,
+        contiguous=True,
         mask=mask,
         **token_indexes(token, image, shape, is_padded),
     )
@@ -250,6 +255,7 @@ def shifted_plan(
         num_copies=0,
         shape=shape,
         num_unmasked=num_unmasked,
+        contiguous=True,
         mask=mask,
         **token_indexes(token, image, shape, is_padded),
     )

@@ -6,8 +6,10 @@ from torch import Tensor, nn
 
 from helpers.reference import attention_among, relative_error
 from rope_dense.backbones import RoPEViT
-from rope_dense.backbones.attention import Attention, GlobalPrefixAttention
-from rope_dense.backbones.windows import window_plan
+from rope_dense.backbones.attention import Attention, GlobalPrefixAttention, Place
+from rope_dense.backbones.position_bias import TableBiasAttention
+from rope_dense.backbones.relative_prefix import RelativePrefixAttention
+from rope_dense.backbones.windows import WindowPlan, token_indexes, window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
 from rope_dense.rope.embeddings import linear_angles
 from rope_dense.utils.sizes import Size
@@ -124,6 +126,42 @@ def test_a_global_prefix_equals_the_reference(rope, grid: Size):
     x, angles = tokens(2, grid), angles_at(module.rope, grid, places)
     expected = torch.stack([attention_among(module, of, angles, keys) for of in x])
     assert same_with_gradients(module(x, grid, plan), expected, [x, *module.parameters()])
+
+
+def dilated_plan(batch: int, grid: Size, number: int = P) -> WindowPlan:
+    """Every second token of each axis in one window of four, with copies of the prefix."""
+    token = torch.arange(grid[0] * grid[1]).view(grid[0] // 2, 2, grid[1] // 2, 2)
+    token = token.permute(1, 3, 0, 2).reshape(4, -1) + 4 * number  # [4, n]
+    token = torch.cat([torch.arange(4 * number).view(4, -1), token], 1)
+    image = torch.arange(batch).repeat_interleave(4)[:, None]
+    shape = batch, 4 * number + grid[0] * grid[1]
+    indexes = token_indexes(token.repeat(batch, 1), image, shape, is_padded=False)
+    size = grid[0] // 2, grid[1] // 2
+    return WindowPlan(size, 4, number, shape, 4 * batch, contiguous=False, **indexes)
+
+
+@every_rope
+@pytest.mark.parametrize('kind', [Attention, RelativePrefixAttention])
+def test_tokens_of_dilated_windows_keep_their_positions(kind: type[Attention], rope):
+    """As global attention with a mask; one prefix token in each window, which sees the window."""
+    grid = (4, 6)
+    module = random(kind(C, HEADS, rope=rope(), num_prefix_tokens=P))
+    plan, x = dilated_plan(2, grid), tokens(2, grid)
+    window = torch.arange(2)[:, None] * 2 + torch.arange(2)
+    window = window.repeat(2, 3).flatten()  # [H W]
+    mask = torch.ones(len(window) + P, len(window) + P, dtype=torch.bool)
+    mask[P:, P:] = window[:, None] == window
+    found = module(plan.copy_prefix(x), grid, plan)[:, 4 * P :]
+    expected = module(x, grid, mask=mask.expand(2, 1, -1, -1))[:, P:]
+    assert same_with_gradients(found, expected, [x, *module.parameters()])
+
+
+def test_a_bias_by_offsets_refuses_dilated_windows():
+    place = Place(grid=(4, 6), in_windows=True)
+    module = TableBiasAttention(C, HEADS, num_prefix_tokens=0, place=place)
+    x = torch.randn(1, 24, C)
+    with pytest.raises(ValueError, match='needs windows of neighbours'):
+        module(x, (4, 6), dilated_plan(1, (4, 6), 0))
 
 
 # ---------------------------------------------------------------- the backbone

@@ -235,7 +235,7 @@ def test_on_host_is_the_device_of_the_host_unless_a_graph_is_captured(
     def made(number: int, *, device: torch.device) -> WindowPlan:
         devices.append(device.type)
         index = torch.zeros(number, device=device)
-        return WindowPlan((1, 1), 1, 0, (1, 1), 1, gather_index=index, inverse_index=index)
+        return WindowPlan((1, 1), 1, 0, (1, 1), 1, True, gather_index=index, inverse_index=index)
 
     assert made(1, device=torch.device('meta')).gather_index.is_meta
     made(2, device=CPU)
