@@ -85,7 +85,7 @@ class Attention(AttentionLayers):
     """Softmax attention among all tokens of an image, or of a window.
 
     The base class of all kinds that a config ``attention=dict(type=...)`` names; see "Add a kind of
-    attention" in docs/architecture.md.
+    attention" in docs/extending.md.
 
     Args:
         place: where the block is; a kind that depends on it names it among its own arguments.

@@ -35,7 +35,7 @@ class Backbone(BaseModule):
     """An mmengine module whose frozen parts stay in evaluation mode, and which loads strictly.
 
     A backbone declares what the rest of the package asks; see "Add a backbone" in
-    docs/architecture.md.
+    docs/extending.md.
 
     Attributes:
         ARCHS: the named architectures, and their settings.

@@ -28,7 +28,7 @@ class RotaryEmbedding(nn.Module, ABC):
     """Base of all rotary embeddings: one module in each attention that rotates.
 
     A subclass defines ``forward``, which may compute the angles from anything: see
-    docs/architecture.md. Backbones build it with ``head_dim`` and ``num_heads`` added to the
+    docs/extending.md. Backbones build it with ``head_dim`` and ``num_heads`` added to the
     arguments of its config.
 
     Args:

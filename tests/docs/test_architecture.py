@@ -1,4 +1,4 @@
-"""docs/architecture.md: its code runs, and its table of the path is true."""
+"""docs/architecture.md and extending.md: code runs, and what the tables name is there."""
 
 import re
 import sys
@@ -18,18 +18,7 @@ from rope_dense.utils import memo
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / 'rope_dense'
 TEXT = (ROOT / 'docs' / 'architecture.md').read_text()
-
-
-def test_the_code_runs():
-    code = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
-    assert len(code) == 10
-    names: dict[str, object] = {}
-    try:
-        for block in code:
-            exec(block, names)
-    finally:
-        for name in ('HeadDirectionRoPE', 'TokenRoPE', 'Decay', 'ContentDecay', 'RowColumnViT'):
-            MODELS.module_dict.pop(name, None)
+EXTENDING = (ROOT / 'docs' / 'extending.md').read_text()
 
 
 def calls_to_the_rotation(model: Backbone, image: Tensor) -> list[tuple[str, str, int]]:
@@ -128,12 +117,24 @@ def files_named(text: str) -> set[Path]:
 
 
 def test_every_file_that_is_named_is_there():
-    assert files_named(TEXT)
+    assert files_named(TEXT) and files_named(EXTENDING)
+
+
+def test_the_code_runs():
+    code = re.findall(r'```python\n(.*?)```', EXTENDING, re.DOTALL)
+    assert len(code) == 10
+    names: dict[str, object] = {}
+    try:
+        for block in code:
+            exec(block, names)
+    finally:
+        for name in ('HeadDirectionRoPE', 'TokenRoPE', 'Decay', 'ContentDecay', 'RowColumnViT'):
+            MODELS.module_dict.pop(name, None)
 
 
 def test_what_rows_of_new_code_name_is_in_their_files():
-    table = TEXT.partition('## Where new code goes')[2].partition('\n\nTests of')[0]
-    rows = table.strip().splitlines()[2:]
+    table = EXTENDING.partition('as in | register in |\n')[2].partition('\n\nOutside')[0]
+    rows = table.strip().splitlines()[1:]
     assert len(rows) >= 15
     for row in rows:
         code = ''.join(path.read_text() for path in files_named(row))

@@ -127,4 +127,4 @@ def has_difficulty(files: Sequence[Path]) -> bool:
 
 FOLDERS = r'labeltxt.*|annfiles|dota-v.*'
 FILES = Kind('DOTA', 'a label file', ('.txt',), FOLDERS, is_one=is_oriented, is_apart=True)
-DOTA = Format('dota', 'DOTA', ('.txt',), find_dota, read_dota, FILES)
+DOTA = Format('dota', 'DOTA', ('.txt',), find_dota, read_dota, FILES, lists_classes=False)

@@ -316,4 +316,6 @@ def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
 
 WORDS = 'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?'
 FILES = Kind('GeoJSON', 'an object', ('.geojson', '.json'), WORDS, is_one=is_geojson)
-GEOJSON = Format('geojson', 'GeoJSON', FILES.suffixes, find_geojson, read_geojson)
+GEOJSON = Format(
+    'geojson', 'GeoJSON', FILES.suffixes, find_geojson, read_geojson, lists_classes=False
+)

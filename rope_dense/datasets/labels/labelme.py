@@ -186,4 +186,6 @@ def join(shape: Shape, other: Shape) -> None:
 
 FOLDERS = 'annotations?|labels?|jsons?|anns?|labelme'
 FILES = Kind('LabelMe', 'a JSON file', ('.json',), FOLDERS, is_one=is_labelme, named=named_image)
-LABELME = Format('labelme', 'LabelMe', ('.json',), find_labelme, read_labelme, FILES)
+LABELME = Format(
+    'labelme', 'LabelMe', ('.json',), find_labelme, read_labelme, FILES, lists_classes=False
+)

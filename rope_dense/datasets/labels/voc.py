@@ -151,4 +151,4 @@ FOLDERS = 'annotations?|xmls?|labels?'
 FILES = Kind(
     'VOC', 'an XML file', ('.xml',), FOLDERS, is_one=is_annotation, named=named_image, lists='main'
 )
-VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES)
+VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES, lists_classes=False)

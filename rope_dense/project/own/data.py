@@ -25,8 +25,6 @@ from .settings import Own, OwnMaps, OwnObjects
 
 TOO_SMALL, MANY = 8, 0.1  # pixels of a side; share of the training objects
 CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
-# Formats without a list of classes: classes.txt is it.
-UNLISTED = ('voc', 'labelme', 'dota', 'createml', 'geojson')
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     def find(inventory: Inventory) -> LabelFolder:
         named = [None if name is None else str(name) for name in (own.train, own.val)]
         folder = find_labels(inventory, own.format, *named)
-        if not folder.classes and folder.format.name in UNLISTED:
+        if not folder.classes and not folder.format.lists_classes:
             folder = replace(folder, classes=listed)
         return folder
 
