@@ -111,7 +111,7 @@ class RoPENAT(StagedBackbone):
             drop_path_rate=drop_path_rate,
         )
         self.arch = nat_arch = find_arch(NATArch, self.ARCHS, arch, given)
-        channels = check_arch(nat_arch)
+        channels = stage_channels(nat_arch)
         check_integer('in_channels', in_channels, 1)
         check_choice('qkv_bias', qkv_bias, (True, False))
         check_choice('backend', backend, get_args(Backend))
@@ -239,7 +239,7 @@ class ConvMerging(nn.Module):
         return self.norm(x.flatten(2).transpose(1, 2).contiguous()), (height, width)
 
 
-def check_arch(arch: NATArch) -> list[int]:
+def stage_channels(arch: NATArch) -> list[int]:
     """Return the channels of each stage.
 
     Raises:

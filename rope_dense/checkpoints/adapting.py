@@ -20,7 +20,7 @@ from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare
 from .keys import StateDict
 from .publishers.dinov3 import PERIODS
-from .tables import check_grid, find_grid, has_entries_like, in_tokens, resize
+from .tables import check_grid, find_grid, has_entries_like, resize_table, table_grid
 
 # Parts that a configuration may leave out.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
@@ -90,10 +90,10 @@ def adapt(
             continue
         old = find_grid(key, adapted[key], new, grid)
         if old is not None and old != new:
-            adapted[key] = resize(adapted[key], old, new)
+            adapted[key] = resize_table(adapted[key], old, new)
             report.resized.append(key)
         if old is not None and grid is None and new[0] != new[1]:
-            height, width = in_tokens(key, old)
+            height, width = table_grid(key, old)
             report.assumed.append(f'{key} over {height} x {width}')
     for pattern in KEEP_INIT:
         if not any(pattern.fullmatch(key) for key in weights):

@@ -52,11 +52,11 @@ def read_ahead(path: str, name: str) -> dict:
     and does not open the file.
     """
     contents = read_checkpoint(path, name)
-    keep(path, contents)
+    keep_read(path, contents)
     return contents
 
 
-def keep(path: str, contents: dict) -> None:
+def keep_read(path: str, contents: dict) -> None:
     """Let the next reading of a file return these contents, in place of its own."""
     _read_ahead[file_state(path)] = contents
 
@@ -75,7 +75,7 @@ def read_file(path: str, name: str) -> dict:
     if kind == 'safetensors':
         return read_safetensors(path, name)
     if kind == 'archive':
-        verify(path, name)
+        check_checksum(path, name)
     contents = unpickle(path, name, is_archive=kind == 'archive')
     if not isinstance(contents, dict):
         raise CheckpointError(f'{name}: holds a {type(contents).__name__}, a checkpoint is a dict')
@@ -109,7 +109,7 @@ def file_format(path: str, name: str) -> str:
     raise CheckpointError(f'{name}: {reason}')
 
 
-def verify(path: str, name: str) -> None:
+def check_checksum(path: str, name: str) -> None:
     """Compare the checksums in an archive with its contents; a mapped file is not compared.
 
     It reads the whole file, so once for each state of a file, and in a distributed run by the first

@@ -51,9 +51,9 @@ def find_grid(key: str, table: Tensor, new: Size, grid: Size | None = None) -> S
         return square
     if math.prod(new) == number:
         return new
-    scaled = same_aspect(key, number, in_tokens(key, new))
+    scaled = same_aspect(key, number, table_grid(key, new))
     if scaled and square:
-        names = ['({}, {})'.format(*in_tokens(key, size)) for size in (scaled, square)]
+        names = ['({}, {})'.format(*table_grid(key, size)) for size in (scaled, square)]
         raise CheckpointError(
             f'{key} has {number} entries, of a grid of {names[0]} or of {names[1]} tokens: set '
             f'grid={names[0]} or grid={names[1]} in init_cfg'
@@ -74,7 +74,7 @@ def in_entries(key: str, tokens: Size) -> Size:
     return offset_grid(tokens) if key.endswith(BIAS_TABLE) else tokens
 
 
-def in_tokens(key: str, entries: Size) -> Size:
+def table_grid(key: str, entries: Size) -> Size:
     """(H, W) tokens of the grid or window of a table of (rows, columns) of entries."""
     rows, columns = entries
     return ((rows + 1) // 2, (columns + 1) // 2) if key.endswith(BIAS_TABLE) else entries
@@ -91,8 +91,8 @@ def check_grid(grid: Size | None, tables: Mapping[str, Size]) -> None:
         raise CheckpointError(f'grid={grid}: the model has no position tables')
 
 
-def resize(table: Tensor, old: Size, new: Size) -> Tensor:
+def resize_table(table: Tensor, old: Size, new: Size) -> Tensor:
     """A table [1, entries, C] or [entries, C] on another grid (bicubic)."""
     if table.ndim == 2:
-        return resize(table[None], old, new)[0]
+        return resize_table(table[None], old, new)[0]
     return resize_grid(table, old, new)

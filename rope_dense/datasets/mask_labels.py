@@ -247,7 +247,7 @@ def unknown_numbers(
     first = [number for number in unknown if unknown[number] == path]
     text = f'{path} has {in_short(first)}'
     if [*unknown] == [len(classes)] and {*range(len(classes))} <= labels.keys():
-        given = ranges(sorted({*counts} - {IGNORED}))
+        given = ranges_text(sorted({*counts} - {IGNORED}))
         return (  # masks of ADE20K's form, with names from 1
             f'{text} ({masks}): the masks have {given} for {len(classes)} names: is 0 '
             "'unlabelled'? Put its name first (classes.txt, own.classes) and own.void=[0]"
@@ -295,8 +295,8 @@ def no_class(labels: Mapping[float, int]) -> str:
     """The words for numbers that have no label."""
     classes = sorted(number for number, label in labels.items() if label != IGNORED)
     return (
-        f'neither the number of a class ({ranges(classes)}) nor ignored ({IGNORED}, own.void); '
-        'own.values gives the number of each class'
+        f'neither the number of a class ({ranges_text(classes)}) nor ignored ({IGNORED}, '
+        'own.void); own.values gives the number of each class'
     )
 
 
@@ -305,7 +305,7 @@ def in_short(items: Sequence[object]) -> str:
     return ', '.join(map(str, items[:SHOWN])) + (' ...' if len(items) > SHOWN else '')
 
 
-def ranges(numbers: Sequence[Number]) -> str:
+def ranges_text(numbers: Sequence[Number]) -> str:
     """Sorted numbers in short: '0 to 2, 7'."""
     starts = [n for i, n in enumerate(numbers) if not i or numbers[i - 1] != n - 1]
     ends = [n for i, n in enumerate(numbers) if n + 1 not in numbers[i + 1 : i + 2]]

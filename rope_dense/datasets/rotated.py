@@ -39,7 +39,7 @@ def rectangle_corners(boxes: np.ndarray) -> np.ndarray:
     return corners.reshape(*corners.shape[:-2], 8)
 
 
-def regularized(boxes: np.ndarray, convention: str) -> np.ndarray:
+def to_convention(boxes: np.ndarray, convention: str) -> np.ndarray:
     """The same rectangles [..., 5] as a convention has them."""
     least, span, is_long = CONVENTIONS[convention]
     x, y, width, height, angle = np.moveaxis(np.asarray(boxes, float), -1, 0)

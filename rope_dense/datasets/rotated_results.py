@@ -9,7 +9,7 @@ import numpy as np
 
 from ..utils.atomic_write import atomic_write_text
 from .labels.geometry import bounding_box
-from .rotated import rectangle_corners, regularized
+from .rotated import rectangle_corners, to_convention
 
 LONGEST = 100  # bytes of a class in the name of a file
 
@@ -20,7 +20,7 @@ def rotated_annotation(box: Sequence[float], convention: str) -> dict[str, Any]:
     `rbox` has the five numbers as the convention has them, `segmentation` the corners, `bbox` the
     upright box around these.
     """
-    rbox = regularized(np.asarray(box, float), convention)
+    rbox = to_convention(np.asarray(box, float), convention)
     corners = rectangle_corners(rbox).tolist()
     about = dict(bbox=[*bounding_box(corners)], area=float(rbox[2] * rbox[3]))
     return dict(about, segmentation=[corners], rbox=rbox.tolist())

@@ -87,7 +87,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
         """Append the groups of ``module``, sorted by name, to ``params``."""
         names = [name for name, _ in module.named_parameters()]
         for path in self.lr_mult:
-            check_path(path, names)
+            check_parameter_path(path, names)
         learning_rates = self.learning_rates(module)
         groups: dict[str, dict] = {}
         for name, param in module.named_parameters():
@@ -139,7 +139,7 @@ def longest_path(name: str, factors: dict[str, float]) -> tuple[str, float]:
     return path, factors[path]
 
 
-def check_path(path: str, names: list[str]) -> None:
+def check_parameter_path(path: str, names: list[str]) -> None:
     """Raise ValueError, with the paths beside it, unless ``path`` contains a parameter."""
     if any(f'{name}.'.startswith(f'{path}.') for name in names):
         return

@@ -65,11 +65,11 @@ def facts_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
         batch_size=runner.cfg.train_dataloader.get('batch_size', 1),
         processes=runner.world_size,
         optimizer=type(runner.optim_wrapper.optimizer).__name__,
-        labels=labels_of(runner),
+        labels=labels_name(runner),
     )
 
 
-def labels_of(runner: Runner | FlexibleRunner) -> str:
+def labels_name(runner: Runner | FlexibleRunner) -> str:
     """The name of the canonical files of own data, which changes with the labels; '' for others."""
     files = (runner.cfg.get('own_files') or {}).get('val') or {}
     return Path(files.get('ann_file') or '').parent.name

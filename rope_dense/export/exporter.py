@@ -98,7 +98,7 @@ def export(
         ValueError: an argument that is not allowed, or that does not fit the model.
     """
     path = Path(path)
-    check_path(path)
+    check_export_path(path)
     if path.suffix != '.onnx' and (resize_inside or dtype == torch.int8):
         raise ValueError(f'{path}: resizing inside and int8 need NAME.onnx')
     if dtype == torch.int8 and not find_spec('onnxruntime'):
@@ -167,7 +167,7 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
     return graph
 
 
-def check_path(path: Path) -> None:
+def check_export_path(path: Path) -> None:
     """Raise ValueError unless such a file can be written on this machine."""
     if path.suffix not in PACKAGES:
         advice = 'TorchScript fixes the size of images, and is no format here'

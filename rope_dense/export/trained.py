@@ -21,7 +21,7 @@ from ..utils.progress import alive
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .compare import check_file
-from .exporter import DTYPES, OPSET, Dynamic, check_path, export
+from .exporter import DTYPES, OPSET, Dynamic, check_export_path, export
 
 Precision = Literal['fp32', 'fp16', 'bf16', 'int8']
 
@@ -57,7 +57,7 @@ def export_model(
         UsageError, CheckpointError, ValueError: the model cannot be read or exported so.
     """
     out, precisions = Path(out), {name: dtype for dtype, name in DTYPES.items()}
-    check_path(out)
+    check_export_path(out)
     pixels: ImageSize | Dynamic = 'dynamic' if size == 'dynamic' else to_2tuple(parse_size(size))
     cfg, weights = find_model(config, checkpoint, cfg_options)
     model, classes, colours = trained_model(cfg, weights)

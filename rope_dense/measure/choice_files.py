@@ -88,7 +88,7 @@ def draw_choice(content: dict, out_file: Path) -> None:
         if choice['judged']:
             draw_row(axes, choice['chosen'] + 0.3, choice['judged'][1], CHOSEN, filled=False)
         axes.axvline(0, color='gray', linewidth=1)
-        axes.set_yticks(range(len(rows)), labels_of(rows), fontsize=8)
+        axes.set_yticks(range(len(rows)), setting_labels(rows), fontsize=8)
         axes.set_ylim(most - 0.4, -0.6)
         axes.set_title(f'{choice["size"]} pixels: {rows[0]["metric"]:.3f}', fontsize=9)
         axes.tick_params(axis='x', labelsize=8)
@@ -106,7 +106,7 @@ def draw_row(axes: Axes, place: float, row: dict, colour: str, filled: bool) -> 
     axes.plot(row['value'], place, 'o', color=colour, markerfacecolor=colour if filled else 'white')
 
 
-def labels_of(rows: Sequence[dict]) -> list[str]:
+def setting_labels(rows: Sequence[dict]) -> list[str]:
     """The names of settings; the window only if several were tried."""
     several = len({row['window'] for row in rows}) > 1
     return [

@@ -82,7 +82,7 @@ class Evaluator:
         if not (metrics := metrics or no_boxes(config)):
             raise ValueError(f'{setting}: the test gave no metric')
         height, width = configured_size(config)
-        metrics = {name: number_or_none(value) for name, value in metrics.items()}
+        metrics = {name: rounded_metric(value) for name, value in metrics.items()}
         row = dict(asdict(setting), height=height, width=width, metrics=metrics)
         return dict(row, seconds_per_image=seconds)
 
@@ -244,7 +244,7 @@ def no_boxes(config: Config) -> dict[str, float]:
     }
 
 
-def number_or_none(value: float) -> float | None:
+def rounded_metric(value: float) -> float | None:
     """A metric to six places; None where it is not defined: COCO gives -1 there, others NaN."""
     value = round(float(value), 6)  # mmseg's are float32
     return None if math.isnan(value) or value == -1 else value

@@ -147,14 +147,14 @@ def coco_precision(metric: BaseMetric, results: Sequence[tuple[dict, dict]]) -> 
         predictions = load(files[kind])
     if kind == 'segm':
         predictions = [{k: v for k, v in x.items() if k != 'bbox'} for x in predictions]
-    evaluation = COCOeval(coco, predicted(coco, predictions), kind)
+    evaluation = COCOeval(coco, load_predictions(coco, predictions), kind)
     evaluation.params.catIds = metric.cat_ids
     evaluation.params.imgIds = images = [item['img_id'] for item in truth]
     evaluation.params.iouThrs = np.asarray(metric.iou_thrs)
     return MeanAP(f'coco/{kind}_mAP', len(images), True, class_matches(evaluation))
 
 
-def predicted(coco: COCO, predictions: list[dict]) -> COCO:
+def load_predictions(coco: COCO, predictions: list[dict]) -> COCO:
     """Predictions on the images of a file; pycocotools does not read an empty list."""
     if predictions:
         return coco.loadRes(predictions)

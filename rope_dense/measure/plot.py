@@ -30,7 +30,7 @@ def draw_resolutions(
     """
     figure = Figure(figsize=(7, 4.2), layout='constrained')
     axes = figure.subplots()
-    lines = lines_of(runs, metric)
+    lines = curves_of(runs, metric)
     values = {name: {dict(line['setting'])[name] for line in lines} - {None} for name in SETTINGS}
     varied = [name for name in SETTINGS if len(values[name]) > 1]
     several = len(runs) > 1
@@ -70,7 +70,7 @@ def draw_resolutions(
     figure.savefig(out_file, dpi=150)
 
 
-def lines_of(runs: Sequence[dict], metric: str) -> list[dict]:
+def curves_of(runs: Sequence[dict], metric: str) -> list[dict]:
     """The points (shorter side, metric) of each run and setting, by side, without undefined ones.
 
     Returns:

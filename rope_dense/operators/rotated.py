@@ -100,7 +100,7 @@ def nms_rotated(
         order: Not used, as ``dets_sorted``, ``labels`` and ``multi_label``.
         iou_threshold: Rounded to float32, as in mmcv.
     """
-    return keep(dets[:, :5], scores, pair_rotated, iou_threshold)
+    return kept_by_nms(dets[:, :5], scores, pair_rotated, iou_threshold)
 
 
 def nms_quadri(
@@ -112,7 +112,7 @@ def nms_quadri(
     multi_label: bool,
 ) -> Tensor:
     """Indices of the quadrilaterals that greedy suppression keeps, as ``nms_rotated``."""
-    return keep(dets[:, :8], scores, pair_quadri, iou_threshold)
+    return kept_by_nms(dets[:, :8], scores, pair_quadri, iou_threshold)
 
 
 def diff_iou_rotated_sort_vertices_forward(
@@ -156,7 +156,7 @@ def fill(
     ious.copy_(values.view_as(ious))
 
 
-def keep(boxes: Tensor, scores: Tensor, pair: Pair, iou_threshold: float) -> Tensor:
+def kept_by_nms(boxes: Tensor, scores: Tensor, pair: Pair, iou_threshold: float) -> Tensor:
     """Indices that greedy suppression keeps; of equal scores the first counts as the highest."""
     dtype, boxes = real(boxes.dtype), boxes.double()
     threshold = c_float(iou_threshold).value

@@ -23,7 +23,7 @@ from ..project.ready import ready
 from ..project.task import detects, visualizer_of
 from ..project.weights import read_safely
 from ..utils.config_parts import without_labels
-from .thin import cut, most_ratio, padded
+from .thin import cut, max_aspect_ratio, padded
 
 
 def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseInferencer:
@@ -92,7 +92,7 @@ def predict_batch(
     if not images:
         return []
     pipeline = inferencer.cfg.test_dataloader.dataset.pipeline
-    ratio = most_ratio(pipeline, patch_size(inferencer.model))
+    ratio = max_aspect_ratio(pipeline, patch_size(inferencer.model))
     given = [padded(image, ratio) for image in images]
     results = inferencer(given, batch_size=batch, return_datasamples=True)
     if isinstance(results, dict):  # of mmdet

@@ -21,7 +21,7 @@ MOST_PIXELS = 10**8  # of a padded image
 UNBOUNDED = 16.0  # likewise where the shorter side has one size, and memory grows with the longer
 
 
-def most_ratio(pipeline: Iterable[Mapping], patch: int) -> float:
+def max_aspect_ratio(pipeline: Iterable[Mapping], patch: int) -> float:
     """The largest ratio of the sides of a picture for a test pipeline; infinity for any.
 
     Args:

@@ -16,7 +16,7 @@ from ..checkpoints.channels import RGB, WHOLE, adapt_channels, described, named,
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import listed
 from ..checkpoints.fetch import Location, fetch
-from ..checkpoints.read import keep, read_ahead, read_checkpoint
+from ..checkpoints.read import keep_read, read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
 from ..utils.config_parts import nodes
 from ..utils.locations import HUB, WEB, is_remote
@@ -103,7 +103,7 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
         check_finite(weights, origin)
         leave_out_misfits(weights, model)
         check_class_names(cfg, 'train_dataloader', checkpoint, starts=True)
-        keep(fetch(path), checkpoint | dict(state_dict=weights))
+        keep_read(fetch(path), checkpoint | dict(state_dict=weights))
         return
     if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
         raise UsageError(

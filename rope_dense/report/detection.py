@@ -81,12 +81,12 @@ def add_detection(
         predictions += [dict(item, image_id=index) for item in found]
     masks = bool(predictions) and 'segmentation' in predictions[0]
     tiled = loader.dataset
-    truth = true_objects(tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks)
+    truth = ground_truth(tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks)
     read = picture_reader(cfg)
     add_sections(page, images, truth, predictions, classes, colours, masks, read)
 
 
-def true_objects(dataset: Dataset, masks: bool) -> list[dict]:
+def ground_truth(dataset: Dataset, masks: bool) -> list[dict]:
     """The objects of a data set of mmdet as annotations; classes from 1, images by their index."""
     objects: list[dict] = []
     load = LoadAnnotations(with_bbox=False, with_label=False, with_mask=masks)

@@ -80,7 +80,7 @@ def vit(arch: str, drop_path_rate: float, **options: object) -> dict:
     return dict(type='RoPEViT', **settings, **options)
 
 
-def swin(arch: str, drop_path_rate: float, **options: object) -> dict:
+def swin_config(arch: str, drop_path_rate: float, **options: object) -> dict:
     """The config of a Swin whose last stage is its output."""
     settings = dict(arch=arch, shift_single_window=False, drop_path_rate=drop_path_rate)
     return dict(type='RoPESwin', **settings, out_indices=(3,), **options)
@@ -95,7 +95,9 @@ CLASSIFIERS: dict[str, NamedClassifier] = {
         for name, position in VIT_POSITIONS.items()
     },
     **{
-        f'ropeswin_{size}_{name}': NamedClassifier(swin(size, rate, **position), sizes='table-a.8')
+        f'ropeswin_{size}_{name}': NamedClassifier(
+            swin_config(size, rate, **position), sizes='table-a.8'
+        )
         for size, rate in SWIN_DROP_PATHS.items()
         for name, position in SWIN_POSITIONS.items()
     },

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..backbones import RoPENAT
 from ..backbones.layers import init_transformer
-from ..checkpoints.tables import find_grid, has_entries_like, resize
+from ..checkpoints.tables import find_grid, has_entries_like, resize_table
 from ..engine.param_groups import role_of
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_size
@@ -156,7 +156,7 @@ class TimmClassifier(RoPEClassifier):
                 continue
             old = find_grid(key, table, new)
             if old is not None:
-                state_dict[f'{prefix}{PREFIX}{key}'] = resize(table, old, new)
+                state_dict[f'{prefix}{PREFIX}{key}'] = resize_table(table, old, new)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 
 from helpers.small_configs import make_data, small_config
 from rope_dense.measure.evaluator import ResolutionLoop
-from rope_dense.measure.plot import lines_of
+from rope_dense.measure.plot import curves_of
 from rope_dense.measure.results import read_results
 from rope_dense.project.load import load_config
 from rope_dense.project.model import build_model
@@ -189,7 +189,7 @@ def test_an_open_factor_is_of_the_training(
         *['linear:pretrain'] * 2,
     ]
     assert [row['scaling'] for row in rows] == expected
-    lines = lines_of([read_results(tmp_path / 'resolutions.json')], 'mIoU')
+    lines = curves_of([read_results(tmp_path / 'resolutions.json')], 'mIoU')
     assert [dict(line['setting'])['scaling'] for line in lines] == arguments[5:8]
     table = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     assert ['96', 'linear:1.5'] in table and ['96', 'linear:1.5+log'] in table

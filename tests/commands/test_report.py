@@ -23,8 +23,8 @@ from rope_dense.report.detection import (
     NUMBER,
     add_sections,
     calibration,
+    ground_truth,
     rank_images,
-    true_objects,
 )
 from rope_dense.report.matching import ERRORS, Scored, match
 from rope_dense.report.page import Page
@@ -219,11 +219,11 @@ def test_masks_of_a_data_set_have_the_areas_of_its_file(data: Path) -> None:
     dataset = CocoDataset(
         ann_file=str(annotations), metainfo=dict(METAINFO), data_prefix=dict(img=''), test_mode=True
     )
-    objects = true_objects(dataset, masks=True)
+    objects = ground_truth(dataset, masks=True)
     assert len(objects) == len(content['annotations'])
     expected = sorted(item['area'] for item in content['annotations'])
     np.testing.assert_allclose(sorted(item['area'] for item in objects), expected, rtol=0.2)
-    assert [item['area'] for item in true_objects(dataset, masks=False)] == [
+    assert [item['area'] for item in ground_truth(dataset, masks=False)] == [
         item['bbox'][2] * item['bbox'][3] for item in objects
     ]
 

@@ -19,7 +19,7 @@ from PIL import Image
 import helpers.oriented  # noqa: F401, skips where mmrotate is not installed
 from helpers.grid import CONFIGS
 from rope_dense.datasets.labels.geometry import bounding_box
-from rope_dense.datasets.rotated import rectangle_corners, regularized
+from rope_dense.datasets.rotated import rectangle_corners, to_convention
 from rope_dense.integrations.hub import load_from_hub
 from rope_dense.project.checks.data import check_data
 from rope_dense.project.checks.training import check_schedule
@@ -153,7 +153,7 @@ def test_a_batch_trains_and_true_boxes_are_those_of_the_labels(
     losses = detector(**detector.data_preprocessor(batch, training=True), mode='loss')
     assert all(torch.isfinite(torch.as_tensor(loss)).all() for loss in losses.values())
     for sample in tested['data_samples']:
-        boxes = regularized(sample.gt_instances.bboxes.tensor.numpy(), 'le90')
+        boxes = to_convention(sample.gt_instances.bboxes.tensor.numpy(), 'le90')
         np.testing.assert_allclose(boxes, BOX[None], atol=0.02)
         assert len(sample.ignored_instances) == (source == 'dota')  # the difficult one
     with torch.no_grad():

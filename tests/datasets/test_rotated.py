@@ -17,8 +17,8 @@ from rope_dense.datasets.rotated import (
     CONVENTIONS,
     check_rectangle,
     rectangle_corners,
-    regularized,
     smallest_rectangle,
+    to_convention,
 )
 from rope_dense.datasets.rotated_results import about_convention, rotated_annotation
 
@@ -44,9 +44,9 @@ def test_conventions_and_corners_are_mmrotate_s(convention: str) -> None:
     given = boxes(50)
     theirs = RotatedBoxes(torch.from_numpy(given))
     np.testing.assert_allclose(
-        regularized(given, convention), theirs.regularize_boxes(convention).numpy(), atol=1e-9
+        to_convention(given, convention), theirs.regularize_boxes(convention).numpy(), atol=1e-9
     )
-    corners = rectangle_corners(regularized(given, convention)).reshape(-1, 4, 2)
+    corners = rectangle_corners(to_convention(given, convention)).reshape(-1, 4, 2)
     expected = rbox2qbox(torch.from_numpy(given)).numpy().reshape(-1, 4, 2)
     distances = np.linalg.norm(corners[:, :, None] - expected[:, None], axis=-1)
     assert distances.min(2).max() < 1e-9  # whichever corner is first
@@ -58,7 +58,7 @@ def test_the_smallest_rectangle_of_corners_is_the_rectangle() -> None:
         found = smallest_rectangle(rectangle_corners(box))
         np.testing.assert_allclose(found[:2], box[:2], atol=1e-4)
         np.testing.assert_allclose(
-            regularized(found, 'le90')[2:4], regularized(box, 'le90')[2:4], atol=1e-4
+            to_convention(found, 'le90')[2:4], to_convention(box, 'le90')[2:4], atol=1e-4
         )
 
 
@@ -83,7 +83,7 @@ def test_boxes_of_another_convention_are_refused(
 
 def test_boxes_in_their_convention_pass() -> None:
     for convention in CONVENTIONS:
-        for box in regularized(boxes(50), convention).astype(np.float32):
+        for box in to_convention(boxes(50), convention).astype(np.float32):
             check_rectangle(box, convention)
 
 
@@ -168,7 +168,7 @@ def test_every_format_gives_the_same_rectangle(
     found, report = rectangles(write.__name__, write(tmp_path), images)
     assert found and not report.left_out
     for annotation in found:
-        box = regularized(smallest_rectangle(annotation['segmentation'][0]), 'le90')
+        box = to_convention(smallest_rectangle(annotation['segmentation'][0]), 'le90')
         np.testing.assert_allclose(box, BOX, atol=2e-3)
         assert annotation['area'] == pytest.approx(40 * 12, rel=1e-3)
 
@@ -179,7 +179,7 @@ def test_results_are_read_as_labels(tmp_path: Path, images: Path) -> None:
         item = rotated_annotation(BOX, convention)
         source = coco_file(tmp_path, about_convention(convention), **item)
         (found,), _ = rectangles('coco', source, images)
-        box = regularized(smallest_rectangle(found['segmentation'][0]), 'le90')
+        box = to_convention(smallest_rectangle(found['segmentation'][0]), 'le90')
         np.testing.assert_allclose(box, BOX, atol=1e-4)
 
 

@@ -31,7 +31,7 @@ from rope_dense.datasets.mask_colours import write_labels
 from rope_dense.predict import images as inference
 from rope_dense.predict.formats import dota_names
 from rope_dense.predict.journal import ImageJournal
-from rope_dense.predict.thin import MOST, UNBOUNDED, cut, most_ratio, padded
+from rope_dense.predict.thin import MOST, UNBOUNDED, cut, max_aspect_ratio, padded
 from rope_dense.project.errors import UsageError
 from rope_dense.project.own.images import survey_pictures
 
@@ -187,7 +187,7 @@ def resize(name: str = 'Resize', **settings: object) -> list[dict]:
     ],
 )
 def test_how_thin_pictures_may_be(pipeline: list[dict], ratio: float) -> None:
-    assert most_ratio(pipeline, 16) == ratio
+    assert max_aspect_ratio(pipeline, 16) == ratio
 
 
 @pytest.mark.parametrize('size', [(8, 2000), (300, 1), (40, 4000)])

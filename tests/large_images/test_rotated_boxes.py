@@ -11,7 +11,7 @@ import torch
 from mmengine.structures import BaseDataElement, InstanceData
 from PIL import Image
 
-from rope_dense.datasets.rotated import rectangle_corners, regularized, smallest_rectangle
+from rope_dense.datasets.rotated import rectangle_corners, smallest_rectangle, to_convention
 from rope_dense.datasets.rotated_results import write_dota
 from rope_dense.large_images.detection import (
     as_coco,
@@ -72,7 +72,7 @@ def found_in(picture: np.ndarray, folder: Path) -> list[dict]:
 
 def test_every_shape_is_found_once(tmp_path: Path) -> None:
     lines = found_in(drawn(256), tmp_path)
-    found = regularized(np.array([line['rbox'] for line in lines]), 'le90')
+    found = to_convention(np.array([line['rbox'] for line in lines]), 'le90')
     assert len(found) == len(BOXES)
     for box in BOXES:
         nearest = found[np.linalg.norm(found[:, :2] - box[:2], axis=1).argmin()]

@@ -31,7 +31,7 @@ from rope_dense.research.named_classifiers import (
     MIXED,
     SWIN_AXIAL,
     NamedClassifier,
-    swin,
+    swin_config,
     vit,
 )
 from rope_dense.research.papers import expand_sizes
@@ -52,10 +52,12 @@ SMALL = {
     'small_vit_mixed': NamedClassifier(vit(SMALL_VIT, 0.0, rope=MIXED), 1.0, 'table-a.4'),
     'small_vit_axial_ape': NamedClassifier(vit(SMALL_VIT, 0.0, rope=AXIAL, use_ape=True), 1.0),
     'small_swin_rpb': NamedClassifier(
-        swin(SMALL_SWIN, 0.0, rope=None, attention=dict(type='TableBias'))
+        swin_config(SMALL_SWIN, 0.0, rope=None, attention=dict(type='TableBias'))
     ),
-    'small_swin_axial': NamedClassifier(swin(SMALL_SWIN, 0.0, rope=SWIN_AXIAL)),
-    'small_swin_mixed': NamedClassifier(swin(SMALL_SWIN, 0.0, rope=MIXED), sizes='table-a.8'),
+    'small_swin_axial': NamedClassifier(swin_config(SMALL_SWIN, 0.0, rope=SWIN_AXIAL)),
+    'small_swin_mixed': NamedClassifier(
+        swin_config(SMALL_SWIN, 0.0, rope=MIXED), sizes='table-a.8'
+    ),
 }
 
 

@@ -17,7 +17,7 @@ def conv(theirs: str, ours: str) -> Rows:
     return within(theirs, ours, ('conv.*', 'conv.*'), ('norm.*', 'bn.*'))
 
 
-def mlp(theirs: str, ours: str) -> Row:
+def mlp_rows(theirs: str, ours: str) -> Row:
     """Two or three linear layers, with activations between in ours."""
     return theirs + '.layers.{0,1,2}.*', ours + '.{0,2,4}.*'
 
@@ -48,11 +48,11 @@ SHARED: Rows = [
     *csp(f'encoder.{PATHS}.cv3.0', f'{OUR_PATHS}.csp.1'),
     ('decoder.denoising_class_embed.*', 'bbox_head.denoising.labels.*'),
     ('decoder.enc_score_head.*', 'bbox_head.selection.cls.*'),
-    mlp('decoder.enc_bbox_head', 'bbox_head.selection.reg'),
-    mlp('decoder.query_pos_head', 'bbox_head.decoder.query_pos'),
-    mlp('decoder.pre_bbox_head', 'bbox_head.decoder.pre_bbox'),
-    mlp('decoder.dec_bbox_head.#', 'bbox_head.decoder.reg_branches.#'),
-    mlp('decoder.decoder.lqe_layers.#.reg_conf', 'bbox_head.decoder.quality.#'),
+    mlp_rows('decoder.enc_bbox_head', 'bbox_head.selection.reg'),
+    mlp_rows('decoder.query_pos_head', 'bbox_head.decoder.query_pos'),
+    mlp_rows('decoder.pre_bbox_head', 'bbox_head.decoder.pre_bbox'),
+    mlp_rows('decoder.dec_bbox_head.#', 'bbox_head.decoder.reg_branches.#'),
+    mlp_rows('decoder.decoder.lqe_layers.#.reg_conf', 'bbox_head.decoder.quality.#'),
     ('decoder.dec_score_head.*', 'bbox_head.decoder.cls_branches.*'),
     *within(
         AUTHORS_LAYER,
@@ -129,11 +129,11 @@ TRANSFORMERS: Rows = [
     *csp(f'model.encoder.{PATHS}.csp_rep2', f'{OUR_PATHS}.csp.1'),
     ('model.denoising_class_embed.*', 'bbox_head.denoising.labels.*'),
     ('model.enc_score_head.*', 'bbox_head.selection.cls.*'),
-    mlp('model.enc_bbox_head', 'bbox_head.selection.reg'),
-    mlp('model.decoder.query_pos_head', 'bbox_head.decoder.query_pos'),
-    mlp('model.decoder.pre_bbox_head', 'bbox_head.decoder.pre_bbox'),
-    mlp('model.decoder.bbox_embed.#', 'bbox_head.decoder.reg_branches.#'),
-    mlp('model.decoder.lqe_layers.#.reg_conf', 'bbox_head.decoder.quality.#'),
+    mlp_rows('model.enc_bbox_head', 'bbox_head.selection.reg'),
+    mlp_rows('model.decoder.query_pos_head', 'bbox_head.decoder.query_pos'),
+    mlp_rows('model.decoder.pre_bbox_head', 'bbox_head.decoder.pre_bbox'),
+    mlp_rows('model.decoder.bbox_embed.#', 'bbox_head.decoder.reg_branches.#'),
+    mlp_rows('model.decoder.lqe_layers.#.reg_conf', 'bbox_head.decoder.quality.#'),
     ('model.decoder.class_embed.*', 'bbox_head.decoder.cls_branches.*'),
     *within(
         'model.decoder.layers.#',

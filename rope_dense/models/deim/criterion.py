@@ -15,7 +15,7 @@ from torch import Tensor
 from ...utils.validation import check_settings
 from .masks import mask_losses
 from .matching import POINT_RATIO, Matcher, overlaps
-from .predictions import Pairs, Prediction, Targets, encode_distances, nearest_bins, on_device
+from .predictions import Pairs, Prediction, Targets, encode_distances, nearest_bins, tensor_like
 
 WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
 LEAST = 1e-3  # of a number that is a mean over the processes, and may be 0
@@ -259,7 +259,7 @@ def count(outputs: Outputs, union: Pairs, number: int) -> tuple[Share, Tensor, S
     numbers = [number]
     for some, part in zip(pairs, queries, strict=True):
         numbers += [len(some), part.shape[0] * part.shape[1] - len(some)]
-    means = reduce_mean(on_device(numbers, logits.float()))
+    means = reduce_mean(tensor_like(numbers, logits.float()))
     num_boxes, matched, others, *noisy = means.unbind()
     num_boxes = num_boxes.clamp(min=1)
     share = Share(union, matched.clamp(min=1), matched, others)

@@ -22,7 +22,7 @@ from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
 from .masks import MaskHead, in_image
 from .matching import Matcher
-from .predictions import Prediction, Targets, gather_ignored, gather_targets, on_device
+from .predictions import Prediction, Targets, gather_ignored, gather_targets, tensor_like
 from .queries import ContrastiveDenoising, QuerySelection, take
 
 
@@ -210,9 +210,9 @@ class DEIMHead(BaseModule):
         ):
             meta = sample.metainfo
             if rescale:
-                boxes = boxes / on_device(meta['scale_factor'], boxes).repeat(2)
+                boxes = boxes / tensor_like(meta['scale_factor'], boxes).repeat(2)
             height, width = meta['ori_shape' if rescale else 'img_shape'][:2]
-            boxes = boxes.minimum(on_device([width, height, width, height], boxes))
+            boxes = boxes.minimum(tensor_like([width, height, width, height], boxes))
             found = InstanceData(scores=scores, labels=labels, bboxes=boxes)
             for logits in masks:
                 inside = meta.get('img_shape', size)[:2]

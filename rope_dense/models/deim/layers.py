@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from mmcv.cnn import ConvModule
 from torch import Tensor, nn
 
+from ...backbones.layers import RMSNorm
 from ...operators.deformable_attention import sample_maps
 
 Norm = Literal['rms', 'layer']
@@ -152,13 +153,6 @@ def class_layer(channels: int, num_classes: int) -> nn.Linear:
 def build_norm(norm: Norm, channels: int) -> nn.Module:
     """A norm of tokens: of their root mean square (DEIMv2), or a LayerNorm (ECDet)."""
     return RMSNorm(channels, eps=1e-6) if norm == 'rms' else nn.LayerNorm(channels)
-
-
-class RMSNorm(nn.RMSNorm):
-    """PyTorch's, in the precision of its weights under autocast too, as its LayerNorm is."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.to(self.weight.dtype))
 
 
 class Gateway(nn.Module):

@@ -54,7 +54,7 @@ from .oriented_boxes import (
     saturated,
     to_rotated,
 )
-from .predictions import Targets, on_device, take
+from .predictions import Targets, take, tensor_like
 from .queries import ANCHOR_SIZE, ContrastiveDenoising, QuerySelection
 
 NOISE = (1 / 3, 1 / 3, 1 / 2, 1 / 2, 1 / 2, 1 / 4, 1 / 4)  # about half of a side of movement
@@ -94,7 +94,7 @@ def oriented_anchors(sizes: tuple[Size, ...], *, device: torch.device) -> Tensor
 def per_side(size: ImageSize, like: Tensor) -> Tensor:
     """The unit of boxes, the mean of both sides, relative to the width and to the height: [2]."""
     height, width = size
-    sides = on_device([width, height], like)
+    sides = tensor_like([width, height], like)
     return sides.mean() / sides
 
 
@@ -157,7 +157,7 @@ class OrientedDenoising(ContrastiveDenoising):
         """Change boxes [B, D, 7]; ``negative`` [D, 1] is 1 for the larger noise."""
         sign = torch.randint_like(boxes, 0, 2) * 2 - 1
         share = torch.rand_like(boxes) + negative
-        return move(boxes, sign * share * on_device(NOISE, boxes) * self.box_noise)
+        return move(boxes, sign * share * tensor_like(NOISE, boxes) * self.box_noise)
 
 
 class OrientedMatcher(Matcher):

@@ -95,7 +95,7 @@ def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = F
     images = [sample.get('img_path') or f'image {i} of a batch' for i, sample in enumerate(samples)]
     boxes = torch.cat([get_box_tensor(part.bboxes) for part in instances]).float()
     height, width = size
-    factor = on_device([width, height, width, height], boxes)
+    factor = tensor_like([width, height, width, height], boxes)
     labels = torch.cat([part.labels for part in instances]).long()
     counts = [len(part) for part in instances]
     masks = None
@@ -122,10 +122,10 @@ def gather_ignored(samples: SampleList, size: ImageSize) -> Tensor | None:
         half = (sides * cos + sides.flip(1) * sin) / 2
         boxes = torch.cat([boxes[:, :2] - half, boxes[:, :2] + half], 1)
     height, width = size
-    return torch.cat([images, boxes / on_device([width, height] * 2, boxes)], 1)
+    return torch.cat([images, boxes / tensor_like([width, height] * 2, boxes)], 1)
 
 
-def on_device(numbers: Sequence[float], like: Tensor) -> Tensor:
+def tensor_like(numbers: Sequence[float], like: Tensor) -> Tensor:
     """Numbers as a tensor of the type of ``like``, on its device: a copy would wait for a GPU."""
     return torch.cat([like.new_full((1,), number) for number in numbers])
 

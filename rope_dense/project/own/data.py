@@ -107,7 +107,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     )
     splits, train = found.splits, found.splits['train']
     if listed and not own.classes:
-        check_listed(file, listed, train.classes)
+        check_classes_file(file, listed, train.classes)
     check_left_out(dict(splits), found.text, own.partial)
     small = np.mean(np.array(train.sides) * own.size < TOO_SMALL)
     text = found.text
@@ -172,7 +172,7 @@ def find_own_maps(
     return OwnData(files, (), (), found.images['train'], text, images, found.state)
 
 
-def check_listed(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:
+def check_classes_file(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:
     """Raise ValueError unless classes.txt has the classes of the labels; it chooses none."""
     parts = (('lacks', labelled, listed), ('has also', listed, labelled))
     said = [

@@ -124,7 +124,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     is_list = issubclass(recipe.settings, OwnObjects)  # numbers of masks have the order of names
     if is_list and [*trained] != [*data.classes] and {*trained} == {*data.classes}:
         data = recipe.find(settings_of(recipe.settings, {**settings, 'classes': trained}))
-    replace_files(cfg, own, data, is_moved=data_root is not None)
+    set_data_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = cfg.get('own_state') not in (None, data.state)
     if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':
         print(f'warning: the data in {own.root} have changed since the training', file=sys.stderr)
@@ -133,7 +133,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     cfg.own_files, cfg.own_state = dict(data.files), data.state
 
 
-def replace_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
+def set_data_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:
     """Let data sets and evaluators read the files of ``data``, in place.
 
     ValueError if the data have other classes, or another order of them; or if they are moved to
