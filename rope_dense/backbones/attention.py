@@ -298,12 +298,12 @@ def softmax_attention(
         # Four axes, which fused kernels need; traced, an axis of 1 would fix the batch.
         bias = (bias[None] if shared_bias and not is_tracing() else bias).to(q.dtype)
     if plan is None or plan.mask is None:
-        bias = masked(bias, mask)
+        bias = masked_bias(bias, mask)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
         return out.transpose(1, 2).flatten(2)
     sizes = [plan.num_unmasked, plan.mask.shape[0]]  # windows without a mask are first
     biases = [bias, bias] if bias is None or shared_bias else bias.split(sizes)
-    masks = [biases[0], masked(biases[1], plan.mask)]
+    masks = [biases[0], masked_bias(biases[1], plan.mask)]
     groups = [*zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)]
     if not may_differ(plan.num_unmasked, 0):
         groups = groups[1:]  # all windows have a mask
@@ -311,7 +311,7 @@ def softmax_attention(
     return torch.cat(outs).flatten(2)
 
 
-def masked(bias: Tensor | None, mask: Tensor | None) -> Tensor | None:
+def masked_bias(bias: Tensor | None, mask: Tensor | None) -> Tensor | None:
     """The bias with -inf where a mask is false; or a mask alone, for torch."""
     if mask is None:
         return bias

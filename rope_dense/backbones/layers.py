@@ -144,7 +144,7 @@ class SineEmbed(nn.Module):
     def forward(self, grid: Size, device: torch.device) -> Tensor:
         """[H W, C], float32."""
         positions = Coordinates().positions(*grid, device=device)
-        return sines(positions, self.channels).transpose(1, 2).flatten(1)
+        return sines_and_cosines(positions, self.channels).transpose(1, 2).flatten(1)
 
 
 class SineConvEmbed(nn.Module):
@@ -166,13 +166,13 @@ class SineConvEmbed(nn.Module):
         """[H W, C]."""
         # (n + 1) / N of each column and row.
         shares = Coordinates(offset=1, reference=1).positions(*grid, device=device)
-        table = sines(2 * math.pi * shares.flip(-1), self.conv.in_channels).flatten(1)
+        table = sines_and_cosines(2 * math.pi * shares.flip(-1), self.conv.in_channels).flatten(1)
         table = table.to(self.conv.weight.dtype)
         # Contiguous, since torch traces the other layout of a map for more than one row and column.
         return self.conv(table.T.contiguous().unflatten(1, grid)).flatten(1).T
 
 
-def sines(positions: Tensor, channels: int) -> Tensor:
+def sines_and_cosines(positions: Tensor, channels: int) -> Tensor:
     """Return sine and cosine of positions [N, 2] times each frequency: [N, 2, C / 4, 2]."""
     angles = positions[..., None] * axis_frequencies(channels, 10000.0, device=positions.device)
     return torch.stack([angles.sin(), angles.cos()], -1)

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..backbones.base import Backbone
 from ..rope import AxialRoPE, GridRoPE, MixedRoPE
 from ..utils.sizes import Size
-from .channels import Channels, adapt_channels, described, rgb_keys
+from .channels import Channels, adapt_channels, channels_text, rgb_keys
 from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare
 from .keys import StateDict
@@ -77,7 +77,7 @@ def adapt(
     if channels is not None:
         kept = rgb_keys(model, adapted)
         keys = adapt_channels(model, adapted, channels, may_be_adapted=not is_published)
-        report.adapted = [f'{key} to {described(channels)}' for key in keys]
+        report.adapted = [f'{key} to {channels_text(channels)}' for key in keys]
         report.assumed = [
             f"{key}, saved by this package, to be of the model's three channels"
             for key in kept

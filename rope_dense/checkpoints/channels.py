@@ -52,7 +52,7 @@ def adapt_channels(
     if may_be_adapted:
         sizes = {key: number for key, number in sizes.items() if number != len(RGB)}
     for key, number in sizes.items():
-        weights[key] = mixed(weights[key], shares_of(channels, number))
+        weights[key] = mix_channels(weights[key], shares_of(channels, number))
     return [*sizes]
 
 
@@ -74,7 +74,7 @@ def rgb_keys(
     }
 
 
-def mixed(weight: Tensor, shares: Tensor) -> Tensor:
+def mix_channels(weight: Tensor, shares: Tensor) -> Tensor:
     """Weights [C, 3, height, width] to [C, n, height, width], by shares [n, 3]."""
     return torch.einsum('nr,crhw->cnhw', shares.to(weight.device), weight.float())
 
@@ -103,7 +103,7 @@ def shares_of(channels: object, number: int) -> Tensor:
     return torch.stack([shares[0 if str(x) == '0' else x] for x in sources])
 
 
-def described(channels: Channels) -> str:
+def channels_text(channels: Channels) -> str:
     """Channels in a line of the log: 'channels mean', 'channels red, green, blue, 0'."""
     names = [channels] if isinstance(channels, str) else channels
     return f'channels {", ".join(map(str, names))}'
@@ -111,9 +111,10 @@ def described(channels: Channels) -> str:
 
 def advice(number: int) -> str:
     """The settings that let RGB weights load into a backbone of ``number`` channels."""
-    return f"give init_cfg channels='mean', or the source of each channel, such as {named(number)}"
+    example = example_of_sources(number)
+    return f"give init_cfg channels='mean', or the source of each channel, such as {example}"
 
 
-def named(number: int) -> list[object]:
+def example_of_sources(number: int) -> list[object]:
     """An example of the sources of ``number`` channels."""
     return [*RGB, *[0] * number][:number]

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from .adapting import BIAS
-from .errors import CheckpointError, listed
-from .keys import Layout, StateDict, find_match, has, matches, renamed, reversed_rows
+from .errors import CheckpointError, keys_text
+from .keys import Layout, StateDict, find_match, has_key, matches, rename_weights, reversed_rows
 from .load import read_weights
 from .publishers import deim, eomt, find_layout
 from .publishers.chmv2 import CHMV2
@@ -38,7 +38,7 @@ class ModelLayout(Layout):
             CheckpointError: a key that ``keys`` does not name, or settings that are not published.
         """
         if unknown := [key for key in weights if find_match(key, self.keys) is None]:
-            raise CheckpointError(f'{self.name}: keys not known: {listed(unknown)}')
+            raise CheckpointError(f'{self.name}: keys not known: {keys_text(unknown)}')
         check_stored_settings(weights)
         backbone, others = split_backbone(super().to_ours(weights))
         if not backbone:
@@ -131,8 +131,8 @@ def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, Stat
     if layout is None:
         names = ', '.join(layout.name for layout in EOMT)
         raise CheckpointError(
-            f'{checkpoint}: no published EoMT or PMT, its keys are {listed(weights, 4)}; known are '
-            f'{names}'
+            f'{checkpoint}: no published EoMT or PMT, its keys are {keys_text(weights, 4)}; known '
+            f'are {names}'
         )
     backbone, head = split_backbone(layout.to_ours(weights))
     if backbone:
@@ -162,7 +162,7 @@ def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
     if wrong:
         raise CheckpointError(
             f'{checkpoint} has differences to weights that {base} lacks, or has in another shape: '
-            f'{listed(wrong)}'
+            f'{keys_text(wrong)}'
         )
     return {key: tensor + both.get(key, 0) for key, tensor in differences.items()}
 
@@ -205,7 +205,7 @@ def without_constants(ours: StateDict) -> StateDict:
         else:
             drop_equal(ours, f'{block}k_bias', 0)
     if left := [key for key in ours if key.endswith('.k_bias')]:
-        raise CheckpointError(f'biases of the keys, which no architecture has: {listed(left)}')
+        raise CheckpointError(f'biases of the keys, which no architecture has: {keys_text(left)}')
     return ours
 
 
@@ -257,11 +257,11 @@ def to_published(ours: StateDict, kind: str) -> StateDict:
     if unknown or not backbone:
         raise CheckpointError(
             f'these are not the weights of a detector of {PUBLISHED_MODELS[kind].name}: '
-            f'{listed(unknown) or "no backbone"}'
+            f'{keys_text(unknown) or "no backbone"}'
         )
-    published = renamed(others, back)
+    published = rename_weights(others, back)
     if kind == 'edgecrafter':
-        prefix, weights = 'backbone.backbone.', renamed(backbone, reversed_rows(deim.ECVIT))
+        prefix, weights = 'backbone.backbone.', rename_weights(backbone, reversed_rows(deim.ECVIT))
     elif 'reg_token' in backbone:
         prefix, weights = 'backbone.dinov3.', to_meta(backbone)
     else:
@@ -277,5 +277,5 @@ def to_meta(weights: StateDict) -> StateDict:
         block, zero = key.removesuffix('q_bias'), torch.zeros_like(weights[key])
         weights[f'{block}k_bias'] = zero
         weights[f'{block}bias_mask'] = torch.cat([zero + 1, zero, zero + 1])
-    gated = has(weights, '*.mlp.fc1_g.weight')  # else the last layer keeps its name, fc2
-    return renamed(weights, reversed_rows(META + META_GATED if gated else META))
+    gated = has_key(weights, '*.mlp.fc1_g.weight')  # else the last layer keeps its name, fc2
+    return rename_weights(weights, reversed_rows(META + META_GATED if gated else META))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from .errors import listed, shortened
+from .errors import keys_text, short_key
 from .keys import StateDict
 
 
@@ -42,7 +42,7 @@ class IncompatibleKeys:
 
     def __str__(self) -> str:
         mismatched = [
-            f'{shortened(key)} {given} instead of {expected}'
+            f'{short_key(key)} {given} instead of {expected}'
             for key, (given, expected) in self.mismatched.items()
         ]
         groups = {
@@ -53,7 +53,7 @@ class IncompatibleKeys:
             'without values (on the meta device)': self.without_values,
             'not finite (NaN or infinite)': self.not_finite,
         }
-        return '\n'.join(f'  {name}: {listed(keys)}' for name, keys in groups.items() if keys)
+        return '\n'.join(f'  {name}: {keys_text(keys)}' for name, keys in groups.items() if keys)
 
 
 def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:

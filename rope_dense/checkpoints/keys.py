@@ -29,7 +29,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError, listed, shortened
+from .errors import CheckpointError, keys_text, short_key
 
 StateDict = dict[str, Tensor]
 Row = tuple[str | None, str | None]  # published, ours
@@ -75,7 +75,7 @@ class Layout:
 
     def fits(self, weights: StateDict) -> bool:
         """True if a state dict has this layout."""
-        signs = all(has(weights, sign) for sign in self.signs)
+        signs = all(has_key(weights, sign) for sign in self.signs)
         return signs and (self.test is None or self.test(weights))
 
     def to_ours(self, weights: StateDict) -> StateDict:
@@ -84,7 +84,7 @@ class Layout:
         Raises:
             CheckpointError: they cannot be converted.
         """
-        ours = renamed({key: self.reshaped(key, x) for key, x in weights.items()}, self.keys)
+        ours = rename_weights({key: self.reshaped(key, x) for key, x in weights.items()}, self.keys)
         return fold_cls_pos_embed(ours) if self.has_cls_pos_embed else ours
 
     def reshaped(self, key: str, tensor: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class Layout:
 # ---------------------------------------------------------------- rows
 
 
-def within(old: str, new: str, *rows: Row) -> Rows:
+def rows_within(old: str, new: str, *rows: Row) -> Rows:
     """Rows whose names follow these and a dot, as the names in a block do."""
     return [(a and f'{old}.{a}', b and f'{new}.{b}') for a, b in rows]
 
@@ -170,7 +170,7 @@ def matches(key: str, name: str) -> bool:
     return any(pattern(x).fullmatch(key) for x in alternatives(name))
 
 
-def has(keys: Iterable[str], name: str) -> bool:
+def has_key(keys: Iterable[str], name: str) -> bool:
     """True if a name stands for one of the keys."""
     return any(matches(key, name) for key in keys)
 
@@ -201,11 +201,11 @@ def find_match(key: str, rows: Rows) -> Match | None:
                     if '%' in old:
                         number = texts.pop(re.findall('[#*%]', old).index('%'))
                         place = int(number) if number.isdigit() else 0
-                    return Match(rule, place, [filled(new, texts) for new in rule[1]])
+                    return Match(rule, place, [fill_name(new, texts) for new in rule[1]])
     return None
 
 
-def filled(name: str, texts: list[str]) -> str:
+def fill_name(name: str, texts: list[str]) -> str:
     """A name with texts in place of ``#`` and ``*``."""
     left = iter(texts)
     return re.sub('[#*]', lambda _: next(left), name)
@@ -224,11 +224,11 @@ def shape_errors(key: str) -> Iterator[None]:
         yield
     except (IndexError, TypeError, RuntimeError) as error:
         raise CheckpointError(
-            f'{shortened(key)} does not have the shape of this layout ({error})'
+            f'{short_key(key)} does not have the shape of this layout ({error})'
         ) from error
 
 
-def renamed(weights: StateDict, rows: Rows) -> StateDict:
+def rename_weights(weights: StateDict, rows: Rows) -> StateDict:
     """The weights under their new names, split, concatenated and stacked as the rows say.
 
     Raises:
@@ -239,13 +239,13 @@ def renamed(weights: StateDict, rows: Rows) -> StateDict:
     for key, tensor in weights.items():
         match = find_match(key, rows)
         with shape_errors(key):
-            chunks = {key: tensor} if match is None else split(tensor, match)
+            chunks = {key: tensor} if match is None else split_weight(tensor, match)
         for name, chunk in chunks.items():
             parts[name][key] = match, chunk
-    return {name: joined(name, parts[name], weights) for name in parts}
+    return {name: join_tensors(name, parts[name], weights) for name in parts}
 
 
-def split(tensor: Tensor, match: Match) -> StateDict:
+def split_weight(tensor: Tensor, match: Match) -> StateDict:
     """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
     (_, rule), names = match.rule, match.new
     if '%' in ''.join(rule):
@@ -255,7 +255,7 @@ def split(tensor: Tensor, match: Match) -> StateDict:
     return dict(zip(names, tensor.tensor_split(len(names)), strict=True))
 
 
-def joined(
+def join_tensors(
     name: str, parts: Mapping[str, tuple[Match | None, Tensor]], weights: StateDict
 ) -> Tensor:
     """The tensors that a rule gives one name, concatenated or stacked in its order.
@@ -267,7 +267,7 @@ def joined(
     rules_of_name = {match.rule if match else None for match, _ in parts.values()}
     if len(rules_of_name) > 1:
         raise CheckpointError(
-            f'the checkpoint has {shortened(name)} more than once: {listed(sorted(parts))}'
+            f'the checkpoint has {short_key(name)} more than once: {keys_text(sorted(parts))}'
         )
     (rule,) = rules_of_name
     places = {match.place if match else 0: tensor for match, tensor in parts.values()}
@@ -290,7 +290,7 @@ def check_blocks(
     if set(numbers) != set(range(len(blocks))):
         raise CheckpointError(
             f'frequencies of {len(blocks)} blocks cannot be put into one tensor: the checkpoint '
-            f'has {listed(keys)}'
+            f'has {keys_text(keys)}'
         )
 
 
@@ -301,8 +301,8 @@ def refuse_adapters(weights: StateDict) -> None:
     """
     if adapters := [key for key in weights if matches(key, '*.lora.{down,up}')]:
         raise CheckpointError(
-            f'these weights have adapters (LoRA), {listed(adapters)}: load them into their model, '
-            'call backbone.merge_lora() and save its state_dict'
+            f'these weights have adapters (LoRA), {keys_text(adapters)}: load them into their '
+            'model, call backbone.merge_lora() and save its state_dict'
         )
 
 

@@ -8,7 +8,7 @@ import torch
 
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
-from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has, matches, pattern
+from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has_key, matches, pattern
 
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
@@ -41,9 +41,9 @@ def has_sizes(arch: dict, weights: StateDict) -> bool:
 
 def mlp_kind(weights: StateDict) -> str:
     """As ``ViTArch.mlp``."""
-    if not has(weights, '*.mlp.fc1_g.weight'):
+    if not has_key(weights, '*.mlp.fc1_g.weight'):
         return 'gelu'
-    return 'swiglu_norm' if has(weights, '*.mlp.norm.weight') else 'swiglu'
+    return 'swiglu_norm' if has_key(weights, '*.mlp.norm.weight') else 'swiglu'
 
 
 def nearest_archs(weights: StateDict) -> dict[tuple[type[Backbone], str], float]:

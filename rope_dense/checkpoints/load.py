@@ -10,7 +10,7 @@ from ..backbones.base import Backbone
 from ..utils.sizes import Size
 from .adapting import LoadReport, adapt, check_reference, find_incompatible
 from .channels import Channels, advice, rgb_keys
-from .errors import CheckpointError, listed
+from .errors import CheckpointError, keys_text
 from .fetch import Location, fetch
 from .keys import Layout, StateDict, new_keys
 from .likeness import looks_like
@@ -116,7 +116,7 @@ def load_weights(
         )
     model.load_state_dict(adapted)
     report.dropped[:0] = [key for key in weights if not new_keys(key, layout.keys)]
-    log(model, checkpoint, layout, len(adapted) - len(report.new), report)
+    log_loading(model, checkpoint, layout, len(adapted) - len(report.new), report)
 
 
 def read_weights(checkpoint: Location, prefix: str | None, network: str | None = None) -> StateDict:
@@ -143,12 +143,12 @@ def shapes(weights: StateDict) -> dict[str, torch.Size]:
     return {key: tensor.shape for key, tensor in weights.items()}
 
 
-def log(
+def log_loading(
     model: Backbone, checkpoint: str, layout: Layout, num_tensors: int, report: LoadReport
 ) -> None:
     """Log one line: what was loaded, dropped, resized, and has its initial value."""
     parts = [
         f'{type(model).__name__}: {num_tensors} tensors from {checkpoint} ({layout.name})',
-        *(f'{action} {listed(keys)}' for action, keys in vars(report).items() if keys),
+        *(f'{action} {keys_text(keys)}' for action, keys in vars(report).items() if keys),
     ]
     print_log('; '.join(parts), logger='current')

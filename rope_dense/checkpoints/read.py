@@ -8,7 +8,7 @@ import zipfile
 
 from torch import Tensor
 
-from .errors import AGAIN, CheckpointError, listed
+from .errors import AGAIN, CheckpointError, keys_text
 from .unpickling import unpickle
 
 INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
@@ -166,13 +166,13 @@ def read_parts(path: str, name: str) -> dict[str, Tensor]:
         if strangers := [key for key in part if index.get(key) != file]:
             raise CheckpointError(
                 f'{name}: {file} has weights that the index does not place there, '
-                f'{listed(strangers)}; get the files again'
+                f'{keys_text(strangers)}; get the files again'
             )
         contents |= part
     if missing := index.keys() - contents.keys():
         raise CheckpointError(
             f'{name}: its files lack {len(missing)} of the weights that it lists, such as '
-            f'{listed([min(missing)])}; get the files again'
+            f'{keys_text([min(missing)])}; get the files again'
         )
     return contents
 
@@ -188,9 +188,9 @@ def read_index(path: str, name: str) -> dict[str, str]:
             f'{name}: not an index of weights ({type(error).__name__}: {error}); {AGAIN}'
         ) from error
     if outside := [file for file in files if os.path.basename(str(file)) != file]:
-        raise CheckpointError(f'{name}: names files that are not beside it: {listed(outside)}')
+        raise CheckpointError(f'{name}: names files that are not beside it: {keys_text(outside)}')
     if indices := [file for file in files if file.endswith(INDEX)]:
         raise CheckpointError(
-            f'{name}: names {listed(indices)}, which are indices and have no weights'
+            f'{name}: names {keys_text(indices)}, which are indices and have no weights'
         )
     return index

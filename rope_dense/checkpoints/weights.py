@@ -6,7 +6,7 @@ import torch
 from mmengine.logging import print_log
 from torch import Tensor
 
-from .errors import CheckpointError, listed, shortened
+from .errors import CheckpointError, keys_text, short_key
 from .keys import StateDict
 
 # The keys for the weights of timm's averaged model, of mmengine and timm, naver, LingBot-Vision and
@@ -45,7 +45,7 @@ def select_weights(
     if not weights:
         raise CheckpointError(
             f'{name}: no weights, neither at the top nor under one of {", ".join(WRAPPERS)}; the '
-            f'file has {listed(contents, 8) or "nothing"}'
+            f'file has {keys_text(contents, 8) or "nothing"}'
         )
     check_plain(weights, name)
     weights = without_shared_prefixes(weights, prefix, name)
@@ -61,7 +61,7 @@ def select_weights(
     if not selected:
         parts = sorted({key.split('.')[0] for key in weights})
         raise CheckpointError(
-            f'{name}: no weights under prefix={prefix!r}; the file has {listed(parts)}'
+            f'{name}: no weights under prefix={prefix!r}; the file has {keys_text(parts)}'
         )
     return selected
 
@@ -86,9 +86,9 @@ def choose_network(state: dict, prefix: str | None, name: str, network: str | No
     if not parts and (prefix is None or network is not None):
         starts = [x for x in NETWORKS if any(key.startswith(f'{x}.') for key in keys)]
         if len(starts) != 1 or network or all(key.startswith(f'{starts[0]}.') for key in keys):
-            parts = {x: under(f'{x}.', state) for x in starts}
+            parts = {x: entries_below(f'{x}.', state) for x in starts}
     if network is not None and network not in parts:
-        found = listed(parts) or f'none of {" and ".join(NETWORKS)}'
+        found = keys_text(parts) or f'none of {" and ".join(NETWORKS)}'
         raise CheckpointError(f'{name}: network={network!r} in init_cfg, and the file has {found}')
     if network is None and len(parts) > 1:
         choices = ' or '.join(f'network={x!r}' for x in parts)
@@ -98,7 +98,7 @@ def choose_network(state: dict, prefix: str | None, name: str, network: str | No
     return parts[network or next(iter(parts))] if parts else state
 
 
-def under(start: str, state: dict) -> dict:
+def entries_below(start: str, state: dict) -> dict:
     """The entries whose keys begin with ``start``, without it."""
     return {
         key.removeprefix(start): value
@@ -137,13 +137,13 @@ def check_plain(weights: dict, name: str) -> None:
     for key, weight in weights.items():
         if not isinstance(key, str):
             raise CheckpointError(
-                f'{name}: the keys of weights must be strings, got {shortened(key)}'
+                f'{name}: the keys of weights must be strings, got {short_key(key)}'
             )
         if weight.is_nested or weight.layout != torch.strided or weight.is_quantized:
             nested = 'nested' if weight.is_nested else str(weight.layout)
             kind = 'quantized' if weight.is_quantized else nested
             raise CheckpointError(
-                f'{name}: {shortened(key)} is {kind}; save dense tensors (dequantize(), to_dense())'
+                f'{name}: {short_key(key)} is {kind}; save dense tensors (dequantize(), to_dense())'
             )
         if not weight.is_meta:
             storage = weight.untyped_storage()
@@ -171,5 +171,5 @@ def in_full(key: str, weight: Tensor, name: str) -> Tensor:
         return weight.float()
     except NotImplementedError as error:
         raise CheckpointError(
-            f'{name}: {shortened(key)} is {weight.dtype}; save float32, bfloat16 or float16'
+            f'{name}: {short_key(key)} is {weight.dtype}; save float32, bfloat16 or float16'
         ) from error

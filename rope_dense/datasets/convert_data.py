@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from ..utils.atomic_write import atomic_write_text
 from .classes import CLASSES_FILE, read_classes
 from .labels import createml, geojson
-from .labels.canonical import write
+from .labels.canonical import write_splits
 from .labels.files import numbered_lines
 from .labels.folders import FORMATS
 from .labels.inventory import Inventory
@@ -62,7 +62,7 @@ def convert_data(
         folder = replace(folder, splits={'val': folder.splits['train']})
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix='.') as fresh:
-        summary = write(folder, Path(fresh), given, oriented=False, outlines=False)
+        summary = write_splits(folder, Path(fresh), given, oriented=False, outlines=False)
         for file, (name, part) in zip(files, summary['splits'].items(), strict=True):
             os.replace(Path(fresh, f'{name}.json'), file)
             print(f'{file}: {part["num_images"]} images, {part["num_objects"]} objects')

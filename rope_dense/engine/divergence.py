@@ -105,7 +105,7 @@ class DivergenceHook(Hook):
         return f'{fact}: lower {name}={settings.optimizer.lr}{other}; {saved}'
 
 
-def divergence(runner: Runner | FlexibleRunner, error: Exception) -> str | None:
+def divergence_message(runner: Runner | FlexibleRunner, error: Exception) -> str | None:
     """The message of a training that diverged before an error ended it; None for others."""
     for hook in runner.hooks:
         if isinstance(hook, DivergenceHook) and hook.done:

@@ -47,15 +47,15 @@ class BlockFSDPStrategy(DDPStrategy):
         SingleDeviceStrategy.save_checkpoint(self, path, **kwargs)
 
     def model_state_dict(self) -> dict:
-        return gathered(self.model.state_dict())
+        return gather_state(self.model.state_dict())
 
     def optim_state_dict(self) -> dict:
-        return gathered(super().optim_state_dict())
+        return gather_state(super().optim_state_dict())
 
     def load_model_state_dict(self, state_dict: dict, **kwargs: object) -> None:
         """Load whole weights; see mmengine's BaseStrategy."""
         expected = self.model.state_dict()
-        shards = {key: sharded(value, expected.get(key)) for key, value in state_dict.items()}
+        shards = {key: shard_like(value, expected.get(key)) for key, value in state_dict.items()}
         super().load_model_state_dict(shards, **kwargs)
 
     def load_optim_state_dict(self, state_dict: dict) -> None:
@@ -64,7 +64,7 @@ class BlockFSDPStrategy(DDPStrategy):
         own = all_params(self.optim_wrapper.optimizer.param_groups)
         params = dict(zip(numbers, own, strict=False))  # PyTorch says where groups differ
         state = {
-            number: {name: sharded(value, params.get(number)) for name, value in values.items()}
+            number: {name: shard_like(value, params.get(number)) for name, value in values.items()}
             for number, values in state_dict['state'].items()
         }
         super().load_optim_state_dict({**state_dict, 'state': state})
@@ -75,10 +75,10 @@ def all_params(groups: list[dict]) -> list:
     return [param for group in groups for param in group['params']]
 
 
-def gathered(state: Any) -> Any:
+def gather_state(state: Any) -> Any:
     """A state with whole tensors on the CPU, in the first process; None for them in the others."""
     if isinstance(state, dict):
-        return {key: gathered(value) for key, value in state.items()}
+        return {key: gather_state(value) for key, value in state.items()}
     if isinstance(state, DTensor):
         state = state.full_tensor()
     if isinstance(state, Tensor):
@@ -86,7 +86,7 @@ def gathered(state: Any) -> Any:
     return state
 
 
-def sharded(value: object, like: Tensor | None) -> object:
+def shard_like(value: object, like: Tensor | None) -> object:
     """A whole tensor sharded like ``like``, if that is a DTensor of its shape; else the value."""
     if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.shape != like.shape:
         return value

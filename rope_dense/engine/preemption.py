@@ -78,7 +78,7 @@ class PreemptionHook(Hook):
         self.obey(runner, runner.iter + 1)
 
     def before_val_epoch(self, runner: Runner | FlexibleRunner) -> None:
-        self.common = agreed(len(runner.val_dataloader), 'min')
+        self.common = agree_on(len(runner.val_dataloader), 'min')
 
     def after_val_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
         if batch_idx < self.common and (runner.world_size == 1 or batch_idx % EVERY == 0):
@@ -90,7 +90,7 @@ class PreemptionHook(Hook):
         """Save, and end the training, if a process has been asked to."""
         savers = [hook for hook in runner.hooks if isinstance(hook, AtomicCheckpointHook)]
         late = any(time.monotonic() - hook.written > 60 * hook.save_minutes for hook in savers)
-        request = agreed(self.noted or SAVE * (late and not evaluates), 'max')
+        request = agree_on(self.noted or SAVE * (late and not evaluates), 'max')
         if not request or not runner.optim_wrapper.should_update():
             return
         for hook in runner.hooks if evaluates else ():
@@ -103,7 +103,7 @@ class PreemptionHook(Hook):
             raise Stopped(request, iteration)
 
 
-def agreed(number: int, reduction: str) -> int:
+def agree_on(number: int, reduction: str) -> int:
     """The largest ('max') or smallest ('min') of the numbers of all processes."""
     value = torch.tensor(number)
     all_reduce(value, reduction)

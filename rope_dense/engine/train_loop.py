@@ -115,7 +115,7 @@ def seeded_loader(loader: DataLoader, seed: tuple[int, int], start: int) -> Data
     """A loader like `loader` that begins at batch `start`; each image has a random state."""
     return type(loader)(
         SeededDataset(loader.dataset, seed, epoch_length(loader)),
-        batch_sampler=numbered(endless(loader), start),
+        batch_sampler=numbered_batches(endless_batches(loader), start),
         num_workers=loader.num_workers,
         collate_fn=loader.collate_fn,
         pin_memory=loader.pin_memory,
@@ -133,7 +133,7 @@ def epoch_length(loader: DataLoader) -> int:
     return max(1, len(batches) // shares)
 
 
-def endless(loader: DataLoader) -> Iterator[list[int]]:
+def endless_batches(loader: DataLoader) -> Iterator[list[int]]:
     """The indices of batch after batch; a sampler with an end is shuffled again for each epoch."""
     batches: Any = loader.batch_sampler  # its sampler is one of mmengine's
     for epoch in count():
@@ -141,7 +141,9 @@ def endless(loader: DataLoader) -> Iterator[list[int]]:
         yield from batches
 
 
-def numbered(batches: Iterator[list[int]], start: int) -> Iterator[list[tuple[int, int, int]]]:
+def numbered_batches(
+    batches: Iterator[list[int]], start: int
+) -> Iterator[list[tuple[int, int, int]]]:
     """(iteration, place in the batch from 1, index) of each image, from iteration `start` on."""
     for iteration, indices in islice(enumerate(batches), start, None):
         yield [(iteration, place, index) for place, index in enumerate(indices, 1)]

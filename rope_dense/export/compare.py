@@ -71,7 +71,9 @@ def largest_difference(graph: Graph, actual: Sequence[Tensor], expected: Sequenc
     """The largest difference of two outputs, relative to the largest number of the output."""
     found = dict(zip(graph.outputs, zip(actual, expected, strict=True), strict=True))
     detections = [zip(*map(found.pop, names), strict=True) for names in graph.detections]
-    others = [relative(*pair) for name, pair in found.items() if not name.endswith('labels')]
+    others = [
+        relative_difference(*pair) for name, pair in found.items() if not name.endswith('labels')
+    ]
     return max([*others, *(detected_difference(*pair) for pair in detections)])
 
 
@@ -81,16 +83,16 @@ def detected_difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) ->
     The others may have changed places.
     """
     (scores, boxes, labels, *_), (wanted, wanted_boxes, wanted_labels, *_) = actual, expected
-    difference = relative(scores, wanted)
+    difference = relative_difference(scores, wanted)
     apart = wanted.diff(dim=1).abs() > max(1e-4, 4 * difference)
     first = torch.ones_like(wanted[:, :1], dtype=torch.bool)
     alone = torch.cat([first, apart], 1) & torch.cat([apart, ~first], 1)
     if difference == torch.inf or not torch.equal(labels[alone], wanted_labels[alone]):
         return torch.inf
-    return max(difference, relative(boxes[alone], wanted_boxes[alone]))
+    return max(difference, relative_difference(boxes[alone], wanted_boxes[alone]))
 
 
-def relative(actual: Tensor, expected: Tensor) -> float:
+def relative_difference(actual: Tensor, expected: Tensor) -> float:
     """The largest difference; of zeros, as a detector that finds nothing has, as it is."""
     if actual.shape != expected.shape or not actual.isfinite().all():
         return torch.inf

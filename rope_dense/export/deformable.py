@@ -80,14 +80,14 @@ class MMCVDeformableAttention(nn.Module):
             value = value.masked_fill(key_padding_mask[..., None], 0)
         value = value.unflatten(-1, (self.num_heads, -1))  # [B, N, h, D]
         value = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
-        parts = zip(split(value, spatial_shapes), spatial_shapes, strict=True)
+        parts = zip(split_maps(value, spatial_shapes), spatial_shapes, strict=True)
         maps = [part.unflatten(2, size) for part, size in parts]
         points = (2 * places - 1).flatten(3, 4)
         out = sample_maps(maps, points, [self.num_points] * self.num_levels, weights)
         return self.output_proj(out) + identity
 
 
-def split(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
+def split_maps(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
     """Tokens [..., N] of all maps, split by map."""
     return tokens.split([height * width for height, width in sizes], -1)
 
@@ -102,10 +102,10 @@ def position_encoding(
     """
     if padding is None:
         padding = x.new_zeros(x.shape[2:], dtype=torch.bool)
-    return flat(encoding(padding.expand(x.shape[0], -1, -1)) + level[:, None, None])
+    return flatten_map(encoding(padding.expand(x.shape[0], -1, -1)) + level[:, None, None])
 
 
-def flat(x: Tensor) -> Tensor:
+def flatten_map(x: Tensor) -> Tensor:
     """A map [B, C, H, W] to tokens [B, H W, C]."""
     return x.flatten(2).transpose(1, 2)
 
@@ -134,7 +134,9 @@ class PixelDecoder(nn.Module):
         decoder = self.decoder
         encoded = list(maps)[::-1][: decoder.num_encoder_levels]
         sizes = [size_of(x) for x in encoded]
-        tokens = [flat(project(x)) for project, x in zip(decoder.input_convs, encoded, strict=True)]
+        tokens = [
+            flatten_map(project(x)) for project, x in zip(decoder.input_convs, encoded, strict=True)
+        ]
         levels = decoder.level_encoding.weight
         positions = [
             position_encoding(decoder.postional_encoding, x, level)
@@ -149,7 +151,7 @@ class PixelDecoder(nn.Module):
             level_start_index=None,
             valid_ratios=None,
         )
-        parts = zip(split(memory.transpose(1, 2), sizes), sizes, strict=True)
+        parts = zip(split_maps(memory.transpose(1, 2), sizes), sizes, strict=True)
         outs = [part.unflatten(2, size) for part, size in parts]
         for index in reversed(range(len(maps) - len(encoded))):
             lateral = decoder.lateral_convs[index](maps[index])

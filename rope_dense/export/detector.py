@@ -18,7 +18,7 @@ from ..models.deim.queries import ANCHOR_BORDER, grid_anchors
 from ..models.eomt.detector import EoMTDetector
 from ..utils.sizes import ImageSize, Size, larger
 from .client import Frame
-from .deformable import flat, position_encoding, reference_points
+from .deformable import flatten_map, position_encoding, reference_points
 from .graphs import Graph, Preprocess, check_methods, crop
 
 
@@ -61,7 +61,7 @@ class DetectorGraph(Graph):
         model = self.model
         maps = model.extract_feat(image)
         paddings = [padding_of(size_of(x), size, size_of(image)) for x in maps]
-        memory = torch.cat([flat(x) for x in maps], 1)
+        memory = torch.cat([flatten_map(x) for x in maps], 1)
         encodings = [
             position_encoding(model.positional_encoding, x, level, padding)
             for x, level, padding in zip(maps, model.level_embed, paddings, strict=True)

@@ -298,7 +298,7 @@ def write_onnx(exported: ExportedProgram, path: Path, graph: Graph, metadata: di
     from . import onnx_file
 
     with tracing():
-        onnx_file.write(exported, path, graph, metadata)
+        onnx_file.write_program(exported, path, graph, metadata)
 
 
 @contextmanager

@@ -27,14 +27,14 @@ LARGEST_CONSTANT = 1024  # numbers; ONNX Runtime computes larger ones when it lo
 REFUSED = ('Sequence', 'SplitToSequence', 'ConcatFromSequence', 'Optional', 'If', 'Loop', 'Scan')
 
 
-def write(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
+def write_program(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
     """Write the program of a graph, with standard operators and without paths of this machine.
 
     Raises:
         ValueError: it needs operators that ONNX, or most programs that run it, do not have.
     """
     opset = metadata['opset']
-    program = translated(exported, graph, max(opset, TRANSLATED))
+    program = to_onnx(exported, graph, max(opset, TRANSLATED))
     model = program.model
     name_axes(model.graph)
     if graph.resize is not None:
@@ -50,10 +50,10 @@ def write(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -
     program.save(path)
     if metadata['backbone_dtype'] == 'int8':
         quantize(path)
-    check(model, path, opset)
+    check_onnx(model, path, opset)
 
 
-def translated(exported: ExportedProgram, graph: Graph, opset: int) -> ONNXProgram:
+def to_onnx(exported: ExportedProgram, graph: Graph, opset: int) -> ONNXProgram:
     """The operators of a program in ONNX; decomposed only if one has no translation."""
     whole = patch.object(exported, 'run_decompositions', lambda *_, **settings: exported)
     for decomposed in (whole, nullcontext()):
@@ -114,7 +114,7 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
         before = op('Shape', image, start=2, end=4)
         after = op('Constant', value_ints=size) if isinstance(size, list) else size
         rows, columns = (
-            covered(op, op('Gather', before, [axis]), op('Gather', after, [axis]))
+            pixel_shares(op, op('Gather', before, [axis]), op('Gather', after, [axis]))
             for axis in (0, 1)
         )
         x = op('MatMul', op('MatMul', rows, x), op('Transpose', columns))
@@ -126,7 +126,7 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
     graph.inputs.remove(resized)
 
 
-def covered(op: Callable[..., ir.Value], before: ir.Value, after: ir.Value) -> ir.Value:
+def pixel_shares(op: Callable[..., ir.Value], before: ir.Value, after: ir.Value) -> ir.Value:
     """The share [after, before] of each pixel of a line in the pixels of a resized line.
 
     Triangles as of Pillow's BILINEAR, as wide as two pixels of the coarser line.
@@ -194,7 +194,7 @@ def quantize(path: Path) -> None:
     ir.save(common.RemoveUnusedOpsetsPass()(model).model, path)
 
 
-def check(model: ir.Model, path: Path, opset: int) -> None:
+def check_onnx(model: ir.Model, path: Path, opset: int) -> None:
     """Raise ValueError unless a file is valid, and has the operators that most programs have."""
     nodes = model.graph.all_nodes()
     if refused := {x.op_type for x in nodes if x.domain or x.op_type.startswith(REFUSED)}:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models.shared_backbone import FEATURES, SharedBackbone, TaskBackbone, share
+from ..models.shared_backbone import FEATURES, SharedBackbone, TaskBackbone, share_parts
 from .client import Frame
 from .graphs import Graph, Preprocess, graph_of
 
@@ -36,7 +36,7 @@ class SharedGraph(Graph):
             graph.preprocess = self.preprocess  # done once, for all
             for part in graph.modules():
                 if isinstance(part, TaskBackbone):
-                    share(shared.backbone, part)
+                    share_parts(shared.backbone, part)
         shared.tasks = nn.ModuleDict()
         heights, widths = zip(*(graph.generic for graph in self.graphs.values()), strict=True)
         self.generic = max(heights), max(widths)

@@ -10,14 +10,14 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.utils import to_2tuple
 
-from ..project.checks.summary import short
+from ..project.checks.summary import part_text
 from ..project.load import find_model
 from ..project.model import Colour, build_model, classes_and_colours
 from ..project.parts import stored_classes
 from ..project.ready import ready
 from ..utils.config_parts import size_steps
 from ..utils.lock import exclusive
-from ..utils.progress import alive
+from ..utils.progress import show_elapsed
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .compare import check_file
@@ -62,7 +62,7 @@ def export_model(
     cfg, weights = find_model(config, checkpoint, cfg_options)
     model, classes, colours = trained_model(cfg, weights)
     print(f'{out}: the model is traced and compared, which takes minutes', flush=True)
-    with exclusive(out), alive(f'{out}: traced'):
+    with exclusive(out), show_elapsed(f'{out}: traced'):
         metadata = export(
             model,
             out,
@@ -79,11 +79,11 @@ def export_model(
             opset=opset,
         )
     for name, value in metadata.items():
-        print(f'{name:15} {short(value) if name in ("colours", "meaning") else value}')
+        print(f'{name:15} {part_text(value) if name in ("colours", "meaning") else value}')
     print(f'{out}: {out.stat().st_size / 1e6:.1f} MB; the same in {out.with_suffix(".json")}')
     if too_large := smallest_above_test(metadata):
         print(f'{out}: {too_large}')
-    with alive(f'{out}: compared with the model'):
+    with show_elapsed(f'{out}: compared with the model'):
         for line in check_file(out, model, metadata):
             print(f'{out}: {line}', flush=True)
     return metadata

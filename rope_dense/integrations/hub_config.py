@@ -176,10 +176,12 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> dict:
 def check_stored(stored: Any) -> None:
     """Raise ValueError unless each name is known and nothing else can be more than a setting."""
     if not isinstance(stored, dict) or {*stored} != {*KEYS}:
-        refuse('the keys', list(stored) if isinstance(stored, dict) else stored, f'be {KEYS}')
+        refuse_stored(
+            'the keys', list(stored) if isinstance(stored, dict) else stored, f'be {KEYS}'
+        )
     scope, metainfo = stored['default_scope'], decode(stored['metainfo'])
     if not isinstance(scope, str) or scope not in DATASETS:
-        refuse('default_scope', scope, f'be one of {tuple(DATASETS)}')
+        refuse_stored('default_scope', scope, f'be one of {tuple(DATASETS)}')
     if not isinstance(stored['model'], dict) or not isinstance(stored['test_pipeline'], list):
         raise ValueError('model must be a dict and test_pipeline a list')
     if not is_metainfo(metainfo):
@@ -217,23 +219,23 @@ def check_part(part: Any, key: str, types: Collection[str]) -> None:
         for name, value in part.items():
             where = f'{key}.{name}'
             if not KEY.fullmatch(name):
-                refuse(key, name, 'have names as keys')
+                refuse_stored(key, name, 'have names as keys')
             if name in LEFT_OUT and value is not None:
-                refuse(where, value, 'be left out of a stored model')
+                refuse_stored(where, value, 'be left out of a stored model')
             if name == 'class_weight' and isinstance(value, str):  # a file, to mmseg
-                refuse(where, value, 'be numbers')
+                refuse_stored(where, value, 'be numbers')
             if name == '_scope_' and value not in SCOPES:
-                refuse(where, value, f'be one of {SCOPES}')
+                refuse_stored(where, value, f'be one of {SCOPES}')
             if name == 'type':
                 if not isinstance(value, str) or value not in types:
-                    refuse(where, value, REGISTERED)
+                    refuse_stored(where, value, REGISTERED)
             else:
                 check_part(value, where, types)
     elif isinstance(part, list):
         for index, item in enumerate(part):
             check_part(item, f'{key}.{index}', types)
     elif isinstance(part, str) and not WORDS.fullmatch(part):
-        refuse(key, part, 'be words, without dots, slashes, colons and brackets')
+        refuse_stored(key, part, 'be words, without dots, slashes, colons and brackets')
 
 
 def model_types(scope: str) -> set[str]:
@@ -282,6 +284,6 @@ def no_import(name: str) -> NoReturn:
     raise CheckpointError(f'{name}: not registered, and a stored model imports nothing')
 
 
-def refuse(key: str, value: object, allowed: str) -> NoReturn:
+def refuse_stored(key: str, value: object, allowed: str) -> NoReturn:
     """Raise the ValueError: what was given, and what is allowed."""
     raise ValueError(f'{key} must {allowed}, got {str(value)[:80]!r}')

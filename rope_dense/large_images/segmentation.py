@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..datasets.images.bands import no_data
 from ..datasets.mask_colours import ignored_label, label_type
-from ..utils.journal import Journal, damaged
+from ..utils.journal import Journal, damaged_error
 from .image_file import LargeImage
 from .predictor import TilePredictor
 from .tiles import TileGrid, finished_parts
@@ -130,9 +130,9 @@ class ScoreBlender:
         try:
             scores = np.load(path)
         except (OSError, ValueError, EOFError) as error:
-            raise damaged(path, str(error)) from error
+            raise damaged_error(path, str(error)) from error
         if scores.shape != shape:
-            raise damaged(path, f'shape {scores.shape}, {shape} was written')
+            raise damaged_error(path, f'shape {scores.shape}, {shape} was written')
         return torch.from_numpy(scores)
 
     def forget(self, row: int) -> None:

@@ -82,7 +82,7 @@ def benchmark(
     report |= dict(device=device_name(measured), threads=torch.get_num_threads())
     report |= dict(torch=torch.__version__, rows=rows)
     folder = Path(cfg.work_dir) / 'benchmark'
-    write(folder, report)
+    write_report(folder, report)
     print(f'Written to {folder}')
     return report
 
@@ -107,7 +107,7 @@ def rows_of(
                 numbers = dict(height=height, width=width, batch=batch, rounds=rounds)
                 speed = measure_speed(model, scope, mode, **numbers, load=load)
             rows.append(speed | asdict(products))
-            print(line(rows[-1]), flush=True)
+            print(row_text(rows[-1]), flush=True)
     except (ValueError, RuntimeError) as error:
         raise UsageError(f'{height} x {width} images, batch {batch}: {error}') from error
     return rows
@@ -135,7 +135,7 @@ def loader(cfg: Config, size: tuple[int, int], batch: int, file: str) -> Callabl
     return lambda: pseudo_collate([pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)])
 
 
-def line(row: dict) -> str:
+def row_text(row: dict) -> str:
     """A row of the report in words."""
     share = row['share']
     return (
@@ -152,7 +152,7 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == 'cuda' else device.type
 
 
-def write(folder: Path, report: dict) -> None:
+def write_report(folder: Path, report: dict) -> None:
     """Write both files; each is complete or absent."""
     flat = [
         {name: value for name, value in row.items() if name != 'share'}

@@ -49,7 +49,7 @@ def position_bias(
         config, checkpoint, cfg_options, work_dir: see ``find_model``; or an architecture of
             ``RoPEViT`` with weights as in ``load_pretrained``.
         sizes: see ``parse_size``; by default 1, 1.5 and 2 times the size of the training.
-        scaling: see ``scaled``.
+        scaling: see ``each_scaling``.
 
     Returns:
         A row for each setting and map: height, width, scaling, prefix (see ``forms``), map (its
@@ -78,7 +78,7 @@ def position_bias(
     pixels = pixels or [(round(trained[0] * by), round(trained[1] * by)) for by in GROWTH]
     rows: list[dict] = []
     for prefix, form in forms(backbone, settings):
-        for text in scaled(form, scaling, trained):
+        for text in each_scaling(form, scaling, trained):
             for height, width in pixels:
                 setting = dict(height=height, width=width, scaling=text, prefix=prefix)
                 maps = biases(form, (height, width))
@@ -110,7 +110,7 @@ def forms(backbone: Backbone, settings: dict) -> Iterator[tuple[str, Backbone]]:
         yield '-', backbone
 
 
-def scaled(backbone: Backbone, scalings: Sequence[str], trained: ImageSize) -> Iterator[str]:
+def each_scaling(backbone: Backbone, scalings: Sequence[str], trained: ImageSize) -> Iterator[str]:
     """Set one scaling after the other, see ``parse_scaling``; ValueError for one not allowed.
 
     By default the backbone's own, and 'linear' if it can. Open factors are of the growth since

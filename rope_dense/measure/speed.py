@@ -87,7 +87,7 @@ def measure_speed(
 
     model.train(mode == 'training')
     run = {'forward': forward, 'training': training, 'end-to-end': end_to_end}[mode]
-    seconds = torch.tensor([timed(run) for _ in range(rounds + 1)][1:], dtype=torch.float64)
+    seconds = torch.tensor([seconds_of(run) for _ in range(rounds + 1)][1:], dtype=torch.float64)
     quantiles = dict(median_ms=0.5, p20_ms=0.2, p80_ms=0.8, p90_ms=0.9, p99_ms=0.99)
     times = {name: 1000 * float(seconds.quantile(of)) for name, of in quantiles.items()}
     share, memory = profile_call(model, run)
@@ -125,7 +125,7 @@ def random_sample(scope: str, height: int, width: int, device: torch.device) -> 
     return DetDataSample(gt_instances=InstanceData(bboxes=boxes, labels=labels), metainfo=meta)
 
 
-def timed(run: Callable[[], None]) -> float:
+def seconds_of(run: Callable[[], None]) -> float:
     """Seconds of a call, including the work that it starts on a GPU."""
     synchronize()
     started = time.perf_counter()

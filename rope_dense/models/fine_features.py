@@ -189,7 +189,7 @@ class Guidance(nn.Module):
 
     def forward(self, image: Tensor, size: Size) -> Tensor:
         """Rotated guidance [B, 4 D, H, W] of images [B, 3, height, width] for ``size``, (H, W)."""
-        x = shrunk(image.to(next(self.parameters()).dtype), size)
+        x = shrink_image(image.to(next(self.parameters()).dtype), size)
         stacks = self.encoder, self.sem_encoder  # each averaged before the next is in memory
         x = torch.cat([average(stack(x), size) for stack in stacks], 1)  # [B, 4 D, H, W]
         x = x.flatten(2).transpose(1, 2)  # [B, H W, 4 D]
@@ -223,7 +223,7 @@ def convolution(in_channels: int, kernel_size: int) -> nn.Conv2d:
     return nn.Conv2d(in_channels, CHANNELS, kernel_size, padding=padding, padding_mode='reflect')
 
 
-def shrunk(image: Tensor, size: Size) -> Tensor:
+def shrink_image(image: Tensor, size: Size) -> Tensor:
     """The image, resized (bilinear) if it has more than 4 pixels a side for a position of ``size``.
 
     Both sides are then limited by both sides of ``size``, as in the published code: images may

@@ -97,12 +97,12 @@ class SharedBackbone(BaseModel):
                 settings = dict(cfg.model.backbone, type=RoPEViT, init_cfg=None)
                 with torch.device('meta'):  # every weight is replaced
                     self.backbone = MODELS.build(settings)
-                share(model.backbone, self.backbone)
+                share_parts(model.backbone, self.backbone)
             self.check_settings(name, model.backbone)
             if checkpoint is not None:
                 first = next(iter(tasks.values())).get('checkpoint') or 'random weights'
                 check_equal_weights(self.backbone, model.backbone, (first, checkpoint))
-            share(self.backbone, model.backbone)
+            share_parts(self.backbone, model.backbone)
             needed.update(model.backbone.out_indices)
             self.tasks[name] = model
         if features:
@@ -226,7 +226,7 @@ class TaskBackbone(RoPEViT):
         return [current.tokens[index] for index in indices], current.grid
 
 
-def share(source: RoPEViT, target: RoPEViT) -> None:
+def share_parts(source: RoPEViT, target: RoPEViT) -> None:
     """Replace the parts of a backbone by the parts of another."""
     parts = dict(source.named_children()) | dict(source.named_parameters(recurse=False))
     for name, part in parts.items():

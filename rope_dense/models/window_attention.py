@@ -110,11 +110,13 @@ def average(x: Tensor, size: Size) -> Tensor:
     """``F.adaptive_avg_pool2d`` of [B, C, H, W] to ``size``, also at dynamic sizes."""
     if not is_exporting():
         return F.adaptive_avg_pool2d(x, size)
-    rows, columns = (averaging(side, n, x) for side, n in zip(x.shape[2:], size, strict=True))
+    rows, columns = (
+        averaging_matrix(side, n, x) for side, n in zip(x.shape[2:], size, strict=True)
+    )
     return rows @ x @ columns.T
 
 
-def averaging(length: int, parts: int, like: Tensor) -> Tensor:
+def averaging_matrix(length: int, parts: int, like: Tensor) -> Tensor:
     """Averages of ``length`` numbers over ``parts`` intervals, as a matrix [parts, length].
 
     Interval i is from floor(i length / parts) to ceil((i + 1) length / parts), which is excluded.

@@ -86,7 +86,7 @@ def crossings(p: Points, q: Points) -> tuple[Points, Tensor]:
     return Points(points.x.flatten(1), points.y.flatten(1)), valid.flatten(1)
 
 
-def around(points: Points, valid: Tensor) -> Points:
+def by_angle(points: Points, valid: Tensor) -> Points:
     """Points [n, K] in the order of their angle around their mean, from the lowest on.
 
     The first point is one with the smallest y, of these with the smallest x. Points outside of the
@@ -124,7 +124,7 @@ def intersection(p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: b
     """
     points, valid = crossings(p, q)
     valid = torch.cat([valid, p_in_q, q_in_p], 1)
-    polygon = around(join(points, p, q), valid)
+    polygon = by_angle(join(points, p, q), valid)
     if not convex:
         polygon = hull(polygon)
     return torch.where(valid.sum(1) > 2, area(polygon), 0)

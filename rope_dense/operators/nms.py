@@ -132,7 +132,7 @@ def softnms(
             step += 1
             discarded = rest[4] < min_score
             if discarded.any():
-                places = step + remaining(~discarded)
+                places = step + kept_positions(~discarded)
                 count = step + len(places)
                 for values in (rows, indices):
                     values[..., step:count] = values[..., places]
@@ -156,7 +156,7 @@ def iou_with(box: np.ndarray, others: np.ndarray, offset: int) -> np.ndarray:
     return shared / (box[5] + others[5] - shared)
 
 
-def remaining(kept: np.ndarray) -> np.ndarray:
+def kept_positions(kept: np.ndarray) -> np.ndarray:
     """Positions of the items [N] that are kept, in the order of mmcv.
 
     Each discarded item is replaced by the last one.

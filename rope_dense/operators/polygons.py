@@ -18,8 +18,8 @@ from .convex import (
     PAIRS,
     Points,
     area,
-    around,
     bounds,
+    by_angle,
     cross,
     dot,
     hull,
@@ -76,7 +76,7 @@ def giou(points: Points, polygon: Points) -> Tensor:
 
 def hull_of(points: Points) -> Points:
     """Convex hulls [n, K] of point sets [n, K], filled up with copies of a corner."""
-    return hull(around(points, torch.ones_like(points.x, dtype=torch.bool)))
+    return hull(by_angle(points, torch.ones_like(points.x, dtype=torch.bool)))
 
 
 def signed_area(polygon: Points) -> Tensor:

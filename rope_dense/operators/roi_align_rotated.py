@@ -100,8 +100,8 @@ def riroi_align_rotated_forward(
     pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
     pooled = pooling.forward(features, rois).unflatten(1, (-1, num_orientations))
     whole, part = orientations(rois, num_orientations)
-    before = rolled(pooled, -whole)
-    after = rolled(pooled, 1 - whole)
+    before = roll_orientations(pooled, -whole)
+    after = roll_orientations(pooled, 1 - whole)
     output.copy_((before * (1 - part) + after * part).flatten(1, 2))
 
 
@@ -121,7 +121,7 @@ def riroi_align_rotated_backward(
     pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
     whole, part = orientations(rois, num_orientations)
     grad = top_grad.to(part.dtype).unflatten(1, (-1, num_orientations))
-    grad = rolled(grad * (1 - part), whole) + rolled(grad * part, whole - 1)
+    grad = roll_orientations(grad * (1 - part), whole) + roll_orientations(grad * part, whole - 1)
     bottom_grad += pooling.transposed(grad.flatten(1, 2), rois, len(bottom_grad))
 
 
@@ -131,7 +131,7 @@ def orientations(rois: Tensor, number: int) -> tuple[Tensor, Tensor]:
     return angle.floor().long(), (angle - angle.floor()).view(-1, 1, 1, 1, 1)
 
 
-def rolled(x: Tensor, steps: Tensor) -> Tensor:
+def roll_orientations(x: Tensor, steps: Tensor) -> Tensor:
     """[R, C / O, O, S, S'] with orientation o + steps [R] in the place o."""
     index = torch.arange(x.shape[2], device=x.device) + steps[:, None]
     return x.gather(2, index.remainder(x.shape[2])[:, None, :, None, None].expand_as(x))

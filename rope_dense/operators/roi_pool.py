@@ -46,8 +46,8 @@ def roi_pool_forward(
         low = corners[:, :2] * c_float(spatial_scale).value  # [R, 2], x and y
         length = (corners[:, 2:] + 1) * c_float(spatial_scale).value - low
         length = length * (length > 0).all(1, keepdim=True)
-        rows = covered(low[:, 1], length[:, 1], pooled_height, height)
-        columns = covered(low[:, 0], length[:, 0], pooled_width, width)
+        rows = touched_cells(low[:, 1], length[:, 1], pooled_height, height)
+        columns = touched_cells(low[:, 0], length[:, 0], pooled_width, width)
         first = rois[part, 0].long() * height * width
         bags = rectangles(torch.zeros_like(first), rows, columns, width)
         first = first.repeat_interleave(pooled_height * pooled_width)  # [N]
@@ -73,7 +73,7 @@ def roi_pool_backward(
     grad_input += total.index_add_(0, cell.flatten(), grad.flatten()).view_as(grad_input)
 
 
-def covered(start: Tensor, length: Tensor, places: int, size: int) -> Taps:
+def touched_cells(start: Tensor, length: Tensor, places: int, size: int) -> Taps:
     """Cells that places of regions touch, along one axis.
 
     Args:

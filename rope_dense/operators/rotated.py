@@ -180,14 +180,14 @@ def iou_matrix(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Te
 
 
 def reach(boxes: Tensor) -> Tensor:
-    """Bounds [4, N] of boxes [N, 5 or 8], and of where ``within`` takes a point for inside."""
+    """Bounds [4, N] of boxes [N, 5 or 8], and of where ``is_within`` takes a point for inside."""
     if boxes.shape[1] == 8:
         return bounds(join(Points.of(boxes), span(Points.of(boxes))))
     return bounds(rotated_corners(boxes[:, 0], boxes[:, 1], half_sides(boxes)))
 
 
 def span(box: Points) -> Points:
-    """Corners [N, 4] of the parallelogram that ``within`` tests; infinite or NaN if it is flat."""
+    """Corners [N, 4] of what ``is_within`` tests, a parallelogram; infinite or NaN if it is flat."""
     start, first, last = box[:, :1], box[:, 1:2] - box[:, :1], box[:, 3:] - box[:, :1]
     a = dot(first, first) * first.x.new_tensor([0, 0, 1, 1]) / cross(first, last)
     b = dot(last, last) * first.x.new_tensor([0, 1, 0, 1]) / cross(first, last)
@@ -204,12 +204,12 @@ def pairwise_iou(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> 
 def iou(pairs: BoxPairs, mode_flag: int) -> Tensor:
     """IoU [n], or intersections over the first areas."""
     p, q, area_p, area_q, rectangles = pairs
-    inter = intersection(p, q, within(p, q), within(q, p), convex=rectangles)
+    inter = intersection(p, q, is_within(p, q), is_within(q, p), convex=rectangles)
     base = area_p + area_q - inter if mode_flag == 0 else area_p
     return torch.where((area_p < EMPTY) | (area_q < EMPTY), 0, inter / base)
 
 
-def within(points: Points, box: Points) -> Tensor:
+def is_within(points: Points, box: Points) -> Tensor:
     """Mask [n, P] of points whose projections to two sides of a box [n, 4] lie within these.
 
     Up to the rounding of coordinates, so that shared edges and corners count. The rounding of a

@@ -55,7 +55,7 @@ def convert_checkpoint(
         cfg = load_config(config, cfg_options)
         model = build_part(cfg, 'model', MODELS, cfg.model)
         load_eomt(model.backbone, find_eomt(model), source, base)
-        write(model.state_dict(), out, 'state_dict')
+        write_weights(model.state_dict(), out, 'state_dict')
         print(f'{out}: {len(model.state_dict())} tensors')
         return
     if base is not None or cfg_options:
@@ -64,7 +64,7 @@ def convert_checkpoint(
     if to in DETECTORS or (to == 'ours' and find_detector(contents)):
         ours = select_weights(convert_detector(contents, source), '', source)
         converted = ours if to == 'ours' else to_published(ours, to)
-        write(converted, out, 'state_dict' if to == 'ours' else 'model')
+        write_weights(converted, out, 'state_dict' if to == 'ours' else 'model')
         lines = [f'{key} {list(tensor.shape)}' for key, tensor in converted.items()]
         said = 'tensors of a whole detector'
     else:  # a backbone; a classifier's head is dropped
@@ -72,15 +72,15 @@ def convert_checkpoint(
         layout = find_layout(weights, source)
         ours = layout.to_ours(weights)
         converted = target.from_ours(ours)
-        write(converted, out, target.wrapper)
-        lines = table(weights, layout, target.keys(ours)) if report else []
+        write_weights(converted, out, target.wrapper)
+        lines = key_table(weights, layout, target.keys(ours)) if report else []
         said = f'tensors of {len(weights)} from {layout.name}'
     if report:
         print('\n'.join(lines))
     print(f'{out}: {len(converted)} {said}')
 
 
-def write(weights: StateDict, path: Path, wrapper: str | None) -> None:
+def write_weights(weights: StateDict, path: Path, wrapper: str | None) -> None:
     """Write a whole file, or none; ``wrapper`` is the key of the weights in a PyTorch file."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
     try:
@@ -93,7 +93,7 @@ def write(weights: StateDict, path: Path, wrapper: str | None) -> None:
         raise UsageError(f'{path}: cannot be written ({error})') from error
 
 
-def table(weights: StateDict, layout: Layout, rows: Rows) -> list[str]:
+def key_table(weights: StateDict, layout: Layout, rows: Rows) -> list[str]:
     """A line for each key of the source; ``rows`` are our keys and the new ones."""
     lines = []
     for key, tensor in weights.items():

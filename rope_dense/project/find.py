@@ -63,7 +63,7 @@ def find_config(path: str) -> str:
         return path
     if os.path.isdir(path):
         return Run(Path(path)).config_file
-    files = [file for file in beside(path) if file.endswith('.py')]
+    files = [file for file in files_beside(path) if file.endswith('.py')]
     folders, meant = (Path(path).parent, Path('work_dirs')), path.rpartition('=')[2]
     runs = [str(file.parent) for folder in folders for file in sorted(folder.glob('*/*.py'))]
     if not os.path.isdir(meant):  # configs/own/NAME.py, where no clone is, is meant as NAME
@@ -100,13 +100,15 @@ def is_stored(source: str) -> bool:
 def check_checkpoint(path: str) -> None:
     """Raise UsageError for a path, not an address, where nothing is."""
     if not is_remote(path) and not os.path.exists(path):
-        raise UsageError(f'checkpoint {path!r}: no such file{did_you_mean(path, beside(path))}')
+        raise UsageError(
+            f'checkpoint {path!r}: no such file{did_you_mean(path, files_beside(path))}'
+        )
 
 
 def check_path(path: str | Path) -> None:
     """Raise UsageError unless there is such a file or folder."""
     if not os.path.exists(path):
-        near = did_you_mean(str(path), beside(str(path)))
+        near = did_you_mean(str(path), files_beside(str(path)))
         raise UsageError(f'{path}: no such file or folder{near}')
 
 
@@ -116,7 +118,7 @@ def check_ending(option: str, path: str | Path, endings: Iterable[str]) -> None:
         raise UsageError(f'{option} {path}: give a name that ends with {" or ".join(endings)}')
 
 
-def beside(path: str) -> list[str]:
+def files_beside(path: str) -> list[str]:
     """The files in the folder of a path."""
     place = Path(path).parent
     return [str(file) for file in sorted(place.iterdir())] if place.is_dir() else []

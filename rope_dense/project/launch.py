@@ -20,13 +20,13 @@ from torch import distributed
 from torch.utils.data._utils import signal_handling
 
 from ..engine import runner as runners
-from ..engine.divergence import divergence
+from ..engine.divergence import divergence_message
 from ..engine.errors import RunError
 from ..engine.preemption import PreemptionHook, Stopped
 from ..engine.progress_hook import ProgressHook
 from ..utils.atomic_write import is_interrupt
 from ..utils.config_parts import nodes
-from ..utils.progress import alive
+from ..utils.progress import show_elapsed
 from .building import NAMED, building
 from .errors import UsageError
 from .run import Run
@@ -75,7 +75,7 @@ def join_group(settings: dict) -> None:
         torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
     size, host, port = (os.environ.get(x) for x in ('WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT'))
     step = f'waiting for {size} processes at {host}:{port}, at most {seconds} s'
-    with alive(step) if os.environ['LOCAL_RANK'] == '0' else contextlib.nullcontext():
+    with show_elapsed(step) if os.environ['LOCAL_RANK'] == '0' else contextlib.nullcontext():
         backend = settings.get('backend', 'nccl') if has_gpu else 'gloo'
         distributed.init_process_group(backend, timeout=timedelta(seconds=seconds))
 
@@ -128,7 +128,11 @@ def run_training(runner: Runner) -> None:
 def build_loop(runner: Runner, loop: str) -> None:
     """Build a loop of a Runner, with its data and evaluator, before the Runner uses it."""
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
-    with building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'), quiet, alive('labels'):
+    with (
+        building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'),
+        quiet,
+        show_elapsed('labels'),
+    ):
         getattr(runner, f'{loop}_loop')
 
 
@@ -149,7 +153,7 @@ def running(runner: Runner, loop: str) -> Iterator[None]:
             raise UsageError(reason) from None
         if isinstance(error, NAMED):
             raise
-        if reason := divergence(runner, error):
+        if reason := divergence_message(runner, error):
             raise UsageError(reason) from None
         if not isinstance(error, (ValueError, AssertionError)):
             raise

@@ -12,9 +12,16 @@ from mmengine.runner import CheckpointLoader
 from torch import Tensor, nn
 
 from ..backbones.base import Backbone
-from ..checkpoints.channels import RGB, WHOLE, adapt_channels, described, named, rgb_keys
+from ..checkpoints.channels import (
+    RGB,
+    WHOLE,
+    adapt_channels,
+    channels_text,
+    example_of_sources,
+    rgb_keys,
+)
 from ..checkpoints.detectors import convert_detector
-from ..checkpoints.errors import listed
+from ..checkpoints.errors import keys_text
 from ..checkpoints.fetch import Location, fetch
 from ..checkpoints.read import keep_read, read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain
@@ -170,7 +177,7 @@ def read_weights(
     if not weights:
         raise UsageError(
             f"{origin}: no weights under 'state_dict' or at the top, where mmengine looks for "
-            f'them; the file has {listed(checkpoint, 8)}'
+            f'them; the file has {keys_text(checkpoint, 8)}'
         )
     check_plain(weights, origin)
     return checkpoint, {key.removeprefix('module.'): value for key, value in weights.items()}
@@ -179,7 +186,7 @@ def read_weights(
 def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
     """Load weights into a model; UsageError unless complete (mmengine only warns) and finite."""
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
-        raise UsageError(f'{origin}: has no values (meta device) for {listed(without_values)}')
+        raise UsageError(f'{origin}: has no values (meta device) for {keys_text(without_values)}')
     if problem := load_problem(model, weights, ('num_batches_tracked',)):
         raise UsageError(
             f'{origin} does not fit the config: {problem}; give the config and the --cfg-options '
@@ -194,7 +201,7 @@ def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
     if wrong:
         raise UsageError(
             f'{origin}: {len(wrong)} of {len(weights)} weights are not finite, such as '
-            f'{listed(wrong, 2)}: its training diverged; take an earlier checkpoint'
+            f'{keys_text(wrong, 2)}: its training diverged; take an earlier checkpoint'
         )
 
 
@@ -233,10 +240,11 @@ def adapt_to_channels(
         number = max(numbers)
         raise UsageError(
             f'{origin} is for RGB images, and the model has {number} channels: give '
-            f"load_channels='mean', or the source of each channel, such as {named(number)}"
+            f"load_channels='mean', or the source of each channel, "
+            f'such as {example_of_sources(number)}'
         )
     changed = adapt_channels(model, weights, channels, WHOLE)
-    print(f'load_from: {listed(changed)} adapted to {described(channels)}')
+    print(f'load_from: {keys_text(changed)} adapted to {channels_text(channels)}')
 
 
 def leave_out_misfits(weights: dict[str, Tensor], model: nn.Module) -> None:
@@ -268,4 +276,4 @@ def load_problem(module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[
     except RuntimeError as error:  # a heading, then one line for each size mismatch
         return ' '.join(str(error).split('\n')[1:2]).strip().rstrip('.') or str(error)
     missing = [key for key in missing if not key.endswith(may_lack)]
-    return f'it lacks {len(missing)} weights, such as {listed(missing, 3)}' if missing else ''
+    return f'it lacks {len(missing)} weights, such as {keys_text(missing, 3)}' if missing else ''

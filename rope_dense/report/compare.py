@@ -15,7 +15,7 @@ from ..project.errors import UsageError
 from ..utils.lock import exclusive
 from . import figures
 from .page import Page
-from .settings import differing
+from .settings import differing_settings
 
 Reports = Mapping[str, dict[str, Any]]  # the content of report.json by the name of the run
 
@@ -74,7 +74,7 @@ def read_report(run: Path) -> dict[str, Any]:
 def add_settings(page: Page, reports: Reports) -> None:
     """Add the settings in which the runs differ, and the iterations that they trained for."""
     (a, first), (b, second) = reports.items()
-    rows = differing(first['settings'], second['settings'])
+    rows = differing_settings(first['settings'], second['settings'])
     trained = [report.get('losses', {}).get('loss', [[None]])[0][-1] for report in reports.values()]
     if trained[0] != trained[1]:
         rows.insert(0, ('last iteration of the training', *trained))

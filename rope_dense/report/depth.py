@@ -14,7 +14,7 @@ from ..project.errors import UsageError
 from . import figures
 from .page import Page
 from .predictions import ReadPicture, build_loader, picture_reader, predict
-from .ranked import Image, Ranked, beside
+from .ranked import Image, Ranked, side_by_side
 
 EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metres
 
@@ -91,4 +91,4 @@ def draw(image: Image, read: ReadPicture) -> np.ndarray:
     truth, predicted = image.content
     both = depth_picture(np.hstack([truth, predicted]).astype(np.float32))
     width = truth.shape[1]
-    return beside(read(image.row['path'])[..., ::-1], both[:, :width], both[:, width:])
+    return side_by_side(read(image.row['path'])[..., ::-1], both[:, :width], both[:, width:])

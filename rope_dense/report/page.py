@@ -45,7 +45,7 @@ class Page:
     def add_table(self, name: str, rows: Sequence[dict[str, Any]]) -> None:
         """Add rows with the same keys; they are in the JSON file under `name`."""
         self.figures[name] = rows
-        lines = [[shown(value) for value in row.values()] for row in rows]
+        lines = [[cell_text(value) for value in row.values()] for row in rows]
         self.sections[-1]['parts'].append(dict(header=list(rows[0]) if rows else [], lines=lines))
 
     def add_figure(self, name: str, figure: Figure, caption: str, data: object = None) -> None:
@@ -71,32 +71,32 @@ class Page:
 
     def close(self) -> Path:
         """Write the JSON file and the page; returns the path of the page."""
-        text = json.dumps(plain(self.figures), indent=1, allow_nan=False)
+        text = json.dumps(json_value(self.figures), indent=1, allow_nan=False)
         atomic_write_text(self.out / 'report.json', text + '\n')
         loader = PackageLoader('rope_dense.report', '.')
         template = Environment(loader=loader, autoescape=select_autoescape()).get_template(
             'page.html'
         )
-        about = {name: shown(value) for name, value in self.figures['about'].items()}
+        about = {name: cell_text(value) for name, value in self.figures['about'].items()}
         advice = self.figures['advice']
         text = template.render(title=self.title, about=about, advice=advice, sections=self.sections)
         atomic_write_text(self.out / 'index.html', text + '\n')
         return self.out / 'index.html'
 
 
-def shown(value: object) -> str:
+def cell_text(value: object) -> str:
     """A value as the text of a cell."""
     if isinstance(value, float):
         return '-' if math.isnan(value) else f'{value:.3f}'
     return '-' if value is None else str(value)
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A value for JSON: arrays are lists, and what is not a number is None."""
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return json_value(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [json_value(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

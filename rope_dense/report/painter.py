@@ -14,7 +14,7 @@ from mmengine.structures import InstanceData
 from pycocotools import mask as coco_mask
 
 from .predictions import ReadPicture
-from .ranked import beside
+from .ranked import side_by_side
 
 Colour = tuple[int, int, int]
 Part = tuple[int, int, int, int]  # left, top, right, bottom in pixels of an image
@@ -57,7 +57,7 @@ class Painter:
             [item for item in items if item['image_id'] == image and touches(item, part)]
             for items in (self.truth, self.predictions)
         ]
-        return beside(*(self.drawn(rgb, items, zoom, part) for items in parts))
+        return side_by_side(*(self.drawn(rgb, items, zoom, part) for items in parts))
 
     def part(self, image: int) -> Part:
         """The part of an image to draw."""

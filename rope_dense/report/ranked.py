@@ -63,7 +63,7 @@ class Ranked:
                 page.add_picture(f'{name}_{number}', draw(image), words)
 
 
-def beside(*pictures: np.ndarray) -> np.ndarray:
+def side_by_side(*pictures: np.ndarray) -> np.ndarray:
     """Pictures [H, W, 3] of one height beside each other, with white between them."""
     height, width = pictures[0].shape[:2]
     gap = np.full((height, max(6, width // 40), 3), 255, np.uint8)

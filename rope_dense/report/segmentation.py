@@ -17,7 +17,7 @@ from ..project.errors import UsageError
 from . import figures
 from .page import Page
 from .predictions import ReadPicture, build_loader, picture_reader, predict
-from .ranked import Image, Ranked, beside
+from .ranked import Image, Ranked, side_by_side
 
 Colour = tuple[int, int, int]
 BORDER = 0.0075  # half the width of a boundary, as a share of the diagonal
@@ -129,4 +129,4 @@ def draw(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.
         sample.gt_sem_seg = PixelData(data=torch.from_numpy(labels.astype(np.int64))[None])
         visualizer.add_datasample('report', rgb, sample, draw_pred=False, with_labels=False)
         drawn.append(visualizer.get_image()[..., ::-1])
-    return beside(*drawn)
+    return side_by_side(*drawn)

@@ -17,7 +17,7 @@ LEFT_OUT = {
 FIRST = ('own', 'randomness', 'train_cfg', 'train_dataloader', 'optim_wrapper')
 
 
-def settings_of(cfg: Config) -> dict[str, Any]:
+def used_settings(cfg: Config) -> dict[str, Any]:
     """The settings of a config by their dotted keys, without folders."""
     return dict(leaves(cfg._cfg_dict.to_dict(), ''))
 
@@ -36,7 +36,7 @@ def leaves(part: Any, key: str) -> Iterator[tuple[str, Any]]:
             yield from leaves(item, f'{key}.{name}' if key else str(name))
 
 
-def differing(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def differing_settings(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """The keys whose values differ, with both values; settings of own data are first.
 
     A value is '-' where a run lacks the key.

@@ -22,7 +22,7 @@ from .depth import add_depth
 from .detection import add_detection
 from .page import Page
 from .segmentation import add_segmentation
-from .settings import settings_of
+from .settings import used_settings
 
 
 def report(
@@ -65,7 +65,7 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     if task in ('oriented', 'several'):
         raise UsageError('report: it compares upright boxes; test rotated ones by rope-dense test')
     read_safely()
-    settings = settings_of(cfg)  # before data and model are built, which change some
+    settings = used_settings(cfg)  # before data and model are built, which change some
     model, _, stored = ready(cfg, 'test', weights=checkpoint, has_runner=False)
     classes, colours = classes_and_colours(cfg, stored)
     model = model.to(device).eval()

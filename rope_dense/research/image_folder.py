@@ -73,7 +73,7 @@ class ClassFolderDataset(BaseDataset):
             if path.suffix.lower() in SUFFIXES
         ]
         if self.real_labels:
-            data = relabelled(data, mmengine.load(self.real_labels))
+            data = relabel(data, mmengine.load(self.real_labels))
         if not data:
             raise ValueError(
                 f'{self.data_root}: no (labelled) image in folders of classes; looked for '
@@ -124,7 +124,7 @@ def read_class_index(path: Path) -> dict[str, int]:
     return {name: index for index, name in enumerate(names)}
 
 
-def relabelled(data: list[dict], labels: list[list[int]]) -> list[dict]:
+def relabel(data: list[dict], labels: list[list[int]]) -> list[dict]:
     """The images that have labels, with these labels."""
     result = []
     for item in data:

@@ -21,7 +21,7 @@ ENTROPY = dict(entropy_nats='attention entropy (nats)')
 SUMS = dict(mean_partial_sum='B', sum='|S_P|')
 
 
-def grouped(rows: Rows, *names: str) -> dict[tuple, Rows]:
+def group_rows(rows: Rows, *names: str) -> dict[tuple, Rows]:
     """The rows by their values in some columns, in the order of their first occurrence."""
     groups: dict[tuple, Rows] = {}
     for row in rows:
@@ -31,11 +31,11 @@ def grouped(rows: Rows, *names: str) -> dict[tuple, Rows]:
 
 def draw_fourier(rows: Rows, out_file: str | Path) -> None:
     """A map for each set of points (rows) and of frequencies (columns), relative to its maximum."""
-    names = [name for (name,) in grouped(rows, 'frequencies')]
-    sets = [points for (points,) in grouped(rows, 'points')]
+    names = [name for (name,) in group_rows(rows, 'frequencies')]
+    sets = [points for (points,) in group_rows(rows, 'points')]
     figure = Figure(figsize=(3 * len(names), 2.8 * len(sets)), layout='constrained')
     panels = figure.subplots(len(sets), len(names), sharex=True, sharey=True, squeeze=False)
-    for (name, points), values in grouped(rows, 'frequencies', 'points').items():
+    for (name, points), values in group_rows(rows, 'frequencies', 'points').items():
         axes = panels[sets.index(points), names.index(name)]
         largest = max(abs(row['value']) for row in values)
         scaled = [dict(row, value=row['value'] / largest) for row in values]
@@ -62,7 +62,7 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
     """Sums of the sequence as curves, sums of the model as maps."""
     figure = Figure(figsize=(12, 3.6), layout='constrained')
     axes, *maps = figure.subplots(1, 3)
-    for (name, pairs), sums in grouped(rows, 'frequencies', 'pairs').items():
+    for (name, pairs), sums in group_rows(rows, 'frequencies', 'pairs').items():
         if name == SEQUENCE:
             for column, label in SUMS.items():
                 offsets, values = zip(*((row['x'], row[column]) for row in sums), strict=True)
@@ -82,12 +82,12 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
 
 def draw_angles(rows: Rows, out_file: str | Path) -> None:
     """The frequencies against their index, a panel for each number of channels."""
-    panels = grouped(rows, 'channels')
+    panels = group_rows(rows, 'channels')
     figure = Figure(figsize=(4 * len(panels), 3.2), layout='constrained')
     for axes, ((channels,), rows_of_panel) in zip(
         figure.subplots(1, len(panels)), panels.items(), strict=True
     ):
-        for (name,), series in grouped(rows_of_panel, 'frequencies').items():
+        for (name,), series in group_rows(rows_of_panel, 'frequencies').items():
             axes.semilogy([row['radians'] for row in series], '.', markersize=3, label=name)
         exponents = np.log10([row['radians'] for row in rows_of_panel if row['radians'] > 0])
         decades = 10.0 ** np.array([np.floor(exponents.min()), np.ceil(exponents.max())])
@@ -108,10 +108,10 @@ def draw_attention(rows: Rows, columns: Mapping[str, str], out_file: str | Path)
         columns: of the rows, and the labels of their axes.
     """
     sizes: Sequence[int] = sorted({row['size'] for row in rows})
-    labels = [label for (label,) in grouped(rows, 'label')]
+    labels = [label for (label,) in group_rows(rows, 'label')]
     figure = Figure(figsize=(1.2 + 3 * len(sizes), 0.6 + 2.6 * len(columns)), layout='constrained')
     panels = figure.subplots(len(columns), len(sizes), sharex=True, sharey='row', squeeze=False)
-    for (size, label), curve in grouped(rows, 'size', 'label').items():
+    for (size, label), curve in group_rows(rows, 'size', 'label').items():
         curve = curve[: max(1, len(curve) - 1)]
         number = labels.index(label)
         style = dict(color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)])

@@ -103,9 +103,12 @@ def draw_positions(
     place = checked_device(device)
     name = Path(config).stem if config else re.split('[/:]', checkpoint)[-1]
     if config is None:
-        loaded, folder = published(checkpoint, model, rope, cfg_options), f'work_dirs/{name}'
+        loaded, folder = (
+            published_classifier(checkpoint, model, rope, cfg_options),
+            f'work_dirs/{name}',
+        )
     else:
-        loaded, folder = configured(config, cfg_options, work_dir)
+        loaded, folder = configured_model(config, cfg_options, work_dir)
     if checkpoint != INITIAL:
         load_pretrained(loaded.backbone, checkpoint)
     loaded.to(place).eval()
@@ -122,12 +125,12 @@ def draw_positions(
         finished |= analyze_attention(choice, loaded, paths, resize, others)
     out = Path(work_dir or folder) / 'positions'
     for figure, (rows, draw) in finished.items():
-        write(out / figure, rows, draw)
+        write_figure(out / figure, rows, draw)
     print(f'Written to {out}: {", ".join(f"{figure}.png, .csv" for figure in finished)}')
     return [*finished]
 
 
-def published(
+def published_classifier(
     checkpoint: str, name: str | None, rope: str | None, cfg_options: Iterable[str] | Mapping
 ) -> BaseModel:
     """The classifier of a published checkpoint, without its weights.
@@ -145,7 +148,7 @@ def published(
     return MODELS.build(config)
 
 
-def configured(
+def configured_model(
     config: str, cfg_options: Iterable[str] | Mapping[str, object], work_dir: str | None
 ) -> tuple[BaseModel, str]:
     """The model of a config with random weights, and its work folder.
@@ -219,7 +222,12 @@ def analyze_attention(
         images = (load_image(path, crop, model) for path in paths)
         statistics = attention_statistics(model.backbone, images)
         rows += tables.attention_rows(choice.label, len(paths), side, statistics)
-        print(f'{side} x {side} pixels', *map(line, rows[-len(statistics) :]), sep='\n', flush=True)
+        print(
+            f'{side} x {side} pixels',
+            *map(statistics_text, rows[-len(statistics) :]),
+            sep='\n',
+            flush=True,
+        )
     finished: Figures = {}
     for name, of_others in others.items():
         columns = OF_ATTENTION[name]
@@ -269,7 +277,7 @@ def read_overlays(
     return overlays
 
 
-def line(row: dict) -> str:
+def statistics_text(row: dict) -> str:
     """The statistics of a block in words."""
     return (
         f'  block {row["block"]:<3} distance {row["distance_patches"]:6.2f} patches '
@@ -277,7 +285,7 @@ def line(row: dict) -> str:
     )
 
 
-def write(path: Path, rows: tables.Rows, draw: Callable[[Path], None]) -> None:
+def write_figure(path: Path, rows: tables.Rows, draw: Callable[[Path], None]) -> None:
     """Write ``path``.csv and .png; each is complete or as it was."""
     atomic_write_text(path.with_suffix('.csv'), csv_text(rows))
     with atomic_write(path.with_suffix('.png')) as partial_file:

@@ -44,7 +44,7 @@ def fourier_rows(name: str, freqs: Tensor) -> Rows:
         for points in POINT_SETS:
             values = reconstruct(frequencies, torch.tensor(points).float(), positions)
             kind = dict(frequencies=label, points=' '.join(map(str, points)))
-            rows += positioned(kind, positions, dict(value=values))
+            rows += position_rows(kind, positions, dict(value=values))
     return rows
 
 
@@ -60,11 +60,11 @@ def decay_rows(name: str, freqs: Tensor) -> Rows:
     for label, (frequencies, offsets) in sets.items():
         sums = partial_sums(frequencies.double(), offsets[:, : len(frequencies)].double())
         columns = dict(mean_partial_sum=sums.mean(-1), sum=sums[:, -1])
-        rows += positioned(dict(frequencies=label, pairs=sums.shape[-1]), offsets, columns)
+        rows += position_rows(dict(frequencies=label, pairs=sums.shape[-1]), offsets, columns)
     return rows
 
 
-def positioned(kind: dict, positions: Tensor, columns: Mapping[str, Tensor]) -> Rows:
+def position_rows(kind: dict, positions: Tensor, columns: Mapping[str, Tensor]) -> Rows:
     """A row for each position [n, 2] with its values, [n] each."""
     cells = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [

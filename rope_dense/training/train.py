@@ -77,12 +77,12 @@ def train(
     del runner
     leave_group()
     if is_first:
-        print(ending(cfg), flush=True)
+        print(result_text(cfg), flush=True)
         report_training(cfg)
     return cfg
 
 
-def ending(cfg: Config) -> str:
+def result_text(cfg: Config) -> str:
     """The result of a training, and the next commands."""
     folder = shlex.quote(cfg.work_dir)
     test = 'test' if task_of(cfg) in ('oriented', 'panoptic') else 'report'

@@ -38,7 +38,7 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.content.touch()
         if (found := self.content.stat().st_size) < size:
-            raise damaged(self.content, f'{found} bytes, {size} were written')
+            raise damaged_error(self.content, f'{found} bytes, {size} were written')
         os.truncate(self.content, size)
         self.noted = time.monotonic()
 
@@ -69,7 +69,7 @@ class Journal:
         except JournalError:
             raise
         except (ValueError, LookupError, TypeError) as error:
-            raise damaged(self.state, repr(error)) from error
+            raise damaged_error(self.state, repr(error)) from error
 
     def _check_settings(self, stored: dict) -> None:
         names = dict.fromkeys([*self.settings, *stored])
@@ -89,6 +89,6 @@ class JournalError(ValueError):
     """Unfinished work that cannot be continued: of other settings, or damaged."""
 
 
-def damaged(path: Path, found: str) -> JournalError:
+def damaged_error(path: Path, found: str) -> JournalError:
     """An error that names a file of unfinished work."""
     return JournalError(f'{path} is damaged ({found})')

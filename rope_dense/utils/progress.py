@@ -39,7 +39,7 @@ def bar(title: str, total: int | None = None, items: Iterable | None = None) -> 
 
 
 @contextmanager
-def alive(step: str, seconds: float | None = None) -> Iterator[None]:
+def show_elapsed(step: str, seconds: float | None = None) -> Iterator[None]:
     """Within this context, the step and its time are shown.
 
     Args:

@@ -20,7 +20,7 @@ from helpers.small_checkpoints import VIT, Weights, load, refusal, saved, vit
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints import read as reader
-from rope_dense.checkpoints.errors import MAX_LENGTH, listed
+from rope_dense.checkpoints.errors import MAX_LENGTH, keys_text
 from rope_dense.checkpoints.read import read_ahead, read_checkpoint
 
 SMALL = {'a': torch.arange(6.0).reshape(2, 3), 'b': torch.ones(4), 'c': torch.arange(3)}
@@ -243,10 +243,10 @@ def test_what_was_read_ahead_is_read_once(opened: dict[str, int], tmp_path: Path
 
 
 def test_keys_in_messages(tmp_path: Path) -> None:
-    assert listed([f'x{i}' for i in range(10_000)]) == (
+    assert keys_text([f'x{i}' for i in range(10_000)]) == (
         ', '.join(f'x{i}' for i in range(20)) + ' and 9,980 more'
     )
-    assert listed(['y' * 5000]) == 'y' * MAX_LENGTH + '...'
+    assert keys_text(['y' * 5000]) == 'y' * MAX_LENGTH + '...'
     weights = vit() | {f'x{i}': torch.ones(()) for i in range(1_000)}
     text = refusal(RoPEViT, saved(weights, tmp_path), **VIT)
     assert 'x19 and 980 more' in text

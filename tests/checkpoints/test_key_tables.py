@@ -15,15 +15,15 @@ from rope_dense.checkpoints.keys import (
     Rows,
     check_rows,
     new_keys,
-    renamed,
+    rename_weights,
     reversed_rows,
-    within,
+    rows_within,
 )
 from rope_dense.checkpoints.publishers import LAYOUTS, deim, naver, timm_vit
 
 ROWS: Rows = [
     ('stem.conv.*', 'stem.0.*'),
-    *within('layers.#', 'blocks.#', ('w{1,2}.*', 'mlp.fc{1,2}.*'), ('ls#', 'gamma_#')),
+    *rows_within('layers.#', 'blocks.#', ('w{1,2}.*', 'mlp.fc{1,2}.*'), ('ls#', 'gamma_#')),
     ('layers.#.{q,k,v}.*', 'blocks.#.qkv.*'),
     ('layers.#.kv', 'blocks.#.{k,v}'),
     ('freqs', 'blocks.%.freqs'),
@@ -53,12 +53,12 @@ def test_tensors_are_concatenated_split_and_stacked_and_back() -> None:
     theirs = {f'layers.{i}.{x}.weight': torch.randn(4, 3) for i in range(12) for x in 'vqk'}
     theirs |= {f'layers.{i}.kv': torch.randn(6) for i in range(12)}
     theirs |= {'freqs': torch.randn(2, 12, 5), '100%': torch.randn(2, 3)}
-    ours = renamed(theirs, ROWS)
+    ours = rename_weights(theirs, ROWS)
     parts = [theirs[f'layers.10.{x}.weight'] for x in 'qkv']
     assert torch.equal(ours['blocks.10.qkv.weight'], torch.cat(parts))
     assert torch.equal(ours['blocks.10.v'], theirs['layers.10.kv'][3:])
     assert torch.equal(ours['blocks.10.freqs'], theirs['freqs'][:, 10])
-    back = renamed({**ours, 'periods': torch.ones(1)}, reversed_rows(ROWS))
+    back = rename_weights({**ours, 'periods': torch.ones(1)}, reversed_rows(ROWS))
     assert back.keys() == theirs.keys()
     assert all(torch.equal(back[key], x) for key, x in theirs.items())
 
@@ -97,7 +97,7 @@ def test_rows_without_an_exact_way_back_are_refused() -> None:
 
 def test_two_keys_of_one_name_are_refused() -> None:
     with pytest.raises(CheckpointError, match=r'b more than once: a, b'):
-        renamed({'a': torch.ones(1), 'b': torch.ones(1)}, [('a', 'b')])
+        rename_weights({'a': torch.ones(1), 'b': torch.ones(1)}, [('a', 'b')])
 
 
 PUBLISHED = [*LAYOUTS, *PUBLISHED_MODELS.values(), *EOMT]

@@ -21,7 +21,7 @@ from rope_dense.commands import run as commands
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.project import launch
 from rope_dense.project.errors import UsageError
-from rope_dense.utils.progress import alive
+from rope_dense.utils.progress import show_elapsed
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -89,7 +89,7 @@ def test_processes_that_never_come(
     place = dict(RANK='0', LOCAL_RANK='0', WORLD_SIZE='2', MASTER_ADDR='127.0.0.1')
     for name, value in dict(place, MASTER_PORT=unused_port).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(launch, 'alive', partial(alive, seconds=0.3))
+    monkeypatch.setattr(launch, 'show_elapsed', partial(show_elapsed, seconds=0.3))
     monkeypatch.setattr('torch.cuda.is_available', lambda: False)
     cfg = toy_config(tmp_path)
     cfg.env_cfg.dist_cfg.timeout = 1

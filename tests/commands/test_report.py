@@ -30,9 +30,9 @@ from rope_dense.report.matching import ERRORS, Scored, match
 from rope_dense.report.page import Page
 from rope_dense.report.ranked import BEST, WORST, Ranked
 from rope_dense.report.segmentation import boundary, count, ious
-from rope_dense.report.settings import differing, settings_of
+from rope_dense.report.settings import differing_settings, used_settings
 from rope_dense.report.write import report_training
-from rope_dense.training.train import ending
+from rope_dense.training.train import result_text
 from rope_dense.utils.lock import exclusive
 from rope_dense_command import command
 
@@ -294,14 +294,14 @@ def test_advice_by_the_curve(name: str, values: list, says: str) -> None:
 def test_differences_of_settings_are_those_of_own_data_first() -> None:
     cfg = dict(work_dir='a', model=dict(depth=3, kinds=('x', 'y')), own=dict(data_root='d'))
     cfg['train_dataloader'] = dict(dataset=dict(ann_file='a.json', pipeline=[dict(type='Load')]))
-    first = settings_of(Config(cfg))
+    first = used_settings(Config(cfg))
     assert first.keys() == {
         *('model.depth', 'model.kinds', 'own.data_root'),
         'train_dataloader.dataset.pipeline.0.type',
     }
     second = first | {'model.depth': 4, 'own.data_root': 'e'}
     del second['model.kinds']
-    assert differing(first, second) == [
+    assert differing_settings(first, second) == [
         ('own.data_root', 'd', 'e'),
         ('model.depth', 3, 4),
         ('model.kinds', ('x', 'y'), '-'),
@@ -338,7 +338,7 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
     (folder / 'iter_8.pth').touch()
     (folder / 'last_checkpoint').write_text('iter_8.pth')
     cfg = Config(dict(work_dir=str(folder), model=dict(type='DEIM'), default_scope='mmdet'))
-    assert ending(cfg).splitlines() == [
+    assert result_text(cfg).splitlines() == [
         'last       mIoU 30.500, iteration 5',
         f'checkpoint {folder}/iter_8.pth',
         'trained    2026-01-01, 1 day, 0:01:00 h',
@@ -347,7 +347,7 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
     ]
     record = dict(file='best_mIoU_iter_4.pth', metric='mIoU', value=41.2, iteration=4, epoch=2)
     (folder / 'best_checkpoint.json').write_text(json.dumps(record))
-    assert ending(cfg).splitlines()[:2] == [
+    assert result_text(cfg).splitlines()[:2] == [
         'best       mIoU 41.200, epoch 2, iteration 4',
         f'checkpoint {folder}/best_mIoU_iter_4.pth',
     ]

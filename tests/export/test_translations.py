@@ -43,7 +43,7 @@ def written(compute: Callable[[Tensor], tuple[Tensor, ...]], path: Path, number:
     with exporter.tracing():
         names = tuple(f'out{index}' for index in range(number))
         graph: Any = SimpleNamespace(outputs=names, resize=None)
-        onnx_file.write(exported, path, graph, dict(opset=20, backbone_dtype='fp32'))
+        onnx_file.write_program(exported, path, graph, dict(opset=20, backbone_dtype='fp32'))
 
 
 def numbers(x: Tensor) -> tuple[Tensor, ...]:
@@ -133,4 +133,4 @@ def test_files_that_few_programs_can_run_are_refused(tmp_path: Path) -> None:
     opset = proto.opset_import[0].version
     onnx.save(proto, tmp_path / 'b.onnx')
     with pytest.raises(ValueError, match=r'b\.onnx is no valid ONNX file: .*type'):
-        onnx_file.check(onnx_ir.from_proto(proto), tmp_path / 'b.onnx', opset)
+        onnx_file.check_onnx(onnx_ir.from_proto(proto), tmp_path / 'b.onnx', opset)

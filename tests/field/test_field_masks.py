@@ -14,7 +14,7 @@ from helpers.field import SIZE, image, mask, write
 from helpers.grid import CONFIGS
 from rope_dense.datasets.classes import find_class_numbers
 from rope_dense.datasets.labels.inventory import Inventory
-from rope_dense.datasets.labels.maps import DEPTH, MASKS, MapFolder, described, find_maps
+from rope_dense.datasets.labels.maps import DEPTH, MASKS, MapFolder, find_maps, report_text
 from rope_dense.datasets.labels.objects import Report
 from rope_dense.datasets.labels.pairs import Kind
 from rope_dense.datasets.labels.splits import BY_HASH, is_for_validation
@@ -60,7 +60,7 @@ def found(root: Path, kind: Kind = MASKS, **given: list[str] | None) -> MapFolde
 
 def text_of(root: Path, kind: Kind = MASKS) -> str:
     inventory = Inventory(root)
-    return described(find_maps(inventory, kind), inventory, Report())
+    return report_text(find_maps(inventory, kind), inventory, Report())
 
 
 # (image, mask) of the training image; the validation image has 'val' for 'train'.

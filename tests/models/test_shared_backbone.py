@@ -22,7 +22,7 @@ from helpers.eomt import close
 from helpers.exported import pixels
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.models.shared_backbone import SharedBackbone, check_equal_weights, share
+from rope_dense.models.shared_backbone import SharedBackbone, check_equal_weights, share_parts
 
 sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
@@ -311,6 +311,6 @@ def test_norms_of_outputs_stay_with_their_tasks() -> None:
     image = torch.randn(1, 3, 48, 64)
     expected = other(image)
     check_equal_weights(first, other, ('a.pth', 'b.pth'))
-    share(first, other)
+    share_parts(first, other)
     assert other.norm is first.norm and not hasattr(other, 'norm0')
     assert all(torch.equal(x, y) for x, y in zip(other(image), expected, strict=True))

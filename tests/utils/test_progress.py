@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rope_dense.utils.progress import alive, bar, progress
+from rope_dense.utils.progress import bar, progress, show_elapsed
 
 
 class Terminal(io.StringIO):
@@ -38,7 +38,7 @@ def test_a_log_has_a_line_each_ten_seconds(
 
 def test_what_is_quick_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(progress(iter('abc'), 'read', 3)) == ['a', 'b', 'c']
-    with alive('model.onnx: traced'):
+    with show_elapsed('model.onnx: traced'):
         pass
     assert capsys.readouterr().err == ''
 
@@ -59,7 +59,7 @@ def test_a_silent_step_gives_signs_of_life(
 ) -> None:
     if terminal:
         monkeypatch.setattr('sys.stderr', screen := Terminal())
-    with alive('model.onnx: traced', seconds=0.05):
+    with show_elapsed('model.onnx: traced', seconds=0.05):
         time.sleep(0.13)
     said = screen.getvalue() if terminal else capsys.readouterr().err
     assert said.count('model.onnx: traced: 0 s') == 2

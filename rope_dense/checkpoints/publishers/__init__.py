@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ..errors import CheckpointError, listed, shortened
+from ..errors import CheckpointError, keys_text, short_key
 from ..keys import Layout, Rows, StateDict, alternatives, pattern
 from . import (
     deim,
@@ -95,8 +95,8 @@ def find_layout(weights: StateDict, name: str, model_keys: Collection[str] = ())
     blocks = [pattern(f'*.{x}') for layout in LAYOUTS for x in alternatives(layout.signs[0])]
     found = [block.fullmatch(key) for key in weights for block in blocks]
     prefixes = {f'{match[1]}.' for match in found if match}
-    advice = f'. Perhaps prefix={shortened(min(prefixes, key=len))!r}' if prefixes else ''
+    advice = f'. Perhaps prefix={short_key(min(prefixes, key=len))!r}' if prefixes else ''
     raise CheckpointError(
-        f'{name}: the layout of its keys is not known, they are {listed(weights, 4)}; '
+        f'{name}: the layout of its keys is not known, they are {keys_text(weights, 4)}; '
         f'known are {", ".join(layout.name for layout in LAYOUTS)}{advice}'
     )

@@ -6,11 +6,11 @@ tests/models/test_depth_head.py.
 
 from __future__ import annotations
 
-from ..keys import Rows, within
+from ..keys import Rows, rows_within
 
 CHMV2: Rows = [
     ('backbone.*', 'backbone.*'),
-    *within(
+    *rows_within(
         'head',
         'decode_head',
         ('reassemble_stage.layers.#.projection.*', 'reassemble_blocks.projects.#.conv.*'),

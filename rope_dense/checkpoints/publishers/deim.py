@@ -8,13 +8,13 @@ backbone keeps its names after ``backbone.``; it has a layout of its own, below 
 
 from __future__ import annotations
 
-from ..keys import VIT_BLOCK, Layout, Row, Rows, within
+from ..keys import VIT_BLOCK, Layout, Row, Rows, rows_within
 from .dinov3 import PERIODS
 
 
-def conv(theirs: str, ours: str) -> Rows:
+def conv_rows(theirs: str, ours: str) -> Rows:
     """A convolution and its norm."""
-    return within(theirs, ours, ('conv.*', 'conv.*'), ('norm.*', 'bn.*'))
+    return rows_within(theirs, ours, ('conv.*', 'conv.*'), ('norm.*', 'bn.*'))
 
 
 def mlp_rows(theirs: str, ours: str) -> Row:
@@ -22,12 +22,12 @@ def mlp_rows(theirs: str, ours: str) -> Row:
     return theirs + '.layers.{0,1,2}.*', ours + '.{0,2,4}.*'
 
 
-def csp(theirs: str, ours: str) -> Rows:
+def csp_rows(theirs: str, ours: str) -> Rows:
     """A part of a block of the encoder."""
     return [
-        *conv(f'{theirs}.conv1', f'{ours}.split'),
-        *conv(f'{theirs}.bottlenecks.#.conv1', f'{ours}.blocks.#.conv3x3'),
-        *conv(f'{theirs}.bottlenecks.#.conv2', f'{ours}.blocks.#.conv1x1'),
+        *conv_rows(f'{theirs}.conv1', f'{ours}.split'),
+        *conv_rows(f'{theirs}.bottlenecks.#.conv1', f'{ours}.blocks.#.conv3x3'),
+        *conv_rows(f'{theirs}.bottlenecks.#.conv2', f'{ours}.blocks.#.conv1x1'),
     ]
 
 
@@ -37,15 +37,15 @@ PATHS, OUR_PATHS = '{fpn,pan}_blocks.#', 'encoder.{top_down,bottom_up}.#'
 # ---------------------------------------------------------------- the authors'
 
 SHARED: Rows = [
-    *conv('encoder.input_proj.#', 'encoder.projections.#'),
+    *conv_rows('encoder.input_proj.#', 'encoder.projections.#'),
     ('encoder.encoder.0.layers.0.self_attn.in_proj_*', 'encoder.attention.self_attn.in_proj.*'),
     ('encoder.encoder.0.layers.0.*', 'encoder.attention.*'),
-    *conv('encoder.lateral_convs.#', 'encoder.laterals.#'),
-    *conv('encoder.downsample_convs.#.0.{cv1,cv2}', 'encoder.downs.#.{0,1}'),
-    *conv(f'encoder.{PATHS}.cv1', f'{OUR_PATHS}.split'),
-    *conv(f'encoder.{PATHS}.cv4', f'{OUR_PATHS}.merge'),
-    *csp(f'encoder.{PATHS}.cv2.0', f'{OUR_PATHS}.csp.0'),
-    *csp(f'encoder.{PATHS}.cv3.0', f'{OUR_PATHS}.csp.1'),
+    *conv_rows('encoder.lateral_convs.#', 'encoder.laterals.#'),
+    *conv_rows('encoder.downsample_convs.#.0.{cv1,cv2}', 'encoder.downs.#.{0,1}'),
+    *conv_rows(f'encoder.{PATHS}.cv1', f'{OUR_PATHS}.split'),
+    *conv_rows(f'encoder.{PATHS}.cv4', f'{OUR_PATHS}.merge'),
+    *csp_rows(f'encoder.{PATHS}.cv2.0', f'{OUR_PATHS}.csp.0'),
+    *csp_rows(f'encoder.{PATHS}.cv3.0', f'{OUR_PATHS}.csp.1'),
     ('decoder.denoising_class_embed.*', 'bbox_head.denoising.labels.*'),
     ('decoder.enc_score_head.*', 'bbox_head.selection.cls.*'),
     mlp_rows('decoder.enc_bbox_head', 'bbox_head.selection.reg'),
@@ -54,7 +54,7 @@ SHARED: Rows = [
     mlp_rows('decoder.dec_bbox_head.#', 'bbox_head.decoder.reg_branches.#'),
     mlp_rows('decoder.decoder.lqe_layers.#.reg_conf', 'bbox_head.decoder.quality.#'),
     ('decoder.dec_score_head.*', 'bbox_head.decoder.cls_branches.*'),
-    *within(
+    *rows_within(
         AUTHORS_LAYER,
         LAYER,
         ('self_attn.in_proj_*', 'self_attn.in_proj.*'),
@@ -76,7 +76,7 @@ DEIMV2: Rows = [
     ('backbone.sta.conv4.{1,2}.*', 'neck.downs.2.{conv,bn}.*'),
     ('backbone.{convs,norms}.#.*', 'neck.fusions.#.{conv,bn}.*'),
     *SHARED,
-    *within(
+    *rows_within(
         AUTHORS_LAYER,
         LAYER,
         ('{gateway.norm,norm1,norm3}.scale', '{gateway.norm,norm1,norm2}.weight'),
@@ -84,15 +84,15 @@ DEIMV2: Rows = [
     ),
 ]
 EDGECRAFTER: Rows = [
-    *conv('backbone.projector.#', 'neck.projections.#'),
+    *conv_rows('backbone.projector.#', 'neck.projections.#'),
     *SHARED,
-    *within(
+    *rows_within(
         AUTHORS_LAYER,
         LAYER,
         ('{gateway.norm,norm1,norm2}.*', '{gateway.norm,norm1,norm2}.*'),
         ('{linear1,linear2}.*', 'ffn.{in_proj,out_proj}.*'),
     ),
-    *within(
+    *rows_within(
         'decoder.decoder.segmentation_head',
         'bbox_head.mask_head',
         ('blocks.#.{dwconv,norm,pwconv1}.*', 'blocks.#.{conv,norm,linear}.*'),
@@ -111,22 +111,22 @@ ATTENTION: Rows = [
     ('o_proj.*', 'out_proj.*'),
 ]
 TRANSFORMERS: Rows = [
-    *conv(f'{STA}.stem_conv', 'neck.stem'),
-    *conv(STA + '.conv{2,3,4}', 'neck.downs.{0,1,2}'),
-    *conv('model.conv_encoder.fusion_proj.#', 'neck.fusions.#'),
-    *within(
+    *conv_rows(f'{STA}.stem_conv', 'neck.stem'),
+    *conv_rows(STA + '.conv{2,3,4}', 'neck.downs.{0,1,2}'),
+    *conv_rows('model.conv_encoder.fusion_proj.#', 'neck.fusions.#'),
+    *rows_within(
         'model.encoder.aifi.0.layers.0',
         'encoder.attention',
-        *within('self_attn', 'self_attn', *ATTENTION),
+        *rows_within('self_attn', 'self_attn', *ATTENTION),
         ('{self_attn,final}_layer_norm.*', '{norm1,norm2}.*'),
         ('mlp.layers.{0,1}.*', '{linear1,linear2}.*'),
     ),
-    *conv('model.encoder.lateral_convs.#', 'encoder.laterals.#'),
-    *conv('model.encoder.downsample_convs.#.{conv1,conv2}', 'encoder.downs.#.{0,1}'),
-    *conv(f'model.encoder.{PATHS}.conv1', f'{OUR_PATHS}.split'),
-    *conv(f'model.encoder.{PATHS}.conv2', f'{OUR_PATHS}.merge'),
-    *csp(f'model.encoder.{PATHS}.csp_rep1', f'{OUR_PATHS}.csp.0'),
-    *csp(f'model.encoder.{PATHS}.csp_rep2', f'{OUR_PATHS}.csp.1'),
+    *conv_rows('model.encoder.lateral_convs.#', 'encoder.laterals.#'),
+    *conv_rows('model.encoder.downsample_convs.#.{conv1,conv2}', 'encoder.downs.#.{0,1}'),
+    *conv_rows(f'model.encoder.{PATHS}.conv1', f'{OUR_PATHS}.split'),
+    *conv_rows(f'model.encoder.{PATHS}.conv2', f'{OUR_PATHS}.merge'),
+    *csp_rows(f'model.encoder.{PATHS}.csp_rep1', f'{OUR_PATHS}.csp.0'),
+    *csp_rows(f'model.encoder.{PATHS}.csp_rep2', f'{OUR_PATHS}.csp.1'),
     ('model.denoising_class_embed.*', 'bbox_head.denoising.labels.*'),
     ('model.enc_score_head.*', 'bbox_head.selection.cls.*'),
     mlp_rows('model.enc_bbox_head', 'bbox_head.selection.reg'),
@@ -135,10 +135,10 @@ TRANSFORMERS: Rows = [
     mlp_rows('model.decoder.bbox_embed.#', 'bbox_head.decoder.reg_branches.#'),
     mlp_rows('model.decoder.lqe_layers.#.reg_conf', 'bbox_head.decoder.quality.#'),
     ('model.decoder.class_embed.*', 'bbox_head.decoder.cls_branches.*'),
-    *within(
+    *rows_within(
         'model.decoder.layers.#',
         LAYER,
-        *within('self_attn', 'self_attn', *ATTENTION),
+        *rows_within('self_attn', 'self_attn', *ATTENTION),
         ('{self_attn,final}_layer_norm.*', '{norm1,norm2}.*'),
         ('encoder_attn.*', 'cross_attn.*'),
         ('gateway.*', 'gateway.*'),

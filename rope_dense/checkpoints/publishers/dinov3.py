@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from ..errors import CheckpointError
-from ..keys import VIT_BLOCK, Layout, Row, Rows, StateDict, within
+from ..keys import VIT_BLOCK, Layout, Row, Rows, StateDict, rows_within
 
 PERIODS = 'rope.periods'  # compared with the model's, not loaded
 META_GATED: Rows = [('blocks.#.mlp.{w1,w2,w3}.*', 'blocks.#.mlp.{fc1_g,fc1_x,fc2}.*')]
@@ -42,8 +42,8 @@ def hf_rows(*mlp: Row) -> Rows:
         ('embeddings.register_tokens', 'reg_token'),
         ('embeddings.mask_token', None),  # of pre-training
         ('embeddings.patch_embeddings.*', 'patch_embed.proj.*'),
-        *within('layer.#', 'blocks.#', *block),
-        *within('model.layer.#', 'blocks.#', *block),
+        *rows_within('layer.#', 'blocks.#', *block),
+        *rows_within('model.layer.#', 'blocks.#', *block),
     ]
 
 

@@ -9,7 +9,7 @@ have no backbone; checked against its model in tests/models/test_pmt.py.
 
 from __future__ import annotations
 
-from ..keys import Rows, within
+from ..keys import Rows, rows_within
 
 HF: Rows = [
     ('embeddings.*', 'backbone.embeddings.*'),
@@ -24,7 +24,7 @@ HF: Rows = [
 ]
 
 
-def head(theirs: str) -> Rows:
+def head_rows(theirs: str) -> Rows:
     """Queries and heads in files of either authors."""
     return [
         (f'{theirs}.q.weight', 'query.weight'),
@@ -42,13 +42,13 @@ AUTHORS: Rows = [
     (f'{ENCODER}.patch_embed.*', 'backbone.embeddings.*'),
     (f'{ENCODER}.blocks.*', 'backbone.layer.*'),
     (f'{ENCODER}.norm.*', 'backbone.norm.*'),
-    *head('network'),
+    *head_rows('network'),
 ]
 PMT: Rows = [
     ('network.bn.#.*', 'laterals.#.norm.*'),
     ('network.decoder.lateral_projections.#.*', 'laterals.#.mlp.*'),
     ('network.decoder.scalers.#', 'laterals.#.scale'),
-    *within(
+    *rows_within(
         'network.decoder.blocks.#',
         'blocks.#',
         ('attention.{q,k,v}_proj.weight', 'attn.qkv.weight'),
@@ -59,6 +59,6 @@ PMT: Rows = [
         ('norm#.*', 'norm#.*'),
     ),
     ('network.decoder.decoder_norm.*', 'norm.*'),
-    *head('network.decoder'),
+    *head_rows('network.decoder'),
     ('network._attn_mask_probs_fallback', None),
 ]

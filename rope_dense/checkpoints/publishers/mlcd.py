@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from ..errors import CheckpointError
-from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matches, within
+from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matches, rows_within
 
 OFFSET = 'class_pos_emb'  # [1, D / 2], the angles of the class token
 NAMES: Rows = [
@@ -21,7 +21,7 @@ NAMES: Rows = [
     ('pre_layrnorm.*', 'norm_pre.*'),
     ('post_layernorm.*', 'norm.*'),  # of the class token alone
     (OFFSET, OFFSET),
-    *within(
+    *rows_within(
         'encoder.layers.#',
         'blocks.#',
         ('layer_norm#.*', 'norm#.*'),

@@ -16,7 +16,7 @@ from ..keys import (
     StateDict,
     matches,
     refuse_adapters,
-    renamed,
+    rename_weights,
     reversed_rows,
 )
 
@@ -76,7 +76,7 @@ def to_naver(weights: StateDict) -> StateDict:
                     f"{key} is {list(tensor.shape)}: naver's frequencies have {pairs} pairs for "
                     'each head and mix x and y'
                 )
-    naver = renamed(weights, TO_NAVER)
+    naver = rename_weights(weights, TO_NAVER)
     if 'freqs' in naver:
         naver['freqs'] = naver['freqs'].flatten(2)  # [2, L, C / 2]
     return naver

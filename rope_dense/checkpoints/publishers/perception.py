@@ -6,7 +6,7 @@ conversion of the same files. timm's own layout is in timm_vit.py.
 
 from __future__ import annotations
 
-from ..keys import Layout, Rows, StateDict, has, within
+from ..keys import Layout, Rows, StateDict, has_key, rows_within
 
 BLOCK = 'transformer.resblocks.#'
 ROWS: Rows = [
@@ -15,7 +15,7 @@ ROWS: Rows = [
     ('positional_embedding', 'pos_embed'),
     ('ln_pre.*', 'norm_pre.*'),
     ('ln_post.*', 'norm.*'),
-    *within(
+    *rows_within(
         BLOCK,
         'blocks.#',
         ('attn.in_proj_*', 'attn.qkv.*'),
@@ -31,7 +31,7 @@ ROWS: Rows = [
 
 def is_perception_encoder(weights: StateDict) -> bool:
     """Not a ViT of CLIP: those have the same names, and project the class token without a pool."""
-    return has(weights, 'attn_pool.*') or 'proj' not in weights
+    return has_key(weights, 'attn_pool.*') or 'proj' not in weights
 
 
 LAYOUTS = (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..errors import CheckpointError, listed, shortened
-from ..keys import Layout, Rows, StateDict, shape_errors, within
+from ..errors import CheckpointError, keys_text, short_key
+from ..keys import Layout, Rows, StateDict, rows_within, shape_errors
 from .dinov3 import HF_BLOCK, hf_rows
 
 META: Rows = [
@@ -21,7 +21,7 @@ META: Rows = [
     ('rope_embed.periods', None),  # rounded to bfloat16; the model computes them
     ('patch_embed.projection.*', 'patch_embed.proj.*'),
     ('ln1.weight', 'norm.weight'),
-    *within(
+    *rows_within(
         'blocks.#',
         'blocks.#',
         ('ln#.weight', 'norm#.weight'),
@@ -67,7 +67,7 @@ class GroupedLayout(Layout):
         attention = name.removesuffix(end)
         needed = [f'{attention}{queries}.{kind}', f'{attention}{self.head_norm}.weight']
         if missing := [x for x in needed if x not in weights]:
-            raise CheckpointError(f'{shortened(key)} is there without {listed(missing)}')
+            raise CheckpointError(f'{short_key(key)} is there without {keys_text(missing)}')
         with shape_errors(key):
             rows, head_dim = (len(weights[x]) for x in needed)
             heads = tensor.unflatten(0, (-1, head_dim))  # [g, D, ...]

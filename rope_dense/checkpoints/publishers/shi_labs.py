@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..keys import SWIN_BLOCK, Layout, Rows, within
+from ..keys import SWIN_BLOCK, Layout, Rows, rows_within
 
 
 def bias_rows(table: Tensor) -> Tensor:
@@ -23,8 +23,8 @@ def bias_rows(table: Tensor) -> Tensor:
 TABLE = 'attn.relative_position_bias_table'
 BLOCK: Rows = [('gamma#', 'gamma_#'), ('attn.rpb', TABLE)]
 ROWS: Rows = [
-    *within('levels.#.blocks.#', 'layers.#.blocks.#', *BLOCK),
-    *within('layers.#.blocks.#', 'layers.#.blocks.#', *BLOCK),
+    *rows_within('levels.#.blocks.#', 'layers.#.blocks.#', *BLOCK),
+    *rows_within('layers.#.blocks.#', 'layers.#.blocks.#', *BLOCK),
     ('levels.*', 'layers.*'),
     ('head.*', None),
 ]

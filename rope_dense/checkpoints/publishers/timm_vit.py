@@ -19,10 +19,10 @@ from ..keys import (
     Layout,
     Rows,
     StateDict,
-    has,
     has_cls_pos_embed,
+    has_key,
     refuse_adapters,
-    renamed,
+    rename_weights,
     reversed_rows,
 )
 from ..likeness import mlp_kind, nearest_archs
@@ -89,22 +89,22 @@ def to_timm_rows(weights: StateDict) -> Rows:
         CheckpointError: timm has no such model.
     """
     refuse_adapters(weights)
-    if has(weights, SWIN_BLOCK):
+    if has_key(weights, SWIN_BLOCK):
         raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
-    if not has(weights, VIT_BLOCK):
+    if not has_key(weights, VIT_BLOCK):
         raise CheckpointError('these are not the weights of a RoPEViT')
-    if has(weights, '*.rope.angle_offset'):
+    if has_key(weights, '*.rope.angle_offset'):
         raise CheckpointError('timm has no MLCD or RICE: use --to ours')
     nearest = [name for kind, name in nearest_archs(weights) if kind is RoPEViT]
     for start, model in NOT_IN_TIMM.items():
         if any(name.startswith(start) for name in nearest):
             raise CheckpointError(f'timm has no {model}: use --to ours')
-    if has(weights, 'norm#.weight'):
+    if has_key(weights, 'norm#.weight'):
         raise CheckpointError('timm has no ViT with several norms of outputs: use --to ours')
     mlp = mlp_kind(weights)
     if mlp == 'swiglu_norm':
         return TO_SEPARATE
-    if mlp == 'swiglu' and has(weights, '*.qkv.q_bias') and 'pos_embed' in weights:
+    if mlp == 'swiglu' and has_key(weights, '*.qkv.q_bias') and 'pos_embed' in weights:
         return TO_PACKED
     return TO_TIMM
 
@@ -117,7 +117,7 @@ def to_timm(weights: StateDict) -> StateDict:
     Perception Encoder, or another model with ``class_token=False``.
     """
     rows = to_timm_rows(weights)
-    timm = renamed(weights, rows)
+    timm = rename_weights(weights, rows)
     has_place = rows is not TO_TIMM or 'norm_pre.weight' in timm
     if has_place and 'pos_embed' in timm and 'cls_token' in timm:
         place = torch.zeros_like(timm['pos_embed'][:, :1])

@@ -50,7 +50,7 @@ class RandomIoUCrop(BaseTransform):
                 inside = boxes[centres_within(boxes, crop)]
                 ious = bbox_overlaps(inside, inside.new_tensor([crop]))
                 if len(inside) and ious.max() >= least:
-                    return cropped(results, crop)
+                    return crop_objects(results, crop)
         return results
 
     def draw(self, height: int, width: int) -> Crop | None:
@@ -72,7 +72,7 @@ def centres_within(boxes: Tensor, crop: Crop) -> Tensor:
     return ((centres > left_top) & (centres < right_bottom)).all(1)
 
 
-def cropped(results: dict, crop: Crop) -> dict:
+def crop_objects(results: dict, crop: Crop) -> dict:
     """Crop the image, its objects and their masks; objects with centres outside are left out."""
     left, top, right, bottom = crop
     results['img'] = results['img'][top:bottom, left:right]

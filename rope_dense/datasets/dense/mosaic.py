@@ -83,7 +83,7 @@ class AffineMosaic(BaseTransform):
             others = random.choices(self.cache, k=3)
         else:
             others = self.from_dataset(results)
-        mosaic = merged([first, *others])
+        mosaic = merge_four([first, *others])
         angle = random.uniform(-self.rotation, self.rotation)
         height, width = mosaic['img'].shape[:2]
         most = self.translation[0] * width, self.translation[1] * height
@@ -126,7 +126,7 @@ class AffineMosaic(BaseTransform):
         return [self.resized(part) for part in loaded]
 
 
-def merged(parts: list[dict]) -> dict:
+def merge_four(parts: list[dict]) -> dict:
     """Four images in one, in the order of reading."""
     height, width = (max(part['img'].shape[axis] for part in parts) for axis in (0, 1))
     first = parts[0]['img']

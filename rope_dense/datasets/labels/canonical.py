@@ -87,7 +87,7 @@ def as_canonical(
     classes = classes and tuple(classes)
 
     def written(folder: LabelFolder, fresh: Path) -> dict[str, Any]:
-        summary = write(folder, fresh, classes, oriented, outlines)
+        summary = write_splits(folder, fresh, classes, oriented, outlines)
         images = {split: values.pop('files') for split, values in summary['splits'].items()}
         return dict(summary, survey=survey(images))
 
@@ -100,7 +100,7 @@ def as_canonical(
     return Canonical(splits, summary['text'], summary['survey'], target.name)
 
 
-def write(
+def write_splits(
     folder: LabelFolder, target: Path, classes: Sequence[str] | None, oriented: bool, outlines: bool
 ) -> dict[str, Any]:
     """Write the file of each split; each label is read once.
@@ -166,7 +166,7 @@ def write(
     for name in chosen:
         if (lower := name.lower()) != name and lower in chosen:
             total.note('class that differs from another by its case only', f'{name} and {lower}')
-    return dict(splits=splits, text=describe(folder, splits, total))
+    return dict(splits=splits, text=report_text(folder, splits, total))
 
 
 class SplitFile:
@@ -219,7 +219,7 @@ class SplitFile:
         return dict(self.counts, classes=classes, **of_images, **of_labels)
 
 
-def describe(folder: LabelFolder, splits: dict[str, dict[str, Any]], report: Report) -> str:
+def report_text(folder: LabelFolder, splits: dict[str, dict[str, Any]], report: Report) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
     counts = ' and '.join(
         f'{of["num_images"]} {WORDS[split]} images' for split, of in splits.items()

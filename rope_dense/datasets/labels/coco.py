@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .coco_files import CocoFile, best_file, candidates, chosen_files, id_of, name_of, read_file
-from .coco_images import check_unlabelled, find_image, part_of, relative, split_one, stem_of
+from .coco_images import check_unlabelled, find_image, part_of, relative_folder, split_one, stem_of
 from .coco_shapes import ARE_CORNERS, CORNERS, NO_BOX, UNLIKE, Annotation, are_polygons, is_plain
 from .files import class_name, class_names, is_set, naming, size_in
 from .inventory import Inventory
@@ -51,7 +51,9 @@ def find_coco(
             raise ValueError(f'{home}: no COCO file of the training split: name it by own.train')
     else:
         home, files = chosen_files(inventory)
-        split_by = ' and '.join(relative(file.path, inventory.root) for file in files.values())
+        split_by = ' and '.join(
+            relative_folder(file.path, inventory.root) for file in files.values()
+        )
     if not files:
         return None
     splits = {split: part_of(file, home, split, inventory) for split, file in files.items()}

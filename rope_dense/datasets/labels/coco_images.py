@@ -10,7 +10,7 @@ from .coco_files import USUAL_FOLDERS, CocoFile, splits_in, words_of
 from .files import parts_of, without_suffix
 from .inventory import Images, Inventory
 from .objects import Part, seen
-from .splits import SPLITS, Splits, by_hash, unlabelled
+from .splits import SPLITS, Splits, by_hash, unlabelled_error
 
 IMAGE_FOLDERS = ('images', 'data', 'jpegimages')
 SAMPLE = 50  # names that are looked for in a folder of images
@@ -47,13 +47,13 @@ def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Par
         if most == len(sample) or (split and most):
             break
     if not most:
-        looked = ', '.join(dict.fromkeys(relative(place, home) for place in folders))
+        looked = ', '.join(dict.fromkeys(relative_folder(place, home) for place in folders))
         such = f'its images, such as {seen(names[0]):.200}, are in none of {looked} of {home}'
         raise ValueError(f'{path}: {such}, which has {inventory.suffixes_in(home)}')
     return Part(path, best, inventory=inventory)
 
 
-def relative(folder: Path, home: Path) -> str:
+def relative_folder(folder: Path, home: Path) -> str:
     """A folder as the user knows it."""
     return folder.relative_to(home).as_posix() if folder.is_relative_to(home) else str(folder)
 
@@ -72,7 +72,7 @@ def image_folders(path: Path, home: Path, split: str, inventory: Inventory) -> l
     tops, above = tops_of(home, inventory), path.parent.parent
     if above != home and above.is_relative_to(home):  # the data set is in a folder of its own
         tops += tops_of(above, inventory)
-    words = {word for name in relative(path, home).split('/') for word in words_of(name)}
+    words = {word for name in relative_folder(path, home).split('/') for word in words_of(name)}
     inner = [folder for top in tops for folder in inventory.subfolders(top).values()]
     own = [folder for folder in inner if split in splits_in(words_of(folder.name))]
     own.sort(key=lambda folder: words.isdisjoint(words_of(folder.name)))
@@ -103,7 +103,7 @@ def split_one(file: CocoFile, part: Part) -> Splits:
     """
     images = part.inventory.images(part.images)
     stems = {stem_of(name, images) for name in file.image_names()}
-    of_file = f', of {relative(file.path, part.inventory.root)}'
+    of_file = f', of {relative_folder(file.path, part.inventory.root)}'
     word_of = dict[str, tuple[str, str]]()
     for stem in stems:
         named = [splits_in(words_of(name)) for name in reversed(stem.split('/')[:-1])]
@@ -138,4 +138,4 @@ def check_unlabelled(part: Part, home: Path, listed: Set[Path | None]) -> None:
                 continue
             others = inventory.below(folder, inventory.image_suffixes)
             if others and listed.isdisjoint(others):
-                raise unlabelled(folder, part.source)
+                raise unlabelled_error(folder, part.source)

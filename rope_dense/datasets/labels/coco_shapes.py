@@ -12,7 +12,7 @@ import numpy as np
 
 from ..rotated import check_rectangle, rectangle_corners
 from . import geometry
-from .files import finite
+from .files import finite_numbers
 from .objects import Box, Outline, Report, Shape
 
 UNLIKE = 'box unlike its outline (boxes are trained on it, masks on the outline)'
@@ -40,7 +40,7 @@ class Annotation:
         if isinstance(five, list) and len(five) == 5:
             if self.convention is None:
                 raise ValueError('a box of five numbers, and no info.angle_version in the file')
-            values = finite(five, 'a number of the box')
+            values = finite_numbers(five, 'a number of the box')
             check_rectangle(values, self.convention)
             return geometry.polygon_shape(label, rectangle_corners(np.asarray(values)))
         box = self.box(outline)
@@ -50,11 +50,13 @@ class Annotation:
         rotation = attributes.get('rotation') if isinstance(attributes, dict) else None
         if not rotation or outline or 0 in box[2:]:
             return Shape(label, box, outline)
-        return geometry.rotated_shape(label, box, finite([rotation], 'attributes.rotation')[0])
+        return geometry.rotated_shape(
+            label, box, finite_numbers([rotation], 'attributes.rotation')[0]
+        )
 
     def outline(self) -> Outline | None:
         """Its polygons or run lengths, also in forms that COCO has not; None for none."""
-        given = unquoted(self.given.get('segmentation'))
+        given = unquote(self.given.get('segmentation'))
         if not given:
             return None
         if isinstance(given, dict):
@@ -65,12 +67,14 @@ class Annotation:
             raise ValueError(f'segmentation is {given!r:.80}, neither polygons nor run lengths')
         if all(isinstance(part, dict) for part in given):
             self.report.note(OTHER_FORM, self.where)
-            return geometry.merged([x for part in given if (x := self.lengths(part))]) or None
+            return (
+                geometry.merge_outlines([x for part in given if (x := self.lengths(part))]) or None
+            )
         parts = [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
         if odd := [part for part in parts if not isinstance(part, list)]:
             raise ValueError(f'segmentation has {odd[0]!r:.80}, which is no polygon')
         flat: list[Any] = [[*chain(*part)] if is_points(part) else part for part in parts]
-        polygons = [finite(points, 'a coordinate') for points in flat]
+        polygons = [finite_numbers(points, 'a coordinate') for points in flat]
         kept = [points for points in polygons if len(points) >= 6 and len(points) % 2 == 0]
         if len(kept) < len(polygons):
             rest = 'its other parts are taken' if kept else 'its box is taken'
@@ -82,16 +86,16 @@ class Annotation:
 
     def lengths(self, given: dict[str, Any]) -> Outline | None:
         """COCO's run lengths, compressed; None if they are incomplete or of no pixel."""
-        counts, sides = unquoted(given.get('counts')), unquoted(given.get('size'))
+        counts, sides = unquote(given.get('counts')), unquote(given.get('size'))
         if not counts or not sides:
             self.report.note('run lengths without counts or size (left out)', self.where)
             return None
         if counts is not given['counts'] or sides is not given['size']:
             self.report.note(OTHER_FORM, self.where)
         if isinstance(counts, (list, tuple)):
-            counts = [int(n) for n in finite(counts, 'a run length')]
+            counts = [int(n) for n in finite_numbers(counts, 'a run length')]
         if isinstance(sides, (list, tuple)):
-            sides = [int(side) for side in finite(sides, 'a side of run lengths')]
+            sides = [int(side) for side in finite_numbers(sides, 'a side of run lengths')]
             if self.size and sides != [*self.size]:
                 size = [*self.size]
                 raise ValueError(f'run lengths of {sides} for an image of {size} (height, width)')
@@ -109,7 +113,7 @@ class Annotation:
         if given and not (isinstance(given, list) and len(given) == 4):
             raise ValueError(f'bbox is {given!r:.80}, not [left, top, width, height]')
         if given and not is_plain(given):
-            given = finite(given, 'a number of bbox')
+            given = finite_numbers(given, 'a number of bbox')
             self.report.note('box whose numbers are text (read as numbers)', self.where)
         around = geometry.outline_box(outline) if outline else None
         if not given or (around and 0 in given[2:]):
@@ -153,7 +157,7 @@ def is_plain(box: Any) -> bool:
     return False
 
 
-def unquoted(given: Any) -> Any:
+def unquote(given: Any) -> Any:
     """A value that is given as its text in Python or JSON: "b'...'", '[5, 5]', '5 5', '{...}'."""
     if not isinstance(given, str):
         return given

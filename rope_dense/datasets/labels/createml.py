@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .files import finite, naming, read_json
+from .files import finite_numbers, naming, read_json
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, recognised
+from .pairs import Kind, label_folders
 from .shared_files import SharedFiles, files_of
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
@@ -22,7 +22,7 @@ OBJECTS = ('annotations', 'annotation')
 
 def find_createml(inventory: Inventory) -> LabelFolder | None:
     """A JSON file for each split, for all images, or for each image."""
-    files = recognised(inventory.paths(inventory.root, FILES.suffixes), FILES)
+    files = label_folders(inventory.paths(inventory.root, FILES.suffixes), FILES)
     shared = SharedFiles(FILES, inventory)
     if not files or not shared.images.by_path:
         return None
@@ -104,7 +104,9 @@ def shape_of(given: Any, where: str) -> Shape:
         label, box = given.get('label'), given['coordinates']
         if not isinstance(label, (str, int)) or not str(label).strip():
             raise ValueError(f'its label is {label!r:.80}, which is no name')
-        x, y, width, height = (finite([box[k]], k)[0] for k in ('x', 'y', 'width', 'height'))
+        x, y, width, height = (
+            finite_numbers([box[k]], k)[0] for k in ('x', 'y', 'width', 'height')
+        )
         if 0 < max(x, y, width, height) <= 1:
             raise ValueError('its coordinates are shares of the image: CreateML has pixels')
         return Shape(str(label), (x - width / 2, y - height / 2, width, height), where=where)

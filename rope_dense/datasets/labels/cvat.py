@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import numpy as np
 
 from .cvat_pictures import Node, Picture, contents_of
-from .files import finite, naming
+from .files import finite_numbers, naming
 from .geometry import check_mask, ellipse, mask_shape, polygon_shape, rotated_shape
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import SPLIT_NAMES, SPLITS
-from .splits import by_hash, unlabelled
+from .splits import by_hash, unlabelled_error
 
 FILE = 'annotations.xml'
 MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
@@ -39,7 +39,9 @@ def find_cvat(inventory: Inventory) -> LabelFolder | None:
         found = [files_in(folder, inventory) for folder in inventory.subfolders(root).values()]
     found = [splits for splits in found if splits]
     if len(found) > 1:
-        raise several(root, [part.source for splits in found for part in splits.values()])
+        raise several_files_error(
+            root, [part.source for splits in found for part in splits.values()]
+        )
     if not found:
         return None
     is_whole = len(found[0]) == len(SPLITS)
@@ -72,7 +74,7 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
         for name in SPLITS['val']:
             place = folders.get(name)
             if place and name != 'test' and inventory.paths(place, inventory.image_suffixes):
-                raise unlabelled(place, found['train'].source)
+                raise unlabelled_error(place, found['train'].source)
     return found
 
 
@@ -91,11 +93,11 @@ def single_file(folder: Path, inventory: Inventory) -> Path | None:
         files = [path for path in files if path.name.startswith('annotations')]
     found = [path for path in files if is_cvat(path)]
     if len(found) > 1:
-        raise several(inventory.root, found)
+        raise several_files_error(inventory.root, found)
     return found[0] if found else None
 
 
-def several(root: Path, files: Sequence[Path]) -> ValueError:
+def several_files_error(root: Path, files: Sequence[Path]) -> ValueError:
     """The error of several files that no split names."""
     names = ', '.join(path.relative_to(root).as_posix() for path in files)
     return ValueError(
@@ -196,7 +198,7 @@ def labelled(picture: Picture, file: Path, part: Part, report: Report) -> Labell
 
 def shape_of(node: Node) -> Shape | str:
     """The object of a node; the reason to leave it out if it has no area or another form."""
-    label, degrees = node.label, finite([node.attrib.get('rotation') or 0], 'rotation')[0]
+    label, degrees = node.label, finite_numbers([node.attrib.get('rotation') or 0], 'rotation')[0]
     if node.tag == 'box':
         left, top, right, bottom = numbers_in(node, *CORNERS)
         box = left, top, right - left, bottom - top
@@ -206,7 +208,7 @@ def shape_of(node: Node) -> Shape | str:
         return polygon_shape(label, ellipse(x, y, across, down, degrees))
     if node.tag == 'polygon':
         pairs = [pair.split(',') for pair in node.attrib.get('points', '').split(';')]
-        points = finite([value for pair in pairs for value in pair], 'a corner')
+        points = finite_numbers([value for pair in pairs for value in pair], 'a corner')
         if len(pairs) < 3:
             return 'polygon of less than three corners'
         return polygon_shape(label, points)
@@ -215,13 +217,13 @@ def shape_of(node: Node) -> Shape | str:
 
 def numbers_in(node: Node, *names: str) -> list[float]:
     """Attributes of a node as finite numbers."""
-    return [finite([node.attrib.get(name)], name)[0] for name in names]
+    return [finite_numbers([node.attrib.get(name)], name)[0] for name in names]
 
 
 def mask_of(node: Node, item: Labelled, part: Part) -> Shape | str:
     """A mask: run lengths of the rows in its box, the first of pixels outside of the object."""
     left, top, width, height = map(int, numbers_in(node, 'left', 'top', 'width', 'height'))
-    counts = np.array(finite(node.attrib.get('rle', '').split(','), 'a run length'), int)
+    counts = np.array(finite_numbers(node.attrib.get('rle', '').split(','), 'a run length'), int)
     if min(width, height, counts.min() + 1) < 1 or counts.sum() != width * height:
         raise ValueError(f'run lengths of {counts.sum()} pixels for {width} x {height}')
     try:

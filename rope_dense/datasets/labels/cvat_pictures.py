@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from .files import finite, naming, without_suffix
+from .files import finite_numbers, naming, without_suffix
 from .inventory import Images
 from .objects import Part
 
@@ -105,7 +105,7 @@ def node_of(shape: Element, label: str | None) -> Node:
 def shapes_of(track: Element) -> list[tuple[int, Element]]:
     """The shapes of a track with the numbers of their frames, from 0."""
     what, shapes = f'a frame of track {track.get("id")}', [x for x in track if x.tag != 'attribute']
-    return [(int(finite([shape.get('frame')], what)[0]), shape) for shape in shapes]
+    return [(int(finite_numbers([shape.get('frame')], what)[0]), shape) for shape in shapes]
 
 
 def find_files(pictures: Sequence[Picture], images: Images) -> None:
@@ -130,7 +130,7 @@ def size_of(node: Element | None) -> tuple[int, int] | None:
     if node is None:
         return None
     sides = [node.get(name) or node.findtext(name) or 0 for name in ('height', 'width')]
-    height, width = (int(side) for side in finite(sides, 'a side of the image'))
+    height, width = (int(side) for side in finite_numbers(sides, 'a side of the image'))
     return (height, width) if height > 0 and width > 0 else None
 
 

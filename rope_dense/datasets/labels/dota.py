@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..classes import CLASSES_FILE, read_classes
-from .files import finite, naming, numbered_lines
+from .files import finite_numbers, naming, numbered_lines
 from .geometry import polygon_shape
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
@@ -81,7 +81,7 @@ def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
         if len(words) < 9 + has_difficulty:
             rest = 'class, difficulty' if has_difficulty else 'class'
             raise ValueError(f'{len(words)} words; give x and y of four corners, {rest}')
-        corners, name = finite(words[:8], 'a corner'), words[8:]
+        corners, name = finite_numbers(words[:8], 'a corner'), words[8:]
         last = name.pop() if has_difficulty else '0'
         if last not in DIFFICULTIES:
             raise ValueError(f'ends with {last!r}, where other lines have a difficulty, 0, 1 or 2')

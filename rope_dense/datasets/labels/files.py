@@ -46,7 +46,7 @@ def parts_of(path: str) -> list[str]:
     return [part for part in re.split(r'[\\/]', path) if part not in ('', '.', '..')]
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """A text in one case and Unicode form; macOS writes letters and their accents apart."""
     return unicodedata.normalize('NFC', unicodedata.normalize('NFC', text).casefold())
 
@@ -163,7 +163,7 @@ class PlacedError(ValueError):
         super().__init__(seen(message))
 
 
-def finite(values: Sequence[object], name: str = 'a number') -> list[float]:
+def finite_numbers(values: Sequence[object], name: str = 'a number') -> list[float]:
     """Values as finite numbers; ValueError if one of them is none; the message has it."""
     numbers = []
     for value in values:
@@ -182,7 +182,7 @@ def size_in(item: Mapping[str, Any], height: str, width: str) -> tuple[int, int]
     """(height, width) in pixels by these keys of a JSON object; None if it does not say them."""
     if not (item.get(height) and item.get(width)):
         return None
-    rows, columns = map(int, finite([item[height], item[width]], f'{height} or {width}'))
+    rows, columns = map(int, finite_numbers([item[height], item[width]], f'{height} or {width}'))
     return (rows, columns) if min(rows, columns) > 0 else None
 
 

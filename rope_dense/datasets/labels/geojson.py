@@ -21,7 +21,7 @@ from .files import class_name, naming, read_json
 from .geometry import bounding_box
 from .inventory import Inventory, State
 from .objects import Box, Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, match, recognised
+from .pairs import Kind, label_folders, match
 from .shared_files import SharedFiles, files_of
 
 if find_spec('rasterio') and find_spec('shapely'):
@@ -42,7 +42,7 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
     """A file for each image, or files of many images."""
     root, shared = inventory.root, SharedFiles(FILES, inventory)
     suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
-    files = [Path(x) for x in recognised(inventory.paths(root, (suffix,)), FILES)]
+    files = [Path(x) for x in label_folders(inventory.paths(root, (suffix,)), FILES)]
     if not files or not shared.images.by_path:
         return None
     if not (find_spec('rasterio') and find_spec('shapely')):

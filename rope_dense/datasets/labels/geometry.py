@@ -167,7 +167,7 @@ def check_outline(outline: Outline, size: tuple[int, int]) -> None:
         raise ValueError(f'a corner at {farthest:g} pixels, for an image of {[*size]} (h, w)')
 
 
-def merged(parts: Sequence[Outline]) -> Outline:
+def merge_outlines(parts: Sequence[Outline]) -> Outline:
     """One outline of all parts: polygons, or run lengths if a part has run lengths."""
     sizes = [part['size'] for part in parts if isinstance(part, dict)]
     if not sizes:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ..images.band_files import ARRAY, is_first
 from ..images.headers import Header, read_header
-from .files import IMAGE_SUFFIXES, folded, parts_of
+from .files import IMAGE_SUFFIXES, fold_case, parts_of
 
 HIDDEN = ('.', '__MACOSX')  # macOS writes '._a.jpg' and '__MACOSX'
 VAL_PART = 5  # one of so many images is for validation where nothing says which
@@ -216,7 +216,7 @@ class Images:
         """The only file whose path is alike in another case or Unicode form."""
         for path in ends_of(name, self.folders):
             stem = os.path.splitext(path)[0]
-            if same := self.by_folded.get(folded(path)) or self.by_folded.get(folded(stem)):
+            if same := self.by_folded.get(fold_case(path)) or self.by_folded.get(fold_case(stem)):
                 return same[0] if len(same) == 1 else None
         return None
 
@@ -225,7 +225,7 @@ class Images:
         """The files by their folded paths without suffix; made when a name is not found."""
         found: dict[str, list[Path]] = {}
         for stem, file in self.by_stem.items():
-            found.setdefault(folded(stem), []).append(file)
+            found.setdefault(fold_case(stem), []).append(file)
         return found
 
     def stem_of(self, file: Path) -> str:

@@ -59,14 +59,14 @@ def kept(
     home = out / f'{name}-{digest_of(str(inventory.root), VERSION, settings)[:12]}'
     out.mkdir(parents=True, exist_ok=True)
     with exclusive(home, WAIT) as is_alone:  # processes that train together write once
-        state = read(home / STATE)
+        state = read_json(home / STATE)
         current = inventory.digest(state.get('outside', ()))
         is_whole = bool(state) and state['files'] == sizes_in(home / state['content'])
         if is_whole and state['state'] == current:
             return home / state['content'], state['summary']
         split = out / f'{name}-{digest_of(str(inventory.root))[:12]}.{MOVED}'
-        inventory.moved.update(read(split))
-        inventory.remembered = read(home / HEADERS)
+        inventory.moved.update(read_json(split))
+        inventory.remembered = read_json(home / HEADERS)
         found = find(inventory)
         content, summary = content_of(found, inventory), state.get('summary')
         if content != state.get('content') or not is_whole:
@@ -92,7 +92,7 @@ def kept(
 
 def is_kept(file: Path, root: Path) -> bool:
     """Return whether a file that was written here is of a data set's folder as it is now."""
-    state, written = read(file.parent.parent / STATE), (VERSION, file.parent.name)
+    state, written = read_json(file.parent.parent / STATE), (VERSION, file.parent.name)
     is_written = (state.get('version'), state.get('content')) == written
     if not is_written or state['files'] != sizes_in(file.parent):
         return False
@@ -148,7 +148,7 @@ def digest_of(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode('utf-8', 'surrogateescape')).hexdigest()
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file that was written here; {} if it is not there, or is broken."""
     try:
         content = json.loads(path.read_text(encoding='utf-8'))

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from . import geometry
-from .files import finite, is_set, naming, read_json, read_text, size_in
+from .files import finite_numbers, is_set, naming, read_json, read_text, size_in
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import LOOKED_AT, Kind, find_pairs, read_pairs
@@ -125,7 +125,9 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> S
     kind, pairs = given.get('shape_type') or 'polygon', given.get('points') or []
     if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
         raise ValueError(f'points are {pairs!r:.80}, not [[x, y], ...]')
-    points = np.reshape(finite([value for pair in pairs for value in pair], 'a point'), (-1, 2))
+    points = np.reshape(
+        finite_numbers([value for pair in pairs for value in pair], 'a point'), (-1, 2)
+    )
     if kind == 'mask':
         return mask_of(given, name, points, item, part, more)
     if kind == 'rectangle' and len(points) == 2:
@@ -177,7 +179,7 @@ def join(shape: Shape, other: Shape) -> None:
     """Add another part to an object; a box beside a part with an outline becomes an outline."""
     corners = [geometry.box_corners(part.box) for part in (shape, other)]
     if shape.outline or other.outline:
-        shape.outline = geometry.merged(
+        shape.outline = geometry.merge_outlines(
             [shape.outline or corners[:1], other.outline or corners[1:]]
         )
     shape.box = geometry.bounding_box(corners[0] + corners[1])

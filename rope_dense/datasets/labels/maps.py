@@ -14,7 +14,7 @@ from .foreign import foreign
 from .inventory import Inventory
 from .kept import kept
 from .objects import EXAMPLES, Part, Report
-from .pairs import SPLITS, Kind, find_pairs, pairs_in, without
+from .pairs import SPLITS, Kind, find_pairs, pairs_in, stem_without
 from .splits import BY_HASH, by_hash_of_pairs, part_of, split_pairs
 
 MISSING_PART = 10  # not more than a tenth of the images may lack a map
@@ -103,10 +103,12 @@ def as_pairs(
                     pairs[split].append((image, file))
                 except ValueError:
                     report.note('image that cannot be read (left out)', image.name)
-            lines = [[within(path, inventory.root) for path in pair] for pair in pairs[split]]
+            lines = [
+                [relative_path(path, inventory.root) for path in pair] for pair in pairs[split]
+            ]
             atomic_write_text(fresh / f'{split}.json', json.dumps(dict(pairs=lines)))
         images = {split: len(some) for split, some in pairs.items()}
-        text = described(folder, inventory, report)
+        text = report_text(folder, inventory, report)
         return dict(images=images, text=text, survey=survey(pairs))
 
     find = partial(find_maps, kind=kind, given=given)
@@ -115,7 +117,7 @@ def as_pairs(
     return MapFiles(files, state=target.name, **summary)
 
 
-def within(path: Path, root: Path) -> str:
+def relative_path(path: Path, root: Path) -> str:
     """A path below the root, else absolute."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
@@ -128,7 +130,7 @@ def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> M
     elif (pairs := find_pairs(inventory, kind)) and pairs.image_of:
         folder = MapFolder(kind, *split_pairs(pairs, inventory))
     else:
-        refuse(inventory, kind)
+        refuse_layout(inventory, kind)
     for part in folder.splits.values():
         check_number(part, kind, inventory)
     return folder
@@ -166,7 +168,7 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
 
 def check_number(part: Part, kind: Kind, inventory: Inventory) -> None:
     """Raise ValueError if too many of the images of a split have no map."""
-    missing = [*part.absent, *(within(path, part.images) for path in part.unlabelled)]
+    missing = [*part.absent, *(relative_path(path, part.images) for path in part.unlabelled)]
     count = len(part.pairs) + len(missing)
     if len(missing) * MISSING_PART <= count and part.pairs:
         return
@@ -190,7 +192,7 @@ def refuse_lossy(inventory: Inventory, folder: Path, kind: Kind) -> None:
         )
 
 
-def refuse(inventory: Inventory, kind: Kind) -> NoReturn:
+def refuse_layout(inventory: Inventory, kind: Kind) -> NoReturn:
     """Raise the ValueError for a folder whose layout is not known."""
     root = inventory.root
     if known := foreign(inventory):
@@ -201,7 +203,7 @@ def refuse(inventory: Inventory, kind: Kind) -> NoReturn:
         refuse_lossy(inventory, Path(name), kind)
         files = inventory.paths(Path(name), kind.suffixes)
         stems = [os.path.splitext(os.path.basename(path))[0] for path in files]
-        ends = {stem[len(without(stem, kind.others)) :] for stem in stems}
+        ends = {stem[len(stem_without(stem, kind.others)) :] for stem in stems}
         if stems and '' not in ends:
             raise ValueError(
                 f'{name}: no {kind.plural} of class numbers, only files that end with '
@@ -210,7 +212,7 @@ def refuse(inventory: Inventory, kind: Kind) -> NoReturn:
                 'convert-data colours` makes them'
             )
     places = sorted({os.path.dirname(path) for path in inventory.paths(root)})[:PLACES]
-    there = [f'{within(Path(x), root)}: {inventory.suffixes_in(Path(x))}' for x in places]
+    there = [f'{relative_path(Path(x), root)}: {inventory.suffixes_in(Path(x))}' for x in places]
     maps = kind.title
     raise ValueError(
         f'{root}: no images with {kind.plural}. Looked for images/train with {maps}/train, '
@@ -225,7 +227,7 @@ def advice(kind: Kind, split: str = 'train') -> str:
     return f'name them by "own.{split}=[IMAGES,{kind.title.upper()}]", below data_root'
 
 
-def described(folder: MapFolder, inventory: Inventory, report: Report) -> str:
+def report_text(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
     kind, parts = folder.kind, folder.splits
     for part in parts.values():
@@ -241,7 +243,9 @@ def described(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     train, val = ({*part.pairs.values()} for part in parts.values())
     for image in sorted(train & val):
         report.note('validation image that is a training image, too', image.name)
-    folders = [within(x, inventory.root) for x in (parts['train'].images, parts['train'].source)]
+    folders = [
+        relative_path(x, inventory.root) for x in (parts['train'].images, parts['train'].source)
+    ]
     numbers = f'{len(train)} training and {len(val)} validation images'
     text = f'{kind.plural}, {numbers}, by {folder.split_by} ({" with ".join(folders)})'
     return '\n'.join([text, *report.lines()])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .files import folded, without_suffix
+from .files import fold_case, without_suffix
 from .inventory import ends_of
 from .objects import NO_IMAGE
 
@@ -38,10 +38,10 @@ class FileMatcher:
         self.file_of: dict[str, str] = {}
         for path, one in pairs.images.items():
             self.folders[os.path.dirname(one.key)].add(one.split)
-            short = without(one.key, self.kind.image_words)
+            short = stem_without(one.key, self.kind.image_words)
             for key in {one.key, one.key + os.path.splitext(path)[1], short}:
                 self.by_key[key].append(path)
-            for form in {folded(one.key), folded(short)}:
+            for form in {fold_case(one.key), fold_case(short)}:
                 self.by_form[form].append(path)
             for name in {*map(os.path.basename, (one.key, path, short))}:
                 self.by_name[name].append(path)
@@ -84,9 +84,9 @@ class FileMatcher:
         if not self.kind.is_map:
             plain = HASHED.sub(r'\1', one.key)
             return plain if plain in self.by_key else one.key
-        if (inner := without(one.key, self.kind.words)) in self.by_key:
+        if (inner := stem_without(one.key, self.kind.words)) in self.by_key:
             return inner
-        if without(one.key, self.kind.others) != one.key:
+        if stem_without(one.key, self.kind.others) != one.key:
             return ''
         return without_suffix(inner)
 
@@ -105,7 +105,7 @@ class FileMatcher:
         return self.fitting(self.by_key.get(key, ()), one.split)
 
     def same_form(self, path: str, one: FilePlace, key: str) -> str | None:
-        return self.fitting(self.by_form.get(folded(key), ()), one.split)
+        return self.fitting(self.by_form.get(fold_case(key), ()), one.split)
 
     def same_name(self, path: str, one: FilePlace, key: str) -> str | None:
         if self.is_among(os.path.dirname(key), one.split):
@@ -137,7 +137,7 @@ class FileMatcher:
         """Refuse a second file of an image, unless its name or its folder says which is right."""
         first = self.file_of[image]
         one, other = self.pairs.files[first], self.pairs.files[path]
-        is_same = folded(one.key) == folded(other.key) and not by_content
+        is_same = fold_case(one.key) == fold_case(other.key) and not by_content
         if self.kind.negatives and one.of_labels and not other.of_labels:
             self.pairs.notes.append(('label file beside an image that has one in labels/', path))
         elif os.path.dirname(first) != os.path.dirname(path) and is_same:
@@ -152,7 +152,7 @@ class FileMatcher:
             )
 
 
-def without(stem: str, words: tuple[str, ...]) -> str:
+def stem_without(stem: str, words: tuple[str, ...]) -> str:
     """A path without suffix, without the words at the end or at the start of its name."""
     if not words:
         return stem

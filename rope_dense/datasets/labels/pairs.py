@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .inventory import Inventory
-from .matching import FileMatcher, without
+from .matching import FileMatcher, stem_without
 from .objects import Labelled, Part, Report
 
 SPLITS = {
@@ -137,7 +137,7 @@ def find_pairs(inventory: Inventory, kind: Kind) -> FilePairs | None:
         apart = re.compile(kind.folders, re.I)
         paths = [p for p in paths if any(map(apart.fullmatch, p[start:].split('/')[:-1]))]
     if not kind.is_map:
-        paths = recognised(paths, kind)
+        paths = label_folders(paths, kind)
     images = [str(file) for _, file in inventory.images(root)]
     if not paths or not images:
         return None
@@ -176,7 +176,7 @@ def match(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -
             for path, one in placed.items()
             if one.of_labels is None or os.path.dirname(one.key) in of_images
         }
-    return matched(FilePairs(kind, home, found, placed))
+    return match_files(FilePairs(kind, home, found, placed))
 
 
 def pairs_in(kind: Kind, images: Path, files: Path, inventory: Inventory) -> FilePairs:
@@ -189,10 +189,10 @@ def pairs_in(kind: Kind, images: Path, files: Path, inventory: Inventory) -> Fil
 
     found = placed(images, (str(file) for _, file in inventory.images(images)), None)
     given = placed(files, inventory.paths(files, kind.suffixes), images != files or None)
-    return matched(FilePairs(kind, images, found, given, files))
+    return match_files(FilePairs(kind, images, found, given, files))
 
 
-def matched(pairs: FilePairs) -> FilePairs:
+def match_files(pairs: FilePairs) -> FilePairs:
     """Files of a kind with their images; maps, which are images, too, are told apart before.
 
     Maps are in folders of labels. Where there is none, they are beside the images: a_mask.png
@@ -204,8 +204,8 @@ def matched(pairs: FilePairs) -> FilePairs:
         if not maps:
             stem_of = {path: os.path.splitext(path)[0] for path in (*images, *files)}
             stems = {stem_of[path] for path in images}
-            stems |= {without(stem, kind.image_words) for stem in stems}
-            short = {path: without(stem_of[path], kind.words + kind.others) for path in files}
+            stems |= {stem_without(stem, kind.image_words) for stem in stems}
+            short = {path: stem_without(stem_of[path], kind.words + kind.others) for path in files}
             maps = [p for p, stem in short.items() if stem != stem_of[p] and stem in stems]
         if not maps:
             photographs = {stem_of[path] for path in images if not path.lower().endswith('.png')}
@@ -216,7 +216,7 @@ def matched(pairs: FilePairs) -> FilePairs:
     return FileMatcher(pairs).match()
 
 
-def recognised(paths: Iterable[str], kind: Kind) -> list[str]:
+def label_folders(paths: Iterable[str], kind: Kind) -> list[str]:
     """The files in folders that have labels, by the first of each; ValueError if all are broken."""
     groups: dict[str, list[str]] = {}
     for path in paths:

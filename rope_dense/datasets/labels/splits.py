@@ -65,7 +65,7 @@ def by_hash(part: Part, stems: Collection[str], key_of: Callable[[str], str] = s
     return {split: replace(part, names=some) for split, some in names.items()}, BY_HASH
 
 
-def unlabelled(folder: Path | str, source: Path | str, what: str = 'labels') -> ValueError:
+def unlabelled_error(folder: Path | str, source: Path | str, what: str = 'labels') -> ValueError:
     """The error of images for validation without labels."""
     return ValueError(f'{folder} has images, but no {what} as {source} has')
 
@@ -135,7 +135,7 @@ def by_hash_of_pairs(pairs: FilePairs, inventory: Inventory, files: Collection[s
         if one.split in SPLITS['val'] and one.split != 'test':
             words = ((folder, pairs.kind.word(folder.name)) for folder in Path(image).parents)
             place = [folder for folder, word in words if word and word[0] == one.split][-1]
-            raise unlabelled(place, source, pairs.kind.plural)
+            raise unlabelled_error(place, source, pairs.kind.plural)
     places = {f: pairs.images[pairs.image_of[f]] for f in files if f in pairs.image_of}
     key_of = {file: places.get(file, pairs.files[file]).key for file in files}
     rest_of = {image: one.key for image, one in rest.items() if one.split != 'test'}

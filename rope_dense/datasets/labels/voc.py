@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from .files import finite, naming, read_xml
+from .files import finite_numbers, naming, read_xml
 from .geometry import polygon_shape, rotated_shape
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
@@ -126,7 +126,7 @@ def shape_of(node: Element, where: str, report: Report) -> Shape | None:
 
 def numbers_in(node: Element, *names: str) -> list[float]:
     """The numbers in a node, by the names of their nodes; ValueError if one is no number."""
-    return [finite([node.findtext(name)], f'<{name}>')[0] for name in names]
+    return [finite_numbers([node.findtext(name)], f'<{name}>')[0] for name in names]
 
 
 def points_in(polygon: Element) -> list[float]:
@@ -135,11 +135,13 @@ def points_in(polygon: Element) -> list[float]:
     Or from the <pt><x>, <y></pt> of LabelMe's XML files, which count from 0.
     """
     if points := polygon.findall('pt'):
-        return finite([point.findtext(axis) for point in points for axis in 'xy'], 'a corner')
+        return finite_numbers(
+            [point.findtext(axis) for point in points for axis in 'xy'], 'a corner'
+        )
     numbered = {node.tag.lower(): node.text for node in polygon}
     order = sorted(int(name[1:]) for name in numbered if re.fullmatch(r'x\d+', name))
     values = [numbered.get(f'{axis}{number}') for number in order for axis in 'xy']
-    return [value - 1 for value in finite(values, 'a corner')]
+    return [value - 1 for value in finite_numbers(values, 'a corner')]
 
 
 def is_annotation(path: Path) -> bool:

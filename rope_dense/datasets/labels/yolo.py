@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from .dota import has_corners
-from .files import PlacedError, finite, numbered_lines, read_text
+from .files import PlacedError, finite_numbers, numbered_lines, read_text
 from .geometry import polygon_shape
 from .objects import Labelled, Part, Read, Report, Shape
 from .pairs import Kind, read_pairs
@@ -211,10 +211,10 @@ def numbers_in(line: str) -> tuple[float, ...]:
         return numbers
     if not numbers and has_corners(line):
         raise ValueError(OF_DOTA)
-    (number,) = finite(words[:1], 'the class')
+    (number,) = finite_numbers(words[:1], 'the class')
     if not number.is_integer():
         raise ValueError(f'the class is {words[0]!r}, which is no whole number')
-    return tuple(finite(words))
+    return tuple(finite_numbers(words))
 
 
 def may_be_pose(values: Sequence[float], step: int) -> bool:

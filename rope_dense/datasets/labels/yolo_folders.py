@@ -15,7 +15,7 @@ from .objects import Format, LabelFolder
 from .pairs import LOOKED_AT, FilePairs, Places, find_pairs, match
 from .splits import BY_HASH, WORDS, Chosen, by_hash_of_pairs, listed_image, part_of, split_pairs
 from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
-from .yolo_yaml import class_names_of, declaration_in, entries, key_points, located, names_above
+from .yolo_yaml import class_names_of, declaration_in, entries, find_folder, key_points, names_above
 
 LABELS = {'images': 'labels', 'Images': 'Labels', 'IMAGES': 'LABELS', 'JPEGImages': 'labels'}
 LAST_IMAGES = re.compile(rf'(.*/)({"|".join(LABELS)})(?=/|\Z)', re.S)
@@ -28,11 +28,11 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
     """
     root = inventory.root
     if declaration := declaration_in(root, inventory):
-        return declared(*declaration, inventory)
+        return declared_folder(*declaration, inventory)
     found, homes = list[LabelFolder](), dict[frozenset[str], Path]()  # of images
     for folder in inventory.subfolders(root).values():
         if declaration := declaration_in(folder, inventory):
-            found.append(one := declared(*declaration, inventory))
+            found.append(one := declared_folder(*declaration, inventory))
             parts = one.splits.values()
             images = [x for part in parts for x in (*part.pairs.values(), *part.unlabelled)]
             homes[frozenset(map(str, images))] = one.splits['train'].images
@@ -45,12 +45,12 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
     if found:
         return found[0]
     if pairs is not None and pairs.image_of:
-        return undeclared(pairs, inventory)
+        return undeclared_folder(pairs, inventory)
     refuse_unplaced(inventory)
     return None
 
 
-def undeclared(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
+def undeclared_folder(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
     """A data set by the names of its folders; ValueError without one list of classes."""
     parts, by = split_pairs(pairs, inventory)
     places = dict.fromkeys(x for part in parts.values() for x in (part.source, part.images))
@@ -65,13 +65,13 @@ def undeclared(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
     return LabelFolder(YOLO, parts, by, names)
 
 
-def declared(file: Path, content: dict[str, Any], inventory: Inventory) -> LabelFolder:
+def declared_folder(file: Path, content: dict[str, Any], inventory: Inventory) -> LabelFolder:
     """The data set that a file declares; without `val` a part of its images is for validation."""
     root, given = inventory.root, {split: entries(content, split) for split in WORDS}
     if not given['train']:
         raise ValueError(f'{file} has no `train`: write the folder of the training images')
     options = key_points(file, content)
-    places = {s: [located(x, content, file, root) for x in items] for s, items in given.items()}
+    places = {s: [find_folder(x, content, file, root) for x in items] for s, items in given.items()}
     train, val = (list(map(os.path.normpath, items)) for items in given.values())
     if places['train'] == places['val'] and train != val:
         raise ValueError(

@@ -72,7 +72,7 @@ def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     return dict(kpt_shape=tuple(map(int, given)))
 
 
-def located(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> Path:
+def find_folder(entry: str, content: Mapping[str, Any], file: Path, root: Path) -> Path:
     """A folder or list that a file declares; ValueError if it is nowhere, or inside and outside.
 
     What is in the data set comes first: paths are written on another machine (`path`, absolute
@@ -113,7 +113,7 @@ def class_names_of(
     elif is_yaml:
         names = listed_names(given, file)
     else:
-        names = read_classes(located(str(given), content, file, inventory.root))[0]
+        names = read_classes(find_folder(str(given), content, file, inventory.root))[0]
     count = str(content.get('nc', ''))
     if count not in ABSENT and count != str(len(names)):
         raise ValueError(f'{file}: nc is {count}, and `names` has {len(names)} classes')

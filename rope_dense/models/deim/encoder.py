@@ -15,11 +15,11 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from ...backbones.layers import sines, to_map
+from ...backbones.layers import sines_and_cosines, to_map
 from ...rope import Coordinates
 from ...utils.memo import memo
 from ...utils.sizes import Size
-from .layers import BN, ConvNorm, ELANBlock, SelfAttention, resize
+from .layers import BN, ConvNorm, ELANBlock, SelfAttention, resize_map
 
 
 @MODELS.register_module()
@@ -130,7 +130,7 @@ class AttentionLayer(nn.Module):
 @memo
 def sine_positions(grid: Size, channels: int, *, device: torch.device) -> Tensor:
     """Sinusoidal position embedding [1, H W, C]: sines and cosines of the row, then the column."""
-    table = sines(Coordinates().positions(*grid, device=device), channels)
+    table = sines_and_cosines(Coordinates().positions(*grid, device=device), channels)
     return table.flip(1).transpose(2, 3).flatten(1)[None]  # [N, (x, y), C / 4, (sin, cos)]
 
 
@@ -181,7 +181,7 @@ class SpatialTuningAdapter(BaseModule):
         outs: list[Tensor] = []
         for down, fusion, tokens in zip(self.downs, self.fusions, maps, strict=True):
             x = down(F.gelu(x) if outs else x)
-            outs.append(fusion(torch.cat([resize(tokens, x.shape[2:]), x], 1)))
+            outs.append(fusion(torch.cat([resize_map(tokens, x.shape[2:]), x], 1)))
         return tuple(outs)
 
 
@@ -220,7 +220,7 @@ class MeanMapPyramid(BaseModule):
         x = torch.stack(list(maps)).mean(0)
         height, width = x.shape[2:]
         sizes = (2 * height, 2 * width), (height, width), ((height + 1) // 2, (width + 1) // 2)
-        outs = [resize(x, size) for size in sizes]
+        outs = [resize_map(x, size) for size in sizes]
         first = len(outs) - len(self.projections)
         projected = [
             project(out) for project, out in zip(self.projections, outs[first:], strict=True)

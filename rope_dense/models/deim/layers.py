@@ -201,7 +201,7 @@ class FeedForward(nn.Module):
         return self.out_proj(F.silu(gate) * x)
 
 
-def resize(x: Tensor, size: Sequence[int]) -> Tensor:
+def resize_map(x: Tensor, size: Sequence[int]) -> Tensor:
     """A map [B, C, H, W] to another (H, W), bilinear."""
     return F.interpolate(x, list(size), mode='bilinear', align_corners=False)
 

@@ -14,7 +14,7 @@ from mmdet.models.losses.dice_loss import dice_loss
 from mmdet.models.utils import get_uncertain_point_coords_with_randomness
 from torch import Tensor, nn
 
-from .layers import resize
+from .layers import resize_map
 from .predictions import Masks, Pairs, Targets
 
 OVERSAMPLE, IMPORTANT = 3, 0.75  # of the points of a loss: how many are drawn, and chosen
@@ -94,7 +94,7 @@ class DepthwiseBlock(nn.Module):
 
 def enlarge(x: Tensor) -> Tensor:
     """A map of stride 8 at stride 4."""
-    return resize(x, [2 * side for side in x.shape[2:]])
+    return resize_map(x, [2 * side for side in x.shape[2:]])
 
 
 def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> dict[str, Tensor]:
@@ -135,6 +135,6 @@ def in_image(
     """
     logits = logits[:, None]
     if tuple(inside) != tuple(size):
-        logits = resize(logits, size)[..., : inside[0], : inside[1]]
+        logits = resize_map(logits, size)[..., : inside[0], : inside[1]]
     step = max(1, CHUNK // (out[0] * out[1]))
-    return torch.cat([resize(some, out)[:, 0] > 0 for some in logits.split(step)])
+    return torch.cat([resize_map(some, out)[:, 0] > 0 for some in logits.split(step)])

@@ -51,7 +51,7 @@ from .oriented_boxes import (
     from_rotated,
     matrices,
     move,
-    saturated,
+    saturate,
     to_rotated,
 )
 from .predictions import Targets, take, tensor_like
@@ -184,7 +184,7 @@ class OrientedMatcher(Matcher):
     def box_costs(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """Costs [P, t] of boxes [P, 7] and [t, 7]."""
         distance = torch.cdist(entries(boxes), entries(targets), p=1)
-        kld = saturated(divergence(boxes[:, None], targets))
+        kld = saturate(divergence(boxes[:, None], targets))
         return self.bbox_cost * distance + self.kld_cost * kld
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ class OrientedCriterion(Criterion):
     def box_losses(self, boxes: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """Sums of the losses of boxes [M, 7], not weighted."""
         distance = F.l1_loss(entries(boxes), entries(targets), reduction='sum')
-        return dict(bbox=distance, kld=saturated(divergence(boxes, targets)).sum())
+        return dict(bbox=distance, kld=saturate(divergence(boxes, targets)).sum())
 
     def encode(self, reference: Tensor, boxes: Tensor) -> Tensor:
         """The distances [M, 7] of boxes from reference boxes that distributions are about."""

@@ -149,6 +149,6 @@ def divergence(boxes: Tensor, targets: Tensor) -> Tensor:
     return product / 2 + 2 * distance + 2 * (shape - to_shape)[..., 0] - 1
 
 
-def saturated(distance: Tensor) -> Tensor:
+def saturate(distance: Tensor) -> Tensor:
     """A divergence, 0 or more, as a loss below 1: mmrotate's with ``fun='log1p', tau=1``."""
     return 1 - 1 / (1 + distance.clamp(min=0).log1p())

@@ -41,7 +41,7 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
     for name, child in model.named_children():
         given = cfg.model.get(name)
         kinds = [given.get('type'), given.get('arch')] if isinstance(given, dict) else []
-        kind = ' '.join(short(item) for item in kinds if item)
+        kind = ' '.join(part_text(item) for item in kinds if item)
         if number := num_parameters(child):
             parts.append(f'{name} {f"({kind}) " if kind else ""}{number:,d}')
         if fixed := sum(p.numel() for p in child.parameters() if not p.requires_grad):
@@ -53,20 +53,20 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
     optimizer = build_optimizer(cfg, model).optimizer
     sections = {'own data': cfg.own_data} if cfg.get('own_data') else {}
     sections |= {
-        'train data': short(cfg.train_dataloader),
-        'test data': short(cfg.test_dataloader),
+        'train data': part_text(cfg.train_dataloader),
+        'test data': part_text(cfg.test_dataloader),
         'model': f'{cfg.model.type}, {num_parameters(model):,d} parameters: {", ".join(parts)}',
         'weights': f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start,
         'frozen': ', '.join(frozen) + ' parameters' if frozen else 'nothing',
-        'colours': short(cfg.model.get('data_preprocessor')),
+        'colours': part_text(cfg.model.get('data_preprocessor')),
         'maps': maps_text(model),
         'position': positions_text(model),
         'windows': windows_text(model),
-        'optimizer': short(cfg.optim_wrapper),
+        'optimizer': part_text(cfg.optim_wrapper),
         'groups': group_table(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr),
         'schedule': schedule_text(cfg),
-        'evaluation': '; '.join(map(short, settings)),
-        '--tta': '; '.join(map(short, tta)) if all(tta) else 'not in this config',
+        'evaluation': '; '.join(map(part_text, settings)),
+        '--tta': '; '.join(map(part_text, tta)) if all(tta) else 'not in this config',
     }
     return '\n'.join(entry(label, text) for label, text in sections.items())
 
@@ -78,18 +78,18 @@ def entry(label: str, text: str) -> str:
     return label.ljust(LABEL) + f'\n{"":{LABEL}}'.join(lines)
 
 
-def short(given: object) -> str:
+def part_text(given: object) -> str:
     """A part of a config as TYPE(KEY=VALUE, ...), a long list of numbers or sizes by its ends."""
     if isinstance(given, dict):
         names = [name for name in given if name not in ('type', 'meta_keys')]
-        settings = ', '.join(f'{name}={short(given[name])}' for name in names)
+        settings = ', '.join(f'{name}={part_text(given[name])}' for name in names)
         kind = str(given.get('type', ''))
         return f'{kind}({settings})' if settings or not kind else kind
     if not isinstance(given, (list, tuple)):
         return str(given)
     if len(given) > 4 and not any(isinstance(item, dict) for item in given):
-        return f'[{short(given[0])} ... {short(given[-1])}: {len(given)}]'
-    return f'[{", ".join(map(short, given))}]'
+        return f'[{part_text(given[0])} ... {part_text(given[-1])}: {len(given)}]'
+    return f'[{", ".join(map(part_text, given))}]'
 
 
 def num_parameters(module: nn.Module) -> int:
@@ -97,7 +97,7 @@ def num_parameters(module: nn.Module) -> int:
     return sum(param.numel() for param in module.parameters())
 
 
-def joined(given: Iterable[int]) -> str:
+def numbers_text(given: Iterable[int]) -> str:
     """Numbers with commas between them."""
     return ', '.join(map(str, given))
 
@@ -106,11 +106,12 @@ def maps_text(model: nn.Module) -> str:
     """The maps that the backbone returns."""
     if not isinstance(backbone := model.backbone, Backbone):
         return FOREIGN
-    text = f'channels {joined(backbone.out_channels)}; strides {joined(backbone.out_strides)}'
+    channels, strides = map(numbers_text, (backbone.out_channels, backbone.out_strides))
+    text = f'channels {channels}; strides {strides}'
     if not backbone.is_isotropic:
         return text
     norm, prefix = NORMS[backbone.final_norm], PREFIXES[backbone.output_prefix]
-    return f'of blocks {joined(backbone.out_indices)}; {norm}{prefix}; {text}'
+    return f'of blocks {numbers_text(backbone.out_indices)}; {norm}{prefix}; {text}'
 
 
 def positions_text(model: nn.Module) -> str:
@@ -155,7 +156,7 @@ def windows_text(model: nn.Module) -> str:
     if len(windowed) == len(blocks):
         return f'{text} in all blocks'
     others = [block for block in blocks if block not in windowed]
-    return f'{text} in blocks {joined(windowed)}; global attention in {joined(others)}'
+    return f'{text} in blocks {numbers_text(windowed)}; global attention in {numbers_text(others)}'
 
 
 def schedule_text(cfg: Config) -> str:
@@ -166,7 +167,7 @@ def schedule_text(cfg: Config) -> str:
     lines = [
         f'{length} {unit} of {batch} images per process, {processes_text(cfg, batch)}, '
         f'validation every {loop.get("val_interval", 1)}',
-        *map(short, scheduler_settings(cfg)),
+        *map(part_text, scheduler_settings(cfg)),
     ]
     for hook in cfg.get('custom_hooks') or []:
         if hook.type == 'MaskAnnealingHook':

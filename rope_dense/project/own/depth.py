@@ -45,7 +45,7 @@ def depth(own: OwnDepth, data: OwnData) -> dict:
     length = dict(T_max=iterations, begin=0, end=iterations)
     decay = dict(type='CosineAnnealingLR', by_epoch=False, **length)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
-    fit.finished(cfg, own, data)
+    fit.finish_config(cfg, own, data)
     for step in cfg['train_dataloader']['dataset']['pipeline']:
         if step['type'] == 'RandomResize':  # of a light augmentation: it would change no depth
             step['type'] = 'Resize'

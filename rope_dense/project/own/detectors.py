@@ -43,7 +43,7 @@ def detection(own: OwnObjects, data: OwnData) -> dict:
     model['num_queries'] = model['test_cfg']['max_per_img'] = queries
     merging = cfg['tta_model']['tta_cfg']
     merging['max_per_img'] = max(merging['max_per_img'], queries)
-    return fit.finished(cfg, own, data)
+    return fit.finish_config(cfg, own, data)
 
 
 def instance(own: OwnObjects, data: OwnData) -> dict:
@@ -59,12 +59,12 @@ def instance(own: OwnObjects, data: OwnData) -> dict:
     final['max_per_img'] = max(final['max_per_img'], most)
     scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
     cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
-        dict(type='Resize', scale=fit.multiplied(scale, share), keep_ratio=True)
+        dict(type='Resize', scale=fit.multiply(scale, share), keep_ratio=True)
         for share in (1, 0.75)
     ]
     merging = dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=final['max_per_img'])
     cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=merging)
-    return fit.finished(cfg, own, data)
+    return fit.finish_config(cfg, own, data)
 
 
 def fit_recipe(
@@ -75,7 +75,7 @@ def fit_recipe(
     Its learning rate falls to a tenth at ``milestones``, shares of the training.
     """
     fit_objects(cfg, own, data)
-    fit.resize(cfg, own.size / size)
+    fit.resize_config(cfg, own.size / size)
     model, vit = cfg['model'], own.vit
     fit.set_backbone(cfg, own, *SHARES[vit.scale])
     pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
@@ -139,8 +139,8 @@ def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> 
     )
     cfg.update({name: stages[name] for name in ('train_dataloader', 'custom_hooks')})
     warmup, cosine = stages['param_scheduler']
-    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
-    return fit.finished(cfg, own, data, own.mosaic)
+    cfg['param_scheduler'] = end_schedulers(warmup, cosine, iterations)
+    return fit.finish_config(cfg, own, data, own.mosaic)
 
 
 def realtime_masks(own: OwnRealtime, data: OwnData) -> dict:
@@ -180,7 +180,7 @@ def fit_model(cfg: dict, own: Own) -> None:
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
 
 
-def ended(warmup: dict, cosine: dict, iterations: int) -> list[dict]:
+def end_schedulers(warmup: dict, cosine: dict, iterations: int) -> list[dict]:
     """The schedulers of a rise, then flat, then a cosine, which ends with the training."""
     cosine['end'] = min(cosine['end'], iterations)
     cosine['T_max'] = cosine['end'] - cosine['begin']
@@ -215,8 +215,8 @@ def oriented(own: OwnOriented, data: OwnData) -> dict:
     warmup, cosine = cfg['param_scheduler']
     warmup['end'] = min(warmup['end'], max(1, iterations // 10), flat)
     cosine.update(begin=flat, end=end)
-    cfg['param_scheduler'] = ended(warmup, cosine, iterations)
-    return fit.finished(cfg, own, data)
+    cfg['param_scheduler'] = end_schedulers(warmup, cosine, iterations)
+    return fit.finish_config(cfg, own, data)
 
 
 def set_data(cfg: dict, size: int) -> None:

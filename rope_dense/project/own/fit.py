@@ -25,19 +25,19 @@ def read_recipe(name: str) -> dict:
     return Config.fromfile(CONFIGS / name).to_dict()
 
 
-def resize(cfg: dict, factor: float) -> None:
+def resize_config(cfg: dict, factor: float) -> None:
     """Multiply every size in pixels of the pipelines and of the model's crops."""
     parts = [all_pipelines(cfg), cfg['model']['data_preprocessor']]
     parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
     for _, node, name in size_steps(parts, names=PIXELS):
         if node[name] != 1:  # a divisor of 1 does not pad
-            node[name] = multiplied(node[name], factor)
+            node[name] = multiply(node[name], factor)
 
 
-def multiplied(value: object, factor: float) -> Any:
+def multiply(value: object, factor: float) -> Any:
     """A number of pixels, or lists of these, times a factor; 10**6, no limit, stays."""
     if isinstance(value, (list, tuple)):
-        return type(value)(multiplied(item, factor) for item in value)
+        return type(value)(multiply(item, factor) for item in value)
     if not isinstance(value, (int, float)) or value >= 10**6:
         return value
     return max(1, round(value * factor))
@@ -129,7 +129,7 @@ def warm_up(iterations: int) -> list[dict]:
     return [rise] if end <= iterations else []
 
 
-def finished(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> dict:
+def finish_config(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> dict:
     """The config with its augmentation, images, TensorBoard if installed, and limits in words."""
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))

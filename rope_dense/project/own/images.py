@@ -135,7 +135,7 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
         show=show,
     )
     if train:
-        loader, images = LoadBands(**load), sampled([*train, *val], HEADERS)
+        loader, images = LoadBands(**load), sample_files([*train, *val], HEADERS)
         headers = {
             path: {file: band_header(file) for file in loader.files(path)} for path in images
         }
@@ -146,7 +146,7 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
         loader = LoadBands(**load)
         for image, files in headers.items():
             loader.check_headers(image, files)
-    mean, std, text = statistics(own, sampled(train, READ), load)
+    mean, std, text = statistics(own, sample_files(train, READ), load)
     return dict(load=dict(load, fill=mean), mean=mean, std=std, text=text)
 
 
@@ -162,7 +162,7 @@ def bands_of(names: list[str], file: Path, header: BandHeader) -> list[str] | No
     return None if absent else names
 
 
-def sampled(files: Sequence[Path], number: int) -> Sequence[Path]:
+def sample_files(files: Sequence[Path], number: int) -> Sequence[Path]:
     """Up to so many of the files, evenly."""
     return files[:: -(-len(files) // number)] if files else []
 

@@ -20,7 +20,7 @@ def semantic(own: OwnSemantic, data: OwnData) -> dict:
             '2 or more, with a smaller own.size where memory is short'
         )
     cfg = fit.read_recipe('upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py')
-    fit.resize(cfg, own.size / 512)
+    fit.resize_config(cfg, own.size / 512)
     data.apply(cfg)
     datasets = [cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')]
     for dataset in datasets:
@@ -39,4 +39,4 @@ def semantic(own: OwnSemantic, data: OwnData) -> dict:
     decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
     cfg['custom_imports']['imports'].append('rope_dense.datasets.masks')
-    return fit.finished(cfg, own, data)
+    return fit.finish_config(cfg, own, data)

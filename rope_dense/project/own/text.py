@@ -36,7 +36,7 @@ def read_setting(name: str, given: object, kind: Any) -> Any:
     """
     is_text = isinstance(given, Text)
     try:
-        read = parsed(str(given), kind) if is_text else plain(given)
+        read = parse_text(str(given), kind) if is_text else plain_value(given)
         value = msgspec.convert(read, kind, strict=not is_text)
         items = value if isinstance(value, list) else [value]
         valid = all(math.isfinite(x) if isinstance(x, float) else x != '' for x in items)
@@ -53,18 +53,18 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 
-def plain(value: object) -> object:
+def plain_value(value: object) -> object:
     """Paths as text, and numbers and arrays of NumPy as Python's, also in lists."""
     if isinstance(value, (set, frozenset)):
         raise TypeError('a set has no order')  # msgspec would make a list of it
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, (list, tuple)):
-        return [*map(plain, value)]
+        return [*map(plain_value, value)]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def parsed(text: str, kind: Any) -> object:
+def parse_text(text: str, kind: Any) -> object:
     """The value of a text, for ``msgspec.convert``; docs/own_data.md has the rules.
 
     A field of text takes the text as it is. A list is `[a, 'b, c']`, its brackets may be left out

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from helpers.deim import CLASSES, close, randomise
 from helpers.edgecrafter import edgecrafter
-from rope_dense.checkpoints.keys import Rows, renamed
+from rope_dense.checkpoints.keys import Rows, rename_weights
 from rope_dense.checkpoints.publishers.deim import COMPUTED, EDGECRAFTER
 from rope_dense.models.deim.predictions import Targets
 
@@ -90,8 +90,8 @@ def models(
         return encoder, decoder, *ours
     randomise(encoder)
     randomise(decoder)
-    ours[0].load_state_dict(renamed(encoder.state_dict(), ENCODER))
-    ours[1].load_state_dict(renamed(decoder.state_dict(), HEAD))
+    ours[0].load_state_dict(rename_weights(encoder.state_dict(), ENCODER))
+    ours[1].load_state_dict(rename_weights(decoder.state_dict(), HEAD))
     return encoder, decoder, *ours
 
 
@@ -136,9 +136,9 @@ def test_masks_in_evaluation_are_those_of_the_source() -> None:
 def test_weights_begin_as_those_of_the_source() -> None:
     """Constants are the same, and other weights as large."""
     their_encoder, decoder, encoder, head = models(masks=True, random=False)
-    expected = renamed(their_encoder.state_dict(), ENCODER)
+    expected = rename_weights(their_encoder.state_dict(), ENCODER)
     pairs = [(encoder.state_dict(), expected)]
-    pairs.append((head.state_dict(), renamed(decoder.state_dict(), HEAD)))
+    pairs.append((head.state_dict(), rename_weights(decoder.state_dict(), HEAD)))
     for ours, theirs in pairs:
         assert set(ours) == set(theirs)
         for name, tensor in ours.items():
@@ -214,7 +214,7 @@ def test_losses_and_gradients_are_those_of_the_source(
             name: torch.zeros_like(param) if param.grad is None else param.grad
             for name, param in theirs.named_parameters()
         }
-        expected = renamed(gradients, rows)
+        expected = rename_weights(gradients, rows)
         largest = max(gradient.abs().max() for gradient in expected.values())
         for name, param in ours.named_parameters():
             assert (param.grad - expected[name]).abs().max() <= 5e-5 * largest, name

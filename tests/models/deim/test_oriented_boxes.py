@@ -16,7 +16,7 @@ from rope_dense.models.deim.oriented_boxes import (
     from_rotated,
     matrices,
     move,
-    saturated,
+    saturate,
     to_rotated,
 )
 
@@ -140,7 +140,7 @@ def test_divergence_is_mmrotate_s() -> None:
     boxes, targets = (rotated()[10:] for _ in range(2))
     theirs = GDLoss('kld', fun='log1p', tau=1.0, sqrt=False, reduction='none')
     distance = divergence(from_rotated(boxes), from_rotated(targets))
-    torch.testing.assert_close(saturated(distance), theirs(boxes, targets), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(saturate(distance), theirs(boxes, targets), atol=1e-5, rtol=1e-5)
     every = divergence(from_rotated(boxes)[:, None], from_rotated(targets))
     torch.testing.assert_close(every.diagonal(), distance)
     assert divergence(from_rotated(boxes), from_rotated(boxes)).abs().max() < 1e-9
@@ -171,7 +171,7 @@ def test_derivatives_are_finite(box: tuple[float, ...]) -> None:
     target = from_rotated(torch.tensor([box]))
     for start in (target, torch.tensor([[0.5, 0.5, -2.0, 0, 0, 0, 0]])):
         prediction = start.clone().requires_grad_()
-        loss = saturated(divergence(prediction, target)).sum()
+        loss = saturate(divergence(prediction, target)).sum()
         loss = loss + (entries(prediction) - entries(target)).abs().sum()
         assert loss.isfinite()
         (gradient,) = torch.autograd.grad(loss, prediction)
@@ -181,7 +181,7 @@ def test_derivatives_are_finite(box: tuple[float, ...]) -> None:
 def test_gradients_against_differences() -> None:
     start = from_rotated(rotated()[:6]).requires_grad_()
     target = from_rotated(rotated()[:6])
-    assert torch.autograd.gradcheck(lambda x: saturated(divergence(x, target)), start)
+    assert torch.autograd.gradcheck(lambda x: saturate(divergence(x, target)), start)
     assert torch.autograd.gradcheck(entries, start)
     assert torch.autograd.gradcheck(lambda x: move(x, 0.1 * x), start)
 
