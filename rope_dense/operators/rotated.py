@@ -187,7 +187,7 @@ def reach(boxes: Tensor) -> Tensor:
 
 
 def span(box: Points) -> Points:
-    """Corners [N, 4] of what ``is_within`` tests, a parallelogram; infinite or NaN if it is flat."""
+    """Corners [N, 4] of the parallelogram of ``is_within``; infinite or NaN if it is flat."""
     start, first, last = box[:, :1], box[:, 1:2] - box[:, :1], box[:, 3:] - box[:, :1]
     a = dot(first, first) * first.x.new_tensor([0, 0, 1, 1]) / cross(first, last)
     b = dot(last, last) * first.x.new_tensor([0, 1, 0, 1]) / cross(first, last)
