@@ -115,7 +115,7 @@ class MeanAP(Scores):
 
     An image that is drawn twice counts as two images; predictions of one image with the same class
     and score keep their order, while pycocotools would alternate them. Checked against mmdet's
-    metric of repeated images in tests/commands/test_bootstrap.py.
+    metric of repeated images in tests/measure/test_bootstrap.py.
 
     Attributes:
         classes: those with objects.

@@ -228,7 +228,7 @@ def build_dataset(cfg: Config, key: str, dataset: ConfigDict, **settings: bool) 
 def use_faster_coco_eval() -> bool:
     """Let mmdet's ``CocoMetric`` use faster-coco-eval; False where it is not installed.
 
-    It computes the figures of pycocotools in less time (tests/commands/test_coco_eval.py).
+    It computes the figures of pycocotools in less time (tests/project/test_coco_eval.py).
     mmdet's ``use_mp_eval`` still evaluates with pycocotools.
     """
     if find_spec('faster_coco_eval') is None:

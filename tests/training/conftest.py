@@ -1,0 +1,3 @@
+"""Fixtures of commands."""
+
+from helpers.command_fixtures import *  # noqa: F403
