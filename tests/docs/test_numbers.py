@@ -1,10 +1,11 @@
 """README.md and configs/README.md: their numbers are those of their sources."""
 
 import csv
-import importlib.util
 import re
+import runpy
 from pathlib import Path
 
+import pytest
 from matplotlib.image import imread
 
 from rope_dense.research.papers import paper_tables
@@ -71,13 +72,22 @@ def test_parity_with_timm() -> None:
     assert f"{len(models)} architectures equal timm's within {within}" in WORDS
 
 
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location('sizes', ROOT / 'docs' / 'research' / 'sizes.py')
-    assert spec is not None and spec.loader is not None
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    program.main(tmp_path / 'sizes.png')
-    assert imread(tmp_path / 'sizes.png').shape == imread(ROOT / 'docs' / 'sizes.png').shape
+@pytest.mark.parametrize(
+    'program, pictures',
+    [
+        ('research/sizes.py', ['sizes.png']),
+        (
+            'pictures/draw.py',
+            [f'pictures/{n}.png' for n in ('windows', 'views', 'tiles', 'scores')],
+        ),
+    ],
+)
+def test_pictures_are_drawn(program: str, pictures: list[str], tmp_path: Path) -> None:
+    given = tmp_path if len(pictures) > 1 else tmp_path / pictures[0]
+    runpy.run_path(str(ROOT / 'docs' / program))['main'](given)
+    for picture in pictures:
+        drawn, stored = imread(tmp_path / Path(picture).name), imread(ROOT / 'docs' / picture)
+        assert drawn.shape == stored.shape
 
 
 def test_configs_are_counted() -> None:
