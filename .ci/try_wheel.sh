@@ -25,6 +25,7 @@ test ! -e "$installed/research"
 for path in configs tools model-index.yml; do
     diff -r --exclude=__pycache__ "$clone/$path" "$installed/.mim/$path"
 done
+for page in "$clone"/docs/*.md; do cmp "$page" "$installed/.mim/docs/$(basename "$page")"; done
 
 mkdir "$folder/empty"
 cd "$folder/empty"
