@@ -25,7 +25,8 @@ class BuildWithConfigs(build_py):
         for folder in ('configs', 'tools'):
             shutil.copytree(ROOT / folder, target / folder, ignore=ignored, dirs_exist_ok=True)
         shutil.copy(ROOT / 'model-index.yml', target)
-        (target / 'docs').mkdir(exist_ok=True)
+        clients = 'docs/clients'
+        shutil.copytree(ROOT / clients, target / clients, ignore=ignored, dirs_exist_ok=True)
         for page in (ROOT / 'docs').glob('*.md'):  # which messages name
             shutil.copy(page, target / 'docs')
 
