@@ -14,7 +14,7 @@ def version() -> str:
 
 
 class BuildWithConfigs(build_py):
-    """Put configs and tools into the package, in the folder where `mim` looks for them."""
+    """Put configs, tools and guides into the package, where `mim` looks for the first two."""
 
     def run(self) -> None:
         super().run()
@@ -25,6 +25,10 @@ class BuildWithConfigs(build_py):
         for folder in ('configs', 'tools'):
             shutil.copytree(ROOT / folder, target / folder, ignore=ignored, dirs_exist_ok=True)
         shutil.copy(ROOT / 'model-index.yml', target)
+        clients = 'docs/clients'
+        shutil.copytree(ROOT / clients, target / clients, ignore=ignored, dirs_exist_ok=True)
+        for page in (ROOT / 'docs').glob('*.md'):  # which messages name
+            shutil.copy(page, target / 'docs')
 
 
 setup(

@@ -22,9 +22,10 @@ installed=$site/rope_dense
 # What reproduces tables stays in the clone.
 diff -r --exclude=__pycache__ --exclude=.mim --exclude=research "$clone/rope_dense" "$installed"
 test ! -e "$installed/research"
-for path in configs tools model-index.yml; do
+for path in configs tools model-index.yml docs/clients; do
     diff -r --exclude=__pycache__ "$clone/$path" "$installed/.mim/$path"
 done
+for page in "$clone"/docs/*.md; do cmp "$page" "$installed/.mim/docs/$(basename "$page")"; done
 
 mkdir "$folder/empty"
 cd "$folder/empty"

@@ -1,15 +1,15 @@
 """CPU seconds of an export to ONNX, and the largest difference of the file in each program.
 
     PYTHONPATH=tests python benchmarks/export.py                      # all models, an hour
-    PYTHONPATH=tests python benchmarks/export.py --models demo --docs
+    PYTHONPATH=tests python benchmarks/export.py --models demo
     PYTHONPATH=tests python benchmarks/export.py --run work_dirs/demo/training   # AP of a detector
 
 Small models of each kind, as in tests/export, and models of configs/demo, with random weights. Each
 is exported by a process of its own, in one thread; imports do not count. Differences are relative
 to the largest value, at six sizes, see `differences` in tests/helpers/exported_models.py; in
-JavaScript, too, if NODE_MODULES names a folder with onnxruntime-node and onnxruntime-web. `--docs`
-writes the table of docs/export.md from the results. `--run` measures a trained detector in float32
-and 8 bits: box AP on its test set in ONNX Runtime, and CPU milliseconds of an image in one thread.
+JavaScript, too, if NODE_MODULES names a folder with onnxruntime-node and onnxruntime-web. `--run`
+measures a trained detector in float32 and 8 bits: box AP on its test set in ONNX Runtime, and CPU
+milliseconds of an image in one thread.
 """
 
 import argparse
@@ -37,8 +37,7 @@ from measure import environment, table, write_csv
 from rope_dense.export.compare import Runner
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE = ROOT / 'benchmarks' / 'results' / 'export.csv', ROOT / 'docs' / 'export.md'
-START, END = '<!-- from benchmarks/export.py -->\n', '<!-- end -->\n'
+RESULTS = ROOT / 'benchmarks' / 'results' / 'export.csv'
 QUANTIZED, DTYPES = RESULTS.with_name('export-int8.csv'), ('fp32', 'int8')
 DEMOS = {
     'demo: DEIM': 'deim_vit_rope_mixed_shapes',
@@ -61,7 +60,6 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--models', default='', help='part of the names of models (all)')
-    parser.add_argument('--docs', action='store_true', help='write the table of docs/export.md')
     parser.add_argument('--run', help='folder of a trained detector, whose AP is measured')
     parser.add_argument('--one', help=argparse.SUPPRESS)  # what another process measures
     args = parser.parse_args()
@@ -82,8 +80,6 @@ def main() -> None:
             rows[name] = row | environment(torch.device('cpu')) | dict(threads=1)
             print(table([rows[name]], COLUMNS), flush=True)
             write_csv(RESULTS, list(rows.values()))
-    if args.docs:
-        write_page(list(rows.values()))
 
 
 def measured(name: str) -> dict:
@@ -190,19 +186,6 @@ def read() -> list[dict]:
         return []
     with RESULTS.open(newline='') as file:
         return list(csv.DictReader(file))
-
-
-def write_page(rows: list[dict]) -> None:
-    """Put the table of models and programs into docs/export.md."""
-    lines = [f'| model | nodes | {" | ".join(PROGRAMS)} |', '|---|' + 5 * '---:|']
-    for row in rows:
-        numbers = (row.get(key) for key in PROGRAMS.values())
-        found = (f'{float(number):.0e}' if number else 'not run' for number in numbers)
-        cells = row['model'], row['nodes'], *found
-        lines.append(f'| {" | ".join(map(str, cells))} |')
-    text = PAGE.read_text()
-    before, rest = text.split(START)
-    PAGE.write_text(before + START + '\n'.join(lines) + '\n' + END + rest.split(END, 1)[1])
 
 
 if __name__ == '__main__':

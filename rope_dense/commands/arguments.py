@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from ..project.errors import UsageError
 from ..project.find import check_checkpoint, find_config, find_files
+from ..utils.configs import DOCS
 from ..utils.size_text import parse_size
 
 Number = Callable[[str], float]  # a type of an option
@@ -27,7 +28,8 @@ class ToolParser(argparse.ArgumentParser):
 
     def __init__(self, description: str | None) -> None:
         layout = argparse.RawDescriptionHelpFormatter
-        super().__init__(description=description, formatter_class=layout)
+        text = description and description.replace('docs/', f'{DOCS}/')
+        super().__init__(description=text, formatter_class=layout)
         self.checks: list[Callable[[argparse.Namespace], object]] = []
         self.add_argument('--debug', action='store_true', help="print an error's traceback, too")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..project.errors import UsageError, usage_errors
 from ..project.find import check_path, find_config, written_settings
+from ..utils.configs import DOCS
 from ..utils.locations import is_remote
 from .arguments import ToolParser
 
@@ -25,7 +26,7 @@ ALL |= {name: dict(nargs='?', const='True') for name in SWITCHES}
 def add_own_settings(parser: ToolParser) -> None:
     """Add an option for each setting of own data; ``take_own_settings`` reads them."""
     options = {name: f'--{name.replace("_", "-")}' for name in ALL}
-    text = f'{" ".join(options.values())}: as --cfg-options own.NAME=VALUE, see docs/own_data.md'
+    text = f'{" ".join(options.values())}: as --cfg-options own.NAME=VALUE, see {DOCS}/own_data.md'
     text = textwrap.fill(text, 76, break_on_hyphens=False)
     group = parser.add_argument_group('settings of own data', text)
     hidden: dict[str, Any] = dict(default=argparse.SUPPRESS, help=argparse.SUPPRESS)

@@ -18,6 +18,7 @@ from ..project.load import find_model
 from ..project.parts import datasets_of
 from ..project.ready import ready
 from ..project.sizes import configured_size, trained_size
+from ..utils.configs import DOCS
 from ..utils.size_text import parse_size
 from .bootstrap import DRAWS, RULE
 from .candidates import settings_at
@@ -88,7 +89,8 @@ def choose_scaling(
     tests = sum(map(len, plan.settings))
     print(f'{tests} tests of {samples[0].number} validation images each')
     if samples[0].number < FEW:
-        print(f'{samples[0].number} images are few: intervals are too narrow (docs/evaluation.md)')
+        few = f'{samples[0].number} images are few: intervals are too narrow'
+        print(f'{few} ({DOCS}/evaluation.md)')
     chooser = Chooser(evaluator, samples, draws, tests)
     choices = [chooser.choose(settings) for settings in plan.settings]
     content = dict(

@@ -21,6 +21,7 @@ from ..project.load import find_model
 from ..project.ready import ready
 from ..project.sizes import at_size, configured_size, trained_size
 from ..project.weights import SelfLoading
+from ..utils.configs import DOCS
 from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
 from .candidates import with_factor
@@ -164,7 +165,7 @@ class Sweep:
         """Test with the settings that have no row, print all as a table; returns their rows."""
         evaluator = None
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
-            print('scalings: docs/evaluation.md says which one is for which images')
+            print(f'scalings: {DOCS}/evaluation.md says which one is for which images')
         if not all(self.results.find(setting) for setting in self.settings):
             runner = build_runner(runner_config(self.config), launcher)
             runner.call_hook('before_run')

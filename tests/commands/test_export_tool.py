@@ -1,4 +1,4 @@
-"""`rope-dense export`, the demo's detector, and the script of docs/export.md."""
+"""`rope-dense export`, the demo's detector, and docs/clients/draw.py."""
 
 import json
 import math
@@ -103,14 +103,12 @@ def test_the_detector_of_the_demo_finds_the_same_boxes(
 
 
 def script() -> str:
-    """The script of docs/export.md."""
-    document = (ROOT / 'docs' / 'export.md').read_text()
-    (found,) = re.findall(r'```python\n(import json.*?)```', document, re.DOTALL)
-    return found
+    """The program docs/clients/draw.py."""
+    return (ROOT / 'docs' / 'clients' / 'draw.py').read_text()
 
 
 def draws(path: Path, folder: Path) -> None:
-    """The script of docs/export.md, on a picture, without torch, OpenMMLab and this package."""
+    """The program docs/clients/draw.py, on a picture, without torch, OpenMMLab and this package."""
     (folder / 'draw.py').write_text(script())
     noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), np.uint8)
     Image.fromarray(noise).save(folder / 'in.png')
@@ -204,8 +202,7 @@ def test_the_script_draws_oriented_boxes_by_their_corners(
 
 @pytest.mark.parametrize('keep_ratio', [True, False])
 def test_the_script_resizes_as_the_test_pipeline(keep_ratio: bool) -> None:
-    document = (ROOT / 'docs' / 'export.md').read_text()
-    (function,) = re.findall(r'(def test_size.*?)\n\n\n', document, re.DOTALL)
+    (function,) = re.findall(r'(def test_size.*?)\n\n\n', script(), re.DOTALL)
     for scale in ((1333, 800), (224, 160), (160, 224)):
         about = dict(size='dynamic', resize=dict(scale=scale, keep_ratio=keep_ratio))
         exec(function, names := dict(about=about))

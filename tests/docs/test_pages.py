@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rope_dense.project.errors import UsageError
+from rope_dense.utils.configs import DOCS
 from rope_dense_command import COMMANDS, RESEARCH, import_early
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +19,7 @@ PAGES = sorted(
     for pattern in ('*.md', 'docs/**/*.md', 'configs/**/*.md', 'benchmarks/**/*.md')
     for path in ROOT.glob(pattern)
 )
-# Of detectron2 and detrex, and scripts that docs/export.md saves or copies to other folders.
+# Of detectron2 and detrex, and programs of docs/clients, which docs/export.md copies.
 ELSEWHERE = {'tools/lazyconfig_train_net.py', 'tools/train_net.py', 'draw.py', 'detect.py'}
 OTHER_OPTIONS = {  # of timm's script, naver's and BEiT's, benchmarks/gpu.py, torchrun and Slurm
     *('--device-modules', '--grad-accum-steps', '--initial-checkpoint', '--layer-decay'),
@@ -62,6 +63,13 @@ def test_every_guide_is_linked() -> None:
     places = ('*.md', '*/README.md', 'research/*.md', 'research/*/README.md')
     guides = {path for place in places for path in index.parent.glob(place)} - {index}
     assert guides <= linked
+
+
+def test_messages_and_help_name_pages_that_exist() -> None:
+    source = '\n'.join(path.read_text() for path in (ROOT / 'rope_dense').rglob('*.py'))
+    named = set(re.findall(r'(?:\{DOCS\}|\bdocs)/([\w/]+\.md)', source))
+    assert {'own_data.md', 'evaluation.md', 'use.md'} <= named
+    assert all((DOCS / name).is_file() for name in named)
 
 
 @every_page

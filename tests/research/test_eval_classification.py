@@ -35,6 +35,7 @@ from rope_dense.research.named_classifiers import (
     vit,
 )
 from rope_dense.research.papers import expand_sizes
+from rope_dense.utils.configs import DOCS
 from rope_dense_command import command
 
 Weights = dict[str, Tensor]
@@ -348,7 +349,7 @@ def test_figures_beside_those_of_a_paper(
     assert run(*arguments, '--sizes', 'fused-table-2', 96, 48, *options) == 0
     printed = capsys.readouterr().out
     assert 'crop ratio 1.0' in printed
-    assert 'scalings: docs/evaluation.md' in printed
+    assert f'scalings: {DOCS}/evaluation.md' in printed
     assert 'without 48 pixels, which vit-b_ape, table-a.4 does not have' in printed
     assert printed.count('relative.png: ') == 1  # those of table-a.2 have the sizes of table-a.4
     content = read_results(tmp_path / 'work' / 'resolutions.json')

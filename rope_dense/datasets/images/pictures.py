@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...utils.configs import DOCS
 from .band_files import TYPES, open_raster
 from .headers import ALPHAS, Header, check_size
 
@@ -106,5 +107,5 @@ def no_picture(path: Path, header: Header, why: str = '') -> str:
     if header.dtype not in CONVERTED:
         return f'{said}: convert it to one of {", ".join(TYPES)}'
     chosen = [1, 2, 3] if bands == 3 else bands
-    said += f': give own.channels={chosen}, or names or numbers of bands (docs/channels.md)'
+    said += f': give own.channels={chosen}, or names or numbers of bands ({DOCS}/channels.md)'
     return f'{said}; {why}' if why else said

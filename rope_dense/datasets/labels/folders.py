@@ -4,6 +4,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
+from ...utils.configs import DOCS
 from ...utils.validation import check_choice
 from .coco import COCO, find_coco
 from .createml import CREATEML
@@ -21,7 +22,7 @@ from .yolo_folders import YOLO
 
 READERS = (COCO, YOLO, VOC, CVAT, DOTA, LABELME, CREATEML, GEOJSON)
 FORMATS: dict[str, Format] = {form.name: form for form in READERS}
-PAGE = 'docs/own_data.md has the folders of each format'
+PAGE = f'{DOCS}/own_data.md has the folders of each format'
 PLACES = 8  # folders of unknown labels that are named
 
 

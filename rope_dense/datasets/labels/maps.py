@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ...utils.atomic_write import atomic_write_text
+from ...utils.configs import DOCS
 from .files import IMAGE_SUFFIXES
 from .foreign import foreign
 from .inventory import Inventory
@@ -218,7 +219,7 @@ def refuse_layout(inventory: Inventory, kind: Kind) -> NoReturn:
         f'{root}: no images with {kind.plural}. Looked for images/train with {maps}/train, '
         f'train/images with train/{maps}, images with {maps}, each of the same name '
         f'({", ".join(kind.suffixes)}) or as NAME_{maps.rstrip("s")}; there are '
-        f'{"; ".join(there) or "no files"}. {advice(kind)} (docs/own_data.md)'
+        f'{"; ".join(there) or "no files"}. {advice(kind)} ({DOCS}/own_data.md)'
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeVar, get_type_hints
 
+from ...utils.configs import DOCS
 from ...utils.similar import did_you_mean
 from ...utils.validation import check_choice, check_integer, check_number
 from .augment import AUGMENTS, FLIPS
@@ -74,8 +75,8 @@ class Own:
             )
         if self.weights == 'default' and self.vit.weights is None:
             raise ValueError(
-                f'own.weights: name the weights of {self.backbone} (docs/checkpoints.md), or None '
-                f'for random values; only {", ".join(WORDS)} have weights of their own'
+                f'own.weights: name the weights of {self.backbone} ({DOCS}/checkpoints.md), or '
+                f'None for random values; only {", ".join(WORDS)} have weights of their own'
             )
         check_choice('own.augment', self.augment, AUGMENTS)
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
