@@ -219,6 +219,18 @@ def add_sweep_arguments(parser: ToolParser) -> None:
     )
 
 
+def add_tiles(parser: ToolParser) -> None:
+    """Add --tiles of eval-resolutions and choose-scaling."""
+    parser.add_argument(
+        '--tiles',
+        nargs='+',
+        type=at_least(1),
+        default=[],
+        metavar='PIXELS',
+        help="runs on tiles: sides of tiles in pixels of an image, each at all sizes (the run's)",
+    )
+
+
 def size(text: str) -> str:
     """A type of image sizes: the text itself, which ``parse_size`` reads."""
     try:

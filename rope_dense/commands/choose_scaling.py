@@ -14,7 +14,7 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_config, add_model, at_least, size, values
+from .arguments import ToolParser, add_config, add_model, add_tiles, at_least, size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -29,6 +29,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128) (1, 1.5 and 2 times the '
         "size of the config's test images)",
     )
+    add_tiles(parser)
     parser.add_argument(
         '--images',
         type=at_least(2),

@@ -9,12 +9,13 @@ Examples:
     rope-dense eval-resolutions work_dirs/cats --sizes 480 800 1200
     rope-dense eval-resolutions CONFIG last.pth --sizes 800 1200 --scaling none by_parts
     rope-dense eval-resolutions CONFIG last.pth --sizes 800 1200 --window 7 14 auto
+    rope-dense eval-resolutions work_dirs/ships --tiles 512 1024   # of a run on tiles
 """
 
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_common, add_model, add_sweep_arguments, size, values
+from .arguments import ToolParser, add_common, add_model, add_sweep_arguments, add_tiles, size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -24,10 +25,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--sizes',
         nargs='+',
         type=size,
-        required=True,
+        default=[],
         metavar='SIZE',
-        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers',
+        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers '
+        "(the size of the config's test images, which grows with --tiles)",
     )
+    add_tiles(parser)
     add_sweep_arguments(parser)
     parser.add_argument(
         '--slide',

@@ -62,13 +62,13 @@ def make_levels(height: int, width: int, tile: int, overlap: int, halvings: int)
 def detect(
     path: Path,
     levels: Sequence[Level],
+    min_score: float | list[float],
+    bands: LoadBands | None,
     predict: TilePredictor,
     journal: Journal,
-    *,
-    min_score: float | list[float],
-    bands: LoadBands | None = None,
+    steps: range,
 ) -> None:
-    """Add the detections in the tiles of all levels to a journal, a line of JSON for each.
+    """Add the detections in the tiles of levels to a journal, a line of JSON for each.
 
     A line has the box (left, top, right, bottom) in pixels of the image, score, label, the index of
     the tile, whether the box is cut, and the mask if there is one (see ``encode_mask``). Rotated
@@ -77,13 +77,14 @@ def detect(
     Args:
         min_score: of all classes, or of each.
         bands: see ``open_image``.
+        steps: rows of tiles, counted over all levels.
     """
     full = open_image(path, bands)
-    step = tile = 0
+    step, tile, left = 0, 0, steps[journal.finished :]
     for level in levels:
         grid, image = level.grid, open_image(path, bands, level.shrink)
         for row, top in enumerate(grid.tops):
-            if step >= journal.finished:
+            if step in left:
                 strip = image.read(top, top + grid.tile_height)
                 lines = []
                 for column, sample in enumerate(predict(grid.tiles_of(strip))):

@@ -13,6 +13,8 @@ from mmengine.evaluator import Evaluator
 from mmengine.registry import EVALUATOR
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
+from ..datasets.images.bands import drop_no_data
+from ..datasets.mask_colours import ignored_label
 from .dataset import Place
 from .detection import ROTATED_IOU, UPRIGHT_IOU, detection_lines, suppress_duplicates
 from .segmentation import ScoreBlender
@@ -40,6 +42,7 @@ class TileJoiner:
         """Yield the samples that further tiles complete."""
         for sample in samples:
             place: Place | None = sample.metainfo.get('place')
+            drop_no_data(sample, sample.metainfo.get('no_data'))
             if place and 'pred_instances' in sample:
                 if whole := self.add_boxes(sample, place):
                     yield whole
@@ -71,6 +74,7 @@ class TileJoiner:
         whole = copy.copy(self.first)
         whole.pred_instances = joined
         whole.set_metainfo(dict(ori_shape=place.size))
+        del whole.place
         return whole
 
     def blended(self, sample: BaseDataElement, place: Place) -> BaseDataElement:
@@ -85,6 +89,8 @@ class TileJoiner:
             self.folder.cleanup()
         part, (rows, columns) = copy.copy(sample), labels.shape
         del part.seg_logits
+        if (missing := sample.metainfo['no_data']) is not None:
+            labels[torch.from_numpy(missing[:rows, :columns])] = ignored_label(len(scores))
         part.pred_sem_seg = PixelData(data=labels[None])
         part.gt_sem_seg = PixelData(data=sample.gt_sem_seg.data[:, :rows, :columns].cpu())
         return part

@@ -20,28 +20,33 @@ from .tiles import TileGrid, finished_parts
 def segment(
     image: LargeImage,
     grid: TileGrid,
-    predict: TilePredictor,
-    journal: Journal,
-    *,
     num_scores: int,
     threshold: float | None,
+    predict: TilePredictor,
+    journal: Journal,
+    rows: range,
 ) -> None:
     """Add the label rows [rows, width] of an image to a journal, one row of tiles after the other.
 
-    Pixels without data have ``ignored_label``.
+    Pixels without data have ``ignored_label``. Rows of tiles above the first one that share pixels
+    with it are predicted, too, but not added.
 
     Args:
-        predict: a segmentor.
         num_scores, threshold: see ``ScoreBlender``.
+        predict: a segmentor.
+        rows: of tiles, one or more.
     """
-    blender = ScoreBlender(grid, journal.folder, num_scores, threshold)
-    for row in range(journal.finished, len(grid.tops)):
+    top = grid.tops[rows[0]]
+    above = sum(start + grid.tile_height <= top for start in grid.tops)
+    blender = ScoreBlender(grid, journal.folder, num_scores, threshold, above)
+    for row in range(rows[journal.finished] if journal.finished else above, rows.stop):
         strip = image.read(grid.tops[row], grid.tops[row] + grid.tile_height)
         scores = (sample.seg_logits.data for sample in predict(grid.tiles_of(strip)))
         labels = blender.blend(row, scores)
         if (missing := no_data(strip[: len(labels)])) is not None:
             labels[missing] = ignored_label(num_scores)
-        journal.finish_step(labels.tobytes())
+        if row in rows:
+            journal.finish_step(labels.tobytes())
         blender.forget(row - 1)
 
 
@@ -58,13 +63,14 @@ class ScoreBlender:
         num_scores: K, of each pixel. With one, its label is whether it is above the threshold;
             otherwise the index of the largest.
         threshold: with one score only.
+        first: row of tiles that is blended first.
     """
 
     def __init__(
-        self, grid: TileGrid, folder: Path, num_scores: int, threshold: float | None
+        self, grid: TileGrid, folder: Path, num_scores: int, threshold: float | None, first: int = 0
     ) -> None:
         self.grid, self.folder, self.threshold = grid, folder, threshold
-        self.num_scores, self.dtype = num_scores, label_type(num_scores)
+        self.num_scores, self.dtype, self.first = num_scores, label_type(num_scores), first
         self.finished_rows = finished_parts(grid.tops, grid.height)
         self.finished_columns = finished_parts(grid.lefts, grid.width)
         self.shared = torch.empty(0)  # [K, tile_height, columns that a tile and the next cover]
@@ -96,7 +102,7 @@ class ScoreBlender:
         if column > 0:
             total[:, :, : self.shared.shape[2]] += self.shared
         final, self.shared = total[:, :, :columns], total[:, :, columns:].clone()
-        if row > 0:
+        if row > self.first:
             above = self.read(row - 1, column).to(final)
             final[:, : above.shape[1]] += above
         if row < len(self.grid.tops) - 1:
@@ -113,7 +119,7 @@ class ScoreBlender:
         if self.num_scores > 1:
             return scores.argmax(0)
         assert self.threshold is not None  # a head with one score has one
-        return scores[0] > self.threshold
+        return (scores[0] > self.threshold).long()
 
     def file(self, row: int, column: int) -> Path:
         return self.folder / f'scores_{row}_{column}.npy'

@@ -24,7 +24,7 @@ from .candidates import settings_at
 from .choice_files import write_choice
 from .chooser import Chooser
 from .evaluator import Evaluator, bare_model, runner_config
-from .per_image import Sample, check_metric
+from .per_image import Sample, check_metric, images_of
 from .settings import Setting
 from .sweep import Load, loader_of
 
@@ -40,6 +40,7 @@ def choose_scaling(
     sizes: Sequence[str] = (),
     scaling: Sequence[str] = (),
     window: Sequence[str] = (),
+    tiles: Sequence[int] = (),
     images: int = 200,
     judge: int = 0,
     draws: int = 1000,
@@ -58,7 +59,7 @@ def choose_scaling(
     Args:
         config, checkpoint, cfg_options, work_dir, data_root: see ``find_model``.
         sizes: see ``evaluate_sizes``; by default 1, 1.5 and 2 times the config's.
-        scaling, window: to try beside the config's; by default see ``settings_at``.
+        scaling, window, tiles: to try beside the config's; by default see ``settings_at``.
         images: number of the images that choose; all of a smaller data set.
         judge: number of other images, on which a chosen setting is compared once more.
         draws: of the bootstrap, at least ``DRAWS`` for each setting beside the config's.
@@ -75,7 +76,7 @@ def choose_scaling(
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
-    plan = Plan.prepare(cfg, weights, sizes, train_size, scaling, window)
+    plan = Plan.prepare(cfg, weights, sizes, train_size, scaling, window, tiles)
     most = max(map(len, plan.settings)) - 1
     if draws < DRAWS * most:
         raise UsageError(
@@ -130,6 +131,7 @@ class Plan:
         train_size: str | None,
         scaling: Sequence[str],
         window: Sequence[str],
+        tiles: Sequence[int],
     ) -> Plan:
         """Check settings, data and weights; see ``choose_scaling`` for the arguments.
 
@@ -148,7 +150,8 @@ class Plan:
         trained = trained_size(config) if train_size is None else to_2tuple(parse_size(train_size))
         sizes = sizes or [str(round(min(tested) * by)) for by in GROWTH]
         settings = [
-            settings_at(evaluator, size, trained, scaling, window) for size in dict.fromkeys(sizes)
+            settings_at(evaluator, size, trained, scaling, window, tiles)
+            for size in dict.fromkeys(sizes)
         ]
         if all(len(tried) == 1 for tried in settings):
             raise UsageError(
@@ -184,7 +187,7 @@ def samples_of(config: Config, images: int, judge: int, seed: int) -> tuple[Samp
         UsageError: there are not as many images left to judge.
     """
     datasets = datasets_of(config, 'test_dataloader')
-    total = sum(len(build_dataset(config, key, dataset)) for key, dataset in datasets)
+    total = sum(len({*images_of(build_dataset(config, *found))}) for found in datasets)
     chosen = min(images, total)
     if judge > total - chosen:
         raise UsageError(

@@ -93,8 +93,7 @@ class Evaluator:
             ValueError: a setting that the model or the size does not allow, with the option that
                 gave it.
         """
-        size = parse_size(setting.size)
-        config = at_size(config or self.config, size)
+        config = at_size(config or self.config, parse_size(setting.size), setting.tile)
         test_cfg = self.test_cfg_of(setting, configured_size(config))
         if self.is_ours:
             grid = self._grid(setting, configured_size(config), test_cfg)

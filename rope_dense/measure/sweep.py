@@ -19,7 +19,7 @@ from ..project.identity import Identity
 from ..project.launch import build_runner
 from ..project.load import find_model
 from ..project.ready import ready
-from ..project.sizes import at_size, configured_size, trained_size
+from ..project.sizes import at_size, configured_size, tile_plan, trained_size
 from ..project.weights import SelfLoading
 from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
@@ -39,6 +39,7 @@ def evaluate_sizes(
     sizes: Sequence[str] = (),
     scaling: Sequence[str] = (FROM_CONFIG,),
     window: Sequence[str] = (FROM_CONFIG,),
+    tiles: Sequence[int] = (),
     slide: Slide = 'keep',
     train_size: str | None = None,
     metric: str | None = None,
@@ -56,7 +57,8 @@ def evaluate_sizes(
     Args:
         config, checkpoint, cfg_options, work_dir, data_root: see ``find_model``.
         sizes: a shorter side, '640', or height and width, '480x640', in pixels; by default the size
-            of the config's test images.
+            of the config's test images, which grows with the tiles.
+        tiles: sides of tiles in pixels of an image, for a run on tiles; by default the config's.
         scaling, window: see ``parse_scaling`` and ``parse_window``; 'config' leaves the config's.
         slide: see ``Setting``.
         train_size: of the training's images, which a scaling without a factor refers to, see
@@ -77,7 +79,11 @@ def evaluate_sizes(
     if weights is None:
         raise UsageError('each of several tasks is evaluated with its own config')
     cfg.load_from, cfg.resume = weights, False
-    settings = combine(sizes or ['x'.join(map(str, configured_size(cfg)))], scaling, window, slide)
+    settings = [
+        setting
+        for tile in tiles or [None]
+        for setting in combine(sizes or [size_of(cfg, tile)], scaling, window, slide, tile)
+    ]
     sweep = Sweep.prepare(cfg, weights, settings, str(config), label, train_size, overwrite)
     if slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
@@ -92,6 +98,13 @@ def evaluate_sizes(
         )
         print(f'\n{path}, {path.stem}.csv, {path.stem}.png')
     return rows
+
+
+def size_of(config: Config, tile: int | None) -> str:
+    """The size of a config's test images; of other tiles, as much larger as the tile is."""
+    plan = tile_plan(config)
+    grown = tile / plan.tile if tile and plan else 1
+    return 'x'.join(str(round(side * grown)) for side in configured_size(config))
 
 
 @dataclass

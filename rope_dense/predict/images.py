@@ -31,7 +31,7 @@ from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.load import find_model
 from ..project.parts import used_loaders
-from ..project.sizes import at_size
+from ..project.sizes import at_size, tile_plan
 from ..project.task import task_of
 from ..utils.config_parts import pipelines
 from ..utils.lock import exclusive
@@ -51,7 +51,6 @@ from .tiles import (
     check_tiles,
     predict_tiles,
     tile_and_overlap,
-    trained_plan,
     unfinished,
 )
 
@@ -209,7 +208,7 @@ def predict_images(
         print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
     small, large = list[Source](), list[Source]()
     bands = ImageReader(inferencer.cfg.test_dataloader.dataset.pipeline).bands
-    plan = trained_plan(trained.cfg)
+    plan = tile_plan(trained.cfg)
     for source in progress(left, 'sizes of images'):
         try:
             header = read_header(source.path)

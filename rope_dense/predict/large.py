@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,7 +65,8 @@ def predict_large(
 ) -> Path:
     """Predict images of any size in tiles; an interrupted run is continued.
 
-    Several processes (see ``processes``) share the images of a folder.
+    Several processes (see ``processes``) share the images of a folder, or the rows of tiles of one
+    image.
 
     Args:
         config, checkpoint, cfg_options, work_dir: see ``find_model``.
@@ -87,8 +89,9 @@ def predict_large(
     """
     rank, count = started()
     place, given = checked_device(device), Path(image)
-    if count > 1 and not given.is_dir():
-        raise UsageError(f'{given}: several processes share a folder of images, not one image')
+    part = (rank, count) if not given.is_dir() else (0, 1)
+    if part[1] > 1 and 'MASTER_ADDR' not in os.environ:
+        raise UsageError(f'{given}: processes of torchrun share one image, of a job array a folder')
     if picture is not None and given.is_dir():
         raise UsageError(f'--picture {picture}: of one image, and {given} is a folder')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
@@ -100,7 +103,8 @@ def predict_large(
     if picture is not None:
         check_ending('--picture', picture, PICTURES)
     results = results_of(cfg, given, out, overwrite)
-    share = [x for x in [*results.items()][rank::count] if overwrite or not x[1].exists()]
+    items = [*results.items()][rank::count] if given.is_dir() else results.items()
+    share = [x for x in items if overwrite or not x[1].exists()]
     if given.is_dir():
         print(f'{len(share)} of {len(results)} images are predicted by this process')
     for path, _ in share:
@@ -113,11 +117,11 @@ def predict_large(
         trained = TrainedModel(cfg, model, classes, colours, identity)
         drawn = None if picture is None else Path(picture)
         for path, result in share:
-            with exclusive(result), explained(result):
+            with exclusive(unfinished(result, *part) if part[0] else result), explained(result):
                 if overwrite:
-                    shutil.rmtree(unfinished(result), ignore_errors=True)
-                predict_tiles(trained, path, result, tiling, drawn)
-            print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
+                    shutil.rmtree(unfinished(result, *part), ignore_errors=True)
+                if predict_tiles(trained, path, result, tiling, drawn, share=part):
+                    print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
     return Path(out or cfg.work_dir) if given.is_dir() else result
 
 

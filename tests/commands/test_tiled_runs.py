@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from mmengine.fileio import load
 from mmengine.registry import DATASETS, DefaultScope
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
@@ -66,12 +67,12 @@ def write_masks(root: Path, train: int, val: int) -> Path:
 
 @pytest.fixture(scope='module')
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_scenes(tmp_path_factory.mktemp('scenes'), dict(train=2, val=1), outlines=True)
+    return write_scenes(tmp_path_factory.mktemp('scenes'), dict(train=2, val=2), outlines=True)
 
 
 @pytest.fixture(scope='module')
 def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_masks(tmp_path_factory.mktemp('masked'), 2, 1)
+    return write_masks(tmp_path_factory.mktemp('masked'), 2, 2)
 
 
 def own_file(folder: Path, task: str, data: Path, **own: object) -> Path:
@@ -132,7 +133,7 @@ def test_a_test_has_the_objects_of_predict_large(
     number = 15 if not own else 15 + 4
     assert f'{number} tiles of 96 pixels' in capsys.readouterr().out
     expected = json.loads(out.read_text())['annotations']
-    (sample,) = whole_samples(*files, TileJoiner(min_score=least))
+    sample, _ = whole_samples(*files, TileJoiner(min_score=least))
     found = sample.pred_instances
     assert sample.ori_shape == (200, 300) and len(found) == len(expected) > 10
     key = 'rbox' if task == 'oriented' else 'bbox'
@@ -151,6 +152,18 @@ def test_a_test_has_the_objects_of_predict_large(
         assert coco_mask.decode(found.masks[0]).shape == (200, 300)
 
 
+def test_a_model_of_the_hub_has_its_tiles(scenes: Path, tmp_path: Path) -> None:
+    files = model_files(tmp_path, own_file(tmp_path, 'realtime', scenes, scales=[0.5, 1]))
+    assert run('push_to_hub', *files, 'me/ships', '--folder', tmp_path / 'ships') == 0
+    found = []
+    for index, source in enumerate((files, [tmp_path / 'ships'])):
+        out = tmp_path / f'{index}.json'
+        given = ['--out', out, '--min-score', 0.05, '--work-dir', tmp_path / 'out']
+        assert run('predict_large', *source, scenes / 'val' / '0.png', *given) == 0
+        found.append(out.read_bytes())
+    assert found[0] == found[1] and len(json.loads(found[0])['annotations']) > 10
+
+
 def test_a_test_has_the_labels_of_predict_large(masked: Path, tmp_path: Path) -> None:
     files, out = (
         model_files(tmp_path, own_file(tmp_path, 'semantic', masked, classes=CLASSES)),
@@ -159,7 +172,8 @@ def test_a_test_has_the_labels_of_predict_large(masked: Path, tmp_path: Path) ->
     assert run('predict_large', *files, masked / 'images' / 'val' / '0.png', '--out', out) == 0
     expected, labels = np.array(Image.open(out)), np.full((200, 300), 99)
     truth = labels.copy()
-    for part in whole_samples(*files, TileJoiner()):
+    parts = whole_samples(*files, TileJoiner())
+    for part in parts[: len(parts) // 2]:  # of the first image
         place = part.metainfo['place']
         top, left = place.level.grid.tops[place.row], place.level.grid.lefts[place.column]
         rows, columns = part.pred_sem_seg.shape
@@ -170,6 +184,8 @@ def test_a_test_has_the_labels_of_predict_large(masked: Path, tmp_path: Path) ->
 
 
 CLASSES = ['ground', 'disc', 'square']
+CLASSED = dict(classes=CLASSES)
+OFFLINE = ['test_dataloader.num_workers=0', 'val_dataloader.num_workers=0']
 
 
 def test_tiles_without_a_label_are_left_out(masked: Path, tmp_path: Path) -> None:
@@ -224,7 +240,7 @@ def test_recipes_of_other_tasks(task: str, scenes: Path, tmp_path: Path) -> None
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
         loader = Runner.build_dataloader(cfg.val_dataloader, seed=0)
-        assert len(loader.dataset) == 15 and cfg.val_evaluator.type == 'TiledEvaluator'
+        assert len(loader.dataset) == 15 * (1 + (task != 'depth')) and cfg.val_evaluator.type == 'TiledEvaluator'
         assert max(batch['inputs'][0].shape[1:]) <= 160
         if task == 'depth':
             whole = np.array(Image.open(tmp_path / 'depth' / 'val' / '0.png'))
@@ -234,11 +250,80 @@ def test_recipes_of_other_tasks(task: str, scenes: Path, tmp_path: Path) -> None
                 assert np.allclose(found, whole[top:bottom, left:right] / 1000)
 
 
-def test_what_tests_in_tiles_refuse(
+def write_truth(path: Path, found: list[dict]) -> None:
+    """Predictions of images, in their order, as the labels of a data set."""
+    content = json.loads(path.read_text())
+    names = [item['name'] for item in found[0]['categories']]
+    ids = {item['name']: item['id'] for item in content['categories']}
+    content['annotations'] = [
+        dict(image_id=image, category_id=ids[names[item['category_id'] - 1]], bbox=item['bbox'])
+        for image, one in enumerate(found)
+        for item in one['annotations']
+        if min(item['bbox'][2:]) > 4
+    ]
+    for number, item in enumerate(content['annotations'], start=1):
+        item.update(id=number, iscrowd=0, area=item['bbox'][2] * item['bbox'][3])
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize('task', ['realtime', 'semantic'])
+def test_tiles_and_scalings_are_compared(
+    task: str, masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The figures of a sweep, and of a choice among whole images, are those of a test."""
+    data, own = masked, CLASSED
+    if task == 'realtime':
+        data, own = write_scenes(tmp_path / 'data', dict(train=1, val=2)), {}
+    files = model_files(tmp_path, own_file(tmp_path, task, data, **own))
+    if task == 'realtime':  # its boxes are the truth, so that a random model has an AP
+        found = [tmp_path / f'{index}.json' for index in range(2)]
+        for index, out in enumerate(found):
+            image = data / 'val' / f'{index}.png'
+            given = ['--out', out, '--min-score', 0.1, '--tile', 144, '--size', 96]
+            assert run('predict_large', *files, image, *given) == 0
+        write_truth(data / 'annotations' / 'val.json', [json.loads(x.read_text()) for x in found])
+    folder = ['--work-dir', tmp_path / 'work', '--cfg-options', *OFFLINE]
+    slides = ['--slide', 'scale'] if task == 'semantic' else []
+    assert run('eval_resolutions', *files, '--tiles', 96, 144, *slides, *folder) == 0
+    rows = json.loads((tmp_path / 'work' / 'resolutions.json').read_text())['rows']
+    assert [(row['tile'], row['height']) for row in rows] == [(96, 64), (144, 96)]
+    assert 'tile' in capsys.readouterr().out
+    name = 'mIoU' if task == 'semantic' else 'coco/bbox_mAP'
+    figures = [row['metrics'][name] for row in rows]
+    assert figures[0] != figures[1] > 0.2
+    tried = ['--sizes', 96, '--tiles', 144, '--draws', 120, '--scaling', 'linear:2']
+    assert run('choose_scaling', *files, *tried, *folder) == 0
+    content = json.loads((tmp_path / 'work' / 'scaling' / 'choice.json').read_text())
+    assert content['images'] == 2 and content['metric'] == name
+    (choice,) = content['sizes']
+    found = [(row['tile'], row['scaling']) for row in choice['rows']]
+    assert found == [(tile, scaling) for tile in (96, 144) for scaling in ('config', 'linear:2')]
+    assert choice['rows'][2]['metric'] == pytest.approx(figures[1], abs=0.0051 if task == 'semantic' else 6e-4)
+    chosen = load_config(str(tmp_path / 'work' / 'scaling' / '96.py'))
+    assert chosen.test_dataloader.dataset.tile == choice['rows'][choice['chosen']]['tile']
+
+
+def test_files_of_a_test_have_whole_images(
     scenes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = model_files(tmp_path, own_file(tmp_path, 'realtime', scenes))
-    assert run('test', *files, '--out', tmp_path / 'a.pkl') == 2
-    assert '--out: a test in tiles writes no files' in capsys.readouterr().err
-    assert run('choose_scaling', *files, '--sizes', '96') == 2
-    assert 'a test in tiles is not resampled' in capsys.readouterr().err
+    assert run('test', *files, '--out', tmp_path / 'a.pkl', '--cfg-options', *OFFLINE) == 0
+    written = load(tmp_path / 'a.pkl')
+    joiner = TileJoiner()
+    assert len(written) == 2
+    for sample, whole in zip(written, whole_samples(*files, joiner), strict=True):
+        assert sample['ori_shape'] == (200, 300) and 'place' not in sample
+        assert (sample['pred_instances']['bboxes'] == whole.pred_instances.bboxes).all()
+
+
+def test_what_tests_in_tiles_refuse(
+    scenes: Path, masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for task, data, own in (('realtime_masks', scenes, {}), ('semantic', masked, CLASSED)):
+        files = model_files(tmp_path, own_file(tmp_path, task, data, **own))
+        assert run('test', *files, '--out', tmp_path / 'a.pkl') == 2
+        assert '--out: of a test in tiles only boxes' in capsys.readouterr().err
+    own = dict(tile=None, overlap=None)
+    files = model_files(tmp_path, own_file(tmp_path, 'semantic', masked, **CLASSED, **own))
+    assert run('eval_resolutions', *files, '--tiles', 64) == 2
+    assert '--tiles 64: only of a run that was trained on tiles' in capsys.readouterr().err
