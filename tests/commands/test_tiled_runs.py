@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,13 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 
 from helpers.large_scenes import draw_scene, write_scenes
+from rope_dense.datasets.images.band_files import write_bands
 from rope_dense.large_images.evaluation import TileJoiner
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense_command import command
 
-pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 pytestmark = pytest.mark.usefixtures('surroundings')
 DETECTOR = """
 model = dict(
@@ -150,6 +152,51 @@ def test_a_test_has_the_objects_of_predict_large(
             x['segmentation']['counts'] for x in expected
         ]
         assert coco_mask.decode(found.masks[0]).shape == (200, 300)
+
+
+@pytest.mark.parametrize('task', ['realtime', 'semantic'])
+def test_nothing_is_tested_without_data(
+    task: str, scenes: Path, masked: Path, tmp_path: Path
+) -> None:
+    """As in predict-large: scenes of four channels, of which the left 130 pixels have no data."""
+    data, own = (masked, dict(CLASSED)) if task == 'semantic' else (scenes, {})
+    shutil.copytree(data, tmp_path / 'data')
+    for path in (tmp_path / 'data').rglob('*.png'):
+        if 'masks' not in path.parts:
+            pixels = np.maximum(np.asarray(Image.open(path)), 1).astype(np.uint16)
+            pixels[:, :130] = 0
+            out = path.with_suffix('.tif')
+            write_bands(out, np.concatenate([pixels, pixels[..., :1]], 2))
+            with rasterio.open(out, 'r+') as file:
+                file.nodata = 0
+            path.unlink()
+    for listing in (tmp_path / 'data').glob('annotations/*.json'):
+        listing.write_text(listing.read_text().replace('.png', '.tif'))
+    own = own | dict(channels=4, scales=[1] if task == 'semantic' else [0.5, 1])
+    files = model_files(tmp_path, own_file(tmp_path, task, tmp_path / 'data', **own))
+    image = tmp_path / 'data' / ('images/val' if task == 'semantic' else 'val') / '0.tif'
+    out = tmp_path / ('a.tif' if task == 'semantic' else 'a.json')
+    assert run('predict_large', *files, image, '--out', out, '--min-score', 0.05) == 0
+    samples = whole_samples(*files, TileJoiner(min_score=0.05))
+    if task == 'semantic':
+        found, expected = labels_of(samples[: len(samples) // 2]), np.array(Image.open(out))
+        assert (found == expected).all() and (found[:, :130] == 255).all()
+        assert len(np.unique(found)) > 2
+        return
+    boxes, expected = samples[0].pred_instances.bboxes, json.loads(out.read_text())['annotations']
+    assert len(boxes) == len(expected) > 10
+    assert np.allclose(boxes[:, :2], [x['bbox'][:2] for x in expected], atol=1e-2)
+    assert (boxes[:, ::2].mean(1) > 128).all()  # a pixel of a halved image is two
+
+
+def labels_of(parts: list[BaseDataElement]) -> np.ndarray:
+    """The labels of a whole image, from the parts that its tiles complete."""
+    labels = np.full((200, 300), 99)
+    for part in parts:
+        place, (rows, columns) = part.metainfo['place'], part.pred_sem_seg.shape
+        top, left = place.level.grid.tops[place.row], place.level.grid.lefts[place.column]
+        labels[top : top + rows, left : left + columns] = part.pred_sem_seg.data[0]
+    return labels
 
 
 def test_a_model_of_the_hub_has_its_tiles(scenes: Path, tmp_path: Path) -> None:
