@@ -219,8 +219,17 @@ def add_sweep_arguments(parser: ToolParser) -> None:
     )
 
 
-def add_tiles(parser: ToolParser) -> None:
-    """Add --tiles of eval-resolutions and choose-scaling."""
+def add_sizes(parser: ToolParser, default: str) -> None:
+    """Add --sizes and --tiles of eval-resolutions and choose-scaling."""
+    parser.add_argument(
+        '--sizes',
+        nargs='+',
+        type=size,
+        default=[],
+        metavar='SIZE',
+        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers '
+        f'({default})',
+    )
     parser.add_argument(
         '--tiles',
         nargs='+',

@@ -14,22 +14,13 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_config, add_model, add_tiles, at_least, size, values
+from .arguments import ToolParser, add_config, add_model, add_sizes, at_least, size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
-    parser.add_argument(
-        '--sizes',
-        nargs='+',
-        type=size,
-        default=[],
-        metavar='SIZE',
-        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128) (1, 1.5 and 2 times the '
-        "size of the config's test images)",
-    )
-    add_tiles(parser)
+    add_sizes(parser, "1, 1.5 and 2 times the size of the config's test images")
     parser.add_argument(
         '--images',
         type=at_least(2),

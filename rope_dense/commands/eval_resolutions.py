@@ -15,22 +15,21 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_common, add_model, add_sweep_arguments, add_tiles, size, values
+from .arguments import (
+    ToolParser,
+    add_common,
+    add_model,
+    add_sizes,
+    add_sweep_arguments,
+    size,
+    values,
+)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
-    parser.add_argument(
-        '--sizes',
-        nargs='+',
-        type=size,
-        default=[],
-        metavar='SIZE',
-        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers '
-        "(the size of the config's test images, which grows with --tiles)",
-    )
-    add_tiles(parser)
+    add_sizes(parser, "the size of the config's test images, which grows with --tiles")
     add_sweep_arguments(parser)
     parser.add_argument(
         '--slide',

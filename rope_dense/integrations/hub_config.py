@@ -202,8 +202,10 @@ def is_tiles(tiles: Any) -> bool:
         return False
     tile, overlap, scales = (tiles[name] for name in TILES)
     is_plan = type(tile) is type(overlap) is int and isinstance(scales, list) and bool(scales)
-    return is_plan and 0 <= overlap < tile and all(
-        type(x) in (int, float) and 1e-3 <= x <= 1e3 for x in scales
+    return (
+        is_plan
+        and 0 <= overlap < tile
+        and all(type(x) in (int, float) and 1e-3 <= x <= 1e3 for x in scales)
     )
 
 

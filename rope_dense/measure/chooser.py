@@ -15,7 +15,6 @@ from .scores import Scores
 from .settings import Setting
 
 
-
 @dataclass
 class Chooser:
     """Settings of one size after the other: tests, a printed line for each, a choice.

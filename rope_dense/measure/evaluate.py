@@ -98,9 +98,10 @@ def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
     They appear when the test is complete.
     """
     metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
-    if is_tiled := 'metrics' in cfg.test_evaluator:  # of a ``TiledEvaluator``
-        if not detects(cfg) or 'segm' in np.atleast_1d(metrics[0].get('metric', 'bbox')):
-            raise UsageError('--out: of a test in tiles only boxes, rope-dense predict writes all')
+    is_tiled = 'metrics' in cfg.test_evaluator  # of a ``TiledEvaluator``
+    has_masks = not detects(cfg) or 'segm' in np.atleast_1d(metrics[0].get('metric', 'bbox'))
+    if is_tiled and has_masks:
+        raise UsageError('--out: of a test in tiles only boxes; rope-dense predict writes masks')
     with atomic_files(Path(out).parent if detects(cfg) else out) as partial:
         if detects(cfg):
             dump = ConfigDict(

@@ -6,6 +6,7 @@ import copy
 import io
 import math
 import time
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,7 @@ from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize, Size
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
+Load = Callable[[Runner], object]
 COCO_ITEMS = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')  # of CocoMetric, by default
 
 
@@ -52,13 +54,24 @@ class Evaluator:
         self.test_cfg = copy.deepcopy(config.model.get('test_cfg') or ConfigDict())
 
     @classmethod
-    def from_checkpoint(cls, config: Config, checkpoint: str | Path) -> Evaluator:
-        """Return an evaluator of the weights in a file, in this process."""
+    def loaded(
+        cls,
+        config: Config,
+        load: Load = Runner.load_or_resume,
+        launcher: str = 'none',
+        work_dir: str | Path | None = None,
+    ) -> Evaluator:
+        """An evaluator of the weights that a function loads into the model of a Runner.
+
+        Args:
+            config: with a checkpoint as ``load_from``, unless the function knows the weights.
+            work_dir: of the log, by default the config's.
+        """
         settings = runner_config(config)
-        settings.load_from, settings.resume = str(checkpoint), False
-        runner = build_runner(settings, 'none')
+        settings.work_dir = str(work_dir or config.work_dir)
+        runner = build_runner(settings, launcher)
         runner.call_hook('before_run')
-        runner.load_or_resume()
+        load(runner)
         return cls(bare_model(runner), config, runner)
 
     def evaluate(self, setting: Setting, config: Config | None = None) -> dict:

@@ -7,6 +7,8 @@ import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -25,7 +27,6 @@ from ..project.parts import evaluators
 from .evaluator import Evaluator
 from .scores import ClassMatches, ImageMeans, MeanAP, MeanIoU, Scores
 from .settings import Setting
-
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,10 @@ def scores_of(metrics: KeptResults, images: np.ndarray) -> Scores:
         if compute is not None:
             if not results:
                 raise ValueError(f'{type(metric).__name__}: no image of the sample has labels')
-            if compute is mean_iou:  # of tiles, the areas of an image are added
-                parts = [[x for x, of in zip(results, images) if of == one] for one in np.unique(images)]
-                results = [tuple(map(sum, zip(*some, strict=True))) for some in parts]
+            if compute is mean_iou:  # the areas of the tiles of an image are added
+                tiles = groupby(zip(images, results, strict=True), itemgetter(0))
+                areas = (zip(*(x for _, x in some), strict=True) for _, some in tiles)
+                results = [tuple(map(sum, x)) for x in areas]
             return compute(metric, results)
     raise AssertionError('see check_metric')
 

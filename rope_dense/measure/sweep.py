@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ from mmengine.utils import to_2tuple
 
 from ..project.errors import UsageError
 from ..project.identity import Identity
-from ..project.launch import build_runner
 from ..project.load import find_model
 from ..project.ready import ready
 from ..project.sizes import at_size, configured_size, tile_plan, trained_size
@@ -24,12 +23,10 @@ from ..project.weights import SelfLoading
 from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
 from .candidates import with_factor
-from .evaluator import Evaluator, bare_model, runner_config
+from .evaluator import Evaluator, Load, bare_model
 from .plot import draw_resolutions
 from .results import Results, headline, table_header, table_line
 from .settings import FROM_CONFIG, Setting, Slide, combine
-
-Load = Callable[[Runner], object]
 
 
 def evaluate_sizes(
@@ -179,10 +176,7 @@ class Sweep:
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
             print('scalings: docs/evaluation.md says which one is for which images')
         if not all(self.results.find(setting) for setting in self.settings):
-            runner = build_runner(runner_config(self.config), launcher)
-            runner.call_hook('before_run')
-            self.load(runner)
-            evaluator = Evaluator(bare_model(runner), self.config, runner)
+            evaluator = Evaluator.loaded(self.config, self.load, launcher)
         path = self.results.path
         try:
             with exclusive(path) if is_main_process() else nullcontext():

@@ -56,7 +56,7 @@ class Writer(ABC):
         return {*self.journal.entries}
 
     def tiles_file(self, picture: str) -> Path:
-        """The result of an image that is predicted in tiles, see ``predict_tiles``."""
+        """The result of an image that is predicted in tiles, see ``TiledImage``."""
         raise NotImplementedError
 
     def add_tiles(self, file_name: str, picture: str) -> None:

@@ -45,14 +45,7 @@ from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
 from .processes import merges, started
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import (
-    Tiling,
-    TrainedModel,
-    check_tiles,
-    predict_tiles,
-    tile_and_overlap,
-    unfinished,
-)
+from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
 
 Image = tuple[Source, np.ndarray]
 
@@ -242,7 +235,7 @@ def predict_in_tiles(
         without = output.scores and task_of(trained.cfg) == 'semantic'
         print(f'{source.path}: in tiles{", without --scores" if without else ""}')
         try:
-            predict_tiles(trained, source.path, out, tiling, picture, journal_or_anew)
+            TiledImage(trained, source.path, out, tiling, picture, journal_or_anew).predict()
             writer.add_tiles(source.file_name, source.picture)
         except Exception as problem:  # whatever it is, other images can be predicted
             shutil.rmtree(unfinished(out), ignore_errors=True)

@@ -34,14 +34,7 @@ from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
 from ..utils.size_text import parse_size
 from .processes import started
-from .tiles import (
-    Tiling,
-    TrainedModel,
-    check_tiles,
-    predict_tiles,
-    tile_and_overlap,
-    unfinished,
-)
+from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
 
 
 def predict_large(
@@ -120,7 +113,7 @@ def predict_large(
             with exclusive(unfinished(result, *part) if part[0] else result), explained(result):
                 if overwrite:
                     shutil.rmtree(unfinished(result, *part), ignore_errors=True)
-                if predict_tiles(trained, path, result, tiling, drawn, share=part):
+                if TiledImage(trained, path, result, tiling, drawn, share=part).predict():
                     print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
     return Path(out or cfg.work_dir) if given.is_dir() else result
 

@@ -46,8 +46,8 @@ from ..utils.progress import bar
 from .processes import merges
 
 REFUSED = {
-    'depth': 'depth is not predicted in tiles, each of which has a scale of its own: give images of '
-    'the size of a tile, or raise --tile-above of rope-dense predict',
+    'depth': 'depth is not predicted in tiles, each of which has a scale of its own: give images '
+    'of the size of a tile, or raise --tile-above of rope-dense predict',
     'several': 'several tasks predict no tiles: raise --tile-above, or give one task',
     'panoptic': 'panoptic labels are not predicted in tiles: raise --tile-above of rope-dense '
     'predict, or resize the image',
@@ -120,42 +120,6 @@ def check_tiles(cfg: Config) -> None:
         raise UsageError(reason)
 
 
-def predict_tiles(
-    trained: TrainedModel,
-    path: Path,
-    out: Path,
-    tiling: Tiling,
-    picture: Path | None = None,
-    open_journal: OpenJournal = Journal,
-    share: tuple[int, int] = (0, 1),
-) -> bool:
-    """Predict an image in tiles and write the result; unfinished work goes on.
-
-    Called within the default scope of the config.
-
-    Args:
-        path: of the image.
-        out: label raster (NAME.tif, NAME.png) or detections (NAME.json).
-        picture: also draw the result on a reduced image, in this file.
-        open_journal: called with the folder of the unfinished result and its settings.
-        share: rank and number of the processes that share the rows of tiles; the first merges.
-
-    Returns:
-        True if this process has written the result.
-
-    Raises:
-        UsageError: see ``check_tiles``.
-        ValueError: the image cannot be read, or the overlap is not less than a tile.
-        JournalError: there is unfinished work of other settings, or it is damaged.
-    """
-    check_tiles(trained.cfg)
-    work = TiledImage(trained, path, out, tiling, picture, open_journal, share)
-    is_semantic = task_of(trained.cfg) == 'semantic'
-    if is_written := work.write_labels() if is_semantic else work.write_boxes():
-        shutil.rmtree(unfinished(out))
-    return is_written
-
-
 def unfinished(out: Path, rank: int = 0, count: int = 1) -> Path:
     """The folder of the unfinished result, or of a process's part of it."""
     folder = out.with_name(f'{out.name}.unfinished')
@@ -173,24 +137,46 @@ def share_of(rows: Sequence[int], rank: int, count: int) -> range:
     return range(ends[rank], ends[rank + 1])
 
 
+@dataclass
 class TiledImage:
-    """An image and the files of its result, see ``predict_tiles``."""
+    """An image that is predicted in tiles, within the default scope of the config.
 
-    def __init__(
-        self,
-        trained: TrainedModel,
-        path: Path,
-        out: Path,
-        tiling: Tiling,
-        picture: Path | None,
-        open_journal: OpenJournal,
-        share: tuple[int, int],
-    ) -> None:
-        self.trained, self.path, self.out = trained, path, out
-        self.open_journal, self.share = open_journal, share
-        self.bands = bands_in(next(pipelines(trained.cfg.test_dataloader.dataset)))
-        self.tiling, self.picture = tiling, picture
-        self.image = open_image(path, self.bands)
+    Args:
+        path: of the image.
+        out: label raster (NAME.tif, NAME.png) or detections (NAME.json).
+        picture: also draw the result on a reduced image, in this file.
+        open_journal: called with the folder of the unfinished result and its settings.
+        share: rank and number of the processes that share the rows of tiles; the first merges.
+
+    Raises:
+        UsageError: see ``check_tiles``.
+        ValueError: the image cannot be read.
+    """
+
+    trained: TrainedModel
+    path: Path
+    out: Path
+    tiling: Tiling
+    picture: Path | None = None
+    open_journal: OpenJournal = Journal
+    share: tuple[int, int] = (0, 1)
+
+    def __post_init__(self) -> None:
+        check_tiles(self.trained.cfg)
+        self.bands = bands_in(next(pipelines(self.trained.cfg.test_dataloader.dataset)))
+        self.image = open_image(self.path, self.bands)
+
+    def predict(self) -> bool:
+        """Write the result, and return True if this process has; unfinished work goes on.
+
+        Raises:
+            ValueError: the overlap is not less than a tile.
+            JournalError: there is unfinished work of other settings, or it is damaged.
+        """
+        is_semantic = task_of(self.trained.cfg) == 'semantic'
+        if is_written := self.write_labels() if is_semantic else self.write_boxes():
+            shutil.rmtree(unfinished(self.out))
+        return is_written
 
     def settings(self) -> dict[str, Any]:
         """All that the result depends on, but for what only detectors have."""
@@ -216,7 +202,9 @@ class TiledImage:
         journal = self.open_journal(unfinished(self.out, *self.share), settings)
         steps, count = share_of(rows, *self.share), self.share[1]
         total, left = (sum(rows[step] for step in x) for x in (steps, steps[journal.finished :]))
-        print(f'{total} tiles of {self.tiling.tile} pixels, {left} of them not finished', flush=True)
+        print(
+            f'{total} tiles of {self.tiling.tile} pixels, {left} of them not finished', flush=True
+        )
         model, cfg = self.trained.model, self.trained.cfg
         if left:
             with bar(self.path.name, left) as done:

@@ -149,8 +149,8 @@ def evaluate(
     path = Path(configs[1].work_dir, 'resolutions.json')
     stored = Results(path, identity, Path(configs[1].filename).stem, shapes.size)
     evaluated = copy.deepcopy(configs[1])
-    evaluated.work_dir = str(work_dir)
-    evaluator = Evaluator.from_checkpoint(evaluated, checkpoint)
+    evaluated.load_from, evaluated.resume = checkpoint, False
+    evaluator = Evaluator.loaded(evaluated, work_dir=work_dir)
     rows: list[dict] = []
     for scale, config in configs.items():
         row = evaluator.evaluate(Setting('{}x{}'.format(*scaled_size(shapes, scale))), config)

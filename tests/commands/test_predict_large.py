@@ -348,7 +348,12 @@ def test_what_processes_do_not_share(
     drawn = [str(Path(image).parent), '--picture', 'drawn.png']
     fails(predict_large, *segmenting, *drawn, says=['--picture drawn.png: of one image'])
     monkeypatch.setenv('WORLD_SIZE', '2')
-    fails(predict_large, *segmenting, image, says=['of torchrun share one image, of a job array a folder'])
+    fails(
+        predict_large,
+        *segmenting,
+        image,
+        says=['of torchrun share one image, of a job array a folder'],
+    )
 
 
 # ---------------------------------------------------------------- errors

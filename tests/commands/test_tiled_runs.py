@@ -287,7 +287,10 @@ def test_recipes_of_other_tasks(task: str, scenes: Path, tmp_path: Path) -> None
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
         loader = Runner.build_dataloader(cfg.val_dataloader, seed=0)
-        assert len(loader.dataset) == 15 * (1 + (task != 'depth')) and cfg.val_evaluator.type == 'TiledEvaluator'
+        assert (
+            len(loader.dataset) == 15 * (1 + (task != 'depth'))
+            and cfg.val_evaluator.type == 'TiledEvaluator'
+        )
         assert max(batch['inputs'][0].shape[1:]) <= 160
         if task == 'depth':
             whole = np.array(Image.open(tmp_path / 'depth' / 'val' / '0.png'))
@@ -345,7 +348,9 @@ def test_tiles_and_scalings_are_compared(
     (choice,) = content['sizes']
     found = [(row['tile'], row['scaling']) for row in choice['rows']]
     assert found == [(tile, scaling) for tile in (96, 144) for scaling in ('config', 'linear:2')]
-    assert choice['rows'][2]['metric'] == pytest.approx(figures[1], abs=0.0051 if task == 'semantic' else 6e-4)
+    assert choice['rows'][2]['metric'] == pytest.approx(
+        figures[1], abs=0.0051 if task == 'semantic' else 6e-4
+    )
     chosen = load_config(str(tmp_path / 'work' / 'scaling' / '96.py'))
     assert chosen.test_dataloader.dataset.tile == choice['rows'][choice['chosen']]['tile']
 
@@ -369,7 +374,7 @@ def test_what_tests_in_tiles_refuse(
     for task, data, own in (('realtime_masks', scenes, {}), ('semantic', masked, CLASSED)):
         files = model_files(tmp_path, own_file(tmp_path, task, data, **own))
         assert run('test', *files, '--out', tmp_path / 'a.pkl') == 2
-        assert '--out: of a test in tiles only boxes' in capsys.readouterr().err
+        assert '--out: of a test in tiles only boxes; rope-dense predict' in capsys.readouterr().err
     own = dict(tile=None, overlap=None)
     files = model_files(tmp_path, own_file(tmp_path, 'semantic', masked, **CLASSED, **own))
     assert run('eval_resolutions', *files, '--tiles', 64) == 2
