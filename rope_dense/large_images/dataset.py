@@ -63,6 +63,11 @@ class Place(NamedTuple):
     number: int
     is_last: bool
 
+    @property
+    def start(self) -> tuple[int, int]:
+        """The first row and column."""
+        return self.level.grid.tops[self.row], self.level.grid.lefts[self.column]
+
 
 @DATASETS.register_module()
 class TiledDataset(BaseDataset):

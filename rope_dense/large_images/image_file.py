@@ -160,21 +160,22 @@ def write_labels(
     dtype: np.dtype,
     palette: Mapping[int, tuple[int, int, int]],
 ) -> None:
-    """Write a label raster from a file of its rows; ``out`` is complete or unchanged.
+    """Write a raster of labels or of depth from a file of its rows; all of ``out`` or nothing.
 
     A tiff is tiled and compressed. It has the georeference of the image, if there is one. The
-    largest number of the type is the no-data value of an image of any number of channels.
+    largest number of the type, of depth 0, is the no-data value of an image of any number of
+    channels.
 
     Args:
-        rows_file: labels [height, width], as numpy's ``tobytes`` has them.
+        rows_file: labels or depth [height, width], as numpy's ``tobytes`` has them.
         out: NAME.tif, NAME.tiff or NAME.png.
-        image: what the labels are of.
+        image: what they are of.
         palette: red, green, blue of labels; for labels of 8 bits only.
     """
     height, width = image.height, image.width
     profile = dict[str, Any](zlevel=6)
     if image.has_no_data:
-        profile |= dict(nodata=np.iinfo(dtype).max)
+        profile |= dict(nodata=np.iinfo(dtype).max if dtype.kind == 'u' else 0)
     if image.file.crs:
         profile |= dict(crs=image.file.crs, transform=image.file.transform)
     labels = np.memmap(rows_file, dtype, 'r', shape=(height, width))

@@ -64,8 +64,8 @@ def predict_large(
     Args:
         config, checkpoint, cfg_options, work_dir: see ``find_model``.
         image: a file that GDAL reads, or a folder, of which those with a result are left out.
-        out: label raster (NAME.tif, NAME.png) or detections (NAME.json), by default in the work
-            folder; or the folder of the results of a folder.
+        out: label raster (NAME.tif, NAME.png), depth (NAME.tif) or detections (NAME.json), by
+            default in the work folder; or the folder of the results of a folder.
         picture: also draw the result on a reduced image, in this file.
         tile, overlap, batch, halvings, min_score, merge_iou: see ``Tiling``, ``tile_and_overlap``.
         size: of a tile as model input, '480' (its shorter side) or '480x640' (height and width); by
@@ -133,15 +133,15 @@ def results_of(
     Raises:
         UsageError: of an image, it is no such file, or is there already.
     """
-    has_labels = task_of(cfg) == 'semantic'
-    ending = 'labels.tif' if has_labels else 'boxes.json'
+    task = task_of(cfg)
+    ending = dict(semantic='labels.tif', depth='depth.tif').get(task, 'boxes.json')
     if given.is_dir():
         folder = Path(out or cfg.work_dir)
         found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(given, folder)
         return {x.path: folder / f'{x.picture.removesuffix(".jpg")}_{ending}' for x in found}
     if out is None:
         out = Path(cfg.work_dir, f'{given.stem}_{ending}')
-    check_ending('--out', out, LABEL_FORMATS if has_labels else ['.json'])
+    check_ending('--out', out, LABEL_FORMATS if task == 'semantic' else [Path(ending).suffix])
     if Path(out).exists() and not overwrite:
         raise UsageError(f'{out} exists: give another --out, or --overwrite to replace it')
     return {given: Path(out)}

@@ -15,7 +15,6 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 
 from ..datasets.images.bands import bands_in
-from ..datasets.mask_colours import label_type
 from ..datasets.rotated_results import write_dota
 from ..large_images.band_image import open_image
 from ..large_images.detection import (
@@ -30,7 +29,7 @@ from ..large_images.geojson import write_geojson
 from ..large_images.image_file import write_labels
 from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
-from ..large_images.segmentation import segment
+from ..large_images.segmentation import segment, value_type
 from ..large_images.tiles import TileGrid
 from ..project.checks.training import training_crops, warn
 from ..project.errors import UsageError
@@ -46,8 +45,8 @@ from ..utils.progress import bar
 from .processes import merges
 
 REFUSED = {
-    'depth': 'depth is not predicted in tiles, each of which has a scale of its own: give images '
-    'of the size of a tile, or raise --tile-above of rope-dense predict',
+    'depth': 'depth is not predicted in tiles, each of which has a scale of its own, but by a run '
+    'on tiles (own.tile): resize the image, or raise --tile-above of rope-dense predict',
     'several': 'several tasks predict no tiles: raise --tile-above, or give one task',
     'panoptic': 'panoptic labels are not predicted in tiles: raise --tile-above of rope-dense '
     'predict, or resize the image',
@@ -116,8 +115,9 @@ def tile_and_overlap(
 
 def check_tiles(cfg: Config) -> None:
     """Raise UsageError for a task whose results in tiles do not fit together."""
-    if reason := REFUSED.get(task_of(cfg)):
-        raise UsageError(reason)
+    task = task_of(cfg)
+    if task in REFUSED and not (task == 'depth' and tile_plan(cfg)):
+        raise UsageError(REFUSED[task])
 
 
 def unfinished(out: Path, rank: int = 0, count: int = 1) -> Path:
@@ -143,7 +143,7 @@ class TiledImage:
 
     Args:
         path: of the image.
-        out: label raster (NAME.tif, NAME.png) or detections (NAME.json).
+        out: label raster (NAME.tif, NAME.png), depth (NAME.tif) or detections (NAME.json).
         picture: also draw the result on a reduced image, in this file.
         open_journal: called with the folder of the unfinished result and its settings.
         share: rank and number of the processes that share the rows of tiles; the first merges.
@@ -173,8 +173,8 @@ class TiledImage:
             ValueError: the overlap is not less than a tile.
             JournalError: there is unfinished work of other settings, or it is damaged.
         """
-        is_semantic = task_of(self.trained.cfg) == 'semantic'
-        if is_written := self.write_labels() if is_semantic else self.write_boxes():
+        has_labels = task_of(self.trained.cfg) in ('semantic', 'depth')
+        if is_written := self.write_labels() if has_labels else self.write_boxes():
             shutil.rmtree(unfinished(self.out))
         return is_written
 
@@ -222,16 +222,19 @@ class TiledImage:
         return whole
 
     def write_labels(self) -> bool:
-        """Write the label raster of a segmentor; False if another process does."""
+        """Write the labels of a segmentor, or depth; False if another process does."""
         image, model, tiling = self.image, self.trained.model, self.tiling
         grid = TileGrid(image.height, image.width, tiling.tile, tiling.overlap)
         rows = [len(grid.lefts)] * len(grid.tops)
-        num_scores = model.out_channels
-        threshold = model.decode_head.threshold if num_scores == 1 else None
+        num_scores, threshold = model.out_channels, None
+        if task_of(self.trained.cfg) == 'depth':
+            num_scores = 1
+        elif num_scores == 1:
+            threshold = model.decode_head.threshold
         work = partial(segment, image, grid, num_scores, threshold)
         if (content := self.predicted(rows, self.settings(), work)) is None:
             return False
-        dtype, colours = label_type(num_scores), dict(enumerate(self.trained.colours))
+        dtype, colours = value_type(num_scores, threshold), dict(enumerate(self.trained.colours))
         write_labels(content, self.out, image, dtype, colours)
         if self.picture:
             draw_labels(self.path, content, dtype, colours, self.picture, self.bands)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from pycocotools import mask as coco_mask
 from helpers.large_scenes import draw_scene, write_scenes
 from rope_dense.datasets.images.band_files import write_bands
 from rope_dense.large_images.evaluation import TileJoiner
+from rope_dense.large_images.tiles import TileGrid
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense_command import command
@@ -47,6 +49,18 @@ model = dict(
     neck=dict(embed_dim=32),
     decode_head=dict(in_channels=[32] * 4, channels=32),
     auxiliary_head=dict(in_channels=[32, 32, 32, 32][0], channels=32),
+)
+"""
+
+
+DEPTH = """
+model = dict(
+    backbone=dict(
+        arch=dict(_delete_=True, embed_dims=32, depth=4, num_heads=2),
+        out_indices=(0, 1, 2, 3),
+        layer_scale_init_value=None,
+    ),
+    decode_head=dict(in_channels=32, channels=32, post_process_channels=[8, 16, 32, 32]),
 )
 """
 
@@ -83,7 +97,8 @@ def own_file(folder: Path, task: str, data: Path, **own: object) -> Path:
     given |= dict(batch_size=2, epochs=1, augment='light', report=False) | own
     text = f'task = {task!r}\nown = {given!r}\n'
     path = folder / f'{task}.py'
-    path.write_text(text + (SEGMENTOR if task == 'semantic' else DETECTOR))
+    more = dict(semantic=SEGMENTOR, depth=DEPTH).get(task, DETECTOR)
+    path.write_text(text + more)
     return path
 
 
@@ -209,6 +224,67 @@ def test_a_model_of_the_hub_has_its_tiles(scenes: Path, tmp_path: Path) -> None:
         assert run('predict_large', *source, scenes / 'val' / '0.png', *given) == 0
         found.append(out.read_bytes())
     assert found[0] == found[1] and len(json.loads(found[0])['annotations']) > 10
+
+
+def write_depths(root: Path) -> Path:
+    """Two scenes a split with depths; the left of each is unknown."""
+    random = np.random.default_rng(0)
+    for split in ('train', 'val'):
+        for kind in ('images', 'depth'):
+            (root / kind / split).mkdir(parents=True)
+        for index in range(2):
+            depth = random.integers(1000, 5000, (20, 30)).repeat(10, 0).repeat(10, 1)
+            pixels = (depth / 20).astype(np.uint8)
+            depth[:, :20] = 0
+            Image.fromarray(depth.astype(np.uint16)).save(root / 'depth' / split / f'{index}.png')
+            Image.fromarray(pixels).save(root / 'images' / split / f'{index}.png')
+    return root
+
+
+class Apart(TileJoiner):
+    """Joins nothing."""
+
+    def joined(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
+        return iter(samples)
+
+
+def test_a_test_has_the_depth_of_predict_large(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The blend of tiles that are predicted by hand, and its error over a whole image."""
+    data = write_depths(tmp_path / 'data')
+    files = model_files(tmp_path, own_file(tmp_path, 'depth', data))
+    image, out = data / 'images' / 'val' / '0.png', tmp_path / 'a.tif'
+    drawn = ['--picture', tmp_path / 'a.jpg']
+    assert run('predict_large', *files, image, '--out', out, *drawn) == 0
+    expected = rasterio.open(out).read(1)
+    assert expected.dtype == np.float32 and expected.std() > 0.001
+    assert Image.open(tmp_path / 'a.jpg').size[0] > 600
+    sample, _ = whole_samples(*files, TileJoiner())
+    assert np.allclose(sample.pred_depth_map.data[0], expected, atol=1e-4)
+    truth = np.array(Image.open(data / 'depth' / 'val' / '0.png')) / 1000
+    assert np.allclose(sample.gt_depth_map.data[0], truth)
+    grid = TileGrid(200, 300, 96, 32)
+    total, tiles = np.zeros((200, 300)), iter(whole_samples(*files, Apart()))
+    for row, top in enumerate(grid.tops):
+        for column, left in enumerate(grid.lefts):
+            weights = np.outer(grid.row_weights[row], grid.column_weights[column])
+            found = next(tiles).pred_depth_map.data[0].numpy()
+            total[top : top + 96, left : left + 96] += weights * found
+    assert np.allclose(total, expected, atol=1e-4)
+    options = ['--cfg-options', *OFFLINE, '--work-dir', tmp_path / 'work']
+    assert run('eval_resolutions', *files, '--tiles', 96, *options) == 0
+    (row,) = json.loads((tmp_path / 'work' / 'resolutions.json').read_text())['rows']
+    errors = []
+    for one in whole_samples(*files, TileJoiner()):
+        found_depth, true = one.pred_depth_map.data[0].numpy(), one.gt_depth_map.data[0].numpy()
+        known = true > 0
+        errors.append(np.sqrt(np.square(found_depth.clip(0.001, 10) - true)[known].mean()))
+    assert row['metrics']['rmse'] == pytest.approx(np.mean(errors), abs=1e-3)
+    assert run('report', *files, '--work-dir', tmp_path / 'work') == 0
+    assert run('predict', *files, image, '--out', tmp_path / 'out') == 0
+    again = rasterio.open(tmp_path / 'out' / 'depth' / '0.tif').read(1)
+    assert (again == expected).all()
 
 
 def test_a_test_has_the_labels_of_predict_large(masked: Path, tmp_path: Path) -> None:
