@@ -198,15 +198,11 @@ def check_stored(stored: Any) -> None:
 
 def is_tiles(tiles: Any) -> bool:
     """Return whether it has the numbers of a ``TilePlan`` only."""
-    if not isinstance(tiles, dict) or {*tiles} != {*TILES}:
-        return False
-    tile, overlap, scales = (tiles[name] for name in TILES)
-    is_plan = type(tile) is type(overlap) is int and isinstance(scales, list) and bool(scales)
-    return (
-        is_plan
-        and 0 <= overlap < tile
-        and all(type(x) in (int, float) and 1e-3 <= x <= 1e3 for x in scales)
-    )
+    match tiles:
+        case {'tile': int(tile), 'overlap': int(overlap), 'scales': [_, *_] as scales, **more}:
+            are_numbers = all(type(x) in (int, float) and 1e-3 <= x <= 1e3 for x in scales)
+            return are_numbers and not more and 0 <= overlap < tile
+    return False
 
 
 def is_metainfo(metainfo: Any) -> bool:

@@ -26,7 +26,6 @@ from .chooser import Chooser
 from .evaluator import Evaluator
 from .per_image import Sample, check_metric, images_of
 from .settings import Setting
-from .sweep import loader_of
 
 GROWTH = (1, 1.5, 2)  # of the default sizes
 FOLDER = 'scaling'  # in the work folder
@@ -77,7 +76,6 @@ def choose_scaling(
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
     tested = with_validation(cfg)
-    tested.load_from, tested.resume = weights, False
     check_metric(tested)
     model = ready(tested, 'test', weights=weights).model
     trained = trained_size(tested) if train_size is None else to_2tuple(parse_size(train_size))
@@ -90,7 +88,7 @@ def choose_scaling(
         )
     samples = samples_of(tested, images, judge, seed)
     out = Path(cfg.work_dir) / FOLDER
-    evaluator = Evaluator.loaded(tested, loader_of(model, weights), work_dir=out / 'log')
+    evaluator = Evaluator.loaded(tested, weights, work_dir=out / 'log')
     tests = sum(map(len, settings))
     print(f'{tests} tests of {samples[0].number} validation images each')
     if samples[0].number < FEW:

@@ -6,7 +6,6 @@ import copy
 import io
 import math
 import time
-from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
@@ -24,12 +23,12 @@ from ..backbones.base import Backbone
 from ..project.launch import build_runner
 from ..project.parts import evaluators
 from ..project.sizes import at_size, configured_size, resize_steps
+from ..project.weights import SelfLoading
 from ..utils.progress import bar
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize, Size
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
-Load = Callable[[Runner], object]
 COCO_ITEMS = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')  # of CocoMetric, by default
 
 
@@ -57,22 +56,22 @@ class Evaluator:
     def loaded(
         cls,
         config: Config,
-        load: Load = Runner.load_or_resume,
+        checkpoint: str,
         launcher: str = 'none',
         work_dir: str | Path | None = None,
     ) -> Evaluator:
-        """An evaluator of the weights that a function loads into the model of a Runner.
-
-        Args:
-            config: with a checkpoint as ``load_from``, unless the function knows the weights.
-            work_dir: of the log, by default the config's.
-        """
+        """An evaluator of the weights of a checkpoint; ``work_dir`` of its log, or the config's."""
         settings = runner_config(config)
+        settings.load_from, settings.resume = checkpoint, False
         settings.work_dir = str(work_dir or config.work_dir)
         runner = build_runner(settings, launcher)
         runner.call_hook('before_run')
-        load(runner)
-        return cls(bare_model(runner), config, runner)
+        model = bare_model(runner)
+        if isinstance(model, SelfLoading):
+            model.load_checkpoint(checkpoint)
+        else:
+            runner.load_or_resume()
+        return cls(model, config, runner)
 
     def evaluate(self, setting: Setting, config: Config | None = None) -> dict:
         """Test with a setting.

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.dist import is_main_process
-from mmengine.model import BaseModel
-from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
 from ..project.errors import UsageError
@@ -19,11 +17,10 @@ from ..project.identity import Identity
 from ..project.load import find_model
 from ..project.ready import ready
 from ..project.sizes import at_size, configured_size, tile_plan, trained_size
-from ..project.weights import SelfLoading
 from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
 from .candidates import with_factor
-from .evaluator import Evaluator, Load, bare_model
+from .evaluator import Evaluator
 from .plot import draw_resolutions
 from .results import Results, headline, table_header, table_line
 from .settings import FROM_CONFIG, Setting, Slide, combine
@@ -75,7 +72,6 @@ def evaluate_sizes(
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
     if weights is None:
         raise UsageError('each of several tasks is evaluated with its own config')
-    cfg.load_from, cfg.resume = weights, False
     settings = [
         setting
         for tile in tiles or [None]
@@ -109,17 +105,16 @@ class Sweep:
     """A model that is tested with several settings.
 
     Attributes:
-        config: of the model, with its checkpoint as ``load_from`` unless it loads its own weights.
+        config, checkpoint: of the model.
         settings: of the tests, in order.
         results: the rows that were measured before, and this run's.
-        load: loads the weights into the model of a Runner.
         overwrite: take no rows of an earlier run.
     """
 
     config: Config
+    checkpoint: str
     settings: Sequence[Setting]
     results: Results
-    load: Load
     overwrite: bool
 
     @classmethod
@@ -152,7 +147,6 @@ class Sweep:
         settings = [with_factor(evaluator, setting, training_size) for setting in settings]
         for setting in settings:
             evaluator.apply(setting)
-        load = loader_of(model, checkpoint)
         results = Results(
             Path(config.work_dir) / 'resolutions.json',
             Identity.of(config, name, checkpoint),
@@ -161,7 +155,7 @@ class Sweep:
         )
         if not overwrite:
             results.resume()
-        return cls(config, settings, results, load, overwrite)
+        return cls(config, checkpoint, settings, results, overwrite)
 
     def planned(self) -> set[int]:
         """The sizes of the images, by their shorter sides."""
@@ -176,7 +170,7 @@ class Sweep:
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
             print('scalings: docs/evaluation.md says which one is for which images')
         if not all(self.results.find(setting) for setting in self.settings):
-            evaluator = Evaluator.loaded(self.config, self.load, launcher)
+            evaluator = Evaluator.loaded(self.config, self.checkpoint, launcher)
         path = self.results.path
         try:
             with exclusive(path) if is_main_process() else nullcontext():
@@ -187,13 +181,6 @@ class Sweep:
             stored = f'{len(self.results.rows)} results are in {path}'
             print(f'\nstopped; {stored}: the same command continues', file=sys.stderr)
             raise
-
-
-def loader_of(model: BaseModel, checkpoint: str) -> Load:
-    """A function that loads a checkpoint into the model of a Runner."""
-    if isinstance(model, SelfLoading):
-        return lambda runner: bare_model(runner).load_checkpoint(checkpoint)
-    return Runner.load_or_resume
 
 
 def print_table(

@@ -27,7 +27,6 @@ class PublishedDINOHead(DINOHead):
       1, times the denoising groups of *this* process. mmdet averages the product of both. The
       results are equal on one process, or where all processes have the same number of groups.
 
-
     Takes the arguments of mmdet's DINOHead, and `skip_ignored`: a query whose centre is in an
     ignored object is no background, as it is in the source. `sync_cls_avg_factor=True` makes the
     class losses take the average over processes too, as detrex does. Source: detrex,
@@ -53,22 +52,13 @@ class PublishedDINOHead(DINOHead):
             boxes.append((self.reg_branches[layer](queries) + start).sigmoid())
         return stack(logits), stack(boxes)
 
-    def loss(
-        self,
-        hidden_states: Tensor,
-        references: list[Tensor],
-        enc_outputs_class: Tensor,
-        enc_outputs_coord: Tensor,
-        batch_data_samples: SampleList,
-        dn_meta: dict[str, int],
-    ) -> dict:
+    def loss(self, batch_data_samples: SampleList, **outputs: Any) -> dict:
         """mmdet's losses; the targets find ignored objects in the data samples."""
         for sample in batch_data_samples:
             if self.skip_ignored and 'ignored_instances' in sample:
                 boxes = get_box_tensor(sample.ignored_instances.bboxes)
                 sample.set_metainfo(dict(ignored=boxes))
-        outputs = hidden_states, references, enc_outputs_class, enc_outputs_coord
-        return super().loss(*outputs, batch_data_samples, dn_meta)
+        return super().loss(batch_data_samples=batch_data_samples, **outputs)
 
     def _get_targets_single(
         self, cls_score: Tensor, bbox_pred: Tensor, gt_instances: InstanceData, img_meta: dict

@@ -100,8 +100,9 @@ def predict_large(
     share = [x for x in items if overwrite or not x[1].exists()]
     if given.is_dir():
         print(f'{len(share)} of {len(results)} images are predicted by this process')
-    for path, _ in share:
-        check_image(cfg, path, tiling)
+    bands = bands_in(next(pipelines(cfg.test_dataloader.dataset)))
+    for path, _ in share:  # before the model is built
+        len(TileGrid(*open_image(path, bands).full_size, tile, overlap))
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
         classes, colours = classes_and_colours(cfg, used.checkpoint)
@@ -116,13 +117,6 @@ def predict_large(
                 if TiledImage(trained, path, result, tiling, drawn, share=part).predict():
                     print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
     return Path(out or cfg.work_dir) if given.is_dir() else result
-
-
-def check_image(cfg: Config, path: Path, tiling: Tiling) -> None:
-    """Raise ValueError for an image that cannot be read, or tiles that cannot be made."""
-    image = open_image(path, bands_in(next(pipelines(cfg.test_dataloader.dataset))))
-    grid = TileGrid(image.height, image.width, tiling.tile, tiling.overlap)
-    len(grid)
 
 
 def results_of(

@@ -282,11 +282,13 @@ def test_ignored_objects_of_samples_reach_the_targets(
     model: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(DINOHead, 'loss', lambda self, *given: seen.append(given[4]) or {})
+    monkeypatch.setattr(
+        DINOHead, 'loss', lambda self, **given: seen.append(given['batch_data_samples']) or {}
+    )
     sample = DetDataSample(ignored_instances=InstanceData(bboxes=torch.ones(2, 4)))
-    given = None, None, None, None, [sample, DetDataSample()], {}
-    model.bbox_head.loss(*given)
+    given = dict(hidden_states=None, batch_data_samples=[sample, DetDataSample()])
+    model.bbox_head.loss(**given)
     assert not seen.pop()[0].metainfo
     monkeypatch.setattr(model.bbox_head, 'skip_ignored', True)
-    model.bbox_head.loss(*given)
+    model.bbox_head.loss(**given)
     assert seen[0][0].metainfo['ignored'].shape == (2, 4) and not seen[0][1].metainfo
