@@ -78,7 +78,7 @@ class TileJoiner:
         whole = copy.copy(self.first)
         whole.pred_instances = joined
         whole.set_metainfo(dict(ori_shape=place.size))
-        del whole.place
+        del whole.place, whole.no_data
         return whole
 
     def finished(self, sample: BaseDataElement, place: Place) -> Tensor:

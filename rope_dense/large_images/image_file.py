@@ -178,11 +178,14 @@ def write_labels(
         profile |= dict(nodata=np.iinfo(dtype).max if dtype.kind == 'u' else 0)
     if image.file.crs:
         profile |= dict(crs=image.file.crs, transform=image.file.transform)
-    labels = np.memmap(rows_file, dtype, 'r', shape=(height, width))
     colours = palette if dtype == np.uint8 else None
+    size = width * dtype.itemsize  # bytes of a row
+
+    def read(top: int, end: int) -> np.ndarray:
+        return np.fromfile(rows_file, dtype, (end - top) * width, offset=top * size)
+
     with atomic_write(out) as finished:
-        about = finished, (height, width, 1), dtype, lambda top, end: labels[top:end]
-        write_rows(*about, colours, **profile)
+        write_rows(finished, (height, width, 1), dtype, read, colours, **profile)
         driver = LABEL_FORMATS[out.suffix.lower()]
         if driver != 'GTiff':
             with TemporaryDirectory(dir=out.parent, prefix=f'.{out.name}.') as folder:

@@ -281,7 +281,7 @@ def test_ignored_objects_are_no_background() -> None:
 def test_ignored_objects_of_samples_reach_the_targets(
     model: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
+    seen = list[list]()
     monkeypatch.setattr(
         DINOHead, 'loss', lambda self, **given: seen.append(given['batch_data_samples']) or {}
     )
