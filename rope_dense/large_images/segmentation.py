@@ -82,11 +82,8 @@ class ScoreBlender:
         self, grid: TileGrid, folder: Path, num_scores: int, threshold: float | None, first: int = 0
     ) -> None:
         self.grid, self.folder, self.threshold = grid, folder, threshold
-        self.num_scores, self.dtype, self.first = (
-            num_scores,
-            value_type(num_scores, threshold),
-            first,
-        )
+        self.num_scores, self.first = num_scores, first
+        self.dtype = value_type(num_scores, threshold)
         self.no_data = 0 if self.dtype == np.float32 else ignored_label(num_scores)
         self.finished_rows = finished_parts(grid.tops, grid.height)
         self.finished_columns = finished_parts(grid.lefts, grid.width)

@@ -45,11 +45,10 @@ def write_tiles(
     if out.exists():
         raise ValueError(f'{out} exists, and nothing is written over: give another folder')
     categories = read_json(source)['categories']
-    files = dict(
-        ann_file=str(source.absolute()), data_prefix=dict(img=str(images or source.parent))
-    )
-    files |= dict(metainfo=dict(classes=[x['name'] for x in categories]))
-    plan = tile, tile // 4 if overlap is None else overlap
+    info = dict(classes=[x['name'] for x in categories])
+    folder, plan = str(images or source.parent), (tile, tile // 4 if overlap is None else overlap)
+    files: dict[str, Any] = dict(ann_file=str(source.absolute()), metainfo=info)
+    files |= dict(data_prefix=dict(img=folder))
     pictures, objects = list[dict[str, Any]](), list[dict[str, Any]]()
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
     with atomic_folder(out) as fresh:

@@ -72,9 +72,10 @@ def evaluate_sizes(
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
     if weights is None:
         raise UsageError('each of several tasks is evaluated with its own config')
+    sides: Sequence[int | None] = tiles or [None]
     settings = [
         setting
-        for tile in tiles or [None]
+        for tile in sides
         for setting in combine(sizes or [size_of(cfg, tile)], scaling, window, slide, tile)
     ]
     sweep = Sweep.prepare(cfg, weights, settings, str(config), label, train_size, overwrite)

@@ -102,7 +102,8 @@ def predict_large(
         print(f'{len(share)} of {len(results)} images are predicted by this process')
     bands = bands_in(next(pipelines(cfg.test_dataloader.dataset)))
     for path, _ in share:  # before the model is built
-        len(TileGrid(*open_image(path, bands).full_size, tile, overlap))
+        opened = open_image(path, bands)
+        len(TileGrid(opened.height, opened.width, tile, overlap))
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
         classes, colours = classes_and_colours(cfg, used.checkpoint)

@@ -149,7 +149,6 @@ class TiledImage:
         share: rank and number of the processes that share the rows of tiles; the first merges.
 
     Raises:
-        UsageError: see ``check_tiles``.
         ValueError: the image cannot be read.
     """
 
@@ -162,7 +161,6 @@ class TiledImage:
     share: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
-        check_tiles(self.trained.cfg)
         self.bands = bands_in(next(pipelines(self.trained.cfg.test_dataloader.dataset)))
         self.image = open_image(self.path, self.bands)
 
@@ -202,14 +200,12 @@ class TiledImage:
         journal = self.open_journal(unfinished(self.out, *self.share), settings)
         steps, count = share_of(rows, *self.share), self.share[1]
         total, left = (sum(rows[step] for step in x) for x in (steps, steps[journal.finished :]))
-        print(
-            f'{total} tiles of {self.tiling.tile} pixels, {left} of them not finished', flush=True
-        )
-        model, cfg = self.trained.model, self.trained.cfg
+        trained, tiling = self.trained, self.tiling
+        print(f'{total} tiles of {tiling.tile} pixels, {left} of them not finished', flush=True)
         if left:
             with bar(self.path.name, left) as done:
-                about = dict(batch=self.tiling.batch, report=done.update)
-                work(TilePredictor(model, cfg, **about), journal, steps)
+                about = dict(batch=tiling.batch, report=done.update)
+                work(TilePredictor(trained.model, trained.cfg, **about), journal, steps)
         if not merges(*self.share):
             return None
         whole = unfinished(self.out) / journal.content.name
