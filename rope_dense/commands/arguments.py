@@ -98,6 +98,14 @@ def add_model(parser: ToolParser) -> None:
 
 def add_prediction(parser: ToolParser) -> None:
     """Add the options of predict.py and predict_large.py."""
+    help = 'images, or tiles, per batch (%(default)s)'
+    parser.add_argument('--batch', type=at_least(1), default=1, help=help)
+    parser.add_argument(
+        '--size',
+        type=size,
+        help='size of an image, or a tile, as model input, in pixels: the shorter side, or '
+        'HEIGHTxWIDTH (as the test pipeline of the config resizes it)',
+    )
     parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
     parser.add_argument('--work-dir', help='(of the run, else work_dirs/<name of the config>)')
     add_cfg_options(parser)
@@ -220,7 +228,7 @@ def add_sweep_arguments(parser: ToolParser) -> None:
 
 
 def add_sizes(parser: ToolParser, default: str) -> None:
-    """Add --sizes and --tiles of eval-resolutions and choose-scaling."""
+    """Add --sizes, --tiles and --train-size of eval-resolutions and choose-scaling."""
     parser.add_argument(
         '--sizes',
         nargs='+',
@@ -237,6 +245,13 @@ def add_sizes(parser: ToolParser, default: str) -> None:
         default=[],
         metavar='PIXELS',
         help="runs on tiles: sides of tiles in pixels of an image, each at all sizes (the run's)",
+    )
+    parser.add_argument(
+        '--train-size',
+        type=size,
+        metavar='SIZE',
+        help="size of the training's images, which a scaling without a factor refers to (as the "
+        "config's training ends with; of a config without a training, the size of its test images)",
     )
 
 

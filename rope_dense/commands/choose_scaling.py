@@ -14,7 +14,7 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_config, add_model, add_sizes, at_least, size, values
+from .arguments import ToolParser, add_config, add_model, add_sizes, at_least, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -49,12 +49,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default=[],
         metavar='WINDOW',
         help='try only these, as of eval-resolutions, beside the one of the config',
-    )
-    parser.add_argument(
-        '--train-size',
-        type=size,
-        metavar='SIZE',
-        help="size of the training's images (as of eval-resolutions)",
     )
     parser.add_argument(
         '--draws', type=at_least(100), default=1000, help='of the bootstrap (%(default)s)'

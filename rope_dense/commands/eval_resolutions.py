@@ -15,15 +15,7 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import (
-    ToolParser,
-    add_common,
-    add_model,
-    add_sizes,
-    add_sweep_arguments,
-    size,
-    values,
-)
+from .arguments import ToolParser, add_common, add_model, add_sizes, add_sweep_arguments, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -37,13 +29,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default='keep',
         help='crops of a segmentor that slides: keep them at every size (the backbone then never '
         'sees a larger map), scale them with the images, or test whole images (%(default)s)',
-    )
-    parser.add_argument(
-        '--train-size',
-        type=size,
-        metavar='SIZE',
-        help="size of the training's images, which a scaling without a factor refers to (as the "
-        "config's training ends with; of a config without a training, the size of its test images)",
     )
     add_common(parser)
     return parser.parse(argv)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.utils import to_2tuple
 
+from ..predict.processes import merges, started
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.load import find_model
@@ -63,7 +64,7 @@ def evaluate_sizes(
         launcher: of the processes of a distributed run.
 
     Returns:
-        A row for each setting, see ``Evaluator.evaluate``.
+        A row for each setting, see ``Evaluator.evaluate``; none if another process merges them.
 
     Raises:
         UsageError, CheckpointError, ValueError: settings, files or data that cannot be used; they
@@ -83,7 +84,7 @@ def evaluate_sizes(
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
         print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
     rows = sweep.run(launcher)
-    if is_main_process():
+    if rows and is_main_process():
         path = sweep.results.path
         draw_resolutions(
             [sweep.results.content()],
@@ -166,7 +167,33 @@ class Sweep:
         }
 
     def run(self, launcher: str = 'none') -> list[dict]:
-        """Test with the settings that have no row, print all as a table; returns their rows."""
+        """Test with the settings that have no row, print all as a table; returns their rows.
+
+        Processes of torchrun share the images of each test. Of a run on tiles, whose images are
+        few, they share the tests by index, if these are as many, and the first process merges.
+        """
+        rank, count = started() if launcher == 'pytorch' else (0, 1)
+        left = [setting for setting in self.settings if not self.results.find(setting)]
+        if tile_plan(self.config) is None or not 1 < count <= len(left):
+            return self.tested(launcher)
+        path = self.results.path
+        files = [path.with_stem(f'{path.stem}_{number + 1}') for number in range(count)]
+        parts = [replace(self.results, path=file, rows=[]) for file in files]
+        replace(self, settings=left[rank::count], results=parts[rank]).tested()
+        if not merges(rank, count):
+            return []
+        for part in parts:
+            part.resume()
+        for number, setting in enumerate(left):
+            if row := parts[number % count].find(setting):
+                self.results.add(row)
+        for file in files:
+            file.unlink()
+            file.with_suffix('.csv').unlink()
+        return print_table(self.settings, self.results, None)
+
+    def tested(self, launcher: str = 'none') -> list[dict]:
+        """The rows of all settings; this process, or this group of them, tests what is left."""
         evaluator = None
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
             print('scalings: docs/evaluation.md says which one is for which images')

@@ -21,6 +21,8 @@ from helpers.large_scenes import draw_scene, write_scenes
 from rope_dense.datasets.images.band_files import write_bands
 from rope_dense.large_images.evaluation import TileJoiner
 from rope_dense.large_images.tiles import TileGrid
+from rope_dense.measure.evaluator import Evaluator
+from rope_dense.measure.settings import Setting
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense_command import command
@@ -429,6 +431,41 @@ def test_tiles_and_scalings_are_compared(
     )
     chosen = load_config(str(tmp_path / 'work' / 'scaling' / '96.py'))
     assert chosen.test_dataloader.dataset.tile == choice['rows'][choice['chosen']]['tile']
+
+
+def test_processes_share_the_tests_of_a_run_on_tiles(
+    masked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes, of which the second is killed after a test, and the figures of one."""
+    files = model_files(tmp_path, own_file(tmp_path, 'semantic', masked, **CLASSED))
+    tests = [*files, '--tiles', 96, 144, '--scaling', 'none', 'linear:2']
+    options = ['--cfg-options', *OFFLINE]
+    assert run('eval_resolutions', *tests, '--work-dir', tmp_path / 'one', *options) == 0
+    seen, measure = list[str](), Evaluator.evaluate
+    monkeypatch.setattr('rope_dense.measure.sweep.merges', lambda rank, count: rank == 0)
+    monkeypatch.setenv('WORLD_SIZE', '2')
+
+    def evaluate(self: Evaluator, setting: Setting) -> dict:
+        if is_killed and seen:
+            raise KeyboardInterrupt
+        seen.append(f'{setting.tile} {setting.scaling}')
+        return measure(self, setting)
+
+    monkeypatch.setattr(Evaluator, 'evaluate', evaluate)
+    arguments = [*tests, '--launcher', 'pytorch', '--work-dir', tmp_path / 'two', *options]
+    expected = [['96 linear:2'], ['144 linear:2'], ['96 none', '144 none']]
+    for rank, is_killed, tested in zip((1, 1, 0), (True, False, False), expected, strict=True):
+        monkeypatch.setenv('RANK', str(rank))
+        seen.clear()
+        assert run('eval_resolutions', *arguments) == (130 if is_killed else 0)
+        assert seen == tested
+        assert (tmp_path / 'two' / 'resolutions.json').exists() == (rank == 0)
+    one, two = (json.loads((tmp_path / x / 'resolutions.json').read_text()) for x in ('one', 'two'))
+    figures = [[(x['tile'], x['scaling'], x['metrics']) for x in y['rows']] for y in (one, two)]
+    assert figures[0] == figures[1] and len(figures[0]) == 4
+    assert {path.name for path in (tmp_path / 'two').glob('resolutions*')} == {
+        *('resolutions.json', 'resolutions.csv', 'resolutions.png'),
+    }
 
 
 def test_files_of_a_test_have_whole_images(
