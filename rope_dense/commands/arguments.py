@@ -98,6 +98,7 @@ def add_model(parser: ToolParser) -> None:
 
 def add_prediction(parser: ToolParser) -> None:
     """Add the options of predict.py and predict_large.py."""
+    add_device(parser)
     help = 'images, or tiles, per batch (%(default)s)'
     parser.add_argument('--batch', type=at_least(1), default=1, help=help)
     parser.add_argument(
@@ -106,6 +107,10 @@ def add_prediction(parser: ToolParser) -> None:
         help='size of an image, or a tile, as model input, in pixels: the shorter side, or '
         'HEIGHTxWIDTH (as the test pipeline of the config resizes it)',
     )
+
+
+def add_device(parser: ToolParser) -> None:
+    """Add the options of predictions that report.py has, too."""
     parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
     parser.add_argument('--work-dir', help='(of the run, else work_dirs/<name of the config>)')
     add_cfg_options(parser)

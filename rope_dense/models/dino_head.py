@@ -73,38 +73,18 @@ class PublishedDINOHead(DINOHead):
             weights[negatives[inside.all(-1).any(1)]] = 0
         return found
 
-    def loss_by_feat(
-        self,
-        all_layers_cls_scores: Tensor,
-        all_layers_bbox_preds: Tensor,
-        enc_cls_scores: Tensor,
-        enc_bbox_preds: Tensor,
-        batch_gt_instances: InstanceList,
-        batch_img_metas: list[dict],
-        dn_meta: dict[str, int],
-    ) -> dict[str, Tensor]:
-        """All losses, in float32: under autocast too, and mmcv's focal loss has no bfloat16."""
-        outputs = all_layers_cls_scores, all_layers_bbox_preds, enc_cls_scores, enc_bbox_preds
-        return super().loss_by_feat(
-            *(output.float() for output in outputs), batch_gt_instances, batch_img_metas, dn_meta
-        )
+    def loss_by_feat(self, *given: Any) -> dict[str, Tensor]:
+        """mmdet's losses, of the four outputs in float32.
+
+        They are computed so under autocast, too: mmcv's focal loss has no bfloat16.
+        """
+        return super().loss_by_feat(*(output.float() for output in given[:4]), *given[4:])
 
     def loss_dn(
-        self,
-        all_layers_denoising_cls_scores: Tensor,
-        all_layers_denoising_bbox_preds: Tensor,
-        batch_gt_instances: InstanceList,
-        batch_img_metas: list[dict],
-        dn_meta: dict[str, int],
+        self, *given: Any, dn_meta: dict[str, int], **truth: Any
     ) -> tuple[list[Tensor], ...]:
         """Class, L1 and GIoU loss of the denoising queries after each layer."""
-        losses = super().loss_dn(
-            all_layers_denoising_cls_scores,
-            all_layers_denoising_bbox_preds,
-            batch_gt_instances,
-            batch_img_metas,
-            dn_meta,
-        )
+        losses = super().loss_dn(*given, dn_meta=dn_meta, **truth)
         groups = dn_meta['num_denoising_groups']
         return tuple([loss / groups for loss in layer_losses] for layer_losses in losses)
 

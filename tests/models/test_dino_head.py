@@ -126,7 +126,8 @@ def test_denoising_losses_are_divided_by_mean_boxes_times_own_groups(
         mean = lambda count: (count + elsewhere) / 2  # noqa: E731
         monkeypatch.setattr('mmdet.models.dense_heads.dino_head.reduce_mean', mean)
     case = Denoising()
-    losses = head_of(PublishedDINOHead).loss_dn(*case.arguments())
+    *given, meta = case.arguments()
+    losses = head_of(PublishedDINOHead).loss_dn(*given, dn_meta=meta)
     for (loss,), total in zip(losses, case.sums(), strict=True):
         assert loss.item() == pytest.approx(total / divisor, rel=1e-5)
 
@@ -137,7 +138,7 @@ def test_denoising_without_boxes_is_zero_and_finite() -> None:
     _, _, truth, metas, _ = case.arguments()
     meta = dict(num_denoising_queries=0, num_denoising_groups=1)
     empty = torch.zeros(1, 2, 0, CLASSES), torch.zeros(1, 2, 0, 4)
-    losses = head_of(PublishedDINOHead).loss_dn(*empty, truth, metas, meta)
+    losses = head_of(PublishedDINOHead).loss_dn(*empty, truth, metas, dn_meta=meta)
     assert [float(loss) for of_layers in losses for loss in of_layers] == [0.0] * 3
 
 
