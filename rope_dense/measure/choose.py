@@ -88,7 +88,7 @@ def choose_scaling(
         )
     samples = samples_of(tested, images, judge, seed)
     out = Path(cfg.work_dir) / FOLDER
-    evaluator = Evaluator.loaded(tested, weights, work_dir=out / 'log')
+    evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=out / 'log')
     tests = sum(map(len, settings))
     print(f'{tests} tests of {samples[0].number} validation images each')
     if samples[0].number < FEW:

@@ -53,22 +53,22 @@ class Evaluator:
         self.test_cfg = copy.deepcopy(config.model.get('test_cfg') or ConfigDict())
 
     @classmethod
-    def loaded(
+    def from_checkpoint(
         cls,
         config: Config,
-        checkpoint: str,
+        checkpoint: str | Path,
         launcher: str = 'none',
         work_dir: str | Path | None = None,
     ) -> Evaluator:
         """An evaluator of the weights of a checkpoint; ``work_dir`` of its log, or the config's."""
         settings = runner_config(config)
-        settings.load_from, settings.resume = checkpoint, False
+        settings.load_from, settings.resume = str(checkpoint), False
         settings.work_dir = str(work_dir or config.work_dir)
         runner = build_runner(settings, launcher)
         runner.call_hook('before_run')
         model = bare_model(runner)
         if isinstance(model, SelfLoading):
-            model.load_checkpoint(checkpoint)
+            model.load_checkpoint(str(checkpoint))
         else:
             runner.load_or_resume()
         return cls(model, config, runner)

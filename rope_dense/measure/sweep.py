@@ -198,7 +198,7 @@ class Sweep:
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
             print('scalings: docs/evaluation.md says which one is for which images')
         if not all(self.results.find(setting) for setting in self.settings):
-            evaluator = Evaluator.loaded(self.config, self.checkpoint, launcher)
+            evaluator = Evaluator.from_checkpoint(self.config, self.checkpoint, launcher)
         path = self.results.path
         try:
             with exclusive(path) if is_main_process() else nullcontext():

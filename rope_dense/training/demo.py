@@ -147,7 +147,7 @@ def evaluate(
     identity = Identity.of(configs[1], str(configs[1].filename), checkpoint)
     path = Path(configs[1].work_dir, 'resolutions.json')
     stored = Results(path, identity, Path(configs[1].filename).stem, shapes.size)
-    evaluator = Evaluator.loaded(configs[1], checkpoint, work_dir=work_dir)
+    evaluator = Evaluator.from_checkpoint(configs[1], checkpoint, work_dir=work_dir)
     rows: list[dict] = []
     for scale, config in configs.items():
         row = evaluator.evaluate(Setting('{}x{}'.format(*scaled_size(shapes, scale))), config)
