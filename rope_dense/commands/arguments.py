@@ -100,6 +100,19 @@ def add_model(parser: ToolParser) -> None:
 
 def add_prediction(parser: ToolParser) -> None:
     """Add the options of predict.py and predict_large.py."""
+    add_device(parser)
+    help = 'images, or tiles, per batch (%(default)s)'
+    parser.add_argument('--batch', type=at_least(1), default=1, help=help)
+    parser.add_argument(
+        '--size',
+        type=size,
+        help='size of an image, or a tile, as model input, in pixels: the shorter side, or '
+        'HEIGHTxWIDTH (as the test pipeline of the config resizes it)',
+    )
+
+
+def add_device(parser: ToolParser) -> None:
+    """Add the options of predictions that report.py has, too."""
     parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
     parser.add_argument('--work-dir', help='(of the run, else work_dirs/<name of the config>)')
     add_cfg_options(parser)
@@ -218,6 +231,34 @@ def add_sweep_arguments(parser: ToolParser) -> None:
         '--overwrite',
         action='store_true',
         help='measure anew; otherwise finished figures of the same model and data are reused',
+    )
+
+
+def add_sizes(parser: ToolParser, default: str) -> None:
+    """Add --sizes, --tiles and --train-size of eval-resolutions and choose-scaling."""
+    parser.add_argument(
+        '--sizes',
+        nargs='+',
+        type=size,
+        default=[],
+        metavar='SIZE',
+        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers '
+        f'({default})',
+    )
+    parser.add_argument(
+        '--tiles',
+        nargs='+',
+        type=at_least(1),
+        default=[],
+        metavar='PIXELS',
+        help="runs on tiles: sides of tiles in pixels of an image, each at all sizes (the run's)",
+    )
+    parser.add_argument(
+        '--train-size',
+        type=size,
+        metavar='SIZE',
+        help="size of the training's images, which a scaling without a factor refers to (as the "
+        "config's training ends with; of a config without a training, the size of its test images)",
     )
 
 

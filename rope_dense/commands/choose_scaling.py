@@ -14,21 +14,13 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_config, add_model, at_least, size, values
+from .arguments import ToolParser, add_config, add_model, add_sizes, at_least, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
-    parser.add_argument(
-        '--sizes',
-        nargs='+',
-        type=size,
-        default=[],
-        metavar='SIZE',
-        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128) (1, 1.5 and 2 times the '
-        "size of the config's test images)",
-    )
+    add_sizes(parser, "1, 1.5 and 2 times the size of the config's test images")
     parser.add_argument(
         '--images',
         type=at_least(2),
@@ -57,12 +49,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default=[],
         metavar='WINDOW',
         help='try only these, as of eval-resolutions, beside the one of the config',
-    )
-    parser.add_argument(
-        '--train-size',
-        type=size,
-        metavar='SIZE',
-        help="size of the training's images (as of eval-resolutions)",
     )
     parser.add_argument(
         '--draws', type=at_least(100), default=1000, help='of the bootstrap (%(default)s)'

@@ -9,25 +9,19 @@ Examples:
     rope-dense eval-resolutions work_dirs/cats --sizes 480 800 1200
     rope-dense eval-resolutions CONFIG last.pth --sizes 800 1200 --scaling none by_parts
     rope-dense eval-resolutions CONFIG last.pth --sizes 800 1200 --window 7 14 auto
+    rope-dense eval-resolutions work_dirs/ships --tiles 512 1024   # of a run on tiles
 """
 
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_common, add_model, add_sweep_arguments, size, values
+from .arguments import ToolParser, add_common, add_model, add_sizes, add_sweep_arguments, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
-    parser.add_argument(
-        '--sizes',
-        nargs='+',
-        type=size,
-        required=True,
-        metavar='SIZE',
-        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers',
-    )
+    add_sizes(parser, "the size of the config's test images, which grows with --tiles")
     add_sweep_arguments(parser)
     parser.add_argument(
         '--slide',
@@ -35,13 +29,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default='keep',
         help='crops of a segmentor that slides: keep them at every size (the backbone then never '
         'sees a larger map), scale them with the images, or test whole images (%(default)s)',
-    )
-    parser.add_argument(
-        '--train-size',
-        type=size,
-        metavar='SIZE',
-        help="size of the training's images, which a scaling without a factor refers to (as the "
-        "config's training ends with; of a config without a training, the size of its test images)",
     )
     add_common(parser)
     return parser.parse(argv)

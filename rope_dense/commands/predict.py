@@ -27,7 +27,7 @@ from pathlib import Path
 
 from ..predict.thresholds import DEFAULT, REPORT, read_score
 from ..project.find import check_path
-from .arguments import ToolParser, add_model, add_prediction, at_least, size, values
+from .arguments import ToolParser, add_model, add_prediction, at_least, values
 
 
 def score(text: str) -> str:
@@ -66,15 +66,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--ids', type=Path, help='COCO file with the ids of images and classes for --write results'
-    )
-    parser.add_argument(
-        '--batch', type=at_least(1), default=1, help='images per batch (%(default)s)'
-    )
-    parser.add_argument(
-        '--size',
-        type=size,
-        help='resize images to this shorter side, or HEIGHTxWIDTH, in pixels (as the test pipeline '
-        'of the config)',
     )
     parser.add_argument(
         '--scores',

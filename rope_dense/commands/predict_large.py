@@ -7,7 +7,7 @@ Examples:
     rope-dense predict-large CONFIG last.pth city.tif --tile 2048 --size 2048 \
         --cfg-options model.backbone.rope_scaling.type=by_parts
     rope-dense predict-large hf-hub:OWNER/NAME city.tif   # what rope-dense push-to-hub wrote
-    torchrun --nproc_per_node=4 -m rope_dense predict-large RUN scenes/   # four share a folder
+    torchrun --nproc_per_node=4 -m rope_dense predict-large RUN scenes/   # or one image
 
 A segmentor writes a label raster. A detector writes a data set in COCO's format with scores, plus
 GeoJSON if the image is georeferenced; rotated boxes are also written in DOTA's format (NAME_dota/).
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..project.find import PICTURES, check_ending, check_path
-from .arguments import ToolParser, add_model, add_prediction, at_least, size, values
+from .arguments import ToolParser, add_model, add_prediction, at_least, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -43,18 +43,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='side of a tile in pixels of the image (the shorter side of the test images)',
     )
     parser.add_argument(
-        '--size',
-        type=size,
-        help='size of a tile as model input, in pixels: the shorter side, or HEIGHTxWIDTH (as the '
-        'test pipeline of the config resizes a tile)',
-    )
-    parser.add_argument(
         '--overlap',
         type=at_least(0),
         help='minimum overlap of neighbours in pixels (a quarter of a tile)',
-    )
-    parser.add_argument(
-        '--batch', type=at_least(1), default=1, help='tiles per batch (%(default)s)'
     )
     parser.add_argument(
         '--halvings',

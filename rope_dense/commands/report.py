@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..project.errors import UsageError
 from ..project.find import find_files
-from .arguments import ToolParser, add_prediction, values
+from .arguments import ToolParser, add_device, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -30,7 +30,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--out', type=Path, help='output folder (report, in the work folder)')
     parser.add_argument('--data-root', '--data', metavar='DIR', help='folder that holds the data')
-    add_prediction(parser)
+    add_device(parser)
     args = parser.parse(argv)
     if bool(args.compare) == bool(args.config):
         parser.error('give a run, or CONFIG CHECKPOINT, or --compare RUN RUN')

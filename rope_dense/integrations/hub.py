@@ -24,7 +24,7 @@ from ..checkpoints.read import file_format, read_checkpoint
 from ..utils.atomic_write import atomic_write, atomic_write_text
 from ..utils.config_parts import without_labels
 from ..utils.locations import HUB
-from .hub_config import read_settings, registered_only, storable
+from .hub_config import TILES, read_settings, registered_only, storable
 
 CONFIG, WEIGHTS, CARD = 'config.json', 'model.safetensors', 'README.md'
 TASKS = {'mmdet': 'object-detection', 'mmseg': 'image-segmentation'}
@@ -69,7 +69,7 @@ def save_for_hub(
 ) -> Path:
     """Write a model as the files of a hub repository.
 
-    The config keeps what predictions need: model, test pipeline and classes.
+    The config keeps what predictions need: model, test pipeline, classes and tiles.
 
     Args:
         config: what the model was trained with; it is not changed.
@@ -97,16 +97,17 @@ def save_for_hub(
 
     plain = config._cfg_dict.to_dict()
     dataset = plain['test_dataloader']['dataset']
-    settings = storable(
-        dict(
-            default_scope=scope,
-            model=plain['model'],
-            test_pipeline=prediction_steps(dataset),
-            metainfo=dict(
-                classes=tuple(classes), palette=[tuple(map(int, colour)) for colour in colours]
-            ),
-        )
+    settings = dict(
+        default_scope=scope,
+        model=plain['model'],
+        test_pipeline=prediction_steps(dataset),
+        metainfo=dict(
+            classes=tuple(classes), palette=[tuple(map(int, colour)) for colour in colours]
+        ),
     )
+    if dataset.get('type') == 'TiledDataset':
+        settings['tiles'] = {name: dataset[name] for name in TILES}
+    settings = storable(settings)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS) as partial:
         mode = partial.stat().st_mode

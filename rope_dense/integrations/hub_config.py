@@ -28,6 +28,7 @@ from ..rope.grid import ScalingType, TemperatureType
 from ..utils.config_parts import nodes
 
 KEYS = ('default_scope', 'model', 'test_pipeline', 'metainfo')
+TILES = ('tile', 'overlap', 'scales')  # of a run on tiles, see ``TilePlan``
 DATASETS = {'mmdet': 'CocoDataset', 'mmseg': 'BaseSegDataset'}  # by task; only named, never built
 SCOPES = ('mmengine', 'mmdet', 'mmseg')
 PACKAGES = (*SCOPES, 'mmcv', 'rope_dense', 'torch')  # whose classes a config may name
@@ -105,6 +106,8 @@ def read_settings(path: Path) -> Config:
         import_module('rope_dense.integrations.mmrotate')
     scope, pipeline = settings['default_scope'], settings['test_pipeline']
     dataset = dict(type=DATASETS[scope], pipeline=pipeline, metainfo=settings['metainfo'])
+    if tiles := settings.pop('tiles', None):
+        dataset.update(tiles, type='TiledDataset')
     loader = dict(batch_size=1, num_workers=0, persistent_workers=False, dataset=dataset)
     test = dict(test_dataloader=loader, test_cfg=dict(type='TestLoop'), test_evaluator=[])
     return Config({**settings, **test}, cfg_text=text, filename=str(path))
@@ -175,10 +178,9 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> dict:
 
 def check_stored(stored: Any) -> None:
     """Raise ValueError unless each name is known and nothing else can be more than a setting."""
-    if not isinstance(stored, dict) or {*stored} != {*KEYS}:
-        refuse_stored(
-            'the keys', list(stored) if isinstance(stored, dict) else stored, f'be {KEYS}'
-        )
+    if not isinstance(stored, dict) or {*stored} - {'tiles'} != {*KEYS}:
+        given = list(stored) if isinstance(stored, dict) else stored
+        refuse_stored('the keys', given, f'be {KEYS}')
     scope, metainfo = stored['default_scope'], decode(stored['metainfo'])
     if not isinstance(scope, str) or scope not in DATASETS:
         refuse_stored('default_scope', scope, f'be one of {tuple(DATASETS)}')
@@ -189,8 +191,21 @@ def check_stored(stored: Any) -> None:
             'metainfo must be classes (names on one line, without {{) and palette (three of 0 to '
             '255 each)'
         )
+    if 'tiles' in stored and not is_tiles(stored['tiles']):
+        refuse_stored(
+            'tiles', stored['tiles'], f'be {TILES}: pixels, fewer pixels, and 0.001 to 1000'
+        )
     check_part(stored['model'], 'model', model_types(scope))
     check_part(stored['test_pipeline'], 'test_pipeline', PIPELINE_TYPES)
+
+
+def is_tiles(tiles: Any) -> bool:
+    """Return whether it has the numbers of a ``TilePlan`` only."""
+    match tiles:
+        case {'tile': int(tile), 'overlap': int(overlap), 'scales': [_, *_] as scales, **more}:
+            are_numbers = all(type(x) in (int, float) and 1e-3 <= x <= 1e3 for x in scales)
+            return are_numbers and not more and 0 <= overlap < tile
+    return False
 
 
 def is_metainfo(metainfo: Any) -> bool:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..datasets.images.band_files import BandFile
+from ..datasets.images.band_files import NOT_INSTALLED, BandFile
 from ..datasets.images.bands import LoadBands, no_data, shrink
 from ..datasets.images.copies import copy_of, copy_raster, has_windows, write_rows
 from ..datasets.images.headers import read_header
-from .image_file import NOT_INSTALLED, LargeImage
+from .image_file import LargeImage
 
 
 class BandImage(LargeImage):

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from mmcv.transforms import BaseTransform
-from mmengine.dataset import BaseDataset, InfiniteSampler
+from mmengine.dataset import BaseDataset, Compose, InfiniteSampler
 from mmengine.dist import barrier, get_rank, get_world_size
 from mmengine.registry import DATA_SAMPLERS, DATASETS, TRANSFORMS
 
@@ -62,6 +62,11 @@ class Place(NamedTuple):
     column: int
     number: int
     is_last: bool
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """The first row and column."""
+        return self.level.grid.tops[self.row], self.level.grid.lefts[self.column]
 
 
 @DATASETS.register_module()
@@ -202,10 +207,12 @@ class TiledDataset(BaseDataset):
 
     def prepare_data(self, idx: int) -> Any:
         """A tile after the pipeline, whose transforms may load others: ``results['dataset']``."""
-        info = self.get_data_info(idx)
-        packed = self.pipeline({**info, 'dataset': self})
+        (load, *steps), info = self.pipeline.transforms, self.get_data_info(idx)
+        loaded = load({**info, 'dataset': self})
+        packed = Compose(steps)(loaded)
         if packed is not None and self.test_mode:
-            packed['data_samples'].set_metainfo(dict(place=info['place']))
+            about = dict(place=info['place'], no_data=loaded.get('no_data'))
+            packed['data_samples'].set_metainfo(about)
         return packed
 
 

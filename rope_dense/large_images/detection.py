@@ -15,11 +15,11 @@ from mmengine.structures import InstanceData
 from torch import Tensor
 
 from ..datasets.images.bands import LoadBands
+from ..datasets.labels.geometry import mask_lengths, run_lengths
 from ..datasets.rotated import rectangle_corners
 from ..datasets.rotated_results import about_convention, rotated_annotation
 from ..utils.journal import Journal
 from .band_image import open_image
-from .masks import encode_mask
 from .predictor import TilePredictor
 from .tiles import TileGrid
 
@@ -27,6 +27,7 @@ if find_spec('mmdet'):  # which needs shapely
     import shapely
     from mmcv.ops import box_iou_rotated
     from mmdet.structures.bbox import bbox_overlaps, get_box_tensor
+    from pycocotools import mask as coco_mask
 
 BORDER = 0.01  # of a tile's side: a box that ends nearer to it may be cut off there
 AT_ONCE = 128  # boxes that are compared with all others
@@ -62,28 +63,29 @@ def make_levels(height: int, width: int, tile: int, overlap: int, halvings: int)
 def detect(
     path: Path,
     levels: Sequence[Level],
+    min_score: float | list[float],
+    bands: LoadBands | None,
     predict: TilePredictor,
     journal: Journal,
-    *,
-    min_score: float | list[float],
-    bands: LoadBands | None = None,
+    steps: range,
 ) -> None:
-    """Add the detections in the tiles of all levels to a journal, a line of JSON for each.
+    """Add the detections in the tiles of levels to a journal, a line of JSON for each.
 
     A line has the box (left, top, right, bottom) in pixels of the image, score, label, the index of
-    the tile, whether the box is cut, and the mask if there is one (see ``encode_mask``). Rotated
+    the tile, whether the box is cut, and the mask if there is one (see ``mask_lengths``). Rotated
     boxes (x, y, w, h, angle) are `rbox`, within their upright box.
 
     Args:
         min_score: of all classes, or of each.
         bands: see ``open_image``.
+        steps: rows of tiles, counted over all levels.
     """
     full = open_image(path, bands)
-    step = tile = 0
+    step, tile, left = 0, 0, steps[journal.finished :]
     for level in levels:
         grid, image = level.grid, open_image(path, bands, level.shrink)
         for row, top in enumerate(grid.tops):
-            if step >= journal.finished:
+            if step in left:
                 strip = image.read(top, top + grid.tile_height)
                 lines = []
                 for column, sample in enumerate(predict(grid.tiles_of(strip))):
@@ -122,7 +124,10 @@ def detection_lines(
         for line, rbox in zip(lines, found_boxes.tolist(), strict=True):
             line['rbox'] = rbox
     for line, mask in zip(lines, found.get('masks', ()), strict=False):
-        line['mask'] = encode_mask(np.asarray(mask, bool), left, top, level.shrink, size)
+        lengths = mask_lengths(np.asarray(mask), left, top, size, level.shrink)
+        line['mask'] = dict(
+            counts=lengths['counts'], area=int(coco_mask.area(run_lengths(lengths)))
+        )
     return lines
 
 

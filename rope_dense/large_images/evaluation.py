@@ -12,10 +12,12 @@ import torch
 from mmengine.evaluator import Evaluator
 from mmengine.registry import EVALUATOR
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
+from torch import Tensor
 
+from ..datasets.images.bands import drop_no_data
 from .dataset import Place
 from .detection import ROTATED_IOU, UPRIGHT_IOU, detection_lines, suppress_duplicates
-from .segmentation import ScoreBlender
+from .segmentation import ScoreBlender, scores_of
 
 MIN_SCORE = 0.01  # of a box that counts in a test
 THRESHOLD = 0.3  # of mmseg's heads with one score
@@ -27,7 +29,8 @@ class TileJoiner:
     Boxes, rotated boxes and masks (then run lengths) are joined by ``suppress_duplicates`` when the
     last tile of an image has come. Scores of segmentors are blended by ``ScoreBlender``: each tile
     gives a sample of the pixels that no later tile covers, with its part of the truth, so that
-    figures that sum up pixels are of whole images. Other samples stay as they are.
+    figures that sum up pixels are of whole images. Parts of depth are put together, as its figures
+    are means over images. Other samples stay as they are.
     """
 
     def __init__(self, min_score: float = MIN_SCORE) -> None:
@@ -35,14 +38,18 @@ class TileJoiner:
         self.first: BaseDataElement  # tile of an image
         self.folder: TemporaryDirectory
         self.blender: ScoreBlender
+        self.maps: Tensor
 
     def joined(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
         """Yield the samples that further tiles complete."""
         for sample in samples:
             place: Place | None = sample.metainfo.get('place')
+            drop_no_data(sample, sample.metainfo.get('no_data'))
             if place and 'pred_instances' in sample:
                 if whole := self.add_boxes(sample, place):
                     yield whole
+            elif place and 'pred_depth_map' in sample:
+                yield from self.whole_depth(sample, place)
             elif place and 'seg_logits' in sample and 'pred_sem_seg' in sample:
                 yield self.blended(sample, place)
             else:
@@ -71,18 +78,42 @@ class TileJoiner:
         whole = copy.copy(self.first)
         whole.pred_instances = joined
         whole.set_metainfo(dict(ori_shape=place.size))
+        del whole.place, whole.no_data
         return whole
+
+    def finished(self, sample: BaseDataElement, place: Place) -> Tensor:
+        """Labels, or depth, of blended scores [rows, columns] that no later tile covers."""
+        scores = scores_of(sample)
+        if place.number == 0:
+            self.folder = TemporaryDirectory(prefix='tiles_')
+            threshold = None if 'pred_depth_map' in sample else THRESHOLD
+            about = place.level.grid, Path(self.folder.name), len(scores), threshold
+            self.blender = ScoreBlender(*about)
+        values = self.blender.add(place.row, place.column, scores)
+        if place.is_last:
+            self.folder.cleanup()
+        if (missing := sample.metainfo['no_data']) is not None:
+            rows, columns = values.shape
+            values[torch.from_numpy(missing[:rows, :columns])] = self.blender.no_data
+        return values
+
+    def whole_depth(self, sample: BaseDataElement, place: Place) -> Iterator[BaseDataElement]:
+        """Keep the depth of a tile, and yield the sample of an image after its last tile."""
+        if place.number == 0:
+            self.maps = torch.zeros(2, *place.size)  # predicted, true
+        values, (top, left) = self.finished(sample, place), place.start
+        rows, columns = values.shape
+        part = self.maps[:, top : top + rows, left : left + columns]
+        part[0], part[1] = values, sample.gt_depth_map.data[0, :rows, :columns]
+        if place.is_last:
+            whole = copy.copy(sample)
+            whole.pred_depth_map = PixelData(data=self.maps[:1])
+            whole.gt_depth_map = PixelData(data=self.maps[1:])
+            yield whole
 
     def blended(self, sample: BaseDataElement, place: Place) -> BaseDataElement:
         """The pixels of a tile that no later tile covers, with labels of blended scores."""
-        scores = sample.seg_logits.data
-        if place.number == 0:
-            self.folder = TemporaryDirectory(prefix='tiles_')
-            folder = Path(self.folder.name)
-            self.blender = ScoreBlender(place.level.grid, folder, len(scores), THRESHOLD)
-        labels = self.blender.add(place.row, place.column, scores)
-        if place.is_last:
-            self.folder.cleanup()
+        labels = self.finished(sample, place)
         part, (rows, columns) = copy.copy(sample), labels.shape
         del part.seg_logits
         part.pred_sem_seg = PixelData(data=labels[None])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import cv2
 import numpy as np
 
+from ..datasets.images.band_files import open_raster
+from ..datasets.images.copies import write_rows
 from ..datasets.images.headers import check_size, read_header
 from ..datasets.images.pictures import check_picture
 from ..utils.atomic_write import atomic_write
@@ -20,19 +22,13 @@ if find_spec('rasterio'):
     import rasterio
     import rasterio.shutil
     from rasterio.enums import ColorInterp
-    from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
     from rasterio.windows import Window
 
 CHUNK = 2**24  # bytes of pixels that are read or written at a time
 # GDAL caches decoded blocks, by default up to a twentieth of the machine's memory. It needs a few
 # chunks: png files have their channels pixel by pixel, but are read channel by channel.
 os.environ.setdefault('GDAL_CACHEMAX', f'{4 * CHUNK // 2**20}')  # in MB
-NOT_INSTALLED = (
-    'images are read by rasterio, which is not installed; it is the extra "large": '
-    "pip install -e '.[large]' in the folder that holds setup.py"
-)
 LABEL_FORMATS = {'.tif': 'GTiff', '.tiff': 'GTiff', '.png': 'PNG'}
-BLOCK = 256  # side of the blocks of a tiled tiff
 
 
 class LargeImage:
@@ -63,15 +59,7 @@ class LargeImage:
     has_no_data = False
 
     def __init__(self, path: str | Path, shrink: int = 1) -> None:
-        if not find_spec('rasterio'):
-            raise ValueError(f'{path}: {NOT_INSTALLED}')
-        self.shrink = shrink
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter('ignore', NotGeoreferencedWarning)
-                self.file = rasterio.open(path)
-        except RasterioIOError as error:
-            raise ValueError(f'{path}: cannot be read as an image ({error})') from error
+        self.shrink, self.file = shrink, open_raster(path)
         header = read_header(Path(path))
         check_picture(Path(path), header, by_opencv=False)
         if self.file.dtypes[0] != 'uint8':
@@ -172,39 +160,32 @@ def write_labels(
     dtype: np.dtype,
     palette: Mapping[int, tuple[int, int, int]],
 ) -> None:
-    """Write a label raster from a file of its rows; ``out`` is complete or unchanged.
+    """Write a raster of labels or of depth from a file of its rows; all of ``out`` or nothing.
 
     A tiff is tiled and compressed. It has the georeference of the image, if there is one. The
-    largest number of the type is the no-data value of an image of any number of channels.
+    largest number of the type, of depth 0, is the no-data value of an image of any number of
+    channels.
 
     Args:
-        rows_file: labels [height, width], as numpy's ``tobytes`` has them.
+        rows_file: labels or depth [height, width], as numpy's ``tobytes`` has them.
         out: NAME.tif, NAME.tiff or NAME.png.
-        image: what the labels are of.
+        image: what they are of.
         palette: red, green, blue of labels; for labels of 8 bits only.
     """
     height, width = image.height, image.width
-    profile = dict(driver='GTiff', height=height, width=width, count=1, dtype=dtype)
-    profile |= dict(compress='deflate', bigtiff='if_safer')
-    profile |= dict(tiled=True, blockxsize=BLOCK, blockysize=BLOCK)
+    profile = dict[str, Any](zlevel=6)
     if image.has_no_data:
-        profile |= dict(nodata=np.iinfo(dtype).max)
+        profile |= dict(nodata=np.iinfo(dtype).max if dtype.kind == 'u' else 0)
     if image.file.crs:
         profile |= dict(crs=image.file.crs, transform=image.file.transform)
-    step = max(1, CHUNK // (width * dtype.itemsize * BLOCK)) * BLOCK  # whole blocks
-    with (
-        atomic_write(out) as finished,
-        warnings.catch_warnings(),
-        rows_file.open('rb') as rows,
-    ):
-        warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        with rasterio.open(finished, 'w', **profile) as file:
-            if palette and dtype == np.uint8:
-                file.write_colormap(1, dict(palette))
-            for top in range(0, height, step):
-                count = min(step, height - top)
-                labels = np.fromfile(rows, dtype, count * width).reshape(count, width)
-                file.write(labels, 1, window=Window(0, top, width, count))
+    colours = palette if dtype == np.uint8 else None
+    size = width * dtype.itemsize  # bytes of a row
+
+    def read(top: int, end: int) -> np.ndarray:
+        return np.fromfile(rows_file, dtype, (end - top) * width, offset=top * size)
+
+    with atomic_write(out) as finished:
+        write_rows(finished, (height, width, 1), dtype, read, colours, **profile)
         driver = LABEL_FORMATS[out.suffix.lower()]
         if driver != 'GTiff':
             with TemporaryDirectory(dir=out.parent, prefix=f'.{out.name}.') as folder:

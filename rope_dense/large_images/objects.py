@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from ..datasets.labels.geometry import counts_in, mask_shape, outline_box
+from ..datasets.labels.geometry import counts_in, mask_lengths, outline_box
 from .tiles import Window
 
 if find_spec('shapely'):  # mmdet needs it
@@ -107,6 +107,5 @@ def lengths_in(outline: dict, box: np.ndarray, window: Window) -> tuple[dict, fl
     if not mask.any():
         return {}, 0.0
     size = bottom - top, right - left
-    part = mask_shape('', mask, first - left, 0, size).outline
-    assert isinstance(part, dict)
+    part = mask_lengths(mask, first - left, 0, size)
     return part, float(mask.sum() / (edges[1::2] - edges[::2]).sum())

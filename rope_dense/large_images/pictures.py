@@ -14,7 +14,7 @@ from mmengine.registry import VISUALIZERS
 from mmengine.structures import InstanceData
 
 from ..datasets.images.bands import LoadBands, picture
-from ..datasets.images.drawing import draw
+from ..datasets.images.drawing import draw, draw_depth
 from .band_image import open_image
 
 if find_spec('mmdet'):
@@ -42,7 +42,7 @@ def draw_labels(
     out: Path,
     bands: LoadBands | None = None,
 ) -> None:
-    """Write an image, every pixel mixed with the colour of its label.
+    """Write an image, every pixel mixed with the colour of its label, or beside its depth.
 
     Args:
         bands: see ``open_image``.
@@ -55,6 +55,9 @@ def draw_labels(
         np.minimum(np.arange(short) * shrink + middle, long - 1)
         for short, long in zip(small.shape, labels.shape, strict=False)
     )
+    if dtype.kind == 'f':
+        draw_depth(out, small, labels[rows][:, columns])
+        return
     colours = np.zeros((np.iinfo(dtype).max + 1, 3), np.uint8)  # no data is black
     for label, (red, green, blue) in palette.items():
         colours[label] = blue, green, red

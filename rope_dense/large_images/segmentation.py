@@ -1,4 +1,4 @@
-"""Label rasters of large images, from the blended scores of tiles."""
+"""Label rasters and depth maps of large images, from the blended scores of tiles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from mmengine.structures import BaseDataElement
 from torch import Tensor
 
 from ..datasets.images.bands import no_data
@@ -20,29 +21,45 @@ from .tiles import TileGrid, finished_parts
 def segment(
     image: LargeImage,
     grid: TileGrid,
-    predict: TilePredictor,
-    journal: Journal,
-    *,
     num_scores: int,
     threshold: float | None,
+    predict: TilePredictor,
+    journal: Journal,
+    rows: range,
 ) -> None:
     """Add the label rows [rows, width] of an image to a journal, one row of tiles after the other.
 
-    Pixels without data have ``ignored_label``.
+    Pixels without data have ``ScoreBlender.no_data``. Rows of tiles above the first one that share
+    pixels with it are predicted, too, but not added.
 
     Args:
-        predict: a segmentor.
         num_scores, threshold: see ``ScoreBlender``.
+        predict: a segmentor, or a model of depth.
+        rows: of tiles, one or more.
     """
-    blender = ScoreBlender(grid, journal.folder, num_scores, threshold)
-    for row in range(journal.finished, len(grid.tops)):
+    top = grid.tops[rows[0]]
+    above = sum(start + grid.tile_height <= top for start in grid.tops)
+    blender = ScoreBlender(grid, journal.folder, num_scores, threshold, above)
+    for row in range(rows[journal.finished] if journal.finished else above, rows.stop):
         strip = image.read(grid.tops[row], grid.tops[row] + grid.tile_height)
-        scores = (sample.seg_logits.data for sample in predict(grid.tiles_of(strip)))
+        scores = map(scores_of, predict(grid.tiles_of(strip)))
         labels = blender.blend(row, scores)
         if (missing := no_data(strip[: len(labels)])) is not None:
-            labels[missing] = ignored_label(num_scores)
-        journal.finish_step(labels.tobytes())
+            labels[missing] = blender.no_data
+        if row in rows:
+            journal.finish_step(labels.tobytes())
         blender.forget(row - 1)
+
+
+def scores_of(sample: BaseDataElement) -> Tensor:
+    """The scores of the pixels of a tile, or their depth [1, H, W]."""
+    return (sample.pred_depth_map if 'pred_depth_map' in sample else sample.seg_logits).data
+
+
+def value_type(num_scores: int, threshold: float | None) -> np.dtype:
+    """The type of labels, or of depth; see ``ScoreBlender``."""
+    is_depth = num_scores == 1 and threshold is None
+    return np.dtype(np.float32) if is_depth else label_type(num_scores)
 
 
 class ScoreBlender:
@@ -57,14 +74,17 @@ class ScoreBlender:
         folder: for these files.
         num_scores: K, of each pixel. With one, its label is whether it is above the threshold;
             otherwise the index of the largest.
-        threshold: with one score only.
+        threshold: with one score only; None for depth, which has no label but stays as it is.
+        first: row of tiles that is blended first.
     """
 
     def __init__(
-        self, grid: TileGrid, folder: Path, num_scores: int, threshold: float | None
+        self, grid: TileGrid, folder: Path, num_scores: int, threshold: float | None, first: int = 0
     ) -> None:
         self.grid, self.folder, self.threshold = grid, folder, threshold
-        self.num_scores, self.dtype = num_scores, label_type(num_scores)
+        self.num_scores, self.first = num_scores, first
+        self.dtype = value_type(num_scores, threshold)
+        self.no_data = 0 if self.dtype == np.float32 else ignored_label(num_scores)
         self.finished_rows = finished_parts(grid.tops, grid.height)
         self.finished_columns = finished_parts(grid.lefts, grid.width)
         self.shared = torch.empty(0)  # [K, tile_height, columns that a tile and the next cover]
@@ -96,7 +116,7 @@ class ScoreBlender:
         if column > 0:
             total[:, :, : self.shared.shape[2]] += self.shared
         final, self.shared = total[:, :, :columns], total[:, :, columns:].clone()
-        if row > 0:
+        if row > self.first:
             above = self.read(row - 1, column).to(final)
             final[:, : above.shape[1]] += above
         if row < len(self.grid.tops) - 1:
@@ -112,8 +132,7 @@ class ScoreBlender:
         """Labels [H, W] of scores [K, H, W]."""
         if self.num_scores > 1:
             return scores.argmax(0)
-        assert self.threshold is not None  # a head with one score has one
-        return scores[0] > self.threshold
+        return scores[0] if self.threshold is None else (scores[0] > self.threshold).long()
 
     def file(self, row: int, column: int) -> Path:
         return self.folder / f'scores_{row}_{column}.npy'

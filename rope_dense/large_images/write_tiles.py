@@ -45,21 +45,17 @@ def write_tiles(
     if out.exists():
         raise ValueError(f'{out} exists, and nothing is written over: give another folder')
     categories = read_json(source)['categories']
-    found: dict[str, Any] = dict(images=[], annotations=[], categories=categories)
+    info = dict(classes=[x['name'] for x in categories])
+    folder, plan = str(images or source.parent), (tile, tile // 4 if overlap is None else overlap)
+    files: dict[str, Any] = dict(ann_file=str(source.absolute()), metainfo=info)
+    files |= dict(data_prefix=dict(img=folder))
+    pictures, objects = list[dict[str, Any]](), list[dict[str, Any]]()
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
     with atomic_folder(out) as fresh:
+        copies = fresh / 'copies'
         with DefaultScope.overwrite_default_scope('mmdet'), quiet:
-            dataset = TiledDataset(
-                kind='CocoDataset',
-                ann_file=str(source.absolute()),
-                data_prefix=dict(img=str(images or source.parent)),
-                metainfo=dict(classes=[x['name'] for x in categories]),
-                tile=tile,
-                overlap=tile // 4 if overlap is None else overlap,
-                scales=scales,
-                copies=str(fresh / 'copies'),
-                empty=math.inf,
-            )
+            given = 'CocoDataset', *plan, str(copies), scales
+            dataset = TiledDataset(*given, empty=math.inf, **files)
         (fresh / 'images').mkdir()
         for index in progress(range(len(dataset)), 'tiles'):
             info = dataset.get_data_info(index)
@@ -67,15 +63,15 @@ def write_tiles(
             scale = tile / max(tile, right - left, bottom - top)
             name = f'images/{Path(info["img_path"]).stem}__{scale:g}__{left}___{top}.png'
             cv2.imwrite(str(fresh / name), LoadWindow().transform(info)['img'])
-            size: dict[str, Any] = dict(height=info['height'], width=info['width'])
-            found['images'].append(dict(id=index + 1, file_name=name, **size))
+            size = dict(height=info['height'], width=info['width'])
+            pictures.append(dict(id=index + 1, file_name=name, **size))
             for item in info['instances']:
                 x, y, x1, y1 = item['bbox']
-                about: dict[str, Any] = dict(id=len(found['annotations']) + 1, image_id=index + 1)
+                about = dict(id=len(objects) + 1, image_id=index + 1, iscrowd=item['ignore_flag'])
                 about |= dict(category_id=dataset.whole.cat_ids[item['bbox_label']])
-                about |= dict(iscrowd=item['ignore_flag'], bbox=[x, y, x1 - x, y1 - y])
-                about |= dict(segmentation=item['mask']) if 'mask' in item else {}
-                found['annotations'].append(dict(about, area=(x1 - x) * (y1 - y)))
-        shutil.rmtree(fresh / 'copies', ignore_errors=True)
-        atomic_write_text(fresh / 'tiles.json', json.dumps(found))
-    print(f'{out}: {len(found["images"])} tiles, {len(found["annotations"])} objects')
+                about |= dict(bbox=[x, y, x1 - x, y1 - y], area=(x1 - x) * (y1 - y))
+                objects.append(about | ({'segmentation': item['mask']} if 'mask' in item else {}))
+        shutil.rmtree(copies, ignore_errors=True)
+        content = dict(images=pictures, annotations=objects, categories=categories)
+        atomic_write_text(fresh / 'tiles.json', json.dumps(content))
+    print(f'{out}: {len(pictures)} tiles, {len(objects)} objects')

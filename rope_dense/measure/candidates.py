@@ -24,6 +24,7 @@ def settings_at(
     trained: ImageSize,
     scalings: Sequence[str] = (),
     windows: Sequence[str] = (),
+    tiles: Sequence[int] = (),
 ) -> list[Setting]:
     """The config's own setting, then the others to compare it with at an image size.
 
@@ -34,9 +35,10 @@ def settings_at(
         trained: height and width of the training's images.
         scalings, windows: to try, see ``parse_scaling`` and ``parse_window``; by default what
             ``scalings_at`` and ``windows_at`` give and the backbone allows.
+        tiles: to try, too, each with all of these.
 
     Raises:
-        ValueError: the size, or a given scaling or window, is not allowed.
+        ValueError: the size, or a given scaling, window or tile, is not allowed.
     """
     factors = growth(evaluator, size, trained)
     own = Setting(size, slide='scale' if evaluator.slides else 'keep')
@@ -54,7 +56,11 @@ def settings_at(
         if is_allowed(evaluator, replace(own, window=window))
     ]
     settings = combine([size], [FROM_CONFIG, *scalings], [FROM_CONFIG, *windows], own.slide)
-    return [own] + [setting for setting in settings[1:] if is_different(evaluator, setting)]
+    settings = [own] + [setting for setting in settings[1:] if is_different(evaluator, setting)]
+    for tile in tiles:
+        evaluator.apply(replace(own, tile=tile))
+    given = [evaluator.config.test_dataloader.dataset.tile, *tiles] if tiles else [None]
+    return [replace(setting, tile=tile) for tile in dict.fromkeys(given) for setting in settings]
 
 
 def is_allowed(evaluator: Evaluator, setting: Setting) -> bool:

@@ -44,7 +44,7 @@ def write_choice(content: dict, config: Config, evaluator: Evaluator, out: Path)
 def chosen_setting(choice: dict) -> Setting:
     """The chosen setting of an entry of ``sizes``."""
     row = choice['rows'][choice['chosen']]
-    return Setting(row['size'], row['scaling'], row['window'], row['slide'])
+    return Setting(*(row[name] for name in ('size', 'scaling', 'window', 'slide', 'tile')))
 
 
 def config_of(config: Config, setting: Setting, evaluator: Evaluator) -> Config:
@@ -53,7 +53,7 @@ def config_of(config: Config, setting: Setting, evaluator: Evaluator) -> Config:
     Args:
         evaluator: of the model.
     """
-    config = at_size(config, parse_size(setting.size))
+    config = at_size(config, parse_size(setting.size), setting.tile)
     backbone = config.model.backbone
     if setting.scaling != FROM_CONFIG:
         backbone.rope_scaling = parse_scaling(setting.scaling)
@@ -107,8 +107,6 @@ def draw_row(axes: Axes, place: float, row: dict, colour: str, filled: bool) -> 
 
 
 def setting_labels(rows: Sequence[dict]) -> list[str]:
-    """The names of settings; the window only if several were tried."""
-    several = len({row['window'] for row in rows}) > 1
-    return [
-        f'{row["scaling"]}, window {row["window"]}' if several else row['scaling'] for row in rows
-    ]
+    """The names of settings; window and tile only if several were tried."""
+    varied = [name for name in ('window', 'tile') if len({row[name] for row in rows}) > 1]
+    return [', '.join([row['scaling'], *(f'{x} {row[x]}' for x in varied)]) for row in rows]

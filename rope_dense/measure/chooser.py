@@ -10,10 +10,9 @@ import numpy as np
 from .bootstrap import Difference, choose, compare, draw_images
 from .evaluator import Evaluator
 from .per_image import Sample, score_images
+from .results import columns, shown_settings
 from .scores import Scores
 from .settings import Setting
-
-WIDTHS = dict(size=11, scaling=17, window=9)  # of the columns of a setting
 
 
 @dataclass
@@ -76,7 +75,7 @@ class Chooser:
             rows.append(dict(asdict(setting), metric=scores[-1].value, **asdict(difference)))
             if not self.metric:
                 self.metric = scores[0].name
-                print(header(self.metric))
+                print(header(self.metric, rows[0]))
             print(line(rows[-1]), flush=True)
         return rows, scores
 
@@ -103,23 +102,18 @@ def others(settings: Sequence[Setting]) -> int:
 
 
 def named(row: dict) -> str:
-    """Scaling and window of a row."""
-    return f'scaling {row["scaling"]}, window {row["window"]}'
+    """Scaling and window of a row, and its tile if there are several."""
+    return ', '.join(f'{name} {x}' for name, x in shown_settings(row).items() if name != 'size')
 
 
-def header(metric: str) -> str:
-    """The header of the table."""
-    return line_of(WIDTHS, [metric.rpartition('/')[2], 'better by', '90 % from', 'to'])
+def header(metric: str, row: dict) -> str:
+    """The header of the table that begins with this row."""
+    names = [metric.rpartition('/')[2], 'better by', '90 % from', 'to']
+    return columns(shown_settings(row), names, 11)
 
 
 def line(row: dict) -> str:
     """A row of ``Chooser.choose`` as a line of the table."""
     figures = [f'{row["metric"]:.3f}']
     figures += [f'{row[name]:+.3f}' for name in ('value', 'low', 'high')]
-    return line_of([row[name] for name in WIDTHS], figures)
-
-
-def line_of(settings: Sequence[str] | dict[str, int], figures: Sequence[str]) -> str:
-    """Columns of a setting, then columns of figures."""
-    left = (f'{text:<{width}}' for text, width in zip(settings, WIDTHS.values(), strict=True))
-    return ''.join([*left, *(f'{figure:>11}' for figure in figures)])
+    return columns(shown_settings(row).values(), figures, 11)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 
@@ -96,15 +97,18 @@ def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
 
     They appear when the test is complete.
     """
-    if 'metrics' in cfg.test_evaluator:  # of a ``TiledEvaluator``
-        raise UsageError('--out: a test in tiles writes no files, rope-dense predict does')
     metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
+    is_tiled = 'metrics' in cfg.test_evaluator  # of a ``TiledEvaluator``
+    has_masks = not detects(cfg) or 'segm' in np.atleast_1d(metrics[0].get('metric', 'bbox'))
+    if is_tiled and has_masks:
+        raise UsageError('--out: of a test in tiles only boxes; rope-dense predict writes masks')
     with atomic_files(Path(out).parent if detects(cfg) else out) as partial:
         if detects(cfg):
             dump = ConfigDict(
                 type='mmdet.DumpDetResults', out_file_path=str(partial / Path(out).name)
             )
-            cfg.test_evaluator = [*metrics, dump]
+            written = [*metrics, dump]
+            cfg.test_evaluator = dict(cfg.test_evaluator, metrics=written) if is_tiled else written
         else:
             writers = [metric for metric in metrics if metric.type == 'IoUMetric']
             if not writers:

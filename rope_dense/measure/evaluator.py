@@ -23,6 +23,7 @@ from ..backbones.base import Backbone
 from ..project.launch import build_runner
 from ..project.parts import evaluators
 from ..project.sizes import at_size, configured_size, resize_steps
+from ..project.weights import SelfLoading
 from ..utils.progress import bar
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize, Size
@@ -52,14 +53,25 @@ class Evaluator:
         self.test_cfg = copy.deepcopy(config.model.get('test_cfg') or ConfigDict())
 
     @classmethod
-    def from_checkpoint(cls, config: Config, checkpoint: str | Path) -> Evaluator:
-        """Return an evaluator of the weights in a file, in this process."""
+    def from_checkpoint(
+        cls,
+        config: Config,
+        checkpoint: str | Path,
+        launcher: str = 'none',
+        work_dir: str | Path | None = None,
+    ) -> Evaluator:
+        """An evaluator of the weights of a checkpoint; ``work_dir`` of its log, or the config's."""
         settings = runner_config(config)
         settings.load_from, settings.resume = str(checkpoint), False
-        runner = build_runner(settings, 'none')
+        settings.work_dir = str(work_dir or config.work_dir)
+        runner = build_runner(settings, launcher)
         runner.call_hook('before_run')
-        runner.load_or_resume()
-        return cls(bare_model(runner), config, runner)
+        model = bare_model(runner)
+        if isinstance(model, SelfLoading):
+            model.load_checkpoint(str(checkpoint))
+        else:
+            runner.load_or_resume()
+        return cls(model, config, runner)
 
     def evaluate(self, setting: Setting, config: Config | None = None) -> dict:
         """Test with a setting.
@@ -93,8 +105,7 @@ class Evaluator:
             ValueError: a setting that the model or the size does not allow, with the option that
                 gave it.
         """
-        size = parse_size(setting.size)
-        config = at_size(config or self.config, size)
+        config = at_size(config or self.config, parse_size(setting.size), setting.tile)
         test_cfg = self.test_cfg_of(setting, configured_size(config))
         if self.is_ours:
             grid = self._grid(setting, configured_size(config), test_cfg)

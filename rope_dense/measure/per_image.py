@@ -7,25 +7,26 @@ import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.evaluator import BaseMetric
-from mmengine.evaluator import Evaluator as Metrics
 from mmengine.fileio import load
 from mmengine.registry import DATA_SAMPLERS
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torch.utils.data import Sampler
 
+from ..large_images.dataset import TiledDataset
+from ..large_images.evaluation import TiledEvaluator
 from ..project.errors import UsageError
 from ..project.parts import evaluators
 from .evaluator import Evaluator
 from .scores import ClassMatches, ImageMeans, MeanAP, MeanIoU, Scores
 from .settings import Setting
-
-MOST_PREDICTIONS = 100  # of an image and class, which COCO's mAP counts
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,21 @@ class Sample:
 
 @DATA_SAMPLERS.register_module()
 class ImageSampler(Sampler):
-    """The images of a ``Sample``, for a dataloader.
+    """The images of a ``Sample``, for a dataloader; of tests in tiles all tiles of them.
 
     Args:
         dataset: that the images are taken of.
         number, seed, skip: see ``Sample``.
+
+    Attributes:
+        images: [items], the index of the image of each.
     """
 
     def __init__(self, dataset: Sized, number: int, seed: int, skip: int) -> None:
-        self.indices = Sample(number, seed, skip).indices(len(dataset))
+        images = images_of(dataset)
+        chosen = Sample(number, seed, skip).indices(len({*images}))
+        self.indices = np.flatnonzero(np.isin(images, chosen)).tolist()
+        self.images = images[self.indices]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.indices)
@@ -61,7 +68,12 @@ class ImageSampler(Sampler):
         return len(self.indices)
 
 
-class KeptResults(Metrics):
+def images_of(dataset: Sized) -> np.ndarray:
+    """The index of the image of each item of a data set."""
+    return dataset.images if isinstance(dataset, TiledDataset) else np.arange(len(dataset))
+
+
+class KeptResults(TiledEvaluator):
     """Metrics that are not computed: results of the images are kept."""
 
     def evaluate(self, size: int) -> dict:
@@ -72,8 +84,6 @@ class KeptResults(Metrics):
 
 def check_metric(config: Config) -> None:
     """Raise UsageError unless a metric of the test has results of single images."""
-    if 'metrics' in config.test_evaluator:  # of a ``TiledEvaluator``
-        raise UsageError('a test in tiles is not resampled: compare by eval-resolutions')
     given = [str(metric.type) for _, metric in evaluators(config, 'test_evaluator')]
     if not any(name.rpartition('.')[2] in SCORES for name in given):
         raise UsageError(
@@ -95,18 +105,22 @@ def score_images(evaluator: Evaluator, setting: Setting, sample: Sample, title: 
     config.test_dataloader.sampler = ConfigDict(type='ImageSampler', **asdict(sample))
     assert evaluator.runner is not None
     with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
-        metrics = KeptResults(config.test_evaluator)
+        metrics = KeptResults([metric for _, metric in evaluators(config, 'test_evaluator')])
         evaluator.runner.test_loop.run_on(config, title, metrics)
-        return scores_of(metrics)
+        return scores_of(metrics, evaluator.runner.test_loop.dataloader.sampler.images)
 
 
-def scores_of(metrics: KeptResults) -> Scores:
-    """The scores of the first metric that has some."""
+def scores_of(metrics: KeptResults, images: np.ndarray) -> Scores:
+    """The scores of the first metric that has some; ``images`` as of ``ImageSampler``."""
     for metric, results in zip(metrics.metrics, metrics.results, strict=True):
         compute = SCORES.get(type(metric).__name__)
         if compute is not None:
             if not results:
                 raise ValueError(f'{type(metric).__name__}: no image of the sample has labels')
+            if compute is mean_iou:  # the areas of the tiles of an image are added
+                tiles = groupby(zip(images, results, strict=True), itemgetter(0))
+                areas = (zip(*(x for _, x in some), strict=True) for _, some in tiles)
+                results = [tuple(map(sum, x)) for x in areas]
             return compute(metric, results)
     raise AssertionError('see check_metric')
 
@@ -151,6 +165,7 @@ def coco_precision(metric: BaseMetric, results: Sequence[tuple[dict, dict]]) -> 
     evaluation.params.catIds = metric.cat_ids
     evaluation.params.imgIds = images = [item['img_id'] for item in truth]
     evaluation.params.iouThrs = np.asarray(metric.iou_thrs)
+    evaluation.params.maxDets = metric.proposal_nums
     return MeanAP(f'coco/{kind}_mAP', len(images), True, class_matches(evaluation))
 
 
@@ -173,7 +188,7 @@ def class_matches(evaluation: COCOeval) -> list[ClassMatches]:
     params = evaluation.params
     places = {image: place for place, image in enumerate(params.imgIds)}
     params.areaRng, params.areaRngLbl = params.areaRng[:1], params.areaRngLbl[:1]
-    params.maxDets = [MOST_PREDICTIONS]
+    params.maxDets = params.maxDets[-1:]
     evaluation.evaluate()
     by_class: dict[int, list[dict]] = {}
     for item in filter(None, evaluation.evalImgs):

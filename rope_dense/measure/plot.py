@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 COLOURS = ('#269db2', '#e76f51', '#54699a', '#f4b942', '#58ab60', '#be5cb8', '#7a5c46', '#777777')
 STYLES = ('-', '--', ':', '-.')
 MARKERS = 'osD^vPX*'
-SETTINGS = ('scaling', 'window', 'slide')
+SETTINGS = ('scaling', 'window', 'slide', 'tile')
 
 
 def draw_resolutions(
@@ -81,7 +81,10 @@ def curves_of(runs: Sequence[dict], metric: str) -> list[dict]:
         if not any(metric in row['metrics'] for row in run['rows']):
             known = sorted({name for row in run['rows'] for name in row['metrics']})
             raise ValueError(f'{run["label"]} has no metric {metric!r}, it has {", ".join(known)}')
-        rows = [row | dict(scaling=row.get('given') or row['scaling']) for row in run['rows']]
+        rows = [
+            dict(row, scaling=row.get('given') or row['scaling'], tile=row.get('tile'))
+            for row in run['rows']
+        ]
         settings = dict.fromkeys(tuple((n, row[n]) for n in SETTINGS) for row in rows)
         for number, setting in enumerate(settings):
             points = sorted(

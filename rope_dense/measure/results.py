@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mmengine.dist import is_main_process
 
@@ -19,7 +20,7 @@ from .settings import Setting
 # The metrics that are plotted by default.
 HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
 COLUMNS = 6  # metrics in the table; the files have all
-WIDTHS = dict(size=11, scaling=18, window=9)  # of the columns before them
+WIDTHS = dict(size=11, scaling=18, window=9, tile=7)  # of the columns before them
 
 
 @dataclass
@@ -99,10 +100,10 @@ def read_results(path: Path) -> dict:
 
 def rows_as_csv(runs: Sequence[dict]) -> str:
     """A line for each row of the contents of results files, with the metrics of all."""
-    names = ('size', 'height', 'width', 'scaling', 'window', 'slide')
+    names = ('size', 'height', 'width', 'scaling', 'window', 'slide', 'tile')
     return csv_text(
         dict(label=run['label'])
-        | {name: row[name] for name in names}
+        | {name: row.get(name) for name in names}
         | row['metrics']
         | dict(seconds_per_image=row.get('seconds_per_image'))
         for run in runs
@@ -129,14 +130,14 @@ def headline(names: Iterable[str]) -> str:
 def table_header(row: dict) -> str:
     """The header of a table whose first row this is."""
     names = [name.rpartition('/')[2].removeprefix('bbox_') for name in _shown_metrics(row)]
-    return _table_line(WIDTHS, [*names, 's/image'])
+    return columns(shown_settings(row), [*names, 's/image'])
 
 
 def table_line(row: dict) -> str:
     """A row as a line of the table."""
     values = [row['metrics'][name] for name in _shown_metrics(row)] + [row['seconds_per_image']]
     figures = ['-' if value is None else f'{value:.3f}' for value in values]
-    return _table_line([row[name] for name in WIDTHS], figures)
+    return columns(shown_settings(row).values(), figures)
 
 
 def _shown_metrics(row: dict) -> list[str]:
@@ -144,6 +145,12 @@ def _shown_metrics(row: dict) -> list[str]:
     return list(dict.fromkeys([headline(row['metrics']), *row['metrics']]))[:COLUMNS]
 
 
-def _table_line(settings: Iterable[str], figures: Sequence[str]) -> str:
-    left = (f'{text:<{width - 1}} ' for text, width in zip(settings, WIDTHS.values(), strict=True))
-    return ''.join([*left, *(f'{figure:>9}' for figure in figures)])
+def shown_settings(row: dict) -> dict[str, Any]:
+    """The settings of a row by their columns; tiles only of a sweep of tiles."""
+    return {name: row[name] for name in WIDTHS if row.get(name) is not None}
+
+
+def columns(settings: Iterable[object], figures: Sequence[str], width: int = 9) -> str:
+    """A line of a table: a setting, then figures."""
+    left = (f'{text:<{width - 1}} ' for text, width in zip(settings, WIDTHS.values(), strict=False))
+    return ''.join([*left, *(f'{figure:>{width}}' for figure in figures)])

@@ -27,6 +27,7 @@ class Setting:
         window: see ``parse_window``, or 'config'.
         slide: the crops of a segmentor that slides: 'keep' them, 'scale' them (and the stride) as
             the image is, or test the 'whole' image at once.
+        tile: side of the tiles of a run on tiles, in pixels of an image; None for the config's.
         given: the scaling as it was given, if ``with_factor`` added its factor.
     """
 
@@ -34,11 +35,13 @@ class Setting:
     scaling: str = FROM_CONFIG
     window: str = FROM_CONFIG
     slide: Slide = 'keep'
+    tile: int | None = None
     given: str | None = None
 
     def __str__(self) -> str:
-        """Each field with its value, but ``given``."""
-        return ', '.join(f'{field.name} {getattr(self, field.name)}' for field in fields(self)[:4])
+        """Each field with its value, but ``given``, and but for a tile of the config."""
+        shown = fields(self)[: 4 + (self.tile is not None)]
+        return ', '.join(f'{field.name} {getattr(self, field.name)}' for field in shown)
 
 
 def combine(
@@ -46,10 +49,11 @@ def combine(
     scalings: Sequence[str] = (FROM_CONFIG,),
     windows: Sequence[str] = (FROM_CONFIG,),
     slide: Slide = 'keep',
+    tile: int | None = None,
 ) -> list[Setting]:
     """All combinations, each once; all sizes of one scaling and window before the next."""
     combinations = dict.fromkeys(product(scalings, windows, sizes))
-    return [Setting(size, scaling, window, slide) for scaling, window, size in combinations]
+    return [Setting(size, scale, window, slide, tile) for scale, window, size in combinations]
 
 
 def parse_window(text: str) -> WindowSetting:

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.dist import is_main_process
-from mmengine.model import BaseModel
-from mmengine.runner import Runner
 from mmengine.utils import to_2tuple
 
+from ..predict.processes import merges, started
 from ..project.errors import UsageError
 from ..project.identity import Identity
-from ..project.launch import build_runner
 from ..project.load import find_model
 from ..project.ready import ready
-from ..project.sizes import at_size, configured_size, trained_size
-from ..project.weights import SelfLoading
+from ..project.sizes import at_size, configured_size, tile_plan, trained_size
 from ..utils.configs import DOCS
 from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
 from .candidates import with_factor
-from .evaluator import Evaluator, bare_model, runner_config
+from .evaluator import Evaluator
 from .plot import draw_resolutions
 from .results import Results, headline, table_header, table_line
 from .settings import FROM_CONFIG, Setting, Slide, combine
-
-Load = Callable[[Runner], object]
 
 
 def evaluate_sizes(
@@ -40,6 +35,7 @@ def evaluate_sizes(
     sizes: Sequence[str] = (),
     scaling: Sequence[str] = (FROM_CONFIG,),
     window: Sequence[str] = (FROM_CONFIG,),
+    tiles: Sequence[int] = (),
     slide: Slide = 'keep',
     train_size: str | None = None,
     metric: str | None = None,
@@ -57,7 +53,8 @@ def evaluate_sizes(
     Args:
         config, checkpoint, cfg_options, work_dir, data_root: see ``find_model``.
         sizes: a shorter side, '640', or height and width, '480x640', in pixels; by default the size
-            of the config's test images.
+            of the config's test images, which grows with the tiles.
+        tiles: sides of tiles in pixels of an image, for a run on tiles; by default the config's.
         scaling, window: see ``parse_scaling`` and ``parse_window``; 'config' leaves the config's.
         slide: see ``Setting``.
         train_size: of the training's images, which a scaling without a factor refers to, see
@@ -68,7 +65,7 @@ def evaluate_sizes(
         launcher: of the processes of a distributed run.
 
     Returns:
-        A row for each setting, see ``Evaluator.evaluate``.
+        A row for each setting, see ``Evaluator.evaluate``; none if another process merges them.
 
     Raises:
         UsageError, CheckpointError, ValueError: settings, files or data that cannot be used; they
@@ -77,14 +74,18 @@ def evaluate_sizes(
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
     if weights is None:
         raise UsageError('each of several tasks is evaluated with its own config')
-    cfg.load_from, cfg.resume = weights, False
-    settings = combine(sizes or ['x'.join(map(str, configured_size(cfg)))], scaling, window, slide)
+    sides: Sequence[int | None] = tiles or [None]
+    settings = [
+        setting
+        for tile in sides
+        for setting in combine(sizes or [size_of(cfg, tile)], scaling, window, slide, tile)
+    ]
     sweep = Sweep.prepare(cfg, weights, settings, str(config), label, train_size, overwrite)
     if slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
         print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
     rows = sweep.run(launcher)
-    if is_main_process():
+    if rows and is_main_process():
         path = sweep.results.path
         draw_resolutions(
             [sweep.results.content()],
@@ -95,22 +96,28 @@ def evaluate_sizes(
     return rows
 
 
+def size_of(config: Config, tile: int | None) -> str:
+    """The size of a config's test images; of other tiles, as much larger as the tile is."""
+    plan = tile_plan(config)
+    grown = tile / plan.tile if tile and plan else 1
+    return 'x'.join(str(round(side * grown)) for side in configured_size(config))
+
+
 @dataclass
 class Sweep:
     """A model that is tested with several settings.
 
     Attributes:
-        config: of the model, with its checkpoint as ``load_from`` unless it loads its own weights.
+        config, checkpoint: of the model.
         settings: of the tests, in order.
         results: the rows that were measured before, and this run's.
-        load: loads the weights into the model of a Runner.
         overwrite: take no rows of an earlier run.
     """
 
     config: Config
+    checkpoint: str
     settings: Sequence[Setting]
     results: Results
-    load: Load
     overwrite: bool
 
     @classmethod
@@ -143,7 +150,6 @@ class Sweep:
         settings = [with_factor(evaluator, setting, training_size) for setting in settings]
         for setting in settings:
             evaluator.apply(setting)
-        load = loader_of(model, checkpoint)
         results = Results(
             Path(config.work_dir) / 'resolutions.json',
             Identity.of(config, name, checkpoint),
@@ -152,7 +158,7 @@ class Sweep:
         )
         if not overwrite:
             results.resume()
-        return cls(config, settings, results, load, overwrite)
+        return cls(config, checkpoint, settings, results, overwrite)
 
     def planned(self) -> set[int]:
         """The sizes of the images, by their shorter sides."""
@@ -162,15 +168,38 @@ class Sweep:
         }
 
     def run(self, launcher: str = 'none') -> list[dict]:
-        """Test with the settings that have no row, print all as a table; returns their rows."""
+        """Test with the settings that have no row, print all as a table; returns their rows.
+
+        Processes of torchrun share the images of each test. Of a run on tiles, whose images are
+        few, they share the tests by index, if these are as many, and the first process merges.
+        """
+        rank, count = started() if launcher == 'pytorch' else (0, 1)
+        left = [setting for setting in self.settings if not self.results.find(setting)]
+        if tile_plan(self.config) is None or not 1 < count <= len(left):
+            return self.tested(launcher)
+        path = self.results.path
+        files = [path.with_stem(f'{path.stem}_{number + 1}') for number in range(count)]
+        parts = [replace(self.results, path=file, rows=[]) for file in files]
+        replace(self, settings=left[rank::count], results=parts[rank]).tested()
+        if not merges(rank, count):
+            return []
+        for part in parts:
+            part.resume()
+        for number, setting in enumerate(left):
+            if row := parts[number % count].find(setting):
+                self.results.add(row)
+        for file in files:
+            file.unlink()
+            file.with_suffix('.csv').unlink()
+        return print_table(self.settings, self.results, None)
+
+    def tested(self, launcher: str = 'none') -> list[dict]:
+        """The rows of all settings; this process, or this group of them, tests what is left."""
         evaluator = None
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
             print(f'scalings: {DOCS}/evaluation.md says which one is for which images')
         if not all(self.results.find(setting) for setting in self.settings):
-            runner = build_runner(runner_config(self.config), launcher)
-            runner.call_hook('before_run')
-            self.load(runner)
-            evaluator = Evaluator(bare_model(runner), self.config, runner)
+            evaluator = Evaluator.from_checkpoint(self.config, self.checkpoint, launcher)
         path = self.results.path
         try:
             with exclusive(path) if is_main_process() else nullcontext():
@@ -181,13 +210,6 @@ class Sweep:
             stored = f'{len(self.results.rows)} results are in {path}'
             print(f'\nstopped; {stored}: the same command continues', file=sys.stderr)
             raise
-
-
-def loader_of(model: BaseModel, checkpoint: str) -> Load:
-    """A function that loads a checkpoint into the model of a Runner."""
-    if isinstance(model, SelfLoading):
-        return lambda runner: bare_model(runner).load_checkpoint(checkpoint)
-    return Runner.load_or_resume
 
 
 def print_table(

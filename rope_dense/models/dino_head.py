@@ -27,7 +27,6 @@ class PublishedDINOHead(DINOHead):
       1, times the denoising groups of *this* process. mmdet averages the product of both. The
       results are equal on one process, or where all processes have the same number of groups.
 
-
     Takes the arguments of mmdet's DINOHead, and `skip_ignored`: a query whose centre is in an
     ignored object is no background, as it is in the source. `sync_cls_avg_factor=True` makes the
     class losses take the average over processes too, as detrex does. Source: detrex,
@@ -53,22 +52,13 @@ class PublishedDINOHead(DINOHead):
             boxes.append((self.reg_branches[layer](queries) + start).sigmoid())
         return stack(logits), stack(boxes)
 
-    def loss(
-        self,
-        hidden_states: Tensor,
-        references: list[Tensor],
-        enc_outputs_class: Tensor,
-        enc_outputs_coord: Tensor,
-        batch_data_samples: SampleList,
-        dn_meta: dict[str, int],
-    ) -> dict:
+    def loss(self, batch_data_samples: SampleList, **outputs: Any) -> dict:
         """mmdet's losses; the targets find ignored objects in the data samples."""
         for sample in batch_data_samples:
             if self.skip_ignored and 'ignored_instances' in sample:
                 boxes = get_box_tensor(sample.ignored_instances.bboxes)
                 sample.set_metainfo(dict(ignored=boxes))
-        outputs = hidden_states, references, enc_outputs_class, enc_outputs_coord
-        return super().loss(*outputs, batch_data_samples, dn_meta)
+        return super().loss(batch_data_samples=batch_data_samples, **outputs)
 
     def _get_targets_single(
         self, cls_score: Tensor, bbox_pred: Tensor, gt_instances: InstanceData, img_meta: dict
@@ -83,38 +73,18 @@ class PublishedDINOHead(DINOHead):
             weights[negatives[inside.all(-1).any(1)]] = 0
         return found
 
-    def loss_by_feat(
-        self,
-        all_layers_cls_scores: Tensor,
-        all_layers_bbox_preds: Tensor,
-        enc_cls_scores: Tensor,
-        enc_bbox_preds: Tensor,
-        batch_gt_instances: InstanceList,
-        batch_img_metas: list[dict],
-        dn_meta: dict[str, int],
-    ) -> dict[str, Tensor]:
-        """All losses, in float32: under autocast too, and mmcv's focal loss has no bfloat16."""
-        outputs = all_layers_cls_scores, all_layers_bbox_preds, enc_cls_scores, enc_bbox_preds
-        return super().loss_by_feat(
-            *(output.float() for output in outputs), batch_gt_instances, batch_img_metas, dn_meta
-        )
+    def loss_by_feat(self, *given: Any) -> dict[str, Tensor]:
+        """mmdet's losses, of the four outputs in float32.
+
+        They are computed so under autocast, too: mmcv's focal loss has no bfloat16.
+        """
+        return super().loss_by_feat(*(output.float() for output in given[:4]), *given[4:])
 
     def loss_dn(
-        self,
-        all_layers_denoising_cls_scores: Tensor,
-        all_layers_denoising_bbox_preds: Tensor,
-        batch_gt_instances: InstanceList,
-        batch_img_metas: list[dict],
-        dn_meta: dict[str, int],
+        self, *given: Any, dn_meta: dict[str, int], **truth: Any
     ) -> tuple[list[Tensor], ...]:
         """Class, L1 and GIoU loss of the denoising queries after each layer."""
-        losses = super().loss_dn(
-            all_layers_denoising_cls_scores,
-            all_layers_denoising_bbox_preds,
-            batch_gt_instances,
-            batch_img_metas,
-            dn_meta,
-        )
+        losses = super().loss_dn(*given, dn_meta=dn_meta, **truth)
         groups = dn_meta['num_denoising_groups']
         return tuple([loss / groups for loss in layer_losses] for layer_losses in losses)
 

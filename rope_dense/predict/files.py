@@ -56,12 +56,12 @@ class Writer(ABC):
         return {*self.journal.entries}
 
     def tiles_file(self, picture: str) -> Path:
-        """The result of an image that is predicted in tiles, see ``predict_tiles``."""
+        """The result of an image that is predicted in tiles, see ``TiledImage``."""
         raise NotImplementedError
 
     def add_tiles(self, file_name: str, picture: str) -> None:
         """Add the image of this result."""
-        raise NotImplementedError
+        self.journal.add(dict(file_name=file_name))
 
 
 class DetectionFiles(Writer):
@@ -206,9 +206,6 @@ class SegmentationFiles(Writer):
     def tiles_file(self, picture: str) -> Path:
         return self.out / LABELS / Path(picture).with_suffix('.png')
 
-    def add_tiles(self, file_name: str, picture: str) -> None:
-        self.journal.add(dict(file_name=file_name))
-
     def close(self) -> str:
         self.journal.close()
         return f'{len(self.journal.entries)} images: {self.out}'
@@ -251,6 +248,9 @@ class DepthFiles(ArrayFiles):
 
     def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
         return draw_depth(path, image, values)
+
+    def tiles_file(self, picture: str) -> Path:
+        return self.out / DEPTH / Path(picture).with_suffix('.tif')
 
 
 class FeatureFiles(ArrayFiles):

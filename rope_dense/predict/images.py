@@ -31,7 +31,7 @@ from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.load import find_model
 from ..project.parts import used_loaders
-from ..project.sizes import at_size
+from ..project.sizes import at_size, tile_plan
 from ..project.task import task_of
 from ..utils.config_parts import pipelines
 from ..utils.lock import exclusive
@@ -45,15 +45,7 @@ from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
 from .processes import merges, started
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import (
-    Tiling,
-    TrainedModel,
-    check_tiles,
-    predict_tiles,
-    tile_and_overlap,
-    trained_plan,
-    unfinished,
-)
+from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
 
 Image = tuple[Source, np.ndarray]
 
@@ -209,7 +201,7 @@ def predict_images(
         print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
     small, large = list[Source](), list[Source]()
     bands = ImageReader(inferencer.cfg.test_dataloader.dataset.pipeline).bands
-    plan = trained_plan(trained.cfg)
+    plan = tile_plan(trained.cfg)
     for source in progress(left, 'sizes of images'):
         try:
             header = read_header(source.path)
@@ -243,7 +235,7 @@ def predict_in_tiles(
         without = output.scores and task_of(trained.cfg) == 'semantic'
         print(f'{source.path}: in tiles{", without --scores" if without else ""}')
         try:
-            predict_tiles(trained, source.path, out, tiling, picture, journal_or_anew)
+            TiledImage(trained, source.path, out, tiling, picture, journal_or_anew).predict()
             writer.add_tiles(source.file_name, source.picture)
         except Exception as problem:  # whatever it is, other images can be predicted
             shutil.rmtree(unfinished(out), ignore_errors=True)

@@ -15,7 +15,7 @@ from mmengine.infer import BaseInferencer
 from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement
 
-from ..datasets.images.bands import bands_in, drop_no_data
+from ..datasets.images.bands import bands_in, drop_no_data, no_data
 from ..integrations.hub_config import is_stored, registered_only
 from ..project.checks.image_sizes import patch_size
 from ..project.model import classes_and_colours
@@ -106,7 +106,7 @@ def predict_batch(
             )
         if whole is not image:
             cut(sample, image.shape[:2], whole.shape[:2])
-        drop_no_data(sample, image)
+        drop_no_data(sample, no_data(image))
     return samples
 
 

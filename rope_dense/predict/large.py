@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,14 +34,7 @@ from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
 from ..utils.size_text import parse_size
 from .processes import started
-from .tiles import (
-    Tiling,
-    TrainedModel,
-    check_tiles,
-    predict_tiles,
-    tile_and_overlap,
-    unfinished,
-)
+from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
 
 
 def predict_large(
@@ -64,13 +58,14 @@ def predict_large(
 ) -> Path:
     """Predict images of any size in tiles; an interrupted run is continued.
 
-    Several processes (see ``processes``) share the images of a folder.
+    Several processes (see ``processes``) share the images of a folder, or the rows of tiles of one
+    image.
 
     Args:
         config, checkpoint, cfg_options, work_dir: see ``find_model``.
         image: a file that GDAL reads, or a folder, of which those with a result are left out.
-        out: label raster (NAME.tif, NAME.png) or detections (NAME.json), by default in the work
-            folder; or the folder of the results of a folder.
+        out: label raster (NAME.tif, NAME.png), depth (NAME.tif) or detections (NAME.json), by
+            default in the work folder; or the folder of the results of a folder.
         picture: also draw the result on a reduced image, in this file.
         tile, overlap, batch, halvings, min_score, merge_iou: see ``Tiling``, ``tile_and_overlap``.
         size: of a tile as model input, '480' (its shorter side) or '480x640' (height and width); by
@@ -87,8 +82,9 @@ def predict_large(
     """
     rank, count = started()
     place, given = checked_device(device), Path(image)
-    if count > 1 and not given.is_dir():
-        raise UsageError(f'{given}: several processes share a folder of images, not one image')
+    part = (rank, count) if not given.is_dir() else (0, 1)
+    if part[1] > 1 and 'MASTER_ADDR' not in os.environ:
+        raise UsageError(f'{given}: processes of torchrun share one image, of a job array a folder')
     if picture is not None and given.is_dir():
         raise UsageError(f'--picture {picture}: of one image, and {given} is a folder')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
@@ -100,11 +96,14 @@ def predict_large(
     if picture is not None:
         check_ending('--picture', picture, PICTURES)
     results = results_of(cfg, given, out, overwrite)
-    share = [x for x in [*results.items()][rank::count] if overwrite or not x[1].exists()]
+    items = [*results.items()][rank::count] if given.is_dir() else results.items()
+    share = [x for x in items if overwrite or not x[1].exists()]
     if given.is_dir():
         print(f'{len(share)} of {len(results)} images are predicted by this process')
-    for path, _ in share:
-        check_image(cfg, path, tiling)
+    bands = bands_in(next(pipelines(cfg.test_dataloader.dataset)))
+    for path, _ in share:  # before the model is built
+        opened = open_image(path, bands)
+        len(TileGrid(opened.height, opened.width, tile, overlap))
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
         classes, colours = classes_and_colours(cfg, used.checkpoint)
@@ -113,19 +112,12 @@ def predict_large(
         trained = TrainedModel(cfg, model, classes, colours, identity)
         drawn = None if picture is None else Path(picture)
         for path, result in share:
-            with exclusive(result), explained(result):
+            with exclusive(unfinished(result, *part) if part[0] else result), explained(result):
                 if overwrite:
-                    shutil.rmtree(unfinished(result), ignore_errors=True)
-                predict_tiles(trained, path, result, tiling, drawn)
-            print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
+                    shutil.rmtree(unfinished(result, *part), ignore_errors=True)
+                if TiledImage(trained, path, result, tiling, drawn, share=part).predict():
+                    print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
     return Path(out or cfg.work_dir) if given.is_dir() else result
-
-
-def check_image(cfg: Config, path: Path, tiling: Tiling) -> None:
-    """Raise ValueError for an image that cannot be read, or tiles that cannot be made."""
-    image = open_image(path, bands_in(next(pipelines(cfg.test_dataloader.dataset))))
-    grid = TileGrid(image.height, image.width, tiling.tile, tiling.overlap)
-    len(grid)
 
 
 def results_of(
@@ -136,15 +128,15 @@ def results_of(
     Raises:
         UsageError: of an image, it is no such file, or is there already.
     """
-    has_labels = task_of(cfg) == 'semantic'
-    ending = 'labels.tif' if has_labels else 'boxes.json'
+    task = task_of(cfg)
+    ending = dict(semantic='labels.tif', depth='depth.tif').get(task, 'boxes.json')
     if given.is_dir():
         folder = Path(out or cfg.work_dir)
         found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(given, folder)
         return {x.path: folder / f'{x.picture.removesuffix(".jpg")}_{ending}' for x in found}
     if out is None:
         out = Path(cfg.work_dir, f'{given.stem}_{ending}')
-    check_ending('--out', out, LABEL_FORMATS if has_labels else ['.json'])
+    check_ending('--out', out, LABEL_FORMATS if task == 'semantic' else [Path(ending).suffix])
     if Path(out).exists() and not overwrite:
         raise UsageError(f'{out} exists: give another --out, or --overwrite to replace it')
     return {given: Path(out)}

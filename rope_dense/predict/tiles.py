@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from mmengine.config import Config
 from mmengine.model import BaseModel
 
 from ..datasets.images.bands import bands_in
-from ..datasets.mask_colours import label_type
 from ..datasets.rotated_results import write_dota
 from ..large_images.band_image import open_image
 from ..large_images.detection import (
@@ -29,29 +29,31 @@ from ..large_images.geojson import write_geojson
 from ..large_images.image_file import write_labels
 from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
-from ..large_images.segmentation import segment
-from ..large_images.tiles import TileGrid, TilePlan
+from ..large_images.segmentation import segment, value_type
+from ..large_images.tiles import TileGrid
 from ..project.checks.training import training_crops, warn
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.model import Colour
-from ..project.sizes import configured_size
+from ..project.sizes import configured_size, tile_plan
 from ..project.task import angle_version, task_of, visualizer_of
 from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import pipelines
 from ..utils.journal import Journal
 from ..utils.json_lines import read_json_lines
 from ..utils.progress import bar
+from .processes import merges
 
 REFUSED = {
-    'depth': 'depth is not predicted in tiles, each of which would have a scale of its own: resize '
-    'the image, or raise --tile-above of rope-dense predict',
+    'depth': 'depth is not predicted in tiles, each of which has a scale of its own, but by a run '
+    'on tiles (own.tile): resize the image, or raise --tile-above of rope-dense predict',
     'several': 'several tasks predict no tiles: raise --tile-above, or give one task',
     'panoptic': 'panoptic labels are not predicted in tiles: raise --tile-above of rope-dense '
     'predict, or resize the image',
 }
 
 OpenJournal = Callable[[Path, dict[str, Any]], Journal]
+Work = Callable[[TilePredictor, Journal, range], None]
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def tile_and_overlap(
     cfg: Config, tile: int | None = None, overlap: int | None = None
 ) -> tuple[int, int]:
     """By default as in training on tiles, else the size of the test images; and a quarter of it."""
-    if tile is None and (plan := trained_plan(cfg)):
+    if tile is None and (plan := tile_plan(cfg)):
         tile, least = plan.at(max(plan.scales))
         overlap = least if overlap is None else overlap
     elif tile is None:
@@ -111,71 +113,68 @@ def tile_and_overlap(
     return tile, tile // 4 if overlap is None else overlap
 
 
-def trained_plan(cfg: Config) -> TilePlan | None:
-    """The tiles of a training on tiles (`own.tile`); None for depth, which is not joined."""
-    dataset = cfg.test_dataloader.dataset
-    is_tiled = dataset.get('type') == 'TiledDataset' and task_of(cfg) not in REFUSED
-    return TilePlan(dataset.tile, dataset.overlap, dataset.scales) if is_tiled else None
-
-
 def check_tiles(cfg: Config) -> None:
     """Raise UsageError for a task whose results in tiles do not fit together."""
-    if reason := REFUSED.get(task_of(cfg)):
-        raise UsageError(reason)
+    task = task_of(cfg)
+    if task in REFUSED and not (task == 'depth' and tile_plan(cfg)):
+        raise UsageError(REFUSED[task])
 
 
-def predict_tiles(
-    trained: TrainedModel,
-    path: Path,
-    out: Path,
-    tiling: Tiling,
-    picture: Path | None = None,
-    open_journal: OpenJournal = Journal,
-) -> None:
-    """Predict an image in tiles and write the result; unfinished work goes on.
+def unfinished(out: Path, rank: int = 0, count: int = 1) -> Path:
+    """The folder of the unfinished result, or of a process's part of it."""
+    folder = out.with_name(f'{out.name}.unfinished')
+    return folder if count == 1 else folder / f'{rank + 1}_of_{count}'
 
-    Called within the default scope of the config, by one process for each result.
+
+def share_of(rows: Sequence[int], rank: int, count: int) -> range:
+    """The rows of tiles of a process: neighbours, with about as many tiles as the others' have.
+
+    Args:
+        rows: numbers of tiles.
+    """
+    before = np.cumsum([0, *rows])[:-1]
+    ends = np.searchsorted(before, np.arange(count + 1) * sum(rows) / count).tolist()
+    return range(ends[rank], ends[rank + 1])
+
+
+@dataclass
+class TiledImage:
+    """An image that is predicted in tiles, within the default scope of the config.
 
     Args:
         path: of the image.
-        out: label raster (NAME.tif, NAME.png) or detections (NAME.json).
+        out: label raster (NAME.tif, NAME.png), depth (NAME.tif) or detections (NAME.json).
         picture: also draw the result on a reduced image, in this file.
         open_journal: called with the folder of the unfinished result and its settings.
+        share: rank and number of the processes that share the rows of tiles; the first merges.
 
     Raises:
-        UsageError: see ``check_tiles``.
-        ValueError: the image cannot be read, or the overlap is not less than a tile.
-        JournalError: there is unfinished work of other settings, or it is damaged.
+        ValueError: the image cannot be read.
     """
-    check_tiles(trained.cfg)
-    work = TiledImage(trained, path, out, tiling, picture)
-    if task_of(trained.cfg) == 'semantic':
-        work.write_labels(open_journal)
-    else:
-        work.write_boxes(open_journal)
-    shutil.rmtree(unfinished(out))
 
+    trained: TrainedModel
+    path: Path
+    out: Path
+    tiling: Tiling
+    picture: Path | None = None
+    open_journal: OpenJournal = Journal
+    share: tuple[int, int] = (0, 1)
 
-def unfinished(out: Path) -> Path:
-    """The folder of the unfinished result."""
-    return out.with_name(f'{out.name}.unfinished')
+    def __post_init__(self) -> None:
+        self.bands = bands_in(next(pipelines(self.trained.cfg.test_dataloader.dataset)))
+        self.image = open_image(self.path, self.bands)
 
+    def predict(self) -> bool:
+        """Write the result, and return True if this process has; unfinished work goes on.
 
-class TiledImage:
-    """An image and the files of its result, see ``predict_tiles``."""
-
-    def __init__(
-        self,
-        trained: TrainedModel,
-        path: Path,
-        out: Path,
-        tiling: Tiling,
-        picture: Path | None,
-    ) -> None:
-        self.trained, self.path, self.out = trained, path, out
-        self.bands = bands_in(next(pipelines(trained.cfg.test_dataloader.dataset)))
-        self.tiling, self.picture = tiling, picture
-        self.image = open_image(path, self.bands)
+        Raises:
+            ValueError: the overlap is not less than a tile.
+            JournalError: there is unfinished work of other settings, or it is damaged.
+        """
+        has_labels = task_of(self.trained.cfg) in ('semantic', 'depth')
+        if is_written := self.write_labels() if has_labels else self.write_boxes():
+            shutil.rmtree(unfinished(self.out))
+        return is_written
 
     def settings(self) -> dict[str, Any]:
         """All that the result depends on, but for what only detectors have."""
@@ -188,50 +187,71 @@ class TiledImage:
             'overlap': self.tiling.overlap,
         }
 
-    @contextmanager
-    def predicting(self, rows: Sequence[int], journal: Journal) -> Iterator[TilePredictor]:
-        """Within this context, the predictor shows its progress.
+    def predicted(self, rows: Sequence[int], settings: dict[str, Any], work: Work) -> Path | None:
+        """Predict the rows of tiles of this process, and wait for the others.
 
         Args:
             rows: numbers of tiles; those that the journal has are not predicted again.
-        """
-        left = sum(rows[journal.finished :])
-        total, side = sum(rows), self.tiling.tile
-        print(f'{total} tiles of {side} pixels, {left} of them not finished', flush=True)
-        model, cfg = self.trained.model, self.trained.cfg
-        with bar(self.path.name, left) as done:
-            yield TilePredictor(model, cfg, batch=self.tiling.batch, report=done.update)
+            settings: of the journal.
 
-    def write_labels(self, open_journal: OpenJournal) -> None:
-        """Write the label raster of a segmentor."""
+        Returns:
+            The file of all rows, or None if another process merges.
+        """
+        journal = self.open_journal(unfinished(self.out, *self.share), settings)
+        steps, count = share_of(rows, *self.share), self.share[1]
+        total, left = (sum(rows[step] for step in x) for x in (steps, steps[journal.finished :]))
+        trained, tiling = self.trained, self.tiling
+        print(f'{total} tiles of {tiling.tile} pixels, {left} of them not finished', flush=True)
+        if left:
+            with bar(self.path.name, left) as done:
+                about = dict(batch=tiling.batch, report=done.update)
+                work(TilePredictor(trained.model, trained.cfg, **about), journal, steps)
+        if not merges(*self.share):
+            return None
+        whole = unfinished(self.out) / journal.content.name
+        if count > 1:
+            with whole.open('wb') as file:
+                for rank in range(count):
+                    part = unfinished(self.out, rank, count) / whole.name
+                    with part.open('rb') as rows_file:
+                        shutil.copyfileobj(rows_file, file)
+        return whole
+
+    def write_labels(self) -> bool:
+        """Write the labels of a segmentor, or depth; False if another process does."""
         image, model, tiling = self.image, self.trained.model, self.tiling
         grid = TileGrid(image.height, image.width, tiling.tile, tiling.overlap)
         rows = [len(grid.lefts)] * len(grid.tops)
-        journal = open_journal(unfinished(self.out), self.settings())
-        num_scores = model.out_channels
-        threshold = model.decode_head.threshold if num_scores == 1 else None
-        with self.predicting(rows, journal) as predict:
-            segment(image, grid, predict, journal, num_scores=num_scores, threshold=threshold)
-        dtype, colours = label_type(num_scores), dict(enumerate(self.trained.colours))
-        write_labels(journal.content, self.out, image, dtype, colours)
+        num_scores, threshold = model.out_channels, None
+        if task_of(self.trained.cfg) == 'depth':
+            num_scores = 1
+        elif num_scores == 1:
+            threshold = model.decode_head.threshold
+        work = partial(segment, image, grid, num_scores, threshold)
+        if (content := self.predicted(rows, self.settings(), work)) is None:
+            return False
+        dtype, colours = value_type(num_scores, threshold), dict(enumerate(self.trained.colours))
+        write_labels(content, self.out, image, dtype, colours)
         if self.picture:
-            draw_labels(self.path, journal.content, dtype, colours, self.picture, self.bands)
+            draw_labels(self.path, content, dtype, colours, self.picture, self.bands)
+        return True
 
-    def write_boxes(self, open_journal: OpenJournal) -> None:
-        """Write the detections, and GeoJSON if the image is on a map."""
+    def write_boxes(self) -> bool:
+        """Write the detections, and GeoJSON if the image is on a map; False if another does."""
         image, tiling, path = self.image, self.tiling, self.path
         if not image.file.crs and not image.file.transform.is_identity:
             warn(f'{path} has a transform but no coordinate system: no GeoJSON is written')
         if (halvings := tiling.halvings) is None:
-            plan = trained_plan(self.trained.cfg)
+            plan = tile_plan(self.trained.cfg)
             halvings = plan.halvings if plan else -1
         levels = make_levels(image.height, image.width, tiling.tile, tiling.overlap, halvings)
         rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
         more = {'halvings': halvings, 'min-score': tiling.min_score}
-        journal = open_journal(unfinished(self.out), self.settings() | more)
-        with self.predicting(rows, journal) as predict:
-            detect(path, levels, predict, journal, min_score=tiling.min_score, bands=self.bands)
-        self.merge(list(read_json_lines(journal.content, strict=True)))
+        work = partial(detect, path, levels, tiling.min_score, self.bands)
+        if (content := self.predicted(rows, self.settings() | more, work)) is None:
+            return False
+        self.merge(list(read_json_lines(content, strict=True)))
+        return True
 
     def merge(self, lines: Sequence[dict]) -> None:
         """Write the boxes of all tiles without duplicates."""

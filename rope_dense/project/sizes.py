@@ -1,26 +1,30 @@
-"""Image sizes of test pipelines."""
+"""Image sizes of test pipelines, and tiles of tests."""
 
 import copy
 
 from mmengine.config import Config, ConfigDict
 from mmengine.utils import to_2tuple
 
+from ..large_images.tiles import TilePlan
 from ..utils.config_parts import nodes, pipelines, size_steps
 from ..utils.sizes import ImageSize
 from ..utils.validation import is_integer
 
 
-def at_size(config: Config, size: int | ImageSize) -> Config:
-    """A copy of a config that tests at another size.
+def at_size(config: Config, size: int | ImageSize, tile: int | None = None) -> Config:
+    """A copy of a config that tests at another size, and in other tiles.
 
     Every step of the test pipeline with a `scale` gets the new one and keeps its `keep_ratio`.
 
     Args:
         size: the shorter side in pixels, the longer one (or its limit) grows by the same factor; or
             height and width, which bound the image with `keep_ratio`.
+        tile: side of the tiles in pixels of an image, whose overlap grows with it; None for the
+            config's.
 
     Raises:
-        ValueError: no step has a `scale`, or a step does not allow the new one.
+        ValueError: no step has a `scale`, or a step does not allow the new one; or a tile is given,
+            and the config tests images as a whole.
     """
     config = copy.deepcopy(config)
     for step in resize_steps(config):
@@ -34,7 +38,19 @@ def at_size(config: Config, size: int | ImageSize) -> Config:
             step.scale = size
         else:
             step.scale = tuple(round(side * size / min(step.scale)) for side in step.scale)
+    if tile is not None:
+        dataset = config.test_dataloader.dataset
+        if (plan := tile_plan(config)) is None:
+            raise ValueError(f'--tiles {tile}: only of a run that was trained on tiles (own.tile)')
+        dataset.update(tile=tile, overlap=round(plan.overlap * tile / plan.tile))
     return config
+
+
+def tile_plan(config: Config) -> TilePlan | None:
+    """The tiles of a run on tiles (`own.tile`), in its tests; None for whole images."""
+    dataset = config.test_dataloader.dataset
+    is_tiled = dataset.get('type') == 'TiledDataset'
+    return TilePlan(dataset.tile, dataset.overlap, dataset.scales) if is_tiled else None
 
 
 def resize_steps(config: Config) -> list[ConfigDict]:

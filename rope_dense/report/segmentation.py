@@ -44,7 +44,9 @@ def add_segmentation(
         images += 1
         if pair.any():
             mean = float(np.nanmean(ious(pair.sum(0))))
-            row = dict(path=sample.img_path, mIoU=mean, place=start_of(sample.metainfo))
+            tile = sample.metainfo.get('place')
+            start = [*tile.start] if tile else [0, 0]
+            row = dict(path=sample.img_path, mIoU=mean, place=start)
             ranked.add(mean, row, (truth, predicted))
     page.figures['about'] |= dict(images=images)
     add_classes(page, tables, classes)
@@ -52,13 +54,6 @@ def add_segmentation(
     page.section('Confusion', 'Pixels by true and predicted class.')
     page.add_figure('confusion', figures.matrix({'': table}, classes), 'Rows are the truth.', table)
     add_pictures(page, ranked, classes, colours, picture_reader(cfg))
-
-
-def start_of(meta: dict) -> list[int]:
-    """The first row and column of a sample in its image, of a tile where the test has tiles."""
-    if (place := meta.get('place')) is None:
-        return [0, 0]
-    return [place.level.grid.tops[place.row], place.level.grid.lefts[place.column]]
 
 
 def count(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -148,9 +147,7 @@ def evaluate(
     identity = Identity.of(configs[1], str(configs[1].filename), checkpoint)
     path = Path(configs[1].work_dir, 'resolutions.json')
     stored = Results(path, identity, Path(configs[1].filename).stem, shapes.size)
-    evaluated = copy.deepcopy(configs[1])
-    evaluated.work_dir = str(work_dir)
-    evaluator = Evaluator.from_checkpoint(evaluated, checkpoint)
+    evaluator = Evaluator.from_checkpoint(configs[1], checkpoint, work_dir=work_dir)
     rows: list[dict] = []
     for scale, config in configs.items():
         row = evaluator.evaluate(Setting('{}x{}'.format(*scaled_size(shapes, scale))), config)

@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 from pycocotools import mask as coco_mask
 from scipy.fft import dctn, idctn
 
+from rope_dense.datasets.labels.geometry import mask_lengths
 from rope_dense.datasets.mask_colours import label_type
 from rope_dense.large_images.detection import (
     as_coco,
@@ -24,7 +25,6 @@ from rope_dense.large_images.detection import (
     suppress_duplicates,
 )
 from rope_dense.large_images.image_file import LargeImage, write_labels
-from rope_dense.large_images.masks import encode_mask
 from rope_dense.large_images.segmentation import ScoreBlender, segment
 from rope_dense.large_images.tiles import TileGrid, tile_starts, tile_weights
 from rope_dense.utils.journal import Journal, JournalError
@@ -227,8 +227,7 @@ def test_photographs_are_turned_as_exif_says(orientation: int, tmp_path: Path) -
 def test_label_rasters(
     name: str, dtype: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('rope_dense.large_images.image_file.BLOCK', 16)  # several chunks
-    monkeypatch.setattr('rope_dense.large_images.image_file.CHUNK', 16 * SHAPE[1])
+    monkeypatch.setattr('rope_dense.datasets.images.copies.BLOCK', 16)  # several chunks
     place = dict(crs='EPSG:32632', transform=rasterio.transform.from_origin(5e5, 5e6, 0.5, 0.5))
     tiff(tmp_path / 'image.tif', noise(3), **place)
     labels = (noise() % 7).astype(dtype)
@@ -372,7 +371,7 @@ def test_masks_are_continuous_over_seams(tmp_path: Path) -> None:
     def labels(overlap: int) -> np.ndarray:
         image, grid = LargeImage(tmp_path / 'a.png'), TileGrid(120, 120, 40, overlap)
         journal = Journal(tmp_path / f'work{overlap}', {})
-        segment(image, grid, bright_but_wrong_at_borders, journal, num_scores=2, threshold=None)
+        segment(image, grid, 2, None, bright_but_wrong_at_borders, journal, range(len(grid.tops)))
         assert {file.name for file in journal.folder.iterdir()} == {'state.json', 'content'}
         return np.fromfile(journal.content, np.uint8).reshape(120, 120)
 
@@ -404,7 +403,7 @@ def found_in(picture: np.ndarray, folder: Path, **options: int) -> list[dict]:
     height, width = picture.shape[:2]
     settings = dict(tile=64, overlap=16, halvings=-1) | options
     levels, journal = make_levels(height, width, **settings), Journal(folder / 'work', {})
-    detect(folder / 'a.png', levels, rectangles, journal, min_score=0.1)
+    detect(folder / 'a.png', levels, 0.1, None, rectangles, journal, range(999))
     return suppress_duplicates(list(read_json_lines(journal.content)), 0.5)
 
 
@@ -498,13 +497,13 @@ def test_masks_are_those_of_the_pasted_tile(shrink: int, left: int, top: int) ->
     height, width = 20 * shrink - (shrink > 1), 17 * shrink - (shrink > 1)
     mask = np.random.default_rng(left).random((20 - top, 17 - left)) > 0.4
     mask[:, 2:4] = True  # columns of the whole height, side by side
-    actual = encode_mask(mask, left, top, shrink, (height, width))
+    actual = mask_lengths(mask, left, top, (height, width), shrink)
     pasted = np.zeros((20, 17), bool)
     pasted[top:, left:] = mask
     pasted = pasted.repeat(shrink, 0).repeat(shrink, 1)[:height, :width]
     expected = coco_mask.encode(np.asfortranarray(pasted, dtype=np.uint8))
-    assert actual == dict(counts=expected['counts'].decode(), area=int(pasted.sum()))
+    assert actual == dict(counts=expected['counts'].decode(), size=[height, width])
 
 
 def test_an_empty_mask() -> None:
-    assert encode_mask(np.zeros((4, 4), bool), 0, 0, 1, (9, 9))['area'] == 0
+    assert coco_mask.area(mask_lengths(np.zeros((4, 4), bool), 0, 0, (9, 9))) == 0

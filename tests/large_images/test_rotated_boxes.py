@@ -66,7 +66,7 @@ def found_in(picture: np.ndarray, folder: Path) -> list[dict]:
     Image.fromarray(picture).save(folder / 'a.png')
     levels = make_levels(*picture.shape, tile=64, overlap=16, halvings=-1)
     journal = Journal(folder / 'work', {})
-    detect(folder / 'a.png', levels, perfect, journal, min_score=0.1)
+    detect(folder / 'a.png', levels, 0.1, None, perfect, journal, range(99))
     return suppress_duplicates(list(read_json_lines(journal.content)), 0.1)
 
 

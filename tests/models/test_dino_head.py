@@ -126,7 +126,8 @@ def test_denoising_losses_are_divided_by_mean_boxes_times_own_groups(
         mean = lambda count: (count + elsewhere) / 2  # noqa: E731
         monkeypatch.setattr('mmdet.models.dense_heads.dino_head.reduce_mean', mean)
     case = Denoising()
-    losses = head_of(PublishedDINOHead).loss_dn(*case.arguments())
+    *given, meta = case.arguments()
+    losses = head_of(PublishedDINOHead).loss_dn(*given, dn_meta=meta)
     for (loss,), total in zip(losses, case.sums(), strict=True):
         assert loss.item() == pytest.approx(total / divisor, rel=1e-5)
 
@@ -137,7 +138,7 @@ def test_denoising_without_boxes_is_zero_and_finite() -> None:
     _, _, truth, metas, _ = case.arguments()
     meta = dict(num_denoising_queries=0, num_denoising_groups=1)
     empty = torch.zeros(1, 2, 0, CLASSES), torch.zeros(1, 2, 0, 4)
-    losses = head_of(PublishedDINOHead).loss_dn(*empty, truth, metas, meta)
+    losses = head_of(PublishedDINOHead).loss_dn(*empty, truth, metas, dn_meta=meta)
     assert [float(loss) for of_layers in losses for loss in of_layers] == [0.0] * 3
 
 
@@ -281,12 +282,14 @@ def test_ignored_objects_are_no_background() -> None:
 def test_ignored_objects_of_samples_reach_the_targets(
     model: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
-    monkeypatch.setattr(DINOHead, 'loss', lambda self, *given: seen.append(given[4]) or {})
+    seen = list[list]()
+    monkeypatch.setattr(
+        DINOHead, 'loss', lambda self, **given: seen.append(given['batch_data_samples']) or {}
+    )
     sample = DetDataSample(ignored_instances=InstanceData(bboxes=torch.ones(2, 4)))
-    given = None, None, None, None, [sample, DetDataSample()], {}
-    model.bbox_head.loss(*given)
+    given = dict(hidden_states=None, batch_data_samples=[sample, DetDataSample()])
+    model.bbox_head.loss(**given)
     assert not seen.pop()[0].metainfo
     monkeypatch.setattr(model.bbox_head, 'skip_ignored', True)
-    model.bbox_head.loss(*given)
+    model.bbox_head.loss(**given)
     assert seen[0][0].metainfo['ignored'].shape == (2, 4) and not seen[0][1].metainfo

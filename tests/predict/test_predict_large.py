@@ -278,7 +278,67 @@ def test_processes_share_a_folder(
         assert (out / f'{name}_labels.tif').read_bytes() == alone.read_bytes()
 
 
-def test_one_image_is_not_shared(
+@pytest.mark.parametrize(  # with an overlap of 40 up to three rows of tiles cover a pixel
+    'kind, overlap', [('labels.tif', '10'), ('labels.tif', '40'), ('boxes.json', '10')]
+)
+def test_processes_share_an_image(
+    kind: str,
+    overlap: str,
+    predict_large: Main,
+    segmenting: Files,
+    detecting: Files,
+    image: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Three processes, of which the second is killed and goes on, and the bytes of one."""
+    files = segmenting if kind == 'labels.tif' else detecting
+    given = [*files, image, '--overlap', overlap, '--min-score', '0.1']
+    assert predict_large([*given, '--out', str(tmp_path / kind)]) == 0
+    number = int(re.findall(r'(\d+) tiles of 64', capsys.readouterr().out)[0])
+    monkeypatch.setenv('MASTER_ADDR', 'here')
+    monkeypatch.setenv('WORLD_SIZE', '3')
+    monkeypatch.setattr('rope_dense.predict.tiles.merges', lambda rank, count: rank == 0)
+    (tmp_path / 'shared').mkdir()
+    out, tiles, finish = tmp_path / 'shared' / kind, [], Journal.finish_step
+
+    def kill(self: Journal, content: bytes) -> None:
+        finish(self, content)
+        raise KeyboardInterrupt
+
+    for rank, is_killed in ((2, False), (1, True), (1, False), (0, False)):
+        assert not out.exists()
+        monkeypatch.setenv('RANK', str(rank))
+        monkeypatch.setattr(Journal, 'finish_step', kill if is_killed else finish)
+        assert predict_large([*given, '--out', str(out)]) == (130 if is_killed else 0)
+        said = capsys.readouterr().out
+        tiles.append([*map(int, re.findall(r'(\d+) tiles of 64 pixels, (\d+) of', said)[0])])
+    (last, second, again, first) = tiles
+    assert last[0] + second[0] + first[0] == number and min(last[0], first[0]) > 0
+    assert second[0] == second[1] == again[0] > again[1]
+    assert out.read_bytes() == (tmp_path / kind).read_bytes()
+    assert not out.with_name(f'{kind}.unfinished').exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason='the GPU path needs as many GPUs')
+def test_torchrun_shares_an_image(
+    predict_large: Main, segmenting: Files, image: str, tmp_path: Path, unused_port: str
+) -> None:
+    one, two = tmp_path / 'one.tif', tmp_path / 'two.tif'
+    assert predict_large([*segmenting, image, '--out', str(one)]) == 0
+    torchrun = ['-m', 'torch.distributed.run', '--nproc_per_node=2', f'--master_port={unused_port}']
+    arguments = ['-m', 'rope_dense', 'predict-large', *segmenting, image, '--out', str(two)]
+    result = subprocess.run(
+        [sys.executable, *torchrun, *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count('two.tif; ') == 1
+    assert two.read_bytes() == one.read_bytes()
+
+
+def test_what_processes_do_not_share(
     predict_large: Main,
     segmenting: Files,
     image: str,
@@ -288,7 +348,12 @@ def test_one_image_is_not_shared(
     drawn = [str(Path(image).parent), '--picture', 'drawn.png']
     fails(predict_large, *segmenting, *drawn, says=['--picture drawn.png: of one image'])
     monkeypatch.setenv('WORLD_SIZE', '2')
-    fails(predict_large, *segmenting, image, says=['share a folder of images, not one image'])
+    fails(
+        predict_large,
+        *segmenting,
+        image,
+        says=['of torchrun share one image, of a job array a folder'],
+    )
 
 
 # ---------------------------------------------------------------- errors

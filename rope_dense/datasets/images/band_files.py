@@ -24,7 +24,10 @@ if find_spec('rasterio'):
 
 ARRAY = '.npy'
 TYPES = ('uint8', 'uint16', 'int16', 'float32', 'float64')
-NOT_INSTALLED = 'images of bands are read by rasterio: install the extra "large"'
+NOT_INSTALLED = (
+    'images are read by rasterio, which is not installed; it is the extra "large": '
+    "pip install -e '.[large]' in the folder that holds setup.py"
+)
 
 
 @dataclass(frozen=True)

@@ -196,13 +196,13 @@ def no_data(image: np.ndarray) -> np.ndarray | None:
     return missing if missing.any() else None
 
 
-def drop_no_data(sample: BaseDataElement, image: np.ndarray) -> None:
-    """Drop predictions for pixels without data in an image [H, W, n], in place.
+def drop_no_data(sample: BaseDataElement, missing: np.ndarray | None) -> None:
+    """Drop predictions for pixels without data, bool [H, W] of ``no_data``, in place.
 
     Labels are ``ignored_label`` there, and depth is 0 (unknown). Of objects the centre has to have
     data; of those with masks half of the pixels.
     """
-    if (missing := no_data(image)) is None:
+    if missing is None:
         return
     if 'pred_sem_seg' in sample:
         labels = sample.pred_sem_seg.data  # [1, H, W]

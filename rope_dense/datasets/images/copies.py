@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,17 +56,28 @@ def copy_raster(path: Path, out: Path) -> None:
 
 
 def write_rows(
-    out: Path, shape: Sequence[int], dtype: np.dtype, read: Callable[[int, int], np.ndarray]
+    out: Path,
+    shape: Sequence[int],
+    dtype: np.dtype,
+    read: Callable[[int, int], np.ndarray],
+    palette: Mapping[int, tuple[int, int, int]] | None = None,
+    **profile: Any,
 ) -> None:
     """Write pixels of ``shape`` (height, width, bands), of which ``read(top, bottom)`` gives rows.
 
     Three bands are red, green and blue.
+
+    Args:
+        palette: red, green and blue of the values of one band.
+        **profile: further settings of the file, for rasterio.
     """
     height, width, bands = shape
     size = dict(height=height, width=width, count=bands, dtype=dtype)
     with atomic_write(out) as fresh, warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        with rasterio.open(fresh, 'w', **size, **LAYOUT) as file:
+        with rasterio.open(fresh, 'w', **size, **LAYOUT | profile) as file:
+            if palette:
+                file.write_colormap(1, dict(palette))
             for top in range(0, height, BLOCK):
                 bottom = min(top + BLOCK, height)
                 rows = np.moveaxis(read(top, bottom).reshape(bottom - top, width, bands), 2, 0)

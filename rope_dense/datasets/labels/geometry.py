@@ -69,27 +69,34 @@ def check_mask(width: int, height: int, image: Header) -> None:
 def mask_shape(
     label: str, mask: np.ndarray, left: int, top: int, size: tuple[int, int], **more: Any
 ) -> Shape:
-    """An object from a mask [h, w], in the memory of the mask alone.
+    """An object from a mask, see ``mask_lengths``; ValueError if no pixel is within the image."""
+    outline = mask_lengths(mask, left, top, size)
+    if not coco_mask.area(run_lengths(outline)):
+        raise ValueError('a mask without a pixel in its image')
+    return Shape(label, outline_box(outline), outline, **more)
+
+
+def mask_lengths(
+    mask: np.ndarray, left: int, top: int, size: tuple[int, int], shrink: int = 1
+) -> dict[str, Any]:
+    """The run lengths of a mask [h, w] in an image, in the memory of the mask alone.
 
     Args:
-        left, top: place of the mask's first pixel in the image.
-        size: (height, width) of the image.
-
-    Raises:
-        ValueError: the mask has no pixel within the image.
+        left, top: place of the mask's first pixel in the image, which is shrunken.
+        size: (height, width) of the image as it is.
+        shrink: times that the image is shrunken along each axis.
     """
     height, width = size
-    part = mask[max(-top, 0) : max(height - top, 0), max(-left, 0) : max(width - left, 0)] != 0
-    if not part.any():
-        raise ValueError('a mask without a pixel in its image')
+    part = mask[max(-top, 0) :, max(-left, 0) :] != 0
     # Run lengths go down the columns: places at which a run of a column begins or ends.
     columns, rows = np.nonzero(np.diff(np.pad(part.T.astype(np.int8), ((0, 0), (1, 1)))))
-    places = (columns + max(left, 0)) * height + rows + max(top, 0)
+    rows = np.minimum((rows + max(top, 0)) * shrink, height)
+    columns = (columns + max(left, 0))[:, None] * shrink + np.arange(shrink)  # [edges, shrink]
+    places = (columns * height + rows[:, None])[columns < width]
     places, counts = np.unique(places, return_counts=True)  # twice: a run goes on in the next one
-    edges = [0, *places[counts == 1].tolist()]
+    edges = [0, *places[counts % 2 == 1].tolist()]
     edges += [height * width] if edges[-1] < height * width else []
-    outline = text_lengths(run_lengths(dict(size=size, counts=np.diff(edges).tolist())))
-    return Shape(label, outline_box(outline), outline, **more)
+    return text_lengths(run_lengths(dict(size=size, counts=np.diff(edges).tolist())))
 
 
 def text_lengths(lengths: dict[str, Any]) -> dict[str, Any]:
