@@ -42,7 +42,7 @@ TASKS = {
 PARTS = (
     *('backbones', 'checkpoints', 'engine'),
     *('models.plain_vit_fpn', 'models.eomt.annealing', 'models.shared_backbone'),
-    *('models.channel_preprocessors', 'models.fine_features'),
+    *('models.channel_preprocessors', 'models.fine_features', 'models.unlabelled'),
 )
 
 

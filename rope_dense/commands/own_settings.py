@@ -14,6 +14,7 @@ from .arguments import ToolParser
 VALUES = (
     *('epochs', 'batch_size', 'size', 'backbone', 'weights', 'lr', 'val_epochs', 'save_minutes'),
     *('patience', 'augment', 'flip', 'gpus', 'format', 'max_value', 'unit', 'max_depth', 'lora'),
+    *('blocks', 'teacher', 'teacher_weights', 'teacher_size'),
 )
 LISTS = ('classes', 'train', 'val', 'channels', 'mean', 'std', 'show', 'void', 'values')
 SWITCHES = ('mosaic', 'keep_ratio', 'negatives', 'partial', 'report', 'separate_files')

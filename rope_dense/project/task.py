@@ -8,8 +8,9 @@ from ..datasets.rotated import CONVENTIONS
 from ..utils.config_parts import all_datasets, nodes
 from .errors import UsageError
 
-Task = Literal['boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several']
+Task = Literal['boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several', 'features']
 FIXED = {'OrientedDEIMHead': 'le90'}  # of heads that have no such setting
+UNLABELLED = ('PictureClassifier', 'FeatureDistiller')
 CONVENTION, VERSION = 'box_convention', 'angle_version'
 
 
@@ -20,6 +21,8 @@ def task_of(cfg: Config) -> Task:
         return 'several'
     if kind.endswith('DepthEstimator'):
         return 'depth'
+    if kind in UNLABELLED:
+        return 'features'
     if cfg.default_scope == 'mmseg':
         return 'semantic'
     if angle_version(cfg):

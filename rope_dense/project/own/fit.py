@@ -3,6 +3,7 @@
 import math
 import os
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
@@ -16,6 +17,7 @@ from .settings import Own
 
 RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
+BACKBONE = 'backbone.safetensors'  # in the folder of a run of configs/own/adapt.py
 FEW = 8  # images: the largest default batch of configs/own, allowed with fewer images, too
 WARMUP = 500  # iterations, or a tenth of a shorter run
 
@@ -71,11 +73,18 @@ def set_weights(cfg: dict, own: Own) -> None:
     preprocessor.update(mean=[*vit.mean], std=[*vit.std])
     if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
         preprocessor['pad_size_divisor'] = vit.patch_size
-    checkpoint = vit.weights if own.weights == 'default' else own.weights
+    checkpoint = weights_file(vit.weights if own.weights == 'default' else own.weights)
     backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
         backbone['layer_scale_init_value'] = 1.0
+
+
+def weights_file(weights: str | None) -> str | None:
+    """The file of weights; of the folder of a run of configs/own/adapt.py, its backbone."""
+    if weights and (file := Path(os.path.expanduser(weights), BACKBONE)).is_file():
+        return str(file)
+    return weights
 
 
 def set_schedule(

@@ -184,6 +184,39 @@ class OwnDepth(OwnMaps):
     lora: int = 0  # rank of the adapters of the backbone; 0: none, it is frozen
 
 
+@dataclass(frozen=True)
+class OwnAdapt(Own):
+    """The settings of configs/own/adapt.py, which trains a backbone on pictures without labels."""
+
+    train: str | None = None  # folder of the pictures, below `data_root`; None for all of it
+    val: None = None
+    size: int = 224  # pixels: side of the square crops
+    batch_size: int = 32
+    lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
+    blocks: int | None = None  # without adapters: train the last ones only; None for all
+    teacher: str | None = None  # as `backbone`: distil its features
+    teacher_weights: str | None = 'default'
+    teacher_size: int | None = None  # pixels: side of the crops for the teacher; None for `size`
+
+    def __post_init__(self) -> None:
+        trains_all = self.teacher is not None or self.weights is None or self.blocks is not None
+        if self.lora is None:
+            object.__setattr__(self, 'lora', 0 if trains_all else 8)
+        super().__post_init__()
+        if self.lora and trains_all:
+            raise ValueError(
+                f'own.lora={self.lora}: adapters are for trained weights without own.teacher and '
+                'own.blocks'
+            )
+        if self.blocks is not None:
+            check_integer('own.blocks', self.blocks, 1, self.vit.depth)
+        if self.teacher is None and (self.teacher_weights != 'default' or self.teacher_size):
+            raise ValueError('own.teacher_weights, own.teacher_size: give own.teacher, too')
+        has_name = self.teacher is None or self.teacher_weights != 'default'
+        if not has_name and find_backbone(str(self.teacher)).weights is None:
+            raise ValueError(f'own.teacher_weights: name the weights of {self.teacher}')
+
+
 Settings = TypeVar('Settings', bound=Own)
 
 
