@@ -49,10 +49,12 @@ def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
         page.figures['about']['pictures that the classifier names'] = float(named.mean())
     read = picture_reader(cfg)
     queries = range(0, len(paths), max(1, len(paths) // QUERIES))[:QUERIES]
-    rows = [line(paths, [*(some[q, :NEAREST].tolist() for some in near)], q, read) for q in queries]
+    lines = [
+        line(paths, [*(some[q, :NEAREST].tolist() for some in near)], q, read) for q in queries
+    ]
     page.add_picture(
         'neighbours',
-        np.concatenate(rows),
+        np.concatenate(lines),
         f'A picture, its {NEAREST} nearest before the training, and its {NEAREST} nearest after.',
     )
 

@@ -53,9 +53,9 @@ def adapt(own: OwnAdapt, data: OwnData) -> dict:
     iterations = fit.set_schedule(cfg, own, data, BATCH, 'features/rank')
     for name in ('val', 'test'):
         cfg[f'{name}_dataloader']['batch_size'] = own.batch_size
-    for name in ('tta_model', 'tta_pipeline'):
-        del cfg[name]
-    del cfg['default_hooks']['checkpoint']['save_best']  # the last one is the result
+    hooks = cfg['default_hooks']
+    del cfg['tta_model'], cfg['tta_pipeline'], hooks['visualization']
+    del hooks['checkpoint']['save_best']  # the last one is the result
     cfg['custom_hooks'].append(dict(type='CollapseHook'))
     decay = dict(type='CosineAnnealingLR', by_epoch=False, T_max=iterations, begin=0)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), dict(decay, end=iterations)]

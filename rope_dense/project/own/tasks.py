@@ -15,19 +15,17 @@ from ...datasets.classes import (
 from ...datasets.depth_maps import depth_lines, survey_depths
 from ...datasets.labels.maps import DEPTH, MASKS, find_maps
 from ...datasets.labels.splits import WORDS
-from ...datasets.labels.unlabelled import as_pictures
 from ...datasets.mask_labels import label_map, mask_lines, survey_masks
 from ...utils.similar import did_you_mean
 from .data import (
-    CONVERTED,
     OwnData,
     check_root,
     colours_of,
     find_objects,
     find_own_maps,
+    find_pictures,
     own_inventory,
 )
-from .images import settings_of_images, survey_images
 from .settings import Own, OwnAdapt, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic
 
 
@@ -49,21 +47,6 @@ def find_depth(own: OwnDepth) -> OwnData:
         (own.unit, own.max_depth),
         'depth_map_path',
     )
-
-
-def find_pictures(own: OwnAdapt) -> OwnData:
-    """The pictures of a folder, and frames of its videos; ValueError if there are none."""
-    check_root(own)
-    inventory = own_inventory(own)
-    found = as_pictures(
-        inventory,
-        CONVERTED,
-        own.train,
-        partial(survey_images, own, inventory.header),
-        settings_of_images(own),
-    )
-    files = {s: dict(data_root=str(own.root), ann_file=file) for s, file in found.ann_file.items()}
-    return OwnData(files, (), (), found.images['train'], found.text, found.survey, found.state)
 
 
 def find_semantic(own: OwnSemantic) -> OwnData:
