@@ -1,6 +1,6 @@
 """Does training without labels help with few labels? Street scenes (CamVid), small models.
 
-    python docs/research/unlabelled_study/run.py --camvid FOLDER --boxes FOLDER --out work_dirs/unlabelled
+    python docs/research/unlabelled_study/run.py --camvid DIR --boxes DIR --out work_dirs/few
 
 Arms, each with 10 % and 100 % of the labels and seeds 0 to 2, equal budgets of the last training:
 
@@ -94,8 +94,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if results.is_file():
         with results.open() as stream:
             known = {(row['arm'], row['labels'], row['seed']) for row in csv.DictReader(stream)}
-    base = ['--size', '160', '--backbone', 'tiny', '--batch-size', '8', '--epochs', '25']
-    train('realtime', out / 'base', args.boxes, *base, '--weights', 'None', '--val-epochs', '25')
+    base = [*small, '--batch-size', '8', '--epochs', '12', '--val-epochs', '12']
+    train('realtime', out / 'base', args.boxes, *base, '--weights', 'None')
     pretrained = str(out / 'base' / (out / 'base/last_checkpoint').read_text().rpartition('/')[2])
     alone = ['--train', 'images', '--epochs', '20']
     train('adapt', out / 'adapted', frames, *small, *alone, '--weights', pretrained)

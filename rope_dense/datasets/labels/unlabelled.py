@@ -12,7 +12,7 @@ import cv2
 
 from ...utils.atomic_write import atomic_write_text
 from ...utils.progress import progress
-from ..images.sources import VIDEO_SUFFIXES, find_video
+from .files import VIDEO_SUFFIXES
 from .inventory import Inventory
 from .kept import kept
 from .maps import DEPTH, MASKS, MapFiles, within
@@ -139,6 +139,8 @@ def readable(inventory: Inventory, files: Iterable[Path], report: Report) -> lis
 
 def save_frames(video: Path, folder: Path) -> list[Path]:
     """The first frame of each second of a video as JPEG files; ValueError if it has none."""
+    from ..images.sources import find_video  # PyTorch, which pictures do without
+
     found, frames = find_video(str(video)), []
     assert found is not None  # by its suffix
     target = folder / f'{video.stem}-{hashlib.sha256(bytes(video)).hexdigest()[:8]}'

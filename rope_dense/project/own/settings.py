@@ -188,8 +188,6 @@ class OwnDepth(OwnMaps):
 class OwnAdapt(Own):
     """The settings of configs/own/adapt.py, which trains a backbone on pictures without labels."""
 
-    train: str | None = None  # folder of the pictures, below `data_root`; None for all of it
-    val: None = None
     size: int = 224  # pixels: side of the square crops
     batch_size: int = 32
     lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
@@ -203,6 +201,8 @@ class OwnAdapt(Own):
         if self.lora is None:
             object.__setattr__(self, 'lora', 0 if trains_all else 8)
         super().__post_init__()
+        if self.val is not None or not isinstance(self.train, str | None):
+            raise ValueError('own.train: give one folder of pictures, below data_root; no own.val')
         if self.lora and trains_all:
             raise ValueError(
                 f'own.lora={self.lora}: adapters are for trained weights without own.teacher and '
