@@ -20,7 +20,7 @@ COMMANDS = (
     *('train', 'predict', 'report', 'test', 'eval_resolutions', 'choose_scaling'),
     *('export', 'predict_large'),
     *('browse_data', 'convert_data', 'convert_checkpoint', 'push_to_hub', 'print_recipe'),
-    *('benchmark', 'demo'),
+    *('benchmark', 'position_bias', 'demo'),
 )
 RESEARCH = ('eval_classification', 'analyze_positions', 'make_shapes')  # rope-dense research NAME
 ROOMS = {name: 'commands' for name in COMMANDS} | {name: 'research' for name in RESEARCH}

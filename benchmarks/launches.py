@@ -41,6 +41,8 @@ POSITIONS: dict[str, dict] = {  # of docs/positions.md and the page of the plug-
     'simplex': dict(rope=dict(type='DirectionRoPE', directions='simplex')),
     'random': dict(rope=dict(type='DirectionRoPE', directions='random')),
     'rope-id': dict(rope=dict(type='AxialRoPE', k_rope=2, theta=2.498)),
+    'axial-relative': dict(rope=AXIAL, attention=dict(type='RelativePrefix')),
+    'mixed-relative': dict(rope=MIXED, attention=dict(type='RelativePrefix')),
     **{
         kind: dict(rope=None, attention=dict(type=kind))
         for kind in ('TableBias', 'ALiBi2D', 'LookHere', 'FIRE', 'PaPE', 'IsotropicPaPE')

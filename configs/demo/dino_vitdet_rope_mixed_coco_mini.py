@@ -5,7 +5,13 @@ _base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
 model = dict(
     num_queries=300,
-    backbone=dict(arch='small', layer_scale_init_value=None, drop_path_rate=0.0, init_cfg=None),
+    backbone=dict(
+        arch='small',
+        rope_scaling=dict(grid=(10, 14)),
+        layer_scale_init_value=None,
+        drop_path_rate=0.0,
+        init_cfg=None,
+    ),
     neck=[
         dict(type='PlainViTFPN', in_channels=384, out_channels=256),
         dict(

@@ -10,6 +10,7 @@ model = dict(
     num_queries=30,
     backbone=dict(
         arch=dict(_delete_=True, embed_dims=192, depth=6, num_heads=3),
+        rope_scaling=dict(grid=(10, 10)),
         window_size=5,
         window_block_indexes=(0, 1, 3, 4),
         layer_scale_init_value=None,

@@ -6,7 +6,13 @@ _base_ = '../upernet_vit/upernet_vit-b_rope-mixed_8xb2-160k_ade20k-512x512.py'
 
 model = dict(
     data_preprocessor=dict(size=(192, 256)),
-    backbone=dict(arch='small', layer_scale_init_value=None, drop_path_rate=0.0, init_cfg=None),
+    backbone=dict(
+        arch='small',
+        rope_scaling=dict(grid=(12, 16)),
+        layer_scale_init_value=None,
+        drop_path_rate=0.0,
+        init_cfg=None,
+    ),
     neck=dict(embed_dim=384),
     decode_head=dict(in_channels=[384, 384, 384, 384], channels=128, dropout_ratio=0.0),
     auxiliary_head=dict(in_channels=384, channels=64, dropout_ratio=0.0),

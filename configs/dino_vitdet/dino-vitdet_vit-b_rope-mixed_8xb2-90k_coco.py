@@ -18,6 +18,9 @@ model = dict(
         type='RoPEViT',
         arch='base',
         rope=dict(type='MixedRoPE', theta=10.0),
+        rope_scaling=dict(
+            type='none', grid=(50, 83)
+        ),  # of 800 x 1333 pixels, for other types at test
         with_cls_token=False,
         window_size=14,
         window_block_indexes=(0, 1, 3, 4, 6, 7, 9, 10),

@@ -19,6 +19,7 @@ model = dict(
         type='RoPEViT',
         arch='base',
         rope=dict(type='MixedRoPE', theta=10.0),
+        rope_scaling=dict(type='none', grid=(64, 64)),  # of 1024 pixels, for other types at test
         with_cls_token=False,
         window_size=14,
         window_block_indexes=(0, 1, 3, 4, 6, 7, 9, 10),

@@ -22,6 +22,9 @@ model = dict(
         type='RoPEViT',
         arch='base',
         rope=dict(type='MixedRoPE', theta=10.0),
+        rope_scaling=dict(
+            type='none', grid=(32, 32)
+        ),  # of crops of 512 pixels, for other types at test
         with_cls_token=True,
         out_indices=(3, 5, 7, 11),
         drop_path_rate=0.15,

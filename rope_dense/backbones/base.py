@@ -107,6 +107,11 @@ class Backbone(BaseModule):
         """True if ``window_size`` makes a difference."""
         return bool(self.window_blocks)
 
+    @property
+    def has_fixed_size(self) -> bool:
+        """True if an export knows one size only, the one of an earlier image."""
+        return False
+
     @abstractmethod
     def map_sizes(self, height: int, width: int) -> list[Size]:
         """(H, W) of each map that an image of ``height`` x ``width`` pixels becomes."""
@@ -147,7 +152,7 @@ class Backbone(BaseModule):
         for index, block in enumerate(self.ordered_blocks):
             if block.attn.rope is not None:
                 block.attn.rope.set_scaling(self.scaling_of(index, scaling))
-            elif scaling is not None:
+            elif scaling is not None and scaling.type != 'none':
                 raise ValueError('rope_scaling needs a rotary embedding, and rope is None')
         self.rope_scaling = rope_scaling
 

@@ -54,9 +54,9 @@ class RoPEViT(Backbone):
         arch: a name in ``ARCHS`` ('tiny', 'small', 'base' and 'large': the paper's), or a
             dict of embed_dims, depth, num_heads and any other attribute of ``ViTArch``.
         in_channels: image channels.
-        rope_scaling: for grids larger than in pre-training, see ``RopeScaling``; without its
-            ``grid``. None leaves the frequencies as they are, as in the paper. Windows have no
-            fixed factor: it always comes from their size.
+        rope_scaling: for grids larger than in training, see ``RopeScaling``; ``grid`` is the one of
+            ``img_size`` unless it is given. None leaves the frequencies as they are, as in the
+            paper. The factor of windows always comes from their size and ``img_size``.
         mask_padding: exclude the padding of windows from attention. False as in detectron2's
             ViTDet.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
@@ -282,7 +282,7 @@ class RoPEViT(Backbone):
         windowed = block in self.window_blocks and self.window_size is not None
         if scaling is None or not windowed or self.global_prefix:
             return scaling
-        return replace(scaling, factor=None)
+        return replace(scaling, factor=None, grid=self.pretrain_grid)
 
     def frozen_modules(self) -> list[nn.Module | nn.Parameter | None]:
         if self.frozen_stages < 0:

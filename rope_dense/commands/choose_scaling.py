@@ -62,7 +62,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--train-size',
         type=size,
         metavar='SIZE',
-        help="size of the training's images (the size of the config's test images)",
+        help="size of the training's images (as of eval-resolutions)",
     )
     parser.add_argument(
         '--draws', type=at_least(100), default=1000, help='of the bootstrap (%(default)s)'

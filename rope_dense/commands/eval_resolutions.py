@@ -40,8 +40,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--train-size',
         type=size,
         metavar='SIZE',
-        help="size of the training's images, which a scaling without a factor refers to (the size "
-        "of the config's test images)",
+        help="size of the training's images, which a scaling without a factor refers to (as the "
+        "config's training ends with; of a config without a training, the size of its test images)",
     )
     add_common(parser)
     return parser.parse(argv)

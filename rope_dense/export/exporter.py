@@ -88,6 +88,9 @@ def export(
     if classes is not None and len(classes) != graph.num_classes:
         allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
         refuse('classes', list(classes), allowed)
+    if backbone_of(model).has_fixed_size:
+        with torch.no_grad():
+            graph(graph.example(1, *size))  # which remembers what becomes a constant of the file
     metadata = file_metadata(graph, size, batch, classes)
     metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
     metadata['resize'] = resize
@@ -123,6 +126,11 @@ def check_dynamic(backbone: Backbone) -> None:
         raise ValueError(
             "size 'dynamic': windows that follow the image (window_size='auto') have a size of "
             f'their own for each; set window_size to a number of tokens, {advice}'
+        )
+    if backbone.has_fixed_size:
+        raise ValueError(
+            f"size 'dynamic': {type(backbone).__name__} has what PositionalDebias removes for one "
+            'size: export at a fixed size'
         )
     scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
     if scaling is not None and scaling.temperature is not None and scaling.factor is None:

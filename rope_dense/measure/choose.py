@@ -17,7 +17,7 @@ from ..project.launch import build_runner
 from ..project.load import find_model
 from ..project.parts import datasets_of
 from ..project.ready import ready
-from ..project.sizes import configured_size
+from ..project.sizes import configured_size, trained_size
 from ..utils.size_text import parse_size
 from .bootstrap import RULE
 from .candidates import settings_at
@@ -62,7 +62,7 @@ def choose_scaling(
         judge: number of other images, on which a chosen setting is compared once more.
         draws: of the bootstrap.
         seed: of sample and draws.
-        train_size: size of the training's images, by default as the config's test images.
+        train_size: size of the training's images, by default see ``trained_size``.
 
     Returns:
         The content of choice.json.
@@ -136,7 +136,7 @@ class Plan:
             name = type(model.backbone).__name__
             raise UsageError(f'the backbone must be one of rope_dense, it is {name}')
         tested = configured_size(config)
-        trained = tested if train_size is None else to_2tuple(parse_size(train_size))
+        trained = trained_size(config) if train_size is None else to_2tuple(parse_size(train_size))
         sizes = sizes or [str(round(min(tested) * by)) for by in GROWTH]
         settings = [
             settings_at(evaluator, size, trained, scaling, window) for size in dict.fromkeys(sizes)

@@ -19,7 +19,7 @@ from ..project.identity import Identity
 from ..project.launch import build_runner
 from ..project.load import find_model
 from ..project.ready import ready
-from ..project.sizes import at_size, configured_size
+from ..project.sizes import at_size, configured_size, trained_size
 from ..project.weights import SelfLoading
 from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
@@ -60,7 +60,7 @@ def evaluate_sizes(
         scaling, window: see ``parse_scaling`` and ``parse_window``; 'config' leaves the config's.
         slide: see ``Setting``.
         train_size: of the training's images, which a scaling without a factor refers to, see
-            ``with_factor``; by default the size of the config's test images.
+            ``with_factor``; by default see ``trained_size``.
         metric: in the plot; by default the main one of the task.
         label: of the run in the files; by default the name of the config.
         overwrite: measure anew.
@@ -135,7 +135,7 @@ class Sweep:
             UsageError, CheckpointError, ValueError: they do not fit.
         """
         model = ready(config, 'test', weights=checkpoint).model
-        training_size = configured_size(config)
+        training_size = trained_size(config)
         if train_size is not None:
             training_size = to_2tuple(parse_size(train_size))
         evaluator = Evaluator(model, config)

@@ -3,9 +3,11 @@
 import copy
 
 from mmengine.config import Config, ConfigDict
+from mmengine.utils import to_2tuple
 
-from ..utils.config_parts import pipelines, size_steps
+from ..utils.config_parts import nodes, pipelines, size_steps
 from ..utils.sizes import ImageSize
+from ..utils.validation import is_integer
 
 
 def at_size(config: Config, size: int | ImageSize) -> Config:
@@ -53,3 +55,27 @@ def configured_size(config: Config) -> ImageSize:
     """Height and width of a config's test images; their bounds with `keep_ratio`."""
     scale = resize_steps(config)[0].scale
     return (scale, scale) if isinstance(scale, int) else (scale[1], scale[0])
+
+
+def trained_size(config: Config) -> ImageSize:
+    """Height and width of the images that the weights of a config's training last saw.
+
+    They are of the last step of the training's pipeline that has a size in pixels, the largest by
+    its shorter side; or, where none has, of the test images.
+    """
+    dataset = (config.get('train_dataloader') or {}).get('dataset') or {}
+    sizes = [size for _, step in nodes([*pipelines(dataset)]) if (size := largest_size(step))]
+    return sizes[-1] if sizes else configured_size(config)
+
+
+def largest_size(step: ConfigDict) -> ImageSize | None:
+    """The size (height, width) in pixels that a step crops or resizes to, the largest; or None."""
+    scales = step.get('scales') or [step.get('scale')]
+    if isinstance(scales[0], (tuple, list)) and isinstance(scales[0][0], (tuple, list)):
+        scales = scales[0]  # a range
+    order = sorted if step.get('keep_ratio') else reversed  # bounds, or (width, height)
+    sizes = [tuple(order(to_2tuple(scale))) for scale in scales if scale is not None]
+    if step.get('crop_type', 'absolute') == 'absolute':
+        sizes.append(to_2tuple(step.get('crop_size')))
+    pixels = [size for size in sizes if all(is_integer(side) and side > 1 for side in size)]
+    return max(pixels, key=min, default=None)

@@ -118,8 +118,9 @@ class Coordinates:
     ) -> Tensor:
         """[height * width, 2], the position (x, y) of each token in row-major order.
 
-        A window needs no coordinates of its own: attention scores depend on differences of
-        positions only, so the grid of one window serves all windows of an image.
+        A window needs no coordinates of its own: scores between its tokens depend on differences of
+        positions only, so the grid of one window serves all windows of an image. (Prefix tokens
+        stand at the origin of the coordinates, so in each window at the same place.)
 
         Args:
             height, width: of the tokens.
@@ -202,7 +203,8 @@ class RopeScaling:
     and the formulas in float64; a factor of 1 changes no bit.
 
     Attributes:
-        grid: (height, width) of pre-training, in patches.
+        grid: (height, width) of pre-training, in patches; of fine-tuned weights the one that the
+            fine-tuning had without a scaling.
         type: see above.
         factor: s, a number or (height, width); None: from the grid of each input, 1 where that is
             no larger than ``grid``.
@@ -278,14 +280,18 @@ class RopeScaling:
 
 
 def build_scaling(settings: dict | RopeScaling | None, grid: tuple[int, int]) -> RopeScaling | None:
-    """The scaling that ``rope_scaling`` of a config describes, for weights trained on ``grid``.
+    """The scaling that ``rope_scaling`` of a config describes.
+
+    Args:
+        settings: attributes of ``RopeScaling``, or None.
+        grid: of the pre-training, where they have none.
 
     Raises:
         ValueError: an unknown setting, or a value that is not allowed.
     """
     if settings is None or isinstance(settings, RopeScaling):
         return settings
-    known = [field.name for field in fields(RopeScaling) if field.name != 'grid']
+    known = [field.name for field in fields(RopeScaling)]
     if 'type' not in check_settings('rope_scaling', settings, known):
         raise ValueError(f'rope_scaling needs a type, got {settings}')
-    return RopeScaling(grid, **settings)
+    return RopeScaling(**{'grid': grid, **settings})

@@ -36,7 +36,8 @@ class Rotary:
         pair_layout: channels of pair t: ``'interleaved'`` (2t, 2t + 1) or ``'half'`` (t, t + P).
         attention_scale: what attention multiplies its scores by, on top of D ** -0.5.
 
-    Channels of a head from 2 P on are not rotated.
+    Channels of a head from 2 P on are not rotated. Nor are prefix tokens: they stand at the origin,
+    where all angles are 0, and scores with them depend on the place of the other token.
     """
 
     angles: Tensor

@@ -404,6 +404,7 @@ ATTENTIONS = {
     'bias': dict(attention=dict(type='TableBias')),
     'bias, zeros': dict(attention=dict(type='TableBias', resize='zeros'), with_cls_token=False),
     'local': dict(attention=dict(type='LocalPosition')),
+    'relative': dict(attention=dict(type='RelativePrefix')),
 }
 APES = (False, True, 'bilinear', 'tile', 'sine', 'sine_conv')
 WINDOWS = dict(window_size=3, window_block_indexes=(0,))
@@ -447,8 +448,9 @@ def test_every_combination_of_a_swin_has_a_gradient_for_every_parameter(rope: st
             **WINDOWS,
         ),
         dict(rope=None, attention=dict(type='LocalPosition'), use_ape='sine_conv', **WINDOWS),
+        dict(attention=dict(type='RelativePrefix'), **WINDOWS),
     ],
-    ids=['bias', 'resformer'],
+    ids=['bias', 'resformer', 'relative'],
 )
 @torch.no_grad()
 def test_compiles_for_all_sizes(settings: dict):

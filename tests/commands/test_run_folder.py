@@ -29,6 +29,7 @@ RESULTS = {  # of a command on a run: its arguments, and the files that it may w
     'export': (('OUT', '--size', '64'), '(?!)'),
     'push-to-hub': (('me/mine', '--folder', 'OUT'), '(?!)'),
     'benchmark': (('--sizes', '64', '--modes', 'forward', '--rounds', '1'), r'benchmark/.*'),
+    'position-bias': (('--sizes', '64'), r'position_bias/.*'),
     'print-recipe': ((), '(?!)'),
 }
 

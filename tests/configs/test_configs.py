@@ -1,5 +1,6 @@
 """What the configs of one experiment share: data loading, test-time augmentation, dumps."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS, FLAGSHIPS, Leaf, readme_options
 from helpers.recipes import PAPER, SWIN_VARIANTS, TTA_SHORT_SIDES
+from rope_dense.project.sizes import trained_size
 
 REFERENCES = [Leaf(experiment, size, 'rope-mixed') for experiment, size in PAPER]
 every_size = pytest.mark.parametrize('leaf', REFERENCES, ids=lambda leaf: leaf.name)
@@ -18,6 +20,44 @@ every_size = pytest.mark.parametrize('leaf', REFERENCES, ids=lambda leaf: leaf.n
 def test_every_config_at_the_top_is_a_flagship() -> None:
     actual = {path.stem for path in CONFIGS.glob('*.py')}
     assert actual == {f'{experiment}_rope_mixed' for experiment in FLAGSHIPS}
+
+
+def test_scalings_refer_to_the_size_of_the_training() -> None:
+    """A type that is set at test finds the grid that the weights last saw."""
+    found = 0
+    for path in sorted(CONFIGS.glob('*/*.py')) + sorted(CONFIGS.glob('research/study/*.py')):
+        text = path.read_text()
+        if not re.search('_rope|_ape|vit', path.stem) or path.parent.name in ('own', 'detectron2'):
+            continue
+        cfg = Config.fromfile(path) if '_base_' in text or 'RoPEViT' in text else Config()
+        backbone = (cfg.get('model') or {}).get('backbone') or {}
+        if grid := (backbone.get('rope_scaling') or {}).get('grid'):
+            patch = 14 if 'eva02' in str(backbone.get('arch')) else 16
+            sides = tuple(side // patch for side in trained_size(cfg))
+            assert grid == sides or backbone.get('rope') == 'default', path.name
+            found += 1
+    assert found > 20
+
+
+SIZES = {  # steps of a training's pipeline, height and width
+    'crops': ([dict(scale=(2048, 512)), dict(crop_size=(416, 544))], (416, 544)),
+    'width first': ([dict(scale=(160, 120)), dict(type='RandomFlip')], (120, 160)),
+    'bounds': ([dict(scale=(600, 1000), keep_ratio=True)], (600, 1000)),
+    'one of several': ([dict(transforms=[[dict(scales=[(480, 1333), (800, 1333)])]])], (1333, 800)),
+    'a range': ([dict(scale=[(1333, 640), (1333, 800)], keep_ratio=True)], (800, 1333)),
+    'squares': ([dict(scales=[256, 512, 384])], (512, 512)),
+    'shares': ([dict(scale=96), dict(crop_size=(0.3, 0.7), crop_type='relative_range')], (96, 96)),
+    'none': ([dict(scale=(0.1, 2.0))], (64, 48)),
+}
+
+
+@pytest.mark.parametrize('steps, size', SIZES.values(), ids=SIZES)
+def test_the_size_that_weights_last_saw(steps: list[dict], size: tuple[int, int]) -> None:
+    """The tests' size does not matter: choose-scaling writes configs with others."""
+    tested = dict(dataset=dict(pipeline=[dict(type='Resize', scale=(48, 64))]))
+    train = dict(dataset=dict(type='Repeat', dataset=dict(pipeline=steps)))
+    assert trained_size(Config(dict(train_dataloader=train, test_dataloader=tested))) == size
+    assert trained_size(Config(dict(test_dataloader=tested))) == (64, 48)
 
 
 @pytest.mark.parametrize('experiment', FLAGSHIPS)

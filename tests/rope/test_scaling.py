@@ -248,6 +248,25 @@ def test_windows_of_a_vit_have_no_fixed_factor():
     torch.testing.assert_close(wider[0, 3], freqs * 3 / 1.5)
 
 
+def test_a_grid_that_is_given_replaces_the_one_of_pre_training():
+    """S3: weights that were fine-tuned without a scaling refer to its grid; windows do not."""
+    model = MODELS.build(dict(SMALL_VIT, rope_scaling=dict(type='none', grid=(8, 6))))
+    x = torch.empty(1, 64, 32)
+
+    def angles(block: int, grid: tuple[int, int], window: tuple[int, int] | None = None) -> Tensor:
+        return model.blocks[block].attn.rope(x, grid, window).angles
+
+    plain, larger, window = angles(2, (8, 6)), angles(2, (16, 6)), angles(0, (8, 6), (4, 8))
+    model.set_rope_scaling(dict(type='linear', grid=(8, 6)))
+    assert torch.equal(angles(2, (8, 6)), plain)
+    freqs = model.blocks[2].attn.rope.freqs  # [2, h, P]
+    torch.testing.assert_close(angles(2, (16, 6))[-1], freqs[0] * 5 + freqs[1] * 15 / 2)
+    assert not torch.allclose(angles(2, (16, 6)), larger)
+    freqs = model.blocks[0].attn.rope.freqs
+    torch.testing.assert_close(angles(0, (8, 6), (4, 8))[7], freqs[0] * 7 / 2)  # twice 4 columns
+    torch.testing.assert_close(window[7], freqs[0] * 7)
+
+
 def test_windows_of_swin_have_the_factor_that_is_given():
     model = MODELS.build(SMALL_SWIN)
     ropes = [block.attn.rope for block in model.ordered_blocks]
@@ -283,6 +302,7 @@ def test_a_setting_that_is_refused_leaves_the_last():
         (dict(type='by_parts', alpha=-1.0), 'alpha must be .*0 or more, got -1.0'),
         (dict(type='linear', temperature='hot'), "temperature must be one of.* got 'hot'"),
         (dict(type='linear', base=3), r"rope_scaling has \['base'\], allowed are"),
+        (dict(type='linear', grid=0), 'rope_scaling: grid must be .* got 0'),
         (dict(factor=2.0), 'rope_scaling needs a type'),
         ('linear', "rope_scaling must be a dict or None, got 'linear'"),
         (dict(type='ntk'), "'ntk' changes the theta .*MixedRoPE.*'linear' or 'by_parts'"),
@@ -295,6 +315,7 @@ def test_bad_settings_are_named(cfg: dict, settings: object, says: str):
 
 
 def test_scaling_needs_an_embedding_and_ntk_a_fixed_one():
+    RoPEViT('tiny', rope=None, rope_scaling=dict(type='none', grid=(50, 83)))  # of its recipe
     with pytest.raises(ValueError, match='rope_scaling needs a rotary embedding'):
         RoPEViT('tiny', rope=None, rope_scaling=dict(type='linear'))
     with pytest.raises(ValueError, match='AxialRoPE here does not have'):

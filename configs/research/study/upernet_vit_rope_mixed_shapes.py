@@ -10,6 +10,7 @@ model = dict(
     data_preprocessor=dict(size=(128, 128)),
     backbone=dict(
         arch=dict(_delete_=True, embed_dims=192, depth=6, num_heads=3),
+        rope_scaling=dict(grid=(8, 8)),
         img_size=128,
         patch_size=16,
         out_indices=(1, 2, 3, 5),

@@ -45,6 +45,18 @@ KINDS: dict[str, dict] = {  # of the study of kinds, kinds.md
     'axial_fire': dict(POSITIONS['axial'], attention=dict(type='FIRE')),
     'axial_alibi': dict(POSITIONS['axial'], attention=dict(type='ALiBi2D')),
 }
+# Of the study of prefix tokens, prefix.md: a class token, four registers after it, both without an
+# absolute origin.
+CLASS, REGISTERS = dict(with_cls_token=True), dict(with_cls_token=True, num_registers=4)
+PREFIXES: dict[str, dict] = {
+    f'{rope}_{prefix}': POSITIONS[rope] | settings
+    for prefix, settings in (
+        ('registers', REGISTERS),
+        ('relative', REGISTERS | dict(attention=dict(type='RelativePrefix'))),
+        ('class', CLASS),
+    )
+    for rope in ('axial', 'mixed')
+}
 # Whole images at the training size; crops of that size; crops of images resized 0.5 to 2 times.
 PIPELINES = {
     'finer': [dict(type='Resize', scale=SIZE[::-1], keep_ratio=False, interpolation='area')],
@@ -188,7 +200,7 @@ def backbone_of(run: Run) -> dict:
     kind, _, suffix = run.position.rpartition('_')
     if suffix not in ('rescale', 'reference'):
         kind, suffix = run.position, None
-    settings = dict((POSITIONS | KINDS)[kind])
+    settings = dict((POSITIONS | KINDS | PREFIXES)[kind])
     if settings['rope'] is None:
         return settings
     rope = dict(settings['rope'], _delete_=True)
@@ -270,3 +282,14 @@ def kind_scalings(kind: str) -> tuple[str, ...]:
         return ('linear', 'linear+distances')
     rotary = ('axial', 'mixed', 'golden_index', 'rope_id', 'axial_fire')
     return ('linear', 'by_parts') if kind in rotary else ()
+
+
+def prefix_runs(seeds: Iterable[int] = SEEDS) -> list[Run]:
+    """All runs of the study of prefix tokens, seed by seed."""
+    return [Run(seed, 'finer', 'vit', position) for seed in seeds for position in PREFIXES]
+
+
+def prefix_points(run: Run) -> list[Point]:
+    """The tests of a run of the study of prefix tokens: no scaling, and linear."""
+    tests = [Point(factor) for factor in (0.5, 1.0, 1.5, 2.0)]
+    return [*tests, Point(0.5, 'linear:0.5'), Point(1.5, 'linear'), Point(2.0, 'linear')]

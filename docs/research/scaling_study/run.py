@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=1 python docs/research/scaling_study/run.py --data-root FOLDER --out FOLDER
 
-``--study kinds`` runs the second study, kinds.md, in a folder of its own.
+``--study kinds`` runs the second study, kinds.md, and ``--study prefix`` the third, prefix.md, in
+folders of their own.
 
 Several such processes share the work. A run that was stopped is begun again. Each finished run has
 a file OUT/results/NAME.json, its weights are OUT/weights/NAME.pth.
@@ -43,6 +44,8 @@ from plan import (
     kind_points,
     kind_runs,
     points,
+    prefix_points,
+    prefix_runs,
     runs,
 )
 from torch import Tensor
@@ -50,7 +53,9 @@ from torch import Tensor
 from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
 
 CONFIG_FOLDER = Path(__file__).parents[3] / 'configs' / 'research' / 'study'
-STUDIES = dict(scalings=(runs, points), kinds=(kind_runs, kind_points))
+STUDIES = dict(
+    scalings=(runs, points), kinds=(kind_runs, kind_points), prefix=(prefix_runs, prefix_points)
+)
 NUM_CLASSES, IGNORED = 11, 255
 TUNED_ITERATIONS, TUNED_LR = 50, 2e-4
 Box = tuple[int, int, int, int]  # top, left, height, width in pixels

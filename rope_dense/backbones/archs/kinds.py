@@ -43,8 +43,8 @@ class ViTArch:
             that grid (SAM3). 'sine' is sinusoidal, 'sine_conv' ResFormer's global position
             embedding: see ``SineEmbed`` and ``SineConvEmbed``.
         attention: config of the kind of attention: ``TableBias``, ``DecomposedBias``,
-            ``LocalPosition`` or a class of your own; None for softmax attention with nothing but
-            ``rope``.
+            ``LocalPosition``, ``RelativePrefix`` or a class of your own; None for softmax
+            attention with nothing but ``rope``.
         patch_norm: norm layer in the patch embedding.
         with_cls_token: a class token, a prefix token in all blocks.
         num_registers: further prefix tokens.

@@ -10,6 +10,7 @@ from torch import nn
 from ...backbones.base import Backbone
 from ...engine.param_groups import group_table
 from ...rope import RotaryEmbedding
+from ...rope.grid import build_scaling
 from ..model import build_optimizer
 from ..own.settings import started_processes
 from ..parts import scheduler_settings
@@ -128,9 +129,11 @@ def positions_text(model: nn.Module) -> str:
             texts.append(f'{name}: {sum(p.numel() for p in tables):,d} parameters')
     if isinstance(backbone := model.backbone, Backbone):
         if ropes:
-            (height, width), scaling = backbone.pretrain_grid, backbone.rope_scaling
-            text = f'scaled by {scaling}, relative to' if scaling else 'scalings are relative to'
-            texts.append(f'{text} {height} x {width} tokens')
+            scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
+            height, width = backbone.pretrain_grid if scaling is None else scaling.grid
+            is_scaled = scaling is not None and scaling.type != 'none'
+            text = f'scaled by {backbone.rope_scaling}, ' if is_scaled else 'scalings are '
+            texts.append(f'{text}relative to {height} x {width} tokens')
         if (scale := first_layer_scale(backbone)) is not None:
             texts.append(f'LayerScale of blocks begins at {scale:g}')
     return '; '.join(texts) or 'no parameters for it'

@@ -1,0 +1,147 @@
+"""How much of a backbone's maps is position alone: a constant image beside an image of noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+import torch
+from mmengine.registry import MODELS
+from mmengine.utils import to_2tuple
+from torch import Tensor
+
+from ..backbones.archs import VIT_ARCHS
+from ..backbones.base import Backbone, WindowPrefix, backbone_of
+from ..checkpoints.load import load_pretrained
+from ..project.errors import UsageError
+from ..project.load import find_model
+from ..project.model import build_model
+from ..project.sizes import trained_size
+from ..project.weights import load_tested_weights
+from ..utils.atomic_write import atomic_files
+from ..utils.size_text import parse_size
+from ..utils.sizes import ImageSize
+from .plot import draw_resolutions
+from .results import csv_text
+from .settings import FROM_CONFIG, parse_scaling
+
+GROWTH = (1, 1.5, 2)  # of the default sizes
+NAME = 'position_bias'  # of the folder in the work folder, and of the files
+RATIO = 'spread of a constant image / of noise'
+LINE = '{:<8}{:<7}{:<18}{:<7}'  # of a setting in the table
+
+
+def position_bias(
+    config: str | Path,
+    checkpoint: str | Path | None = None,
+    *,
+    sizes: Sequence[str] = (),
+    scaling: Sequence[str] = (),
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    work_dir: str | None = None,
+) -> list[dict]:
+    """Measure how far each map of a backbone depends on position where the image does not.
+
+    Prints a table, and writes position_bias.csv and .png to position_bias/ of the work folder.
+
+    Args:
+        config, checkpoint, cfg_options, work_dir: see ``find_model``; or an architecture of
+            ``RoPEViT`` with weights as in ``load_pretrained``.
+        sizes: see ``parse_size``; by default 1, 1.5 and 2 times the size of the training.
+        scaling: see ``scaled``.
+
+    Returns:
+        A row for each setting and map: height, width, scaling, prefix (see ``forms``), map (its
+        index), and see ``biases``.
+
+    Raises:
+        UsageError, CheckpointError, ValueError: the model or a setting cannot be used.
+    """
+    if str(config) in VIT_ARCHS:
+        if checkpoint is None:
+            raise UsageError(f'{config}: give its weights, too: a file, an address or a name')
+        settings = dict(type='RoPEViT', arch=str(config))
+        backbone = MODELS.build(settings)
+        load_pretrained(backbone, str(checkpoint))
+        trained, folder = to_2tuple(backbone.arch.img_size), Path('work_dirs', config)
+    else:
+        cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
+        if weights is None:
+            raise UsageError('a model of several tasks: give the config of one of them')
+        model = build_model(cfg)
+        load_tested_weights(weights, model)
+        settings, backbone = cfg.model.backbone, backbone_of(model)
+        trained, folder = trained_size(cfg), Path(cfg.work_dir)
+    folder = Path(work_dir or folder, NAME)
+    pixels = [to_2tuple(parse_size(size)) for size in sizes]
+    pixels = pixels or [(round(trained[0] * by), round(trained[1] * by)) for by in GROWTH]
+    rows: list[dict] = []
+    for prefix, form in forms(backbone, settings):
+        for text in scaled(form, scaling, trained):
+            for height, width in pixels:
+                setting = dict(height=height, width=width, scaling=text, prefix=prefix)
+                maps = biases(form, (height, width))
+                if not rows:
+                    print(LINE.format(*setting), *(f'    map {n}' for n in range(len(maps))))
+                figures = (f'{row["bias"]:9.2g}' for row in maps)
+                print(LINE.format(*setting.values()), *figures, flush=True)
+                rows += [setting | dict(map=index) | row for index, row in enumerate(maps)]
+    with atomic_files(folder) as partial:
+        (partial / f'{NAME}.csv').write_text(csv_text(rows))
+        drawn = [row | dict(metrics={RATIO: row['bias']}, window=row['prefix']) for row in rows]
+        for row in drawn:
+            row |= dict(scaling=f'{row["scaling"]}, map {row["map"]}', slide=None)
+        run = dict(label=str(config), training_size=trained, rows=drawn)
+        draw_resolutions([run], RATIO, partial / f'{NAME}.png')
+    print(f'\n{folder}: {NAME}.csv, {NAME}.png')
+    return rows
+
+
+def forms(backbone: Backbone, settings: dict) -> Iterator[tuple[str, Backbone]]:
+    """The backbone, of a config, with each ``window_prefix`` where that matters; else as '-'."""
+    names = get_args(WindowPrefix) if backbone.has_windows and backbone.num_prefix_tokens else ()
+    for name in names:
+        form = MODELS.build({**settings, 'window_prefix': name, 'init_cfg': None})
+        form.load_state_dict(backbone.state_dict())
+        yield name, form
+    if not names:
+        yield '-', backbone
+
+
+def scaled(backbone: Backbone, scalings: Sequence[str], trained: ImageSize) -> Iterator[str]:
+    """Set one scaling after the other, see ``parse_scaling``; ValueError for one not allowed.
+
+    By default the backbone's own, and 'linear' if it can. Open factors are of the growth since
+    training, to images of a size in pixels.
+    """
+    own = backbone.rope_scaling
+    for text in scalings or (FROM_CONFIG, 'linear'):
+        settings = None if text == FROM_CONFIG else parse_scaling(text)
+        if settings and backbone.is_isotropic and ':' not in text:
+            settings['grid'] = backbone.patch_embed.grid(*trained)
+        try:
+            backbone.set_rope_scaling(own if text == FROM_CONFIG else settings)
+        except ValueError:
+            if scalings:
+                raise
+            continue
+        yield text
+
+
+@torch.no_grad()
+def biases(backbone: Backbone, size: ImageSize) -> list[dict]:
+    """For each map the spreads ``constant`` and ``noise`` of two images, and ``bias``, their ratio.
+
+    A spread is the deviation over positions, root mean square over channels. The constant image is
+    zero after normalisation, the mean colour; noise has deviation 1.
+    """
+    channels, generator = backbone.patch_embed.in_channels, torch.Generator().manual_seed(0)
+    noise = torch.randn(1, channels, *size, generator=generator)
+    outs = backbone.eval()(torch.zeros_like(noise)), backbone(noise)
+    rows = []
+    for pair in list(zip(*outs, strict=True))[: len(backbone.out_indices)]:
+        maps: list[Tensor] = [x[0] if isinstance(x, tuple) else x for x in pair]  # [1, C, H, W]
+        constant, other = (x.flatten(2).var(2, correction=0).mean().sqrt().item() for x in maps)
+        rows.append(dict(constant=constant, noise=other, bias=constant / other))
+    return rows
