@@ -110,7 +110,7 @@ def add_common(parser: ToolParser) -> None:
         '--launcher',
         choices=['none', 'pytorch', 'slurm', 'mpi'],
         default='none',
-        help='what started the processes of a distributed run (%(default)s)',
+        help='what started the processes of a distributed run (none, or pytorch by torchrun)',
     )
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
     parser.checks.append(set_rank)
@@ -118,6 +118,8 @@ def add_common(parser: ToolParser) -> None:
 
 def set_rank(args: argparse.Namespace) -> None:
     """Put the local rank of a distributed run into the environment, from which mmengine reads."""
+    if args.launcher == 'none' and 'TORCHELASTIC_RUN_ID' in os.environ:  # of torchrun
+        args.launcher = 'pytorch'
     if args.launcher != 'none':
         os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
 

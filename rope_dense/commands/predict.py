@@ -10,6 +10,7 @@ Examples:
     find . -name '*.png' | rope-dense predict CONFIG last.pth -
     rope-dense predict hf-hub:OWNER/NAME pictures/   # what rope-dense push-to-hub wrote
     rope-dense predict SHARED_CONFIG pictures/   # several tasks, see docs/one_encoder.md
+    torchrun --nproc_per_node=4 -m rope_dense predict RUN pictures/   # four share the images
 
 Contents of the output folder: pictures/, the input with drawn predictions (for a video also a
 video); detectors: predictions.json, in COCO's format with scores, and other formats by --write (see

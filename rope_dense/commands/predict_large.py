@@ -1,4 +1,4 @@
-r"""Predict on an image larger than memory, in tiles read from disk.
+r"""Predict on images larger than memory, in tiles read from disk.
 
 Examples:
     rope-dense predict-large configs/upernet_vit_rope_mixed.py last.pth city.tif
@@ -7,10 +7,12 @@ Examples:
     rope-dense predict-large CONFIG last.pth city.tif --tile 2048 --size 2048 \
         --cfg-options model.backbone.rope_scaling.type=by_parts
     rope-dense predict-large hf-hub:OWNER/NAME city.tif   # what rope-dense push-to-hub wrote
+    torchrun --nproc_per_node=4 -m rope_dense predict-large RUN scenes/   # four share a folder
 
 A segmentor writes a label raster. A detector writes a data set in COCO's format with scores, plus
 GeoJSON if the image is georeferenced; rotated boxes are also written in DOTA's format (NAME_dota/).
---picture draws the result on a reduced image. The same command resumes an interrupted run.
+--picture draws the result on a reduced image. The same command resumes an interrupted run, and
+predicts the images of a folder that have no result.
 docs/large_images.md explains tiles, levels, the merging of boxes, and memory use.
 """
 
@@ -25,11 +27,12 @@ from .arguments import ToolParser, add_model, add_prediction, at_least, size, va
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
-    parser.add_argument('image', type=Path, help='tiff, png or another format that GDAL reads')
+    parser.add_argument('image', type=Path, help='image that GDAL reads, or a folder of images')
     parser.add_argument(
         '--out',
         type=Path,
-        help='label raster (NAME.tif, NAME.png) or detections (NAME.json); (in the work folder)',
+        help='label raster (NAME.tif, NAME.png) or detections (NAME.json); the folder of the '
+        'results of a folder (in the work folder)',
     )
     parser.add_argument(
         '--picture', type=Path, help='also draw the result on a reduced image, in this file'

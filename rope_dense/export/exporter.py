@@ -31,6 +31,7 @@ Dynamic = Literal['dynamic']
 PACKAGES = {'.onnx': ('onnx', 'onnxscript'), '.pt2': ()}  # that writing a format needs, by suffix
 DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16'}
 TABLE = 1024  # numbers; ONNX Runtime computes larger constants when it loads a file
+LOGGERS = 'torch.onnx._internal.exporter._registration', 'onnxscript.optimizer'  # warn of their own
 METADATA = 'rope_dense'  # the key of the metadata in an ONNX file
 METADATA_FILE = f'{METADATA}.json'  # and its name in a .pt2 file
 
@@ -239,8 +240,8 @@ def write_onnx(
             verbose=False,
             custom_translation_table=translations(),
         )
-    assert program is not None  # as dynamo=True
-    simplify(program.model)
+        assert program is not None  # as dynamo=True
+        simplify(program.model)
     program.model.metadata_props[METADATA] = json.dumps(metadata)
     program.save(path)
 
@@ -273,13 +274,15 @@ def simplify(model: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Within this context, torch does not warn of its own code and of an absent torchvision."""
-    logger = logging.getLogger('torch.onnx._internal.exporter._registration')
-    level = logger.level
+    """Within this context, torch and onnxscript do not warn of their own code and torchvision."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', category=FutureWarning, message='.*LeafSpec')
-        logger.setLevel(logging.ERROR)
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
         try:
             yield
         finally:
-            logger.setLevel(level)
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

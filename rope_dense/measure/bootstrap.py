@@ -10,6 +10,7 @@ import numpy as np
 from .scores import Scores
 
 CONFIDENCE = 0.9
+DRAWS = 40  # for each comparison, of which two are below the end of its interval
 RULE = (
     "The setting with the best metric replaces the config's own if its paired difference is above "
     f'0 at the lower end of {CONFIDENCE:.0%} intervals that hold for all settings of the size.'

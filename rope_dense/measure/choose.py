@@ -19,7 +19,7 @@ from ..project.parts import datasets_of
 from ..project.ready import ready
 from ..project.sizes import configured_size, trained_size
 from ..utils.size_text import parse_size
-from .bootstrap import RULE
+from .bootstrap import DRAWS, RULE
 from .candidates import settings_at
 from .choice_files import write_choice
 from .chooser import Chooser
@@ -30,6 +30,7 @@ from .sweep import Load, loader_of
 
 GROWTH = (1, 1.5, 2)  # of the default sizes
 FOLDER = 'scaling'  # in the work folder
+FEW = 50  # images
 
 
 def choose_scaling(
@@ -60,7 +61,7 @@ def choose_scaling(
         scaling, window: to try beside the config's; by default see ``settings_at``.
         images: number of the images that choose; all of a smaller data set.
         judge: number of other images, on which a chosen setting is compared once more.
-        draws: of the bootstrap.
+        draws: of the bootstrap, at least ``DRAWS`` for each setting beside the config's.
         seed: of sample and draws.
         train_size: size of the training's images, by default see ``trained_size``.
 
@@ -75,11 +76,19 @@ def choose_scaling(
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
     plan = Plan.prepare(cfg, weights, sizes, train_size, scaling, window)
+    most = max(map(len, plan.settings)) - 1
+    if draws < DRAWS * most:
+        raise UsageError(
+            f'--draws {draws}: to compare {most} settings of a size with the config takes '
+            f'{DRAWS * most}, or noise is taken for a gain'
+        )
     samples = samples_of(plan.config, images, judge, seed)
     out = Path(cfg.work_dir) / FOLDER
     evaluator = plan.evaluator(out / 'log')
     tests = sum(map(len, plan.settings))
     print(f'{tests} tests of {samples[0].number} validation images each')
+    if samples[0].number < FEW:
+        print(f'{samples[0].number} images are few: intervals are too narrow (docs/evaluation.md)')
     chooser = Chooser(evaluator, samples, draws, tests)
     choices = [chooser.choose(settings) for settings in plan.settings]
     content = dict(

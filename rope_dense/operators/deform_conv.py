@@ -12,6 +12,9 @@ gradcheck in tests/operators/test_deform_conv.py.
 
 from __future__ import annotations
 
+from math import prod
+
+import torch.nn.functional as F
 from torch import Tensor
 
 from .deformable import Convolution
@@ -130,10 +133,9 @@ def modulated_deform_conv_forward(
     with_bias: bool,
 ) -> None:
     """``deform_conv_forward`` with a mask [B, G K, H', W'] and, if ``with_bias``, a bias [D]."""
-    convolution = Convolution(
-        *((kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)),
-        *(group, deformable_group),
-    )
+    axes = (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
+    convolution = Convolution(*axes, group, deformable_group)
+    offset, mask = (of_output(x, output) for x in (offset, mask))
     result = convolution.forward(input, weight, offset, mask)
     output.copy_(result + bias.view(-1, 1, 1) if with_bias else result)
 
@@ -165,14 +167,26 @@ def modulated_deform_conv_backward(
     with_bias: bool,
 ) -> None:
     """Write all gradients; other arguments as in ``modulated_deform_conv_forward``."""
-    convolution = Convolution(
-        *((kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)),
-        *(group, deformable_group),
-    )
-    arguments = grad_output, input, weight, offset, mask
-    gradients = convolution.input_gradients(*arguments)
-    for out, gradient in zip((grad_input, grad_offset, grad_mask), gradients, strict=True):
-        out.copy_(gradient)
-    grad_weight.copy_(convolution.weight_gradient(*arguments))
+    axes = (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
+    convolution = Convolution(*axes, group, deformable_group)
+    at = [of_output(x, grad_output) for x in (offset, mask)]
+    gradients = convolution.gradients(grad_output, input, weight, *at)
+    outs = grad_input, grad_weight, grad_offset, grad_mask
+    for out, gradient in zip(outs, gradients, strict=True):
+        rest = out[:1].numel() - gradient[:1].numel()  # not read, of a larger grid
+        out.copy_(F.pad(gradient.flatten(1), (0, rest)).view(out.shape))
     if with_bias:
         grad_bias.copy_(grad_output.sum((0, 2, 3)))
+
+
+def of_output(x: Tensor, output: Tensor) -> Tensor:
+    """Offsets or masks [B, N, H', W'] of an output [B, D, H', W'].
+
+    Of a larger grid (mmdet's DyHead has one) the first N H' W' values of each image are read with
+    the shape of the output, as the compiled operator does: published weights were trained so.
+
+    Raises:
+        RuntimeError: a smaller grid.
+    """
+    size = x.shape[1], *output.shape[2:]
+    return x.flatten(1)[:, : prod(size)].unflatten(1, size)

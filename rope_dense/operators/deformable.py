@@ -2,7 +2,7 @@
 
 Each cell of a kernel reads a map at its own place plus an offset: bilinearly, which is a weighted
 sum over four cells of the map, of which those outside are zero. Computed in float32, or in float64
-for float64; by torchvision where it works. Letters: see ``deform_conv``.
+for float64; with masks (v2) by torchvision on a GPU that has it. Letters: see ``deform_conv``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .bags import Bags, as_cells, real
-from .compiled import torchvision_operator
+from .compiled import torchvision_operators
 
 VALUES = 2**24  # read at once: bounds the memory, but an image is never divided
+FAR = 1e9  # cells, an offset to nowhere
 
 
 @dataclass(frozen=True)
@@ -34,24 +36,35 @@ class Convolution:
 
     def forward(self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None) -> Tensor:
         """Output [B, D, H', W'] of maps [B, C, H, W] and a kernel [D, C / groups, kh, kw]."""
-        if operator := torchvision_operator('deform_conv2d', maps.device, maps.dtype):
-            return operator(*self.torchvision_arguments(maps, weight, offset, mask))
+        if mask is not None and (torchvision := torchvision_operators(maps.device)):
+            return torchvision.deform_conv2d(*self.for_torchvision(maps, weight, offset, mask))
         kernel = self.grouped(weight)
-        output = maps.new_empty(len(maps), len(weight), *offset.shape[2:])
+        output = kernel.new_empty(len(maps), len(weight), *offset.shape[2:])
         for image in self.images(maps, offset):
             values = self.values(maps[image], self.reads(maps, *at(image, offset, mask)))
             product = torch.einsum('bpkgc,gdkc->bgdp', values, kernel)
             output[image] = product.reshape(-1, *output.shape[1:])
         return output
 
+    def gradients(
+        self, grad: Tensor, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Gradients of maps, kernel, offset and mask, from the gradient of the output."""
+        if torchvision := torchvision_operators(maps.device):
+            arguments = self.for_torchvision(maps, weight, offset, mask)
+            backward = torchvision._deform_conv2d_backward
+            grad_maps, grad_weight, grad_offset, grad_mask, _ = backward(
+                grad.to(arguments[0].dtype), *arguments
+            )
+            return grad_maps, grad_weight, self.moving(grad_offset, offset), grad_mask
+        arguments = grad, maps, weight, offset, mask
+        grad_maps, grad_offset, grad_mask = self.input_gradients(*arguments)
+        return grad_maps, self.weight_gradient(*arguments), grad_offset, grad_mask
+
     def input_gradients(
         self, grad: Tensor, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
     ) -> list[Tensor]:
         """Gradients of maps, offset and, if there is one, mask, from the gradient of the output."""
-        if operator := torchvision_operator('_deform_conv2d_backward', maps.device, maps.dtype):
-            gradients = operator(grad, *self.torchvision_arguments(maps, weight, offset, mask))
-            outs = [gradients[0], self.moving(gradients[2], offset)]
-            return outs if mask is None else [*outs, gradients[3]]
         kernel = self.grouped(weight)
         outs = [torch.empty_like(x) for x in (maps, offset, mask) if x is not None]
         for image in self.images(maps, offset):
@@ -70,8 +83,6 @@ class Convolution:
         self, grad: Tensor, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
     ) -> Tensor:
         """Gradient like the kernel."""
-        if operator := torchvision_operator('_deform_conv2d_backward', maps.device, maps.dtype):
-            return operator(grad, *self.torchvision_arguments(maps, weight, offset, mask))[1]
         total = torch.zeros_like(self.grouped(weight))
         for image in self.images(maps, offset):
             values = self.values(maps[image], self.reads(maps, *at(image, offset, mask)))
@@ -121,9 +132,8 @@ class Convolution:
 
     def moving(self, grad_offset: Tensor, offset: Tensor) -> Tensor:
         """torchvision's gradient of offsets, and 0 for reads at -1, as in mmcv."""
-        inside = (self.positions(offset) > -1).all(0)
         grad_offset = grad_offset.clone()
-        self.split(grad_offset).mul_(inside)
+        self.split(grad_offset).mul_((self.positions(offset) > -1).all(0))
         return grad_offset
 
     def places(self, axis: int, like: Tensor) -> Tensor:
@@ -147,15 +157,15 @@ class Convolution:
         cells = bags.spread(rows, maps[:, 0].numel() * self.offset_groups)
         return cells.view(len(maps), *maps.shape[2:], -1).permute(0, 3, 1, 2)
 
-    def torchvision_arguments(
-        self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
-    ) -> tuple:
-        """Arguments of both operators of torchvision, behind the gradient."""
-        if mask is None:
-            mask = offset.new_zeros(len(offset), 1)
-        axes = *self.stride, *self.padding, *self.dilation
+    def for_torchvision(
+        self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor
+    ) -> tuple[Any, ...]:
+        """Arguments of both operators of torchvision, after the gradient."""
+        maps, weight, offset, mask = (x.to(real(x.dtype)) for x in (maps, weight, offset, mask))
+        offset = offset.nan_to_num(-FAR).clamp(-FAR, FAR)  # torchvision may crash at NaN
         tensors = maps, weight, offset, mask, weight.new_zeros(len(weight))
-        return *tensors, *axes, self.groups, self.offset_groups, mask.dim() == 4
+        axes = *self.stride, *self.padding, *self.dilation
+        return *tensors, *axes, self.groups, self.offset_groups, True
 
 
 @dataclass(frozen=True, eq=False)

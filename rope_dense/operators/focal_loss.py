@@ -1,7 +1,9 @@
 """Focal losses of logits: ``sigmoid_focal_loss_*`` and ``softmax_focal_loss_*`` of mmcv.
 
 Lin et al., "Focal Loss for Dense Object Detection" (ICCV 2017). mmcv has them for GPUs
-alone; on a CPU mmdet uses formulas of its own. Letters: N items, C classes.
+alone; on a CPU mmdet uses formulas of its own. Letters: N items, C classes, p and q probabilities
+of a class and of the others, whose logarithms are taken of the logits: mmcv's kernels round p to 1
+from a logit of 17 on, where their loss of other classes jumps to 87.
 Checked against float64 and autograd in tests/operators/test_focal_loss.py.
 """
 
@@ -10,11 +12,12 @@ from __future__ import annotations
 from ctypes import c_float
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .bags import real
 
-LEAST = torch.finfo(torch.float32).tiny  # of probabilities whose logarithm is taken
+LEAST = torch.finfo(torch.float32).tiny  # of probabilities
 
 
 def sigmoid_focal_loss_forward(
@@ -30,9 +33,9 @@ def sigmoid_focal_loss_forward(
         gamma: exponent of 1 - p.
         alpha: weight of the class, 1 - alpha of each other class.
     """
-    p, is_class, gamma, alpha = prepare(input, target, gamma, alpha)
-    loss_of_class = alpha * (1 - p) ** gamma * -log(p)
-    loss_of_others = (1 - alpha) * p**gamma * -log(1 - p)
+    x, is_class, gamma, alpha = prepare(input, target, gamma, alpha)
+    loss_of_class = -alpha * (-x).sigmoid() ** gamma * F.logsigmoid(x)
+    loss_of_others = -(1 - alpha) * x.sigmoid() ** gamma * F.logsigmoid(-x)
     loss = torch.where(is_class, loss_of_class, loss_of_others)
     output.copy_(loss * weight_of(target, weight, input.shape[1])[:, None])
 
@@ -41,9 +44,10 @@ def sigmoid_focal_loss_backward(
     input: Tensor, target: Tensor, weight: Tensor, grad_input: Tensor, gamma: float, alpha: float
 ) -> None:
     """Write the derivatives of the losses by their logits to ``grad_input`` [N, C]."""
-    p, is_class, gamma, alpha = prepare(input, target, gamma, alpha)
-    grad_of_class = -alpha * (1 - p) ** gamma * (1 - p - gamma * p * log(p))
-    grad_of_others = -(1 - alpha) * p**gamma * (gamma * (1 - p) * log(1 - p) - p)
+    x, is_class, gamma, alpha = prepare(input, target, gamma, alpha)
+    p, q = x.sigmoid(), (-x).sigmoid()
+    grad_of_class = -alpha * q**gamma * (q - gamma * p * F.logsigmoid(x))
+    grad_of_others = -(1 - alpha) * p**gamma * (gamma * q * F.logsigmoid(-x) - p)
     grad = torch.where(is_class, grad_of_class, grad_of_others)
     grad_input.copy_(grad * weight_of(target, weight, input.shape[1])[:, None])
 
@@ -63,7 +67,7 @@ def softmax_focal_loss_forward(
     """
     p, factor = probability(input, target, weight)
     gamma, alpha = c_float(gamma).value, c_float(alpha).value
-    output.copy_(-alpha * (1 - p) ** gamma * log(p) * factor)
+    output.copy_(-alpha * (1 - p) ** gamma * p.clamp(min=LEAST).log() * factor)
 
 
 def softmax_focal_loss_backward(
@@ -78,7 +82,8 @@ def softmax_focal_loss_backward(
     """Write the derivatives by the logits to ``grad_input`` [N, C]; ``buff`` [N] is overwritten."""
     p, factor = probability(input, target, weight)
     gamma, alpha = c_float(gamma).value, c_float(alpha).value
-    decay = gamma * (1 - p) ** (gamma - 1) * p * log(p)
+    q = (1 - p).clamp(min=LEAST)
+    decay = gamma * q ** (gamma - 1) * p * p.clamp(min=LEAST).log()
     buff.copy_(alpha * (decay - (1 - p) ** gamma) * factor)
     is_class = target[:, None] == torch.arange(input.shape[1], device=input.device)
     grad_input.copy_(buff[:, None] * (is_class.to(input.dtype) - input))
@@ -87,10 +92,9 @@ def softmax_focal_loss_backward(
 def prepare(
     logits: Tensor, target: Tensor, gamma: float, alpha: float
 ) -> tuple[Tensor, Tensor, float, float]:
-    """Probabilities [N, C], whether a class is the target, and the settings as float32."""
+    """Logits [N, C] to compute with, whether a class is the target, and the settings as float32."""
     is_class = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
-    p = logits.to(real(logits.dtype)).sigmoid()
-    return p, is_class, c_float(gamma).value, c_float(alpha).value
+    return logits.to(real(logits.dtype)), is_class, c_float(gamma).value, c_float(alpha).value
 
 
 def probability(probabilities: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,8 +109,3 @@ def weight_of(target: Tensor, weight: Tensor, num_classes: int) -> Tensor:
         return torch.ones_like(target, dtype=torch.float32)
     is_class = (target >= 0) & (target < num_classes)
     return torch.where(is_class, weight[target.clamp(0, num_classes - 1)].to(real(weight.dtype)), 1)
-
-
-def log(p: Tensor) -> Tensor:
-    """Logarithm of a probability, with a lower limit."""
-    return p.clamp(min=LEAST).log()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .bags import real
-from .compiled import torchvision_operator
+from .compiled import torchvision_operators
 from .greedy import greedy_keep
 
 COLUMNS_CPU, COLUMNS = 1024, 2**15  # fits the cache; few launches
@@ -24,13 +24,14 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
     """Indices of the boxes [N, 4] that greedy suppression keeps, best first.
 
     A box is kept unless its IoU with a kept box of a higher score [N] exceeds the threshold, which
-    is rounded to float32 as the compiled operator does. NaN and 0 / 0 suppress nothing.
+    is rounded to float32 as the compiled operator does. NaN and 0 / 0 suppress nothing. Of equal
+    scores the first counts as the highest.
     """
-    threshold = c_float(iou_threshold).value
-    if offset == 0 and (operator := torchvision_operator('nms', boxes.device, boxes.dtype)):
-        return operator(boxes, scores.to(boxes.dtype), threshold)
+    threshold, boxes = c_float(iou_threshold).value, boxes.to(real(boxes.dtype))
+    if offset == 0 and (torchvision := torchvision_operators(boxes.device)):
+        return torchvision.nms(boxes, scores.to(boxes.dtype), threshold)
     iou = pairwise_iou(boxes, offset)
-    order = scores.sort(0, descending=True).indices
+    order = scores.sort(stable=True, descending=True).indices
     columns = COLUMNS_CPU if boxes.device.type == 'cpu' else COLUMNS
     return greedy_keep(lambda rows, columns: iou(rows, columns) > threshold, order, columns)
 
@@ -178,7 +179,7 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
         return []
     threshold = c_float(iou_threshold).value
     iou = pairwise_iou(dets[:, :4])
-    order = dets[:, 4].sort(0, descending=True).indices
+    order = dets[:, 4].sort(stable=True, descending=True).indices
 
     def reaches(rows: Tensor, columns: Tensor) -> Tensor:
         return iou(rows, columns) >= threshold

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .bags import Bags, Taps, as_cells, chunks, real, rectangles
-from .compiled import torchvision_operator
+from .compiled import torchvision_operators
 
 CHUNK = 1024  # regions at once: bounds the memory of indices
 VALUES = 2**24  # samples of regions at once, for the maximum
@@ -168,13 +168,13 @@ def roi_align_forward(
         aligned: the centre of a pixel is at 0.5; else at 0, and regions have at least one cell.
 
     Raises:
-        RuntimeError: aligned regions of negative size, on a CPU; elsewhere they have no samples.
+        RuntimeError: aligned regions of negative size, on a CPU; GPUs pool them, as mmcv's do.
     """
     places = aligned_height, aligned_width
     scale = c_float(spatial_scale).value
-    operator = pool_mode and torchvision_operator('roi_align', input.device, input.dtype)
-    if operator:
-        output.copy_(operator(input, rois, scale, *places, sampling_ratio, aligned))
+    if pool_mode == 1 and (torchvision := torchvision_operators(input.device)):
+        maps, rois = input.to(real(input.dtype)), rois.to(real(input.dtype))
+        output.copy_(torchvision.roi_align(maps, rois, scale, *places, sampling_ratio, aligned))
         return
     pooling = Pooling(places, scale, sampling_ratio, aligned, (input.shape[2], input.shape[3]))
     cells = as_cells(input)
@@ -205,9 +205,10 @@ def roi_align_backward(
         add_at_samples(grad_output, rois, argmax_y, argmax_x, grad_input)
         return
     scale = c_float(spatial_scale).value
-    operator = torchvision_operator('_roi_align_backward', grad_output.device, grad_output.dtype)
-    if operator:
-        grad_input += operator(grad_output, rois, scale, *places, *size, sampling_ratio, aligned)
+    if torchvision := torchvision_operators(grad_output.device):
+        grad, rois = grad_output.to(real(rois.dtype)), rois.to(real(rois.dtype))
+        settings = *places, *size, sampling_ratio, aligned
+        grad_input += torchvision._roi_align_backward(grad, rois, scale, *settings)
         return
     pooling = Pooling(places, scale, sampling_ratio, aligned, (size[2], size[3]))
     num_cells = size[0] * size[2] * size[3]

@@ -18,7 +18,7 @@ from ..datasets.images.drawing import draw, draw_depth, draw_features
 from ..datasets.mask_colours import write_labels
 from ..datasets.rotated_results import rotated_annotation
 from ..models.shared_backbone import FEATURES
-from .formats import FORMATS, Output
+from .formats import ABOUT, FORMATS, Output
 from .journal import ImageJournal
 from .thresholds import DEFAULT
 
@@ -85,29 +85,31 @@ class DetectionFiles(Writer):
         self.visualizer, self.output = visualizer, output
         self.classes, self.convention = classes, convention
         self.least = [output.least.get(name, DEFAULT) for name in classes]
-        self.highest = 0.0  # score of any box, also of those left out
 
     def add(
         self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
     ) -> np.ndarray:
         sample = sample.cpu()
         objects: list[dict] = []
+        highest = 0.0  # score of any box, also of those left out
         if 'pred_instances' in sample:
             found = sample.pred_instances
-            self.highest = max([self.highest, *found.scores.tolist()])
+            highest = max(found.scores.tolist(), default=0.0)
             found = found[found.scores >= torch.tensor(self.least)[found.labels]]
             objects = coco_annotations(found, self.convention)
             sample.pred_instances = found
         path = self.out / DRAWN / picture
         drawn = draw(self.visualizer, path, image, sample, pred_score_thr=0.0)
         height, width = image.shape[:2]
-        self.add_image(dict(file_name=file_name, height=height, width=width), picture, objects)
+        about = dict(file_name=file_name, height=height, width=width, highest=highest)
+        self.add_image(about, picture, objects)
         return drawn
 
     def add_image(self, image: dict, picture: str, objects: Sequence[dict]) -> None:
         """Add an image and its objects, in COCO's form but for their numbers."""
-        about = {key: image[key] for key in ('file_name', 'height', 'width')}
-        self.journal.add(dict(about, picture=f'{DRAWN}/{picture}', objects=list(objects)))
+        image = dict(image, picture=f'{DRAWN}/{picture}')
+        about = {key: image[key] for key in ABOUT}
+        self.journal.add(dict(about, objects=list(objects), highest=image.get('highest', 0.0)))
 
     def tiles_file(self, picture: str) -> Path:
         return self.out / 'tiles' / Path(picture).with_suffix('.json')
@@ -122,9 +124,10 @@ class DetectionFiles(Writer):
         written = [str(FORMATS[name](self)) for name in dict.fromkeys(self.output.formats)]
         self.journal.close()
         objects = sum(len(entry['objects']) for entry in self.journal.entries.values())
+        highest = max((entry['highest'] for entry in self.journal.entries.values()), default=0.0)
         said = f'{objects} objects in {len(self.journal.entries)} images: {", ".join(written)}'
-        if self.highest and not objects:
-            said += f'\nthe highest score is {self.highest:.2g}, below --score {min(self.least):g}'
+        if highest and not objects:
+            said += f'\nthe highest score is {highest:.2g}, below --score {min(self.least):g}'
         return said
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from math import ceil
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
+ABOUT = 'file_name', 'height', 'width', 'picture'  # of an image in predictions.json
+
 
 @dataclass(frozen=True)
 class Output:
@@ -44,6 +46,8 @@ class Output:
         formats: detectors: names in ``FORMATS``.
         ids: COCO file with the ids of images and classes, for 'results'.
         read: the pixels of an image by its ``file_name``, BGR, for 'crops'.
+        rank: of the process.
+        journals: of the images, one for each task.
     """
 
     folder: Path
@@ -53,6 +57,8 @@ class Output:
     formats: Sequence[str]
     ids: Path | None
     read: Callable[[str], np.ndarray]
+    rank: int = 0
+    journals: list[ImageJournal] = field(default_factory=list)
 
     def within(self, name: str, identity: Identity | None = None) -> Output:
         """The output of one of several tasks, in a folder of its own."""
@@ -61,7 +67,13 @@ class Output:
 
     def journal(self) -> ImageJournal:
         """The images that are done, by this run or an interrupted one."""
-        return ImageJournal(self.folder, self.settings)
+        self.journals.append(ImageJournal(self.folder, self.settings, self.rank))
+        return self.journals[-1]
+
+    def gather(self, names: Sequence[str]) -> None:
+        """Take the images of all processes, in the order of their names."""
+        for journal in self.journals:
+            journal.gather(names)
 
     def check(self, tasks: Sequence[str], classes: Sequence[str], names: Sequence[str]) -> None:
         """Raise UsageError if predictions of these tasks cannot be written in these formats.
@@ -96,7 +108,7 @@ def write_coco(files: DetectionFiles) -> Path:
     """A data set, predictions.json; of rotated boxes also dota/, for DOTA's server."""
     images, annotations = list[dict](), list[dict]()
     for number, entry in enumerate(files.journal.entries.values(), start=1):
-        images.append(dict(id=number, **{k: v for k, v in entry.items() if k != 'objects'}))
+        images.append(dict(id=number, **{key: entry[key] for key in ABOUT}))
         for item in entry['objects']:
             annotations.append({**item, 'id': len(annotations) + 1, 'image_id': number})
     categories = [dict(id=number, name=name) for number, name in enumerate(files.classes, start=1)]

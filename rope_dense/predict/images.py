@@ -41,8 +41,9 @@ from ..utils.sizes import ImageSize
 from .files import DRAWN, Writer
 from .formats import Output
 from .inferencer import build_inferencer, predict_batch
-from .journal import journal_or_anew
+from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
+from .processes import merges, started
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import Tiling, TrainedModel, check_tiles, predict_tiles, tile_and_overlap, unfinished
 
@@ -68,7 +69,8 @@ def predict(
 ) -> Path:
     """Predict images and write what is found; an interrupted run is continued.
 
-    What cannot be read or predicted is named at the end.
+    What cannot be read or predicted is named at the end. Several processes (see ``processes``)
+    share the images.
 
     Args:
         config, checkpoint, cfg_options, work_dir: see ``find_model``.
@@ -94,9 +96,12 @@ def predict(
         UsageError, CheckpointError, ValueError: settings or files that cannot be used, or no image
             can be predicted.
     """
+    rank, count = started()
     place = checked_device(device)
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
     video = find_video(str(images)) if isinstance(images, (str, Path)) else None
+    if count > 1 and (video or images == '-'):
+        raise UsageError('several processes predict images of a folder or a list, no video or -')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
     used_loaders(cfg, 'test')
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
@@ -118,20 +123,32 @@ def predict(
         file = None if ids is None else Path(ids)
         about = identity.described() | settings, least, scores, write, file
         output = Output(
-            folder, *about, lambda name: reader.picture(reader.read(paths.get(name, Path(name))))
+            folder, *about, lambda x: reader.picture(reader.read(paths.get(x, Path(x)))), rank
         )
         output.check([*map(task_of, tasks.values())], classes, [*paths])
-        with exclusive(folder):
+        with exclusive(folder / UNFINISHED / str(rank) if rank else folder):
             writer = writer_of(cfg, inferencer, output)
             if video:
                 predict_video(inferencer, writer, video, batch)
             else:
+                share, names = sources[rank::count], [source.file_name for source in sources]
+                work = writer, share, output, batch, tile_above
                 try:
-                    predict_images(inferencer, trained, writer, sources, output, batch, tile_above)
+                    failed = predict_images(inferencer, trained, *work)
                 except KeyboardInterrupt:
                     done = f'{len(writer.done())} of {len(sources)} images are in {folder}'
                     print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
                     raise
+                output.gather(names)  # notes the share of this process
+                if is_last := merges(rank, count):
+                    output.gather(names)
+                lines = [named(*item) for item in failed.items()]
+                if is_last and lines and not writer.done():
+                    reason = next(iter(failed.values()))
+                    raise UsageError(f'no image could be predicted; {lines[0]}') from reason
+                print(*(f'not predicted: {line}\n' for line in lines), sep='', end='')
+                if not is_last:
+                    return folder
                 if isinstance(images, (str, Path)) and (
                     others := left_out(Path(images), reader.suffixes, folder)
                 ):
@@ -169,8 +186,8 @@ def predict_images(
     output: Output,
     batch: int,
     tile_above: float,
-) -> None:
-    """Predict images, large ones in tiles; those that cannot be predicted are named at the end.
+) -> dict[Path, Exception]:
+    """Predict images, large ones in tiles; returns the errors of those that cannot be.
 
     Images that an interrupted run has predicted are left out.
 
@@ -195,12 +212,7 @@ def predict_images(
         is_large = header.height * header.width > tile_above * 1e6
         (large if is_large else small).append(source)
     failed = predict_in_tiles(trained, writer, large, output, batch) if large else {}
-    failed |= predict_small(inferencer, writer, small, batch)
-    if failed and len(failed) == len(sources):
-        path, reason = next(iter(failed.items()))
-        raise UsageError(f'no image could be predicted; {named(path, reason)}') from reason
-    for path, reason in failed.items():
-        print(f'not predicted: {named(path, reason)}')
+    return failed | predict_small(inferencer, writer, small, batch)
 
 
 def predict_in_tiles(

@@ -1,4 +1,4 @@
-"""Predict one image larger than memory: the work of ``rope-dense predict-large``."""
+"""Predict images larger than memory: the work of ``rope-dense predict-large``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 
 from ..datasets.images.bands import bands_in
+from ..datasets.images.sources import ImageReader
 from ..large_images.band_image import open_image
 from ..large_images.image_file import LABEL_FORMATS
 from ..large_images.tiles import TileGrid
@@ -31,6 +32,7 @@ from ..utils.journal import JournalError
 from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
 from ..utils.size_text import parse_size
+from .processes import started
 from .tiles import (
     Tiling,
     TrainedModel,
@@ -60,13 +62,15 @@ def predict_large(
     cfg_options: Iterable[str] | Mapping[str, object] = (),
     work_dir: str | None = None,
 ) -> Path:
-    """Predict an image of any size in tiles; an interrupted run is continued.
+    """Predict images of any size in tiles; an interrupted run is continued.
+
+    Several processes (see ``processes``) share the images of a folder.
 
     Args:
         config, checkpoint, cfg_options, work_dir: see ``find_model``.
-        image: a file that GDAL reads.
-        out: label raster (NAME.tif, NAME.png) or detections (NAME.json); by default in the work
-            folder.
+        image: a file that GDAL reads, or a folder, of which those with a result are left out.
+        out: label raster (NAME.tif, NAME.png) or detections (NAME.json), by default in the work
+            folder; or the folder of the results of a folder.
         picture: also draw the result on a reduced image, in this file.
         tile, overlap, batch, halvings, min_score, merge_iou: see ``Tiling``, ``tile_and_overlap``.
         size: of a tile as model input, '480' (its shorter side) or '480x640' (height and width); by
@@ -75,23 +79,32 @@ def predict_large(
         device: such as 'cuda:1'; by default a GPU if there is one.
 
     Returns:
-        The path of the result.
+        The path of the result, or of their folder.
 
     Raises:
         UsageError, CheckpointError, ValueError: settings or files that cannot be used; nothing is
             written.
     """
-    place, path = checked_device(device), Path(image)
+    rank, count = started()
+    place, given = checked_device(device), Path(image)
+    if count > 1 and not given.is_dir():
+        raise UsageError(f'{given}: several processes share a folder of images, not one image')
+    if picture is not None and given.is_dir():
+        raise UsageError(f'--picture {picture}: of one image, and {given} is a folder')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
     check_tiles(cfg)
     assert weights is not None, 'a model of one task'
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
     tile, overlap = tile_and_overlap(cfg, tile, overlap)
     tiling = Tiling(tile, overlap, batch, halvings, min_score, merge_iou)
-    check_image(cfg, path, tiling)
     if picture is not None:
         check_ending('--picture', picture, PICTURES)
-    result = output_of(cfg, path, out, overwrite)
+    results = results_of(cfg, given, out, overwrite)
+    share = [x for x in [*results.items()][rank::count] if overwrite or not x[1].exists()]
+    if given.is_dir():
+        print(f'{len(share)} of {len(results)} images are predicted by this process')
+    for path, _ in share:
+        check_image(cfg, path, tiling)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
         classes, colours = classes_and_colours(cfg, used.checkpoint)
@@ -99,12 +112,13 @@ def predict_large(
         identity = Identity.of(cfg, str(config), weights)
         trained = TrainedModel(cfg, model, classes, colours, identity)
         drawn = None if picture is None else Path(picture)
-        with exclusive(result), explained(result):
-            if overwrite:
-                shutil.rmtree(unfinished(result), ignore_errors=True)
-            predict_tiles(trained, path, result, tiling, drawn)
-    print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
-    return result
+        for path, result in share:
+            with exclusive(result), explained(result):
+                if overwrite:
+                    shutil.rmtree(unfinished(result), ignore_errors=True)
+                predict_tiles(trained, path, result, tiling, drawn)
+            print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
+    return Path(out or cfg.work_dir) if given.is_dir() else result
 
 
 def check_image(cfg: Config, path: Path, tiling: Tiling) -> None:
@@ -114,20 +128,26 @@ def check_image(cfg: Config, path: Path, tiling: Tiling) -> None:
     len(grid)
 
 
-def output_of(cfg: Config, image: Path, out: str | Path | None, overwrite: bool) -> Path:
-    """The file of the result, by default in the work folder.
+def results_of(
+    cfg: Config, given: Path, out: str | Path | None, overwrite: bool
+) -> dict[Path, Path]:
+    """The files of the results of an image or, where there is none, of the images of a folder.
 
     Raises:
-        UsageError: it is no such file, or is there already.
+        UsageError: of an image, it is no such file, or is there already.
     """
     has_labels = task_of(cfg) == 'semantic'
+    ending = 'labels.tif' if has_labels else 'boxes.json'
+    if given.is_dir():
+        folder = Path(out or cfg.work_dir)
+        found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(given, folder)
+        return {x.path: folder / f'{x.picture.removesuffix(".jpg")}_{ending}' for x in found}
     if out is None:
-        ending = 'labels.tif' if has_labels else 'boxes.json'
-        out = Path(cfg.work_dir, f'{image.stem}_{ending}')
+        out = Path(cfg.work_dir, f'{given.stem}_{ending}')
     check_ending('--out', out, LABEL_FORMATS if has_labels else ['.json'])
     if Path(out).exists() and not overwrite:
         raise UsageError(f'{out} exists: give another --out, or --overwrite to replace it')
-    return Path(out)
+    return {given: Path(out)}
 
 
 @contextmanager

@@ -48,9 +48,10 @@ class Journal:
             file.write(content)
         self.finished += 1
         if time.monotonic() - self.noted >= self.seconds:
-            self._note()
+            self.note()
 
-    def _note(self) -> None:
+    def note(self) -> None:
+        """Put all finished steps on the disk."""
         with self.content.open('ab') as file:
             os.fsync(file.fileno())
             size = file.tell()

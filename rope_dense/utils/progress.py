@@ -5,6 +5,7 @@ It appears after 0.2 seconds on a terminal and after 10 in a log, and changes as
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -29,7 +30,8 @@ def bar(title: str, total: int | None = None, items: Iterable | None = None) -> 
     """Progress, as a context, of a loop that says by ``update(n)`` that ``n`` more are done."""
     total = len(items) if total is None and isinstance(items, Sized) else total
     text = '{desc}: {n_fmt} of {total_fmt}, {remaining_s:.0f} s left'
-    settings = dict(desc=title, total=total, miniters=0, leave=False)
+    is_first = os.environ.get('LOCAL_RANK', '0') == '0'  # of the processes of a machine
+    settings = dict(desc=title, total=total, miniters=0, leave=False, disable=not is_first)
     if sys.stderr.isatty():
         return tqdm(items, **settings, mininterval=0.2, delay=0.2)
     text = text if total else '{desc}: {n_fmt}, {elapsed_s:.0f} s'

@@ -124,7 +124,9 @@ def test_the_config_of_a_size_gives_the_figures(
     assert [row['scaling'] for row in alone['rows']] == ['config']
     assert [row['scaling'] for row in larger['rows']] == ['config', 'linear:1.5', 'by_parts:1.5']
     assert all(row['low'] <= row['value'] <= row['high'] for row in larger['rows'])
-    table = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    said = capsys.readouterr().out
+    assert '2 images are few' in said
+    table = [line.split()[:2] for line in said.splitlines()]
     assert ['size', 'scaling'] in table and ['96', 'by_parts:1.5'] in table
     assert cv2.imread(str(tmp_path / 'scaling' / 'choice.png')).std() > 0
     config = load_config(str(tmp_path / 'scaling' / '96.py'), (), str(tmp_path / 'test'))
@@ -190,6 +192,10 @@ def test_what_cannot_be_chosen(segmentor: str, weights: str, fails: Fails) -> No
         (['--sizes', '8'], 'leave no token'),
         (['--sizes', '64'], 'nothing to choose'),
         (['--scaling', 'ntk:2'], "type 'ntk'"),
+        (
+            ['--sizes', '96', '--draws', '100', '--scaling', 'linear:2', 'linear:3', 'linear:4'],
+            '--draws 100: to compare 3 settings of a size with the config takes 120',
+        ),
         (['--images', '2', '--judge', '1'], '--judge 1: of 2 validation images'),
         (['--cfg-options', 'val_evaluator.type=CityscapesMetric'], 'CityscapesMetric'),
     ):

@@ -1,5 +1,6 @@
 """What the flags of the tools change, and when they cannot be used."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,20 @@ def test_the_help_of_every_command_has_debug(name: str, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         command(name)(['--help'])
     assert '--debug' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('name', ['train', 'test', 'eval_resolutions'])
+def test_processes_of_torchrun_are_connected(
+    name: str, detector: str, weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse_args = import_module(f'rope_dense.commands.{name}').parse_args
+    argv = [detector] if name == 'train' else [detector, weights]
+    argv += ['--sizes', '64'] if name == 'eval_resolutions' else []
+    assert parse_args(argv).launcher == 'none'
+    monkeypatch.setenv('TORCHELASTIC_RUN_ID', 'none')
+    monkeypatch.setenv('LOCAL_RANK', '1')
+    assert parse_args(argv).launcher == 'pytorch'
+    assert parse_args([*argv, '--launcher', 'slurm']).launcher == 'slurm'
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')

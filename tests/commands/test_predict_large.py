@@ -241,6 +241,56 @@ def test_default_tiles_of_another_size_than_the_crops_give_a_warning(
     assert says not in capsys.readouterr().err
 
 
+# ---------------------------------------------------------------- several processes
+
+
+def test_processes_share_a_folder(
+    predict_large: Main,
+    segmenting: Files,
+    image: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The second of two, then one alone: each image once, with the bytes of an image alone."""
+    scenes, out = tmp_path / 'scenes', tmp_path / 'out'
+    for number, name in enumerate(['a/one.png', 'a/two.png', 'b/one.png', 'b/two.png']):
+        (scenes / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.open(image).crop((number, 0, 90 + number, 80)).save(scenes / name)
+    command = [*segmenting, str(scenes), '--out', str(out)]
+    monkeypatch.setenv('RANK', '1')
+    monkeypatch.setenv('WORLD_SIZE', '2')
+    assert predict_large(command) == 0
+    there = {path: path.stat().st_mtime_ns for path in out.rglob('*.tif')}
+    names = {path.relative_to(out).as_posix() for path in there}
+    assert names == {'a/two_labels.tif', 'b/two_labels.tif'}
+    monkeypatch.delenv('RANK')
+    monkeypatch.delenv('WORLD_SIZE')
+    assert predict_large(command) == 0
+    said = capsys.readouterr().out
+    assert '2 of 4 images are predicted by this process' in said
+    assert len([*out.rglob('*_labels.tif')]) == 4 and not [*out.rglob('*.unfinished')]
+    assert all(path.stat().st_mtime_ns == time for path, time in there.items())
+    for name in ('a/one', 'b/two'):
+        alone = tmp_path / 'alone.tif'
+        arguments = [str(scenes / f'{name}.png'), '--out', str(alone), '--overwrite']
+        assert predict_large([*segmenting, *arguments]) == 0
+        assert (out / f'{name}_labels.tif').read_bytes() == alone.read_bytes()
+
+
+def test_one_image_is_not_shared(
+    predict_large: Main,
+    segmenting: Files,
+    image: str,
+    fails: Fails,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = [str(Path(image).parent), '--picture', 'drawn.png']
+    fails(predict_large, *segmenting, *drawn, says=['--picture drawn.png: of one image'])
+    monkeypatch.setenv('WORLD_SIZE', '2')
+    fails(predict_large, *segmenting, image, says=['share a folder of images, not one image'])
+
+
 # ---------------------------------------------------------------- errors
 
 

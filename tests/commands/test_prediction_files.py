@@ -71,7 +71,7 @@ def test_another_format_continues_an_interrupted_run(tmp_path: Path) -> None:
     least, classes = {'cat': 0.3, 'dog': 0.6}, ('cat', 'dog')
     first = DetectionFiles(None, output_of(tmp_path, least, 'coco'), classes)
     first.add('s/a.png', 's/a.jpg', IMAGE, sample((0.5, 0), (0.5, 1)))
-    first.journal.steps._note()  # as every two seconds
+    first.journal.steps.note()  # as every two seconds
     for path in ('yolo/images/b.png', 'yolo/labels/of_another_run.txt'):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
@@ -102,7 +102,7 @@ def test_an_image_is_done_when_all_tasks_are(tmp_path: Path) -> None:
 def entry(file_name: str, objects: list[dict], height: int = 100, width: int = 120) -> dict:
     picture = f'pictures/{Path(file_name).with_suffix(".jpg").as_posix()}'
     size = dict(height=height, width=width)
-    return dict(size, file_name=file_name, picture=picture, objects=objects)
+    return dict(size, file_name=file_name, picture=picture, objects=objects, highest=0.5)
 
 
 def files_of(output: Output, classes: tuple[str, ...], entries: list[dict]) -> DetectionFiles:

@@ -31,6 +31,15 @@ def compiled_operators() -> ModuleType:
     return module
 
 
+def untied(scores: Tensor) -> Tensor:
+    """The numbers N to 1 in the order of scores [N], of equal ones the first first.
+
+    Compiled operators have no order of equal scores on a CPU.
+    """
+    order = scores.sort(stable=True, descending=True).indices
+    return torch.empty_like(scores).scatter(0, order, torch.arange(len(scores), 0, -1).to(scores))
+
+
 def use_pytorch(patch: pytest.MonkeyPatch) -> None:
     """Exchange the operators that modules of ``mmcv.ops`` have."""
     for name, module in list(sys.modules.items()):

@@ -188,6 +188,47 @@ def test_images_in_parts_change_nothing(ours: None, monkeypatch: pytest.MonkeyPa
         torch.testing.assert_close(a, b)
 
 
+def with_larger_grid(
+    module: object, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Tensors, results and gradients with offsets and masks of two rows and a column too many."""
+    tensors = inputs(CASES['groups'])
+    for name in ('offset', 'mask'):
+        height, width = tensors[name].shape[2:]
+        tensors[name] = torch.randn(*tensors[name].shape[:2], height + 2, width + 1).double()
+    use(module, monkeypatch)
+    return tensors, with_gradients(CASES['groups'], arguments(tensors, modulated=True))
+
+
+def test_a_larger_grid_of_offsets_is_read_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As mmdet's DyHead passes them: the first values of each image, and no gradient after."""
+    tensors, larger = with_larger_grid(deform_conv, monkeypatch)
+    fitting = inputs(CASES['groups'])
+    for name in ('offset', 'mask'):
+        size = fitting[name].shape[1:]
+        fitting[name] = tensors[name].flatten(1)[:, : math.prod(size)].unflatten(1, size)
+    expected = with_gradients(CASES['groups'], arguments(fitting, modulated=True))
+    for a, b in zip(larger, expected, strict=True):
+        a, b = a.reshape(len(a), -1), b.reshape(len(b), -1)
+        assert torch.equal(a[:, : b.shape[1]], b) and not a[:, b.shape[1] :].any()
+
+
+def test_a_larger_grid_of_offsets_is_read_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.random.get_rng_state()
+    _, expected = with_larger_grid(compiled_operators(), monkeypatch)
+    torch.random.set_rng_state(generator)
+    _, actual = with_larger_grid(deform_conv, monkeypatch)
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_a_smaller_grid_of_offsets_is_refused(ours: None) -> None:
+    tensors = inputs(CASES['plain'])
+    tensors['offset'] = tensors['offset'][..., :-1]
+    with pytest.raises(RuntimeError):
+        convolve(CASES['plain'], *arguments(tensors, modulated=True))
+
+
 @pytest.mark.parametrize('value', [math.nan, math.inf, -1e30])
 def test_offsets_to_nowhere_read_nothing(ours: None, value: float) -> None:
     tensors = inputs(CASES['plain'])

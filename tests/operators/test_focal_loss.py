@@ -55,6 +55,30 @@ def test_it_is_the_loss_of_mmdet_on_a_cpu() -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize('gamma', [0.0, 0.5, 2.0])
+def test_confident_logits_are_exact(gamma: float) -> None:
+    """The probability rounds to 1 from a logit of 17 on, where mmcv's loss jumps to 87."""
+    x = torch.linspace(-60, 60, 121)[:, None]
+    for target, sign in ((0, 1), (1, -1)):  # of the class, and of others
+        exact = (x.double() * sign).requires_grad_()
+        factor = ALPHA if target == 0 else 1 - ALPHA
+        losses = -factor * (-exact).sigmoid() ** gamma * torch.nn.functional.logsigmoid(exact)
+        expected = losses.detach(), sign * torch.autograd.grad(losses.sum(), exact)[0]
+        leaf, targets = x.clone().requires_grad_(), torch.full((len(x),), target)
+        loss = mmcv.ops.sigmoid_focal_loss(leaf, targets, gamma, ALPHA, None, 'none')
+        actual = loss.detach(), torch.autograd.grad(loss.sum(), leaf)[0]
+        for a, b in zip(actual, expected, strict=True):
+            torch.testing.assert_close(a, b.float(), rtol=1e-5, atol=1e-30)
+
+
+@pytest.mark.parametrize('gamma', [0.0, 0.5, 2.0])
+def test_a_certain_class_has_a_finite_gradient(gamma: float) -> None:
+    x = torch.tensor([[50.0, 0, 0], [0, 90, -90]], requires_grad=True)
+    loss = mmcv.ops.softmax_focal_loss(x, torch.tensor([0, 1]), gamma, ALPHA, None, 'sum')
+    (grad,) = torch.autograd.grad(loss, x)
+    assert loss == 0 and grad.abs().max() < 1e-6
+
+
 def test_large_logits_are_finite() -> None:
     """Certain, and right or wrong; also in half precision."""
     for dtype in (torch.float32, torch.float16, torch.bfloat16):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
-from types import ModuleType, SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from helpers.operators import compiled_operators
-from rope_dense.operators import compiled
+from helpers.operators import compiled_operators, untied
 from rope_dense.operators.nms import nms, nms_match, softnms
 
 NAN, INF = float('nan'), float('inf')
@@ -84,8 +80,27 @@ def test_nms_is_greedy(offset: int) -> None:
 @pytest.mark.parametrize('threshold', [0.0, 0.3, 0.5, 0.7])
 def test_nms_keeps_what_mmcv_keeps(case: str, offset: int, threshold: float) -> None:
     some, scores = CASES[case]
-    expected = compiled_operators().nms(some, scores, iou_threshold=threshold, offset=offset)
-    assert torch.equal(nms(some, scores, iou_threshold=threshold, offset=offset), expected)
+    arguments = dict(iou_threshold=threshold, offset=offset)
+    expected = compiled_operators().nms(some, untied(scores), **arguments)
+    assert torch.equal(nms(some, scores, **arguments), expected)
+
+
+@pytest.mark.parametrize('number', [5, 200])
+def test_of_equal_scores_the_first_is_the_highest(number: int) -> None:
+    """However many there are: pairs of equal boxes, of which each first one is kept."""
+    corner = 10.0 * torch.arange(number).div(2, rounding_mode='floor')[:, None]
+    some = torch.cat([corner, corner, corner + 8, corner + 8], 1)
+    scores = torch.full((number,), 0.5)
+    assert nms(some, scores, 0.5, 0).tolist() == list(range(0, number, 2))
+    groups = nms_match(torch.cat([some, scores[:, None]], 1), 0.5)
+    assert groups == [[*range(i, min(i + 2, number))] for i in range(0, number, 2)]
+
+
+def test_half_precision_is_computed_in_float32() -> None:
+    """The areas of these boxes are infinite in float16."""
+    some = torch.tensor([[0, 0, 300, 300], [0, 0, 300, 290], [200, 200, 500, 500]]).half()
+    scores = torch.tensor([0.9, 0.8, 0.7]).half()
+    assert nms(some, scores, 0.5, 0).tolist() == [0, 2]
 
 
 def test_many_boxes_in_bounded_memory() -> None:
@@ -129,8 +144,10 @@ def test_softnms_by_hand() -> None:
 @every_case
 @pytest.mark.parametrize('threshold', [0.3, 0.6])
 def test_groups_of_nms_match_are_mmcv_s(case: str, threshold: float) -> None:
-    dets = torch.cat([CASES[case][0], CASES[case][1][:, None]], 1)
-    assert nms_match(dets, threshold) == compiled_operators().nms_match(dets, threshold)
+    some, scores = CASES[case]
+    dets = torch.cat([some, scores[:, None]], 1)
+    reference = torch.cat([some, untied(scores)[:, None]], 1)
+    assert nms_match(dets, threshold) == compiled_operators().nms_match(reference, threshold)
 
 
 def test_groups_of_nms_match_by_hand() -> None:
@@ -138,26 +155,3 @@ def test_groups_of_nms_match_by_hand() -> None:
     dets = torch.tensor([[0.0, 0, 3, 1, 0.5], [1, 0, 4, 1, 0.6], [2, 0, 5, 1, 0.9]])
     assert nms_match(dets, 0.3) == [[2, 1], [0]]
     assert nms_match(dets, 0.9) == [[2], [1], [0]]
-
-
-def test_torchvision_is_used_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple] = []
-
-    def fake(*args: object) -> Tensor:
-        calls.append(args)
-        return torch.tensor([7])
-
-    vision = ModuleType('torchvision')
-    monkeypatch.setitem(sys.modules, 'torchvision', vision)
-    monkeypatch.setitem(sys.modules, 'torchvision.ops', vision)
-    monkeypatch.setattr(compiled.torch, 'ops', SimpleNamespace(torchvision=vision))
-    compiled.torchvision_operator.cache_clear()
-    try:
-        assert nms(*boxes(9), 0.7, 0).tolist() != [7]  # this torchvision has no operators
-        compiled.torchvision_operator.cache_clear()
-        vision.nms = fake  # type: ignore[attr-defined]
-        assert nms(*boxes(9), 0.7, 0).tolist() == [7]
-        assert calls[-1][2] == np.float32(0.7)
-        assert nms(*boxes(9), 0.7, 1).tolist() != [7]  # torchvision has no offset
-    finally:
-        compiled.torchvision_operator.cache_clear()
