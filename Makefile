@@ -45,7 +45,7 @@ demo: $(PACKAGE)  ## train a small detector on generated pictures, evaluate it a
 
 # One process a core, each with its part of the tests in their order (a file's tests share models and data); who is
 # done first takes half of what is left to another.
-test: $(PACKAGE)  ## run the tests but the slow ones; SLOW=1 runs those too
+test: $(PACKAGE) $(if $(SLOW),$(VENV)/.openvino-installed)  ## run the tests but the slow ones; SLOW=1 runs those too
 	$(RUN) -m pytest -n logical --dist worksteal $(if $(SLOW),,-m 'not slow') \
 		--junitxml=build/tests.xml --durations=50 $(PYTEST_ARGS)
 
@@ -85,6 +85,10 @@ $(ENVIRONMENT): requirements/common.txt requirements/build.txt requirements/torc
 
 $(VENV)/.docs-installed: $(ENVIRONMENT) requirements/docs.txt
 	$(RUN) -m pip install --quiet --no-deps -r requirements/docs.txt
+	touch $@
+
+$(VENV)/.openvino-installed: $(ENVIRONMENT) requirements/openvino.txt
+	$(RUN) -m pip install --quiet --no-deps -r requirements/openvino.txt
 	touch $@
 
 $(VENV)/.dist-installed: $(ENVIRONMENT) requirements/dist.txt

@@ -74,6 +74,8 @@ setup(
             'onnxscript>=0.7.2,<0.8',
             'onnxruntime>=1.23',
         ],
+        # A second program that runs .onnx files, for `rope-dense export` to compare: 180 MB.
+        'export-check': ['openvino>=2026.4,<2027'],
         'coco': ['faster-coco-eval>=1.8,<1.9'],
         # Beside the packages of [onedl]. It asks for no torchvision, which would replace torch.
         'oriented': ['onedl-mmrotate>=1.2.1,<1.3', 'faster-coco-eval>=1.8,<1.9'],

@@ -1,4 +1,4 @@
-r"""Convert annotations to COCO json, or masks in colours to masks of class numbers.
+r"""Convert annotations to COCO json, masks in colours to class numbers, or images to tiles.
 
 Examples:
     rope-dense convert-data yolo data/own/labels/train data/own/annotations/train.json
@@ -10,6 +10,7 @@ Examples:
     rope-dense convert-data coco old.json new.json --images train  # areas, clipped boxes
     rope-dense convert-data colours masks_in_colours data/own/masks/train \
         --classes classes.txt --images data/own/images/train
+    rope-dense convert-data tiles train.json train_tiles --images train --tile 1024 --overlap 200
 
 A report lists problems: images without objects, boxes outside the image or without area, unknown
 classes, masks of another size than the image. Sources are not changed, and no file is overwritten.
@@ -19,12 +20,14 @@ classes.txt has one class per line, for masks with the colour: road #804080. See
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..project.errors import UsageError
 from ..project.find import check_ending, check_path
-from .arguments import ToolParser, values
+from .arguments import ToolParser, at_least, values
 
-FORMATS = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson', 'colours')
+FORMATS: tuple[str, ...] = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson')
+FORMATS += ('colours', 'tiles')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -33,7 +36,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         'source', type=Path, help='folder of labels or masks; file of cvat, coco, createml, geojson'
     )
-    parser.add_argument('out', type=Path, help='NAME.json; for colours: folder of masks')
+    parser.add_argument('out', type=Path, help='NAME.json; for colours and tiles: a folder')
     parser.add_argument('--images', type=Path, help='folder of the images (beside the labels)')
     parser.add_argument(
         '--classes', type=Path, help='file with one class per line, in the order of class numbers'
@@ -50,6 +53,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='FILE',
         help='use only the images listed here, one per line, such as ImageSets/Main/train.txt',
     )
+    parser.add_argument('--tile', type=at_least(32), help='tiles: side in pixels of an image')
+    parser.add_argument(
+        '--overlap', type=at_least(0), help='tiles: in pixels (a quarter of a tile)'
+    )
+    scale: dict[str, Any] = dict(type=at_least(0.01, float), nargs='+', default=[1.0])
+    parser.add_argument('--scales', **scale, help='tiles: of images, such as 0.5 1 (1)')
     parser.checks.append(check)
     return parser.parse(argv)
 
@@ -57,6 +66,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 def check(args: argparse.Namespace) -> None:
     for path in filter(None, (args.source, args.images, args.classes, args.split_file)):
         check_path(path)
+    is_tiles = args.format == 'tiles'
+    if is_tiles != (args.tile is not None) or (args.overlap or 0) >= (args.tile or 1):
+        raise UsageError('--tile: give it for tiles, and --overlap with less')
+    if is_tiles:
+        return
     if args.format == 'colours':
         if args.val_share or args.split_file:
             raise UsageError('--val-share, --split-file: for boxes; give the masks of each split')
@@ -74,6 +88,12 @@ def share(text: str) -> float:
 
 
 def main(args: argparse.Namespace) -> None:
+    given, tiles = values(args), ('tile', 'overlap', 'scales')
+    if args.format == 'tiles':
+        from ..large_images.write_tiles import write_tiles
+
+        write_tiles(**{name: given[name] for name in ('source', 'out', 'images', *tiles)})
+        return
     from ..datasets.convert_data import convert_data
 
-    convert_data(**values(args))
+    convert_data(**{name: given[name] for name in given if name not in tiles})

@@ -5,12 +5,14 @@ Examples:
     rope-dense export configs/upernet_vit_rope_mixed.py iter_160000.pth upernet.onnx
     rope-dense export configs/dino_swin_rope_mixed.py a.pth dino.onnx --size 800x1344 --batch 1
     rope-dense export CONFIG CHECKPOINT model.pt2 --dtype bf16
+    rope-dense export work_dirs/cats model.onnx --resize --rgb --score 0.3   # for a browser
     rope-dense export hf-hub:OWNER/NAME model.onnx   # what push-to-hub wrote
     rope-dense export SHARED_CONFIG all.onnx   # several tasks, see docs/one_encoder.md
 
 Exported detectors, segmentors (always for whole images, regardless of the config's test_cfg) and
-classifiers take images of 8-bit pixels; docs/export.md describes the outputs. The exported file is
-run once and compared with the model.
+classifiers take images of 8-bit pixels; docs/export.md describes the outputs, which NAME.json lists
+beside the file. The file is run at three sizes and compared with the model, in OpenVINO too if that
+is installed.
 """
 
 import argparse
@@ -20,7 +22,7 @@ from typing import TypeVar
 
 from .arguments import ToolParser, add_cfg_options, add_model, at_least, size, values
 
-SUFFIXES, PRECISIONS = ('.onnx', '.pt2'), ('fp32', 'fp16', 'bf16')
+SUFFIXES, PRECISIONS = ('.onnx', '.pt2'), ('fp32', 'fp16', 'bf16', 'int8')
 T = TypeVar('T')
 
 
@@ -45,7 +47,20 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         choices=PRECISIONS,
         default='fp32',
         help='precision of the backbone, of DEIM also of encoder, decoder layers and masks; '
-        'float32_parts of the metadata stay in fp32 (%(default)s)',
+        'float32_parts of the metadata stay in fp32; int8: of the weights of matrix products '
+        '(%(default)s)',
+    )
+    parser.add_argument(
+        '--resize',
+        action='store_true',
+        help='take images of any size, and resize them in the file as the test pipeline does; '
+        'boxes, masks and maps are in pixels of the input',
+    )
+    parser.add_argument('--rgb', action='store_true', help='take RGB images (BGR)')
+    parser.add_argument('--top', type=at_least(1), help='detections of an image at most')
+    parser.add_argument('--score', type=float, help='leave out detections below it')
+    parser.add_argument(
+        '--opset', type=at_least(17), default=20, help='version of ONNX operators (%(default)s)'
     )
     add_cfg_options(parser)
     return parser.parse(argv)

@@ -15,6 +15,7 @@ from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
 from .depth_maps import known_depths, read_depth
+from .images.copies import map_window
 from .labels.maps import DEPTH
 from .map_files import check_size, load_pairs
 
@@ -50,7 +51,8 @@ class ImageDepthDataset(BaseSegDataset):
 class LoadDepth(BaseTransform):
     """Read ``depth_map_path`` as ``gt_depth_map``, float32 [H, W] in the unit of the model.
 
-    mmseg's ``LoadDepthAnnotation`` for any depth of bits and .npy, with unknown depths as 0.
+    mmseg's ``LoadDepthAnnotation`` for any depth of bits and .npy, with unknown depths as 0. Of a
+    tile (``TiledDataset``) the window is read.
 
     Args:
         unit: metres of a 1 in the file, such as 0.001 for millimetres in a 16-bit PNG.
@@ -61,7 +63,13 @@ class LoadDepth(BaseTransform):
 
     def transform(self, results: dict) -> dict:
         path = Path(results['depth_map_path'])
-        depth = known_depths(read_depth(path)) * self.unit
+        folder = results.get('copies')
+
+        def load() -> np.ndarray:
+            return known_depths(read_depth(path))
+
+        known = map_window(path, folder, results['window'], 'depth', load) if folder else load()
+        depth = known * self.unit
         check_size(path, depth.shape, results)
         results['gt_depth_map'] = depth
         results.setdefault('seg_fields', []).append('gt_depth_map')

@@ -6,7 +6,7 @@ H x W pixels. A number in a mask stands for a class, is ignored, or is an error.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from PIL import Image, ImageOps
 
 from ..utils.progress import progress
 from .classes import IGNORED
+from .images.copies import map_window
 from .images.headers import read_header
 from .labels.splits import WORDS
 from .map_files import Pair, check_header, why_unread
@@ -24,6 +25,7 @@ COLOURS = '`rope-dense convert-data colours` makes class numbers of them'
 GREY_STEPS = {'uint2': 85, 'uint4': 17}  # between the greys that Pillow makes of 2 and 4 bits
 TABLED = (np.uint8, np.uint16)
 BINARY = [0, IGNORED]
+CHUNK = 2**24  # pixels that are counted at a time
 SHOWN = 8  # numbers that are neither a class nor ignored, in an error
 Number = float  # or a whole one
 
@@ -62,6 +64,15 @@ def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
     return table[pixels]
 
 
+def mask_labels_of(results: Mapping[str, Any]) -> np.ndarray:
+    """The labels of an image's mask, uint8 [H, W]; of a tile those of its window."""
+    path, labels = Path(results['seg_map_path']), results['label_map']
+    load = partial(labels_in, path, labels)
+    if (folder := results.get('copies')) is None:
+        return load()
+    return map_window(path, folder, results['window'], labels, load)
+
+
 @dataclass(frozen=True)
 class StoredMask:
     """The content of a mask."""
@@ -91,7 +102,10 @@ class StoredMask:
 def numbers_in(pixels: np.ndarray) -> list[Number]:
     """The numbers that occur, sorted."""
     if pixels.dtype in TABLED:  # faster than sorting
-        return np.flatnonzero(np.bincount(pixels.reshape(-1))).tolist()
+        flat, found = pixels.reshape(-1), np.zeros(np.iinfo(pixels.dtype).max + 1, int)
+        for start in range(0, flat.size, CHUNK):  # bincount has eight bytes a pixel
+            found += np.bincount(flat[start : start + CHUNK], minlength=len(found))
+        return np.flatnonzero(found).tolist()
     return [int(n) if float(n).is_integer() else n for n in np.unique(pixels).tolist()]
 
 

@@ -11,7 +11,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 
 from .labels.maps import MASKS
 from .map_files import check_size, load_pairs
-from .mask_labels import label_map, labels_in
+from .mask_labels import label_map, mask_labels_of
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -54,15 +54,15 @@ class LoadClassMask(BaseTransform):
 
     mmseg's ``LoadAnnotations`` for masks of any depth of bits, without a cast before the numbers
     are looked at: 300 is no class 44. An image without a mask, as inferencers give, stays as it is.
+    Of a tile (``TiledDataset``) the window is read.
     ValueError for colours, numbers that are neither classes nor ignored, or another size.
     """
 
     def transform(self, results: dict) -> dict:
         if 'seg_map_path' not in results:
             return results
-        path = Path(results['seg_map_path'])
-        labels = labels_in(path, results['label_map'])
-        check_size(path, labels.shape, results)
+        labels = mask_labels_of(results)
+        check_size(Path(results['seg_map_path']), labels.shape, results)
         results['gt_seg_map'] = labels
         results.setdefault('seg_fields', []).append('gt_seg_map')
         return results

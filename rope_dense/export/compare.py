@@ -1,61 +1,129 @@
-"""Comparison of an exported file with its model."""
+"""Comparison of an exported file with its model, in the programs that are installed.
+
+Letters: B images, M detections of an image.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from .graphs import Graph, graph_of
+from .exporter import graph_for
+from .graphs import Graph
+
+Runner = Callable[[Tensor], list[Tensor]]
+TOO_MUCH = 1e-2  # in float32, of the largest value
 
 
-def check_file(path: Path, model: nn.Module, metadata: dict) -> str:
-    """Run a file once, on noise; returns its difference to the model, or why it was not run.
+def check_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
+    """Run a file on noise of several sizes; yields a line of each, or why it was not run.
 
     Args:
         model: in float32, whatever the file is in.
         metadata: what ``export`` returned.
     """
-    if path.suffix == '.onnx' and not find_spec('onnxruntime'):
-        return 'Not compared with the model: onnxruntime is not installed'
     if path.suffix == '.onnx' and metadata['backbone_dtype'] == 'bf16':
-        return 'Not compared with the model: ONNX Runtime has no bfloat16 on a CPU'
-    graph = graph_of(model)
-    batch = 1 if metadata['batch'] == 'dynamic' else metadata['batch']
-    size = graph.generic if metadata['size'] == 'dynamic' else metadata['size']
-    image = graph.example(batch, *size)
-    difference = largest_difference(path, graph, image)
-    shape = ' x '.join(map(str, image.shape))
-    return (
-        f'Largest difference from the model in fp32 for {shape}: {difference:.1e} of the largest '
-        'value'
-    )
+        yield 'Not compared with the model: ONNX Runtime has no bfloat16 on a CPU'
+        return
+    graph, programs, wrong = graph_for(model, metadata), runners(path), set()
+    if not programs:
+        yield 'Not compared with the model: onnxruntime is not installed'
+    for shape in shapes(graph, metadata) if programs else ():
+        image, found = graph.example(*shape), {}
+        with torch.no_grad():
+            expected = graph(image)
+        for name, run in programs.items():
+            try:
+                found[name] = largest_difference(graph, run(image), expected)
+            except Exception as error:  # of any kind, as programs have
+                yield f'{name} cannot run the file: {str(error).strip().splitlines()[-1]}'
+                found[name] = torch.inf
+            if metadata['backbone_dtype'] == 'fp32' and not found[name] <= TOO_MUCH:
+                wrong.add(name)
+        size = ' x '.join(map(str, image.shape))
+        parts = ', '.join(f'{value:.1e} in {name}' for name, value in found.items())
+        nothing = '' if any(map(torch.numel, expected)) else ' (no detection reaches the score)'
+        yield (
+            f'Largest difference from the model in fp32 for {size}, of the largest value: '
+            f'{parts}{nothing}'
+        )
+    for name in sorted(wrong):
+        yield f'WARNING: do not use the file in {name}, where it is wrong'
 
 
-def largest_difference(path: Path, graph: Graph, image: Tensor) -> float:
-    """The largest difference of two outputs, relative to the largest number of the output.
+def shapes(graph: Graph, metadata: dict) -> list[tuple[int, int, int]]:
+    """(batch, height, width) of three sizes and two batches, as far as a file takes them."""
+    (height, width), size, batch = graph.generic, metadata['size'], metadata['batch']
+    sizes = [(height, width), (height + 9, 2 * width + 5), (2 * height, width + 1)]
+    sizes = sizes if size == 'dynamic' else [(size[0], size[1])] * 3
+    batches = (1, 2, 1) if batch == 'dynamic' else (batch,) * 3
+    found = [(batch, *size) for batch, size in zip(batches, sizes, strict=True)]
+    return list(dict.fromkeys(found))
 
-    An output of zeros, as of a detector that finds nothing, has the difference as it is.
+
+def largest_difference(graph: Graph, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """The largest difference of two outputs, relative to the largest number of the output."""
+    found = dict(zip(graph.outputs, zip(actual, expected, strict=True), strict=True))
+    detections = [zip(*map(found.pop, names), strict=True) for names in graph.detections]
+    others = [relative(*pair) for name, pair in found.items() if not name.endswith('labels')]
+    return max([*others, *(detected_difference(*pair) for pair in detections)])
+
+
+def detected_difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """The same of scores [B, M], and of boxes and labels whose score no other detection has nearly.
+
+    The others may have changed places.
     """
-    with torch.no_grad():
-        expected = dict(zip(graph.outputs, graph(image), strict=True))
-    actual = dict(zip(graph.outputs, run_file(path, image), strict=True))
-    differences = [(actual[name] - expected[name]).abs().max() for name in graph.compared]
-    largest = [expected[name].abs().max() for name in graph.compared]
-    scales = [float(value) or 1.0 for value in largest]
-    return max(float(a) / b for a, b in zip(differences, scales, strict=True))
+    (scores, boxes, labels, *_), (wanted, wanted_boxes, wanted_labels, *_) = actual, expected
+    difference = relative(scores, wanted)
+    apart = wanted.diff(dim=1).abs() > max(1e-4, 4 * difference)
+    first = torch.ones_like(wanted[:, :1], dtype=torch.bool)
+    alone = torch.cat([first, apart], 1) & torch.cat([apart, ~first], 1)
+    if difference == torch.inf or not torch.equal(labels[alone], wanted_labels[alone]):
+        return torch.inf
+    return max(difference, relative(boxes[alone], wanted_boxes[alone]))
+
+
+def relative(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference; of zeros, as a detector that finds nothing has, as it is."""
+    if actual.shape != expected.shape or not actual.isfinite().all():
+        return torch.inf
+    if not expected.numel():
+        return 0.0
+    return float((actual - expected).abs().max()) / (float(expected.abs().max()) or 1.0)
 
 
 def run_file(path: Path, image: Tensor) -> list[Tensor]:
-    """Outputs of an exported file, computed on the CPU.
+    """Outputs of a file in ONNX Runtime, with all its optimisations, or in PyTorch."""
+    return next(iter(runners(path).values()))(image)
 
-    ONNX Runtime runs ONNX files with all its optimisations, PyTorch the others.
-    """
+
+def runners(path: Path) -> dict[str, Runner]:
+    """The programs here that run a file on a CPU, by name; they load it when called."""
     if path.suffix == '.pt2':
-        return list(torch.export.load(path).module()(image))
-    import onnxruntime
+        module = torch.export.load(path).module()
+        return {f'PyTorch {torch.__version__}': lambda image: [x.detach() for x in module(image)]}
+    found: dict[str, Runner] = {}
+    if find_spec('onnxruntime'):
+        import onnxruntime
 
-    session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
-    return [torch.from_numpy(out) for out in session.run(None, {'image': image.numpy()})]
+        cpu = ['CPUExecutionProvider']
+        session = cache(partial(onnxruntime.InferenceSession, path, providers=cpu))
+        found[f'ONNX Runtime {onnxruntime.__version__}'] = lambda image: [
+            torch.from_numpy(out) for out in session().run(None, {'image': image.numpy()})
+        ]
+    if find_spec('openvino'):
+        import openvino
+
+        settings = {'INFERENCE_PRECISION_HINT': 'f32'}
+        model = cache(partial(openvino.Core().compile_model, path, 'CPU', settings))
+        found[f'OpenVINO {version("openvino")}'] = lambda image: [
+            torch.from_numpy(out.copy()) for out in model()(image.numpy()).to_tuple()
+        ]
+    return found

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ..models.deformable import cell_centres, size_of
 from ..operators.deformable_attention import sample_maps
 from ..utils.sizes import Size
+from .client import sizes_like
 
 
 class MMCVDeformableAttention(nn.Module):
@@ -84,12 +85,6 @@ class MMCVDeformableAttention(nn.Module):
         points = (2 * places - 1).flatten(3, 4)
         out = sample_maps(maps, points, [self.num_points] * self.num_levels, weights)
         return self.output_proj(out) + identity
-
-
-def sizes_like(x: Tensor, size: Size) -> Tensor:
-    """(W, H) as a tensor [2]."""
-    height, width = (x.new_ones(()) * side for side in size)
-    return torch.stack([width, height])
 
 
 def split(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:

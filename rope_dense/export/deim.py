@@ -8,27 +8,28 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..models.deformable import size_of
 from ..models.deim.detector import DEIM
 from ..models.deim.oriented import OrientedDEIMHead
 from ..models.deim.oriented_boxes import corners_of
-from ..utils.sizes import ImageSize
 from .anchors import clip
+from .client import Frame
 from .detector import size_with_tokens
-from .graphs import Graph, InFloat32, Preprocess
+from .graphs import Graph, InFloat32, Preprocess, crop
 
 
 class DEIMGraph(Graph):
     """``DEIM``: uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M].
 
     They are as in ``DetectorGraph``. A model with masks also has their logits [B, M, h, w], at a
-    quarter of the padded image; an instance is where they are positive. An oriented
-    model has boxes [B, M, 5], (cx, cy, w, h, angle) in pixels and radians, clockwise, le90, and
-    their corners [B, M, 4, 2], (x, y) around each box. Layers after ``eval_idx``, what earlier
-    layers predict for the losses, and denoising are left out. Batch norms become part of their
-    convolutions, and the two convolutions of a RepVGG block one.
+    quarter of the padded image, or on the pixels of an input that is resized inside; an instance is
+    where they are positive. An oriented model has boxes [B, M, 5], (cx, cy, w, h, angle) in pixels
+    and radians, clockwise, le90, and their corners [B, M, 4, 2], (x, y) around each box. Layers
+    after ``eval_idx``, what earlier layers predict for the losses, and denoising are left out.
+    Batch norms become part of their convolutions, and the two convolutions of a RepVGG block one.
     """
 
     task = 'detection'
@@ -59,18 +60,23 @@ class DEIMGraph(Graph):
                 part.to(dtype)
             cast_head(head, dtype)
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         maps = self.model.extract_feat(x.to(self.dtype))
         scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, size_of(x))
         if self.is_oriented:
             return scores, boxes, labels, corners_of(boxes)
-        return scores, clip(boxes, *size), labels, *(logits.float() for logits in masks)
+        masks = [logits.float() for logits in masks]
+        if frame.input is not frame.size:
+            masks = [F.interpolate(self.first(m), size_of(x), mode='bilinear') for m in masks]
+            masks = [frame.maps(crop(whole, frame.size)) for whole in masks]
+        return scores, frame.points(clip(boxes, *frame.size)), labels, *masks
 
     def details(self) -> dict:
         """The convention of angles of oriented boxes; the divisor of the sides of masks."""
         if self.is_oriented:
             return dict(angle_version='le90')
-        return dict(padded_to=self.divisor) if 'masks' in self.outputs else {}
+        small_masks = 'masks' in self.outputs and self.resize is None
+        return dict(padded_to=self.divisor) if small_masks else {}
 
 
 def cast_head(head: Any, dtype: torch.dtype) -> None:

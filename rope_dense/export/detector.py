@@ -17,6 +17,7 @@ from ..models.deformable import size_of
 from ..models.deim.queries import ANCHOR_BORDER, grid_anchors
 from ..models.eomt.detector import EoMTDetector
 from ..utils.sizes import ImageSize, Size, larger
+from .client import Frame
 from .deformable import flat, position_encoding, reference_points
 from .graphs import Graph, Preprocess, check_methods, crop
 
@@ -45,13 +46,13 @@ class DetectorGraph(Graph):
         self.cast_backbone()
         self.generic = size_with_tokens(self, model.num_queries)
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        logits, boxes = self.decode(*self.encode(x, size))  # [B, Q, K], [B, Q, 4]
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        logits, boxes = self.decode(*self.encode(x, frame.size))  # [B, Q, K], [B, Q, 4]
         scores, index = logits.sigmoid().flatten(1).topk(self.num_detections)  # [B, M]
         query = (index // self.num_classes)[..., None].expand(-1, -1, 4)
         centre, sides = boxes.gather(1, query).chunk(2, -1)
         corners = torch.cat([centre - sides / 2, centre + sides / 2], -1).clamp(0, 1)
-        height, width = size
+        height, width = frame.input
         corners = torch.stack([corners[..., 0::2] * width, corners[..., 1::2] * height], -1)
         return scores, corners.flatten(2), index % self.num_classes
 
@@ -190,11 +191,11 @@ class EoMTDetectorGraph(Graph):
         self.preprocess = Preprocess(model.data_preprocessor)
         self.model.backbone.to(dtype)
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, Tensor]:
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, Tensor]:
         (classes,), (masks,) = self.model.panoptic_head(self.model.extract_feat(x))
         masks = F.interpolate(masks, size=size_of(x), mode='bilinear', align_corners=False)
-        masks = crop(masks, size) if self.divisor > 1 else masks
-        return classes.softmax(-1), masks.sigmoid()
+        masks = crop(masks, frame.size) if self.divisor > 1 else masks
+        return classes.softmax(-1), frame.maps(masks).sigmoid()
 
 
 GRAPHS = {DINO: DetectorGraph, EoMTDetector: EoMTDetectorGraph}

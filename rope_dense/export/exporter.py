@@ -8,13 +8,13 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
-from torch._dynamo import config as dynamo_config
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
@@ -22,16 +22,27 @@ from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
 from ..utils.atomic_write import atomic_files
 from ..utils.sizes import ImageSize
-from ..utils.validation import check_integer, check_size, refuse
+from ..utils.validation import check_integer, check_number, check_size, refuse
 from ..version import __version__
+from .client import Resize
 from .graphs import Graph, graph_of
-from .rois import translations
 
 Dynamic = Literal['dynamic']
 PACKAGES = {'.onnx': ('onnx', 'onnxscript'), '.pt2': ()}  # that writing a format needs, by suffix
-DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16'}
-TABLE = 1024  # numbers; ONNX Runtime computes larger constants when it loads a file
-LOGGERS = 'torch.onnx._internal.exporter._registration', 'onnxscript.optimizer'  # warn of their own
+DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16', torch.int8: 'int8'}
+OPSET, OLDEST_OPSET = 20, 17
+MEANING = dict(  # of outputs. B images of H x W pixels, K classes, M detections, Q queries
+    map='features [B, C, h, w]',
+    features='the map that all tasks share, [B, C, h, w]',
+    scores='of detections [B, M], highest first, 0 without one; of classes [B, K], no softmax',
+    boxes='[B, M, 4] left, top, right, bottom in pixels; [B, M, 5] cx, cy, w, h, clockwise angle',
+    corners='[B, M, 4, 2] (x, y) around each box',
+    labels='places in the list of classes, of detections [B, M] or of pixels [B, H, W]',
+    logits='[B, K, H, W]',
+    classes='probabilities [B, Q, K + 1], the last of no object',
+    masks='[B, M or Q, H, W] bool, probabilities or logits (DEIM; if not resized, a quarter)',
+    depth='[B, 1, H, W] in metres',
+)
 METADATA = 'rope_dense'  # the key of the metadata in an ONNX file
 METADATA_FILE = f'{METADATA}.json'  # and its name in a .pt2 file
 
@@ -46,6 +57,11 @@ def export(
     classes: Sequence[str] | None = None,
     colours: Sequence[Sequence[int]] | None = None,
     resize: dict | None = None,
+    resize_inside: bool = False,
+    rgb: bool = False,
+    top: int | None = None,
+    score: float | None = None,
+    opset: int = OPSET,
 ) -> dict:
     """Export a backbone of rope_dense, or a classifier, segmentor or detector with one.
 
@@ -58,15 +74,22 @@ def export(
     Args:
         model: it is not changed.
         path: file to write: NAME.pt2, or NAME.onnx, for which the extra ``rope_dense[export]`` has
-            to be installed. Weights above 2 GB go to NAME.onnx.data.
+            to be installed. Weights above 2 GB go to NAME.onnx.data, the metadata to NAME.json.
         size: (height, width) of the images in pixels, or 'dynamic'.
         batch: images at a time, or 'dynamic'.
         dtype: precision of the backbone, of a ``DEIM`` also of its neck, encoder, decoder layers
-            and masks. What stays in float32 is in the metadata, ``float32_parts``.
+            and masks. What stays in float32 is in the metadata, ``float32_parts``. int8: of the
+            weights of matrix products, in ONNX; they are computed from float32.
         classes: names of the classes, for the metadata.
         colours: of the classes, (red, green, blue) each, for the metadata.
         resize: of the test pipeline, for the metadata: ``scale``, (width, height) in pixels, and
             ``keep_ratio``, with which the scale bounds both sides.
+        resize_inside: resize images of any size so in the file, and give boxes, masks and maps in
+            pixels of the input. In ONNX.
+        rgb: channels come as red, green, blue.
+        top: detections of an image at most.
+        score: leave out detections below it.
+        opset: of ONNX.
 
     Returns:
         The metadata, which the file contains too.
@@ -76,30 +99,71 @@ def export(
     """
     path = Path(path)
     check_path(path)
-    graph = graph_of(model, dtype)
+    if path.suffix != '.onnx' and (resize_inside or dtype == torch.int8):
+        raise ValueError(f'{path}: resizing inside and int8 need NAME.onnx')
+    if dtype == torch.int8 and not find_spec('onnxruntime'):
+        raise ValueError(f"{path}: int8 needs onnxruntime: pip install 'rope_dense[export]'")
+    if resize_inside and (resize is None or size != 'dynamic'):
+        raise ValueError('resizing inside needs the size of a test pipeline, and no other size')
+    options = dict(rgb=rgb, top=top, score=score, resized=resize if resize_inside else None)
+    graph = graph_for(model, options, torch.float32 if dtype == torch.int8 else dtype)
     if path.suffix[1:] not in graph.formats:
         names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
         refuse('path', str(path), f'{names} for {type(model).__name__}')
-    if size == 'dynamic':
-        check_dynamic(backbone_of(model))
-    else:
+    if size != 'dynamic':
         size = check_image(graph, size)
+    elif graph.resize is None or graph.resize.keep_ratio:
+        check_dynamic(backbone_of(model))
     if batch != 'dynamic':
         batch = check_integer('batch', batch, 1)
+    check_integer('opset', opset, OLDEST_OPSET)
     if classes is not None and len(classes) != graph.num_classes:
         allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
         refuse('classes', list(classes), allowed)
     if backbone_of(model).has_fixed_size:
         with torch.no_grad():
             graph(graph.example(1, *size))  # which remembers what becomes a constant of the file
-    metadata = file_metadata(graph, size, batch, classes)
+    metadata = file_metadata(graph, size, batch, classes) | options
     metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
-    metadata['resize'] = resize
+    metadata['resize'] = None if resize_inside else resize
+    metadata |= dict(backbone_dtype=DTYPES[dtype], opset=opset if path.suffix == '.onnx' else None)
     exported = trace(graph, size, batch)
     write = {'.onnx': write_onnx, '.pt2': write_pt2}[path.suffix]
     with atomic_files(path.parent) as folder:  # weights, NAME.onnx.data, are moved before NAME.onnx
-        write(exported, folder / path.name, graph.outputs, metadata)
+        write(exported, folder / path.name, graph, metadata)
+        (folder / path.with_suffix('.json').name).write_text(json.dumps(metadata, indent=2) + '\n')
     return metadata
+
+
+def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float32) -> Graph:
+    """The graph of a model with the options in the metadata of a file.
+
+    Raises:
+        ValueError: an option that is not allowed, or not for such a model.
+    """
+    graph, (top, score) = graph_of(model, dtype), (options['top'], options['score'])
+    pictures = graph.task != 'backbone' and not graph.preprocess.any_channels
+    upright = graph.task != 'backbone' and not any(x.endswith('corners') for x in graph.outputs)
+    for option, given, fits in (
+        ('rgb', options['rgb'], pictures),
+        ('resizing inside', options['resized'], upright),
+        ('top and score', (top, score) != (None, None), graph.detections),
+    ):
+        if given and not fits:
+            raise ValueError(f'{type(model).__name__} cannot be exported with {option}')
+    if options['rgb']:
+        graph.preprocess.order, graph.preprocess.flip = 'RGB', not graph.preprocess.flip
+    for part in graph.modules():
+        if isinstance(part, Graph) and top is not None:
+            part.top = check_integer('top', top, 1)
+    if score is not None:
+        graph.score = check_number('score', score, 0, below=1)
+    if options['resized']:
+        (width, height), keep_ratio = options['resized']['scale'], options['resized']['keep_ratio']
+        graph.resize = Resize((width, height), keep_ratio, graph.least)
+        if not keep_ratio:
+            check_image(graph, (height, width))
+    return graph
 
 
 def check_path(path: Path) -> None:
@@ -109,6 +173,9 @@ def check_path(path: Path) -> None:
         refuse('path', str(path), f'NAME.onnx or NAME.pt2 ({advice})')
     if missing := [name for name in PACKAGES[path.suffix] if not find_spec(name)]:
         raise ValueError(f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'")
+    about = path.with_suffix('.json')
+    if about.exists() and f'"{METADATA}"' not in about.read_text(errors='replace'):
+        raise ValueError(f'{about} is another file, and would be replaced: choose another name')
 
 
 def check_image(graph: Graph, size: ImageSize) -> ImageSize:
@@ -150,12 +217,13 @@ def file_metadata(
         task=graph.task,
         input=dict(name='image', **graph.description()),
         outputs=list(graph.outputs),
+        meaning={x: MEANING[x.rpartition('_')[2].rstrip('0123456789')] for x in graph.outputs},
         classes=None if classes is None else list(classes),
         num_classes=graph.num_classes,
         patch_size=graph.patch_size,
         batch=batch,
         size=size if dynamic else list(size),
-        smallest_size=[graph.least] * 2 if dynamic else list(size),
+        smallest_size=[1 if graph.resize else graph.least] * 2 if dynamic else list(size),
         multiple_of=1,  # what a file would take that did not pad
         backbone_dtype=DTYPES[graph.dtype],
         float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
@@ -167,51 +235,55 @@ def file_metadata(
 
 def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> ExportedProgram:
     """The operations of a graph. Sizes are checked, see ``check_image``."""
-    dims: dict[int, Dim] = {}
-    if batch == 'dynamic':
-        dims[0] = Dim('batch')
+    number = 2 if batch == 'dynamic' else batch  # one image is a special case
+    dims: dict[int, Dim] = {0: Dim('batch')} if batch == 'dynamic' else {}
+    images, shapes = [], []
+    if graph.resize is not None:  # see client.py
+        images.append(graph.example(number, 50, 90))
+        shapes.append(dims | {2: Dim('height'), 3: Dim('width')})
+        if not graph.resize.keep_ratio:
+            size = graph.resize.size(1, 1)
     if size == 'dynamic':
-        for axis, name in ((2, 'height'), (3, 'width')):
-            dims[axis] = Dim(name, min=graph.least)
+        inner = 'resized_' * len(images)
+        for axis, name in ((2, f'{inner}height'), (3, f'{inner}width')):
+            dims = dims | {axis: Dim(name, min=graph.least)}
         # Any generic image will do, as long as no two of its sides are alike.
         step = math.lcm(32, graph.divisor)
         height = (max(graph.generic) // step + 2) * step
         size = height, height + step
-    image = graph.example(2 if batch == 'dynamic' else batch, *size)  # one image is a special case
-    # No special cases of sides of 0 and 1, which take half of the time.
-    oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
-        backed_size_oblivious=True
-    )
-    with torch.no_grad(), oblivious, quiet():
+    image = graph.example(number, *size)
+    images.append(image.float() if images else image)
+    with tracing():
         exported = torch.export.export(
             graph,
-            (image,),
-            dynamic_shapes=(dims,),
+            tuple(images),
+            dynamic_shapes=(*shapes, dims),
             strict=False,
             # Else each comparison of sizes that torch cannot prove is refused, true or not.
             prefer_deferred_runtime_asserts_over_guards=True,
         )
-    drop_assertions(exported)
+    tidy(exported)
     return exported
 
 
-def drop_assertions(exported: ExportedProgram) -> None:
-    """Remove what torch has assumed of sizes, such as that no side of a map is 1.
+def tidy(exported: ExportedProgram) -> None:
+    """Remove what torch has assumed of sizes, such as that no side of a map is 1, and in-place ops.
 
-    It picks strides by that, and the operations are the same. Checked in tests/export/ at sizes
+    Torch picks strides by that, and the operations are the same. Checked in tests/export/ at sizes
     that violate the assumptions.
     """
-    for node in exported.graph.find_nodes(
-        op='call_function', target=torch.ops.aten._assert_scalar.default
-    ):
-        exported.graph.erase_node(node)
+    aten, find = torch.ops.aten, partial(exported.graph.find_nodes, op='call_function')
+    for target in (aten._assert_scalar.default, aten._assert_tensor_metadata.default):
+        for node in find(target=target):
+            exported.graph.erase_node(node)
+    for node in find(target=aten.masked_fill_.Scalar):  # of nn.MultiheadAttention, on a new mask
+        if node.args[0].target == aten.zeros_like.default and len(node.args[0].users) == 1:
+            node.target = aten.masked_fill.Scalar
     exported.graph.eliminate_dead_code()
     exported.graph_module.recompile()
 
 
-def write_pt2(
-    exported: ExportedProgram, path: Path, outputs: Sequence[str], metadata: dict
-) -> None:
+def write_pt2(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
     """Write an archive of torch.export, without the traced image and the paths of this machine."""
     exported.example_inputs = None
     for node in exported.graph.nodes:
@@ -220,69 +292,29 @@ def write_pt2(
     torch.export.save(exported, path, extra_files={METADATA_FILE: json.dumps(metadata)})
 
 
-def write_onnx(
-    exported: ExportedProgram, path: Path, outputs: Sequence[str], metadata: dict
-) -> None:
-    """Write an ONNX file of standard operators, without paths of this machine."""
-    shape = exported.graph.find_nodes(op='placeholder')[-1].meta['val'].shape  # of the image
-    names = {0: 'batch', 2: 'height', 3: 'width'}
-    dynamic = {axis: name for axis, name in names.items() if not isinstance(shape[axis], int)}
-    # The trace has no assertions on sizes; to derive them anew takes a third of the time.
-    without_assertions = dynamo_config.patch(do_not_emit_runtime_asserts=True)
-    with quiet(), without_assertions:
-        program = torch.onnx.export(
-            exported,
-            dynamo=True,
-            input_names=['image'],
-            output_names=outputs,
-            dynamic_shapes=(dynamic,) if dynamic else None,
-            optimize=False,
-            verbose=False,
-            custom_translation_table=translations(),
-        )
-        assert program is not None  # as dynamo=True
-        simplify(program.model)
-    program.model.metadata_props[METADATA] = json.dumps(metadata)
-    program.save(path)
+def write_onnx(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
+    """Write an ONNX file."""
+    from . import onnx_file
 
-
-def simplify(model: Any) -> None:
-    """Fold constants of an ONNX model, and remove what is unused or there twice.
-
-    Without onnxscript's rewriting rules, of which ONNX Runtime has its own: they take most of the
-    time of its ``optimize``.
-    """
-    from onnx_ir.passes import common
-    from onnxscript import optimizer
-
-    for _ in range(2):
-        optimizer.fold_constants(model, output_size_limit=TABLE)
-        common.RemoveUnusedNodesPass()(model)
-    for step in (
-        common.RemoveUnusedFunctionsPass(),
-        common.RemoveUnusedOpsetsPass(),
-        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        common.LiftSubgraphInitializersToMainGraphPass(),
-        common.DeduplicateInitializersPass(),
-        common.CommonSubexpressionEliminationPass(),
-        common.OutputFixPass(),
-        common.NameFixPass(),
-        common.ClearMetadataAndDocStringPass(),
-    ):
-        step(model)
+    with tracing():
+        onnx_file.write(exported, path, graph, metadata)
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Within this context, torch and onnxscript do not warn of their own code and torchvision."""
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
+def tracing() -> Iterator[None]:
+    """Within this context torch traces in less time, and neither torch nor onnxscript warns.
+
+    Torch would of its own code and of an absent torchvision.
+    """
+    level = logging.root.manager.disable
+    # No special cases of sides of 0 and 1, which take half of the time.
+    oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
+        backed_size_oblivious=True
+    )
+    with warnings.catch_warnings(), torch.no_grad(), oblivious:
         warnings.filterwarnings('ignore', category=FutureWarning, message='.*LeafSpec')
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
+        logging.disable(logging.WARNING)
         try:
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            logging.disable(level)

@@ -21,6 +21,7 @@ from ..backbones.layers import round_up
 from ..models.channel_preprocessors import AnyChannels
 from ..models.deformable import size_of
 from ..utils.sizes import ImageSize
+from .client import Frame, Resize
 from .parts import replace_parts
 
 
@@ -43,6 +44,9 @@ class Graph(nn.Module, ABC):
         is_special: whether smaller images are special cases, and refused.
         tokens: of the smallest side; 2 where a neck halves the map.
         formats: of the files that it can be written to.
+        resize: of images that have any size; None if they come at the size of the model.
+        top: detections of an image at most, without a limit None.
+        score: detections below it are left out.
 
     Raises:
         ValueError: a part of the model cannot be exported.
@@ -59,6 +63,9 @@ class Graph(nn.Module, ABC):
     )
     num_classes: int | None = None
     formats: tuple[str, ...] = ('onnx', 'pt2')
+    resize: Resize | None = None
+    top: int | None = None
+    score = 0.0
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
@@ -78,13 +85,42 @@ class Graph(nn.Module, ABC):
             if isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)):
                 part.register_forward_pre_hook(contiguous)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        """``outputs`` of an ``example``."""
-        return self.results(self.preprocess(image), size_of(image))
+    def forward(self, image: Tensor, resized: Tensor | None = None) -> tuple[Tensor, ...]:
+        """``outputs`` of an ``example``, and of the same after ``resize``, by default computed."""
+        size = size_of(image)
+        x, frame = image, Frame(size, size)
+        if self.resize is not None:
+            x = self.resize(image) if resized is None else resized
+            frame = Frame(size_of(x), size)
+        found = dict(zip(self.outputs, self.results(self.preprocess(x), frame), strict=True))
+        for names in self.detections:
+            found |= zip(names, self.filtered(*(found[name] for name in names)), strict=True)
+        return tuple(found.values())
 
     @abstractmethod
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        """``outputs`` of preprocessed images, whose ``size`` (height, width) was before padding."""
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        """``outputs`` of preprocessed images, whose sizes were ``frame`` before padding."""
+
+    @property
+    def detections(self) -> list[list[str]]:
+        """The outputs of each detector, its scores first."""
+        return [list(self.outputs)] if self.task == 'detection' else []
+
+    def filtered(self, *outputs: Tensor) -> list[Tensor]:
+        """Outputs of a detector without detections after ``top``, or below ``score``.
+
+        Where another image of the batch has more of them, the scores of an image are 0 there.
+        """
+        scores, *others = map(self.first, outputs)
+        if not self.score:
+            return [scores, *others]
+        enough = scores >= self.score
+        index = enough.any(0).nonzero()[:, 0]
+        return [x.index_select(1, index) for x in (scores.where(enough, 0.0), *others)]
+
+    def first(self, x: Tensor) -> Tensor:
+        """``top`` detections of x [B, M, ...]."""
+        return x if self.top is None else x[:, : self.top]
 
     @property
     def divisor(self) -> int:
@@ -111,16 +147,6 @@ class Graph(nn.Module, ABC):
         settings = dict(dtype=kind, layout='batch, channel, height, width', channels=self.channels)
         return settings | self.preprocess.description(self.channels)
 
-    @property
-    def compared(self) -> list[str]:
-        """The outputs that tell whether a file computes the same.
-
-        Of detections only scores, because those with nearly equal scores may swap.
-        """
-        if self.task == 'detection':
-            return ['scores']
-        return [name for name in self.outputs if name != 'labels']
-
     def details(self) -> dict:
         """More metadata of the file."""
         return {}
@@ -136,6 +162,7 @@ class BackboneGraph(Graph):
 
     task = 'backbone'
     float32_parts = ('frequencies and angles',)
+    preprocess: Any = staticmethod(lambda image: image)  # normalised by the user
     divisor = 1
 
     def __init__(self, model: Backbone, dtype: torch.dtype) -> None:
@@ -144,10 +171,7 @@ class BackboneGraph(Graph):
         if dtype != torch.float32:
             self.model = CastBackbone(self.model, dtype)
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        return self.results(image, size_of(image))
-
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         return tuple(self.model(x))[: len(self.outputs)]  # not an image behind them
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
@@ -177,6 +201,7 @@ class Preprocess(nn.Module):
         super().__init__()
         settings = vars(preprocessor)  # mmseg has other names than mmengine
         self.any_channels = isinstance(preprocessor, AnyChannels)
+        self.order = 'BGR'  # as mmcv reads images
         self.flip = settings.get('channel_conversion', settings.get('_channel_conversion', False))
         padding = settings.get('test_cfg') or {}  # of mmseg's
         if padding.get('size'):
@@ -213,7 +238,7 @@ class Preprocess(nn.Module):
         mean, std = torch.zeros(channels), torch.ones(channels)
         if self.normalize:
             mean, std = self.mean, self.std
-        orders = ('BGR', 'RGB' if self.flip else 'BGR')  # as mmcv reads images
+        orders = self.order, self.order[::-1] if self.flip else self.order
         order, model_order = ('as trained', 'as trained') if self.any_channels else orders
         return dict(
             channel_order=order,

@@ -19,8 +19,10 @@ from mmdet.models.roi_heads.mask_heads import FCNMaskHead
 from mmdet.models.roi_heads.roi_extractors import SingleRoIExtractor
 from torch import Tensor, nn
 
+from ..models.deim.predictions import take
 from ..utils.sizes import ImageSize
 from .anchors import AnchorCandidates, best, check_coder, check_nms, clip, decode
+from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
 from .rois import roi_align, suppress
 
@@ -63,12 +65,13 @@ class RCNNGraph(Graph):
         height, width = (max(side, 2 * self.candidates.coarsest) for side in self.generic)
         self.generic = height, width
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        maps = self.model.extract_feat(x)
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        maps, size = self.model.extract_feat(x), frame.size
         scores, boxes, labels = self.detect(maps, *self.propose(maps, size), size)
+        found = scores, frame.points(boxes), labels
         if not self.mask_stages:
-            return scores, boxes, labels
-        return scores, boxes, labels, self.masks(maps, boxes, labels, size)
+            return found
+        return *found, self.masks(maps, self.first(boxes), self.first(labels), frame)
 
     def propose(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, Tensor]:
         """Boxes [B, P, 4] of the RPN, and their scores [B, P], 0 where there are fewer."""
@@ -78,11 +81,11 @@ class RCNNGraph(Graph):
             scores, boxes, _ = self.candidates(level, *pair)
             boxes = clip(boxes, *size)
             sides = boxes[..., 2:] - boxes[..., :2]
-            enough = (sides > settings.get('min_bbox_size', -1)).all(-1)
-            all_scores.append(suppress(boxes, scores * enough, settings.nms.iou_threshold))
+            scores = torch.where((sides > settings.get('min_bbox_size', -1)).all(-1), scores, 0.0)
+            all_scores.append(suppress(boxes, scores, settings.nms.iou_threshold))
             all_boxes.append(boxes)
         scores, index = best(torch.cat(all_scores, 1), settings.max_per_img)
-        return torch.cat(all_boxes, 1).gather(1, index[..., None].expand(-1, -1, 4)), scores
+        return take(torch.cat(all_boxes, 1), index), scores
 
     def detect(
         self, maps: Sequence[Tensor], boxes: Tensor, objectness: Tensor, size: ImageSize
@@ -100,17 +103,16 @@ class RCNNGraph(Graph):
             if stage + 1 < len(self.box_stages):
                 boxes = moved.squeeze(2)
         scores = (logits / len(self.box_stages)).softmax(-1)[..., :-1].transpose(1, 2)  # [B, K, P]
-        scores = scores * (scores > self.settings.score_thr) * (objectness > 0)[:, None]
+        counts = (scores > self.settings.score_thr) & (objectness > 0)[:, None]
+        scores = torch.where(counts, scores, 0.0)
         moved = moved.transpose(1, 2).expand(-1, self.num_classes, -1, -1)  # [B, K, P, 4]
         threshold = self.settings.nms.iou_threshold
         kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(scores)
         scores, index = best(kept.flatten(1), self.settings.max_per_img)  # of K P
-        boxes = moved.flatten(1, 2).gather(1, index[..., None].expand(-1, -1, 4))
+        boxes = take(moved.flatten(1, 2), index)
         return scores, boxes, index // moved.shape[2]
 
-    def masks(
-        self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, size: ImageSize
-    ) -> Tensor:
+    def masks(self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, frame: Frame) -> Tensor:
         """Masks [B, M, H, W] of detections; a cascade takes the mean of its stages."""
         total = torch.zeros(())
         for extractor, head in self.mask_stages:
@@ -119,7 +121,8 @@ class RCNNGraph(Graph):
                 label = labels.flatten()[:, None, None, None]
                 logits = logits.gather(1, label.expand(-1, -1, *logits.shape[2:]))
             total = total + logits[:, 0].sigmoid()
-        pasted = paste(total / len(self.mask_stages), boxes.flatten(0, 1), size)  # [B M, H, W]
+        ends = frame.points(boxes).flatten(0, 1)
+        pasted = paste(total / len(self.mask_stages), ends, frame.input)  # [B M, H, W]
         return (pasted >= self.settings.mask_thr_binary).unflatten(0, boxes.shape[:2])
 
 
@@ -131,15 +134,16 @@ def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -
     image = torch.arange(boxes.shape[0], device=boxes.device).to(boxes)[:, None, None]
     rois = torch.cat([image.expand(-1, boxes.shape[1], -1), boxes], -1).flatten(0, 1)
     sides = rois[:, 3:] - rois[:, 1:3]
+    has_area = (sides > 0).all(-1)  # without it the operator is 0 in one program, NaN in another
     share = sides.prod(-1).sqrt() / extractor.finest_scale
     levels = torch.floor(torch.log2(share + 1e-6)).clamp(0, extractor.num_inputs - 1)
     pooled = torch.zeros(())
     for level, layer in enumerate(extractor.roi_layers):
-        here = (levels == level)[:, None]
+        here = ((levels == level) & has_area)[:, None]
         regions = torch.cat([rois[:, :1], rois[:, 1:] * here], 1)
         size, scale = layer.output_size[0], layer.spatial_scale
         part = roi_align(maps[level], regions, size, scale, layer.sampling_ratio)
-        pooled = pooled + part * here[:, :, None, None]
+        pooled = torch.where(here[:, :, None, None], part, pooled)
     return pooled
 
 

@@ -9,23 +9,26 @@ import torch
 from mmdet.models.dense_heads import RetinaHead
 from mmdet.models.detectors import RetinaNet
 from torch import Tensor
-from torch._higher_order_ops.scan import scan
 
-from ..utils.sizes import ImageSize
-from .anchors import AnchorCandidates, clip
+from ..models.deim.predictions import take
+from .anchors import AnchorCandidates, best, clip
+from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
+from .rois import suppress
 
 
 class RetinaNetGraph(Graph):
-    """mmdet's ``RetinaNet``: uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M].
+    """mmdet's ``RetinaNet``, for ONNX alone.
 
-    Boxes are (left, top, right, bottom) in pixels of the input. As in mmdet, at most
-    ``test_cfg.nms_pre`` candidates of a map above ``test_cfg.score_thr`` are suppressed by class;
-    M is ``test_cfg.max_per_img``. Where an image has fewer detections, the scores of the last are
-    0. All images of a batch fill their input.
+    uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M]. Boxes are (left, top, right,
+    bottom) in pixels of the input. As in mmdet, at most ``test_cfg.nms_pre`` candidates of a map
+    above ``test_cfg.score_thr`` are suppressed by class; M is ``test_cfg.max_per_img``. Where an
+    image has fewer detections, the scores of the last are 0. All images of a batch fill their
+    input.
     """
 
     task, outputs = 'detection', ('scores', 'boxes', 'labels')
+    formats = ('onnx',)
     num_classes: int
 
     def __init__(self, model: RetinaNet, dtype: torch.dtype) -> None:
@@ -43,40 +46,21 @@ class RetinaNetGraph(Graph):
         height, width = (max(side, 2 * self.candidates.coarsest) for side in self.generic)
         self.generic = height, width
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         maps = self.head(self.model.extract_feat(x))
         levels = [
             self.candidates(level, *pair) for level, pair in enumerate(zip(*maps, strict=True))
         ]
         scores, boxes, labels = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
-        boxes = clip(boxes, *size)  # [B, K, 4]
+        boxes = clip(boxes, *frame.size)  # [B, K, 4]
         sides = boxes[..., 2:] - boxes[..., :2]
         enough = (sides > self.settings.get('min_bbox_size', -1)).all(-1)
-        return self.suppress(scores * enough, boxes, labels)
-
-    def suppress(self, scores: Tensor, boxes: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-        """The best candidate M times, each without the candidates of its class that it overlaps.
-
-        This is the order in which non-maximum suppression keeps boxes, so its first M are the same.
-        """
-        areas = (boxes[..., 2:] - boxes[..., :2]).prod(-1)  # [B, K]
-        place = torch.arange(scores.shape[1], device=scores.device)
-
-        def step(scores: Tensor, _: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-            score, best = scores.max(1, keepdim=True)  # [B, 1]
-            box = boxes.gather(1, best[..., None].expand(-1, -1, 4))  # [B, 1, 4]
-            label = labels.gather(1, best)
-            start = boxes[..., :2].maximum(box[..., :2])
-            end = boxes[..., 2:].minimum(box[..., 2:])
-            shared = (end - start).clamp(0).prod(-1)  # [B, K]
-            union = areas + areas.gather(1, best) - shared
-            overlaps = (shared > self.settings.nms.iou_threshold * union) & (labels == label)
-            return scores * ~(overlaps | (place == best)), (score, box, label)
-
-        steps = torch.zeros(self.settings.max_per_img, 1)
-        _, found = scan(step, scores, steps)  # one step in the file, not M of them
-        scores, boxes, labels = (part.squeeze(2).transpose(0, 1) for part in found)  # [B, M, ...]
-        return scores, boxes, labels
+        scores = torch.where(enough, scores, 0.0)
+        # As in mmdet, each class has a place of its own, where boxes of no other class overlap.
+        apart = boxes + labels[..., None] * (boxes.amax((1, 2), keepdim=True) + 1)
+        kept = suppress(apart, scores, self.settings.nms.iou_threshold)
+        scores, index = best(kept, self.settings.max_per_img)
+        return scores, frame.points(take(boxes, index)), labels.gather(1, index)
 
 
 GRAPHS = {RetinaNet: RetinaNetGraph}

@@ -1,6 +1,6 @@
 """RoIAlign and non-maximum suppression as operators that ``torch.export`` keeps whole.
 
-ONNX has both (RoiAlign, NonMaxSuppression), plain torch has neither. ``TRANSLATIONS`` writes them;
+ONNX has both (RoiAlign, NonMaxSuppression), plain torch has neither. ``translations`` writes them;
 a .pt2 file would need this package to run. Checked in tests/export/test_export_rcnn.py against
 mmcv.
 
@@ -8,9 +8,6 @@ Letters: R regions of all images, C channels, S x S places of a region, N boxes,
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,41 +53,3 @@ def suppress(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
 @suppress.register_fake
 def _(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
     return torch.empty_like(scores)
-
-
-def translations() -> dict[Callable, Callable]:
-    """From these operators to functions that write them to an ONNX graph."""
-    from onnxscript import opset18
-
-    op: Any = opset18  # whose types do not know that constants become tensors
-
-    def write_roi_align(maps: Any, rois: Any, size: int, scale: float, samples: int) -> Any:
-        image = op.Cast(op.Squeeze(op.Slice(rois, [0], [1], [1]), [1]), to=7)  # int64
-        return op.RoiAlign(
-            maps,
-            op.Slice(rois, [1], [5], [1]),
-            image,
-            coordinate_transformation_mode='half_pixel',
-            mode='avg',
-            output_height=size,
-            output_width=size,
-            sampling_ratio=samples,
-            spatial_scale=scale,
-        )
-
-    def write_suppress(boxes: Any, scores: Any, threshold: float) -> Any:
-        number = op.Slice(op.Shape(scores), [1], [2])
-        chosen = op.NonMaxSuppression(
-            boxes,
-            op.Unsqueeze(scores, [1]),  # one class for each group
-            number,
-            op.Constant(value_floats=[threshold]),
-            op.Constant(value_floats=[0.0]),
-        )  # [kept, 3]: group, class, box
-        index = op.Gather(chosen, [0, 2], axis=1)
-        return op.ScatterND(op.Mul(scores, 0.0), index, op.GatherND(scores, index))
-
-    return {
-        torch.ops.rope_dense.roi_align.default: write_roi_align,
-        torch.ops.rope_dense.suppress.default: write_suppress,
-    }

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..models.eomt.segmentor import EoMTSegmentor
 from ..utils.sizes import ImageSize
+from .client import Frame
 from .graphs import Graph, Preprocess, check_methods, crop
 from .parts import FeatureFusion
 
@@ -60,8 +61,8 @@ class SegmentorGraph(Graph):
         height, width = (max(side, places * coarsest) for side in self.generic)
         return height, width
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        logits = self.predict(x, size)
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        logits = frame.maps(self.predict(x, frame.size))
         return logits, logits.argmax(1)
 
     def predict(self, x: Tensor, size: ImageSize) -> Tensor:
@@ -80,8 +81,8 @@ class DepthGraph(SegmentorGraph):
         """Raise ValueError for a model that cannot be exported."""
         check_methods(model, DepthEstimator, 'postprocess_result')
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
-        return (self.predict(x, size),)
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        return (frame.maps(self.predict(x, frame.size)),)
 
 
 class EoMTSegmentorGraph(SegmentorGraph):

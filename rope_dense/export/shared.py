@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models.shared_backbone import FEATURES, SharedBackbone, TaskBackbone, share
-from ..utils.sizes import ImageSize
+from .client import Frame
 from .graphs import Graph, Preprocess, graph_of
 
 
@@ -59,9 +59,9 @@ class SharedGraph(Graph):
         }
 
     @property
-    def compared(self) -> list[str]:
-        found = [f'{task}_{name}' for task, g in self.graphs.items() for name in g.compared]
-        return found + self.outputs.count(FEATURES) * [FEATURES]
+    def detections(self) -> list[list[str]]:
+        names = self.names()
+        return [names[task] for task, g in self.graphs.items() if g.task == 'detection']
 
     def details(self) -> dict:
         tasks = {
@@ -75,11 +75,11 @@ class SharedGraph(Graph):
         }
         return dict(tasks=tasks)
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         outputs: list[Tensor] = []
         with self.model.encoded(x.to(self.dtype)):
             for graph in self.graphs.values():
-                outputs += graph.results(x, size)
+                outputs += graph.results(x, frame)
             if self.model.features:
                 outputs.append(self.model.feature_map().float())
         return tuple(outputs)

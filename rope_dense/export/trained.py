@@ -21,9 +21,9 @@ from ..utils.progress import alive
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .compare import check_file
-from .exporter import DTYPES, Dynamic, check_path, export
+from .exporter import DTYPES, OPSET, Dynamic, check_path, export
 
-Precision = Literal['fp32', 'fp16', 'bf16']
+Precision = Literal['fp32', 'fp16', 'bf16', 'int8']
 
 
 def export_model(
@@ -34,15 +34,21 @@ def export_model(
     size: str = 'dynamic',
     batch: int | Dynamic = 'dynamic',
     dtype: Precision = 'fp32',
+    resize: bool = False,
+    rgb: bool = False,
+    top: int | None = None,
+    score: float | None = None,
+    opset: int = OPSET,
     cfg_options: Iterable[str] | Mapping[str, object] = (),
 ) -> dict:
-    """Write a trained model to a file, run that once, and print its difference from the model.
+    """Write a trained model to a file, run that, and print its differences from the model.
 
     Args:
         config, checkpoint, cfg_options: see ``find_model``.
         out: NAME.onnx or NAME.pt2.
         size: of the images, '800x1344' (height and width in pixels), '640', or 'dynamic'.
-        batch, dtype: see ``export``.
+        resize: images of any size to the size of the test pipeline, in the file.
+        batch, dtype, rgb, top, score, opset: see ``export``.
 
     Returns:
         The metadata, see ``export``.
@@ -66,14 +72,20 @@ def export_model(
             classes=classes,
             colours=colours,
             resize=resize_of(cfg),
+            resize_inside=resize,
+            rgb=rgb,
+            top=top,
+            score=score,
+            opset=opset,
         )
     for name, value in metadata.items():
-        print(f'{name:15} {short(value) if name == "colours" else value}')
-    print(f'{out}: {out.stat().st_size / 1e6:.1f} MB')
+        print(f'{name:15} {short(value) if name in ("colours", "meaning") else value}')
+    print(f'{out}: {out.stat().st_size / 1e6:.1f} MB; the same in {out.with_suffix(".json")}')
     if too_large := smallest_above_test(metadata):
         print(f'{out}: {too_large}')
     with alive(f'{out}: compared with the model'):
-        print(check_file(out, model, metadata))
+        for line in check_file(out, model, metadata):
+            print(f'{out}: {line}', flush=True)
     return metadata
 
 

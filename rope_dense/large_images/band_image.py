@@ -9,6 +9,8 @@ import numpy as np
 
 from ..datasets.images.band_files import BandFile
 from ..datasets.images.bands import LoadBands, no_data, shrink
+from ..datasets.images.copies import copy_of, copy_raster, has_windows, write_rows
+from ..datasets.images.headers import read_header
 from .image_file import NOT_INSTALLED, LargeImage
 
 
@@ -22,6 +24,7 @@ class BandImage(LargeImage):
         path: of the file, or of the file of the first channel.
         bands: what loads such images.
         shrink: see ``LargeImage``.
+        copies: see ``window_file``.
 
     Raises:
         ValueError: a file cannot be read, or has other bands, types or sizes than ``bands`` needs.
@@ -29,11 +32,14 @@ class BandImage(LargeImage):
 
     has_no_data = True
 
-    def __init__(self, path: str | Path, bands: LoadBands, shrink: int = 1) -> None:
+    def __init__(
+        self, path: str | Path, bands: LoadBands, shrink: int = 1, copies: str | None = None
+    ) -> None:
         if not find_spec('rasterio'):
             raise ValueError(f'{path}: {NOT_INSTALLED}')
         self.path, self.shrink, self.bands = Path(path), shrink, bands
-        self.files = [*map(BandFile, bands.files(self.path))]
+        files = [window_file(x, copies, bands, writes=True) for x in bands.files(self.path)]
+        self.files = [*map(BandFile, files)]
         self.file, self.turned = self.files[0], None
         header = self.file.header
         self.full_size = header.height, header.width
@@ -42,14 +48,13 @@ class BandImage(LargeImage):
         self.first, self.rows = 0, np.empty((0, self.width, self.channels), np.float32)
         bands.check_headers(self.path, {file.path: file.header for file in self.files})
 
-    def decode_chunk(self, top: int, bottom: int) -> np.ndarray:
-        """Rows of the image; beyond its edges the last row and column are repeated."""
+    def decode_chunk(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
+        """A part of the file; beyond its edges the last row and column are repeated."""
         height, width = self.full_size
-        stop = min(bottom, height)
-        parts = [self.bands.rows(file, (top, stop)) for file in self.files]
+        stop, end = min(bottom, height), min(right, width)
+        parts = [self.bands.part(file, (top, stop), (left, end)) for file in self.files]
         pixels = np.concatenate(parts, axis=2)
-        beyond = (0, bottom - stop), (0, self.width * self.shrink - width), (0, 0)
-        return np.pad(pixels, beyond, mode='edge')
+        return np.pad(pixels, ((0, bottom - stop), (0, right - end), (0, 0)), mode='edge')
 
     def shrunken(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
         """A chunk in the pixels of the shrunken image; NaN where all pixels have no data."""
@@ -60,6 +65,38 @@ class BandImage(LargeImage):
         return small
 
 
-def open_image(path: str | Path, bands: LoadBands | None, shrink: int = 1) -> LargeImage:
-    """An image as a model takes it: of any number of channels if ``bands`` loads them."""
-    return LargeImage(path, shrink) if bands is None else BandImage(path, bands, shrink)
+def open_image(
+    path: str | Path, bands: LoadBands | None, shrink: int = 1, copies: str | None = None
+) -> LargeImage:
+    """An image as a model takes it: of any number of channels if ``bands`` loads them.
+
+    Args:
+        copies: see ``window_file``.
+    """
+    if bands is not None:
+        return BandImage(path, bands, shrink, copies)
+    return LargeImage(window_file(Path(path), copies, None, writes=True), shrink)
+
+
+def window_file(
+    path: Path, folder: str | None, bands: LoadBands | None, writes: bool = False
+) -> Path:
+    """The file that windows of a file are read of: itself, or its copy.
+
+    Args:
+        folder: of copies; None to take the file itself.
+        bands: None for pictures, which are copied as they are shown.
+        writes: the copy is written if it is not there.
+    """
+    is_turned = bands is None and folder is not None and read_header(path).orientation > 1
+    if folder is None or (has_windows(path) and not is_turned):
+        return path
+    if (copy := copy_of(path, Path(folder))).exists() or not writes:
+        return copy
+    if bands is not None:
+        copy_raster(path, copy)
+        return copy
+    image = LargeImage(path)
+    size = image.height, image.width, 3
+    write_rows(copy, size, np.dtype('uint8'), lambda top, end: image.read(top, end)[..., ::-1])
+    return copy

@@ -30,6 +30,7 @@ if find_spec('mmdet'):  # which needs shapely
 
 BORDER = 0.01  # of a tile's side: a box that ends nearer to it may be cut off there
 AT_ONCE = 128  # boxes that are compared with all others
+UPRIGHT_IOU, ROTATED_IOU = 0.5, 0.1  # the second as mmrotate merges the tiles of DOTA
 
 
 @dataclass(frozen=True)

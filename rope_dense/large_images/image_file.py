@@ -106,24 +106,26 @@ class LargeImage:
         step = max(1, CHUNK // (size * self.full_size[1] * self.shrink))
         for start in range(top, bottom, step):
             stop = min(start + step, bottom)
-            chunk = self.decode_chunk(start * self.shrink, stop * self.shrink)
-            if self.shrink > 1:
-                chunk = self.shrunken(chunk, self.width, stop - start)
-            rows[start - top : stop - top] = chunk
+            rows[start - top : stop - top] = self.window(0, start, self.width, stop)
         return rows
+
+    def window(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
+        """A part of the image, [bottom - top, right - left, channels]."""
+        chunk = self.decode_chunk(*(side * self.shrink for side in (left, top, right, bottom)))
+        return chunk if self.shrink == 1 else self.shrunken(chunk, right - left, bottom - top)
 
     def shrunken(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
         """A chunk in the pixels of the shrunken image."""
         return cv2.resize(chunk, (width, height), interpolation=cv2.INTER_AREA)
 
-    def decode_chunk(self, top: int, bottom: int) -> np.ndarray:
-        """Rows of the image; beyond its edges the last row and column are repeated."""
+    def decode_chunk(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
+        """A part of the file; beyond its edges the last row and column are repeated."""
         bands, (height, width) = [3, 2, 1] if self.file.count > 2 else [1], self.full_size
-        stop = min(bottom, height)
+        stop, end = min(bottom, height), min(right, width)
         if self.turned is None:
-            pixels = self.file.read(bands, window=Window(0, top, width, stop - top))
+            pixels = self.file.read(bands, window=Window(left, top, end - left, stop - top))
         else:
-            pixels = self.turned[np.array(bands) - 1, top:stop]
+            pixels = self.turned[np.array(bands) - 1, top:stop, left:end]
         pixels = np.moveaxis(pixels, 0, 2)  # [rows, columns, 3 or 1]
         if self.palette is not None:
             pixels = self.palette[pixels[..., 0]]
@@ -133,8 +135,7 @@ class LargeImage:
             pixels = 255 - pixels
         if pixels.shape[2] == 1:
             pixels = pixels.repeat(3, axis=2)
-        missing = (0, bottom - stop), (0, self.width * self.shrink - width), (0, 0)
-        return np.pad(pixels, missing, mode='edge')
+        return np.pad(pixels, ((0, bottom - stop), (0, right - end), (0, 0)), mode='edge')
 
 
 def turned(pixels: np.ndarray, orientation: int) -> np.ndarray:

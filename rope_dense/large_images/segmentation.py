@@ -67,6 +67,7 @@ class ScoreBlender:
         self.num_scores, self.dtype = num_scores, label_type(num_scores)
         self.finished_rows = finished_parts(grid.tops, grid.height)
         self.finished_columns = finished_parts(grid.lefts, grid.width)
+        self.shared = torch.empty(0)  # [K, tile_height, columns that a tile and the next cover]
 
     def blend(self, row: int, scores: Iterable[Tensor]) -> np.ndarray:
         """The labels [rows, width] above the next row of tiles.
@@ -76,23 +77,31 @@ class ScoreBlender:
         Args:
             scores: [K, tile_height, tile_width] of each tile, from left to right.
         """
-        rows = self.finished_rows[row]
-        labels = np.empty((rows, self.grid.width), self.dtype)
-        shared = None  # [K, tile_height, columns that this tile and the one before cover]
-        for column, (left, columns, tile_scores) in enumerate(
-            zip(self.grid.lefts, self.finished_columns, scores, strict=True)
-        ):
-            total = tile_scores * self.weights(row, column).to(tile_scores)
-            if shared is not None:
-                total[:, :, : shared.shape[2]] += shared
-            final, shared = total[:, :, :columns], total[:, :, columns:].clone()
-            if row > 0:
-                above = self.read(row - 1, column).to(final)
-                final[:, : above.shape[1]] += above
-            if row < len(self.grid.tops) - 1:
-                np.save(self.file(row, column), final[:, rows:].cpu().numpy())
-            labels[:, left : left + columns] = self.labels_of(final[:, :rows]).cpu().numpy()
+        labels = np.empty((self.finished_rows[row], self.grid.width), self.dtype)
+        for column, (left, tile_scores) in enumerate(zip(self.grid.lefts, scores, strict=True)):
+            part = self.add(row, column, tile_scores)
+            labels[:, left : left + part.shape[1]] = part.numpy()
         return labels
+
+    def add(self, row: int, column: int, scores: Tensor) -> Tensor:
+        """The labels [rows, columns] of a tile that no later tile covers; on the CPU.
+
+        Tiles come row by row, from left to right.
+
+        Args:
+            scores: [K, tile_height, tile_width].
+        """
+        rows, columns = self.finished_rows[row], self.finished_columns[column]
+        total = scores * self.weights(row, column).to(scores)
+        if column > 0:
+            total[:, :, : self.shared.shape[2]] += self.shared
+        final, self.shared = total[:, :, :columns], total[:, :, columns:].clone()
+        if row > 0:
+            above = self.read(row - 1, column).to(final)
+            final[:, : above.shape[1]] += above
+        if row < len(self.grid.tops) - 1:
+            np.save(self.file(row, column), final[:, rows:].cpu().numpy())
+        return self.labels_of(final[:, :rows]).cpu()
 
     def weights(self, row: int, column: int) -> Tensor:
         """Weights of the pixels of a tile, [tile_height, tile_width]."""

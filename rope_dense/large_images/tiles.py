@@ -5,8 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+
+
+class Window(NamedTuple):
+    """A part of an image in its pixels, right and bottom exclusive."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """The tiles of images of any size: windows for a training, levels for a prediction.
+
+    Args:
+        tile, overlap: in pixels of an image at scale 1.
+        scales: sizes at which an image is seen: at 0.5 a tile is twice as large, in the image.
+    """
+
+    tile: int
+    overlap: int
+    scales: Sequence[float] = (1.0,)
+
+    def windows(self, height: int, width: int) -> list[Window]:
+        """The windows of all scales; each once, where an image is not larger than a tile."""
+        found: dict[Window, None] = {}
+        for scale in self.scales:
+            grid = TileGrid(height, width, *self.at(scale))
+            sides = grid.tile_width, grid.tile_height
+            places = [(left, top) for top in grid.tops for left in grid.lefts]
+            found |= dict.fromkeys(Window(x, y, x + sides[0], y + sides[1]) for x, y in places)
+        return list(found)
+
+    def at(self, scale: float) -> tuple[int, int]:
+        """Tile and overlap at a scale, in pixels of the image."""
+        return round(self.tile / scale), round(self.overlap / scale)
+
+    @property
+    def halvings(self) -> int:
+        """The halvings of an image that a prediction takes, from the largest scale down."""
+        return round(np.log2(max(self.scales) / min(self.scales)))
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,8 @@ def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
 
     They appear when the test is complete.
     """
+    if 'metrics' in cfg.test_evaluator:  # of a ``TiledEvaluator``
+        raise UsageError('--out: a test in tiles writes no files, rope-dense predict does')
     metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
     with atomic_files(Path(out).parent if detects(cfg) else out) as partial:
         if detects(cfg):

@@ -72,6 +72,8 @@ class KeptResults(Metrics):
 
 def check_metric(config: Config) -> None:
     """Raise UsageError unless a metric of the test has results of single images."""
+    if 'metrics' in config.test_evaluator:  # of a ``TiledEvaluator``
+        raise UsageError('a test in tiles is not resampled: compare by eval-resolutions')
     given = [str(metric.type) for _, metric in evaluators(config, 'test_evaluator')]
     if not any(name.rpartition('.')[2] in SCORES for name in given):
         raise UsageError(

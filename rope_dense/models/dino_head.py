@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mmdet.models.dense_heads import DINOHead
 from mmdet.models.layers import inverse_sigmoid
+from mmdet.structures import SampleList
+from mmdet.structures.bbox import get_box_tensor
 from mmdet.utils import InstanceList
 from mmengine.registry import MODELS
+from mmengine.structures import InstanceData
 from torch import Tensor, stack
 
 REFERENCE_EPS = 1e-3  # of detrex's inverse_sigmoid, and of mmdet's decoder and denoising queries
@@ -22,11 +27,17 @@ class PublishedDINOHead(DINOHead):
       1, times the denoising groups of *this* process. mmdet averages the product of both. The
       results are equal on one process, or where all processes have the same number of groups.
 
-    Takes the arguments of mmdet's DINOHead; `sync_cls_avg_factor=True` makes the class losses take
-    the average over processes too, as detrex does. Source: detrex, projects/dino/modeling/dino.py
-    and dn_criterion.py, detrex/utils/misc.py. Checked against losses written out from the formulas
-    in tests/models/test_dino_head.py.
+
+    Takes the arguments of mmdet's DINOHead, and `skip_ignored`: a query whose centre is in an
+    ignored object is no background, as it is in the source. `sync_cls_avg_factor=True` makes the
+    class losses take the average over processes too, as detrex does. Source: detrex,
+    projects/dino/modeling/dino.py and dn_criterion.py, detrex/utils/misc.py. Checked against losses
+    written out from the formulas in tests/models/test_dino_head.py.
     """
+
+    def __init__(self, *args: Any, skip_ignored: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.skip_ignored = skip_ignored
 
     def forward(self, hidden_states: Tensor, references: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Logits [L, B, N, classes] and boxes [L, B, N, 4] (cx, cy, w, h in 0..1) of each layer.
@@ -41,6 +52,36 @@ class PublishedDINOHead(DINOHead):
             logits.append(self.cls_branches[layer](queries))
             boxes.append((self.reg_branches[layer](queries) + start).sigmoid())
         return stack(logits), stack(boxes)
+
+    def loss(
+        self,
+        hidden_states: Tensor,
+        references: list[Tensor],
+        enc_outputs_class: Tensor,
+        enc_outputs_coord: Tensor,
+        batch_data_samples: SampleList,
+        dn_meta: dict[str, int],
+    ) -> dict:
+        """mmdet's losses; the targets find ignored objects in the data samples."""
+        for sample in batch_data_samples:
+            if self.skip_ignored and 'ignored_instances' in sample:
+                boxes = get_box_tensor(sample.ignored_instances.bboxes)
+                sample.set_metainfo(dict(ignored=boxes))
+        outputs = hidden_states, references, enc_outputs_class, enc_outputs_coord
+        return super().loss(*outputs, batch_data_samples, dn_meta)
+
+    def _get_targets_single(
+        self, cls_score: Tensor, bbox_pred: Tensor, gt_instances: InstanceData, img_meta: dict
+    ) -> tuple:
+        """mmdet's targets; queries in ignored objects have no class weight."""
+        found = super()._get_targets_single(cls_score, bbox_pred, gt_instances, img_meta)
+        _, weights, _, _, _, negatives = found
+        if (ignored := img_meta.get('ignored')) is not None and len(ignored):
+            size = bbox_pred.new_tensor(img_meta['img_shape'][1::-1])  # width, height
+            centres = (bbox_pred[negatives, :2] * size)[:, None]  # [N, 1, 2]
+            inside = (centres >= ignored[:, :2]) & (centres <= ignored[:, 2:])
+            weights[negatives[inside.all(-1).any(1)]] = 0
+        return found
 
     def loss_by_feat(
         self,

@@ -144,12 +144,13 @@ def coco_annotations(instances: BaseDataElement, convention: str | None = None) 
     ):
         annotation: dict[str, Any] = dict(category_id=label + 1, score=score, iscrowd=0)
         if 'masks' in instances:
-            mask = np.asfortranarray(instances.masks[index].numpy(), np.uint8)
-            run_lengths = coco_mask.encode(mask)
-            annotation['area'] = int(mask.sum())
+            run_lengths = instances.masks[index]  # of a ``TileJoiner``, or pixels
+            if not isinstance(run_lengths, dict):
+                run_lengths = coco_mask.encode(np.asfortranarray(run_lengths.numpy(), np.uint8))
+            annotation['area'] = int(coco_mask.area(run_lengths))
             annotation['bbox'] = coco_mask.toBbox(run_lengths).tolist()
             counts = run_lengths['counts'].decode()
-            annotation['segmentation'] = dict(size=list(mask.shape), counts=counts)
+            annotation['segmentation'] = dict(size=list(run_lengths['size']), counts=counts)
         if boxes is not None and convention:
             annotation |= rotated_annotation(boxes[index], convention)
         elif boxes is not None and boxes[index].any():

@@ -45,7 +45,15 @@ from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
 from .processes import merges, started
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import Tiling, TrainedModel, check_tiles, predict_tiles, tile_and_overlap, unfinished
+from .tiles import (
+    Tiling,
+    TrainedModel,
+    check_tiles,
+    predict_tiles,
+    tile_and_overlap,
+    trained_plan,
+    unfinished,
+)
 
 Image = tuple[Source, np.ndarray]
 
@@ -201,6 +209,7 @@ def predict_images(
         print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
     small, large = list[Source](), list[Source]()
     bands = ImageReader(inferencer.cfg.test_dataloader.dataset.pipeline).bands
+    plan = trained_plan(trained.cfg)
     for source in progress(left, 'sizes of images'):
         try:
             header = read_header(source.path)
@@ -210,6 +219,7 @@ def predict_images(
         if header.pages > 1 and bands is None:
             print(f'{source.path}: {header.pages} pages, the first is predicted')
         is_large = header.height * header.width > tile_above * 1e6
+        is_large |= plan is not None and max(header.height, header.width) > plan.tile
         (large if is_large else small).append(source)
     failed = predict_in_tiles(trained, writer, large, output, batch) if large else {}
     return failed | predict_small(inferencer, writer, small, batch)

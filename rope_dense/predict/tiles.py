@@ -17,13 +17,20 @@ from ..datasets.images.bands import bands_in
 from ..datasets.mask_colours import label_type
 from ..datasets.rotated_results import write_dota
 from ..large_images.band_image import open_image
-from ..large_images.detection import as_coco, detect, make_levels, suppress_duplicates
+from ..large_images.detection import (
+    ROTATED_IOU,
+    UPRIGHT_IOU,
+    as_coco,
+    detect,
+    make_levels,
+    suppress_duplicates,
+)
 from ..large_images.geojson import write_geojson
 from ..large_images.image_file import write_labels
 from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
 from ..large_images.segmentation import segment
-from ..large_images.tiles import TileGrid
+from ..large_images.tiles import TileGrid, TilePlan
 from ..project.checks.training import training_crops, warn
 from ..project.errors import UsageError
 from ..project.identity import Identity
@@ -36,7 +43,6 @@ from ..utils.journal import Journal
 from ..utils.json_lines import read_json_lines
 from ..utils.progress import bar
 
-UPRIGHT_IOU, ROTATED_IOU = 0.5, 0.1  # the second as mmrotate merges the tiles of DOTA
 REFUSED = {
     'depth': 'depth is not predicted in tiles, each of which would have a scale of its own: resize '
     'the image, or raise --tile-above of rope-dense predict',
@@ -92,14 +98,24 @@ class Tiling:
 def tile_and_overlap(
     cfg: Config, tile: int | None = None, overlap: int | None = None
 ) -> tuple[int, int]:
-    """By default a tile of the size of the test images, and a quarter of it as overlap."""
-    if tile is None:
+    """By default as in training on tiles, else the size of the test images; and a quarter of it."""
+    if tile is None and (plan := trained_plan(cfg)):
+        tile, least = plan.at(max(plan.scales))
+        overlap = least if overlap is None else overlap
+    elif tile is None:
         tile = min(configured_size(cfg))
         crops = training_crops(cfg)
         if crops and (tile, tile) not in crops:
             sizes = ', '.join(f'{height} x {width}' for height, width in sorted(crops))
             warn(f'tiles of {tile} pixels, as test images; the training had crops of {sizes}')
     return tile, tile // 4 if overlap is None else overlap
+
+
+def trained_plan(cfg: Config) -> TilePlan | None:
+    """The tiles of a training on tiles (`own.tile`); None for depth, which is not joined."""
+    dataset = cfg.test_dataloader.dataset
+    is_tiled = dataset.get('type') == 'TiledDataset' and task_of(cfg) not in REFUSED
+    return TilePlan(dataset.tile, dataset.overlap, dataset.scales) if is_tiled else None
 
 
 def check_tiles(cfg: Config) -> None:
@@ -206,7 +222,9 @@ class TiledImage:
         image, tiling, path = self.image, self.tiling, self.path
         if not image.file.crs and not image.file.transform.is_identity:
             warn(f'{path} has a transform but no coordinate system: no GeoJSON is written')
-        halvings = -1 if tiling.halvings is None else tiling.halvings
+        if (halvings := tiling.halvings) is None:
+            plan = trained_plan(self.trained.cfg)
+            halvings = plan.halvings if plan else -1
         levels = make_levels(image.height, image.width, tiling.tile, tiling.overlap, halvings)
         rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
         more = {'halvings': halvings, 'min-score': tiling.min_score}

@@ -48,7 +48,9 @@ def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
     """(config key, metric) of each metric of `val_evaluator` or `test_evaluator`: one or a list."""
     metrics = cfg.get(name) or []
     if isinstance(metrics, dict):
-        return [(name, metrics)]
+        if 'metrics' not in metrics:
+            return [(name, metrics)]
+        name, metrics = f'{name}.metrics', metrics['metrics']  # of a ``TiledEvaluator``
     return [(f'{name}.{index}', metric) for index, metric in enumerate(metrics)]
 
 

@@ -17,6 +17,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from torch.utils.data import Dataset
 
+from ..large_images.dataset import TiledDataset
 from ..predict.files import coco_annotations
 from ..project.errors import UsageError
 from . import figures
@@ -79,7 +80,8 @@ def add_detection(
         found = coco_annotations(sample.pred_instances)
         predictions += [dict(item, image_id=index) for item in found]
     masks = bool(predictions) and 'segmentation' in predictions[0]
-    truth = true_objects(loader.dataset, masks)
+    tiled = loader.dataset
+    truth = true_objects(tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks)
     read = picture_reader(cfg)
     add_sections(page, images, truth, predictions, classes, colours, masks, read)
 
@@ -143,7 +145,8 @@ def add_sections(
     add_precision_recall(page, classes, by_class, counts)
     add_confusion(page, confusion(at_cuts, len(classes)), classes)
     add_calibration(page, scored)
-    painter = Painter(images, truth, kept, classes, colours, read)
+    errors = [x.prediction for x in at_cuts.predictions if x.kind not in ('right', 'ignored')]
+    painter = Painter(images, truth, kept, classes, colours, read, [*errors, *at_cuts.missed])
     add_pictures(page, painter, at_cuts)
     add_crops(page, painter, at_cuts)
     add_suspects(page, painter, find_suspects(matches, masks))

@@ -17,6 +17,7 @@ from mmengine.structures import BaseDataElement
 from torch.utils.data import DataLoader
 
 from ..datasets.images.sources import ImageReader
+from ..large_images.evaluation import TileJoiner
 from ..project.errors import UsageError
 from ..utils.config_parts import pipelines
 from ..utils.progress import progress
@@ -32,11 +33,12 @@ def build_loader(cfg: Config) -> DataLoader:
 
 
 def predict(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataElement]:
-    """Yield the data sample of each image with its prediction, on the CPU."""
+    """Yield the data sample of each image with its prediction, on the CPU; see ``TileJoiner``."""
+    joiner = TileJoiner()
     for batch in progress(loader, 'report'):
         with torch.no_grad():
             samples = model.test_step(batch)
-        for sample in samples:
+        for sample in joiner.joined(samples):
             yield sample.cpu()
 
 

@@ -44,13 +44,21 @@ def add_segmentation(
         images += 1
         if pair.any():
             mean = float(np.nanmean(ious(pair.sum(0))))
-            ranked.add(mean, dict(path=sample.img_path, mIoU=mean), (truth, predicted))
+            row = dict(path=sample.img_path, mIoU=mean, place=start_of(sample.metainfo))
+            ranked.add(mean, row, (truth, predicted))
     page.figures['about'] |= dict(images=images)
     add_classes(page, tables, classes)
     table = tables.sum(0)
     page.section('Confusion', 'Pixels by true and predicted class.')
     page.add_figure('confusion', figures.matrix({'': table}, classes), 'Rows are the truth.', table)
     add_pictures(page, ranked, classes, colours, picture_reader(cfg))
+
+
+def start_of(meta: dict) -> list[int]:
+    """The first row and column of a sample in its image, of a tile where the test has tiles."""
+    if (place := meta.get('place')) is None:
+        return [0, 0]
+    return [place.level.grid.tops[place.row], place.level.grid.lefts[place.column]]
 
 
 def count(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
@@ -114,7 +122,8 @@ def add_pictures(
 
 def draw(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
-    rgb, drawn = read(image.row['path']), []
+    (top, left), (height, width) = image.row['place'], image.content[0].shape
+    rgb, drawn = read(image.row['path'])[top : top + height, left : left + width], []
     for labels in image.content:
         sample = SegDataSample()
         sample.gt_sem_seg = PixelData(data=torch.from_numpy(labels.astype(np.int64))[None])

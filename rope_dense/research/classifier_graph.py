@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..export.client import Frame
 from ..export.graphs import GRAPHS, Graph, Preprocess
-from ..utils.sizes import ImageSize
 from .classifier import RoPEClassifier
 
 
@@ -22,7 +22,7 @@ class ClassifierGraph(Graph):
         self.preprocess = Preprocess(model.data_preprocessor)
         self.model.to(dtype)
 
-    def results(self, x: Tensor, size: ImageSize) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         return (self.model(x.to(self.dtype)).float(),)
 
 

@@ -128,7 +128,7 @@ class Coordinates:
                 table; None if they are all of it.
             device, dtype: of the result, which is remembered: do not write to it.
         """
-        y, x = (torch.arange(side, device=device, dtype=dtype) for side in (height, width))
+        y, x = (torch.arange(side, device=device).to(dtype) for side in (height, width))
         grid = (height, width) if grid is None else grid
         if self.normalize != 'separate':
             side = smaller(*grid) if self.normalize == 'min' else larger(*grid)

@@ -107,7 +107,7 @@ def test_choices_are_those_of_the_package() -> None:
     assert set(convert.LAYOUTS) == {*TARGETS, *DETECTORS} and {*DETECTORS} <= {*PUBLISHED_MODELS}
     export = import_early('export')
     assert set(export.SUFFIXES) == set(PACKAGES)
-    assert {*import_early('convert_data').FORMATS} == {*LABELS, 'colours'}
+    assert {*import_early('convert_data').FORMATS} == {*LABELS, 'colours', 'tiles'}
     assert set(export.PRECISIONS) == set(DTYPES.values())
     figures = position_figures.OF_FREQUENCIES | position_figures.OF_ATTENTION
     assert (*figures,) == import_early('analyze_positions').FIGURES

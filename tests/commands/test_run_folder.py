@@ -24,7 +24,7 @@ RESULTS = {  # of a command on a run: its arguments, and the files that it may w
         ('--sizes', '64', '96', '--scaling', 'config', 'linear'),
         r'\.?resolutions\.(json|csv|png|json\.lock)',
     ),
-    'choose-scaling': (('--sizes', '96', '--draws', '100', '--images', '2'), r'scaling(/.*)?'),
+    'choose-scaling': (('--sizes', '96', '--draws', '440', '--images', '2'), r'scaling(/.*)?'),
     'predict': (('PICTURES',), r'predictions(/.*)?|\.predictions\.lock'),
     'export': (('OUT', '--size', '64'), '(?!)'),
     'push-to-hub': (('me/mine', '--folder', 'OUT'), '(?!)'),

@@ -83,7 +83,7 @@ def test_crops_of_another_size_than_img_size_give_a_warning(
     segmentor: str, side: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cfg = Config.fromfile(segmentor)
-    cfg.model.backbone.update(img_size=224, layer_scale_init_value=None)
+    cfg.model.backbone.update(img_size=224, layer_scale_init_value=None, rope_scaling=None)
     (crop,) = (step for step in cfg.train_dataloader.dataset.pipeline if step.type == 'RandomCrop')
     crop.crop_size = (side, side)
     model = build_shapes(cfg)

@@ -18,8 +18,8 @@ PAGES = sorted(
     for pattern in ('*.md', 'docs/**/*.md', 'configs/**/*.md', 'benchmarks/**/*.md')
     for path in ROOT.glob(pattern)
 )
-# Of detectron2 and detrex, and the script that docs/export.md saves as draw.py.
-ELSEWHERE = {'tools/lazyconfig_train_net.py', 'tools/train_net.py', 'draw.py'}
+# Of detectron2 and detrex, and scripts that docs/export.md saves or copies to other folders.
+ELSEWHERE = {'tools/lazyconfig_train_net.py', 'tools/train_net.py', 'draw.py', 'detect.py'}
 OTHER_OPTIONS = {  # of timm's script, naver's and BEiT's, benchmarks/gpu.py, torchrun and Slurm
     *('--device-modules', '--grad-accum-steps', '--initial-checkpoint', '--layer-decay'),
     *('--model-kwargs', '--eval-crop-ratio', '--deterministic', '--pretend'),

@@ -7,39 +7,20 @@ import pytest
 import torch
 
 from helpers.exported import assert_plain, assert_same, run, session, strong
-from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
+from helpers.exported_models import MIXED, NAT, nat, swin, vit, windowed
+from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.base import Backbone
 from rope_dense.export import export
 from rope_dense.export.exporter import METADATA, trace
 from rope_dense.export.graphs import graph_of
 
-AXIAL, MIXED = dict(type='AxialRoPE'), dict(type='MixedRoPE')
+AXIAL = dict(type='AxialRoPE')
 LOG_AXIAL = dict(type='LogAxialRoPE')
 # Batch, height, width; one patch, odd, prime and very wide.
 SIZES = ((1, 8, 8), (3, 17, 300), (2, 113, 8), (1, 224, 112), (2, 97, 131))
 
 
-def vit(**settings: object) -> Backbone:
-    arch = dict(embed_dims=16, depth=2, num_heads=2, patch_size=8)
-    return RoPEViT(arch, final_norm=True, out_indices=(0, 1), **settings)
-
-
-def windowed(**settings: object) -> Backbone:
-    windows = dict(window_size=3, window_block_indexes=(0,))
-    return vit(with_cls_token=False, **windows | settings)
-
-
-def swin(**settings: object) -> Backbone:
-    arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
-    return RoPESwin(arch, out_indices=(0, 1), **dict(window_size=4) | settings)
-
-
-NAT = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2), dilations=((1, 2), (3,)))
 NAT_S = dict(NAT, overlapping=False)
-
-
-def nat(**settings: object) -> Backbone:
-    return RoPENAT(**dict(arch=NAT, out_indices=(0, 1), kernel_size=5) | settings)
 
 
 def family(name: str, **settings: object) -> Backbone:

@@ -8,33 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from mmengine.config import Config
 from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
-from helpers.exported import assert_plain, assert_same, pixels, run, session, strong
-from helpers.grid import CONFIGS
+from helpers.exported import assert_plain, assert_same, pixels, run, session
+from helpers.exported_models import dpt, linear_depth
 from rope_dense.export import export
-from rope_dense.project.model import build_model
 
 SIZES = [(1, 1, 1), (3, 17, 300), (2, 113, 16), (1, 97, 131)]  # batch, height, width; padded
-
-
-def dpt(**changes: object) -> nn.Module:
-    """The model of the demo config, smaller."""
-    cfg = Config.fromfile(CONFIGS / 'demo' / 'depth_vit_rope_mixed_rooms.py')
-    cfg.model.backbone.arch = dict(embed_dims=32, depth=4, num_heads=2)
-    cfg.model.decode_head.update(in_channels=32, post_process_channels=[8, 8, 16, 16], **changes)
-    return strong(build_model(cfg))
-
-
-def linear() -> nn.Module:
-    cfg = Config.fromfile(CONFIGS / 'depth' / 'linear_dinov3-b_8xb2-38k_nyu-416x544.py')
-    cfg.model.backbone.update(
-        arch='dinov3_base', embed_dims=32, depth=2, num_heads=2, init_cfg=None
-    )
-    cfg.model.decode_head.update(in_channels=32, norm_cfg=dict(type='BN'))
-    return strong(build_model(cfg))
 
 
 def predicted(model: nn.Module, image: Tensor) -> Tensor:
@@ -48,7 +29,7 @@ def predicted(model: nn.Module, image: Tensor) -> Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('make', [linear, dpt])
+@pytest.mark.parametrize('make', [linear_depth, dpt])
 @torch.no_grad()
 def test_onnx(make: Callable[[], nn.Module], tmp_path: Path) -> None:
     model, path = make(), tmp_path / 'depth.onnx'
@@ -65,7 +46,7 @@ def test_onnx(make: Callable[[], nn.Module], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    'make', [linear, pytest.param(partial(dpt, bins='mixed'), marks=pytest.mark.slow)]
+    'make', [linear_depth, pytest.param(partial(dpt, bins='mixed'), marks=pytest.mark.slow)]
 )
 @torch.no_grad()
 def test_pt2(make: Callable[[], nn.Module], tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ from helpers.exported import (
     sizes_from,
     strong,
 )
+from helpers.exported_models import eomt_segmentor
 from rope_dense.export import export
 
 
 @pytest.mark.slow
 @torch.no_grad()
 def test_segmentor(tmp_path: Path) -> None:
-    model, path = strong(build_model('semantic', 'eomt')), tmp_path / 'eomt.onnx'
-    model.test_cfg = ConfigDict(mode='whole')
+    model, path = eomt_segmentor(), tmp_path / 'eomt.onnx'
     metadata = export(model, path, classes=['a', 'b', 'c'])
     assert metadata['task'] == 'segmentation' and metadata['smallest_size'] == [16, 16]
     assert_plain(path)

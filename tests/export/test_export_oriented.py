@@ -6,29 +6,15 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from helpers.deim import config, ours, randomise
 from helpers.exported import assert_plain, pixels
+from helpers.exported_models import oriented
 from rope_dense.export import export
 from rope_dense.export.compare import run_file
 from rope_dense.models.deim.oriented_boxes import from_rotated
 
 SIZES = ((1, 64, 64), (2, 97, 160), (3, 192, 75), (1, 131, 224))  # none is traced
-
-
-def oriented() -> nn.Module:
-    preprocessor = dict(
-        type='mmdet.DetDataPreprocessor',
-        mean=[123.675, 116.28, 103.53],
-        std=[58.395, 57.12, 57.375],
-        bgr_to_rgb=True,
-    )
-    decoder = config()['bbox_head']['decoder'] | dict(num_layers=3, eval_idx=1)
-    head = dict(type='OrientedDEIMHead', decoder=decoder)
-    model = ours(data_preprocessor=preprocessor, head=head)
-    randomise(model)
-    return model.eval()
 
 
 def assert_same_boxes(actual: Tensor, expected: Tensor, size: tuple[int, int]) -> None:

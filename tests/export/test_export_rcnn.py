@@ -9,54 +9,15 @@ import torch
 from mmcv.ops import nms
 from mmdet.models.roi_heads.mask_heads.fcn_mask_head import _do_paste_mask
 from mmdet.structures import DetDataSample
-from mmengine.config import Config
 from torch import Tensor, nn
 
-from helpers.exported import assert_plain, assert_same, pixels, run, session, strong
-from helpers.small_configs import CONFIGS
+from helpers.exported import assert_plain, assert_same, pixels, run, session
+from helpers.exported_models import rcnn
 from rope_dense.export import export
 from rope_dense.export.graphs import graph_of
 from rope_dense.export.rcnn import paste
-from rope_dense.export.rois import roi_align, suppress, translations
-from rope_dense.project.model import build_model
-
-CLASSES = 3
-
-
-def rcnn(kind: str, **changes: object) -> nn.Module:
-    """'faster', 'mask' or 'cascade' R-CNN on a small ViT, with detections of several classes."""
-    name = 'cascade-mask-rcnn' if kind == 'cascade' else 'mask-rcnn'
-    file = CONFIGS / 'stock_heads' / f'{name}_vit-b_rope-mixed_8xb8-184k_coco.py'
-    cfg = Config.fromfile(file)
-    model = cfg.model
-    model.backbone.update(
-        arch=dict(embed_dims=32, depth=2, num_heads=2), window_size=4, window_block_indexes=(0,)
-    )
-    model.backbone.init_cfg = None
-    model.neck.update(in_channels=32, out_channels=16)
-    model.rpn_head.update(in_channels=16, feat_channels=16)
-    heads = model.roi_head
-    for extractor in (heads.bbox_roi_extractor, heads.mask_roi_extractor):
-        extractor.out_channels = 16
-    boxes = heads.bbox_head if kind == 'cascade' else [heads.bbox_head]
-    for head in boxes:
-        head.update(in_channels=16, conv_out_channels=16, fc_out_channels=32, num_classes=CLASSES)
-    heads.mask_head.update(in_channels=16, conv_out_channels=16, num_classes=CLASSES)
-    if kind == 'faster':
-        model.type = 'FasterRCNN'
-        del heads.mask_head, heads.mask_roi_extractor
-    model.data_preprocessor.pad_size_divisor = 32
-    model.test_cfg.rpn.update(nms_pre=60, max_per_img=80)
-    model.test_cfg.rcnn.max_per_img = 12
-    cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
-    built = strong(build_model(cfg))
-    nn.init.normal_(built.rpn_head.rpn_cls.weight, std=0.05)
-    nn.init.normal_(built.rpn_head.rpn_reg.weight, std=0.03)
-    made = built.roi_head.bbox_head
-    for head in made if kind == 'cascade' else [made]:
-        nn.init.normal_(head.fc_cls.weight, std=0.3)
-        nn.init.normal_(head.fc_reg.weight, std=0.2)
-    return built
+from rope_dense.export.rois import roi_align, suppress
+from rope_dense.export.translations import TABLE
 
 
 def predicted(model: nn.Module, image: Tensor) -> list:
@@ -170,7 +131,7 @@ def test_their_operators_are_translated(tmp_path: Path) -> None:
         assert torch.equal(expected[1][group].sort(descending=True).values[: len(kept)], kept[:, 4])
     exported = torch.export.export(Operators(), given, strict=False)
     program = torch.onnx.export(
-        exported, dynamo=True, custom_translation_table=translations(), verbose=False
+        exported, dynamo=True, custom_translation_table=TABLE, verbose=False
     )
     assert program is not None
     program.save(tmp_path / 'operators.onnx')

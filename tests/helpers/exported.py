@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,26 +112,27 @@ def assert_detected(actual: list[Tensor], expected: list[Tensor]) -> None:
     assert torch.equal(actual[2][alone], expected[2][alone])
 
 
-def assert_plain(path: Path) -> None:
-    """Standard operators only, no complex tensor, no path of this machine."""
+SPECIAL = ('Sequence', 'Optional', 'If', 'Loop', 'Scan', 'String')  # in names of operators
+
+
+def assert_plain(path: Path, opset: int = 20) -> None:
+    """Operators that programs have, types and names of outputs, no path of this machine."""
+    onnx.checker.check_model(path, full_check=True)
     model = onnx.load(path)
-    assert [opset.domain for opset in model.opset_import] == ['']
-    assert not model.functions
-    types = {info.type.tensor_type.elem_type for info in values(model.graph)}
+    assert [(one.domain, one.version) for one in model.opset_import] == [('', opset)]
+    assert not model.functions and not model.graph.value_info
+    types = {info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.output)}
     types |= {tensor.data_type for tensor in model.graph.initializer}
-    assert not types & {onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128}
-    assert {node.domain for node in nodes(model.graph)} == {''}
+    complex_types = {onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128}
+    assert types and not types & {onnx.TensorProto.UNDEFINED, *complex_types}
+    for out in model.graph.output:
+        names = [side.dim_param for side in out.type.tensor_type.shape.dim]
+        assert all(not name or name.isidentifier() for name in names), names
+    for node in model.graph.node:
+        assert node.domain == '' and not any(part in node.op_type for part in SPECIAL), node
+        assert not any(attribute.HasField('g') for attribute in node.attribute)
+        if node.op_type in ('Expand', 'Reshape'):
+            shapes = [tensor for tensor in model.graph.initializer if tensor.name == node.input[1]]
+            assert all(shape.dims != [0] for shape in shapes), node
     text = b''.join(node.SerializeToString() for node in model.graph.node)
     assert b'.py' not in text
-
-
-def values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
-    yield from (*graph.input, *graph.output, *graph.value_info)
-
-
-def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a graph and of those within it."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            yield from nodes(attribute.g)

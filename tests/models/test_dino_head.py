@@ -263,3 +263,30 @@ def test_cross_check_of_the_focal_loss_above() -> None:
     entropy = F.binary_cross_entropy_with_logits(logits, target, reduction='none')
     weight = torch.where(target > 0, 0.25, 0.75) * (1 - (-entropy).exp()) ** 2
     assert focal_loss(logits, labels) == pytest.approx((weight * entropy).sum().item(), rel=1e-5)
+
+
+def test_ignored_objects_are_no_background() -> None:
+    head = head_of(PublishedDINOHead)
+    boxes = torch.tensor([[0.2, 0.2, 0.1, 0.1], [0.7, 0.7, 0.2, 0.2], [0.75, 0.7, 0.1, 0.1]])
+    truth = InstanceData(bboxes=torch.tensor([[70.0, 39.0, 80.0, 45.0]]), labels=torch.tensor([1]))
+    given = torch.zeros(3, head.cls_out_channels), boxes, truth
+    plain = dict(img_shape=(60, 100), batch_input_shape=(60, 100))
+    weights, positive = head._get_targets_single(*given, plain)[1::3]
+    assert weights.tolist() == [1, 1, 1] and positive.tolist() == [2]
+    ignored = dict(plain, ignored=torch.tensor([[60.0, 30.0, 90.0, 50.0]]))
+    weights, positive = head._get_targets_single(*given, ignored)[1::3]
+    assert weights.tolist() == [1, 0, 1] and positive.tolist() == [2]
+
+
+def test_ignored_objects_of_samples_reach_the_targets(
+    model: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(DINOHead, 'loss', lambda self, *given: seen.append(given[4]) or {})
+    sample = DetDataSample(ignored_instances=InstanceData(bboxes=torch.ones(2, 4)))
+    given = None, None, None, None, [sample, DetDataSample()], {}
+    model.bbox_head.loss(*given)
+    assert not seen.pop()[0].metainfo
+    monkeypatch.setattr(model.bbox_head, 'skip_ignored', True)
+    model.bbox_head.loss(*given)
+    assert seen[0][0].metainfo['ignored'].shape == (2, 4) and not seen[0][1].metainfo

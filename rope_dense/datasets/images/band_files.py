@@ -87,7 +87,10 @@ class BandFile:
         return self.parts[0].transform if self.parts else Affine.identity()
 
     def read(
-        self, bands: Sequence[int] | None = None, rows: tuple[int, int] | None = None
+        self,
+        bands: Sequence[int] | None = None,
+        rows: tuple[int, int] | None = None,
+        columns: tuple[int, int] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Pixels [H, W, n] in the type of the file, and where values are missing: bool [H, W, n].
 
@@ -95,17 +98,18 @@ class BandFile:
 
         Args:
             bands: numbers from 1; None for all.
-            rows: first row, and the row after the last; None for all.
+            rows, columns: the first, and the one after the last; None for all.
 
         Raises:
             ValueError: the file is damaged, or has infinite pixels.
         """
         top, bottom = rows or (0, self.header.height)
+        left, right = columns or (0, self.header.width)
         if self.parts:
             chosen = bands or range(1, self.header.bands + 1)
-            pixels, missing = self.decode(chosen, Window(0, top, self.header.width, bottom - top))
+            pixels, missing = self.decode(chosen, Window(left, top, right - left, bottom - top))
         else:
-            part = np.asarray(self.array[top:bottom])
+            part = np.asarray(self.array[top:bottom, left:right])
             pixels = part.copy() if bands is None else part.take([n - 1 for n in bands], axis=2)
             missing = np.zeros(pixels.shape, bool)
         if pixels.dtype.kind == 'f':

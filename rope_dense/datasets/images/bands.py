@@ -80,11 +80,16 @@ class LoadBands(BaseTransform):
             files = [opened.enter_context(closing(BandFile(name))) for name in self.files(path)]
             self.check_headers(path, {file.path: file.header for file in files})
             check_size(path, files[0].header.height, files[0].header.width)
-            return np.concatenate([self.rows(file) for file in files], axis=2)
+            return np.concatenate([self.part(file) for file in files], axis=2)
 
-    def rows(self, file: BandFile, rows: tuple[int, int] | None = None) -> np.ndarray:
-        """``load`` of one of the files of an image; of rows, see ``BandFile.read``."""
-        pixels, missing = file.read(self.numbers(file.path, file.header), rows)
+    def part(
+        self,
+        file: BandFile,
+        rows: tuple[int, int] | None = None,
+        columns: tuple[int, int] | None = None,
+    ) -> np.ndarray:
+        """``load`` of one of the files of an image; of a part of it, see ``BandFile.read``."""
+        pixels, missing = file.read(self.numbers(file.path, file.header), rows, columns)
         pixels = pixels.astype(np.float32)
         pixels[missing] = np.nan
         return pixels

@@ -9,11 +9,14 @@ met by surprise.
 import filecmp
 import json
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+
+import numpy as np
 
 from ...utils.progress import progress
 from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
@@ -45,6 +48,8 @@ class CanonicalSplit:
     num_without_file: int  # images without a label file, which have no objects
     labelled: int  # objects in the labels
     left_out: int  # how many of them the file lacks
+    # Percentiles 0 to 100 of the sides of objects (root of the box) as shares of their image's.
+    sides: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -174,6 +179,7 @@ class SplitFile:
         self.encode = json.JSONEncoder(allow_nan=False).encode
         self.names, self.report = list[str](), Report()  # of its images, and of their labels
         self.counts = dict(num_with_objects=0, num_objects=0, num_ignored=0, most_objects=0)
+        self.shares = array('f')  # area of each box, of its image
 
     def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
         """Add an image and its annotations, both without ids."""
@@ -181,6 +187,8 @@ class SplitFile:
         image_id, counts = len(self.names), self.counts
         self.file.write(',\n' if image_id > 1 else '{"images": [\n')
         self.file.write(self.encode(dict(id=image_id, **image)))
+        pixels = image['height'] * image['width']
+        self.shares.extend(item['bbox'][2] * item['bbox'][3] / pixels for item in objects)
         for item in objects:
             counts['num_objects'] += 1
             counts['num_ignored'] += item['iscrowd']
@@ -205,7 +213,9 @@ class SplitFile:
         self.file.close()
         lost = self.report.num_left_out
         of_labels = dict(labelled=self.report.kept + lost, left_out=lost)
-        of_images = dict(num_images=len(self.names), num_cut=self.report.num_cut)
+        of_images = dict[str, Any](num_images=len(self.names), num_cut=self.report.num_cut)
+        sides = np.percentile(self.shares or [1.0], np.arange(101)) ** 0.5
+        of_images |= dict(sides=[float(f'{side:.4g}') for side in sides])
         return dict(self.counts, classes=classes, **of_images, **of_labels)
 
 

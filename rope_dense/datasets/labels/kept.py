@@ -20,7 +20,7 @@ from ...utils.progress import progress
 from .inventory import Inventory, last_inventory
 from .objects import Part
 
-VERSION = 5  # of the rules that make the files; a new one makes them anew
+VERSION = 6  # of the rules that make the files; a new one makes them anew
 WAIT = 3600.0  # seconds for another process that reads the same labels
 SAMPLED = 50  # images whose bytes are compared, too
 STATE, HEADERS, MOVED = 'state.json', 'headers.json', 'split.json'

@@ -22,7 +22,7 @@ from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
 from .masks import MaskHead, in_image
 from .matching import Matcher
-from .predictions import Prediction, Targets, gather_targets, on_device
+from .predictions import Prediction, Targets, gather_ignored, gather_targets, on_device
 from .queries import ContrastiveDenoising, QuerySelection, take
 
 
@@ -51,6 +51,8 @@ class DEIMHead(BaseModule):
             run too.
         loss_weights, mal_gamma: see ``Criterion``.
         masks: see ``MaskHead``, without its channels and layers; None for boxes alone.
+        skip_ignored: queries in ignored objects are no background, see ``Targets``; in the source
+            they are.
         train_cfg: not used.
         test_cfg: ``max_per_img``, M; 300 without it.
         init_cfg: mmengine initialisation.
@@ -69,13 +71,14 @@ class DEIMHead(BaseModule):
         loss_weights: dict = {},  # noqa: B006
         mal_gamma: float = 1.5,
         masks: dict | None = None,
+        skip_ignored: bool = False,
         train_cfg: dict | None = None,
         test_cfg: dict | None = None,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
         self.num_classes, self.num_queries = num_classes, num_queries
-        self.train_cfg, self.test_cfg = train_cfg, test_cfg
+        self.train_cfg, self.test_cfg, self.skip_ignored = train_cfg, test_cfg, skip_ignored
         self.max_per_img = (test_cfg or {}).get('max_per_img', 300)
         self.selection = self.parts.selection(embed_dims, num_classes, num_queries)
         self.decoder = self.parts.decoder(embed_dims, num_classes, **decoder)
@@ -144,6 +147,8 @@ class DEIMHead(BaseModule):
     ) -> dict[str, Tensor]:
         """Losses for images of ``size`` (height, width), see ``Criterion``."""
         targets = self.gather(batch_data_samples, size)
+        if self.skip_ignored:
+            targets = targets._replace(ignored=gather_ignored(batch_data_samples, size))
         epoch = MessageHub.get_current_instance().get_info('epoch', 0)
         outputs = self.forward_training(maps, targets)
         with torch.autocast(maps[0].device.type, enabled=False):

@@ -29,6 +29,8 @@ class Targets(NamedTuple):
         counts: how many belong to each image.
         masks: [T, H, W], 0 or 1, relative to the padded batch as the boxes; None without any.
         images: their files, for messages.
+        ignored: [I, 5], ignored objects: index of the image, and left, top, right, bottom of the
+            upright box around it, relative as the boxes; None for none.
     """
 
     labels: Tensor
@@ -36,6 +38,17 @@ class Targets(NamedTuple):
     counts: list[int]
     masks: Tensor | None = None
     images: Sequence[str] = ()
+    ignored: Tensor | None = None
+
+    def are_ignored(self, boxes: Tensor) -> Tensor:
+        """[B Q], true for predicted boxes [B, Q, 4 or 7] whose centre is in an ignored object."""
+        hits = torch.zeros(boxes.shape[:2], device=boxes.device)
+        if self.ignored is None:
+            return hits.flatten() > 0
+        image, near, far = self.ignored[:, 0].long(), self.ignored[:, 1:3], self.ignored[:, 3:]
+        centres = boxes[image, :, :2]  # [I, Q, 2]
+        inside = (centres >= near[:, None]) & (centres <= far[:, None])
+        return hits.index_add(0, image, inside.all(-1).float()).flatten() > 0
 
     @property
     def per_image(self) -> list[tuple[Tensor, Tensor]]:
@@ -93,9 +106,28 @@ def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = F
     return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images)
 
 
+def gather_ignored(samples: SampleList, size: ImageSize) -> Tensor | None:
+    """The ignored objects of ``Targets``, from mmdet's samples of images of ``size``."""
+    found = []
+    for index, sample in enumerate(samples):
+        if 'ignored_instances' in sample and len(sample.ignored_instances):
+            boxes = get_box_tensor(sample.ignored_instances.bboxes).float()
+            found.append(torch.cat([torch.full_like(boxes[:, :1], index), boxes], 1))
+    if not found:
+        return None
+    images, boxes = torch.cat(found).tensor_split([1], 1)
+    if boxes.shape[1] == 5:  # x, y, w, h, angle
+        sides, angle = boxes[:, 2:4], boxes[:, 4:]
+        cos, sin = angle.cos().abs(), angle.sin().abs()
+        half = (sides * cos + sides.flip(1) * sin) / 2
+        boxes = torch.cat([boxes[:, :2] - half, boxes[:, :2] + half], 1)
+    height, width = size
+    return torch.cat([images, boxes / on_device([width, height] * 2, boxes)], 1)
+
+
 def on_device(numbers: Sequence[float], like: Tensor) -> Tensor:
     """Numbers as a tensor of the type of ``like``, on its device: a copy would wait for a GPU."""
-    return torch.stack([like.new_full((), number) for number in numbers])
+    return torch.cat([like.new_full((1,), number) for number in numbers])
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:

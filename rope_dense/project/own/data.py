@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
 from ...datasets.labels.canonical import as_canonical, check_left_out
 from ...datasets.labels.folders import find_labels
@@ -22,6 +24,7 @@ from ...utils.similar import did_you_mean
 from .images import settings_of_images, survey_images
 from .settings import Own, OwnAdapt, OwnMaps, OwnObjects
 
+TOO_SMALL, MANY = 8, 0.1  # pixels of a side; share of the training objects
 CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
 # Formats without a list of classes: classes.txt is it.
 UNLISTED = ('voc', 'labelme', 'dota', 'createml', 'geojson')
@@ -109,6 +112,13 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     if listed and not own.classes:
         check_listed(file, listed, train.classes)
     check_left_out(dict(splits), found.text, own.partial)
+    small = np.mean(np.array(train.sides) * own.size < TOO_SMALL)
+    text = found.text
+    if own.tile is None and small >= MANY:
+        text += (
+            f'\n{small:.0%} of the training objects are smaller than {TOO_SMALL} pixels at '
+            f'own.size={own.size}: own.tile={own.size} trains on tiles of the images'
+        )
     files = {}
     for split, part in splits.items():
         if part.num_objects <= part.num_ignored:
@@ -122,7 +132,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
         classes=train.classes,
         palette=colours_of(train.classes, dict(zip(listed or (), colours, strict=True))),
         images=train.num_images if own.negatives else train.num_with_objects,
-        text=found.text,
+        text=text,
         survey=found.survey,
         state=found.state,
         most_objects=max(part.most_objects for part in splits.values()),

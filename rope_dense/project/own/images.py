@@ -30,7 +30,8 @@ LEFT_OUT = 'colours of training: brightness, contrast and noise of each channel,
 
 def settings_of_images(own: Own) -> object:
     """The settings that ``survey_images`` depends on."""
-    return own.channels, own.separate_files, own.mean, own.std, own.show, own.max_value
+    is_whole = own.tile is None
+    return own.channels, own.separate_files, own.mean, own.std, own.show, own.max_value, is_whole
 
 
 def survey_images(
@@ -42,9 +43,11 @@ def survey_images(
     """
     if own.channels is not None:
         return survey_channels(own, images['train'], images['val'])
-    survey = survey_pictures({path: header(path) for path in images['train']}, own.max_value)
+    is_whole = own.tile is None  # else windows are read by GDAL, of images of any size
+    headers = {path: header(path) for path in images['train']}
+    survey = survey_pictures(headers, own.max_value, is_whole)
     for path in images['val']:
-        check_picture(path, header(path))
+        check_picture(path, header(path), is_whole)
     return survey
 
 
@@ -58,8 +61,13 @@ def fit_images(cfg: dict, own: Own, survey: Mapping[str, Any] | None) -> None:
         cfg['own_data'] = '; '.join(filter(None, [cfg.get('own_data'), *lines]))
 
 
-def survey_pictures(headers: Mapping[Path, Header], max_value: int | None) -> dict[str, Any]:
+def survey_pictures(
+    headers: Mapping[Path, Header], max_value: int | None, is_whole: bool = True
+) -> dict[str, Any]:
     """``survey_images`` of pictures.
+
+    Args:
+        is_whole: see ``check_picture``, by OpenCV.
 
     Returns:
         ``white``: value that becomes white in 16-bit images, or None; ``backend``: 'pillow' if
@@ -68,7 +76,7 @@ def survey_pictures(headers: Mapping[Path, Header], max_value: int | None) -> di
     """
     needs_pillow, is_deep = False, any(header.is_deep for header in headers.values())
     for path, header in headers.items():
-        check_picture(path, header)
+        check_picture(path, header, is_whole)
         is_known = header.format in BY_OPENCV or cv2.haveImageReader(str(path))
         needs_pillow |= header.compression == 'odd tiles' or not is_known
     white = max_value

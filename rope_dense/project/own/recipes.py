@@ -28,6 +28,7 @@ from .detectors import detection, instance, oriented, realtime, realtime_masks
 from .semantic import semantic
 from .settings import Own, OwnObjects, settings_of
 from .tasks import TASKS, task_named
+from .tiling import set_tiles, with_tiles
 
 # The config of a task by its settings and data.
 DERIVE: dict[str, Callable[[Any, OwnData], dict]] = dict(
@@ -53,7 +54,9 @@ def read_own(written: Config, given: Mapping[str, object]) -> Config:
     recipe = task_named(task)
     in_file.pop('_delete_', None)
     own = settings_of(recipe.settings, {**in_file, **given})
-    cfg = DERIVE[task](own, recipe.find(own))
+    data = recipe.find(own)
+    cfg = DERIVE[task](own, with_tiles(own, data, str(task)))
+    set_tiles(cfg, own, data.most_objects)
     cfg['own'] = dict(task=task, **dataclasses.asdict(own))
     complete = Config(cfg, cfg_text=written.text, filename=written.filename)
     complete.own_given = []

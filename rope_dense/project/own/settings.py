@@ -15,8 +15,10 @@ from .text import read_setting
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
 LEAST = dict(epochs=1, batch_size=1, val_epochs=1, patience=1, gpus=1, lora=0)
-LEAST |= dict(size=32, max_value=255)
+LEAST |= dict(size=32, max_value=255, tile=32, overlap=0)
+DEEP_TILES = 'tiles of 16 bits are read by own.channels, such as own.channels=[1, 2, 3]'
 ABOVE = dict(lr=0, save_minutes=0, unit=0, max_depth=LEAST_DEPTH)
+ABOVE |= dict(least_share=0, empty_tiles=0)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class Own:
     show: Sequence[int | str] | None = None  # three channels, or one: red, green and blue
     augment: str = 'published'
     flip: str | None = None  # None for the flip of `augment`
+    tile: int | None = None  # side in pixels of an image; None to train on images as a whole
+    overlap: int | None = None  # of tiles, in pixels of an image; None for a quarter of a tile
+    scales: Sequence[float] = (1.0,)  # at which images are cut into tiles: 0.5, 1 ...
 
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
 
@@ -75,6 +80,7 @@ class Own:
         check_choice('own.augment', self.augment, AUGMENTS)
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
         check_channels(self)
+        check_tiles(self)
         object.__setattr__(self, 'data_root', os.path.expanduser(self.data_root))
         started = started_processes()
         if started is not None and self.gpus not in (None, started):
@@ -108,7 +114,9 @@ class OwnObjects(Own):
     """The settings for boxes and masks of objects."""
 
     classes: Sequence[str] | None = None  # names to use, or None for all of the labels
-    negatives: bool = True  # train on images without objects, too
+    negatives: bool = True  # train on images, or tiles, without objects, too
+    empty_tiles: float = 1.0  # tiles without objects, at most, for each tile with objects
+    least_share: float = 0.7  # of an object; less of it in a tile is ignored there
     format: str | None = None  # a key of ``datasets.labels.folders.FORMATS``; None to recognise it
     partial: bool = False  # train although more than a tenth of the objects cannot be used
 
@@ -282,3 +290,19 @@ def check_channels(own: Own) -> None:
             f'own.show={[*own.show]}: give one or three of {", ".join(names)}, or numbers from 1 '
             f'to {len(names)}'
         )
+
+
+def check_tiles(own: Own) -> None:
+    """Raise ValueError unless the settings of tiles fit each other."""
+    if own.tile is None:
+        if own.overlap is not None or [*own.scales] != [1]:
+            raise ValueError('own.overlap, own.scales: for tiles of images; give own.tile, too')
+        return
+    if own.overlap is not None and own.overlap >= own.tile:
+        raise ValueError(f'own.overlap={own.overlap}: give less than own.tile={own.tile}')
+    if not own.scales or min(own.scales) <= 0:
+        raise ValueError(f'own.scales={[*own.scales]}: give numbers above 0, such as [0.5, 1]')
+    if own.max_value is not None:
+        raise ValueError(f'own.max_value={own.max_value}: {DEEP_TILES}')
+    if isinstance(own, OwnObjects) and own.least_share > 1:
+        raise ValueError(f'own.least_share={own.least_share}: give a share, up to 1')

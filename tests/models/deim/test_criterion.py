@@ -20,6 +20,7 @@ from rope_dense.models.deim.predictions import (
     Prediction,
     Targets,
     distance_bins,
+    gather_ignored,
     gather_targets,
 )
 from rope_dense.models.deim.queries import positive_pairs
@@ -221,3 +222,40 @@ def test_training_is_that_of_transformers(size: str, height: int, width: int) ->
     for name, param in model.named_parameters():
         assert param.grad is not None, name
         assert (param.grad - gradients[name]).abs().max() <= 5e-5 * largest, name
+
+
+def test_ignored_objects_are_no_background() -> None:
+    """Queries in an ignored object change no loss and get no gradient, unless they are paired."""
+    criterion = Criterion(Matcher(), {}, 1.5, 4.0)
+    predicted = torch.tensor([[0.2, 0.2, 0.1, 0.1], [0.7, 0.7, 0.2, 0.2], [0.75, 0.7, 0.1, 0.1]])
+    logits = torch.zeros(2, 3, 4, requires_grad=True)
+    one = Prediction(logits, torch.stack([predicted, predicted]))
+    ignored = InstanceData(bboxes=torch.tensor([[60.0, 30.0, 90.0, 50.0]]))
+    found = [DetDataSample(), DetDataSample()]
+    for sample in found:
+        sample.gt_instances = InstanceData(
+            bboxes=torch.tensor([[65.0, 30.0, 75.0, 40.0]]), labels=torch.tensor([1])
+        )
+        sample.ignored_instances = InstanceData(bboxes=torch.zeros(0, 4))
+    found[1].ignored_instances = ignored
+    targets = gather_targets(found, (60, 100))
+    targets = targets._replace(ignored=gather_ignored(found, (60, 100)))
+    pairs = Pairs(torch.tensor([2, 5]), torch.tensor([0, 1]), [1, 1])
+    assert targets.are_ignored(one.boxes).tolist() == [False] * 4 + [True, True]
+    criterion.class_loss(one, targets, pairs).backward()
+    silent = (logits.grad == 0).all(-1)
+    assert silent.tolist() == [[False, False, False], [False, True, False]]
+    assert (logits.grad[1, 2] != 0).sum() == 1  # of its class
+    for sample in found:
+        del sample.ignored_instances
+    assert gather_ignored(found, (60, 100)) is None
+    assert not targets._replace(ignored=None).are_ignored(one.boxes).any()
+
+
+def test_ignored_rotated_objects() -> None:
+    box = torch.tensor([[50, 30, 40, 0, torch.pi / 4]])
+    sample = DetDataSample(ignored_instances=InstanceData(bboxes=box))
+    around = gather_ignored([DetDataSample(), sample], (60, 100))
+    half = 20 * 0.5**0.5
+    expected = [1, (50 - half) / 100, (30 - half) / 60, (50 + half) / 100, (30 + half) / 60]
+    assert around.tolist() == [pytest.approx(expected, abs=1e-6)]

@@ -1,0 +1,337 @@
+"""Training on tiles of large images: accuracy beside shrunk images, memory, and files opened.
+
+    python benchmarks/large_training.py study --seeds 0 1 2     # scenes of 6,000 x 4,000
+    python benchmarks/large_training.py labels --seeds 0 1 2    # the same with a segmentor
+    python benchmarks/large_training.py memory                  # 20,000 x 20,000 x 4 in 16 bits
+    python benchmarks/large_training.py files                   # with and without the sampler
+
+`study` trains a small detector (DEIM) for one pass over the tiles of 256 pixels, and for as many
+iterations on the scenes shrunk to 256 pixels; it tests whole scenes, the first model also in tiles
+of 512 and 1,024 pixels, with and without `rope_scaling`. `peak_mb` is the memory of a training and
+its two loading processes, shared pages counted once (PSS), without the cache of the disk.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from measure import environment, table, write_csv
+
+RESULTS = Path(__file__).parent / 'results'
+CLASSES, COLOURS = ('disc', 'square'), ((40, 200, 60), (220, 60, 40))
+TILE, BATCH = 256, 4
+CONFIG = """
+task = {task!r}
+own = dict(
+    data_root={root!r}, backbone='tiny', weights=None, size={size}, batch_size=4, augment='light',
+    lr=1e-3, val_epochs={epochs}, epochs={epochs}, report=False, {more}
+)
+model = dict(
+    backbone=dict(
+        arch=dict(_delete_=True, embed_dims=96, depth=4, num_heads=2),
+        out_indices={outputs},
+        layer_scale_init_value=None,
+        img_size=256,
+    ),
+    {heads}
+)
+train_dataloader = dict(num_workers=2)
+val_dataloader = dict(num_workers=1, batch_size=2)
+test_dataloader = dict(num_workers=1, batch_size=2)
+randomness = dict(seed={seed})
+"""
+HEADS = {  # of a task, with the outputs of the backbone
+    'realtime': (
+        (1, 2, 3),
+        """neck=dict(in_channels=96, out_channels=64),
+    encoder=dict(in_channels=(64, 64, 64), embed_dims=64, feedforward_channels=128),
+    bbox_head=dict(embed_dims=64, decoder=dict(num_layers=3, feedforward_channels=128)),""",
+    ),
+    'semantic': (
+        (0, 1, 2, 3),
+        """neck=dict(embed_dim=96),
+    decode_head=dict(in_channels=[96] * 4, channels=64),
+    auxiliary_head=dict(in_channels=96, channels=64),
+    test_cfg=dict(_delete_=True, mode='whole'),""",
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('what', choices=['study', 'labels', 'memory', 'files'])
+    parser.add_argument('--seeds', type=int, nargs='+', default=[0])
+    parser.add_argument('--folder', type=Path, default=Path('work_dirs/large_training'))
+    parser.add_argument('--size', type=int, nargs=2, default=[4000, 6000], help='height, width')
+    parser.add_argument('--objects', type=int, default=2000)
+    parser.add_argument('--scenes', type=int, default=2, help='for training; one is for validation')
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    rows = dict(study=study, labels=study, memory=memory, files=files)[args.what](args)
+    rows = [dict(what=args.what) | row | environment(torch.device('cpu')) for row in rows]
+    print(table(rows, [*rows[0]][:10]))
+    write_csv(RESULTS / f'large_training_{args.what}.csv', rows)
+
+
+# ---------------------------------------------------------------- scenes
+
+
+def draw(height: int, width: int, number: int, seed: int) -> tuple[np.ndarray, list[list[int]]]:
+    """A scene [height, width, 3] of discs and squares of 8 to 24 pixels: class, x, y, w, h."""
+    random = np.random.default_rng(seed)
+    image = random.integers(90, 150, (height, width, 3), dtype=np.uint8)
+    rows, columns = np.mgrid[:24, :24]
+    objects = []
+    for _ in range(number):
+        label, side = int(random.integers(2)), int(random.integers(8, 25))
+        x, y = int(random.integers(width - side)), int(random.integers(height - side))
+        centre = (side - 1) / 2
+        inside = np.hypot(rows - centre, columns - centre)[:side, :side] <= side / 2
+        inside |= bool(label)
+        image[y : y + side, x : x + side][inside] = COLOURS[label]
+        objects.append([label, x, y, side, side])
+    return image, objects
+
+
+def write_scenes(root: Path, args: argparse.Namespace) -> Path:
+    """Scenes as COCO, PNG files of one pixel after the other."""
+    height, width = args.size
+    for split, count, start in (('train', args.scenes, 0), ('val', 1, 1000)):
+        listing = root / 'annotations' / f'{split}.json'
+        if listing.exists():
+            continue
+        (root / split).mkdir(parents=True, exist_ok=True)
+        listing.parent.mkdir(exist_ok=True)
+        images, annotations = [], []
+        for index in range(1, count + 1):
+            pixels, objects = draw(height, width, args.objects, start + index)
+            Image.fromarray(pixels).save(root / split / f'{index}.png', compress_level=1)
+            about = dict(id=index, file_name=f'{index}.png', height=height, width=width)
+            images.append(about)
+            masks = root / 'masks' / split
+            masks.mkdir(parents=True, exist_ok=True)
+            colours = np.array(COLOURS)
+            found = [(pixels == colour).all(-1) for colour in colours.astype(np.uint8)]
+            Image.fromarray(np.uint8(found[0] + 2 * found[1])).save(masks / f'{index}.png')
+            for label, x, y, w, h in objects:
+                item = dict(id=len(annotations) + 1, image_id=index, category_id=label + 1)
+                annotations.append(item | dict(bbox=[x, y, w, h], area=w * h, iscrowd=0))
+        categories = [dict(id=i, name=name) for i, name in enumerate(CLASSES, 1)]
+        content = dict(images=images, annotations=annotations, categories=categories)
+        listing.write_text(json.dumps(content))
+    return root
+
+
+# ---------------------------------------------------------------- processes
+
+
+def run(folder: Path, *arguments: object) -> tuple[str, float, float]:
+    """Output, seconds and peak memory (MB) of a command of rope-dense in a folder."""
+    command = [sys.executable, '-m', 'rope_dense', *map(str, arguments)]
+    path = f'{Path(__file__).resolve().parents[1]}:{os.environ.get("PYTHONPATH", "")}'
+    settings = dict(os.environ, OMP_NUM_THREADS='1', PYTHONPATH=path)
+    started, most = time.monotonic(), [0.0]
+    pipe = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(command, cwd=folder, env=settings, **pipe)
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.5):
+            most[0] = max(most[0], memory_of(process.pid))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    output = process.communicate()[0]
+    done.set()
+    thread.join()
+    if process.returncode:
+        raise SystemExit(f'{" ".join(command)}:\n{output[-3000:]}')
+    (folder / 'log.txt').write_text(output)
+    return output, time.monotonic() - started, most[0]
+
+
+def memory_of(process: int) -> float:
+    """PSS of a process and its children in MB."""
+    total = 0.0
+    try:
+        tasks = Path(f'/proc/{process}/task')
+        children = [int(x) for t in tasks.iterdir() for x in (t / 'children').read_text().split()]
+        text = Path(f'/proc/{process}/smaps_rollup').read_text()
+        total = int(re.search(r'^Pss: +(\d+)', text, re.M)[1]) / 1024
+    except (OSError, TypeError):  # it has just ended
+        return 0.0
+    return total + sum(map(memory_of, children))
+
+
+def config_file(
+    folder: Path, name: str, root: Path, seed: int, task: str = 'realtime', **settings: object
+) -> Path:
+    """A config of a small model."""
+    own = dict(size=TILE, epochs=1) | settings
+    outputs, heads = HEADS[task]
+    if task == 'semantic':
+        own |= dict(classes=['ground', *CLASSES])
+        own |= {split: [split, f'masks/{split}'] for split in ('train', 'val')}
+    more = ', '.join(f'{key}={value!r}' for key, value in own.items() if key not in STANDARD)
+    text = CONFIG.format(
+        root=str(root),
+        seed=seed,
+        more=more,
+        task=task,
+        outputs=outputs,
+        heads=heads,
+        **{k: own[k] for k in STANDARD},
+    )
+    (folder / f'{name}.py').write_text(text)
+    return folder / f'{name}.py'
+
+
+STANDARD = ('size', 'epochs')
+
+
+# ---------------------------------------------------------------- measurements
+
+
+def study(args: argparse.Namespace) -> list[dict]:
+    """Train on tiles and on shrunk scenes; test whole scenes."""
+    folder = args.folder.resolve()
+    root, rows = write_scenes(folder / 'scenes', args), []
+    task = 'semantic' if args.what == 'labels' else 'realtime'
+    for seed in args.seeds:
+        tiles = dict(tile=TILE, overlap=TILE // 4)
+        path = config_file(folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles)
+        row, iterations = trained(folder, path, dict(seed=seed, training='tiles'))
+        rows.append(row)
+        for tile in (2 * TILE, 4 * TILE):
+            for scaling in ('none', 'by_parts', 'linear'):
+                rows.append(tested(folder, path, tile, scaling, seed, task))
+        epochs = iterations * BATCH // args.scenes if args.scenes >= BATCH else iterations
+        path = config_file(folder, f'{args.what}_shrunk_{seed}', root, seed, task, epochs=epochs)
+        rows.append(trained(folder, path, dict(seed=seed, training='shrunk'))[0])
+        (folder / f'{args.what}.json').write_text(json.dumps(rows, indent=1))
+    return rows
+
+
+def trained(folder: Path, path: Path, about: dict) -> tuple[dict, int]:
+    """A training and the test after it."""
+    options = ('--work-dir', folder / path.stem, '--overwrite')
+    output, seconds, memory = run(folder, 'train', path, *options)
+    iterations = int(re.search(r'schedule +(\d+) iterations', output)[1])
+    times = [float(x) for x in re.findall(r' time: ([\d.]+)', output)]
+    figures = dict(tested_in=TILE, scaling='none', **figures_of(output), peak_mb=round(memory))
+    figures |= dict(s_iteration=float(np.median(times)), iterations=iterations)
+    print(about | figures, flush=True)
+    return about | figures | dict(seconds=round(seconds)), iterations
+
+
+def tested(folder: Path, path: Path, tile: int, scaling: str, seed: int, task: str) -> dict:
+    """A test of whole scenes in larger tiles, as large for the model."""
+    options = [f'test_dataloader.dataset.tile={tile}']
+    options += [f'test_dataloader.dataset.overlap={TILE // 4}']
+    width = tile if task == 'realtime' else 4 * tile
+    options += [f'test_dataloader.dataset.pipeline.1.scale=({width},{tile})']
+    if scaling != 'none':
+        options += [f'model.backbone.rope_scaling.type={scaling}']
+    run_folder = folder / path.stem
+    output, seconds, memory = run(folder, 'test', run_folder, '--cfg-options', *options)
+    about = dict(seed=seed, training='tiles', tested_in=tile, scaling=scaling)
+    row = about | figures_of(output) | dict(peak_mb=round(memory), seconds=round(seconds))
+    print(row, flush=True)
+    return row
+
+
+def figures_of(output: str) -> dict[str, float]:
+    """AP and AP50, or mIoU, of the last table or line of an output."""
+    if found := re.findall(r'aAcc +mIoU +mAcc\n +[\d.]+ +([\d.]+)|mIoU +([\d.]+)', output):
+        return dict(mIoU=float(max(found[-1])))
+    found = re.findall(r'boxes +mAP ([\d.]+) +AP50 ([\d.]+)', output)
+    found = found or re.findall(r'^ +boxes +([\d.]+) +([\d.]+)', output, re.M)
+    return dict(AP=float(found[-1][0]), AP50=float(found[-1][1])) if found else dict(AP=0, AP50=0)
+
+
+def memory(args: argparse.Namespace) -> list[dict]:
+    """Memory of a training on one image of 20,000 x 20,000 x 4 in 16 bits, with two workers."""
+    import rasterio
+    from rasterio.windows import Window
+
+    folder, side = args.folder.resolve(), 20_000
+    root = folder / 'deep'
+    for split in ('train', 'val'):
+        (root / split).mkdir(parents=True, exist_ok=True)
+        path, size = root / split / 'a.tif', side if split == 'train' else 1024
+        random = np.random.default_rng(0)
+        profile = dict(driver='GTiff', height=size, width=size, count=4, dtype='uint16')
+        profile |= dict(tiled=True, blockxsize=256, blockysize=256, bigtiff='yes')
+        profile |= dict(photometric='minisblack')
+        boxes = random.integers(0, size - 40, (2000 if split == 'train' else 20, 2))
+        if not path.exists():
+            with rasterio.open(path, 'w', **profile) as file:
+                for top in range(0, size, 256):
+                    rows = min(256, size - top)
+                    pixels = random.integers(400, 3000, (4, rows, size), dtype=np.uint16)
+                    file.write(pixels, window=Window(0, top, size, rows))
+        images = [dict(id=1, file_name='a.tif', height=size, width=size)]
+        items = [
+            dict(id=i, image_id=1, category_id=1, iscrowd=0, bbox=[*xy, 24, 24], area=576)
+            for i, xy in enumerate(boxes.tolist(), 1)
+        ]
+        (root / 'annotations').mkdir(exist_ok=True)
+        content = dict(images=images, annotations=items, categories=[dict(id=1, name='disc')])
+        (root / 'annotations' / f'{split}.json').write_text(json.dumps(content))
+    deep = dict(tile=1024, overlap=200, channels=4, empty_tiles=0.01)
+    deep |= dict(mean=[1700.0] * 4, std=[750.0] * 4)
+    path = config_file(folder, 'deep', root, 0, **deep)
+    with path.open('a') as file:
+        file.write('train_cfg = dict(max_iters=40, val_interval=40)\n')
+        file.write('default_hooks = dict(logger=dict(interval=10))\n')
+    options = ('--work-dir', folder / 'deep_run', '--overwrite')
+    output, seconds, peak = run(folder, 'train', path, *options)
+    times = [float(x) for x in re.findall(r' time: ([\d.]+)', output)]
+    loads = [float(x) for x in re.findall(r'data_time: ([\d.]+)', output)]
+    return [
+        dict(peak_mb=round(peak), s_iteration=float(np.median(times)))
+        | dict(s_data=float(np.median(loads)), seconds=round(seconds))
+    ]
+
+
+def files(args: argparse.Namespace) -> list[dict]:
+    """Files that one loading process opens in an epoch, and its seconds, by the order of tiles."""
+    from mmengine.dataset import InfiniteSampler
+    from mmengine.registry import DATASETS, DefaultScope
+
+    import rope_dense  # noqa: F401, registered
+    from rope_dense.large_images import dataset as tiled
+
+    args.size, args.objects, args.scenes = [1000, 1500], 100, 48
+    root, rows = write_scenes((args.folder / 'many').resolve(), args), []
+    given = dict(type='TiledDataset', kind='CocoDataset', tile=TILE, overlap=TILE // 4)
+    given |= dict(copies=str(root / 'copies'), data_root=f'{root}/', data_prefix=dict(img='train/'))
+    given |= dict(ann_file='annotations/train.json', metainfo=dict(classes=CLASSES))
+    given |= dict(pipeline=[dict(type='LoadImageFromFile')])
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        dataset = DATASETS.build(given)
+    for name in ('random order', 'TileSampler') * 2:  # the disk's cache is warm in the second half
+        kind = InfiniteSampler if name == 'random order' else tiled.TileSampler
+        order = iter(kind(dataset, seed=0))
+        tiled.opened.cache_clear()
+        started = time.monotonic()
+        for _ in range(len(dataset)):
+            dataset[next(order)]
+        seconds, opened = time.monotonic() - started, tiled.opened.cache_info().misses
+        row = dict(order=name, files=args.scenes, tiles=len(dataset), opened=opened)
+        rows.append(row | dict(ms_tile=1000 * seconds / len(dataset)))
+    return rows[2:]
+
+
+if __name__ == '__main__':
+    main()

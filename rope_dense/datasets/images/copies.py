@@ -1,0 +1,91 @@
+"""Copies of images and maps of which windows can be read: tiled TIFF files, written once.
+
+PNG and JPEG files are decoded from their beginning, so that a window at the bottom of an image
+costs as much as the image. A copy is named by the file, its size and its time of change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from ...utils.atomic_write import atomic_write
+from .band_files import ARRAY, open_raster
+
+if find_spec('rasterio'):
+    import rasterio
+    import rasterio.shutil
+    from rasterio.errors import NotGeoreferencedWarning
+    from rasterio.windows import Window
+
+SEQUENTIAL = ('PNG', 'JPEG', 'WEBP', 'GIF', 'AVIF', 'HEIF')  # GDAL's names
+BLOCK = 256  # side of the blocks of a copy
+MOST = 2**24  # pixels of a block of a file that is read as it is
+LAYOUT = dict(tiled=True, blockxsize=BLOCK, blockysize=BLOCK, compress='deflate', zlevel=1)
+LAYOUT |= dict(driver='GTiff', bigtiff='if_safer')
+
+
+def has_windows(path: Path) -> bool:
+    """Return whether a window of a file is read without decoding most of the file."""
+    if path.suffix.lower() == ARRAY:
+        return True
+    with open_raster(path) as file:
+        blocks = file.block_shapes or [(1, 1)]  # none of a file of subdatasets
+        return file.driver not in SEQUENTIAL and max(h * w for h, w in blocks) <= MOST
+
+
+def copy_of(path: Path, folder: Path, about: object = '') -> Path:
+    """The place of a file's copy, of whose content ``about`` says more."""
+    file = path.stat()
+    text = f'{path.resolve()} {file.st_size} {file.st_mtime_ns} {about!r}'
+    digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()
+    return folder / f'{digest[:24]}.tif'
+
+
+def copy_raster(path: Path, out: Path) -> None:
+    """Copy a file of GDAL with all of its bands and its no-data value, block by block."""
+    with atomic_write(out) as fresh, warnings.catch_warnings():
+        warnings.simplefilter('ignore', NotGeoreferencedWarning)
+        rasterio.shutil.copy(path, fresh, **LAYOUT)
+
+
+def write_rows(
+    out: Path, shape: Sequence[int], dtype: np.dtype, read: Callable[[int, int], np.ndarray]
+) -> None:
+    """Write pixels of ``shape`` (height, width, bands), of which ``read(top, bottom)`` gives rows.
+
+    Three bands are red, green and blue.
+    """
+    height, width, bands = shape
+    size = dict(height=height, width=width, count=bands, dtype=dtype)
+    with atomic_write(out) as fresh, warnings.catch_warnings():
+        warnings.simplefilter('ignore', NotGeoreferencedWarning)
+        with rasterio.open(fresh, 'w', **size, **LAYOUT) as file:
+            for top in range(0, height, BLOCK):
+                bottom = min(top + BLOCK, height)
+                rows = np.moveaxis(read(top, bottom).reshape(bottom - top, width, bands), 2, 0)
+                file.write(rows, window=Window(0, top, width, bottom - top))
+
+
+def map_window(
+    path: Path, folder: str, window: Sequence[int], about: object, load: Callable[[], np.ndarray]
+) -> np.ndarray:
+    """A window [h, w] of a map that ``load`` gives as a whole [H, W], for a copy of it.
+
+    Args:
+        path: of the map.
+        folder: of copies.
+        window: left, top, right, bottom.
+        about: what ``load`` depends on.
+    """
+    left, top, right, bottom = window
+    if not (copy := copy_of(path, Path(folder), about)).exists():
+        whole = load()
+        write_rows(copy, (*whole.shape, 1), whole.dtype, lambda top, bottom: whole[top:bottom])
+    with open_raster(copy) as file:
+        return file.read(1, window=Window(left, top, right - left, bottom - top))

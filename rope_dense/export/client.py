@@ -1,0 +1,70 @@
+"""Images of any size in the file: to the size of the test pipeline, and results back.
+
+Traced, the size of the test pipeline would be a formula in all sizes after it. So the program has a
+second input, ``resized``, with a size of its own; in the file it is computed from the first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..utils.sizes import ImageSize, Size
+
+
+class Resize(NamedTuple):
+    """Images at the size that a test pipeline gives them, as by mmcv's ``Resize``.
+
+    Bilinear as in OpenCV, within one grey level. Checked in tests/export/test_export_client.py.
+
+    Attributes:
+        scale: (width, height) in pixels.
+        keep_ratio: the scale bounds both sides.
+        shortest: side of an image after it.
+    """
+
+    scale: tuple[int, int]
+    keep_ratio: bool
+    shortest: int = 1
+
+    def size(self, height: int, width: int) -> ImageSize:
+        """(height, width) of an image after it, in whole numbers: programs differ in others."""
+        if not self.keep_ratio:
+            return self.scale[1], self.scale[0]
+        limits = [*zip(sorted(self.scale), sorted((height, width)), strict=True)]
+        rows, columns = (
+            max(self.shortest, min((2 * side * limit + of) // (2 * of) for limit, of in limits))
+            for side in (height, width)
+        )
+        return rows, columns
+
+    def __call__(self, image: Tensor) -> Tensor:
+        """Images [B, C, H, W], uint8 or float32, to float32."""
+        return F.interpolate(image.float(), self.size(*image.shape[2:]), mode='bilinear')
+
+
+class Frame(NamedTuple):
+    """Sizes of an image: what the model sees, without padding, and the input."""
+
+    size: ImageSize
+    input: ImageSize
+
+    def points(self, points: Tensor) -> Tensor:
+        """Points [..., 2 n], (x, y) each, in pixels of the model, to pixels of the input."""
+        if self.input is self.size:
+            return points
+        ratios = sizes_like(points, self.input) / sizes_like(points, self.size)
+        return points * ratios.repeat(points.shape[-1] // 2)
+
+    def maps(self, maps: Tensor) -> Tensor:
+        """Maps [B, C, H, W] on the pixels of the model, to those of the input; bilinear."""
+        return maps if self.input is self.size else F.interpolate(maps, self.input, mode='bilinear')
+
+
+def sizes_like(x: Tensor, size: Size) -> Tensor:
+    """(W, H) as a tensor [2]."""
+    height, width = (x.new_ones(()) * side for side in size)
+    return torch.stack([width, height])

@@ -1,0 +1,176 @@
+"""Write a traced program to an ONNX file that other people's programs can read."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from unittest.mock import patch
+
+import onnx
+import onnx_ir as ir
+import torch
+from onnx_ir.passes import common
+from onnxscript import optimizer, version_converter
+from torch.export import ExportedProgram
+from torch.onnx import OnnxExporterError, ONNXProgram
+
+from .client import Resize
+from .graphs import Graph
+from .translations import TABLE
+
+TRANSLATED = 18  # the oldest opset that torch writes
+LARGEST_CONSTANT = 1024  # numbers; ONNX Runtime computes larger ones when it loads a file
+# Operators of the standard that few programs have: of sequences, of optional values, of subgraphs.
+REFUSED = ('Sequence', 'SplitToSequence', 'ConcatFromSequence', 'Optional', 'If', 'Loop', 'Scan')
+
+
+def write(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
+    """Write the program of a graph, with standard operators and without paths of this machine.
+
+    Raises:
+        ValueError: it needs operators that ONNX, or most programs that run it, do not have.
+    """
+    opset = metadata['opset']
+    program = translated(exported, graph, max(opset, TRANSLATED))
+    model = program.model
+    name_axes(model.graph)
+    if graph.resize is not None:
+        write_resize(model.graph, graph.resize)
+    described = [(out.name, out.type, out.shape) for out in model.graph.outputs]
+    simplify(model)
+    if opset < TRANSLATED:
+        version_converter.convert_version(model, opset, fallback=True)
+    for out, (name, kind, shape) in zip(model.graph.outputs, described, strict=True):
+        out.name, out.type, out.shape = name, kind, shape  # a pass may have put another value there
+    forget_shapes(model)
+    model.metadata_props['rope_dense'] = json.dumps(metadata)
+    program.save(path)
+    if metadata['backbone_dtype'] == 'int8':
+        quantize(path)
+    check(model, path, opset)
+
+
+def translated(exported: ExportedProgram, graph: Graph, opset: int) -> ONNXProgram:
+    """The operators of a program in ONNX; decomposed only if one has no translation."""
+    whole = patch.object(exported, 'run_decompositions', lambda *_, **settings: exported)
+    for decomposed in (whole, nullcontext()):
+        try:
+            with decomposed:
+                program = torch.onnx.export(
+                    exported,
+                    dynamo=True,
+                    output_names=graph.outputs,
+                    optimize=False,
+                    verbose=False,
+                    custom_translation_table=TABLE,
+                    opset_version=opset,
+                )
+            assert program is not None  # as dynamo=True
+            return program
+        except OnnxExporterError as error:
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+    raise ValueError(f'the model cannot be written to ONNX: {cause}') from cause
+
+
+def name_axes(graph: ir.Graph) -> None:
+    """Name the dynamic axes of images and results; each size has one name, of its first axis."""
+    names: dict[str, str] = {}
+    for value in (*graph.inputs, *graph.outputs):
+        prefix = '' if value.name == 'image' else f'{value.name}_'
+        own = 'batch', 'detections', f'{prefix}height', f'{prefix}width'
+        assert value.shape is not None
+        for axis, side in enumerate(value.shape):
+            if not isinstance(side, int):
+                value.shape[axis] = names.setdefault(str(side), own[axis])
+
+
+def write_resize(graph: ir.Graph, resize: Resize) -> None:
+    """Compute the second input of a graph from its first, as ``Resize``."""
+    tape = ir.tape.Tape()
+
+    def op(kind: str, *inputs: ir.Value | list[int] | None, **attributes: int | str) -> ir.Value:
+        values = [
+            tape.op('Constant', (), dict(value_ints=x)) if isinstance(x, list) else x
+            for x in inputs
+        ]
+        return tape.op(kind, values, attributes)
+
+    image, resized = graph.inputs
+    size: ir.Value | list[int] = [resize.scale[1], resize.scale[0]]
+    if resize.keep_ratio:
+        sides, fitted = op('Shape', image, start=2, end=4), []
+        for limit, kind in zip(sorted(resize.scale), ('ReduceMin', 'ReduceMax'), strict=True):
+            of = op(kind, sides, keepdims=1)
+            doubled = op('Add', op('Mul', sides, [2 * limit]), of)
+            fitted.append(op('Div', doubled, op('Mul', of, [2])))
+        size = op('Max', op('Min', *fitted), [resize.shortest])
+    shape = op('Concat', op('Shape', image, end=2), size, axis=0)
+    x = op('Resize', op('Cast', image, to=1), None, None, shape, mode='linear')
+    ir.convenience.replace_all_uses_with(resized, x)
+    graph.insert_before(graph[0], tape.nodes)
+    graph.inputs.remove(resized)
+
+
+def simplify(model: ir.Model) -> None:
+    """Fold constants, and remove what is unused or there twice.
+
+    Without onnxscript's rewriting rules, of which ONNX Runtime has its own: they take most of the
+    time of its ``optimize``.
+    """
+    for _ in range(2):
+        optimizer.fold_constants(model, output_size_limit=LARGEST_CONSTANT)
+        common.RemoveUnusedNodesPass()(model)
+    ir.passes.Sequential(
+        common.RemoveUnusedFunctionsPass(),
+        common.RemoveUnusedOpsetsPass(),
+        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        common.DeduplicateInitializersPass(),
+        common.CommonSubexpressionEliminationPass(),
+        common.IdentityEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+        common.OutputFixPass(),
+        common.NameFixPass(),
+        common.ClearMetadataAndDocStringPass(),
+    )(model)
+
+
+def forget_shapes(model: ir.Model) -> None:
+    """Leave types and shapes of inner values to the programs that read the file.
+
+    They infer them anyway, and symbols of dynamic sizes contradict a size that a program fixes.
+    """
+    inner = [value for node in model.graph for value in node.outputs]
+    for value in (*inner, *model.graph.initializers.values()):
+        value.metadata_props.clear()
+        if not value.is_graph_output():
+            value.type = value.shape = None
+
+
+def quantize(path: Path) -> None:
+    """Give the matrix products of a file weights of 8 bits, and inputs rounded as they come."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    types = dict(DefaultTensorType=onnx.TensorProto.FLOAT)
+    settings = dict(weight_type=QuantType.QInt8, extra_options=types)
+    quantize_dynamic(onnx.load(path), path, ['MatMul'], **settings)
+    model = ir.load(path)
+    forget_shapes(model)
+    ir.save(common.RemoveUnusedOpsetsPass()(model).model, path)
+
+
+def check(model: ir.Model, path: Path, opset: int) -> None:
+    """Raise ValueError unless a file is valid, and has the operators that most programs have."""
+    nodes = model.graph.all_nodes()
+    if refused := {x.op_type for x in nodes if x.domain or x.op_type.startswith(REFUSED)}:
+        names = ', '.join(sorted(refused))
+        raise ValueError(f'the model needs {names} in ONNX, which few programs can run')
+    if model.opset_imports[''] != opset:
+        advice = f'{TRANSLATED} needs no conversion'
+        raise ValueError(f'opset {opset}: onnx cannot convert the model; {advice}')
+    try:
+        onnx.checker.check_model(path, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ValueError(f'{path.name} is no valid ONNX file: {error}') from error

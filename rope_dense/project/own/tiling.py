@@ -1,0 +1,104 @@
+"""Settings of tiles applied to data and recipes of own data."""
+
+import contextlib
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mmengine.registry import DefaultScope
+
+from ...utils.config_parts import nodes
+from . import data as own_data
+from .augment import kind
+from .fit import set_everywhere
+from .settings import DEEP_TILES, Own, OwnObjects
+
+MODULES = ('rope_dense.large_images.dataset', 'rope_dense.large_images.evaluation')
+MAPS = dict(depth='ImageDepthDataset', semantic='ImageMaskDataset')  # data sets of tasks
+IGNORED_SHARE = 0.5  # of an anchor or proposal in an ignored object, which is no background then
+KEPT = 5  # times the objects of an image: boxes of a class that COCO's AP of an image counts
+
+
+def tiles_of(own: Own) -> dict[str, Any]:
+    """The arguments of ``TiledDataset`` that settings give."""
+    assert own.tile is not None
+    found = dict[str, Any](type='TiledDataset', tile=own.tile, scales=[*own.scales])
+    found['overlap'] = own.tile // 4 if own.overlap is None else own.overlap
+    found['copies'] = str((own_data.CONVERTED / 'tiles').absolute())
+    if isinstance(own, OwnObjects):
+        found |= dict(least_share=own.least_share, empty=own.empty_tiles * own.negatives)
+    return found
+
+
+def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
+    """Data whose images are tiles: their number, and what the recipe says about them.
+
+    ValueError if no tile has an object or label.
+    """
+    if own.tile is None or not data.text:
+        return data
+    from ...large_images.dataset import TiledDataset
+
+    if task in MAPS:
+        from ...datasets import depth, masks  # noqa: F401, registered
+
+    quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
+    with DefaultScope.overwrite_default_scope('mmseg' if task in MAPS else 'mmdet'), quiet:
+        files = dict(data.files['train'], metainfo=dict(classes=tuple(data.classes)))
+        given = tiles_of(own) | files | dict(kind=MAPS.get(task, 'CocoDataset'), lazy_init=True)
+        dataset = TiledDataset(**{name: given[name] for name in given if name != 'type'})
+        number = len(dataset.load_data_list())
+    if not number:
+        raise ValueError(f'own.tile={own.tile}: no tile has an object or a label')
+    text = '\n'.join([data.text, *lines(own, data.images, dataset.counts)])
+    return replace(data, images=number, text=text, most_objects=dataset.counts['most'])
+
+
+def lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
+    """What the recipe says about the tiles of a training."""
+    scales = '' if [*own.scales] == [1] else f' at scales {", ".join(f"{x:g}" for x in own.scales)}'
+    found = [
+        f'{images} training images are {counts["tiles"]} tiles of {own.tile} pixels{scales}, '
+        f'resized to {own.size}'
+    ]
+    if counts['empty'] or counts['left_out']:
+        found[0] += f'; {counts["empty"]} have no object, {counts["left_out"]} such are left out'
+    if counts['ignored']:
+        found.append(f'{counts["ignored"]} tiles without a labelled pixel are left out')
+    if counts['never_whole']:
+        found.append(
+            f'{counts["never_whole"]} of {counts["all"]} objects are whole in no tile: a larger '
+            'own.overlap or own.tile, or another of own.scales, such as 0.5, shows them'
+        )
+    return found
+
+
+def set_tiles(cfg: dict, own: Own, most: int) -> None:
+    """Let a complete recipe train on tiles and test whole images by their tiles, in place.
+
+    Args:
+        most: objects of an image.
+    """
+    if own.tile is None:
+        return
+    for name in ('train', 'val', 'test'):
+        loader, is_train = cfg[f'{name}_dataloader'], name == 'train'
+        dataset = loader['dataset']
+        if any(kind(step) == 'LoadDeepImage' for _, step in nodes(dataset['pipeline'])):
+            raise ValueError(f'own.tile={own.tile}: {DEEP_TILES}')
+        inner = dataset['type'].replace('MosaicCoco', 'Coco')  # tiles are loaded by ``LoadWindow``
+        loader['dataset'] = dataset | tiles_of(own) | dict(kind=inner, test_mode=not is_train)
+        loader['sampler'] = dict(type='TileSampler', shuffle=is_train)
+        if is_train:
+            continue
+        metric = cfg[f'{name}_evaluator']
+        if str(metric['type']).endswith('CocoMetric'):
+            metric = dict(metric, proposal_nums=(100, 300, max(1000, KEPT * most)))
+        cfg[f'{name}_evaluator'] = dict(type='TiledEvaluator', metrics=[metric])
+    set_everywhere(cfg['model'], 'ignore_iof_thr', IGNORED_SHARE)  # of Mask R-CNN
+    if 'bbox_head' in cfg['model']:  # of DINO and DEIM
+        cfg['model']['bbox_head']['skip_ignored'] = True
+    for name in ('tta_model', 'tta_pipeline'):  # views of tiles are not joined
+        cfg.pop(name, None)
+    cfg['custom_imports']['imports'] += MODULES
