@@ -4,6 +4,7 @@ import ort from 'onnxruntime-node';
 import sharp from 'sharp';
 
 const [file, picture] = process.argv.slice(2);
+if (!picture) throw 'node detect.mjs model.onnx picture.jpg';
 const about = JSON.parse(await readFile(file.replace(/\.onnx$/, '.json')));
 if (!about.resized || !about.rgb) throw Error('export the model with --resize --rgb');
 const session = await ort.InferenceSession.create(file);

@@ -8,6 +8,8 @@ import numpy as np
 import openvino
 from PIL import Image, ImageOps
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 file, picture = map(Path, sys.argv[1:])
 about = json.loads(file.with_suffix('.json').read_text())
 if not about['resized'] or not about['rgb']:

@@ -1,8 +1,9 @@
 """Multi-head self-attention, global or in windows, with a rotary embedding.
 
-Letters: B images, H x W token grid, N tokens of an image, R of them prefix tokens, w windows of all
-images, n tokens of the grid or of a window, m = R + n tokens that attend to each other, h heads, D
-channels of a head, C = h D, P rotated channel pairs of a head.
+Letters: B images, H x W token grid, R prefix tokens, N tokens of an image (R + H W, and the copies
+of prefix tokens that windows have, see ``WindowPlan``), w windows of all images, n tokens of the
+grid or of a window, m = R + n tokens that attend to each other, h heads, D channels of a head, C =
+h D, P rotated channel pairs of a head.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ class AttentionLayers(nn.Module):
     Args:
         embed_dims: C.
         num_heads: h.
-        qkv_bias: whether the qkv projection has a bias; 'qv' for queries and values only. (A bias
-            of unrotated keys adds the same to all scores of a query. A rotated one does not.)
+        qkv_bias: whether the qkv projection has a bias; 'qv' for queries and values only, as
+            EVA-02 and DINOv3. (Softmax takes out a bias of keys, but not of rotated ones.)
         rope: rotary embedding, or None.
-        num_prefix_tokens: tokens before the grid's, which have no position.
+        num_prefix_tokens: tokens before the grid's, which have no position: a class token,
+            registers, the queries of EoMT.
         norm_cfg: of a norm before the output projection (EVA-02-CLIP), or None.
     """
 
@@ -111,10 +113,9 @@ class Attention(AttentionLayers):
         Args:
             x: [B, N, C].
             grid: (H, W) of the tokens after the prefix.
-            plan: of the windows, each with copies of the prefix tokens, if there are any; None to
-                attend globally.
-            mask: [B, 1, N, N], false where a token (row) does not attend to another, of global
-                attention; None to attend to all.
+            plan: gathers the tokens into windows and back; None to attend globally.
+            mask: [B, 1, N, N], false where a token (row) does not attend to another, such as in
+                EoMT; None to attend to all. Of global attention only.
 
         Returns:
             [B, N, C].
@@ -133,13 +134,18 @@ class Attention(AttentionLayers):
     def attend_tokens(
         self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
     ) -> Tensor:
-        """Attention output [B, N, C] before the output projection, of ``qkv`` [B, N, 3, h, D]."""
+        """Attention output [B, N, C] before the output projection, of ``qkv`` [B, N, 3, h, D].
+
+        Windows are cut after the projection, so that their padding need not be projected, but is
+        what a zero token would become (``padding``).
+        """
+        assert plan is None or mask is None, 'windows have masks of their own'
         size = None if plan is None else plan.window_size
         rotary = None if self.rope is None else self.rope(x, grid, size)
         if plan is not None:
             qkv = plan.partition(qkv, self.padding(x, plan))  # [w, m, 3, h, D]
             if rotary is not None and rotary.angles.ndim == 4:  # of each image
-                rotary = in_windows(rotary, plan)
+                rotary = rotary_in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or w, h, m, D]
         out = self.attend(x, q, k, v, softmax_scale(q, rotary), grid, plan, mask)  # [B or w, m, C]
         return out if plan is None else plan.unpartition(out)  # [B, N, C]
@@ -169,9 +175,9 @@ class Attention(AttentionLayers):
         return softmax_attention(q, k, v, bias, scale, plan, mask)
 
     def padding(self, x: Tensor, plan: WindowPlan) -> Tensor | None:
-        """The queries, keys and values [3, h, D] of a padding token, which is zero.
+        """Query, key and value [3, h, D] of a token of zeros, which fills padded windows.
 
-        None for zeros, and where no window is padded.
+        None if that is zero, or no window is padded.
         """
         if plan.is_padding is None:
             return None
@@ -180,10 +186,10 @@ class Attention(AttentionLayers):
             projected: Tensor | None = qkv.packed_bias()
         elif isinstance(qkv, nn.Linear):
             projected = qkv.bias
-        else:  # another module, e.g. a LoRA wrapper
+        else:  # a wrapper of another library
             projected = qkv(x.new_zeros(1, x.shape[-1]))[0]
         if projected is None and self.q_norm is not None:
-            projected = x.new_zeros(3 * x.shape[-1])  # which a norm may have a bias for
+            projected = x.new_zeros(3 * x.shape[-1])  # of which a norm makes its bias
         if projected is None:
             return None
         token = projected.unflatten(0, (3, self.num_heads, -1))
@@ -208,7 +214,7 @@ class GlobalPrefixAttention(Attention):
     """Attention in windows whose prefix tokens attend globally.
 
     A token of the grid attends to its window and to the prefix, a prefix token to all:
-    global attention with a mask, with the positions of the whole grid, and without padding. Checked
+    global attention with a mask, with the positions of the whole grid; padding is masked. Checked
     in tests/backbones/test_prefix_windows.py against just that, token by token.
 
     Args:
@@ -220,7 +226,7 @@ class GlobalPrefixAttention(Attention):
     ) -> Tensor:
         """See ``Attention.attend_tokens``.
 
-        The windows of ``plan`` have ``num_shared`` prefix tokens and mask their padding.
+        ``plan`` is one of ``window_plan`` with ``num_shared``: no copies, and masks hide padding.
         """
         if plan is None:
             return super().attend_tokens(x, qkv, grid, plan, mask)
@@ -257,10 +263,10 @@ def softmax_scale(q: Tensor, rotary: Rotary | None) -> float:
     return q.shape[-1] ** -0.5 * (1.0 if rotary is None else rotary.attention_scale)
 
 
-def in_windows(rotary: Rotary, plan: WindowPlan) -> Rotary:
+def rotary_in_windows(rotary: Rotary, plan: WindowPlan) -> Rotary:
     """Gather the angles of images [B, H W, h or 1, P] into windows like their tokens."""
     angles = rotary.angles
-    if plan.num_copies:  # which have no angles
+    if plan.num_copies:  # zeros for the copies in front, which are cut off again
         angles = F.pad(angles, (0, 0, 0, 0, plan.shape[1] - angles.shape[1], 0))
     angles = plan.partition(angles)[:, plan.num_copies :]  # [w, n, h or 1, P]
     return replace(rotary, angles=angles)
@@ -275,37 +281,40 @@ def softmax_attention(
     plan: WindowPlan | None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Softmax attention, [B or w, h, m, D] each to [B or w, m, C].
+    """Softmax attention of n queries to m tokens; returns [B or w, n, h D].
 
     Args:
-        q, k, v: queries, keys and values.
-        bias: [h, m, m] or [B or w, h, m, m], added to the scaled scores, or None.
+        q: queries [B or w, h, n, D].
+        k, v: keys and values [B or w, h, m, D].
+        bias: [h, n, m] or [B or w, h, n, m], added to the scaled scores, or None.
         scale: of the scores.
         plan: of the windows, some of which may need a mask, or None.
         mask: see ``Attention.forward``.
     """
     shared_bias = bias is None or bias.ndim == 3
     if bias is not None:
-        # Fused kernels take four axes; a traced bias of three fits any batch.
+        # Four axes, which fused kernels need; traced, an axis of 1 would fix the batch.
         bias = (bias[None] if shared_bias and not is_tracing() else bias).to(q.dtype)
     if plan is None or plan.mask is None:
         bias = masked(bias, mask)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
         return out.transpose(1, 2).flatten(2)
-    sizes = [plan.num_unmasked, plan.mask.shape[0]]
+    sizes = [plan.num_unmasked, plan.mask.shape[0]]  # windows without a mask are first
     biases = [bias, bias] if bias is None or shared_bias else bias.split(sizes)
     masks = [biases[0], masked(biases[1], plan.mask)]
     groups = [*zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)]
     if not may_differ(plan.num_unmasked, 0):
-        groups = groups[1:]
+        groups = groups[1:]  # all windows have a mask
     outs = [F.scaled_dot_product_attention(*group, scale=scale).transpose(1, 2) for group in groups]
     return torch.cat(outs).flatten(2)
 
 
 def masked(bias: Tensor | None, mask: Tensor | None) -> Tensor | None:
     """The bias with -inf where a mask is false; or a mask alone, for torch."""
-    if bias is None or mask is None:
-        return mask if bias is None else bias
+    if mask is None:
+        return bias
+    if bias is None:
+        return mask
     return bias.masked_fill(~mask, -torch.inf)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..rope import rotate
 from ..utils.sizes import Size
-from .attention import Attention, in_windows, softmax_attention, softmax_scale
+from .attention import Attention, rotary_in_windows, softmax_attention, softmax_scale
 from .windows import WindowPlan
 
 
@@ -51,7 +51,7 @@ class RelativePrefixAttention(Attention):
         if plan is not None:
             qkv = plan.partition(qkv, self.padding(x, plan))  # [w, m, 3, h, D]
             if rotary.angles.ndim == 4:  # of each image
-                rotary = in_windows(rotary, plan)
+                rotary = rotary_in_windows(rotary, plan)
         q, k, v = rotate(qkv, None)  # [B or w, h, m, D]
         rotated_q, rotated_k, _ = rotate(qkv, rotary, number)
         scale, (heads, _, channels) = softmax_scale(q, rotary), q.shape[1:]

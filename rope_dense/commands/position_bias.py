@@ -1,8 +1,8 @@
 r"""Measure how far a backbone's maps depend on position where the image does not.
 
-For each map the table has the deviation of a constant image over positions, divided by that of an
-image of noise, and of windows with prefix tokens both forms of `window_prefix`. Writes
-position_bias.csv and .png to position_bias/ in the work folder.
+For each map the table has the deviation of a constant image over positions, divided by the
+deviation of an image of noise, and of windows with prefix tokens both forms of `window_prefix`.
+Writes position_bias.csv and .png to position_bias/ in the work folder.
 
 Examples:
     rope-dense position-bias work_dirs/cats

@@ -65,7 +65,7 @@ def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
 
 
 def mask_labels_of(results: Mapping[str, Any]) -> np.ndarray:
-    """The labels of an image's mask, uint8 [H, W]; of a tile those of its window."""
+    """The labels of an image's mask, uint8 [H, W]; of a tile, in its window."""
     path, labels = Path(results['seg_map_path']), results['label_map']
     load = partial(labels_in, path, labels)
     if (folder := results.get('copies')) is None:

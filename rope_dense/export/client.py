@@ -18,17 +18,20 @@ from ..utils.sizes import ImageSize, Size
 class Resize(NamedTuple):
     """Images at the size that a test pipeline gives them, as by mmcv's ``Resize``.
 
-    Bilinear as in OpenCV, within one grey level. Checked in tests/export/test_export_client.py.
+    Bilinear as in OpenCV or, with ``antialias``, in Pillow, within one grey level. Checked in
+    tests/export/test_export_client.py.
 
     Attributes:
         scale: (width, height) in pixels.
         keep_ratio: the scale bounds both sides.
         shortest: side of an image after it.
+        antialias: a pixel is the weighted mean of all that it covers.
     """
 
     scale: tuple[int, int]
     keep_ratio: bool
     shortest: int = 1
+    antialias: bool = False
 
     def size(self, height: int, width: int) -> ImageSize:
         """(height, width) of an image after it, in whole numbers: programs differ in others."""
@@ -43,7 +46,8 @@ class Resize(NamedTuple):
 
     def __call__(self, image: Tensor) -> Tensor:
         """Images [B, C, H, W], uint8 or float32, to float32."""
-        return F.interpolate(image.float(), self.size(*image.shape[2:]), mode='bilinear')
+        size = self.size(*image.shape[2:])
+        return F.interpolate(image.float(), size, mode='bilinear', antialias=self.antialias)
 
 
 class Frame(NamedTuple):
@@ -60,7 +64,7 @@ class Frame(NamedTuple):
         return points * ratios.repeat(points.shape[-1] // 2)
 
     def maps(self, maps: Tensor) -> Tensor:
-        """Maps [B, C, H, W] on the pixels of the model, to those of the input; bilinear."""
+        """Maps [B, C, H, W] on the pixels of the model, to pixels of the input; bilinear."""
         return maps if self.input is self.size else F.interpolate(maps, self.input, mode='bilinear')
 
 

@@ -160,7 +160,8 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
         graph.score = check_number('score', score, 0, below=1)
     if options['resized']:
         (width, height), keep_ratio = options['resized']['scale'], options['resized']['keep_ratio']
-        graph.resize = Resize((width, height), keep_ratio, graph.least)
+        antialias = options['resized'].get('antialias', False)
+        graph.resize = Resize((width, height), keep_ratio, graph.least, antialias)
         if not keep_ratio:
             check_image(graph, (height, width))
     return graph

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import onnx
@@ -91,7 +93,7 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
     """Compute the second input of a graph from its first, as ``Resize``."""
     tape = ir.tape.Tape()
 
-    def op(kind: str, *inputs: ir.Value | list[int] | None, **attributes: int | str) -> ir.Value:
+    def op(kind: str, *inputs: ir.Value | list[int] | None, **attributes: Any) -> ir.Value:
         values = [
             tape.op('Constant', (), dict(value_ints=x)) if isinstance(x, list) else x
             for x in inputs
@@ -107,11 +109,42 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
             doubled = op('Add', op('Mul', sides, [2 * limit]), of)
             fitted.append(op('Div', doubled, op('Mul', of, [2])))
         size = op('Max', op('Min', *fitted), [resize.shortest])
-    shape = op('Concat', op('Shape', image, end=2), size, axis=0)
-    x = op('Resize', op('Cast', image, to=1), None, None, shape, mode='linear')
+    x = op('Cast', image, to=1)
+    if resize.antialias:  # a product for each axis: few programs have it in Resize
+        before = op('Shape', image, start=2, end=4)
+        after = op('Constant', value_ints=size) if isinstance(size, list) else size
+        rows, columns = (
+            covered(op, op('Gather', before, [axis]), op('Gather', after, [axis]))
+            for axis in (0, 1)
+        )
+        x = op('MatMul', op('MatMul', rows, x), op('Transpose', columns))
+    else:
+        shape = op('Concat', op('Shape', image, end=2), size, axis=0)
+        x = op('Resize', x, None, None, shape, mode='linear')
     ir.convenience.replace_all_uses_with(resized, x)
     graph.insert_before(graph[0], tape.nodes)
     graph.inputs.remove(resized)
+
+
+def covered(op: Callable[..., ir.Value], before: ir.Value, after: ir.Value) -> ir.Value:
+    """The share [after, before] of each pixel of a line in the pixels of a resized line.
+
+    Triangles as of Pillow's BILINEAR, as wide as two pixels of the coarser line.
+
+    Args:
+        op: adds an operator.
+        before, after: numbers of pixels, [1] each.
+    """
+    half, one = (op('Constant', value_floats=[x]) for x in (0.5, 1.0))
+    centres = []
+    for number in (after, before):
+        first, each = (op('Constant', value_int=x) for x in (0, 1))
+        places = op('Range', first, op('Squeeze', number), each)
+        centres.append(op('Add', op('Cast', places, to=1), half))
+    step = op('Div', op('Cast', before, to=1), op('Cast', after, to=1))
+    distance = op('Sub', op('Unsqueeze', op('Mul', centres[0], step), [1]), centres[1])
+    near = op('Relu', op('Sub', one, op('Div', op('Abs', distance), op('Max', step, one))))
+    return op('Div', near, op('ReduceSum', near, [1], keepdims=1))
 
 
 def simplify(model: ir.Model) -> None:

@@ -129,4 +129,5 @@ def resize_of(cfg: Config) -> dict | None:
     step = next((step for _, step, _ in steps if step.type.endswith('Resize')), None)
     if step is None or isinstance(step.scale, (int, float)):
         return None
-    return dict(scale=list(step.scale), keep_ratio=bool(step.get('keep_ratio')))
+    antialias = step.get('backend') == 'pillow'
+    return dict(scale=[*step.scale], keep_ratio=bool(step.get('keep_ratio')), antialias=antialias)

@@ -5,7 +5,7 @@ mmdet or mmseg. Its list has a window of an image and the objects in it for each
 begins with ``LoadWindow`` in place of the step that loads an image. So labels of every format,
 augmentation, mosaics and heads do not know of tiles.
 
-- Windows of a training (``TilePlan``) are those of a prediction, at all scales.
+- Training and prediction have the same windows (``TilePlan``), at all scales.
 - An object that a border cuts keeps what is inside, and is ignored below a share (``objects_in``).
 - Tiles without an object are kept in a stated ratio; tiles whose mask is ignored are left out.
 - A test has the tiles of ``predict-large``, image after image; ``TiledEvaluator`` joins what the
@@ -75,7 +75,7 @@ class TiledDataset(BaseDataset):
         least_share: of an object that is cut; below it the object is ignored in a tile.
         empty: number of tiles without objects for each tile with objects, at most.
         pipeline: as of the data set; the steps that load images read windows.
-        metainfo, test_mode, **files: of the data set.
+        metainfo, test_mode, lazy_init, serialize_data, files: of the data set.
 
     Attributes:
         images: [T], the index of the image of each tile.
@@ -135,7 +135,7 @@ class TiledDataset(BaseDataset):
         return tiles
 
     def tile_of(self, info: dict, window: Window, **more: Any) -> dict:
-        """What a data set knows of an image, for a tile."""
+        """The entry of an image in the list of a data set, for a tile."""
         height, width = window.bottom - window.top, window.right - window.left
         is_part = (height, width) != (info['height'], info['width'])
         about = dict(window=window, shrink=1, copies=self.copies if is_part else None)
@@ -228,7 +228,7 @@ def with_windows(pipeline: Sequence[dict]) -> list[dict]:
 class LoadWindow(BaseTransform):
     """Read `window` of `img_path`: as a picture, uint8 [H, W, 3] in BGR, or as ``LoadBands``.
 
-    Pixels are those of ``LargeImage``, which ``predict-large`` reads, too.
+    Pixels are read by ``LargeImage``, as in ``predict-large``.
 
     Args:
         bands: a ``LoadBands`` step; None for pictures.
@@ -258,7 +258,7 @@ def opened(process: int, path: str, bands: str, shrink: int, copies: str | None)
 class TileSampler(InfiniteSampler):
     """The tiles of a few images at a time, shuffled; of a test image after image, in order.
 
-    All tiles of ``OPEN`` random images come in random order, then those of the next ones, so that a
+    All tiles of ``OPEN`` random images come in random order, then of the next ``OPEN``, so that a
     process has few files open at a time; each tile comes once in an epoch. In a test all tiles of
     an image are of one process.
 

@@ -31,7 +31,7 @@ def write_tiles(
 ) -> None:
     """Write images/NAME__SCALE__LEFT___TOP.png, as DOTA's devkit names tiles, and tiles.json.
 
-    Objects are those of ``TiledDataset``; what a training ignores is `iscrowd`.
+    Objects are as in ``TiledDataset``; what a training ignores is `iscrowd`.
 
     Args:
         source: COCO file of pictures.

@@ -92,7 +92,7 @@ def growth(evaluator: Evaluator, size: str, trained: ImageSize) -> tuple[float, 
 
 
 def with_factor(evaluator: Evaluator, setting: Setting, trained: ImageSize) -> Setting:
-    """The setting; where a ViT's scaling leaves the factor open, with that of ``scalings_at``.
+    """The setting; where a ViT's scaling leaves the factor open, with ``scalings_at``'s.
 
     Images, or crops, that are no larger get the size of the training.
     """

@@ -1,4 +1,4 @@
-"""How much of a backbone's maps is position alone: a constant image beside an image of noise."""
+"""The share of position in a backbone's maps: a constant image beside an image of noise."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ def position_bias(
             row |= dict(scaling=f'{row["scaling"]}, map {row["map"]}', slide=None)
         run = dict(label=str(config), training_size=trained, rows=drawn)
         draw_resolutions([run], RATIO, partial / f'{NAME}.png')
+    print('0: a map does not show positions; 1: it does as much as the pixels of noise')
     print(f'\n{folder}: {NAME}.csv, {NAME}.png')
     return rows
 

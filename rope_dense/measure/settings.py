@@ -22,7 +22,7 @@ class Setting:
     """The settings of one test.
 
     Attributes:
-        size: see ``image_sizes.parse_size``.
+        size: see ``size_text.parse_size``.
         scaling: see ``parse_scaling``, or 'config'.
         window: see ``parse_window``, or 'config'.
         slide: the crops of a segmentor that slides: 'keep' them, 'scale' them (and the stride) as

@@ -39,7 +39,7 @@ class ImageJournal:
         self.gather()
 
     def gather(self, names: Sequence[str] = ()) -> None:
-        """Note the images of this process, and take those of all, in the order of ``names``."""
+        """Note the images of this process, and take all processes', in the order of ``names``."""
         self.steps.note()
         for file in sorted(self.folder.glob('*/state.json')):
             state = object_in(file.read_bytes()) or {}

@@ -87,7 +87,7 @@ def test_the_detector_of_the_demo_finds_the_same_boxes(
     path = tmp_path / 'demo.onnx'
     assert export([DEMO, checkpoint, str(path), *options, *OPTIONS]) == 0
     said = capsys.readouterr().out
-    assert "resize          {'scale': [160, 160], 'keep_ratio': True}" in said
+    assert "resize          {'scale': [160, 160], 'keep_ratio': True, 'antialias': False}" in said
     assert 'colours         [[220, 20, 60]' in said
     assert "['circle', 'square', 'triangle', 'star', 'cross', 'ring']" in said
     lines = re.findall(r'Largest difference .* in fp32 for \d x 3 x .*: (.*)', said)
@@ -148,7 +148,8 @@ def test_the_script_draws_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     graph = graph_of(model)
     about = file_metadata(graph, 'dynamic', 'dynamic', None)
-    about |= dict(colours=[[255, 0, 0]] * 7, resize=dict(scale=[100, 100], keep_ratio=True))
+    resize = dict(scale=[100, 100], keep_ratio=True, antialias=True)
+    about |= dict(colours=[[255, 0, 0]] * 7, resize=resize)
     text = re.sub(r'canvas\.(rectangle|text)\(.*\)', 'pass', script())
     run_script(text, about, graph, tmp_path, monkeypatch)
 

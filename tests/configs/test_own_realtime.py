@@ -94,7 +94,8 @@ def test_every_resize_keeps_the_ratio_or_none_does(data: Path, name: str, keeps:
     loaders = [cfg[f'{part}_dataloader'] for part in ('train', 'val', 'test')]
     resizes = [step for _, step in nodes([*loaders, cfg.tta_pipeline]) if 'keep_ratio' in step]
     assert [step.keep_ratio for step in resizes] == [keeps] * 6  # three of them in tta_pipeline
-    assert resize_of(cfg) == dict(scale=[160, 160], keep_ratio=keeps)  # of an exported file
+    of_file = dict(scale=[160, 160], keep_ratio=keeps, antialias=True)
+    assert resize_of(cfg) == of_file  # of an exported file
 
 
 @pytest.mark.parametrize('augment', ['published', 'light', 'none'])

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmcv.transforms import TRANSFORMS
+from PIL import Image
 from torch import nn
 
 from helpers.exported import (
@@ -42,7 +43,7 @@ from rope_dense.export.compare import largest_difference
 from rope_dense.export.exporter import METADATA, graph_for
 
 SCALES = ((1333, 800), (224, 160), (160, 224), (640, 640))
-PIPELINE = dict(scale=[96, 64], keep_ratio=True)
+PIPELINE = dict(scale=[96, 64], keep_ratio=True, antialias=False)
 
 
 @pytest.mark.parametrize('keep_ratio', [True, False])
@@ -63,6 +64,25 @@ def test_pixels_are_those_of_opencv_within_one_grey_level() -> None:
         expected = cv2.resize(image[0].permute(1, 2, 0).numpy(), scale)
         assert actual.shape == expected.shape
         assert np.abs(actual - expected).max() <= 1
+        actual = Resize(scale, False, antialias=True)(image)[0].permute(1, 2, 0).numpy()
+        picture = Image.fromarray(image[0].permute(1, 2, 0).numpy())
+        assert np.abs(actual - np.asarray(picture.resize(scale, Image.BILINEAR))).max() <= 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('keep_ratio', [True, False])
+def test_a_file_resizes_as_pillow(keep_ratio: bool, tmp_path: Path) -> None:
+    """As test pipelines of real-time detectors; pictures that shrink, and that grow."""
+    path, resize = tmp_path / 'a.onnx', dict(PIPELINE, keep_ratio=keep_ratio, antialias=True)
+    model = shallow()
+    metadata = export(model, path, resize=resize, resize_inside=True)
+    graph = graph_for(model, metadata)
+    for height, width in ((250, 301), (40, 37), (64, 96)):
+        image = pixels(2, 3, height, width)
+        assert largest_difference(graph, run(session(path), image), graph(image)) < 1e-4
+    plain = given(model, resized=dict(resize, antialias=False))
+    image = pixels(1, 3, 250, 301)
+    assert largest_difference(plain, run(session(path), image), plain(image)) > 1e-3
 
 
 def test_points_are_in_pixels_of_the_input() -> None:

@@ -28,8 +28,8 @@ from rope_dense.export import export
 from rope_dense.export.exporter import graph_for
 
 CLIENTS = Path(__file__).resolve().parents[2] / 'docs' / 'clients'
-OPTIONS: dict[str, Any] = dict(resize=dict(scale=[96, 64], keep_ratio=True), resize_inside=True)
-OPTIONS |= dict(rgb=True, top=20)
+RESIZE = dict(scale=[96, 64], keep_ratio=True, antialias=True)
+OPTIONS: dict[str, Any] = dict(resize=RESIZE, resize_inside=True, rgb=True, top=20)
 NAMES = [f'class {letter}' for letter in 'abcdefg']
 COLOURS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (0, 255, 255), (255, 0, 255)]
 SECONDS = 300  # of a program, on a busy machine

@@ -12,7 +12,7 @@ from torch import Tensor
 from helpers.exported import assert_plain, detected, onnx, pixels
 from helpers.exported_models import deim, ecdet, masked, on_swin, shallow
 from rope_dense.export import export
-from rope_dense.export.compare import run_file
+from rope_dense.export.compare import program_of
 from rope_dense.export.graphs import graph_of
 from rope_dense.models.deim.detector import DEIM
 
@@ -60,9 +60,10 @@ def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> 
     assert metadata['smallest_size'] == [16, 16] and metadata['classes'] == list('abcdefg')
     assert sorted(file.name for file in tmp_path.iterdir()) == ['deim.json', path.name]
     assert_plain(path)
+    run_file = program_of(path)
     for size in (*SMALL_SIZES, *SIZES[:2], ODD_SIZES[0]):
         image = pixels(size[0], 3, *size[1:])
-        assert_alike(run_file(path, image), detected(model, image))
+        assert_alike(run_file(image), detected(model, image))
     names = [tensor.name for tensor in onnx.load(path).graph.initializer]
     assert any('decoder.layers.0.' in name for name in names)
     assert not [name for name in names if any(part in name for part in UNUSED[0])]
@@ -82,9 +83,10 @@ def test_kinds_of_models(
 ) -> None:
     model, path = make(), tmp_path / f'deim.{format}'
     export(model, path)
+    run_file = program_of(path)
     for batch, height, width in sizes:
         image = pixels(batch, 3, height, width)
-        assert_alike(run_file(path, image), detected(model, image))
+        assert_alike(run_file(image), detected(model, image))
 
 
 @pytest.mark.slow
@@ -94,9 +96,10 @@ def test_a_published_size(tmp_path: Path) -> None:
     model, path = deim('m', divisor=32), tmp_path / 'deim.onnx'
     metadata = export(model, path)
     assert metadata['multiple_of'] == 1 and metadata['smallest_size'] == [1, 1]
+    run_file = program_of(path)
     for batch, height, width in (*SIZES[:2], *ODD_SIZES[:2], (3, 17, 300)):
         image = pixels(batch, 3, height, width)
-        assert_alike(run_file(path, image), detected(model, image))
+        assert_alike(run_file(image), detected(model, image))
 
 
 @pytest.mark.parametrize('make', [shallow, deim, ecdet, on_swin])
@@ -151,9 +154,10 @@ def test_masks_of_a_file(tmp_path: Path) -> None:
     model, path = masked(), tmp_path / 'deim.onnx'
     metadata = export(model, path)
     assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'masks']
+    run_file = program_of(path)
     for size in (SIZES[1], SIZES[2], *ODD_SIZES[:2]):
         image = pixels(size[0], 3, *size[1:])
-        *detections, masks = run_file(path, image)
+        *detections, masks = run_file(image)
         assert_alike(detections, detected(model, image))
         padded = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
         expected = model(padded, mode='tensor')[3]
@@ -193,9 +197,10 @@ def test_a_file_in_half_precision(tmp_path: Path) -> None:
     model, path = with_all_tokens(shallow(1)), tmp_path / 'deim.onnx'
     metadata = export(model, path, dtype=torch.float16)
     assert 'distributions and boxes' in metadata['float32_parts']
+    run_file = program_of(path)
     for batch in (1, 2, 3):
         image = pixels(batch, 3, 64, 64)
-        assert_near(run_file(path, image), detected(model, image))
+        assert_near(run_file(image), detected(model, image))
     weights = onnx.load(path).graph.initializer
     half = {tensor.name for tensor in weights if tensor.data_type == onnx.TensorProto.FLOAT16}
     assert any('neck' in name for name in half) and any('encoder' in name for name in half)

@@ -33,7 +33,7 @@ from helpers.exported_models import (
 )
 from helpers.small_configs import CONFIGS
 from rope_dense.export import export
-from rope_dense.export.compare import check_file, run_file
+from rope_dense.export.compare import check_file, program_of
 from rope_dense.export.exporter import trace
 from rope_dense.export.graphs import graph_of
 
@@ -165,9 +165,10 @@ def test_retinanet(tmp_path: Path) -> None:
     assert_plain(path)
     graph = graph_of(model)
     assert metadata['smallest_size'] == [1, 1]  # padded to a multiple of 32
+    run_file = program_of(path)
     for batch, height, width in (*sizes_from(metadata), (2, 256, 320)):
         image = pixels(batch, 3, height, width)
-        assert_detected(run_file(path, image), list(graph(image)))
+        assert_detected(run_file(image), list(graph(image)))
 
 
 def test_models_that_predict_in_another_way_are_refused(tmp_path: Path) -> None:

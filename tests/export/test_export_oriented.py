@@ -11,7 +11,7 @@ from torch import Tensor
 from helpers.exported import assert_plain, pixels
 from helpers.exported_models import oriented
 from rope_dense.export import export
-from rope_dense.export.compare import run_file
+from rope_dense.export.compare import program_of
 from rope_dense.models.deim.oriented_boxes import from_rotated
 
 SIZES = ((1, 64, 64), (2, 97, 160), (3, 192, 75), (1, 131, 224))  # none is traced
@@ -34,11 +34,12 @@ def test_a_file_is_right_at_sizes_that_were_not_traced(format: str, tmp_path: Pa
     assert metadata['task'] == 'detection' and metadata['angle_version'] == 'le90'
     if format == 'onnx':
         assert_plain(path)
+    run_file = program_of(path)
     for batch, height, width in SIZES:
         image = pixels(batch, 3, height, width)
         inputs = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
         expected, expected_labels, expected_boxes = model(inputs, mode='tensor')
-        scores, boxes, labels, corners = run_file(path, image)
+        scores, boxes, labels, corners = run_file(image)
         assert expected.std() > 0.01 and expected_boxes[..., :4].std() > 5
         assert expected_boxes[..., 4].abs().max() > 0.1
         assert (scores - expected).abs().max() <= 1e-4

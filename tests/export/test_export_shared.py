@@ -21,7 +21,7 @@ from helpers.exported import (
     pixels,
 )
 from rope_dense.export import export
-from rope_dense.export.compare import check_file, run_file
+from rope_dense.export.compare import check_file, program_of
 from rope_dense.export.graphs import graph_of
 from rope_dense.models.shared_backbone import SharedBackbone
 
@@ -76,15 +76,16 @@ def test_one_file_gives_what_each_model_gives(
         assert sum(map(shapes.count, mlps)) == 2 * len(model.backbone.blocks)  # once
     alone = {name: small.alone(tasks[name]) for name in (first, 'classes')}
     same = assert_detected if first == 'boxes' else assert_same
+    run_file = program_of(path)
     for size in ((1, 32, 64), (2, 96, 32)):  # the models alone pad others to other multiples
         image = pixels(size[0], 3, *size[1:])
-        *found, logits, labels, features = run_file(path, image)
+        *found, logits, labels, features = run_file(image)
         same(found, outputs(first, alone[first], image))
         assert_segmented(alone['classes'], [logits, labels], image)
         inputs = model.data_preprocessor(dict(inputs=list(image)))['inputs']
         assert_same([features], [model(inputs)['features']])
     image = pixels(3, 3, metadata['smallest_size'][0], 300)
-    *found, logits, _, features = run_file(path, image)
+    *found, logits, _, features = run_file(image)
     *expected, expected_logits, _, expected_features = graph_of(model)(image)
     same(found, expected)
     assert_same([logits, features], [expected_logits, expected_features])

@@ -418,7 +418,7 @@ def test_small_objects_get_a_line(tmp_path: Path) -> None:
     root = write_scenes(tmp_path, dict(train=2, val=1), 600, 900, objects=20)
     cfg = own_config(root)
     assert '100% of the training objects are smaller than 8 pixels at own.size=96' in cfg.own_data
-    assert 'own.tile=96 trains on tiles' in cfg.own_data
+    assert 'or tiles of the images (own.tile)' in cfg.own_data
     assert 'smaller than 8' not in own_config(root, tile=96).own_data
 
 

@@ -117,7 +117,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     if own.tile is None and small >= MANY:
         text += (
             f'\n{small:.0%} of the training objects are smaller than {TOO_SMALL} pixels at '
-            f'own.size={own.size}: own.tile={own.size} trains on tiles of the images'
+            f'own.size={own.size}: a larger own.size, or tiles of the images (own.tile), show them'
         )
     files = {}
     for split, part in splits.items():

@@ -56,7 +56,7 @@ def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
 
 
 def lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
-    """What the recipe says about the tiles of a training."""
+    """Lines of the recipe on the tiles of a training."""
     scales = '' if [*own.scales] == [1] else f' at scales {", ".join(f"{x:g}" for x in own.scales)}'
     found = [
         f'{images} training images are {counts["tiles"]} tiles of {own.tile} pixels{scales}, '
