@@ -3,7 +3,6 @@
 from .best_restart import BestRestartHook
 from .bf16 import BFloat16OptimWrapper
 from .checkpoint_hook import AtomicCheckpointHook
-from .collapse import CollapseHook
 from .compile_hook import CompileBlocksHook
 from .early_stopping import ResumableEarlyStoppingHook
 from .param_groups import NamedGroupsConstructor
@@ -14,7 +13,6 @@ __all__ = [
     'AtomicCheckpointHook',
     'BFloat16OptimWrapper',
     'BestRestartHook',
-    'CollapseHook',
     'CompileBlocksHook',
     'NamedGroupsConstructor',
     'ResumableEarlyStoppingHook',

@@ -46,8 +46,7 @@ def evaluate(
     Raises:
         UsageError, CheckpointError: settings, files or data that cannot be used.
     """
-    files = config, checkpoint, cfg_options, work_dir, data_root
-    cfg, weights = find_model(*files, needs_head=False)
+    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
     with building('the config'):

@@ -18,47 +18,37 @@ Mode = Literal['tensor', 'predict', 'loss']
 
 
 class UnlabelledModel(BaseModel):
-    """A backbone that learns without labels; its last output is the feature.
+    """A backbone that learns without labels.
 
-    Args:
-        backbone, data_preprocessor: configs. With ``output_prefix='cls'`` the feature of an image
-            is the class token, else the mean of the last map.
-        train_cfg, test_cfg: of other models; not used.
+    Its feature of an image is the class token of the last output with ``output_prefix='cls'``,
+    else the mean of the map.
     """
 
-    def __init__(
-        self,
-        backbone: dict,
-        data_preprocessor: dict,
-        train_cfg: dict | None = None,
-        test_cfg: dict | None = None,
-    ) -> None:
+    head: nn.Module | None = None  # which names pictures by their features
+
+    def __init__(self, backbone: dict, data_preprocessor: dict) -> None:
         super().__init__(data_preprocessor)
         self.backbone = MODELS.build(backbone)
 
-    def features(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The last map [B, C, h, w] and the feature [B, C] of images [B, 3, height, width]."""
-        return last_of(self.backbone, inputs)
-
-    def described(self, features: Tensor, numbers: Tensor) -> dict[str, Tensor]:
-        """What an evaluation gets of each picture, [B, ...], by name."""
-        return dict(feature=features)
-
     def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
-        """The losses of images with the numbers of their pictures, [B]."""
+        """The losses of images [B, 3, height, width], of the pictures with these numbers [B]."""
         raise NotImplementedError
 
     def forward(
         self, inputs: Tensor, data_samples: Sequence[Any] | None = None, mode: Mode = 'tensor'
     ) -> Any:
         """The features [B, C] ('tensor'), a dict for each image ('predict') or losses ('loss')."""
-        if mode == 'tensor':
-            return self.features(inputs)[1]
         numbers = torch.tensor([x.number for x in data_samples or ()], device=inputs.device)
         if mode == 'loss':
             return self.losses(inputs, numbers)
-        about = self.described(self.features(inputs)[1], numbers)
-        return [{name: values[i] for name, values in about.items()} for i in range(len(inputs))]
+        features = last_of(self.backbone, inputs)[1]
+        if mode == 'tensor':
+            return features
+        found = [dict(feature=x) for x in features]
+        if self.head is not None:
+            is_named = self.head(features).argmax(1) == numbers
+            found = [dict(x, is_named=y) for x, y in zip(found, is_named, strict=True)]
+        return found
 
 
 @MODELS.register_module()
@@ -66,17 +56,19 @@ class PictureClassifier(UnlabelledModel):
     """DIET: each picture is a class of its own, which a linear layer without bias names.
 
     Ibrahim et al., "Occam's razor for self supervised learning: what is sufficient to learn good
-    representations?" (DIET, arXiv 2302.10260), and DIET-CP (arXiv 2509.06990), which continues the
-    training of a published backbone so: cross entropy with label smoothing 0.3, and MixUp or CutMix
-    in 0.8 of the batches. The targets of a mixed image are its two numbers, never N shares. The
-    loss was checked against a formula in float64.
+    representations?" (DIET, arXiv 2302.10260), and DIET-CP (arXiv 2509.06990), which continues
+    published backbones: cross entropy with label smoothing 0.3, and MixUp or CutMix in 0.8 of the
+    batches. The targets of a mixed image are its two numbers, never N shares. The loss was checked
+    against a formula in float64.
 
     Args:
-        num_pictures: N. The layer has N x C weights, with AdamW's state 12 N C bytes.
+        num_pictures: N. The layer has N x C weights.
         smoothing: of the labels.
         mixed: share of the batches that are mixed.
-        **settings: of ``UnlabelledModel``.
+        settings: of ``UnlabelledModel``.
     """
+
+    head: nn.Linear
 
     def __init__(
         self, num_pictures: int, smoothing: float = 0.3, mixed: float = 0.8, **settings: Any
@@ -85,20 +77,17 @@ class PictureClassifier(UnlabelledModel):
         self.smoothing, self.mixed = smoothing, mixed
         self.head = nn.Linear(self.backbone.out_channels[-1], num_pictures, bias=False)
 
-    def described(self, features: Tensor, numbers: Tensor) -> dict[str, Tensor]:
-        return dict(feature=features, is_named=self.head(features).argmax(1) == numbers)
-
     def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
-        others, share = torch.arange(len(inputs), device=inputs.device), 1.0
+        others, share = torch.arange(len(inputs)), 1.0
         if torch.rand(()).item() < self.mixed:
-            others = torch.randperm(len(inputs)).to(inputs.device)
+            others = torch.randperm(len(inputs))
             inputs, share = mix(inputs, others)
-        scores = self.head(self.features(inputs)[1])
-        parts = [
-            part * F.cross_entropy(scores, target, label_smoothing=self.smoothing)
-            for part, target in ((share, numbers), (1 - share, numbers[others]))
-        ]
-        return dict(loss=parts[0] + parts[1])
+        scores = self.head(last_of(self.backbone, inputs)[1])  # [B, N]
+        first, second = (
+            F.cross_entropy(scores, target, label_smoothing=self.smoothing)
+            for target in (numbers, numbers[others])
+        )
+        return dict(loss=share * first + (1 - share) * second)
 
 
 @MODELS.register_module()
@@ -112,66 +101,59 @@ class FeatureDistiller(UnlabelledModel):
 
     Args:
         teacher: config of a backbone, with its weights.
-        teacher_mean, teacher_std: of the teacher's images, in the order of the channels.
+        teacher_pixels: mean and deviation of its images, in the order of the channels.
         teacher_scale: factor on the sides of the images for the teacher.
-        **settings: of ``UnlabelledModel``.
+        settings: of ``UnlabelledModel``.
     """
+
+    pixels: Tensor
 
     def __init__(
         self,
         teacher: dict,
-        teacher_mean: Sequence[float],
-        teacher_std: Sequence[float],
+        teacher_pixels: Sequence[Sequence[float]],
         teacher_scale: float = 1.0,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.teacher = MODELS.build(teacher).requires_grad_(False)
-        self.scale = teacher_scale
-        channels = self.backbone.out_channels[-1], self.teacher.out_channels[-1]
-        self.map_layer = nn.Conv2d(*channels, 1)
-        self.token_layer = nn.Linear(*channels) if has_tokens(self) else None
-        for name, given in (('mean', teacher_mean), ('std', teacher_std)):
-            values = torch.tensor(given).view(-1, 1, 1)
-            self.register_buffer(f'teacher_{name}', values, persistent=False)
+        self.teacher, self.scale = MODELS.build(teacher).requires_grad_(False), teacher_scale
+        both = self.backbone, self.teacher
+        own, others = (part.out_channels[-1] for part in both)
+        self.map_layer, self.token_layer = nn.Conv2d(own, others, 1), None
+        if all(getattr(part, 'output_prefix', None) == 'cls' for part in both):
+            self.token_layer = nn.Linear(own, others)
+        values = torch.tensor(teacher_pixels)[..., None, None]  # [2, C, 1, 1]
+        self.register_buffer('pixels', values, persistent=False)
 
     def train(self, mode: bool = True) -> FeatureDistiller:
         super().train(mode)
         self.teacher.eval()
         return self
 
-    @torch.no_grad()
-    def taught(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The teacher's last map and feature of images that are normalised for the backbone."""
-        own = self.data_preprocessor
-        pixels = inputs * own.std + own.mean
-        images = (pixels - self.teacher_mean) / self.teacher_std
+    def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+        maps, token = last_of(self.backbone, inputs)
+        given, (mean, std) = self.data_preprocessor, self.pixels
+        images = (inputs * given.std + given.mean - mean) / std
         if self.scale != 1:
             images = F.interpolate(images, scale_factor=self.scale, mode='bilinear', antialias=True)
-        return last_of(self.teacher, images)
-
-    def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
-        target, target_token = self.taught(inputs)
-        maps, token = self.features(inputs)
+        with torch.no_grad():
+            target, target_token = last_of(self.teacher, images)
         target = F.interpolate(target, maps.shape[-2:], mode='bilinear', antialias=True)
-        similarity = F.cosine_similarity(self.map_layer(maps), target, dim=1)
-        losses = dict(loss_maps=1 - similarity.mean())
+        losses = dict(loss_maps=distance(self.map_layer(maps), target))
         if self.token_layer is not None:
-            similarity = F.cosine_similarity(self.token_layer(token), target_token, dim=1)
-            losses['loss_tokens'] = 1 - similarity.mean()
+            losses['loss_tokens'] = distance(self.token_layer(token), target_token)
         return losses
-
-
-def has_tokens(model: FeatureDistiller) -> bool:
-    """Return whether both backbones give their class token."""
-    parts = model.backbone, model.teacher
-    return all(getattr(part, 'output_prefix', None) == 'cls' for part in parts)
 
 
 def last_of(backbone: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
     """The last map of a backbone [B, C, h, w], and its class token or the map's mean [B, C]."""
     last = backbone(images)[-1]
     return last if isinstance(last, tuple) else (last, last.mean((2, 3)))
+
+
+def distance(features: Tensor, target: Tensor) -> Tensor:
+    """The mean of 1 - cosine of the vectors along the second dimension."""
+    return 1 - F.cosine_similarity(features, target, dim=1).mean()
 
 
 def mix(images: Tensor, others: Tensor) -> tuple[Tensor, float]:

@@ -10,7 +10,6 @@ from .errors import UsageError
 
 Task = Literal['boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several', 'features']
 FIXED = {'OrientedDEIMHead': 'le90'}  # of heads that have no such setting
-UNLABELLED = ('PictureClassifier', 'FeatureDistiller')
 CONVENTION, VERSION = 'box_convention', 'angle_version'
 
 
@@ -21,7 +20,7 @@ def task_of(cfg: Config) -> Task:
         return 'several'
     if kind.endswith('DepthEstimator'):
         return 'depth'
-    if kind in UNLABELLED:
+    if kind in ('PictureClassifier', 'FeatureDistiller'):
         return 'features'
     if cfg.default_scope == 'mmseg':
         return 'semantic'

@@ -10,85 +10,60 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 from torch import Tensor
 
-from ..datasets.unlabelled import effective_rank
 from ..project.model import build_model
 from .page import Page
-from .predictions import ReadPicture, build_loader, picture_reader
+from .predictions import build_loader, picture_reader
+from .ranked import beside
 
-QUERIES, NEAREST, KEPT = 12, 3, 5
+QUERIES, NEAREST = 12, 3
 SIDE = 128  # pixels of a small picture
 
 
 def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
-    """Add figures and nearest neighbours, before and after the training, of a sample of pictures.
+    """Add nearest neighbours of pictures of a sample, before and after the training.
 
     Before it the backbone has the weights that the config names.
     """
     first = build_model(cfg).to(next(model.parameters()).device)
     first.init_weights()
-    paths, after, named = features_of(model, cfg)
-    _, before, _ = features_of(first.eval(), cfg)
-    near = [nearest(features) for features in (before, after)]
-    pairs = zip(*(some[:, :KEPT].tolist() for some in near), strict=True)
-    kept = np.mean([len({*a} & {*b}) / KEPT for a, b in pairs])
-    page.section(
-        'Features',
-        'Of a sample of the training pictures. Directions: the effective rank of the features; few '
-        'mean that they collapsed. Nearest: by cosine similarity.',
-    )
-    rows = [
-        dict(features=name, directions=effective_rank(x))
-        for name, x in (('before', before), ('after', after))
-    ]
-    page.add_table('directions', rows)
-    page.figures['about'] |= {
-        'pictures looked at': len(paths),
-        f'of {KEPT} nearest pictures, the same as before': float(kept),
-    }
-    if named is not None:
-        page.figures['about']['pictures that the classifier names'] = float(named.mean())
+    paths, after = features_of(model, cfg)
+    before, now = nearest(features_of(first.eval(), cfg)[1]), nearest(after)
+    same = [len({*a} & {*b}) / NEAREST for a, b in zip(before, now, strict=True)]
+    about = {f'of {NEAREST} nearest pictures, the same as before': float(np.mean(same))}
+    page.figures['about'] |= {'pictures looked at': len(paths)} | about
+    page.section('Nearest pictures', 'By the cosine of their features, among the pictures of test.')
     read = picture_reader(cfg)
-    queries = range(0, len(paths), max(1, len(paths) // QUERIES))[:QUERIES]
-    lines = [
-        line(paths, [*(some[q, :NEAREST].tolist() for some in near)], q, read) for q in queries
-    ]
-    page.add_picture(
-        'neighbours',
-        np.concatenate(lines),
-        f'A picture, its {NEAREST} nearest before the training, and its {NEAREST} nearest after.',
+
+    def small(indices: list[int]) -> np.ndarray:
+        """Squares from the middle of pictures, beside each other, BGR [SIDE, n SIDE, 3]."""
+        squares = []
+        for picture in (read(paths[index])[..., ::-1] for index in indices):
+            side = min(picture.shape[:2])
+            top, left = ((length - side) // 2 for length in picture.shape[:2])
+            square = picture[top : top + side, left : left + side]
+            squares.append(cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA))
+        return np.hstack(squares)
+
+    chosen = range(0, len(paths), -(-len(paths) // QUERIES))
+    rows = [beside(small([x]), small(before[x]), small(now[x])) for x in chosen]
+    caption = (
+        f'A picture, its {NEAREST} nearest before the training, and its {NEAREST} nearest now.'
     )
+    page.add_picture('neighbours', np.concatenate(rows), caption)
 
 
 @torch.inference_mode()
-def features_of(model: BaseModel, cfg: Config) -> tuple[list[str], Tensor, np.ndarray | None]:
-    """Paths, features [N, C] on the CPU, and whether each is named, of the test pictures."""
-    paths, found = list[str](), list[dict[str, Tensor]]()
+def features_of(model: BaseModel, cfg: Config) -> tuple[list[str], Tensor]:
+    """Paths of the test pictures, and their features [N, C] on the CPU."""
+    paths, features = list[str](), list[Tensor]()
     for batch in build_loader(cfg):
         paths += [sample.img_path for sample in batch['data_samples']]
-        found += model.test_step(batch)
-    features = torch.stack([x['feature'].cpu() for x in found])
-    named = np.array([x['is_named'].item() for x in found]) if 'is_named' in found[0] else None
-    return paths, features, named
+        features += [x['feature'].cpu() for x in model.test_step(batch)]
+    return paths, torch.stack(features)
 
 
-def nearest(features: Tensor) -> Tensor:
-    """The indices of all others, from the most similar on, [N, N - 1]."""
+def nearest(features: Tensor) -> list[list[int]]:
+    """The indices of the most similar others of each of features [N, C]."""
     normed = F.normalize(features, dim=1)
-    return (normed @ normed.T).fill_diagonal_(-2).argsort(1, descending=True)[:, :-1]
-
-
-def line(paths: list[str], groups: list[list[int]], query: int, read: ReadPicture) -> np.ndarray:
-    """A row of small pictures, BGR: a picture, and groups of others with a gap before each."""
-    tiles = [small(read(paths[query])[..., ::-1])]
-    for group in groups:
-        tiles.append(np.full((SIDE, SIDE // 8, 3), 255, np.uint8))
-        tiles += [small(read(paths[index])[..., ::-1]) for index in group]
-    return np.concatenate(tiles, axis=1)
-
-
-def small(picture: np.ndarray) -> np.ndarray:
-    """The square in the middle of a picture, of ``SIDE`` pixels."""
-    side = min(picture.shape[:2])
-    top, left = ((length - side) // 2 for length in picture.shape[:2])
-    square = picture[top : top + side, left : left + side]
-    return cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    similar = (normed @ normed.T).fill_diagonal_(-2)
+    return similar.topk(min(NEAREST, len(features) - 1)).indices.tolist()

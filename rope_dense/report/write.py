@@ -49,8 +49,7 @@ def report(
         BlockingIOError: another process writes to the folder.
     """
     on = str(checked_device(device))
-    files = config, checkpoint, cfg_options, work_dir, data_root
-    cfg, weights = find_model(*files, needs_head=False)
+    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root, False)
     if weights is None:
         raise UsageError('report: give the config of one task and its checkpoint')
     return write_report(cfg, weights, Path(out or Path(cfg.work_dir, 'report')), on)

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +15,12 @@ from ...utils.progress import progress
 from .files import VIDEO_SUFFIXES
 from .inventory import Inventory
 from .kept import kept
-from .maps import DEPTH, MASKS, MapFiles, within
+from .maps import DEPTH, MASKS, MapFiles, MapFolder, within
 from .objects import Part, Report
 
-SAMPLE = 512  # pictures that are looked at during training, evenly chosen
 IS_MAP = 'file of a folder of masks or depth maps (left out)'
-UNREAD = 'image that cannot be read (left out)'
+UNREAD = 'file that cannot be read (left out)'
 DOUBLE = 'copy of another image, to the byte (left out)'
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """The images and videos in a folder."""
-
-    splits: Mapping[str, Part]  # of one, 'train': ``unlabelled`` are its files
-    report: Report
-
-    def known(self) -> object:
-        return 'pictures'
 
 
 def as_pictures(
@@ -42,112 +30,88 @@ def as_pictures(
     survey: Callable[[Mapping[str, Sequence[Path]]], Any],
     settings: object,
 ) -> MapFiles:
-    """Lists of pictures, for ``UnlabelledDataset``, as files in a folder of ``out``.
+    """A list of pictures, for ``UnlabelledDataset``, as a file in a folder of ``out``.
 
     Copies of an image are left out, because each picture is a class of its own; of a video one
-    frame a second is taken. See ``as_pairs``.
+    frame a second is taken, as a file beside the list. See ``as_pairs``.
 
     Args:
         folder: below the data set's, or None for all of it without folders of masks and depths.
     """
 
-    def write(found: Pictures, fresh: Path) -> dict[str, Any]:
-        files, report = found.splits['train'].unlabelled, found.report
-        videos = [file for file in files if is_video(file)]
-        images = distinct([file for file in files if not is_video(file)], report)
-        images = readable(inventory, images, report)
-        frames = [frame for video in videos for frame in save_frames(video, fresh / 'frames')]
-        listed = [within(path, inventory.root) for path in images]
-        listed += [within(path, fresh) for path in frames]
-        if len(listed) < 2:
-            raise ValueError(f'{inventory.root}: {len(listed)} pictures; {report}')
-        numbered = [*enumerate(listed)]
-        sample = numbered[:: -(-len(listed) // SAMPLE)]
-        for split, some in dict(train=numbered, val=sample).items():
-            content = dict(pictures=some, total=len(listed), frames=len(frames))
-            atomic_write_text(fresh / f'{split}.json', json.dumps(content))
-        text = f'{len(listed)} pictures without labels'
+    def write(found: MapFolder, fresh: Path) -> dict[str, Any]:
+        part, report = found.splits['train'], Report()
+        for note, place in part.notes:
+            report.note(note, place)
+        videos = [file for file in part.unlabelled if file.suffix.lower() in VIDEO_SUFFIXES]
+        images = usable(inventory, [x for x in part.unlabelled if x not in {*videos}], report)
+        frames = [frame for x in videos for frame in save_frames(x, fresh / 'frames', report)]
+        if (number := len(images) + len(frames)) < 2:
+            raise ValueError(f'{inventory.root}: {number} pictures; {"; ".join(report.lines())}')
+        paths = dict(images=[within(path, inventory.root) for path in images])
+        paths['frames'] = [within(path, fresh) for path in frames]
+        atomic_write_text(fresh / 'pictures.json', json.dumps(paths))
+        text = f'{number} pictures without labels'
         text += f', {len(frames)} of them frames of {len(videos)} videos' if videos else ''
-        taken = [*images, *frames]
-        return dict(
-            images=dict(train=len(taken), val=len(sample)),
-            text='\n'.join([text, *report.lines()]),
-            survey=survey(dict(train=taken, val=[taken[number] for number, _ in sample])),
-        )
+        about = survey(dict(train=[*images, *frames], val=()))
+        text = '\n'.join([text, *report.lines()])
+        return dict(images=dict(train=number), text=text, survey=about)
 
-    def find(inventory: Inventory) -> Pictures:
-        return find_pictures(inventory, folder)
-
-    target, summary = kept(inventory, out, ('pictures', folder, settings), find, write)
-    lists = {split: str((target / f'{split}.json').absolute()) for split in ('train', 'val')}
-    return MapFiles(lists, state=target.name, **summary)
+    find, asked = partial(find_pictures, folder=folder), ('pictures', folder, settings)
+    target, summary = kept(inventory, out, asked, find, write)
+    listed = str((target / 'pictures.json').absolute())
+    return MapFiles(dict(train=listed, val=listed), state=target.name, **summary)
 
 
-def find_pictures(inventory: Inventory, folder: str | None) -> Pictures:
-    """The images and videos of a folder; ValueError if there is none."""
-    root, report = inventory.root, Report()
+def find_pictures(inventory: Inventory, folder: str | None) -> MapFolder:
+    """The images and videos of a folder, as images without a mask; ValueError if there is none."""
+    root, files, maps = inventory.root, list[Path](), list[tuple[str, str]]()
     top = root if folder is None else root / folder
-    found = [*(file for _, file in sorted(inventory.images(top).by_path.items()))]
-    found += inventory.below(top, VIDEO_SUFFIXES)
-    files = []
-    for path in found:
+    for path in [*inventory.images(top).by_path.values(), *inventory.below(top, VIDEO_SUFFIXES)]:
         words = (kind.word(x) for kind in (MASKS, DEPTH) for x in path.relative_to(top).parts[:-1])
         if folder is None and any(word and word[1] for word in words):
-            report.note(IS_MAP, within(path, root))
+            maps.append((IS_MAP, within(path, root)))
         else:
             files.append(path)
     if not files:
         raise ValueError(f'{top}: no picture; there are {inventory.suffixes_in(top)}')
-    part = Part(source=files[0], images=root, inventory=inventory, unlabelled=files)
-    return Pictures(dict(train=part), report)
+    part = Part(files[0], root, inventory=inventory, unlabelled=files, notes=maps)
+    return MapFolder(MASKS, dict(train=part), 'without labels')
 
 
-def is_video(path: Path) -> bool:
-    """Return whether a file is a video, by its suffix."""
-    return path.suffix.lower() in VIDEO_SUFFIXES
-
-
-def distinct(files: Iterable[Path], report: Report) -> list[Path]:
-    """The files but for copies, to the byte, of an earlier one."""
-    sizes = defaultdict[int, list[Path]](list)
+def usable(inventory: Inventory, files: Sequence[Path], report: Report) -> list[Path]:
+    """The images that can be read, but for copies, to the byte, of an earlier one."""
+    sizes = Counter(file.stat().st_size for file in files)
+    images = dict[object, Path]()  # by their content
     for file in files:
-        sizes[file.stat().st_size].append(file)
-    copies, alike = set[Path](), [some for some in sizes.values() if len(some) > 1]
-    for some in alike:
-        seen = set[bytes]()
-        for file in some:
-            with file.open('rb') as opened:
-                digest = hashlib.file_digest(opened, 'sha256').digest()
-            if digest in seen:
-                copies.add(file)
-                report.note(DOUBLE, file.name)
-            seen.add(digest)
-    return sorted(file for some in sizes.values() for file in some if file not in copies)
-
-
-def readable(inventory: Inventory, files: Iterable[Path], report: Report) -> list[Path]:
-    """The images whose headers can be read."""
-    images = []
-    for file in files:
+        content: object = file
+        if sizes[file.stat().st_size] > 1:
+            content = hashlib.sha256(file.read_bytes()).digest()
         try:
             inventory.header(file)
-            images.append(file)
         except ValueError:
             report.note(UNREAD, file.name)
-    return images
+            continue
+        if images.setdefault(content, file) != file:
+            report.note(DOUBLE, file.name)
+    return [*images.values()]
 
 
-def save_frames(video: Path, folder: Path) -> list[Path]:
-    """The first frame of each second of a video as JPEG files; ValueError if it has none."""
+def save_frames(video: Path, folder: Path, report: Report) -> list[Path]:
+    """The first frame of each second of a video, as JPEG files in a folder of its own."""
     from ..images.sources import find_video  # PyTorch, which pictures do without
 
-    found, frames = find_video(str(video)), []
-    assert found is not None  # by its suffix
-    target = folder / f'{video.stem}-{hashlib.sha256(bytes(video)).hexdigest()[:8]}'
+    target, frames = folder / hashlib.sha256(bytes(video)).hexdigest()[:16], list[Path]()
     target.mkdir(parents=True)
-    step = max(1, round(found.rate))
+    try:
+        found = find_video(str(video))
+    except ValueError:
+        found = None
+    if found is None:
+        report.note(UNREAD, video.name)
+        return []
     for number, frame in enumerate(progress(found.frames(), f'frames of {video.name}')):
-        if number % step == 0:
-            frames.append(target / f'{number:06d}.jpg')
+        if number % max(1, round(found.rate)) == 0:
+            frames.append(target / f'{video.stem}-{number:06d}.jpg')
             cv2.imwrite(str(frames[-1]), frame)
     return frames

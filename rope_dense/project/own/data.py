@@ -180,10 +180,11 @@ def find_pictures(own: OwnAdapt) -> OwnData:
     check_root(own)
     inventory = own_inventory(own)
     survey = partial(survey_images, own, inventory.header)
-    folder = None if own.train is None else str(own.train)
-    found = as_pictures(inventory, CONVERTED, folder, survey, settings_of_images(own))
+    found = as_pictures(inventory, CONVERTED, own.train, survey, settings_of_images(own))
     files = {s: dict(data_root=str(own.root), ann_file=file) for s, file in found.ann_file.items()}
-    return OwnData(files, (), (), found.images['train'], found.text, found.survey, found.state)
+    number = found.images['train']
+    classes = (f'{number} pictures',)  # of which a resumed run must have as many
+    return OwnData(files, classes, (), number, found.text, found.survey, found.state)
 
 
 def check_listed(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:

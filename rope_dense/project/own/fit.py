@@ -88,7 +88,7 @@ def weights_file(weights: str | None) -> str | None:
 
 
 def set_schedule(
-    cfg: dict, own: Own, data: OwnData, recipe_batch: int, metric: str, rule: str = 'greater'
+    cfg: dict, own: Own, data: OwnData, recipe_batch: int, metric: str | None, rule: str = 'greater'
 ) -> int:
     """Set loaders, learning rate, intervals and hooks; returns the number of iterations.
 
@@ -97,7 +97,7 @@ def set_schedule(
 
     Args:
         recipe_batch: images in an iteration of the recipe.
-        metric, rule: chooses the best checkpoint; 'greater' or 'less' is better.
+        metric, rule: chooses the best checkpoint, if any; 'greater' or 'less' is better.
     """
     if data.text and own.batch_size > FEW and own.batch > data.images:
         each = f'own.batch_size={own.batch_size}' + f' on {own.gpus} GPUs' * (own.gpus != 1)
@@ -144,7 +144,7 @@ def finished(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None) -> 
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment, own.flip, mosaic)
     fit_images(cfg, own, data.survey)
-    test_cfg, most = cfg['model']['test_cfg'], data.most_objects
+    test_cfg, most = cfg['model'].get('test_cfg', {}), data.most_objects
     limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)
     if most > limit:
         text = f'up to {most} objects in an image; the model returns at most {limit}'

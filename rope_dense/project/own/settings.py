@@ -15,7 +15,7 @@ from .text import read_setting
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
 LEAST = dict(epochs=1, batch_size=1, val_epochs=1, patience=1, gpus=1, lora=0)
-LEAST |= dict(size=32, max_value=255, tile=32, overlap=0)
+LEAST |= dict(size=32, teacher_size=32, max_value=255, tile=32, overlap=0)
 DEEP_TILES = 'tiles of 16 bits are read by own.channels, such as own.channels=[1, 2, 3]'
 ABOVE = dict(lr=0, save_minutes=0, unit=0, max_depth=LEAST_DEPTH)
 ABOVE |= dict(least_share=0, empty_tiles=0)
@@ -196,12 +196,13 @@ class OwnDepth(OwnMaps):
 class OwnAdapt(Own):
     """The settings of configs/own/adapt.py, which trains a backbone on pictures without labels."""
 
+    train: str | None = None  # a folder below `data_root`, or None for all of it
     size: int = 224  # pixels: side of the square crops
     batch_size: int = 32
     lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
     blocks: int | None = None  # without adapters: train the last ones only; None for all
     teacher: str | None = None  # as `backbone`: distil its features
-    teacher_weights: str | None = 'default'
+    teacher_weights: str = 'default'
     teacher_size: int | None = None  # pixels: side of the crops for the teacher; None for `size`
 
     def __post_init__(self) -> None:
@@ -209,20 +210,19 @@ class OwnAdapt(Own):
         if self.lora is None:
             object.__setattr__(self, 'lora', 0 if trains_all else 8)
         super().__post_init__()
-        if self.val is not None or not isinstance(self.train, str | None):
-            raise ValueError('own.train: give one folder of pictures, below data_root; no own.val')
+        for name in ('val', 'tile', 'patience'):
+            if getattr(self, name) is not None:
+                raise ValueError(f'own.{name}: not for pictures without labels; leave it out')
         if self.lora and trains_all:
-            raise ValueError(
-                f'own.lora={self.lora}: adapters are for trained weights without own.teacher and '
-                'own.blocks'
-            )
+            others = 'own.teacher, own.blocks and own.weights=None'
+            raise ValueError(f'own.lora={self.lora}: adapters are for trainings without {others}')
         if self.blocks is not None:
             check_integer('own.blocks', self.blocks, 1, self.vit.depth)
         if self.teacher is None and (self.teacher_weights != 'default' or self.teacher_size):
             raise ValueError('own.teacher_weights, own.teacher_size: give own.teacher, too')
-        has_name = self.teacher is None or self.teacher_weights != 'default'
-        if not has_name and find_backbone(str(self.teacher)).weights is None:
-            raise ValueError(f'own.teacher_weights: name the weights of {self.teacher}')
+        needs = self.teacher if self.teacher_weights == 'default' else None
+        if needs is not None and find_backbone(needs).weights is None:
+            raise ValueError(f'own.teacher_weights: name the weights of {needs}')
 
 
 Settings = TypeVar('Settings', bound=Own)

@@ -17,15 +17,8 @@ from ...datasets.labels.maps import DEPTH, MASKS, find_maps
 from ...datasets.labels.splits import WORDS
 from ...datasets.mask_labels import label_map, mask_lines, survey_masks
 from ...utils.similar import did_you_mean
-from .data import (
-    OwnData,
-    check_root,
-    colours_of,
-    find_objects,
-    find_own_maps,
-    find_pictures,
-    own_inventory,
-)
+from . import data as own_data
+from .data import OwnData, check_root, colours_of, find_objects, find_own_maps, own_inventory
 from .settings import Own, OwnAdapt, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic
 
 
@@ -138,7 +131,7 @@ def named_classes(
 
 
 TASKS = {
-    'adapt': Task(OwnAdapt, find_pictures),
+    'adapt': Task(OwnAdapt, own_data.find_pictures),
     'depth': Task(OwnDepth, find_depth),
     'detection': Task(OwnObjects, find_objects),
     'instance': Task(OwnObjects, partial(find_objects, outlines=True)),
