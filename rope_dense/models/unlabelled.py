@@ -24,11 +24,10 @@ class UnlabelledModel(BaseModel):
     else the mean of the map.
     """
 
-    head: nn.Module | None = None  # which names pictures by their features
-
     def __init__(self, backbone: dict, data_preprocessor: dict) -> None:
         super().__init__(data_preprocessor)
         self.backbone = MODELS.build(backbone)
+        self.head: Any = None  # which names pictures by their features
 
     def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
         """The losses of images [B, 3, height, width], of the pictures with these numbers [B]."""
@@ -67,8 +66,6 @@ class PictureClassifier(UnlabelledModel):
         mixed: share of the batches that are mixed.
         settings: of ``UnlabelledModel``.
     """
-
-    head: nn.Linear
 
     def __init__(
         self, num_pictures: int, smoothing: float = 0.3, mixed: float = 0.8, **settings: Any

@@ -91,8 +91,7 @@ def test_the_distillation_s_gradient_is_the_formula_s(student: dict) -> None:
             type='FeatureDistiller',
             backbone=student,
             teacher=vit(output_prefix='cls', frozen_stages='all'),
-            teacher_mean=[100.0] * 3,
-            teacher_std=[50.0] * 3,
+            teacher_pixels=([100.0] * 3, [50.0] * 3),
             teacher_scale=1.5,
             data_preprocessor=PIXELS,
         )
