@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     segment(out / 'base', painted(args.cards, out), BASE_EPOCHS, 'tiny', 'None', 0)
     pretrained = last(out / 'base')
     alone = ['--backbone', 'tiny', '--size', str(SIZE), '--train', 'images', '--epochs', '20']
-    alone += ['--val-epochs', '5', '--cfg-options', 'randomness.seed=0', POSITIONS]
+    alone += ['--val-epochs', '10', '--cfg-options', 'randomness.seed=0', POSITIONS]
     train('adapt', out / 'adapted', frames, '--weights', pretrained, *alone)
     score, seconds = segment(out / 'teacher', frames, TEACHER_EPOCHS, 'small', 'None', 0)
     if ('teacher', '100', '0') not in known:

@@ -20,7 +20,8 @@ def adapt(own: OwnAdapt, data: OwnData) -> dict:
     for name in ('val', 'test'):
         cfg[f'{name}_dataloader']['batch_size'] = own.batch_size
         cfg[f'{name}_dataloader']['dataset']['every'] = -(-data.images // SAMPLE)
-    model.update(num_pictures=data.images, backbone=backbone_of(vit))
+    known = own.weights if own.teacher is None else own.teacher_weights
+    model.update(num_pictures=data.images, backbone=backbone_of(vit, known))
     fit.set_weights(cfg, own)
     if own.weights is None:
         model['backbone']['img_size'] = own.size
@@ -37,9 +38,13 @@ def adapt(own: OwnAdapt, data: OwnData) -> dict:
     return cfg
 
 
-def backbone_of(vit: OwnBackbone) -> dict[str, Any]:
-    """The config of a backbone that gives its last map and, if it has one, its class token."""
-    return dict(type='RoPEViT', arch=vit.arch, output_prefix='cls' if vit.has_cls_token else None)
+def backbone_of(vit: OwnBackbone, weights: str | None) -> dict[str, Any]:
+    """The config of a backbone that gives its last map and, of published weights, its class token.
+
+    Detectors and segmentors leave the class token untrained.
+    """
+    has_token = vit.has_cls_token and weights == 'default'
+    return dict(type='RoPEViT', arch=vit.arch, output_prefix='cls' if has_token else None)
 
 
 def distil(cfg: dict, own: OwnAdapt) -> None:
@@ -47,7 +52,7 @@ def distil(cfg: dict, own: OwnAdapt) -> None:
     vit, model = find_backbone(str(own.teacher)), cfg['model']
     weights = vit.weights if own.teacher_weights == 'default' else own.teacher_weights
     source = dict(type='Pretrained', checkpoint=fit.weights_file(weights))
-    teacher = dict(backbone_of(vit), frozen_stages='all', init_cfg=source)
+    teacher = dict(backbone_of(vit, own.teacher_weights), frozen_stages='all', init_cfg=source)
     mean, std = [*vit.mean], [*vit.std]
     if own.channels is not None:
         mean, std = (model['data_preprocessor'][name] for name in ('mean', 'std'))
