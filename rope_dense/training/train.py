@@ -91,7 +91,9 @@ def ending(cfg: Config) -> str:
     test = 'test' if task_of(cfg) in ('oriented', 'panoptic') else 'report'
     commands = f'rope-dense predict {folder} PICTURES\n{"":11}rope-dense {test} {folder}'
     if task_of(cfg) == 'features':
-        start = f'--backbone {cfg.own.get("backbone", "small")} --weights {folder}'
-        commands = f'rope-dense train realtime --data DATA {start}'
+        commands = f'model.backbone.init_cfg.checkpoint={folder}/backbone.safetensors'
+        if cfg.model.backbone.type == 'RoPEViT':
+            start = f'--backbone {cfg.model.backbone.arch} --weights {folder}'
+            commands = f'rope-dense train realtime --data DATA {start}'
     lines = {**summary_of(Path(cfg.work_dir)), 'next': commands}.items()
     return '\n'.join(f'{name:<11}{text}' for name, text in lines)
