@@ -11,7 +11,8 @@ Arms, each with 10 % and 100 % of the labels and seeds 0 to 2, equal budgets of 
                four times as many weights, trained three times as long with all labels
     teacher    that segmentor, for comparison (seed 0, all labels)
 
-A row of results.csv is added as soon as its run ends; a run that has its row is not repeated.
+A row of results.csv is added as soon as its run ends; a run that has its row is not repeated. Two
+processes can share the arms by --arms.
 """
 
 from __future__ import annotations
@@ -117,11 +118,27 @@ def add_row(file: Path, *values: object) -> None:
         writer.writerows([COLUMNS] * is_new + [values])
 
 
+def table(results: Path) -> str:
+    """The mean and range of mIoU over the seeds, as a table in Markdown."""
+    with results.open() as stream:
+        rows = [*csv.DictReader(stream)]
+    lines = ['| arm | 10 % of the labels | all labels |', '|---|---:|---:|']
+    for arm in (*ARMS, 'teacher'):
+        cells = []
+        for percent in ('10', '100'):
+            found = [float(x['mIoU']) for x in rows if (x['arm'], x['labels']) == (arm, percent)]
+            text = f'{sum(found) / len(found):.2f}' if found else ''
+            cells.append(text + f' ({min(found):.2f} to {max(found):.2f})' * (len(found) > 1))
+        lines.append(f'| {arm} | {cells[0]} | {cells[1]} |')
+    return '\n'.join(lines)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--camvid', type=Path, required=True, help='images/ and annotations/')
     parser.add_argument('--cards', type=Path, required=True, help='train/ and test/ with boxes')
     parser.add_argument('--out', type=Path, required=True)
+    parser.add_argument('--arms', nargs='+', choices=ARMS, default=ARMS)
     args = parser.parse_args(argv)
     out, results = args.out, HERE / 'results.csv'
     data = {percent: subset(args.camvid, out, percent) for percent in EPOCHS}
@@ -135,17 +152,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     alone = ['--backbone', 'tiny', '--size', str(SIZE), '--train', 'images', '--epochs', '20']
     alone += ['--val-epochs', '10', '--cfg-options', 'randomness.seed=0', POSITIONS]
     train('adapt', out / 'adapted', frames, '--weights', pretrained, *alone)
-    score, seconds = segment(out / 'teacher', frames, TEACHER_EPOCHS, 'small', 'None', 0)
-    if ('teacher', '100', '0') not in known:
-        add_row(results, 'teacher', 100, 0, f'{score:.2f}', f'{seconds:.0f}')
-    teach = ['--teacher', 'small', '--teacher-weights', last(out / 'teacher')]
-    teach += ['--weights', 'None']
-    train('adapt', out / 'distilled', frames, *teach, *alone)
+    if 'distilled' in args.arms:
+        score, seconds = segment(out / 'teacher', frames, TEACHER_EPOCHS, 'small', 'None', 0)
+        if ('teacher', '100', '0') not in known:
+            add_row(results, 'teacher', 100, 0, f'{score:.2f}', f'{seconds:.0f}')
+        teach = ['--teacher', 'small', '--teacher-weights', last(out / 'teacher')]
+        teach += ['--weights', 'None']
+        train('adapt', out / 'distilled', frames, *teach, *alone)
     weights = dict(random='None', base=pretrained)
     weights |= {name: str(out / name) for name in ('adapted', 'distilled')}
     for seed in SEEDS:
         for percent in EPOCHS:
-            for arm in ARMS:
+            for arm in args.arms:
                 if (arm, str(percent), str(seed)) in known:
                     continue
                 target = out / f'{arm}-{percent}-{seed}'
@@ -153,6 +171,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     target, data[percent], EPOCHS[percent], 'tiny', weights[arm], seed
                 )
                 add_row(results, arm, percent, seed, f'{score:.2f}', f'{seconds:.0f}')
+    print(table(results))
 
 
 if __name__ == '__main__':
