@@ -101,6 +101,7 @@ def segment(
     options += ['--backbone', backbone, '--batch-size', str(BATCH), '--epochs', str(epochs)]
     options += ['--val-epochs', str(epochs), '--cfg-options', f'randomness.seed={seed}', POSITIONS]
     options += ['model.backbone.drop_path_rate=0.0', 'optim_wrapper.paramwise_cfg.layer_decay=1.0']
+    options.append('model.decode_head.channels=64')  # a third of the recipe's, for speed
     seconds = train('semantic', out, data, *options)
     return json.loads((out / 'best_checkpoint.json').read_text())['value'], seconds
 
