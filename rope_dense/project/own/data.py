@@ -180,7 +180,8 @@ def find_pictures(own: OwnAdapt) -> OwnData:
     check_root(own)
     inventory = own_inventory(own)
     survey = partial(survey_images, own, inventory.header)
-    found = as_pictures(inventory, CONVERTED, own.train, survey, settings_of_images(own))
+    folder = None if own.train is None else str(own.train)
+    found = as_pictures(inventory, CONVERTED, folder, survey, settings_of_images(own))
     files = {s: dict(data_root=str(own.root), ann_file=file) for s, file in found.ann_file.items()}
     number = found.images['train']
     classes = (f'{number} pictures',)  # of which a resumed run must have as many

@@ -196,7 +196,6 @@ class OwnDepth(OwnMaps):
 class OwnAdapt(Own):
     """The settings of configs/own/adapt.py, which trains a backbone on pictures without labels."""
 
-    train: str | None = None  # a folder below `data_root`, or None for all of it
     size: int = 224  # pixels: side of the square crops
     batch_size: int = 32
     lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
@@ -213,6 +212,8 @@ class OwnAdapt(Own):
         for name in ('val', 'tile', 'patience'):
             if getattr(self, name) is not None:
                 raise ValueError(f'own.{name}: not for pictures without labels; leave it out')
+        if not isinstance(self.train, str | None):
+            raise ValueError(f'own.train={self.train!r}: give one folder, below data_root')
         if self.lora and trains_all:
             others = 'own.teacher, own.blocks and own.weights=None'
             raise ValueError(f'own.lora={self.lora}: adapters are for trainings without {others}')
