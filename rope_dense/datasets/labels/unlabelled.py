@@ -38,13 +38,12 @@ def as_pictures(
     Args:
         folder: below the data set's, or None for all of it without folders of masks and depths.
     """
+    report = Report()
 
     def write(found: MapFolder, fresh: Path) -> dict[str, Any]:
-        part, report = found.splits['train'], Report()
-        for note, place in part.notes:
-            report.note(note, place)
-        videos = [file for file in part.unlabelled if file.suffix.lower() in VIDEO_SUFFIXES]
-        images = usable(inventory, [x for x in part.unlabelled if x not in {*videos}], report)
+        files = found.splits['train'].unlabelled
+        videos = [file for file in files if file.suffix.lower() in VIDEO_SUFFIXES]
+        images = usable(inventory, files[: len(files) - len(videos)], report)
         frames = [frame for x in videos for frame in save_frames(x, fresh / 'frames', report)]
         if (number := len(images) + len(frames)) < 2:
             raise ValueError(f'{inventory.root}: {number} pictures; {"; ".join(report.lines())}')
@@ -57,25 +56,25 @@ def as_pictures(
         text = '\n'.join([text, *report.lines()])
         return dict(images=dict(train=number), text=text, survey=about)
 
-    find, asked = partial(find_pictures, folder=folder), ('pictures', folder, settings)
-    target, summary = kept(inventory, out, asked, find, write)
+    find, asked = partial(find_pictures, folder=folder, report=report), (folder, settings)
+    target, summary = kept(inventory, out, ('pictures', *asked), find, write)
     listed = str((target / 'pictures.json').absolute())
     return MapFiles(dict(train=listed, val=listed), state=target.name, **summary)
 
 
-def find_pictures(inventory: Inventory, folder: str | None) -> MapFolder:
-    """The images and videos of a folder, as images without a mask; ValueError if there is none."""
-    root, files, maps = inventory.root, list[Path](), list[tuple[str, str]]()
+def find_pictures(inventory: Inventory, folder: str | None, report: Report) -> MapFolder:
+    """Images, then videos, of a folder, as images without a mask; ValueError if there is none."""
+    root, files = inventory.root, list[Path]()
     top = root if folder is None else root / folder
     for path in [*inventory.images(top).by_path.values(), *inventory.below(top, VIDEO_SUFFIXES)]:
         words = (kind.word(x) for kind in (MASKS, DEPTH) for x in path.relative_to(top).parts[:-1])
         if folder is None and any(word and word[1] for word in words):
-            maps.append((IS_MAP, within(path, root)))
+            report.note(IS_MAP, within(path, root))
         else:
             files.append(path)
     if not files:
         raise ValueError(f'{top}: no picture; there are {inventory.suffixes_in(top)}')
-    part = Part(files[0], root, inventory=inventory, unlabelled=files, notes=maps)
+    part = Part(files[0], root, inventory=inventory, unlabelled=files)
     return MapFolder(MASKS, dict(train=part), 'without labels')
 
 
