@@ -129,7 +129,8 @@ def table(results: Path) -> str:
         for percent in ('10', '100'):
             found = [float(x['mIoU']) for x in rows if (x['arm'], x['labels']) == (arm, percent)]
             text = f'{sum(found) / len(found):.2f}' if found else ''
-            cells.append(text + f' ({min(found):.2f} to {max(found):.2f})' * (len(found) > 1))
+            span = f' ({min(found):.2f} to {max(found):.2f})' if len(found) > 1 else ''
+            cells.append(text + span)
         lines.append(f'| {arm} | {cells[0]} | {cells[1]} |')
     return '\n'.join(lines)
 
