@@ -43,6 +43,7 @@ PARTS = (
     *('backbones', 'checkpoints', 'engine'),
     *('models.plain_vit_fpn', 'models.eomt.annealing', 'models.shared_backbone'),
     *('models.channel_preprocessors', 'models.fine_features', 'models.positional_debias'),
+    'models.unlabelled',
 )
 
 

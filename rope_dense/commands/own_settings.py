@@ -16,6 +16,7 @@ VALUES = (
     *('epochs', 'batch_size', 'size', 'backbone', 'weights', 'lr', 'val_epochs', 'save_minutes'),
     *('patience', 'augment', 'flip', 'gpus', 'format', 'max_value', 'unit', 'max_depth', 'lora'),
     *('tile', 'overlap', 'empty_tiles', 'least_share'),
+    *('blocks', 'teacher', 'teacher_weights', 'teacher_size'),
 )
 LISTS = ('classes', 'train', 'val', 'channels', 'mean', 'std', 'show', 'void', 'values', 'scales')
 SWITCHES = ('mosaic', 'keep_ratio', 'negatives', 'partial', 'report', 'separate_files')

@@ -66,10 +66,10 @@ class ResumableTrainLoop(IterBasedTrainLoop):
         return runner.model
 
     def validate_if_due(self) -> None:
-        """Validate after each ``val_interval`` iterations from ``val_begin`` on, and the last."""
+        """Validate at each ``val_interval`` iterations from ``val_begin`` on, and the last."""
         self._decide_current_val_interval()
         due = self._iter % self.val_interval == 0 or self._iter == self._max_iters
-        if due and self._iter >= max(1, self.val_begin) and self.runner.val_loop is not None:
+        if due and self._iter >= self.val_begin and self.runner.val_loop is not None:
             self.runner.val_loop.run()
 
 

@@ -105,11 +105,15 @@ def find_model(
     options: Iterable[str] | Mapping[str, object] = (),
     work_dir: str | None = None,
     data_root: str | None = None,
+    needs_head: bool = True,
 ) -> tuple[Config, str | None]:
     """The config of a trained model, and its checkpoint; see ``find_files`` and ``load_config``.
 
     The work folder of a run is its own. The checkpoint is None for a model of several tasks, whose
     config names theirs.
+
+    Args:
+        needs_head: a backbone of configs/own/adapt.py is refused.
 
     Raises:
         UsageError, CheckpointError: a file is missing or cannot be used.
@@ -122,6 +126,8 @@ def find_model(
                 f'{checkpoint}: the config names the checkpoint of each task, so give no other'
             )
         return cfg, None
+    if task_of(cfg) == 'features' and needs_head:
+        raise UsageError(f'{source}: a backbone without a head; train one with --weights {source}')
     if files.checkpoint is None and not is_stored(files.config):
         raise UsageError(f'{source}: give its checkpoint, too, or the folder of a run')
     return cfg, files.checkpoint or weights_file(files.config)

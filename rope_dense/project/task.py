@@ -8,7 +8,7 @@ from ..datasets.rotated import CONVENTIONS
 from ..utils.config_parts import all_datasets, nodes
 from .errors import UsageError
 
-Task = Literal['boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several']
+Task = Literal['boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several', 'features']
 FIXED = {'OrientedDEIMHead': 'le90'}  # of heads that have no such setting
 CONVENTION, VERSION = 'box_convention', 'angle_version'
 
@@ -20,6 +20,8 @@ def task_of(cfg: Config) -> Task:
         return 'several'
     if kind.endswith('DepthEstimator'):
         return 'depth'
+    if kind in ('PictureClassifier', 'FeatureDistiller'):
+        return 'features'
     if cfg.default_scope == 'mmseg':
         return 'semantic'
     if angle_version(cfg):

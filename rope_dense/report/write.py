@@ -20,6 +20,7 @@ from ..utils.lock import exclusive
 from .curves import add_training
 from .depth import add_depth
 from .detection import add_detection
+from .features import add_features
 from .page import Page
 from .segmentation import add_segmentation
 from .settings import used_settings
@@ -48,7 +49,7 @@ def report(
         BlockingIOError: another process writes to the folder.
     """
     on = str(checked_device(device))
-    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
+    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root, False)
     if weights is None:
         raise UsageError('report: give the config of one task and its checkpoint')
     return write_report(cfg, weights, Path(out or Path(cfg.work_dir, 'report')), on)
@@ -79,6 +80,8 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
         page.figures |= dict(names=list(classes), settings=settings)
         if task == 'depth':
             add_depth(page, cfg, model)
+        elif task == 'features':
+            add_features(page, cfg, model)
         else:
             add = add_segmentation if task == 'semantic' else add_detection
             add(page, cfg, model, classes, colours)

@@ -11,6 +11,7 @@ from typing import Unpack
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 
+from ..project.adapted import write_backbone
 from ..project.building import building
 from ..project.checks.summary import recipe_text
 from ..project.checks.training import check_processes, check_schedule, warn_of_random_weights
@@ -77,6 +78,8 @@ def train(
     del runner
     leave_group()
     if is_first:
+        if task_of(cfg) == 'features':
+            write_backbone(cfg)
         print(result_text(cfg), flush=True)
         report_training(cfg)
     return cfg
@@ -87,5 +90,10 @@ def result_text(cfg: Config) -> str:
     folder = shlex.quote(cfg.work_dir)
     test = 'test' if task_of(cfg) in ('oriented', 'panoptic') else 'report'
     commands = f'rope-dense predict {folder} PICTURES\n{"":11}rope-dense {test} {folder}'
+    if task_of(cfg) == 'features':
+        commands = f'model.backbone.init_cfg.checkpoint={folder}/backbone.safetensors'
+        if cfg.model.backbone.type == 'RoPEViT':
+            start = f'--backbone {cfg.model.backbone.arch} --weights {folder}'
+            commands = f'rope-dense train realtime --data DATA {start}'
     lines = {**summary_of(Path(cfg.work_dir)), 'next': commands}.items()
     return '\n'.join(f'{name:<11}{text}' for name, text in lines)

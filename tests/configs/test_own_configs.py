@@ -49,8 +49,8 @@ def load(task: str, data: Path, **settings: object) -> Config:
     return load_config(task, own={'data_root': root, 'epochs': 10, **settings})
 
 
-def test_there_are_seven() -> None:
-    assert {path.stem for path in OWN.glob('*.py')} == {*TASKS, 'oriented'}  # which needs mmrotate
+def test_there_are_eight() -> None:
+    assert {path.stem for path in OWN.glob('*.py')} == {*TASKS, 'oriented', 'adapt'}
 
 
 @pytest.mark.parametrize('task', TASKS)

@@ -13,7 +13,7 @@ import mmcv
 import numpy as np
 from PIL import Image, ImageOps
 
-from ..labels.files import IMAGE_SUFFIXES
+from ..labels.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from ..labels.inventory import HIDDEN, list_files, suffixes_in
 from .band_files import ARRAY, is_first
 from .bands import bands_in, picture
@@ -21,9 +21,6 @@ from .deep import read_deep, to_8_bits
 from .headers import read_header
 from .pictures import check_picture
 
-VIDEO_SUFFIXES = tuple(
-    '.mp4 .avi .mov .mkv .webm .m4v .mpg .mpeg .wmv .flv .ts .mts .m2ts .3gp .ogv .vob'.split()
-)
 RAW_SUFFIXES = {*'.dng .cr2 .cr3 .nef .arw .orf .rw2 .raf .raw'.split()}
 # Of images that a folder may have and that are not looked for, some for lack of a plugin of Pillow.
 OTHERS = {*'.heic .heif .avif .jp2 .jxl .exr .hdr .dcm'.split(), ARRAY, *RAW_SUFFIXES}

@@ -23,6 +23,9 @@ PILLOW_SUFFIXES = [
     x for x in '.gif .avif .heic .heif'.split() if x in Image.registered_extensions()
 ]
 IMAGE_SUFFIXES = (*OPENCV_SUFFIXES, *PILLOW_SUFFIXES)
+VIDEO_SUFFIXES = tuple(
+    '.mp4 .avi .mov .mkv .webm .m4v .mpg .mpeg .wmv .flv .ts .mts .m2ts .3gp .ogv .vob'.split()
+)
 MOST_REPEATED = 1_000  # values by the aliases of a YAML file
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 

@@ -19,9 +19,10 @@ from ...datasets.labels.maps import PairsOf, as_pairs
 from ...datasets.labels.objects import LabelFolder
 from ...datasets.labels.pairs import Kind
 from ...datasets.labels.splits import WORDS
+from ...datasets.labels.unlabelled import as_pictures
 from ...utils.similar import did_you_mean
 from .images import settings_of_images, survey_images
-from .settings import Own, OwnMaps, OwnObjects
+from .settings import Own, OwnAdapt, OwnMaps, OwnObjects
 
 TOO_SMALL, MANY = 8, 0.1  # pixels of a side; share of the training objects
 CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
@@ -170,6 +171,19 @@ def find_own_maps(
     text = '\n'.join([found.text, *(line for maps in found.survey['maps'] for line in lines(maps))])
     images = found.survey['images']
     return OwnData(files, (), (), found.images['train'], text, images, found.state)
+
+
+def find_pictures(own: OwnAdapt) -> OwnData:
+    """The pictures of a folder, and frames of its videos; ValueError if there are none."""
+    check_root(own)
+    inventory = own_inventory(own)
+    survey = partial(survey_images, own, inventory.header)
+    folder = None if own.train is None else str(own.train)
+    found = as_pictures(inventory, CONVERTED, folder, survey, settings_of_images(own))
+    files = {s: dict(data_root=str(own.root), ann_file=file) for s, file in found.ann_file.items()}
+    number = found.images['train']
+    classes = (f'{number} pictures',)  # of which a resumed run must have as many
+    return OwnData(files, classes, (), number, found.text, found.survey, found.state)
 
 
 def check_classes_file(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import math
 import os
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
@@ -16,6 +17,7 @@ from .settings import Own
 
 RANDOM_LR = 5e-4  # from random values, as in configs/demo: recipes are for trained backbones
 PIXELS = ('scale', 'scales', 'crop_size', 'max_size', 'size', 'stride', 'pad_size_divisor')
+BACKBONE = 'backbone.safetensors'  # in the folder of a run of configs/own/adapt.py
 FEW = 8  # images: the largest default batch of configs/own, allowed with fewer images, too
 WARMUP = 500  # iterations, or a tenth of a shorter run
 
@@ -71,15 +73,22 @@ def set_weights(cfg: dict, own: Own) -> None:
     preprocessor.update(mean=[*vit.mean], std=[*vit.std])
     if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
         preprocessor['pad_size_divisor'] = vit.patch_size
-    checkpoint = vit.weights if own.weights == 'default' else own.weights
+    checkpoint = weights_file(vit.weights if own.weights == 'default' else own.weights)
     backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
         backbone['layer_scale_init_value'] = 1.0
 
 
+def weights_file(weights: str | None) -> str | None:
+    """The file of weights; of the folder of a run of configs/own/adapt.py, its backbone."""
+    if weights and (file := Path(os.path.expanduser(weights), BACKBONE)).is_file():
+        return str(file)
+    return weights
+
+
 def set_schedule(
-    cfg: dict, own: Own, data: OwnData, recipe_batch: int, metric: str, rule: str = 'greater'
+    cfg: dict, own: Own, data: OwnData, recipe_batch: int, metric: str | None, rule: str = 'greater'
 ) -> int:
     """Set loaders, learning rate, intervals and hooks; returns the number of iterations.
 
@@ -88,7 +97,7 @@ def set_schedule(
 
     Args:
         recipe_batch: images in an iteration of the recipe.
-        metric, rule: chooses the best checkpoint; 'greater' or 'less' is better.
+        metric, rule: chooses the best checkpoint, if any; 'greater' or 'less' is better.
     """
     if data.text and own.batch_size > FEW and own.batch > data.images:
         each = f'own.batch_size={own.batch_size}' + f' on {own.gpus} GPUs' * (own.gpus != 1)
@@ -135,7 +144,7 @@ def finish_config(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment, own.flip, mosaic)
     fit_images(cfg, own, data.survey)
-    test_cfg, most = cfg['model']['test_cfg'], data.most_objects
+    test_cfg, most = cfg['model'].get('test_cfg', {}), data.most_objects
     limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)
     if most > limit:
         text = f'up to {most} objects in an image; the model returns at most {limit}'

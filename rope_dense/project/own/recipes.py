@@ -21,6 +21,7 @@ from mmengine.utils import import_modules_from_strings
 
 from ...datasets.labels.kept import is_kept
 from ...utils.config_parts import all_datasets, nodes
+from .adapt import adapt
 from .data import OwnData, check_root
 from .depth import depth
 from .detectors import detection, instance, oriented, realtime, realtime_masks
@@ -33,7 +34,7 @@ from .tiling import set_tiles, with_tiles
 DERIVE: dict[str, Callable[[Any, OwnData], dict]] = dict(
     depth=depth, detection=detection, instance=instance, oriented=oriented, semantic=semantic
 )
-DERIVE |= dict(realtime=realtime, realtime_masks=realtime_masks)
+DERIVE |= dict(realtime=realtime, realtime_masks=realtime_masks, adapt=adapt)
 
 
 def is_own_file(cfg: Config) -> bool:

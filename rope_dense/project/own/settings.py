@@ -16,7 +16,7 @@ from .text import read_setting
 
 LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
 LEAST = dict(epochs=1, batch_size=1, val_epochs=1, patience=1, gpus=1, lora=0)
-LEAST |= dict(size=32, max_value=255, tile=32, overlap=0)
+LEAST |= dict(size=32, teacher_size=32, max_value=255, tile=32, overlap=0)
 DEEP_TILES = 'tiles of 16 bits are read by own.channels, such as own.channels=[1, 2, 3]'
 ABOVE = dict(lr=0, save_minutes=0, unit=0, max_depth=LEAST_DEPTH)
 ABOVE |= dict(least_share=0, empty_tiles=0)
@@ -191,6 +191,40 @@ class OwnDepth(OwnMaps):
     unit: float = 0.001  # metres of a 1 in the depth files
     max_depth: float = 10.0  # metres; larger depths are neither predicted nor evaluated
     lora: int = 0  # rank of the adapters of the backbone; 0: none, it is frozen
+
+
+@dataclass(frozen=True)
+class OwnAdapt(Own):
+    """The settings of configs/own/adapt.py, which trains a backbone on pictures without labels."""
+
+    size: int = 224  # pixels: side of the square crops
+    batch_size: int = 32
+    lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
+    blocks: int | None = None  # without adapters: train the last ones only; None for all
+    teacher: str | None = None  # as `backbone`: distil its features
+    teacher_weights: str = 'default'
+    teacher_size: int | None = None  # pixels: side of the crops for the teacher; None for `size`
+
+    def __post_init__(self) -> None:
+        trains_all = self.teacher is not None or self.weights is None or self.blocks is not None
+        if self.lora is None:
+            object.__setattr__(self, 'lora', 0 if trains_all else 8)
+        super().__post_init__()
+        for name in ('val', 'tile', 'patience'):
+            if getattr(self, name) is not None:
+                raise ValueError(f'own.{name}: not for pictures without labels; leave it out')
+        if not isinstance(self.train, str | None):
+            raise ValueError(f'own.train={self.train!r}: give one folder, below data_root')
+        if self.lora and trains_all:
+            others = 'own.teacher, own.blocks and own.weights=None'
+            raise ValueError(f'own.lora={self.lora}: adapters are for trainings without {others}')
+        if self.blocks is not None:
+            check_integer('own.blocks', self.blocks, 1, self.vit.depth)
+        if self.teacher is None and (self.teacher_weights != 'default' or self.teacher_size):
+            raise ValueError('own.teacher_weights, own.teacher_size: give own.teacher, too')
+        needs = self.teacher if self.teacher_weights == 'default' else None
+        if needs is not None and find_backbone(needs).weights is None:
+            raise ValueError(f'own.teacher_weights: name the weights of {needs}')
 
 
 Settings = TypeVar('Settings', bound=Own)

@@ -17,8 +17,9 @@ from ...datasets.labels.maps import DEPTH, MASKS, find_maps
 from ...datasets.labels.splits import WORDS
 from ...datasets.mask_labels import label_map, mask_lines, survey_masks
 from ...utils.similar import did_you_mean
+from . import data as own_data
 from .data import OwnData, check_root, colours_of, find_objects, find_own_maps, own_inventory
-from .settings import Own, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic
+from .settings import Own, OwnAdapt, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic
 
 
 class Task(NamedTuple):
@@ -130,6 +131,7 @@ def named_classes(
 
 
 TASKS = {
+    'adapt': Task(OwnAdapt, own_data.find_pictures),
     'depth': Task(OwnDepth, find_depth),
     'detection': Task(OwnObjects, find_objects),
     'instance': Task(OwnObjects, partial(find_objects, outlines=True)),

@@ -1,0 +1,173 @@
+"""Training of a backbone on pictures without labels: DIET, and distillation from a teacher.
+
+Letters: B images, C channels, N pictures of the data set, h x w token grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from mmengine.model import BaseModel
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+Mode = Literal['tensor', 'predict', 'loss']
+
+
+class UnlabelledModel(BaseModel):
+    """A backbone that learns without labels.
+
+    Its feature of an image is the class token of the last output with ``output_prefix='cls'``,
+    else the mean of the map.
+    """
+
+    def __init__(self, backbone: dict, data_preprocessor: dict) -> None:
+        super().__init__(data_preprocessor)
+        self.backbone = MODELS.build(backbone)
+        self.head: Any = None  # which names pictures by their features
+
+    def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+        """The losses of images [B, 3, height, width], of the pictures with these numbers [B]."""
+        raise NotImplementedError
+
+    def forward(
+        self, inputs: Tensor, data_samples: Sequence[Any] | None = None, mode: Mode = 'tensor'
+    ) -> Any:
+        """The features [B, C] ('tensor'), a dict for each image ('predict') or losses ('loss')."""
+        numbers = torch.tensor([x.number for x in data_samples or ()], device=inputs.device)
+        if mode == 'loss':
+            return self.losses(inputs, numbers)
+        features = last_of(self.backbone, inputs)[1]
+        if mode == 'tensor':
+            return features
+        found = [dict(feature=x) for x in features]
+        if self.head is not None:
+            is_named = self.head(features).argmax(1) == numbers
+            found = [dict(x, is_named=y) for x, y in zip(found, is_named, strict=True)]
+        return found
+
+
+@MODELS.register_module()
+class PictureClassifier(UnlabelledModel):
+    """DIET: each picture is a class of its own, which a linear layer without bias names.
+
+    Ibrahim et al., "Occam's razor for self supervised learning: what is sufficient to learn good
+    representations?" (DIET, arXiv 2302.10260), and DIET-CP (arXiv 2509.06990), which continues
+    published backbones: cross entropy with label smoothing 0.3, and MixUp or CutMix in 0.8 of the
+    batches. The targets of a mixed image are its two numbers, never N shares. The loss was checked
+    against a formula in float64.
+
+    Args:
+        num_pictures: N. The layer has N x C weights.
+        smoothing: of the labels.
+        mixed: share of the batches that are mixed.
+        settings: of ``UnlabelledModel``.
+    """
+
+    def __init__(
+        self, num_pictures: int, smoothing: float = 0.3, mixed: float = 0.8, **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        self.smoothing, self.mixed = smoothing, mixed
+        self.head = nn.Linear(self.backbone.out_channels[-1], num_pictures, bias=False)
+
+    def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+        others, share = torch.arange(len(inputs)), 1.0
+        if torch.rand(()).item() < self.mixed:
+            others = torch.randperm(len(inputs))
+            inputs, share = mix(inputs, others)
+        scores = self.head(last_of(self.backbone, inputs)[1])  # [B, N]
+        first, second = (
+            F.cross_entropy(scores, target, label_smoothing=self.smoothing)
+            for target in (numbers, numbers[others])
+        )
+        return dict(loss=share * first + (1 - share) * second)
+
+
+@MODELS.register_module()
+class FeatureDistiller(UnlabelledModel):
+    """Distillation: maps of the backbone, after a linear layer, are made like a frozen teacher's.
+
+    The loss is 1 - cosine of both maps' vectors, the mean over the grid of the backbone, to which
+    the teacher's map is resized (bilinear). Where both have a class token, these are compared, too.
+    The linear layers are dropped afterwards. Gradients were checked against autograd of the
+    formula.
+
+    Args:
+        teacher: config of a backbone, with its weights.
+        teacher_pixels: mean and deviation of its images, in the order of the channels.
+        teacher_scale: factor on the sides of the images for the teacher.
+        settings: of ``UnlabelledModel``.
+    """
+
+    pixels: Tensor
+
+    def __init__(
+        self,
+        teacher: dict,
+        teacher_pixels: Sequence[Sequence[float]],
+        teacher_scale: float = 1.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.teacher, self.scale = MODELS.build(teacher).requires_grad_(False), teacher_scale
+        both = self.backbone, self.teacher
+        own, others = (part.out_channels[-1] for part in both)
+        self.map_layer, self.token_layer = nn.Conv2d(own, others, 1), None
+        if all(getattr(part, 'output_prefix', None) == 'cls' for part in both):
+            self.token_layer = nn.Linear(own, others)
+        values = torch.tensor(teacher_pixels)[..., None, None]  # [2, C, 1, 1]
+        self.register_buffer('pixels', values, persistent=False)
+
+    def train(self, mode: bool = True) -> FeatureDistiller:
+        super().train(mode)
+        self.teacher.eval()
+        return self
+
+    def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+        maps, token = last_of(self.backbone, inputs)
+        given, (mean, std) = self.data_preprocessor, self.pixels
+        images = (inputs * given.std + given.mean - mean) / std
+        if self.scale != 1:
+            images = F.interpolate(images, scale_factor=self.scale, mode='bilinear', antialias=True)
+        with torch.no_grad():
+            target, target_token = last_of(self.teacher, images)
+        target = F.interpolate(target, maps.shape[-2:], mode='bilinear', antialias=True)
+        losses = dict(loss_maps=distance(self.map_layer(maps), target))
+        if self.token_layer is not None:
+            losses['loss_tokens'] = distance(self.token_layer(token), target_token)
+        return losses
+
+
+def last_of(backbone: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+    """The last map of a backbone [B, C, h, w], and its class token or the map's mean [B, C]."""
+    last = backbone(images)[-1]
+    return last if isinstance(last, tuple) else (last, last.mean((2, 3)))
+
+
+def distance(features: Tensor, target: Tensor) -> Tensor:
+    """The mean of 1 - cosine of the vectors along the second dimension."""
+    return 1 - F.cosine_similarity(features, target, dim=1).mean()
+
+
+def mix(images: Tensor, others: Tensor) -> tuple[Tensor, float]:
+    """MixUp or CutMix, with equal chances: images [B, ...] mixed with ``images[others]``.
+
+    The share is uniform (Beta(1, 1)); of CutMix it is the part outside of the box that is pasted.
+
+    Returns:
+        The mixed images, and the share of the first of each pair.
+    """
+    share, is_cut = torch.rand(2).tolist()
+    if is_cut < 0.5:
+        return torch.lerp(images[others], images, share), share
+    height, width = images.shape[-2:]
+    side, (y, x) = (1 - share) ** 0.5 / 2, torch.rand(2).tolist()
+    top, bottom = round(max(0.0, y - side) * height), round(min(1.0, y + side) * height)
+    left, right = round(max(0.0, x - side) * width), round(min(1.0, x + side) * width)
+    mixed = images.clone()
+    mixed[..., top:bottom, left:right] = images[others, ..., top:bottom, left:right]
+    return mixed, 1 - (bottom - top) * (right - left) / (height * width)

@@ -1,0 +1,62 @@
+"""Settings of configs/own/adapt.py: a backbone trained on pictures without labels."""
+
+from typing import Any
+
+from . import fit
+from .backbones import OwnBackbone, find_backbone
+from .data import OwnData
+from .settings import OwnAdapt
+
+ADAPTER_LR = 1e-3  # of 32 images
+SAMPLE = 512  # pictures that are evaluated, evenly chosen
+
+
+def adapt(own: OwnAdapt, data: OwnData) -> dict:
+    """The config of a classifier of pictures, or of a distillation from ``own.teacher``."""
+    cfg = fit.read_recipe('_base_/unlabelled.py')
+    fit.resize_config(cfg, own.size / 224)
+    data.apply(cfg)
+    vit, model, optimizer = own.vit, cfg['model'], cfg['optim_wrapper']['optimizer']
+    for name in ('val', 'test'):
+        cfg[f'{name}_dataloader']['batch_size'] = own.batch_size
+        cfg[f'{name}_dataloader']['dataset']['every'] = -(-data.images // SAMPLE)
+    known = own.weights if own.teacher is None else own.teacher_weights
+    model.update(num_pictures=data.images, backbone=backbone_of(vit, known))
+    fit.set_weights(cfg, own)
+    if own.weights is None:
+        model['backbone']['img_size'] = own.size
+    if own.lora:
+        model['backbone']['lora'], optimizer['lr'] = dict(rank=own.lora), ADAPTER_LR
+    elif own.blocks is not None:
+        model['backbone']['frozen_stages'] = vit.depth - own.blocks
+    iterations = fit.set_schedule(cfg, own, data, 32, None)
+    cfg['param_scheduler'][0].update(T_max=iterations, end=iterations)
+    cfg['param_scheduler'][:0] = fit.warm_up(iterations)
+    fit.finish_config(cfg, own, data)
+    if own.teacher is not None:
+        distil(cfg, own)
+    return cfg
+
+
+def backbone_of(vit: OwnBackbone, weights: str | None) -> dict[str, Any]:
+    """The config of a backbone that gives its last map and, of published weights, its class token.
+
+    Detectors and segmentors leave the class token untrained.
+    """
+    has_token = vit.has_cls_token and weights == 'default'
+    return dict(type='RoPEViT', arch=vit.arch, output_prefix='cls' if has_token else None)
+
+
+def distil(cfg: dict, own: OwnAdapt) -> None:
+    """Make the model a distillation from the teacher, in place."""
+    vit, model = find_backbone(str(own.teacher)), cfg['model']
+    weights = vit.weights if own.teacher_weights == 'default' else own.teacher_weights
+    source = dict(type='Pretrained', checkpoint=fit.weights_file(weights))
+    teacher = dict(backbone_of(vit, own.teacher_weights), frozen_stages='all', init_cfg=source)
+    mean, std = [*vit.mean], [*vit.std]
+    if own.channels is not None:
+        mean, std = (model['data_preprocessor'][name] for name in ('mean', 'std'))
+        teacher['in_channels'], source['channels'] = len(mean), cfg['load_channels']
+    del model['num_pictures']
+    model.update(type='FeatureDistiller', teacher=teacher, teacher_pixels=(mean, std))
+    model['teacher_scale'] = (own.teacher_size or own.size) / own.size

@@ -1,0 +1,69 @@
+"""The report of a backbone that was trained on pictures without labels."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import torch
+import torch.nn.functional as F
+from mmengine.config import Config
+from mmengine.model import BaseModel
+from torch import Tensor
+
+from ..project.model import build_model
+from .page import Page
+from .predictions import build_loader, picture_reader
+from .ranked import side_by_side
+
+QUERIES, NEAREST = 12, 3
+SIDE = 128  # pixels of a small picture
+
+
+def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
+    """Add nearest neighbours of pictures of a sample, before and after the training.
+
+    Before it the backbone has the weights that the config names.
+    """
+    first = build_model(cfg).to(next(model.parameters()).device)
+    first.init_weights()
+    paths, after = features_of(model, cfg)
+    before, now = nearest(features_of(first.eval(), cfg)[1]), nearest(after)
+    same = [len({*a} & {*b}) / NEAREST for a, b in zip(before, now, strict=True)]
+    about = {f'of {NEAREST} nearest pictures, the same as before': float(np.mean(same))}
+    page.figures['about'] |= {'pictures looked at': len(paths)} | about
+    page.section('Nearest pictures', 'By the cosine of their features, among the pictures of test.')
+    read = picture_reader(cfg)
+
+    def small(indices: list[int]) -> np.ndarray:
+        """Squares from the middle of pictures, beside each other, BGR [SIDE, n SIDE, 3]."""
+        squares = []
+        for picture in (read(paths[index])[..., ::-1] for index in indices):
+            side = min(picture.shape[:2])
+            top, left = ((length - side) // 2 for length in picture.shape[:2])
+            square = picture[top : top + side, left : left + side]
+            squares.append(cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA))
+        return np.hstack(squares)
+
+    chosen = range(0, len(paths), -(-len(paths) // QUERIES))
+    rows = [side_by_side(small([x]), small(before[x]), small(now[x])) for x in chosen]
+    caption = (
+        f'A picture, its {NEAREST} nearest before the training, and its {NEAREST} nearest now.'
+    )
+    page.add_picture('neighbours', np.concatenate(rows), caption)
+
+
+@torch.inference_mode()
+def features_of(model: BaseModel, cfg: Config) -> tuple[list[str], Tensor]:
+    """Paths of the test pictures, and their features [N, C] on the CPU."""
+    paths, features = list[str](), list[Tensor]()
+    for batch in build_loader(cfg):
+        paths += [sample.img_path for sample in batch['data_samples']]
+        features += [x['feature'].cpu() for x in model.test_step(batch)]
+    return paths, torch.stack(features)
+
+
+def nearest(features: Tensor) -> list[list[int]]:
+    """The indices of the most similar others of each of features [N, C]."""
+    normed = F.normalize(features, dim=1)
+    similar = (normed @ normed.T).fill_diagonal_(-2)
+    return similar.topk(min(NEAREST, len(features) - 1)).indices.tolist()
