@@ -323,11 +323,11 @@ def files(args: argparse.Namespace) -> list[dict]:
     for name in ('random order', 'TileSampler') * 2:  # the disk's cache is warm in the second half
         kind = InfiniteSampler if name == 'random order' else tiled.TileSampler
         order = iter(kind(dataset, seed=0))
-        tiled.opened.cache_clear()
+        tiled.open_cached.cache_clear()
         started = time.monotonic()
         for _ in range(len(dataset)):
             dataset[next(order)]
-        seconds, opened = time.monotonic() - started, tiled.opened.cache_info().misses
+        seconds, opened = time.monotonic() - started, tiled.open_cached.cache_info().misses
         row = dict(order=name, files=args.scenes, tiles=len(dataset), opened=opened)
         rows.append(row | dict(ms_tile=1000 * seconds / len(dataset)))
     return rows[2:]

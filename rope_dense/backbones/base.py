@@ -22,7 +22,7 @@ from .block import Block
 from .layers import PatchEmbed
 from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
 from .position_bias import offset_grid
-from .windows import check_window_setting
+from .windows import checked_window_setting
 
 FrozenStages = int | Literal['all']
 OutputPrefix = Literal['cls', 'all'] | None
@@ -138,7 +138,7 @@ class Backbone(BaseModule):
 
     def set_window_size(self, window_size: WindowSetting) -> None:
         """Change the window of a built model; the weights fit any."""
-        self.window_size = check_window_setting(window_size)
+        self.window_size = checked_window_setting(window_size)
         if self.rope_scaling is not None:  # which may depend on it
             self.set_rope_scaling(self.rope_scaling)
 
@@ -286,7 +286,7 @@ def image_channels(model: nn.Module) -> int:
     return backbone.patch_embed.in_channels if isinstance(backbone, Backbone) else 3
 
 
-def check_frozen_stages(frozen_stages: object, number: int) -> int:
+def checked_frozen_stages(frozen_stages: object, number: int) -> int:
     """Return how many of ``number`` parts are frozen; -1: nothing frozen."""
     if isinstance(frozen_stages, str) and frozen_stages == 'all':
         return number

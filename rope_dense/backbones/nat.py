@@ -26,10 +26,10 @@ from .neighbours import (
     Backend,
     NeighbourPlan,
     build_neighbour_attention,
-    check_kernel_size,
+    checked_kernel_size,
     neighbour_plan,
 )
-from .staged import Stage, StagedBackbone, check_stages
+from .staged import Stage, StagedBackbone, checked_stage_channels
 from .swin import PatchMerging
 
 
@@ -115,8 +115,8 @@ class RoPENAT(StagedBackbone):
         check_integer('in_channels', in_channels, 1)
         check_choice('qkv_bias', qkv_bias, (True, False))
         check_choice('backend', backend, get_args(Backend))
-        self.window_size = check_kernel_size('kernel_size', kernel_size)
-        self.pretrain_grid = check_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
+        self.window_size = checked_kernel_size('kernel_size', kernel_size)
+        self.pretrain_grid = checked_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
         self.block_dilations = [
             [cycle[block % len(cycle)] for block in range(depth)]
             for cycle, depth in zip(
@@ -186,7 +186,7 @@ class RoPENAT(StagedBackbone):
         Raises:
             ValueError: anything but one or two odd sides.
         """
-        self.window_size = check_kernel_size('kernel_size', window_size)
+        self.window_size = checked_kernel_size('kernel_size', window_size)
         self.set_rope_scaling(self.rope_scaling)
 
     def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
@@ -250,7 +250,7 @@ def stage_channels(arch: NATArch) -> list[int]:
     check_choice('overlapping', arch.overlapping, (True, False))
     if arch.layer_scale_init_value is not None:
         check_number('layer_scale_init_value', arch.layer_scale_init_value)
-    channels = check_stages(arch.embed_dims, arch.depths, arch.num_heads)
+    channels = checked_stage_channels(arch.embed_dims, arch.depths, arch.num_heads)
     if arch.dilations is not None:
         check_dilations(arch.dilations, len(channels))
     return channels

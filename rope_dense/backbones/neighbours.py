@@ -346,7 +346,7 @@ def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return x.flatten(5, 6).flatten(3, 4).flatten(1, 2)
 
 
-def check_kernel_size(name: str, value: object) -> Size:
+def checked_kernel_size(name: str, value: object) -> Size:
     """Return (height, width), both odd, from one or two numbers.
 
     Raises:

@@ -88,8 +88,8 @@ class DecomposedBiasAttention(Attention):
         )
 
     def bias(self, q: Tensor, size: Size) -> Tensor:
-        rows_table = offset_table(self.rel_pos_h, size[0])  # [H, H, D]
-        columns_table = offset_table(self.rel_pos_w, size[1])  # [W, W, D]
+        rows_table = gather_by_offset(self.rel_pos_h, size[0])  # [H, H, D]
+        columns_table = gather_by_offset(self.rel_pos_w, size[1])  # [W, W, D]
         q = q.unflatten(2, size)  # [B, h, H, W, D]
         rows = torch.einsum('bnhwd,hkd->bnhwk', q, rows_table)
         columns = torch.einsum('bnhwd,wkd->bnhwk', q, columns_table)
@@ -152,7 +152,7 @@ def pair_bias(table: Tensor, size: Size) -> Tensor:
     return values.flatten(2, 3).flatten(0, 1).permute(2, 0, 1)
 
 
-def offset_table(table: Tensor, size: int) -> Tensor:
+def gather_by_offset(table: Tensor, size: int) -> Tensor:
     """Gather a table of offsets for queries i and keys k: the entries of i - k, [size, size, D]."""
     if may_differ(len(table), 2 * size - 1):
         table = F.interpolate(table.T[None], size=2 * size - 1, mode='linear')[0].T

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..utils.sizes import Size
 from ..utils.validation import check_indexes, check_integer, refuse
-from .base import Backbone, FrozenStages, check_frozen_stages
+from .base import Backbone, FrozenStages, checked_frozen_stages
 from .block import Block, Plan, recompute
 from .layers import build_norm, module_list, to_map
 
@@ -48,7 +48,7 @@ class StagedBackbone(Backbone):
             out_indices, frozen_stages: as a constructor takes them, with -1 and 'all'.
         """
         self.out_indices = check_indexes('out_indices', out_indices, len(channels))
-        self.frozen_stages = check_frozen_stages(frozen_stages, len(channels))
+        self.frozen_stages = checked_frozen_stages(frozen_stages, len(channels))
         self.out_channels = [channels[index] for index in self.out_indices]
         self.out_strides = [patch_size * 2**index for index in self.out_indices]
 
@@ -132,7 +132,9 @@ class Stage(nn.Module):
         self.downsample = downsample
 
 
-def check_stages(embed_dims: int, depths: Sequence[int], num_heads: Sequence[int]) -> list[int]:
+def checked_stage_channels(
+    embed_dims: int, depths: Sequence[int], num_heads: Sequence[int]
+) -> list[int]:
     """Return the channels of each stage.
 
     Raises:

@@ -26,7 +26,7 @@ from .layers import (
     module_list,
     pad_bottom_right,
 )
-from .staged import Stage, StagedBackbone, check_stages
+from .staged import Stage, StagedBackbone, checked_stage_channels
 from .windows import WindowPlan, shifted_plan
 
 
@@ -104,7 +104,7 @@ class RoPESwin(StagedBackbone):
         super().__init__(init_cfg, pretrained)
         self.arch = find_arch(SwinArch, self.ARCHS, arch)
         depths, num_heads = self.arch.depths, self.arch.num_heads
-        channels = check_stages(self.arch.embed_dims, depths, num_heads)
+        channels = checked_stage_channels(self.arch.embed_dims, depths, num_heads)
         check_integer('patch_size', patch_size, 1)
         check_integer('in_channels', in_channels, 1)
         check_number('mlp_ratio', mlp_ratio, above=0)

@@ -19,7 +19,7 @@ from ..utils.memo import is_tracing
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, check_indexes, check_integer, check_number
 from .archs import VIT_ARCHS, ViTArch, find_arch
-from .base import Backbone, FrozenStages, OutputPrefix, WindowPrefix, check_frozen_stages
+from .base import Backbone, FrozenStages, OutputPrefix, WindowPrefix, checked_frozen_stages
 from .block import Block, recompute
 from .layers import (
     build_norm,
@@ -118,7 +118,7 @@ class RoPEViT(Backbone):
         window_block_indexes = vit_arch.window_block_indexes
         self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
         self.out_indices = check_indexes('out_indices', out_indices, depth)
-        self.frozen_stages = check_frozen_stages(frozen_stages, depth)
+        self.frozen_stages = checked_frozen_stages(frozen_stages, depth)
         check_number('drop_path_rate', drop_path_rate, 0, below=1)
         check_choice('window_prefix', window_prefix, get_args(WindowPrefix))
         check_choice('output_prefix', output_prefix, (None, 'cls', 'all'))

@@ -332,7 +332,7 @@ def invert(index: Tensor, is_left_out: Tensor, number: int) -> Tensor:
     return inverse.scatter(0, index.masked_fill(is_left_out, number), places)[:-1]
 
 
-def check_window_setting(window_size: WindowSetting) -> Size | Literal['auto'] | None:
+def checked_window_setting(window_size: WindowSetting) -> Size | Literal['auto'] | None:
     """A window size in its final form: a pair, 'auto', or None for the whole grid.
 
     Raises:

@@ -109,7 +109,7 @@ def channels_text(channels: Channels) -> str:
     return f'channels {", ".join(map(str, names))}'
 
 
-def advice(number: int) -> str:
+def channels_advice_text(number: int) -> str:
     """The settings that let RGB weights load into a backbone of ``number`` channels."""
     example = example_of_sources(number)
     return f"give init_cfg channels='mean', or the source of each channel, such as {example}"

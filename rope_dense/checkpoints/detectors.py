@@ -112,7 +112,7 @@ def convert_detector(contents: dict, name: str) -> dict:
         backbone, others = split_backbone(layout.to_ours(weights))
     except CheckpointError as error:
         raise CheckpointError(f'{name}: {error}') from error
-    return dict(state_dict={**with_prefix(BACKBONE, without_constants(backbone)), **others})
+    return dict(state_dict={**with_prefix(BACKBONE, without_neutral_weights(backbone)), **others})
 
 
 def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, StateDict]:
@@ -180,7 +180,7 @@ def with_prefix(prefix: str, weights: StateDict) -> StateDict:
     return {f'{prefix}{key}': x for key, x in weights.items()}
 
 
-def without_constants(ours: StateDict) -> StateDict:
+def without_neutral_weights(ours: StateDict) -> StateDict:
     """Weights of a ViT that a detector's architecture has, without weights that change nothing.
 
     These are periods, which the model computes; biases of 0 of the keys; and, for DEIMv2's small
@@ -263,14 +263,14 @@ def to_published(ours: StateDict, kind: str) -> StateDict:
     if kind == 'edgecrafter':
         prefix, weights = 'backbone.backbone.', rename_weights(backbone, reversed_rows(deim.ECVIT))
     elif 'reg_token' in backbone:
-        prefix, weights = 'backbone.dinov3.', to_meta(backbone)
+        prefix, weights = 'backbone.dinov3.', to_meta_layout(backbone)
     else:
         prefix, weights = 'backbone.dinov3._model.', backbone
     weights['rope_embed.periods'] = 100.0 ** (torch.arange(16) / 16)
     return {**with_prefix(prefix, weights), **published}
 
 
-def to_meta(weights: StateDict) -> StateDict:
+def to_meta_layout(weights: StateDict) -> StateDict:
     """DINOv3's weights under Meta's names, with biases of 0 of the keys and the mask of these."""
     weights = dict(weights)
     for key in [key for key in weights if key.endswith('.qkv.q_bias')]:

@@ -133,7 +133,7 @@ def rules(row: Row) -> tuple[Rule, ...]:
     """
     if row[0] is None:
         return ()
-    old, new = alternatives(row[0]), () if row[1] is None else alternatives(row[1])
+    old, new = expand_braces(row[0]), () if row[1] is None else expand_braces(row[1])
     names = (*old, *new)
     if new and len({''.join(re.findall('[#*]', name)) for name in names}) > 1:
         raise ValueError(f'{row}: both names need the same # and *, in the same order')
@@ -147,7 +147,7 @@ def rules(row: Row) -> tuple[Rule, ...]:
 
 
 @cache
-def alternatives(name: str) -> tuple[str, ...]:
+def expand_braces(name: str) -> tuple[str, ...]:
     """'a.{q,k}' is 'a.q' and 'a.k'.
 
     Raises:
@@ -167,7 +167,7 @@ def pattern(name: str) -> re.Pattern[str]:
 
 def matches(key: str, name: str) -> bool:
     """True if a name stands for the whole of a key."""
-    return any(pattern(x).fullmatch(key) for x in alternatives(name))
+    return any(pattern(x).fullmatch(key) for x in expand_braces(name))
 
 
 def has_key(keys: Iterable[str], name: str) -> bool:

@@ -72,7 +72,7 @@ def likeness(a: Shapes, b: Shapes) -> float:
     return len(a & b) / len(a | b)
 
 
-def looks_like(model: Backbone, weights: StateDict) -> str:
+def likeness_text(model: Backbone, weights: StateDict) -> str:
     """A line that names the architecture of the weights; '' if none is nearer than the model."""
     own = likeness(shapes_of(weights), shapes_of(model.state_dict()))
     names = [

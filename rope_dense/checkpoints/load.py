@@ -9,11 +9,11 @@ from mmengine.registry import WEIGHT_INITIALIZERS
 from ..backbones.base import Backbone
 from ..utils.sizes import Size
 from .adapting import LoadReport, adapt, check_reference, find_incompatible
-from .channels import Channels, advice, rgb_keys
+from .channels import Channels, channels_advice_text, rgb_keys
 from .errors import CheckpointError, keys_text
 from .fetch import Location, fetch
 from .keys import Layout, StateDict, new_keys
-from .likeness import looks_like
+from .likeness import likeness_text
 from .publishers import OURS, find_layout
 from .read import read_checkpoint
 from .weights import select_weights
@@ -108,11 +108,11 @@ def load_weights(
             number = next(iter(sizes.values()))
             raise CheckpointError(
                 f'{checkpoint} ({layout.name}) is for RGB images, and the model has in_channels='
-                f'{number}: {advice(number)}'
+                f'{number}: {channels_advice_text(number)}'
             )
         raise CheckpointError(
             f'{checkpoint} ({layout.name}) does not fit {type(model).__name__}:\n'
-            f'{incompatible}{looks_like(model, ours)}'
+            f'{incompatible}{likeness_text(model, ours)}'
         )
     model.load_state_dict(adapted)
     report.dropped[:0] = [key for key in weights if not new_keys(key, layout.keys)]

@@ -40,7 +40,7 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     except (*NAMED, ValueError) as error:
         if os.environ.get('LOCAL_RANK', '0') != '0' and not distributed.is_initialized():
             time.sleep(3)
-        report(error, args.debug)
+        print_error(error, args.debug)
         return 2
     except Stopped as stopped:  # in all processes
         code = stopped.code
@@ -50,7 +50,7 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     return code
 
 
-def report(error: Exception, debug: bool) -> None:
+def print_error(error: Exception, debug: bool) -> None:
     """Print an error on standard error."""
     if debug:
         traceback.print_exception(error)

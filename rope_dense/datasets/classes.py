@@ -5,7 +5,7 @@ import csv
 import re
 from pathlib import Path
 
-from .labels.files import class_names, naming, read_text
+from .labels.files import class_names, errors_at, read_text
 from .labels.splits import SPLITS
 
 Colour = tuple[int, int, int]  # red, green, blue
@@ -78,7 +78,7 @@ def find_class_numbers(root: Path) -> tuple[tuple[str, ...], list[int]] | None:
             raise ValueError(f'{path}: its first line is not "Pixel Value, Class", but {header}')
         names, numbers = list[str](), list[int]()
         for row in filter(None, rows):
-            with naming(f'{path}, {row}'):
+            with errors_at(f'{path}, {row}'):
                 number, name = row
                 numbers.append(int(number))
                 names.append(name)

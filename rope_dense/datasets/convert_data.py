@@ -14,7 +14,14 @@ from .labels.folders import FORMATS
 from .labels.inventory import Inventory
 from .labels.objects import LabelFolder, Part
 from .labels.pairs import SPLITS, Places, home_of, pairs_in
-from .labels.splits import VAL_PART, Chosen, by_hash, by_hash_of_pairs, listed_image, part_of
+from .labels.splits import (
+    VAL_PART,
+    Chosen,
+    listed_image,
+    part_of,
+    split_by_hash,
+    split_pairs_by_hash,
+)
 from .mask_colours import colours_in, convert_masks
 
 # Formats with files of many images, whose images have keys as of the others.
@@ -96,7 +103,9 @@ def given_folder(
             def key_of(stem: str) -> str:
                 return places.of(f'{folder}/{stem}.').key if places else stem
 
-            return LabelFolder(form, *by_hash(part, names or frozenset(known.by_stem), key_of))
+            return LabelFolder(
+                form, *split_by_hash(part, names or frozenset(known.by_stem), key_of)
+            )
         return LabelFolder(form, dict(train=part), by)
     if source.is_file():
         raise ValueError(f'{source}: give the folder of the label files')
@@ -109,7 +118,7 @@ def given_folder(
     if val_share:  # by the keys that a training on the folder has
         places = Places(form.kind, home_of(pairs.images, pairs.images, folder, form.kind))
         pairs.images = {path: places.of(path)._replace(split='') for path in pairs.images}
-        chosen = by_hash_of_pairs(pairs, inventory, files)
+        chosen = split_pairs_by_hash(pairs, inventory, files)
     parts = {
         split: replace(part_of(pairs, inventory, *some), images=folder, source=source)
         for split, some in chosen.items()

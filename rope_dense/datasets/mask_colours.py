@@ -23,7 +23,7 @@ def colours_in(masks: Path) -> list[Colour]:
     """All colours of the masks in a folder, the most frequent first; ValueError above 255."""
     counts = Counter[int]()
     for path in mask_files(masks):
-        codes, numbers = np.unique(codes_of(path), return_counts=True)
+        codes, numbers = np.unique(read_colour_codes(path), return_counts=True)
         counts.update(dict(zip(codes.tolist(), numbers.tolist(), strict=True)))
         if len(counts) > IGNORED:
             raise ValueError(
@@ -42,7 +42,7 @@ def mask_files(folder: Path) -> list[Path]:
     raise ValueError(f'{folder}: no mask in it; looked for {looked}, there are {there}')
 
 
-def codes_of(path: Path) -> np.ndarray:
+def read_colour_codes(path: Path) -> np.ndarray:
     """A number for the colour of each pixel, [H, W]; ValueError for a file without colours."""
     read_header(path)  # refuses a cut-off file, and one of too many pixels
     try:
@@ -79,15 +79,17 @@ def convert_masks(
         raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
     if twice := [code for number, code in enumerate(codes) if codes.index(code) < number]:
         raise ValueError(f'two classes have the colour #{twice[0]:06x}')
-    if not any(np.isin(codes_of(path), codes).any() for path in files):
-        some = ', '.join(f'#{code:06x}' for code in np.unique(codes_of(files[0]))[:3].tolist())
+    if not any(np.isin(read_colour_codes(path), codes).any() for path in files):
+        some = ', '.join(
+            f'#{code:06x}' for code in np.unique(read_colour_codes(files[0]))[:3].tolist()
+        )
         raise ValueError(
             f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
             f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
         )
     picture_of = matched_images(masks, images, report) if images else {}
     for target, path in targets.items():
-        given = codes_of(path)
+        given = read_colour_codes(path)
         labels = np.full(given.shape, IGNORED, np.uint8)
         for number, code in enumerate(codes):
             labels[given == code] = number

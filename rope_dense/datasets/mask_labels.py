@@ -51,11 +51,11 @@ def label_map(
     return ignored | {value: label for label, value in enumerate(values)}
 
 
-def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
+def read_labels(path: Path, labels: Mapping[float, int]) -> np.ndarray:
     """The labels of a mask by its numbers, uint8 [H, W]; ValueError for a number without one."""
     pixels, numbers, unknown = read_mask(path).known_by(labels)
     if unknown:
-        raise ValueError(f'{path} has {in_short(unknown)}: {no_class(labels)}')
+        raise ValueError(f'{path} has {short_text(unknown)}: {no_class_text(labels)}')
     found = np.array([labels[number] for number in numbers], np.uint8)
     if pixels.dtype not in TABLED:
         return found[np.searchsorted(numbers, pixels)]
@@ -64,10 +64,10 @@ def labels_in(path: Path, labels: Mapping[float, int]) -> np.ndarray:
     return table[pixels]
 
 
-def mask_labels_of(results: Mapping[str, Any]) -> np.ndarray:
+def read_mask_labels(results: Mapping[str, Any]) -> np.ndarray:
     """The labels of an image's mask, uint8 [H, W]; of a tile, in its window."""
     path, labels = Path(results['seg_map_path']), results['label_map']
-    load = partial(labels_in, path, labels)
+    load = partial(read_labels, path, labels)
     if (folder := results.get('copies')) is None:
         return load()
     return map_window(path, folder, results['window'], labels, load)
@@ -194,7 +194,7 @@ def survey_masks(
     )
     if unknown:
         masks = f'in {wrong} of {len(pairs)} masks'
-        raise ValueError(unknown_numbers(unknown, masks, counts, labels, classes))
+        raise ValueError(unknown_numbers_text(unknown, masks, counts, labels, classes))
     check_found(survey, pairs[0][1].parent, classes)
     return survey
 
@@ -229,7 +229,7 @@ def check_palette(
             raise ValueError(f'index {index} is {there} in {other} and {code} in {path}: {COLOURS}')
 
 
-def unknown_numbers(
+def unknown_numbers_text(
     unknown: Mapping[Number, Path],
     masks: str,
     counts: Iterable[Number],
@@ -245,15 +245,15 @@ def unknown_numbers(
     """
     path = next(iter(unknown.values()))
     first = [number for number in unknown if unknown[number] == path]
-    text = f'{path} has {in_short(first)}'
+    text = f'{path} has {short_text(first)}'
     if [*unknown] == [len(classes)] and {*range(len(classes))} <= labels.keys():
         given = ranges_text(sorted({*counts} - {IGNORED}))
         return (  # masks of ADE20K's form, with names from 1
             f'{text} ({masks}): the masks have {given} for {len(classes)} names: is 0 '
             "'unlabelled'? Put its name first (classes.txt, own.classes) and own.void=[0]"
         )
-    others = f'; also {in_short(others)}' if (others := [*unknown][len(first) :]) else ''
-    return f'{text}: {no_class(labels)} ({masks}{others})'
+    others = f'; also {short_text(others)}' if (others := [*unknown][len(first) :]) else ''
+    return f'{text}: {no_class_text(labels)} ({masks}{others})'
 
 
 def check_found(survey: Mapping[str, Any], folder: Path, classes: Sequence[str]) -> None:
@@ -261,7 +261,7 @@ def check_found(survey: Mapping[str, Any], folder: Path, classes: Sequence[str])
     found, numbers = survey['labels'], [number for number, _, _ in survey['numbers']]
     trained = [label for label in found if label != IGNORED]
     if not trained:
-        said = f'are ignored; they have the numbers {in_short(numbers)}'
+        said = f'are ignored; they have the numbers {short_text(numbers)}'
         raise ValueError(f'{folder}: all pixels of the masks {said}')
     if numbers == BINARY and IGNORED in found and len(classes) > 1:
         advice = 'own.values gives the number of each class'
@@ -282,7 +282,7 @@ def mask_lines(survey: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
     lacking = [name for label, name in enumerate(classes) if label not in survey['labels']]
     if lacking:
         line = f'{len(lacking)} of {len(classes)} classes have no pixel in {masks}: '
-        lines.append(line + in_short(lacking))
+        lines.append(line + short_text(lacking))
         are_last = [*classes[-len(lacking) :]] == lacking
         if are_last and any(number == label == 0 for number, _, label in survey['numbers']):
             lines[-1] += " (is 0 'unlabelled'? Put its name first and own.void=[0])"
@@ -291,7 +291,7 @@ def mask_lines(survey: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
     return lines
 
 
-def no_class(labels: Mapping[float, int]) -> str:
+def no_class_text(labels: Mapping[float, int]) -> str:
     """The words for numbers that have no label."""
     classes = sorted(number for number, label in labels.items() if label != IGNORED)
     return (
@@ -300,7 +300,7 @@ def no_class(labels: Mapping[float, int]) -> str:
     )
 
 
-def in_short(items: Sequence[object]) -> str:
+def short_text(items: Sequence[object]) -> str:
     """The first of some numbers or names."""
     return ', '.join(map(str, items[:SHOWN])) + (' ...' if len(items) > SHOWN else '')
 

@@ -11,7 +11,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 
 from .labels.maps import MASKS
 from .map_files import check_size, load_pairs
-from .mask_labels import label_map, mask_labels_of
+from .mask_labels import label_map, read_mask_labels
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -61,7 +61,7 @@ class LoadClassMask(BaseTransform):
     def transform(self, results: dict) -> dict:
         if 'seg_map_path' not in results:
             return results
-        labels = mask_labels_of(results)
+        labels = read_mask_labels(results)
         check_size(Path(results['seg_map_path']), labels.shape, results)
         results['gt_seg_map'] = labels
         results.setdefault('seg_fields', []).append('gt_seg_map')

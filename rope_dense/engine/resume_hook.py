@@ -75,7 +75,7 @@ def labels_name(runner: Runner | FlexibleRunner) -> str:
     return Path(files.get('ann_file') or '').parent.name
 
 
-def start_anew(runner: Runner | FlexibleRunner) -> str:
+def start_anew_text(runner: Runner | FlexibleRunner) -> str:
     """The other thing to do where a run cannot be resumed."""
     return f'for a new run from its weights, give load_from (--load-from) {runner.cfg.load_from}'
 
@@ -95,7 +95,8 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
         had, has = (', '.join(f'{key} {facts[key]}' for key in keys) for facts in (old, new))
         raise RunError(
             f'resume: the run of the checkpoint had {had}, this one has {has}, so its iterations '
-            f'are not comparable: keep the settings and data of that run, or, {start_anew(runner)}'
+            'are not comparable: keep the settings and data of that run, or, '
+            f'{start_anew_text(runner)}'
         )
     if old['labels'] != new['labels']:
         for key in ('best_score', EVALUATED, EARLY_STOPPING):
@@ -106,7 +107,7 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
     if (done := checkpoint['meta']['iter']) > end:
         raise RunError(
             f'resume: the checkpoint is at iteration {done}, and this run ends at {end}: set '
-            f'more epochs, or, {start_anew(runner)}'
+            f'more epochs, or, {start_anew_text(runner)}'
         )
     if done == end:
         runner.logger.warning(f'resume: the run is complete, at iteration {done} of {end}')
@@ -119,7 +120,7 @@ def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
         raise RunError(
             f'resume: the optimizer of the checkpoint has {len(saved)} groups of parameters, '
             f'this one has {len(groups)} (optim_wrapper.paramwise_cfg): keep the settings of that '
-            f'run, or, {start_anew(runner)}'
+            f'run, or, {start_anew_text(runner)}'
         )
     changes = [*changed_schedule(runner, checkpoint), *changed_settings(groups, saved)]
     if not changes:

@@ -46,7 +46,7 @@ class AnchorCandidates(nn.Module):
         """The best of a map [B, A C, H, W]: scores [B, n], boxes [B, n, 4] and classes [B, n]."""
         height, width = logits.shape[2:]
         scores = logits.permute(0, 2, 3, 1).flatten(1).sigmoid()  # [B, H W A C]
-        scores, index = best(scores * (scores > self.threshold), self.number)
+        scores, index = top_scores(scores * (scores > self.threshold), self.number)
         anchors = self.anchors(level, height, width)  # [H W A, 4]
         place = index // self.num_scores
         deltas = deltas.permute(0, 2, 3, 1).reshape(logits.shape[0], -1, 4)
@@ -63,7 +63,7 @@ class AnchorCandidates(nn.Module):
         return (shift.repeat(1, 1, 2)[:, :, None] + anchors).flatten(0, 2)
 
 
-def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+def top_scores(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """The largest of each row [B, N] and their index, both [B, number].
 
     A row with fewer has zeros behind them, whose index is the last one.

@@ -21,7 +21,7 @@ Runner = Callable[[Tensor], list[Tensor]]
 TOO_MUCH = 1e-2  # in float32, of the largest value
 
 
-def check_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
+def compare_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
     """Run a file on noise of several sizes; yields a line of each, or why it was not run.
 
     Args:
@@ -34,7 +34,7 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
     graph, programs, wrong = graph_for(model, metadata), runners(path), set()
     if not programs:
         yield 'Not compared with the model: onnxruntime is not installed'
-    for shape in shapes(graph, metadata) if programs else ():
+    for shape in input_shapes(graph, metadata) if programs else ():
         image, found = graph.example(*shape), {}
         with torch.no_grad():
             expected = graph(image)
@@ -57,7 +57,7 @@ def check_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
         yield f'WARNING: do not use the file in {name}, where it is wrong'
 
 
-def shapes(graph: Graph, metadata: dict) -> list[tuple[int, int, int]]:
+def input_shapes(graph: Graph, metadata: dict) -> list[tuple[int, int, int]]:
     """(batch, height, width) of three sizes and two batches, as far as a file takes them."""
     (height, width), size, batch = graph.generic, metadata['size'], metadata['batch']
     sizes = [(height, width), (height + 9, 2 * width + 5), (2 * height, width + 1)]

@@ -111,7 +111,7 @@ def export(
         names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
         refuse('path', str(path), f'{names} for {type(model).__name__}')
     if size != 'dynamic':
-        size = check_image(graph, size)
+        size = checked_image_size(graph, size)
     elif graph.resize is None or graph.resize.keep_ratio:
         check_dynamic(backbone_of(model))
     if batch != 'dynamic':
@@ -163,7 +163,7 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
         antialias = options['resized'].get('antialias', False)
         graph.resize = Resize((width, height), keep_ratio, graph.least, antialias)
         if not keep_ratio:
-            check_image(graph, (height, width))
+            checked_image_size(graph, (height, width))
     return graph
 
 
@@ -179,7 +179,7 @@ def check_export_path(path: Path) -> None:
         raise ValueError(f'{about} is another file, and would be replaced: choose another name')
 
 
-def check_image(graph: Graph, size: ImageSize) -> ImageSize:
+def checked_image_size(graph: Graph, size: ImageSize) -> ImageSize:
     """``size`` in its final form.
 
     Raises:
@@ -235,7 +235,7 @@ def file_metadata(
 
 
 def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> ExportedProgram:
-    """The operations of a graph. Sizes are checked, see ``check_image``."""
+    """The operations of a graph. Sizes are checked, see ``checked_image_size``."""
     number = 2 if batch == 'dynamic' else batch  # one image is a special case
     dims: dict[int, Dim] = {0: Dim('batch')} if batch == 'dynamic' else {}
     images, shapes = [], []
@@ -254,7 +254,7 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
         size = height, height + step
     image = graph.example(number, *size)
     images.append(image.float() if images else image)
-    with tracing():
+    with quiet_tracing():
         exported = torch.export.export(
             graph,
             tuple(images),
@@ -297,12 +297,12 @@ def write_onnx(exported: ExportedProgram, path: Path, graph: Graph, metadata: di
     """Write an ONNX file."""
     from . import onnx_file
 
-    with tracing():
+    with quiet_tracing():
         onnx_file.write_program(exported, path, graph, metadata)
 
 
 @contextmanager
-def tracing() -> Iterator[None]:
+def quiet_tracing() -> Iterator[None]:
     """Within this context torch traces in less time, and neither torch nor onnxscript warns.
 
     Torch would of its own code and of an absent torchvision.

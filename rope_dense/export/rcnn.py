@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..models.deim.predictions import take
 from ..utils.sizes import ImageSize
-from .anchors import AnchorCandidates, best, check_coder, check_nms, clip, decode
+from .anchors import AnchorCandidates, check_coder, check_nms, clip, decode, top_scores
 from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
 from .rois import roi_align, suppress
@@ -84,7 +84,7 @@ class RCNNGraph(Graph):
             scores = torch.where((sides > settings.get('min_bbox_size', -1)).all(-1), scores, 0.0)
             all_scores.append(suppress(boxes, scores, settings.nms.iou_threshold))
             all_boxes.append(boxes)
-        scores, index = best(torch.cat(all_scores, 1), settings.max_per_img)
+        scores, index = top_scores(torch.cat(all_scores, 1), settings.max_per_img)
         return take(torch.cat(all_boxes, 1), index), scores
 
     def detect(
@@ -108,7 +108,7 @@ class RCNNGraph(Graph):
         moved = moved.transpose(1, 2).expand(-1, self.num_classes, -1, -1)  # [B, K, P, 4]
         threshold = self.settings.nms.iou_threshold
         kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(scores)
-        scores, index = best(kept.flatten(1), self.settings.max_per_img)  # of K P
+        scores, index = top_scores(kept.flatten(1), self.settings.max_per_img)  # of K P
         boxes = take(moved.flatten(1, 2), index)
         return scores, boxes, index // moved.shape[2]
 

@@ -11,7 +11,7 @@ from mmdet.models.detectors import RetinaNet
 from torch import Tensor
 
 from ..models.deim.predictions import take
-from .anchors import AnchorCandidates, best, clip
+from .anchors import AnchorCandidates, clip, top_scores
 from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
 from .rois import suppress
@@ -59,7 +59,7 @@ class RetinaNetGraph(Graph):
         # As in mmdet, each class has a place of its own, where boxes of no other class overlap.
         apart = boxes + labels[..., None] * (boxes.amax((1, 2), keepdim=True) + 1)
         kept = suppress(apart, scores, self.settings.nms.iou_threshold)
-        scores, index = best(kept, self.settings.max_per_img)
+        scores, index = top_scores(kept, self.settings.max_per_img)
         return scores, frame.points(take(boxes, index)), labels.gather(1, index)
 
 

@@ -20,7 +20,7 @@ from ..utils.lock import exclusive
 from ..utils.progress import show_elapsed
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
-from .compare import check_file
+from .compare import compare_file
 from .exporter import DTYPES, OPSET, Dynamic, check_export_path, export
 
 Precision = Literal['fp32', 'fp16', 'bf16', 'int8']
@@ -81,10 +81,10 @@ def export_model(
     for name, value in metadata.items():
         print(f'{name:15} {part_text(value) if name in ("colours", "meaning") else value}')
     print(f'{out}: {out.stat().st_size / 1e6:.1f} MB; the same in {out.with_suffix(".json")}')
-    if too_large := smallest_above_test(metadata):
+    if too_large := size_advice_text(metadata):
         print(f'{out}: {too_large}')
     with show_elapsed(f'{out}: compared with the model'):
-        for line in check_file(out, model, metadata):
+        for line in compare_file(out, model, metadata):
             print(f'{out}: {line}', flush=True)
     return metadata
 
@@ -109,7 +109,7 @@ def trained_model(
     return model, classes, classes_and_colours(cfg, stored)[1]
 
 
-def smallest_above_test(metadata: dict) -> str:
+def size_advice_text(metadata: dict) -> str:
     """Advice if the file takes no images as small as the test pipeline's; '' if it takes them."""
     if metadata['resize'] is None or metadata['size'] != 'dynamic':
         return ''

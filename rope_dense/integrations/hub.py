@@ -116,7 +116,7 @@ def save_for_hub(
         save_file(tensors, str(partial), metadata={'format': 'pt'})
         partial.chmod(mode)  # safetensors writes for the owner only
     atomic_write_text(folder / CONFIG, json.dumps(settings, indent=1) + '\n')
-    atomic_write_text(folder / CARD, card(config, name, classes, license, metrics or {}))
+    atomic_write_text(folder / CARD, card_text(config, name, classes, license, metrics or {}))
     return folder
 
 
@@ -131,7 +131,7 @@ def prediction_steps(dataset: dict) -> list[dict]:
     return steps
 
 
-def card(
+def card_text(
     cfg: Config,
     name: str,
     classes: Sequence[str],

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..datasets.images.band_files import NOT_INSTALLED, BandFile
 from ..datasets.images.bands import LoadBands, no_data, shrink
-from ..datasets.images.copies import copy_of, copy_raster, has_windows, write_rows
+from ..datasets.images.copies import copy_path, copy_raster, has_windows, write_rows
 from ..datasets.images.headers import read_header
 from .image_file import LargeImage
 
@@ -91,7 +91,7 @@ def window_file(
     is_turned = bands is None and folder is not None and read_header(path).orientation > 1
     if folder is None or (has_windows(path) and not is_turned):
         return path
-    if (copy := copy_of(path, Path(folder))).exists() or not writes:
+    if (copy := copy_path(path, Path(folder))).exists() or not writes:
         return copy
     if bands is not None:
         copy_raster(path, copy)

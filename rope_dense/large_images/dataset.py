@@ -35,7 +35,7 @@ from mmengine.registry import DATA_SAMPLERS, DATASETS, TRANSFORMS
 from ..datasets.classes import IGNORED
 from ..datasets.images.bands import bands_in
 from ..datasets.images.headers import read_header
-from ..datasets.mask_labels import mask_labels_of
+from ..datasets.mask_labels import read_mask_labels
 from ..utils.config_parts import nodes
 from ..utils.progress import progress
 from .band_image import open_image, window_file
@@ -84,7 +84,7 @@ class TiledDataset(BaseDataset):
 
     Attributes:
         images: [T], the index of the image of each tile.
-        counts: of a training, see ``lines``.
+        counts: of a training, see ``tile_lines``.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class TiledDataset(BaseDataset):
                 tile.update(instances=found, empty=all(x['ignore_flag'] for x in found))
                 is_whole |= whole
                 self.counts['most'] = max(self.counts['most'], len(found))
-            elif 'seg_map_path' in info and (mask_labels_of(tile) == IGNORED).all():
+            elif 'seg_map_path' in info and (read_mask_labels(tile) == IGNORED).all():
                 self.counts['ignored'] += 1
                 continue
             yield tile
@@ -247,7 +247,7 @@ class LoadWindow(BaseTransform):
 
     def transform(self, results: dict) -> dict:
         about = results['img_path'], self.text, results['shrink'], results['copies']
-        pixels = opened(os.getpid(), *about).window(*results['window'])
+        pixels = open_cached(os.getpid(), *about).window(*results['window'])
         if self.bands is not None:
             return self.bands.transform({**results, 'img': pixels})
         shape = pixels.shape[:2]
@@ -255,7 +255,7 @@ class LoadWindow(BaseTransform):
 
 
 @lru_cache(OPEN)
-def opened(process: int, path: str, bands: str, shrink: int, copies: str | None) -> LargeImage:
+def open_cached(process: int, path: str, bands: str, shrink: int, copies: str | None) -> LargeImage:
     """An open image; a loading process, which is a fork, opens its own."""
     step = json.loads(bands)
     return open_image(path, bands_in([step]) if step else None, shrink, copies)

@@ -109,7 +109,7 @@ def detection_lines(
     found_boxes = get_box_tensor(found.bboxes).double()  # [N, 4 or 5], in pixels of the tile
     is_rotated = found_boxes.shape[1] == 5
     boxes = upright(found_boxes) if is_rotated else found_boxes
-    cut = cut_boxes(boxes, grid, row, column)
+    cut = is_cut_by_tile(boxes, grid, row, column)
     boxes = (boxes + torch.tensor([left, top, left, top])) * level.shrink
     boxes = boxes.clamp(min=0).minimum(torch.tensor([width, height, width, height]))
     lines = [
@@ -137,7 +137,7 @@ def upright(boxes: Tensor) -> Tensor:
     return torch.cat([corners.amin(1), corners.amax(1)], 1)
 
 
-def cut_boxes(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
+def is_cut_by_tile(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
     """[N], true for boxes [N, 4] that reach a side of the tile inside of the image."""
     left, top = grid.lefts[column], grid.tops[row]
     height, width, margin = grid.tile_height, grid.tile_width, BORDER * grid.tile
@@ -168,12 +168,14 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
     left = []
     for label in np.unique(labels):
         rivals = order[labels[order] == label]
-        out = dropped(boxes[rivals], cut[rivals], tiles[rivals], threshold)
+        out = duplicate_mask(boxes[rivals], cut[rivals], tiles[rivals], threshold)
         left += rivals[~out].tolist()
     return sorted((lines[index] for index in left), key=lambda line: -line['score'])
 
 
-def dropped(boxes: np.ndarray, cut: np.ndarray, tiles: np.ndarray, threshold: float) -> np.ndarray:
+def duplicate_mask(
+    boxes: np.ndarray, cut: np.ndarray, tiles: np.ndarray, threshold: float
+) -> np.ndarray:
     """[N], true for boxes [N, 4 or 9] of a class that are dropped, see ``suppress_duplicates``."""
     out = np.zeros(len(boxes), bool)
     places = shapely.box(*boxes[:, :4].T)

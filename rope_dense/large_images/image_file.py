@@ -73,7 +73,7 @@ class LargeImage:
                     f'{path}: it has a transform to a map and an EXIF orientation; remove one'
                 )
             check_size(path, header.height, header.width)
-            self.turned = turned(self.file.read(), header.orientation)
+            self.turned = apply_orientation(self.file.read(), header.orientation)
         self.full_size = self.file.shape if self.turned is None else self.turned.shape[1:]
         self.height, self.width = (-(-side // shrink) for side in self.full_size)
         self.channels = 3
@@ -126,7 +126,7 @@ class LargeImage:
         return np.pad(pixels, ((0, bottom - stop), (0, right - end), (0, 0)), mode='edge')
 
 
-def turned(pixels: np.ndarray, orientation: int) -> np.ndarray:
+def apply_orientation(pixels: np.ndarray, orientation: int) -> np.ndarray:
     """Pixels [bands, height, width] as an EXIF orientation (1 to 8) shows them."""
     if orientation > 4:
         pixels = pixels.swapaxes(1, 2)

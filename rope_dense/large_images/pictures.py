@@ -25,7 +25,7 @@ SIDE = 2000  # pixels at most of the longer side of a picture
 Palette = Mapping[int, tuple[int, int, int]]  # red, green, blue
 
 
-def shrunken(path: Path, bands: LoadBands | None) -> tuple[np.ndarray, int]:
+def read_shrunken(path: Path, bands: LoadBands | None) -> tuple[np.ndarray, int]:
     """An image [H, W, 3], not larger than a picture, and how many times it is shrunken."""
     image = open_image(path, bands)
     shrink = -(-max(image.height, image.width) // SIDE)
@@ -48,7 +48,7 @@ def draw_labels(
         bands: see ``open_image``.
     """
     full = open_image(path, bands)
-    small, shrink = shrunken(path, bands)
+    small, shrink = read_shrunken(path, bands)
     labels = np.memmap(labels_file, dtype, 'r', shape=(full.height, full.width))
     middle = shrink // 2  # of the pixels that one pixel of the picture stands for
     rows, columns = (
@@ -81,7 +81,7 @@ def draw_boxes(
         lines: with box, score and label, see ``detection.detect``.
         bands: see ``open_image``.
     """
-    small, shrink = shrunken(path, bands)
+    small, shrink = read_shrunken(path, bands)
     height, width = small.shape[:2]
     last_pixel = torch.tensor([width - 1, height - 1] * 2)  # the visualizer warns beyond it
     boxes = torch.tensor([line['box'] for line in lines]).reshape(-1, 4) / shrink

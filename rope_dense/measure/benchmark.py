@@ -76,18 +76,20 @@ def benchmark(
     model = random_model(cfg).to(measured)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f'{config}: {parameters / 1e6:.1f} M parameters, on {measured}', flush=True)
-    rows = [row for size in pixels for row in rows_of(model, cfg, size, modes, batch, rounds)]
+    rows = [
+        row for size in pixels for row in measure_and_print(model, cfg, size, modes, batch, rounds)
+    ]
     options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
     report = dict(config=config, cfg_options=options, parameters=parameters)
     report |= dict(device=device_name(measured), threads=torch.get_num_threads())
     report |= dict(torch=torch.__version__, rows=rows)
     folder = Path(cfg.work_dir) / 'benchmark'
-    write_report(folder, report)
+    write_measurements(folder, report)
     print(f'Written to {folder}')
     return report
 
 
-def rows_of(
+def measure_and_print(
     model: nn.Module, cfg: Config, size: ImageSize, modes: Sequence[Mode], batch: int, rounds: int
 ) -> list[dict]:
     """The rows of one image size, printed as they come.
@@ -152,7 +154,7 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == 'cuda' else device.type
 
 
-def write_report(folder: Path, report: dict) -> None:
+def write_measurements(folder: Path, report: dict) -> None:
     """Write both files; each is complete or absent."""
     flat = [
         {name: value for name, value in row.items() if name != 'share'}

@@ -141,10 +141,13 @@ def scalings_at(
     if factors == (1.0, 1.0):
         return others
     kinds = SCALINGS if min(factors) >= 1 else SCALINGS[:1]
-    return [*others, *(f'{kind}:{factor_text(factors)}' for kind in kinds if new(kind, own))]
+    return [
+        *others,
+        *(f'{kind}:{factor_text(factors)}' for kind in kinds if is_new_kind(kind, own)),
+    ]
 
 
-def new(kind: str, own: RopeScaling | None) -> bool:
+def is_new_kind(kind: str, own: RopeScaling | None) -> bool:
     """False for the type of scaling that the config has, whose factor grows with the image."""
     return own is None or own.type != kind or own.factor is not None
 

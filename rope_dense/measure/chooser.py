@@ -49,10 +49,12 @@ class Chooser:
         chosen, reason = choose([difference_of(row) for row in rows])
         weights = self.weights(scores[0], self.samples[0])
         for row, other in zip(rows, scores, strict=True):
-            row['tied'] = not compare(scores[chosen], other, weights, others(settings)).is_clear
-        taken = f': {named(rows[chosen])}' if chosen else ''
+            row['tied'] = not compare(
+                scores[chosen], other, weights, num_comparisons(settings)
+            ).is_clear
+        taken = f': {setting_text(rows[chosen])}' if chosen else ''
         print(f'{size}: {reason}{taken}', flush=True)
-        if tied := [named(row) for i, row in enumerate(rows) if row['tied'] and i != chosen]:
+        if tied := [setting_text(row) for i, row in enumerate(rows) if row['tied'] and i != chosen]:
             print(f'{size}: within the spread of it: {"; ".join(tied)}')
         judged = None
         if chosen and self.samples[1].number:
@@ -71,12 +73,12 @@ class Chooser:
             title = self.title(setting, sample)
             scores.append(score_images(self.evaluator, setting, sample, title))
             weights = self.weights(scores[0], sample)
-            difference = compare(scores[-1], scores[0], weights, others(settings))
+            difference = compare(scores[-1], scores[0], weights, num_comparisons(settings))
             rows.append(dict(asdict(setting), metric=scores[-1].value, **asdict(difference)))
             if not self.metric:
                 self.metric = scores[0].name
-                print(header(self.metric, rows[0]))
-            print(line(rows[-1]), flush=True)
+                print(header_text(self.metric, rows[0]))
+            print(choice_row_text(rows[-1]), flush=True)
         return rows, scores
 
     def weights(self, scores: Scores, sample: Sample) -> np.ndarray:
@@ -96,23 +98,23 @@ def difference_of(row: dict) -> Difference:
     return Difference(row['value'], row['low'], row['high'], row['least'])
 
 
-def others(settings: Sequence[Setting]) -> int:
+def num_comparisons(settings: Sequence[Setting]) -> int:
     """Comparisons of settings with one of them."""
     return max(len(settings) - 1, 1)
 
 
-def named(row: dict) -> str:
+def setting_text(row: dict) -> str:
     """Scaling and window of a row, and its tile if there are several."""
     return ', '.join(f'{name} {x}' for name, x in shown_settings(row).items() if name != 'size')
 
 
-def header(metric: str, row: dict) -> str:
+def header_text(metric: str, row: dict) -> str:
     """The header of the table that begins with this row."""
     names = [metric.rpartition('/')[2], 'better by', '90 % from', 'to']
     return columns(shown_settings(row), names, 11)
 
 
-def line(row: dict) -> str:
+def choice_row_text(row: dict) -> str:
     """A row of ``Chooser.choose`` as a line of the table."""
     figures = [f'{row["metric"]:.3f}']
     figures += [f'{row[name]:+.3f}' for name in ('value', 'low', 'high')]

@@ -12,7 +12,7 @@ from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.utils import to_2tuple
 
-from ..predict.processes import merges, started
+from ..predict.processes import init_rank, merges
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.load import find_model
@@ -173,7 +173,7 @@ class Sweep:
         Processes of torchrun share the images of each test. Of a run on tiles, whose images are
         few, they share the tests by index, if these are as many, and the first process merges.
         """
-        rank, count = started() if launcher == 'pytorch' else (0, 1)
+        rank, count = init_rank() if launcher == 'pytorch' else (0, 1)
         left = [setting for setting in self.settings if not self.results.find(setting)]
         if tile_plan(self.config) is None or not 1 < count <= len(left):
             return self.tested(launcher)

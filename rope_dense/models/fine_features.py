@@ -78,7 +78,7 @@ class FineFeatures(BaseModule):
         super().__init__(init_cfg)
         check_choice('method', method, get_args(Method))
         check_choice('frozen', frozen, (True, False))
-        self.scale_factor = check_factor(scale_factor)
+        self.scale_factor = checked_factor(scale_factor)
         self.step = int(self.scale_factor) if self.scale_factor.denominator == 1 else 1
         self.method, self.frozen = method, frozen
         if method == 'attention':
@@ -146,7 +146,7 @@ class FineFeatures(BaseModule):
         self.is_init = True
 
 
-def check_factor(value: float | str) -> Fraction:
+def checked_factor(value: float | str) -> Fraction:
     """The factor that a number, or text such as '8/3', is exactly.
 
     Raises:

@@ -167,7 +167,7 @@ class SharedBackbone(BaseModel):
         side = self.backbone.patch_embed.patch_size
         if self.features:
             results[FEATURES] = [
-                cropped(x, sample, side)
+                crop_padding(x, sample, side)
                 for x, sample in zip(results[FEATURES], data_samples, strict=True)
             ]
         return [
@@ -347,7 +347,7 @@ def task_sample(scope: str, sample: BaseDataElement, size: Size) -> BaseDataElem
     return getattr(import_module(f'{package}.structures'), kind)(metainfo=meta)
 
 
-def cropped(feature_map: Tensor, sample: BaseDataElement, side: int) -> PixelData:
+def crop_padding(feature_map: Tensor, sample: BaseDataElement, side: int) -> PixelData:
     """A map [C, H, W] without the places of padding alone."""
     rows, columns = (-(-pixels // side) for pixels in sample.metainfo['img_shape'][:2])
     return PixelData(data=feature_map[:, :rows, :columns])

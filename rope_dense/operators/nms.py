@@ -30,13 +30,13 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
     threshold, boxes = c_float(iou_threshold).value, boxes.to(real(boxes.dtype))
     if offset == 0 and (torchvision := torchvision_operators(boxes.device)):
         return torchvision.nms(boxes, scores.to(boxes.dtype), threshold)
-    iou = pairwise_iou(boxes, offset)
+    iou = make_pairwise_iou(boxes, offset)
     order = scores.sort(stable=True, descending=True).indices
     columns = COLUMNS_CPU if boxes.device.type == 'cpu' else COLUMNS
     return greedy_keep(lambda rows, columns: iou(rows, columns) > threshold, order, columns)
 
 
-def pairwise_iou(boxes: Tensor, offset: int = 0) -> Callable[[Tensor, Tensor], Tensor]:
+def make_pairwise_iou(boxes: Tensor, offset: int = 0) -> Callable[[Tensor, Tensor], Tensor]:
     """A function from indices [R] and [C] of boxes to their IoU [R, C].
 
     Its roundings are the compiled operator's, for equal decisions at the threshold.
@@ -178,7 +178,7 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
     if not len(dets):
         return []
     threshold = c_float(iou_threshold).value
-    iou = pairwise_iou(dets[:, :4])
+    iou = make_pairwise_iou(dets[:, :4])
     order = dets[:, 4].sort(stable=True, descending=True).indices
 
     def reaches(rows: Tensor, columns: Tensor) -> Tensor:

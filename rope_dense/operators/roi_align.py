@@ -245,18 +245,18 @@ def write_maxima(
     used = samples[0].used[..., None, None, None] & samples[1].used[:, None, None, :, :, None]
     values = values.masked_fill(values.isnan() | ~used, -torch.inf)
     values = values.permute(0, 5, 1, 3, 2, 4).flatten(-2)  # [R, C, S, S', G G']
-    maximum, index = at_least(values, -10000.0).max(-1)  # the first of equal ones
+    maximum, index = prepend(values, -10000.0).max(-1)  # the first of equal ones
     output.copy_(maximum)
     for out, position in (
         (row, samples[0].position[:, :, None, :, None]),
         (column, samples[1].position[:, None, :, None]),
     ):
         position = position.expand(-1, *shape[::2], *shape[1::2]).flatten(-2)  # [R, S, S', G G']
-        position = at_least(position, -1.0)[:, None].expand(*index.shape, -1)
+        position = prepend(position, -1.0)[:, None].expand(*index.shape, -1)
         out.copy_(position.gather(-1, index[..., None])[..., 0])
 
 
-def at_least(x: Tensor, first: float) -> Tensor:
+def prepend(x: Tensor, first: float) -> Tensor:
     """[..., N] with a number before the others."""
     return torch.cat([x.new_full((*x.shape[:-1], 1), first), x], -1)
 

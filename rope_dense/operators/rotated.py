@@ -69,14 +69,14 @@ def box_iou_rotated(
         mode_flag: 0 for the IoU, 1 for the intersection over the area of ``boxes1``.
         aligned: Compare box i with box i.
     """
-    fill(ious, boxes1[:, :5], boxes2[:, :5], pair_rotated, mode_flag, aligned)
+    write_ious(ious, boxes1[:, :5], boxes2[:, :5], pair_rotated, mode_flag, aligned)
 
 
 def box_iou_quadri(
     boxes1: Tensor, boxes2: Tensor, ious: Tensor, mode_flag: int, aligned: bool
 ) -> None:
     """IoU of quadrilaterals [N, 8] and [M, 8], as ``box_iou_rotated``."""
-    fill(ious, boxes1[:, :8], boxes2[:, :8], pair_quadri, mode_flag, aligned)
+    write_ious(ious, boxes1[:, :8], boxes2[:, :8], pair_quadri, mode_flag, aligned)
 
 
 def nms_rotated(
@@ -144,13 +144,13 @@ def diff_iou_rotated_sort_vertices_forward(
     return torch.where(number > 2, index, unused).int()
 
 
-def fill(
+def write_ious(
     ious: Tensor, boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int, aligned: bool
 ) -> None:
     """Write the IoU of all pairs of boxes, or of boxes of one index."""
     boxes1, boxes2 = boxes1.double(), boxes2.double()
     if aligned:
-        values = pairwise_iou(boxes1, boxes2, pair, mode_flag)
+        values = aligned_iou(boxes1, boxes2, pair, mode_flag)
     else:
         values = iou_matrix(boxes1, boxes2, pair, mode_flag).flatten()
     ious.copy_(values.view_as(ious))
@@ -194,7 +194,7 @@ def span(box: Points) -> Points:
     return Points(start.x + a * last.y - b * first.y, start.y - a * last.x + b * first.x)
 
 
-def pairwise_iou(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Tensor:
+def aligned_iou(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Tensor:
     """IoU [n] of boxes of one index; 0 where bounds are apart, however far."""
     parts = zip(boxes1.split(PAIRS), boxes2.split(PAIRS), strict=True)
     values = torch.cat([iou(pair(part1, part2), mode_flag) for part1, part2 in parts])

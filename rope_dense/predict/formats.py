@@ -18,7 +18,7 @@ import mmcv
 import numpy as np
 
 from ..datasets.labels.coco_files import read_file
-from ..datasets.labels.objects import seen
+from ..datasets.labels.objects import printable_text
 from ..datasets.rotated_results import about_convention, names_of_files, write_dota
 from ..project.errors import UsageError
 from ..project.identity import Identity
@@ -276,4 +276,6 @@ def write_json(file: Path, content: object) -> Path:
 
 def tags(values: Mapping[str, object]) -> str:
     """A node of XML for each value."""
-    return ''.join(f'<{name}>{escape(seen(str(text)))}</{name}>' for name, text in values.items())
+    return ''.join(
+        f'<{name}>{escape(printable_text(str(text)))}</{name}>' for name, text in values.items()
+    )

@@ -22,7 +22,7 @@ from ..datasets.images.sources import (
     Source,
     Video,
     find_video,
-    left_out,
+    left_out_text,
     listed_sources,
     unreadable_sources,
 )
@@ -43,7 +43,7 @@ from .formats import Output
 from .inferencer import build_inferencer, predict_batch
 from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
-from .processes import merges, started
+from .processes import init_rank, merges
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
 
@@ -96,7 +96,7 @@ def predict(
         UsageError, CheckpointError, ValueError: settings or files that cannot be used, or no image
             can be predicted.
     """
-    rank, count = started()
+    rank, count = init_rank()
     place = checked_device(device)
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
     video = find_video(str(images)) if isinstance(images, (str, Path)) else None
@@ -142,7 +142,7 @@ def predict(
                 output.gather(names)  # notes the share of this process
                 if is_last := merges(rank, count):
                     output.gather(names)
-                lines = [named(*item) for item in failed.items()]
+                lines = [path_error_text(*item) for item in failed.items()]
                 if is_last and lines and not writer.done():
                     reason = next(iter(failed.values()))
                     raise UsageError(f'no image could be predicted; {lines[0]}') from reason
@@ -150,7 +150,7 @@ def predict(
                 if not is_last:
                     return folder
                 if isinstance(images, (str, Path)) and (
-                    others := left_out(Path(images), reader.suffixes, folder)
+                    others := left_out_text(Path(images), reader.suffixes, folder)
                 ):
                     print(f'not predicted: {others}')
             print(writer.close())
@@ -261,7 +261,7 @@ def predict_small(
     return failed
 
 
-def named(path: Path, error: Exception) -> str:
+def path_error_text(path: Path, error: Exception) -> str:
     """A path and the first line of an error, or its kind: 'PATH: no such file'."""
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return line if line.startswith(f'{path}:') else f'{path}: {line}'

@@ -21,9 +21,9 @@ from ..project.checks.image_sizes import patch_size
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.task import detects, visualizer_of
-from ..project.weights import read_safely
+from ..project.weights import patch_mmengine_reader
 from ..utils.config_parts import without_labels
-from .thin import cut, max_aspect_ratio, padded
+from .thin import crop_sample, max_aspect_ratio, pad_to_ratio
 
 
 def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseInferencer:
@@ -35,7 +35,7 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
     Raises:
         UsageError, CheckpointError: the weights cannot be read, or do not fit.
     """
-    read_safely()
+    patch_mmengine_reader()
     cfg = copy.deepcopy(cfg)  # the inferencers change pipelines
     cfg.visualizer = visualizer_of(cfg, 'predictions', alpha=0.6)
     cfg.load_from = None
@@ -49,7 +49,7 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
         from mmseg.apis import MMSegInferencer as Inferencer
     guard = registered_only() if is_stored(cfg) else contextlib.nullcontext()
     # Without weights: the inferencers read all of a file, and let any be missing.
-    with guard, quiet():
+    with guard, quiet_mmengine():
         inferencer = Inferencer(copy.deepcopy(cfg), None, device=device, scope=cfg.default_scope)
     inferencer.show_progress = False
     if checkpoint is None:
@@ -63,7 +63,7 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def quiet_mmengine() -> Iterator[None]:
     """Within this context mmengine says nothing of its own business, such as a missing scope.
 
     Its logger may be older, with the terminal as it was then.
@@ -93,7 +93,7 @@ def predict_batch(
         return []
     pipeline = inferencer.cfg.test_dataloader.dataset.pipeline
     ratio = max_aspect_ratio(pipeline, patch_size(inferencer.model))
-    given = [padded(image, ratio) for image in images]
+    given = [pad_to_ratio(image, ratio) for image in images]
     results = inferencer(given, batch_size=batch, return_datasamples=True)
     if isinstance(results, dict):  # of mmdet
         results = results['predictions']
@@ -105,7 +105,7 @@ def predict_batch(
                 'diverged'
             )
         if whole is not image:
-            cut(sample, image.shape[:2], whole.shape[:2])
+            crop_sample(sample, image.shape[:2], whole.shape[:2])
         drop_no_data(sample, no_data(image))
     return samples
 

@@ -33,7 +33,7 @@ from ..utils.journal import JournalError
 from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
 from ..utils.size_text import parse_size
-from .processes import started
+from .processes import init_rank
 from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
 
 
@@ -80,7 +80,7 @@ def predict_large(
         UsageError, CheckpointError, ValueError: settings or files that cannot be used; nothing is
             written.
     """
-    rank, count = started()
+    rank, count = init_rank()
     place, given = checked_device(device), Path(image)
     part = (rank, count) if not given.is_dir() else (0, 1)
     if part[1] > 1 and 'MASTER_ADDR' not in os.environ:
@@ -112,7 +112,7 @@ def predict_large(
         trained = TrainedModel(cfg, model, classes, colours, identity)
         drawn = None if picture is None else Path(picture)
         for path, result in share:
-            with exclusive(unfinished(result, *part) if part[0] else result), explained(result):
+            with exclusive(unfinished(result, *part) if part[0] else result), explain_stop(result):
                 if overwrite:
                     shutil.rmtree(unfinished(result, *part), ignore_errors=True)
                 if TiledImage(trained, path, result, tiling, drawn, share=part).predict():
@@ -143,7 +143,7 @@ def results_of(
 
 
 @contextmanager
-def explained(result: Path) -> Iterator[None]:
+def explain_stop(result: Path) -> Iterator[None]:
     """Within this context, say how to go on after Ctrl-C, or where unfinished work is another's."""
     try:
         yield

@@ -13,7 +13,7 @@ from ..project.launch import join_group
 LONGEST = 30 * 24 * 3600  # seconds that a process waits for the others
 
 
-def started() -> tuple[int, int]:
+def init_rank() -> tuple[int, int]:
     """The rank of this process, which takes the GPU of its number, and the count of all.
 
     They are RANK and WORLD_SIZE of the environment, which torchrun sets; 0 and 1 without them.

@@ -40,7 +40,7 @@ def max_aspect_ratio(pipeline: Iterable[Mapping], patch: int) -> float:
     return math.inf
 
 
-def padded(image: np.ndarray, ratio: float) -> np.ndarray:
+def pad_to_ratio(image: np.ndarray, ratio: float) -> np.ndarray:
     """An image [H, W, 3], or one whose last row or column is repeated until the ratio is kept.
 
     Raises:
@@ -59,7 +59,7 @@ def padded(image: np.ndarray, ratio: float) -> np.ndarray:
     return cv2.copyMakeBorder(image, 0, below, 0, right, cv2.BORDER_REPLICATE)
 
 
-def cut(sample: BaseDataElement, size: ImageSize, whole: ImageSize) -> None:
+def crop_sample(sample: BaseDataElement, size: ImageSize, whole: ImageSize) -> None:
     """Cut a prediction to the top left of its image, in place.
 
     Args:
@@ -73,12 +73,12 @@ def cut(sample: BaseDataElement, size: ImageSize, whole: ImageSize) -> None:
             rows, columns = (math.ceil(given * part / all_) for given, part, all_ in sides)
             setattr(sample, name, value[:rows, :columns])
         elif name == 'pred_instances':
-            sample.pred_instances = cut_instances(value, size)
+            sample.pred_instances = crop_instances(value, size)
         elif isinstance(value, BaseDataElement) and not isinstance(value, InstanceData):
-            cut(value, size, whole)  # of one of several tasks
+            crop_sample(value, size, whole)  # of one of several tasks
 
 
-def cut_instances(instances: InstanceData, size: ImageSize) -> InstanceData:
+def crop_instances(instances: InstanceData, size: ImageSize) -> InstanceData:
     """The objects in the top left of an image, without what is outside of it."""
     height, width = size
     boxes = getattr(instances.bboxes, 'tensor', instances.bboxes)

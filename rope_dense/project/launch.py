@@ -30,7 +30,7 @@ from ..utils.progress import show_elapsed
 from .building import NAMED, building
 from .errors import UsageError
 from .run import Run
-from .weights import read_safely
+from .weights import patch_mmengine_reader
 
 LIMIT = 600  # seconds that a process waits for another
 RUN_NUMBERS = count()
@@ -45,7 +45,7 @@ def build_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
     cfg.launcher = launcher
     if not trains:  # mmengine knows runs by this name and the second of their start
         cfg.experiment_name = f'run_{next(RUN_NUMBERS)}'
-    read_safely()
+    patch_mmengine_reader()
     logging.raiseExceptions = False  # a log on a full disk: what is written next says so
     with building(f'Runner, --launcher {launcher}'):
         if launcher == 'pytorch' and not distributed.is_initialized():
@@ -90,7 +90,7 @@ def leave_group() -> None:
 def run_test(runner: Runner) -> None:
     """Test; errors as in ``run_training``."""
     build_loop(runner, 'test')
-    with running(runner, 'test'):
+    with usage_errors_of_run(runner, 'test'):
         runner.test()
 
 
@@ -107,7 +107,7 @@ def run_training(runner: Runner) -> None:
     build_loop(runner, 'train')
     build_loop(runner, 'val')
     try:
-        with preemption.listening(), running(runner, 'train'):
+        with preemption.listening(), usage_errors_of_run(runner, 'train'):
             runner.train()
     except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
@@ -137,7 +137,7 @@ def build_loop(runner: Runner, loop: str) -> None:
 
 
 @contextlib.contextmanager
-def running(runner: Runner, loop: str) -> Iterator[None]:
+def usage_errors_of_run(runner: Runner, loop: str) -> Iterator[None]:
     """Within this context, errors become UsageErrors, with the batch of a wrong value.
 
     After a training has diverged, any error follows from it, such as an unmatched matrix.

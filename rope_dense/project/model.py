@@ -17,7 +17,7 @@ from ..utils.config_parts import nodes
 from .building import build_part, building
 from .errors import UsageError
 from .parts import class_info, datasets_of, heads, stored_classes
-from .task import check_convention
+from .task import check_angle_convention
 
 Colour = tuple[int, int, int]  # red, green, blue
 
@@ -67,7 +67,7 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[
 
     UsageError for another number of classes than the heads of the model have.
     """
-    check_convention(cfg, checkpoint)
+    check_angle_convention(cfg, checkpoint)
     key, dataset = next(datasets_of(cfg, 'test_dataloader'))
     known = class_info(cfg, dataset) | stored_classes(checkpoint)
     classes: Sequence[str] = known.get('classes') or ()

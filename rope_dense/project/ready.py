@@ -11,12 +11,12 @@ from .checks.data import check_data
 from .checks.image_sizes import check_image_sizes
 from .model import build_model
 from .parts import used_loaders
-from .task import check_convention
+from .task import check_angle_convention
 from .weights import (
     check_class_names,
     check_initial_weights,
-    check_tested_weights,
     load_tested_weights,
+    preload_tested_weights,
 )
 
 
@@ -60,8 +60,8 @@ def ready(
     if weights is None:
         check_initial_weights(cfg, model)
     else:
-        stored = (check_tested_weights if has_runner else load_tested_weights)(weights, model)
-        check_convention(cfg, stored)
+        stored = (preload_tested_weights if has_runner else load_tested_weights)(weights, model)
+        check_angle_convention(cfg, stored)
     if has_data:
         check_data(cfg, loaders)
     if has_data and weights:

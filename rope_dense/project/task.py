@@ -71,7 +71,7 @@ def write_convention(cfg: Config) -> None:
             raise UsageError(f'{key}.metainfo.{CONVENTION}={stored}: the model has {about}')
 
 
-def check_convention(cfg: Config, checkpoint: dict) -> None:
+def check_angle_convention(cfg: Config, checkpoint: dict) -> None:
     """Raise UsageError if a checkpoint has another convention: its numbers would be other boxes."""
     stored = ((checkpoint.get('meta') or {}).get('dataset_meta') or {}).get(CONVENTION)
     version = angle_version(cfg)

@@ -30,7 +30,7 @@ from ..utils.locations import HUB, WEB, is_remote
 from .errors import UsageError
 from .parts import class_info, datasets_of, stored_classes
 from .run import Run
-from .task import check_convention
+from .task import check_angle_convention
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
@@ -48,7 +48,7 @@ def load_from_source(filename: str, map_location: object = None) -> dict:
     return convert_detector(read_checkpoint(fetch(filename), filename), filename)
 
 
-def read_safely() -> None:
+def patch_mmengine_reader() -> None:
     """Let mmengine read files, addresses and the hub with ``read_checkpoint``.
 
     Its own reader, of 0.10.12, runs code from a file that ``weights_only`` refuses.
@@ -90,20 +90,20 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
             if not is_remote(checkpoint):
                 read_ahead(fetch(checkpoint), f'{key}.checkpoint {str(checkpoint)!r}')
     if (path := cfg.get('load_from')) and not is_remote(path):
-        check_start(cfg, model, path)
+        prepare_start(cfg, model, path)
 
 
 def check_fetched_weights(cfg: Config, model: nn.Module) -> None:
     """Check a `load_from` or resume to download, after processes are connected: one fetches it."""
     if (path := cfg.get('load_from')) and str(path).startswith((*WEB, HUB)):
-        check_start(cfg, model, path)
+        prepare_start(cfg, model, path)
 
 
-def check_start(cfg: Config, model: nn.Module, path: str) -> None:
+def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
     """Check a whole model to start from or to resume; its weights get the model's channels."""
     origin = f'{"--resume" if cfg.get("resume") else "load_from"} {path!r}'
     checkpoint, weights = read_weights(path, origin)
-    check_convention(cfg, checkpoint)
+    check_angle_convention(cfg, checkpoint)
     if not cfg.get('resume'):
         adapt_to_channels(cfg, model, weights, origin)
         check_backbone(model, weights, origin)
@@ -117,7 +117,7 @@ def check_start(cfg: Config, model: nn.Module, path: str) -> None:
             f'{origin}: no training run to continue, the file has no {", ".join(missing)}. To '
             f'start from its weights: --cfg-options load_from={path}'
         )
-    check_complete(model, weights, origin)
+    load_complete(model, weights, origin)
 
 
 def check_class_names(cfg: Config, loader: str, checkpoint: dict, starts: bool = False) -> None:
@@ -139,7 +139,7 @@ def check_class_names(cfg: Config, loader: str, checkpoint: dict, starts: bool =
         print(f'warning: {text}', file=sys.stderr)
 
 
-def check_tested_weights(path: str, model: nn.Module) -> dict:
+def preload_tested_weights(path: str, model: nn.Module) -> dict:
     """``load_tested_weights`` where a Runner reads the same file next, for which it is kept."""
     if path.startswith((*WEB, HUB)) and 'LOCAL_RANK' in os.environ:
         return {}  # the first process of a distributed run downloads it for all, later
@@ -159,7 +159,7 @@ def load_tested_weights(
         check_finite(model.state_dict(), origin)
         return {}
     checkpoint, weights = read_weights(path, origin, reader)
-    check_complete(model, weights, origin)
+    load_complete(model, weights, origin)
     return checkpoint
 
 
@@ -183,11 +183,11 @@ def read_weights(
     return checkpoint, {key.removeprefix('module.'): value for key, value in weights.items()}
 
 
-def check_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
+def load_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
     """Load weights into a model; UsageError unless complete (mmengine only warns) and finite."""
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
         raise UsageError(f'{origin}: has no values (meta device) for {keys_text(without_values)}')
-    if problem := load_problem(model, weights, ('num_batches_tracked',)):
+    if problem := try_load_weights(model, weights, ('num_batches_tracked',)):
         raise UsageError(
             f'{origin} does not fit the config: {problem}; give the config and the --cfg-options '
             'that it was trained with'
@@ -218,7 +218,7 @@ def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) ->
     elif not weights.keys() & model.state_dict().keys():
         may_lack = ()
     own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
-    if problem := load_problem(part, own, may_lack):
+    if problem := try_load_weights(part, own, may_lack):
         raise UsageError(
             f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
             f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='
@@ -269,7 +269,9 @@ def leave_out_misfits(weights: dict[str, Tensor], model: nn.Module) -> None:
         del weights[key]
 
 
-def load_problem(module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[str, ...]) -> str:
+def try_load_weights(
+    module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[str, ...]
+) -> str:
     """Load weights, which may lack keys with these ends; returns what does not fit, else ''."""
     try:
         missing = module.load_state_dict(weights, strict=False).missing_keys

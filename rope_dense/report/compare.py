@@ -116,31 +116,31 @@ def add_errors(page: Page, reports: Reports) -> None:
 
 def add_plots(page: Page, reports: Reports) -> None:
     """Add plots of the test, each where both runs have it."""
-    if runs := of_both(reports, 'precision_recall'):
+    if runs := values_of_both(reports, 'precision_recall'):
         page.section('Precision and recall')
         figure = figures.lines(runs, 'recall', 'precision', unit=True)
         page.add_figure('precision_recall', figure, 'At IoU 0.5, by class.')
     names = next(iter(reports.values()))['names']
     if all(report['names'] == names for report in reports.values()) and (
-        runs := of_both(reports, 'confusion')
+        runs := values_of_both(reports, 'confusion')
     ):
         tables = {run: np.array(table) for run, table in runs.items()}
         names = [*names, 'nothing'][: len(next(iter(tables.values())))]
         page.section('Confusion')
         page.add_figure('confusion', figures.matrix(tables, names), 'Rows are the truth.')
-    if runs := of_both(reports, 'calibration'):
+    if runs := values_of_both(reports, 'calibration'):
         page.section('Calibration')
         page.add_figure('calibration', figures.calibration(runs), 'Right predictions by score.')
 
 
 def add_training(page: Page, reports: Reports) -> None:
     """Add the loss, and the main metric of each evaluation, as one plot each."""
-    runs = of_both(reports, 'losses')
+    runs = values_of_both(reports, 'losses')
     if runs and all('loss' in losses for losses in runs.values()):
         page.section('Training')
         curves = {run: losses['loss'] for run, losses in runs.items()}
         page.add_figure('losses', figures.lines({'': curves}, 'iteration', 'loss'), 'Loss.')
-    if runs := of_both(reports, 'metrics'):
+    if runs := values_of_both(reports, 'metrics'):
         metric = headline(next(iter(runs.values())))
         curves = {run: metrics[metric] for run, metrics in runs.items() if metric in metrics}
         figure = figures.lines({'': curves}, 'step of the evaluation', metric)
@@ -149,7 +149,7 @@ def add_training(page: Page, reports: Reports) -> None:
 
 def add_image_sizes(page: Page, reports: Reports) -> None:
     """Add the main metric against the size of the image, as one plot."""
-    if not (runs := of_both(reports, 'image_sizes')):
+    if not (runs := values_of_both(reports, 'image_sizes')):
         return
     metric = headline(next(iter(runs.values()))['rows'][0]['metrics'])
     picture = page.out / 'image_sizes.png'
@@ -158,7 +158,7 @@ def add_image_sizes(page: Page, reports: Reports) -> None:
     page.embed('image/png', picture.read_bytes(), f'{metric} against image size.')
 
 
-def of_both(reports: Reports, name: str) -> dict[str, Any]:
+def values_of_both(reports: Reports, name: str) -> dict[str, Any]:
     """Values that both reports have under a name, by run; empty if one has nothing."""
     runs = {run: report[name] for run, report in reports.items() if report.get(name)}
     return runs if len(runs) == len(reports) else {}

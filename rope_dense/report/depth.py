@@ -13,7 +13,7 @@ from ..datasets.images.drawing import depth_picture
 from ..project.errors import UsageError
 from . import figures
 from .page import Page
-from .predictions import ReadPicture, build_loader, picture_reader, predict
+from .predictions import ReadPicture, build_loader, picture_reader, predict_samples
 from .ranked import Image, Ranked, side_by_side
 
 EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metres
@@ -26,7 +26,7 @@ def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
         UsageError: no image has a true depth.
     """
     sums, errors, ranked = np.zeros((len(EDGES) - 1, 5)), list[float](), Ranked()
-    for sample in predict(model, build_loader(cfg)):
+    for sample in predict_samples(model, build_loader(cfg)):
         truth = sample.gt_depth_map.data.squeeze().numpy()
         predicted = sample.pred_depth_map.data.squeeze().numpy()
         known = truth > 0

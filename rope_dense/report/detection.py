@@ -28,14 +28,14 @@ from .matching import (
     best_threshold,
     confusion,
     costs,
-    fix,
+    fix_errors,
     match,
     mean_ap,
     precision_recall,
 )
 from .page import Page
 from .painter import Colour, Painter
-from .predictions import ReadPicture, build_loader, picture_reader, predict
+from .predictions import ReadPicture, build_loader, picture_reader, predict_samples
 from .ranked import Ranked
 from .suspects import add_suspects, find_suspects
 
@@ -72,7 +72,7 @@ def add_detection(
     loader = build_loader(cfg)
     images: list[dict] = []
     predictions: list[dict] = []
-    for index, sample in enumerate(predict(model, loader)):
+    for index, sample in enumerate(predict_samples(model, loader)):
         if 'pred_instances' not in sample:
             raise UsageError('report: the model predicts no boxes or masks of objects')
         height, width = sample.ori_shape[:2]
@@ -131,7 +131,7 @@ def add_sections(
         read: see ``picture_reader``.
     """
     matches = match(truth, predictions, masks)
-    scored, counts = fix(matches)
+    scored, counts = fix_errors(matches)
     by_class = {label: [x for x in scored if x.label == label] for label in counts}
     cuts = {label: best_threshold(by_class[label], count) for label, count in counts.items()}
     kept = [x for x in predictions if x['score'] >= threshold_of(cuts, x)]
@@ -220,7 +220,7 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
         {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': CHECKS[kind]}
         for kind in ERRORS
     ]
-    page.figures['AP50'] = mean_ap(*fix(matches))
+    page.figures['AP50'] = mean_ap(*fix_errors(matches))
     page.add_figure('errors', figures.bars({'': gains}, LOST), 'AP50 lost to each kind of error.')
     page.add_table('errors', rows)
     worst = max(ERRORS, key=lambda kind: gains[kind])

@@ -101,7 +101,7 @@ def match_image(truth: list[dict], predictions: list[dict], masks: bool) -> list
         elif (row[same & crowd] >= FOREGROUND).any():
             matches.append(Match(item, 'ignored', None))
         else:
-            kind, target = error(row, same, ~crowd)
+            kind, target = error_kind(row, same, ~crowd)
             matches.append(Match(item, kind, None if target is None else truth[target]))
     return matches
 
@@ -123,7 +123,7 @@ def best(overlaps: np.ndarray, among: np.ndarray) -> int:
     return int(np.where(among, overlaps, -1.0).argmax())
 
 
-def error(overlaps: np.ndarray, same: np.ndarray, real: np.ndarray) -> tuple[str, int | None]:
+def error_kind(overlaps: np.ndarray, same: np.ndarray, real: np.ndarray) -> tuple[str, int | None]:
     """The kind of an error, and the index of the object that a class or place error is about.
 
     Args:
@@ -143,7 +143,9 @@ def error(overlaps: np.ndarray, same: np.ndarray, real: np.ndarray) -> tuple[str
     return ('background' if max(of_own, of_other) <= BACKGROUND else 'both'), None
 
 
-def fix(matches: Matches, kinds: Collection[str] = ()) -> tuple[list[Scored], dict[int, int]]:
+def fix_errors(
+    matches: Matches, kinds: Collection[str] = ()
+) -> tuple[list[Scored], dict[int, int]]:
     """Predictions as scored ones, and the number of objects of each class, with errors fixed.
 
     A class or place error becomes a right prediction if its object is not found, and no class or
@@ -203,8 +205,8 @@ def precision_recall(
 
 def costs(matches: Matches) -> dict[str, float]:
     """Gain of AP at IoU 0.5 from fixing each kind of error alone."""
-    now = mean_ap(*fix(matches))
-    return {kind: mean_ap(*fix(matches, (kind,))) - now for kind in ERRORS}
+    now = mean_ap(*fix_errors(matches))
+    return {kind: mean_ap(*fix_errors(matches, (kind,))) - now for kind in ERRORS}
 
 
 def best_threshold(scored: Sequence[Scored], count: int) -> dict[str, float]:

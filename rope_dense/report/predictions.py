@@ -32,7 +32,7 @@ def build_loader(cfg: Config) -> DataLoader:
         return Runner.build_dataloader(cfg.test_dataloader, seed=0)
 
 
-def predict(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataElement]:
+def predict_samples(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataElement]:
     """Yield the data sample of each image with its prediction, on the CPU; see ``TileJoiner``."""
     joiner = TileJoiner()
     for batch in progress(loader, 'report'):

@@ -16,7 +16,7 @@ from mmseg.visualization import SegLocalVisualizer
 from ..project.errors import UsageError
 from . import figures
 from .page import Page
-from .predictions import ReadPicture, build_loader, picture_reader, predict
+from .predictions import ReadPicture, build_loader, picture_reader, predict_samples
 from .ranked import Image, Ranked, side_by_side
 
 Colour = tuple[int, int, int]
@@ -33,7 +33,7 @@ def add_segmentation(
     """
     tables = np.zeros((2, len(classes), len(classes)), int)  # interior, boundary
     images, ranked = 0, Ranked()
-    for sample in predict(model, build_loader(cfg)):
+    for sample in predict_samples(model, build_loader(cfg)):
         if 'gt_sem_seg' not in sample or 'pred_sem_seg' not in sample:
             raise UsageError('report: needs predicted labels of pixels and a truth to compare with')
         truth = sample.gt_sem_seg.data[0].numpy().astype(np.uint16)

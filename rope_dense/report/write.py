@@ -15,7 +15,7 @@ from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.run import Run
 from ..project.task import task_of
-from ..project.weights import read_safely
+from ..project.weights import patch_mmengine_reader
 from ..utils.lock import exclusive
 from .curves import add_training
 from .depth import add_depth
@@ -65,7 +65,7 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     task = task_of(cfg)
     if task in ('oriented', 'several'):
         raise UsageError('report: it compares upright boxes; test rotated ones by rope-dense test')
-    read_safely()
+    patch_mmengine_reader()
     settings = used_settings(cfg)  # before data and model are built, which change some
     model, _, stored = ready(cfg, 'test', weights=checkpoint, has_runner=False)
     classes, colours = classes_and_colours(cfg, stored)

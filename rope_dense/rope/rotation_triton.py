@@ -164,8 +164,8 @@ def self_check(device: torch.device) -> None:
         raise RuntimeError(f'Triton {triton.__version__} is too old, it takes {MIN_VERSION}')
     shapes = (7, 1, 8), (2, 7, 3, 8)
     for layout, dtype, shape in product(get_args(PairLayout), TOLERANCES, shapes):
-        qkv, grad = waves((2, 2, 9, 3, 3, 32), device).to(dtype)
-        rotary, inverse = (Rotary(sign * waves(shape, device), layout) for sign in (1, -1))
+        qkv, grad = probe_values((2, 2, 9, 3, 3, 32), device).to(dtype)
+        rotary, inverse = (Rotary(sign * probe_values(shape, device), layout) for sign in (1, -1))
         rotated = rotate_definition(qkv, rotary, 2)
         expected = (
             rotated,
@@ -178,7 +178,7 @@ def self_check(device: torch.device) -> None:
             torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCES[b.dtype])
 
 
-def waves(shape: tuple[int, ...], device: torch.device) -> Tensor:
+def probe_values(shape: tuple[int, ...], device: torch.device) -> Tensor:
     """Values in [-1, 1], without use of the user's random numbers."""
     return torch.arange(math.prod(shape), device=device).float().square().sin().view(shape)
 

@@ -62,7 +62,7 @@ def demo(
     folder, training = Path(work_dir), Path(work_dir, 'training')
     options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
     cfg = load_config(str(config), options, str(training))
-    shapes = shapes_of(cfg)
+    shapes = shapes_settings(cfg)
     (folder / 'results.json').unlink(missing_ok=True)
     announce(cfg, shapes, folder, goal)
     data = {scale: make_data(folder, shapes, scale) for scale in SCALES}
@@ -88,7 +88,7 @@ def demo(
     return results
 
 
-def shapes_of(cfg: Config) -> ShapesSettings:
+def shapes_settings(cfg: Config) -> ShapesSettings:
     """The settings of the `shapes` entry of a config.
 
     Raises:

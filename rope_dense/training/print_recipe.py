@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Unpack
 
 from ..project.building import building
-from ..project.checks.summary import entry, recipe_text
+from ..project.checks.summary import paragraph_text, recipe_text
 from ..project.checks.training import check_schedule, warn_of_random_weights
 from ..project.load import load_config
 from ..project.model import build_shapes
@@ -41,5 +41,5 @@ def print_recipe(
         model = build_shapes(cfg)
         warn_of_random_weights(cfg, model)
         recipe = recipe_text(cfg, model)
-    print(entry('config', config))
+    print(paragraph_text('config', config))
     print(recipe)

@@ -14,7 +14,7 @@ from rope_dense.backbones.attention import Attention, Place, QVBiasLinear
 from rope_dense.backbones.position_bias import (
     DecomposedBiasAttention,
     TableBiasAttention,
-    offset_table,
+    gather_by_offset,
     pair_bias,
 )
 from rope_dense.backbones.windows import WindowPlan, shifted_plan, window_plan
@@ -88,7 +88,7 @@ def test_decomposed_tables_start_at_zero_and_are_resized_linearly():
     module = DecomposedBiasAttention(C, HEADS, place=Place((2, 2), in_windows=True))
     assert not module.rel_pos_h.any() and not module.rel_pos_w.any()
     nn.init.normal_(module.rel_pos_h)
-    table = offset_table(module.rel_pos_h, 3)  # 3 entries become 5
+    table = gather_by_offset(module.rel_pos_h, 3)  # 3 entries become 5
     weight = torch.tensor([[1, 0, 0], [0.6, 0.4, 0], [0, 1, 0], [0, 0.4, 0.6], [0, 0, 1]])
     resized = weight @ module.rel_pos_h
     for i in range(3):

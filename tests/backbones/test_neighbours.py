@@ -17,7 +17,7 @@ from rope_dense.backbones.neighbours import (
     NeighbourAttention,
     NeighbourPlan,
     TableBiasNeighbourAttention,
-    check_kernel_size,
+    checked_kernel_size,
     neighbour_plan,
 )
 from rope_dense.rope import MixedRoPE, Rotary
@@ -270,7 +270,7 @@ def test_natten_is_used_on_a_gpu_where_it_can(
 @pytest.mark.parametrize('value', [0, 4, (3, 4), '7', 7.0, (3, 3, 3)])
 def test_wrong_kernels(value: object) -> None:
     with pytest.raises(ValueError, match=r'kernel_size must be .+, got '):
-        check_kernel_size('kernel_size', value)
+        checked_kernel_size('kernel_size', value)
 
 
 @pytest.mark.parametrize('grid, kernel, dilation', [c for c in CASES if c[1][0] > 1])

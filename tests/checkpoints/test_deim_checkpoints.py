@@ -22,7 +22,7 @@ from rope_dense.checkpoints.detectors import (
     find_detector,
     to_published,
 )
-from rope_dense.project.weights import check_tested_weights, load_from_source
+from rope_dense.project.weights import load_from_source, preload_tested_weights
 from rope_dense_command import command
 
 IMAGES = [(64, 64), (96, 160)]
@@ -258,7 +258,7 @@ def test_a_file_of_the_authors_is_tested_and_converted(tmp_path: Path) -> None:
     weights = model.state_dict()
     source = tmp_path / 'deimv2.pth'
     torch.save(dict(model=to_published(weights, 'deimv2'), last_epoch=1), source)
-    check_tested_weights(str(source), model)
+    preload_tested_weights(str(source), model)
     loaded = load_from_source(str(source))['state_dict']
     assert all(torch.equal(loaded[key], x) for key, x in weights.items())
     for arguments in (['deimv2.pth', 'ours.pth'], ['ours.pth', 'back.pth', '--to', 'deimv2']):

@@ -19,7 +19,7 @@ from rope_dense.large_images.predictor import TilePredictor
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.project.model import build_model
-from rope_dense.project.task import angle_version, check_convention
+from rope_dense.project.task import angle_version, check_angle_convention
 from rope_dense_command import command
 
 NAME = 'rotated-retinanet_swin-t_rope-mixed_1xb2-12e_dota'
@@ -120,7 +120,7 @@ def test_one_model_has_one_convention(files: tuple[str, str]) -> None:
     with pytest.raises(UsageError, match=rf'{key}=oc: give one of le90, le135, oc for all'):
         load_config(files[0], [f'{key}=oc'])
     cfg = load_config(files[0])
-    check_convention(cfg, dict(state_dict={}))  # of mmrotate: it says none
+    check_angle_convention(cfg, dict(state_dict={}))  # of mmrotate: it says none
     cfg.val_dataloader.dataset.metainfo.box_convention = ['oc', 'radian']
     cfg.dump(Path(files[0]).with_name('mixed.py'))
     with pytest.raises(UsageError, match=r'val_dataloader\.dataset\.metainfo\.box_convention='):

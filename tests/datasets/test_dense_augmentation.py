@@ -169,7 +169,7 @@ def test_affine_transform_is_its_formula(
     matrix = published_matrix((33, 48), angle, shift, scale)
     ours = mosaic_module.affine_matrix((33, 48), angle, shift, scale)
     np.testing.assert_allclose(ours, matrix, atol=1e-12)
-    out = mosaic_module.warped(results, ours)
+    out = mosaic_module.warp_affine(results, ours)
     same = (out['img'] == nearest(results['img'], matrix)).all(-1).mean()
     assert same > 0.99  # OpenCV rounds its coordinates
     for mask, found in zip(results['gt_masks'].masks, out['gt_masks'].masks, strict=True):

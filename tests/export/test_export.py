@@ -18,7 +18,7 @@ from rope_dense.export.deformable import MMCVDeformableAttention
 from rope_dense.export.exporter import METADATA_FILE, file_metadata
 from rope_dense.export.graphs import graph_of
 from rope_dense.export.parts import MeanPool
-from rope_dense.export.trained import smallest_above_test
+from rope_dense.export.trained import size_advice_text
 
 TINY = dict(embed_dims=16, depth=2, num_heads=2)
 
@@ -82,7 +82,7 @@ def test_a_file_for_larger_images_than_the_tests_is_reported() -> None:
     metadata = file_metadata(graph_of(model), 'dynamic', 2, None)
     assert metadata['smallest_size'] == [40, 40]
     for scale, said in (([64, 40], ''), ([64, 36], '--size 36x64')):
-        advice = smallest_above_test(metadata | dict(resize=dict(scale=scale)))
+        advice = size_advice_text(metadata | dict(resize=dict(scale=scale)))
         assert said in advice and bool(said) == bool(advice)
 
 

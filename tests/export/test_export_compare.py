@@ -9,7 +9,7 @@ from torch import Tensor
 from helpers.exported import pixels, strong
 from helpers.exported_models import classifier
 from rope_dense.export import compare, export
-from rope_dense.export.compare import check_file, largest_difference, shapes
+from rope_dense.export.compare import compare_file, input_shapes, largest_difference
 from rope_dense.export.graphs import graph_of
 
 
@@ -50,23 +50,26 @@ def test_detections_may_change_places_if_their_scores_are_nearly_equal() -> None
 
 
 def test_three_sizes_and_two_batches_are_compared() -> None:
-    chosen = shapes(Detector(), dict(size='dynamic', batch='dynamic'))
+    chosen = input_shapes(Detector(), dict(size='dynamic', batch='dynamic'))
     assert len({size for _, *size in chosen for size in [tuple(size)]}) == 3
     assert {batch for batch, *_ in chosen} == {1, 2}
-    assert shapes(Detector(), dict(size=[80, 64], batch='dynamic')) == [(1, 80, 64), (2, 80, 64)]
-    assert shapes(Detector(), dict(size=[80, 64], batch=4)) == [(4, 80, 64)]
+    assert input_shapes(Detector(), dict(size=[80, 64], batch='dynamic')) == [
+        (1, 80, 64),
+        (2, 80, 64),
+    ]
+    assert input_shapes(Detector(), dict(size=[80, 64], batch=4)) == [(4, 80, 64)]
 
 
 def test_a_wrong_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each program has a number in each line; one that differs must not be used."""
     model, path = strong(classifier()), tmp_path / 'classifier.pt2'
     metadata = export(model, path)
-    lines = list(check_file(path, model, metadata))
+    lines = list(compare_file(path, model, metadata))
     assert len(lines) == 3 and all('in PyTorch 2.' in line for line in lines)
     graph = graph_of(model)
     programs = dict(good=lambda x: list(graph(x)), bad=lambda x: [2 * out for out in graph(x)])
     monkeypatch.setattr(compare, 'runners', lambda path: programs)
-    *lines, warning = check_file(path, model, metadata)
+    *lines, warning = compare_file(path, model, metadata)
     assert all('0.0e+00 in good, 1.0e+00 in bad' in line for line in lines)
     assert 'do not use the file in bad' in warning
     assert graph(pixels(1, 3, 32, 32))[0].shape == (1, 5)

@@ -33,7 +33,7 @@ from helpers.exported_models import (
 )
 from helpers.small_configs import CONFIGS
 from rope_dense.export import export
-from rope_dense.export.compare import check_file, program_of
+from rope_dense.export.compare import compare_file, program_of
 from rope_dense.export.exporter import trace
 from rope_dense.export.graphs import graph_of
 
@@ -73,7 +73,7 @@ def test_images_of_other_channels_have_their_own_values(tmp_path: Path) -> None:
     image = 1000 * torch.rand(2, 5, 40, 70)
     with torch.no_grad():
         assert_segmented(model, run(session(path), image), image)
-    for line in check_file(path, model, metadata):
+    for line in compare_file(path, model, metadata):
         assert float(line.rpartition(': ')[2].split()[0]) < 1e-4
 
 

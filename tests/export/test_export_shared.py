@@ -21,7 +21,7 @@ from helpers.exported import (
     pixels,
 )
 from rope_dense.export import export
-from rope_dense.export.compare import check_file, program_of
+from rope_dense.export.compare import compare_file, program_of
 from rope_dense.export.graphs import graph_of
 from rope_dense.models.shared_backbone import SharedBackbone
 
@@ -97,5 +97,5 @@ def test_half_precision_at_a_fixed_size(tasks: dict[str, dict], tmp_path: Path) 
     path = tmp_path / 'half.onnx'
     half = export(model, path, size=(64, 96), batch=1, dtype=torch.float16)
     assert 'necks and heads' in half['float32_parts']
-    (line,) = check_file(path, model, half)
+    (line,) = compare_file(path, model, half)
     assert 1e-6 < float(line.rpartition(': ')[2].split()[0]) < 0.05

@@ -31,7 +31,7 @@ class Program(nn.Module):
 def written(compute: Callable[[Tensor], tuple[Tensor, ...]], path: Path, number: int) -> None:
     dims = {axis: torch.export.Dim(name, min=16) for axis, name in ((2, 'height'), (3, 'width'))}
     dims[0] = torch.export.Dim('batch')
-    with exporter.tracing():
+    with exporter.quiet_tracing():
         exported = torch.export.export(
             Program(compute).eval(),
             (torch.randn(2, 3, 24, 40),),
@@ -40,7 +40,7 @@ def written(compute: Callable[[Tensor], tuple[Tensor, ...]], path: Path, number:
             prefer_deferred_runtime_asserts_over_guards=True,
         )
     exporter.tidy(exported)
-    with exporter.tracing():
+    with exporter.quiet_tracing():
         names = tuple(f'out{index}' for index in range(number))
         graph: Any = SimpleNamespace(outputs=names, resize=None)
         onnx_file.write_program(exported, path, graph, dict(opset=20, backbone_dtype='fp32'))

@@ -57,7 +57,7 @@ def as_canonical(
     inventory = Inventory(folder.splits['train'].images.parent)
     parts = {split: replace(part, inventory=inventory) for split, part in folder.splits.items()}
     known = replace(folder, splits=parts)
-    found = canonical.as_canonical(inventory, lambda _: known, out, classes, **options)
+    found = canonical.write_canonical(inventory, lambda _: known, out, classes, **options)
     return found.splits, found.text
 
 

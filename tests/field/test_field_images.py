@@ -25,7 +25,7 @@ from rope_dense.datasets.images.bands import LoadBands
 from rope_dense.datasets.images.deep import LoadDeepImage
 from rope_dense.datasets.images.headers import Header, read_header
 from rope_dense.datasets.images.pictures import check_picture
-from rope_dense.datasets.images.sources import find_video, left_out, read_image
+from rope_dense.datasets.images.sources import find_video, left_out_text, read_image
 from rope_dense.large_images.image_file import LargeImage
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
@@ -333,9 +333,9 @@ def test_f11_what_a_folder_has_and_prediction_does_not_read_is_named(tmp_path: P
     for name in ('a.jpg', 'b.ppm', 'deep/c.ppm', 'd.jp2', 'e.mp4', 'f.mpg', 'notes.txt', 'x.npy'):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('x')
-    said = left_out(tmp_path, ('.jpg',))
+    said = left_out_text(tmp_path, ('.jpg',))
     assert said == '2 videos (give each alone), 1 .jp2, 1 .npy, 2 .ppm'
-    assert left_out(tmp_path, ('.jpg', '.npy')) == said.replace('1 .npy, ', '')
-    assert left_out(tmp_path / 'a.jpg', ('.jpg',)) == ''
+    assert left_out_text(tmp_path, ('.jpg', '.npy')) == said.replace('1 .npy, ', '')
+    assert left_out_text(tmp_path / 'a.jpg', ('.jpg',)) == ''
     with pytest.raises(ValueError, match=r'f\.mpg: OpenCV reads no frame of this video'):
         find_video(str(tmp_path / 'f.mpg'))

@@ -16,7 +16,7 @@ from mmengine.registry import DATASETS, DefaultScope
 from PIL import Image
 
 from helpers.field import SIZE, image, mask, write
-from rope_dense.datasets.mask_labels import label_map, labels_in, mask_lines, survey_masks
+from rope_dense.datasets.mask_labels import label_map, mask_lines, read_labels, survey_masks
 from rope_dense.project.checks.data import check_model_classes
 from rope_dense.project.errors import UsageError
 
@@ -80,7 +80,7 @@ def test_masks_of_any_bits_are_the_same_labels(tmp_path: Path, kind: str) -> Non
     """F17, F18: palettes by their indices, as VOC's; the file may have 16 or 32 bits."""
     READ[kind](tmp_path / 'a.png')
     (path,) = tmp_path.iterdir()
-    labels = labels_in(path, label_map(('a', 'b', 'c')))
+    labels = read_labels(path, label_map(('a', 'b', 'c')))
     assert labels.dtype == np.uint8 and labels.tolist() == [SHOWN]
 
 
@@ -107,7 +107,7 @@ def test_numbers_of_the_classes(tmp_path: Path, kind: str) -> None:
     write_file, values, expected = NAMED[kind]
     write_file(tmp_path / 'a.png')
     (path,) = tmp_path.iterdir()
-    assert labels_in(path, label_map(('a', 'b'), values)).tolist() == [expected]
+    assert read_labels(path, label_map(('a', 'b'), values)).tolist() == [expected]
 
 
 # (writer, what is said)
@@ -140,7 +140,7 @@ def test_other_numbers_are_named_before_any_cast(tmp_path: Path, kind: str) -> N
     write_file(tmp_path / 'a.png')
     (path,) = tmp_path.iterdir()
     with pytest.raises(ValueError, match=message) as error:
-        labels_in(path, label_map(('a', 'b')))
+        read_labels(path, label_map(('a', 'b')))
     assert str(path) in str(error.value) and '\n' not in str(error.value)
 
 

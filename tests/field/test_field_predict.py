@@ -20,7 +20,7 @@ from rope_dense.datasets.images.deep import white_value
 from rope_dense.datasets.images.headers import read_header
 from rope_dense.datasets.images.sources import (
     find_sources,
-    left_out,
+    left_out_text,
     listed_sources,
     named_sources,
     read_image,
@@ -31,7 +31,7 @@ from rope_dense.datasets.mask_colours import write_labels
 from rope_dense.predict import images as inference
 from rope_dense.predict.formats import dota_names
 from rope_dense.predict.journal import ImageJournal
-from rope_dense.predict.thin import MOST, UNBOUNDED, cut, max_aspect_ratio, padded
+from rope_dense.predict.thin import MOST, UNBOUNDED, crop_sample, max_aspect_ratio, pad_to_ratio
 from rope_dense.project.errors import UsageError
 from rope_dense.project.own.images import survey_pictures
 
@@ -52,7 +52,7 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     ]
     problems = {s.file_name: reason(s.path) for s in unreadable_sources(tmp_path, out)}
     assert problems == {'d.jpg': 'a folder', 'link.png': 'a link to a file that is not there'}
-    assert left_out(tmp_path, IMAGE_SUFFIXES, out) == '1 .nef'
+    assert left_out_text(tmp_path, IMAGE_SUFFIXES, out) == '1 .nef'
     assert reason(tmp_path / 'z.NEF') == '.NEF is not read here: convert it to .png or .jpg'
     (missing,) = listed_sources([f'{tmp_path}/gone.png\n', f'{tmp_path}/gone.png'])
     assert reason(missing.path) == 'no such file'
@@ -194,13 +194,13 @@ def test_how_thin_pictures_may_be(pipeline: list[dict], ratio: float) -> None:
 def test_thin_pictures_are_padded_at_the_bottom_or_the_right(size: tuple[int, int]) -> None:
     """F24: OpenCV's assertion was the reason that was given."""
     pixels = np.random.default_rng(0).integers(0, 255, (*size, 3), np.uint8)
-    whole = padded(pixels, MOST)
+    whole = pad_to_ratio(pixels, MOST)
     height, width = whole.shape[:2]
     assert max(height, width) == max(size) and max(height, width) <= MOST * min(height, width)
     assert (whole[: size[0], : size[1]] == pixels).all()
-    assert padded(whole, MOST) is whole
+    assert pad_to_ratio(whole, MOST) is whole
     with pytest.raises(ValueError, match=r'60000 x 2 pixels are too thin: padded, .* 450 mega'):
-        padded(np.zeros((2, 60000, 3), np.uint8), MOST)
+        pad_to_ratio(np.zeros((2, 60000, 3), np.uint8), MOST)
 
 
 def test_predictions_of_padded_pictures_are_cut() -> None:
@@ -216,7 +216,7 @@ def test_predictions_of_padded_pictures_are_cut() -> None:
         features=PixelData(data=torch.zeros(4, 5, 10)),
         boxes=task,
     )
-    cut(sample, (8, 100), (50, 100))
+    crop_sample(sample, (8, 100), (50, 100))
     found = task.pred_instances
     assert found.labels.tolist() == [0, 1] and found.masks.shape == (2, 8, 100)
     assert found.bboxes.tolist() == [[0, 0, 90, 8], [10, 2, 20, 6]]
@@ -224,7 +224,7 @@ def test_predictions_of_padded_pictures_are_cut() -> None:
     assert sample.ori_shape == (8, 100)
     rotated = InstanceData(bboxes=torch.tensor([[5.0, 4, 9, 9, 1], [5, 9, 9, 9, 1]]))
     task = BaseDataElement(pred_instances=rotated)
-    cut(task, (8, 100), (50, 100))
+    crop_sample(task, (8, 100), (50, 100))
     assert task.pred_instances.bboxes.tolist() == [[5, 4, 9, 9, 1]]
 
 

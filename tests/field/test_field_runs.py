@@ -21,7 +21,7 @@ from helpers.toy_runs import Rates, Toy, curves, log_of, toy_config, toy_run
 from rope_dense.project import launch
 from rope_dense.project.errors import UsageError
 from rope_dense.project.run import Run
-from rope_dense.project.weights import check_initial_weights, check_tested_weights, resolve_resume
+from rope_dense.project.weights import check_initial_weights, preload_tested_weights, resolve_resume
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -170,7 +170,7 @@ def test_f23_weights_that_are_not_finite_are_refused(value: float, tmp_path: Pat
     torch.save(contents, path)
     says = '1 of 2 weights are not finite, such as linear.weight: its training diverged'
     with pytest.raises(UsageError, match=f"checkpoint '.*iter_4.pth': {says}"):
-        check_tested_weights(str(path), Toy())
+        preload_tested_weights(str(path), Toy())
     for resume, origin in ((True, '--resume'), (False, 'load_from')):
         cfg = toy_config(tmp_path, resume=resume, load_from=str(path))
         with pytest.raises(UsageError, match=f'{origin} .*{says}'):

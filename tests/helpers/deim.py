@@ -9,7 +9,11 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.checkpoints.detectors import PUBLISHED_MODELS, split_backbone, without_constants
+from rope_dense.checkpoints.detectors import (
+    PUBLISHED_MODELS,
+    split_backbone,
+    without_neutral_weights,
+)
 from rope_dense.checkpoints.keys import rename_weights
 from rope_dense.checkpoints.publishers import find_layout
 from rope_dense.models.deim.detector import DEIM
@@ -31,7 +35,7 @@ def to_ours(model: nn.Module) -> dict[str, Tensor]:
     """transformers' weights, or what is in place of them, under our names."""
     layout = PUBLISHED_MODELS['transformers']
     backbone, others = split_backbone(rename_weights(model.state_dict(), layout.keys))
-    backbone = without_constants(find_layout(backbone, layout.name).to_ours(backbone))
+    backbone = without_neutral_weights(find_layout(backbone, layout.name).to_ours(backbone))
     return {**{f'backbone.{key}': x for key, x in backbone.items()}, **others}
 
 

@@ -86,14 +86,14 @@ class Reading:
 
 
 def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
-    """Recognise, read and write the canonical files of a folder; `options` as ``as_canonical``."""
-    from rope_dense.datasets.labels.canonical import as_canonical
+    """Recognise, read and write the canonical files of a folder; `options` as ``write_canonical``."""
+    from rope_dense.datasets.labels.canonical import write_canonical
     from rope_dense.datasets.labels.folders import find_labels
     from rope_dense.datasets.labels.inventory import inventory_of
 
     out = root.parent / f'{root.name}_canonical'
     find = partial(find_labels, format=format)
-    found = as_canonical(inventory_of(root), find, out, settings=format, **options)
+    found = write_canonical(inventory_of(root), find, out, settings=format, **options)
     splits, text = found.splits, found.text
     content = {split: mmengine.load(str(part.ann_file)) for split, part in splits.items()}
     objects = {split: objects_in(item) for split, item in content.items()}

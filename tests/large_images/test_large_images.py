@@ -19,8 +19,8 @@ from rope_dense.datasets.labels.geometry import mask_lengths
 from rope_dense.datasets.mask_colours import label_type
 from rope_dense.large_images.detection import (
     as_coco,
-    cut_boxes,
     detect,
+    is_cut_by_tile,
     make_levels,
     suppress_duplicates,
 )
@@ -445,8 +445,8 @@ def test_levels_end_with_one_tile() -> None:
 def test_boxes_at_inner_sides_are_cut() -> None:
     grid = TileGrid(200, 200, 100, 0)
     boxes = torch.tensor([[0.0, 0, 50, 50], [50, 50, 99.5, 60], [50, 50, 60, 99.5], [2, 2, 98, 98]])
-    assert cut_boxes(boxes, grid, 0, 0).tolist() == [False, True, True, False]
-    assert cut_boxes(boxes, grid, 1, 1).tolist() == [True, False, False, False]
+    assert is_cut_by_tile(boxes, grid, 0, 0).tolist() == [False, True, True, False]
+    assert is_cut_by_tile(boxes, grid, 1, 1).tolist() == [True, False, False, False]
 
 
 def line(

@@ -217,7 +217,7 @@ def test_windows_of_files(suffix: str, tmp_path: Path) -> None:
         assert found['img_shape'] == found['ori_shape'] == (bottom - top, right - left)
     copies = [*(tmp_path / 'copies').glob('*')]
     assert len(copies) == (suffix in ('.png', '.jpg'))
-    tiled.opened.cache_clear()
+    tiled.open_cached.cache_clear()
 
 
 def test_channels_and_mosaics(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_channels_and_mosaics(tmp_path: Path) -> None:
     first = plain[0]['inputs'].numpy()
     assert joined.shape == (4, 192, 192) and (joined[:, :96, :96] == first).all()
     assert all(part.max() > 1440 for part in (joined[:, 96:, :96], joined[:, 96:, 96:]))
-    tiled.opened.cache_clear()
+    tiled.open_cached.cache_clear()
 
 
 def test_a_turned_photograph(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rope_dense.report.matching import (
     best_threshold,
     confusion,
     costs,
-    fix,
+    fix_errors,
     match,
     mean_ap,
 )
@@ -46,7 +46,7 @@ def test_kind_of_a_made_error(name: str) -> None:
     predictions, expected = CASES[name]
     matches = match(annotations([(OBJECT, 1)]), annotations(predictions))
     assert kinds(matches) == expected
-    assert mean_ap(*fix(matches, ERRORS)) == 1
+    assert mean_ap(*fix_errors(matches, ERRORS)) == 1
 
 
 def all_cases() -> tuple[list[dict], list[dict]]:
@@ -62,7 +62,7 @@ def test_all_cases_together_are_counted_and_fixed() -> None:
     matches = match(*all_cases())
     expected = sum((Counter(numbers) for _, numbers in CASES.values()), Counter())
     assert kinds(matches) == expected
-    assert 0 < mean_ap(*fix(matches)) < mean_ap(*fix(matches, ERRORS)) == 1
+    assert 0 < mean_ap(*fix_errors(matches)) < mean_ap(*fix_errors(matches, ERRORS)) == 1
 
 
 def test_each_fix_alone_gains_and_is_the_cost() -> None:
@@ -97,7 +97,7 @@ def test_cost_of_one_missed_object_of_two() -> None:
     """Recall ends at 1/2: 51 of the 101 recalls have precision 1."""
     truth = annotations([(OBJECT, 1), ([60, 60, 9, 9], 1)])
     matches = match(truth, annotations([(OBJECT, 1, 0.9)]))
-    assert mean_ap(*fix(matches)) == pytest.approx(51 / 101)
+    assert mean_ap(*fix_errors(matches)) == pytest.approx(51 / 101)
     assert costs(matches) == pytest.approx(dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101})
 
 
@@ -106,7 +106,7 @@ def test_an_object_is_won_once_by_fixed_errors() -> None:
     near = [20, 10, 20, 20]
     matches = match(annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)]))
     assert kinds(matches) == {'place': 2}
-    scored, counts = fix(matches, ('place',))
+    scored, counts = fix_errors(matches, ('place',))
     assert [(item.score, item.right) for item in scored] == [(0.9, True)]
     assert counts == {1: 1}
 
@@ -128,7 +128,7 @@ def test_confusion_counts_every_object_and_prediction_once() -> None:
 def test_best_threshold_is_the_score_with_the_best_f1() -> None:
     predictions = [(OBJECT, 1, 0.9), ([60, 10, 20, 20], 1, 0.7), ([10, 60, 9, 9], 1, 0.4)]
     truth = annotations([(OBJECT, 1), ([60, 10, 20, 20], 1)])
-    scored, counts = fix(match(truth, annotations(predictions)))
+    scored, counts = fix_errors(match(truth, annotations(predictions)))
     best = best_threshold(scored, counts[1])
     assert best == dict(threshold=0.7, f1=1.0, precision=1.0, recall=1.0)
 
@@ -153,5 +153,5 @@ def test_ap_is_coco_s(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         )
     images = [dict(id=image, width=130, height=130) for image in range(8)]
     expected = coco_aps(images, truth, predictions, 3, masks=False)[-1]
-    assert mean_ap(*fix(match(truth, predictions))) == pytest.approx(np.mean(expected))
-    assert mean_ap(*fix(match(truth, predictions), ERRORS)) == 1
+    assert mean_ap(*fix_errors(match(truth, predictions))) == pytest.approx(np.mean(expected))
+    assert mean_ap(*fix_errors(match(truth, predictions), ERRORS)) == 1

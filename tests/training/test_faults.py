@@ -74,7 +74,7 @@ def test_another_rank_that_ended_is_said(error: Exception, tmp_path: Path) -> No
     """The traceback of a collective would hide the line of the rank that failed."""
     runner = launch.build_runner(toy_config(tmp_path), 'none')
     expected = r'^another process of this run has ended, [^.]* say why \([^.]*(.cc:)?553[^.]*\)$'
-    with pytest.raises(UsageError, match=expected), launch.running(runner, 'train'):
+    with pytest.raises(UsageError, match=expected), launch.usage_errors_of_run(runner, 'train'):
         try:
             raise error
         except RuntimeError:

@@ -21,7 +21,7 @@ from rope_dense.measure.settings import Setting
 from rope_dense.project.launch import build_runner, run_training
 from rope_dense.project.load import load_config, with_data_root
 from rope_dense.project.run import Run
-from rope_dense.training.demo import METRICS, make_data, shapes_of
+from rope_dense.training.demo import METRICS, make_data, shapes_settings
 
 CONFIG = Path(__file__).parents[3] / 'configs' / 'demo' / 'deim_quick_shapes.py'
 RESULTS = Path(__file__).with_name('boxes.csv')
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(method: str, seed: int, out: Path) -> dict[str, object]:
     """Train and test; a row of the results, metrics in percent."""
     config = config_of(method, seed, out / f'{method}_seed{seed}')
-    config = with_data_root(config, make_data(out, shapes_of(config), 1))
+    config = with_data_root(config, make_data(out, shapes_settings(config), 1))
     started = time.process_time()
     run_training(build_runner(config, 'none', trains=True))
     seconds = time.process_time() - started

@@ -23,7 +23,7 @@ from rope_dense.measure.settings import Setting
 from rope_dense.project.launch import build_runner, run_training
 from rope_dense.project.load import load_config, with_data_root
 from rope_dense.project.run import Run
-from rope_dense.training.demo import make_data, scaled_size, shapes_of
+from rope_dense.training.demo import make_data, scaled_size, shapes_settings
 from rope_dense.utils.atomic_write import atomic_write_text
 from run import claim, set_unit
 
@@ -74,7 +74,7 @@ def run(position: str, seed: int, args: argparse.Namespace) -> None:
     """Train, test and store."""
     folder = args.out / f'{position}_seed{seed}'
     config = config_of(position, seed, folder, args.iterations)
-    shapes = replace(shapes_of(config), val=IMAGES)
+    shapes = replace(shapes_settings(config), val=IMAGES)
     data = {factor: make_data(args.out, shapes, factor) for factor in FACTORS}
     configs = {factor: with_data_root(config, data[factor]) for factor in FACTORS}
     started = time.process_time()

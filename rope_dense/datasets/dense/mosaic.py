@@ -89,7 +89,7 @@ class AffineMosaic(BaseTransform):
         most = self.translation[0] * width, self.translation[1] * height
         shift = [round(random.uniform(-side, side)) for side in most]
         matrix = affine_matrix((height, width), angle, shift, random.uniform(*self.scaling))
-        return {**results, **warped(mosaic, matrix), 'img_shape': (height, width)}
+        return {**results, **warp_affine(mosaic, matrix), 'img_shape': (height, width)}
 
     def resized(self, results: dict) -> dict:
         """Image and objects, with ``part_size`` as the shorter side."""
@@ -156,7 +156,7 @@ def affine_matrix(size: Size, angle: float, shift: Sequence[float], scale: float
     return np.column_stack([linear, centre + shift - linear @ centre])
 
 
-def warped(results: dict, matrix: np.ndarray) -> dict:
+def warp_affine(results: dict, matrix: np.ndarray) -> dict:
     """Apply an affine transform, in coordinates of pixel corners, to image, boxes and masks."""
     height, width = results['img'].shape[:2]
     to_centres = matrix.copy()  # OpenCV's coordinates are 0 at the centre of the first pixel

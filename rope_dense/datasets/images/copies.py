@@ -40,7 +40,7 @@ def has_windows(path: Path) -> bool:
         return file.driver not in SEQUENTIAL and max(h * w for h, w in blocks) <= MOST
 
 
-def copy_of(path: Path, folder: Path, about: object = '') -> Path:
+def copy_path(path: Path, folder: Path, about: object = '') -> Path:
     """The place of a file's copy, of whose content ``about`` says more."""
     file = path.stat()
     text = f'{path.resolve()} {file.st_size} {file.st_mtime_ns} {about!r}'
@@ -96,7 +96,7 @@ def map_window(
         about: what ``load`` depends on.
     """
     left, top, right, bottom = window
-    if not (copy := copy_of(path, Path(folder), about)).exists():
+    if not (copy := copy_path(path, Path(folder), about)).exists():
         whole = load()
         write_rows(copy, (*whole.shape, 1), whole.dtype, lambda top, bottom: whole[top:bottom])
     with open_raster(copy) as file:

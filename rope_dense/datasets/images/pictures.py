@@ -46,11 +46,11 @@ def check_picture(path: Path, header: Header, by_opencv: bool = True) -> None:
             of any size, compression and layout.
     """
     if not is_picture(header, by_opencv):
-        raise ValueError(no_picture(path, header))
+        raise ValueError(no_picture_text(path, header))
     has_alpha = (header.photometric, header.bands) == ('rgb', 4)
     if has_alpha and header.format not in ALPHA_FORMATS and not is_alpha(path):
         why = 'tagged as alpha, with other values than 0 and full'
-        raise ValueError(no_picture(path, header, why))
+        raise ValueError(no_picture_text(path, header, why))
     if by_opencv:
         check_size(path, header.height, header.width)
 
@@ -93,7 +93,7 @@ def is_alpha(path: Path) -> bool:
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
 
 
-def no_picture(path: Path, header: Header, why: str = '') -> str:
+def no_picture_text(path: Path, header: Header, why: str = '') -> str:
     """The line for an image that is no picture."""
     bands = header.bands
     if header.format == 'TIFF':

@@ -57,7 +57,7 @@ def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]
     return named_sources([path for path in found if not path.is_file()], given)
 
 
-def left_out(given: Path, suffixes: Sequence[str], without: Path | None = None) -> str:
+def left_out_text(given: Path, suffixes: Sequence[str], without: Path | None = None) -> str:
     """Files that ``find_sources`` of suffixes leaves out: '1 video (give it alone), 2 .ppm'."""
     names = [p.suffix.lower() for p in visible(given, without) if p.is_file()]
     videos = sum(name in VIDEO_SUFFIXES for name in names)
@@ -197,7 +197,7 @@ class Video:
 
     def frames(self) -> Iterator[np.ndarray]:
         """The frames, BGR uint8 [H, W, 3]."""
-        capture = capture_of(self.given)
+        capture = open_capture(self.given)
         try:
             while (read := capture.read())[0]:
                 yield read[1]
@@ -215,7 +215,7 @@ def find_video(given: str) -> Video | None:
         if not given.lower().endswith(VIDEO_SUFFIXES):
             return None
         check_there(Path(given))
-    capture = capture_of(given)
+    capture = open_capture(given)
     opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS) or 25.0
     count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
     capture.release()
@@ -230,6 +230,6 @@ def find_video(given: str) -> Video | None:
     return Video(given, Path(given).stem, count, rate)
 
 
-def capture_of(given: str) -> cv2.VideoCapture:
+def open_capture(given: str) -> cv2.VideoCapture:
     """OpenCV's reader of a video, a camera or a stream."""
     return cv2.VideoCapture(int(given) if given.isdecimal() else given)

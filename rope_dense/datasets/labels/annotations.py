@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..rotated import rectangle_corners, smallest_rectangle
-from .files import class_name, naming
+from .files import class_name, errors_at
 from .geometry import (
-    as_shown,
+    apply_exif_rotation,
     bounding_box,
     box_corners,
     check_outline,
@@ -89,8 +89,8 @@ def annotate(
             if count := rules.count(item):
                 report.leave_out('object of an image that cannot be read', name, count)
             continue
-        with naming(part.source), naming(item.file):
-            item = as_shown(item, image, report)
+        with errors_at(part.source), errors_at(item.file):
+            item = apply_exif_rotation(item, image, report)
             if item.size and item.size != (image.height, image.width):
                 said = f'{name}: {item.size[1]} x {item.size[0]} by its labels, the image has '
                 wrong_sizes.append(f'{said}{image.width} x {image.height}')
@@ -128,7 +128,7 @@ def annotations_of(
             if label not in rules.unchosen:
                 item.leave_out(f'object of the unknown class {label!r}', where)
             continue
-        with naming(where):
+        with errors_at(where):
             if not shape.outline and not max(map(abs, shape.box)) < FARTHEST:  # not so for NaN
                 raise ValueError(f'its box is {[*shape.box]}')
             form = rectangle if rules.oriented else visible_part

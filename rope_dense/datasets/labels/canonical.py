@@ -22,7 +22,7 @@ from ...utils.progress import progress
 from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
 from .files import class_name
 from .inventory import Inventory
-from .kept import kept
+from .kept import write_if_changed
 from .objects import LabelFolder, Labelled, Report
 from .splits import WORDS
 
@@ -58,11 +58,11 @@ class Canonical:
 
     splits: dict[str, CanonicalSplit]
     text: str  # the report
-    survey: Any  # what was kept of the images, see ``as_canonical``
+    survey: Any  # what was kept of the images, see ``write_canonical``
     state: str  # a digest of the content of labels and of the names, sizes and headers of images
 
 
-def as_canonical(
+def write_canonical(
     inventory: Inventory,
     find: Callable[[Inventory], LabelFolder],
     out: Path,
@@ -92,7 +92,7 @@ def as_canonical(
         return dict(summary, survey=survey(images))
 
     about = classes, oriented, outlines, settings
-    target, summary = kept(inventory, out, about, find, written)
+    target, summary = write_if_changed(inventory, out, about, find, written)
     splits = dict[str, CanonicalSplit]()
     for split, values in summary['splits'].items():
         values |= dict(images=Path(values['images']), classes=tuple(values['classes']))

@@ -13,7 +13,7 @@ import numpy as np
 from .coco_files import CocoFile, best_file, candidates, chosen_files, id_of, name_of, read_file
 from .coco_images import check_unlabelled, find_image, part_of, relative_folder, split_one, stem_of
 from .coco_shapes import ARE_CORNERS, CORNERS, NO_BOX, UNLIKE, Annotation, are_polygons, is_plain
-from .files import class_name, class_names, is_set, naming, size_in
+from .files import class_name, class_names, errors_at, is_set, size_in
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report
 
@@ -110,7 +110,7 @@ def categories_of(file: CocoFile, report: Report) -> tuple[dict[str, str], tuple
         raise ValueError(f'{file.path}: no list of categories, which has the names of the classes')
     names, parents, ids = dict[str, str](), dict[str, str](), dict[str, str]()
     for number, category in enumerate(given):
-        with naming(file.path), naming(f'{file.path.name}, category number {number}'):
+        with errors_at(file.path), errors_at(f'{file.path.name}, category number {number}'):
             if not isinstance(category, dict):
                 raise ValueError(f'it is {category!r:.80}, not {{"id": ..., "name": ...}}')
             key, name = id_of(category['id']), category['name']
@@ -135,7 +135,7 @@ def labelled_images(
 ) -> Iterator[Labelled]:
     """The images of a split that the file has."""
     images, num_outlines = part.inventory.images(part.images), 0
-    with naming(file.path):
+    with errors_at(file.path):
         entries = image_entries(file)
         check_numbers(file, entries.values())
     for number, key in enumerate(file.image_ids if part.options.get('counts', True) else ()):
@@ -152,7 +152,7 @@ def labelled_images(
             continue
         if not entry.is_whole:
             report.note(NOT_WHOLE, entry.name)
-        with naming(file.path):
+        with errors_at(file.path):
             item = labelled(image, file, entry, names, report)
         num_outlines += sum(shape.outline is not None for shape in item.shapes)
         yield item
@@ -181,7 +181,7 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
     """The images by their ids; ValueError if two images have one id, or one has no name."""
     entries: dict[str, Entry] = {}
     for number, item in enumerate(file.content['images']):
-        with naming(f'{file.path.name}, image number {number}'):
+        with errors_at(f'{file.path.name}, image number {number}'):
             if not isinstance(item, dict):
                 raise ValueError(f'it is {item!r:.80}, not {{"id": ..., "file_name": ...}}')
             key, name = id_of(item['id']), name_of(item)
@@ -232,7 +232,7 @@ def labelled(
     convention = info.get('angle_version') if isinstance(info, dict) else None
     for given in map(file.annotation, entry.numbers):
         where = f'{file.path.name}, annotation {given["id"]}'
-        with naming(where):
+        with errors_at(where):
             key = id_of(given.get('category_id'))
             if key not in names:
                 item.leave_out(f'object of category {key}, which the file does not list', where)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .files import naming, read_text
+from .files import errors_at, read_text
 from .foreign import other_tool
 from .inventory import Inventory
 from .splits import SPLITS, WORDS
@@ -54,7 +54,7 @@ class CocoFile:
 
     def check(self) -> None:
         """Raise ValueError unless the file has annotations of objects by COCO."""
-        if reason := unlike_coco(self.content):
+        if reason := why_not_coco(self.content):
             raise ValueError(f'{self.path} is no COCO file of objects, but {reason}')
 
 
@@ -64,7 +64,7 @@ def read_file(path: Path, *, is_whole: bool = False) -> CocoFile:
     COCO's images come first, which takes one to two seconds of a file of 450 MB. An error of JSON
     is a ValueError that names the file.
     """
-    with naming(path):
+    with errors_at(path):
         file = CocoFile(path, {}, text := read_text(path))
         index = after_gap(text, 0)
         if not text.startswith('{', index):
@@ -129,7 +129,7 @@ def name_of(entry: dict[str, Any]) -> str:
     return str(entry.get('file_name') or entry.get('coco_url') or '')
 
 
-def unlike_coco(content: Any) -> str | None:
+def why_not_coco(content: Any) -> str | None:
     """The reason why a JSON file has no annotations of objects by COCO; None if it has some."""
     if reason := other_tool(content):
         return reason
@@ -159,7 +159,7 @@ class Candidate:
             if self.rank[1]:
                 return None
             raise
-        return None if unlike_coco(file.content) else file
+        return None if why_not_coco(file.content) else file
 
 
 def candidates(inventory: Inventory) -> list[Candidate]:

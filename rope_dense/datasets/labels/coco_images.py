@@ -9,8 +9,8 @@ from urllib.parse import unquote
 from .coco_files import USUAL_FOLDERS, CocoFile, splits_in, words_of
 from .files import parts_of, without_suffix
 from .inventory import Images, Inventory
-from .objects import Part, seen
-from .splits import SPLITS, Splits, by_hash, unlabelled_error
+from .objects import Part, printable_text
+from .splits import SPLITS, Splits, split_by_hash, unlabelled_error
 
 IMAGE_FOLDERS = ('images', 'data', 'jpegimages')
 SAMPLE = 50  # names that are looked for in a folder of images
@@ -48,7 +48,8 @@ def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Par
             break
     if not most:
         looked = ', '.join(dict.fromkeys(relative_folder(place, home) for place in folders))
-        such = f'its images, such as {seen(names[0]):.200}, are in none of {looked} of {home}'
+        name = printable_text(names[0])
+        such = f'its images, such as {name:.200}, are in none of {looked} of {home}'
         raise ValueError(f'{path}: {such}, which has {inventory.suffixes_in(home)}')
     return Part(path, best, inventory=inventory)
 
@@ -123,7 +124,7 @@ def split_one(file: CocoFile, part: Part) -> Splits:
                 names[split].add(stem)
         splits = {split: replace(part, names=frozenset(some)) for split, some in names.items()}
         return splits, f'the folders of the images ({said}){of_file}'
-    splits, described = by_hash(part, stems)
+    splits, described = split_by_hash(part, stems)
     return splits, described + of_file
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .files import finite_numbers, naming, read_json
+from .files import errors_at, finite_numbers, read_json
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, label_folders
+from .pairs import Kind, files_with_labels
 from .shared_files import SharedFiles, files_of
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
@@ -22,7 +22,7 @@ OBJECTS = ('annotations', 'annotation')
 
 def find_createml(inventory: Inventory) -> LabelFolder | None:
     """A JSON file for each split, for all images, or for each image."""
-    files = label_folders(inventory.paths(inventory.root, FILES.suffixes), FILES)
+    files = files_with_labels(inventory.paths(inventory.root, FILES.suffixes), FILES)
     shared = SharedFiles(FILES, inventory)
     if not files or not shared.images.by_path:
         return None
@@ -55,12 +55,12 @@ def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> 
 def is_createml(path: Path) -> bool:
     """Return whether a JSON file is CreateML's, or is broken and looks so."""
     try:
-        return content_of(path) is not None
+        return read_entries(path) is not None
     except ValueError:  # the reader says it
         return True
 
 
-def content_of(path: Path) -> list[Any] | None:
+def read_entries(path: Path) -> list[Any] | None:
     """The entries of a file of CreateML; None for other JSON, of which only the start is read."""
     with path.open('rb') as file:
         start = file.read(64)
@@ -79,10 +79,10 @@ def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | No
     Raises:
         ValueError: a broken entry; the message has its number.
     """
-    entries = content_of(file) or []
+    entries = read_entries(file) or []
     beside, images = shared.inventory.images(file.parent), shared.images_for(file)
     for number, entry in enumerate(entries, start=1):
-        with naming(file), naming(where := f'{file.name}, entry {number}'):
+        with errors_at(file), errors_at(where := f'{file.name}, entry {number}'):
             given = {x.lower(): one for x, one in entry.items()} if isinstance(entry, dict) else {}
             name = next((given[key] for key in IMAGE if given.get(key)), None)
             objects: Any = next((given[key] for key in OBJECTS if given.get(key)), [])
@@ -98,7 +98,7 @@ def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | No
 
 def shape_of(given: Any, where: str) -> Shape:
     """The box of an annotation."""
-    with naming(where):
+    with errors_at(where):
         if not isinstance(given, dict) or not isinstance(given.get('coordinates'), dict):
             raise ValueError(f'it is {given!r:.80}, without "coordinates" of x, y, width, height')
         label, box = given.get('label'), given['coordinates']

@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from .cvat_pictures import Node, Picture, contents_of
-from .files import finite_numbers, naming
+from .cvat_pictures import Node, Picture, read_contents
+from .files import errors_at, finite_numbers
 from .geometry import check_mask, ellipse, mask_shape, polygon_shape, rotated_shape
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import SPLIT_NAMES, SPLITS
-from .splits import by_hash, unlabelled_error
+from .splits import split_by_hash, unlabelled_error
 
 FILE = 'annotations.xml'
 MOST_FILES = 20  # a folder with more XML files has one for each image, so is not CVAT's
@@ -109,7 +109,7 @@ def several_files_error(root: Path, files: Sequence[Path]) -> ValueError:
 def is_cvat(file: Path) -> bool:
     """Return whether the root of an XML file is CVAT's; ValueError for a broken annotations.xml."""
     try:
-        with naming(file):
+        with errors_at(file):
             return next(ElementTree.iterparse(file, events=('start',)))[1].tag == 'annotations'
     except ValueError:
         if file.name == FILE:
@@ -119,7 +119,7 @@ def is_cvat(file: Path) -> bool:
 
 def split_one(part: Part) -> LabelFolder:
     """Both splits of one file: by subsets of a project, by folders of images, or by a hash."""
-    (pictures, classes), subsets = contents_of(part), dict[str, set[str]]()
+    (pictures, classes), subsets = read_contents(part), dict[str, set[str]]()
     for picture in pictures:
         subset = picture.subset.lower()
         if subset in ('', 'default'):
@@ -139,11 +139,11 @@ def split_one(part: Part) -> LabelFolder:
         stems = {split: frozenset(subsets[name]) for split, name in names.items()}
         splits = {split: replace(part, names=some) for split, some in stems.items()}
     elif taken:
-        splits, described = by_hash(part, subsets[names['train']])
+        splits, described = split_by_hash(part, subsets[names['train']])
         words = f'{words} and {described}'
     else:
         by_stem = part.inventory.images(part.images).by_stem
-        splits, words = by_hash(part, {*by_stem, *(one.stem for one in pictures)})
+        splits, words = split_by_hash(part, {*by_stem, *(one.stem for one in pictures)})
         if any(picture.is_frame for picture in pictures):
             words += ', so both splits have frames of one video'
     return LabelFolder(CVAT, splits, words, classes or None)
@@ -151,7 +151,7 @@ def split_one(part: Part) -> LabelFolder:
 
 def read_cvat(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """The images and frames of one file; classes in the order of its project, task or job."""
-    pictures, listed = contents_of(part)
+    pictures, listed = read_contents(part)
     return classes or listed, labelled_images(pictures, part, report)
 
 
@@ -184,7 +184,7 @@ def labelled(picture: Picture, file: Path, part: Part, report: Report) -> Labell
         if node.tag == 'tag':
             report.note('tag of a whole image (no object)', where)
             continue
-        with naming(f'{part.source}, {where}'):
+        with errors_at(f'{part.source}, {where}'):
             if not node.label:
                 raise ValueError('its label is empty or missing')
             shape = mask_of(node, item, part) if node.tag == 'mask' else shape_of(node)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from .files import finite_numbers, naming, without_suffix
+from .files import errors_at, finite_numbers, without_suffix
 from .inventory import Images
 from .objects import Part
 
@@ -44,13 +44,13 @@ class Picture:
 Contents = tuple[list[Picture], list[str]]
 
 
-def contents_of(part: Part) -> Contents:
+def read_contents(part: Part) -> Contents:
     """The pictures of a file with their shapes, and its classes; parsed once for both splits.
 
     Raises:
         ValueError: no XML, or frames whose image files cannot be told; the message has the file.
     """
-    with naming(part.source):
+    with errors_at(part.source):
         images = part.inventory.images(part.images)
         return part.inventory.content(part.source, lambda file: parse(file, images))
 
@@ -71,7 +71,7 @@ def parse(file: Path, images: Images) -> Contents:
             tracks.setdefault(subset, []).append(element)
         elif element.tag == 'meta':
             meta = element
-    find_files(pictures, images)
+    assign_files(pictures, images)
     for subset, some in tracks.items():
         if len({track.get('task_id') for track in some}) > 1:
             raise ValueError(
@@ -80,7 +80,7 @@ def parse(file: Path, images: Images) -> Contents:
             )
         frames: dict[int, list[Node]] = {}
         for track in some:
-            for number, shape in shapes_of(track):
+            for number, shape in frame_shapes(track):
                 nodes = frames.setdefault(number, [])
                 if shape.get('outside') != '1':
                     nodes.append(node_of(shape, track.get('label')))
@@ -102,13 +102,13 @@ def node_of(shape: Element, label: str | None) -> Node:
     return Node((label or '').strip(), shape.tag, attrib)
 
 
-def shapes_of(track: Element) -> list[tuple[int, Element]]:
+def frame_shapes(track: Element) -> list[tuple[int, Element]]:
     """The shapes of a track with the numbers of their frames, from 0."""
     what, shapes = f'a frame of track {track.get("id")}', [x for x in track if x.tag != 'attribute']
     return [(int(finite_numbers([shape.get('frame')], what)[0]), shape) for shape in shapes]
 
 
-def find_files(pictures: Sequence[Picture], images: Images) -> None:
+def assign_files(pictures: Sequence[Picture], images: Images) -> None:
     """Fill in the file and the stem of each picture.
 
     An image file is one picture's whose path it has; where it is none's, a name is enough.
@@ -190,7 +190,7 @@ def check_tracks(tracks: Sequence[Element], files: dict[int, list[Path]], task: 
     match = re.search(r'step=(\d+)', task.findtext('frame_filter') or '')
     step = int(match[1]) if match else 1
     for track in tracks:
-        for (first, shape), (last, _) in pairwise(shapes_of(track)):
+        for (first, shape), (last, _) in pairwise(frame_shapes(track)):
             between = any(number in files for number in range(first + step, last, step))
             if between and shape.get('outside') != '1':
                 raise ValueError(

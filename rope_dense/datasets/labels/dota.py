@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..classes import CLASSES_FILE, read_classes
-from .files import finite_numbers, naming, numbered_lines
+from .files import errors_at, finite_numbers, numbered_lines
 from .geometry import polygon_shape
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
@@ -77,7 +77,7 @@ def has_corners(line: str) -> bool:
 def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
     """The object of a line, difficult above 0; ValueError if words are missing."""
     words = line.split()
-    with naming(path.with_name(where)):
+    with errors_at(path.with_name(where)):
         if len(words) < 9 + has_difficulty:
             rest = 'class, difficulty' if has_difficulty else 'class'
             raise ValueError(f'{len(words)} words; give x and y of four corners, {rest}')

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import yaml
 from PIL import Image
 
-from .objects import seen
+from .objects import printable_text
 
 OPENCV_SUFFIXES = '.jpg .jpeg .jfif .png .tif .tiff .bmp .webp'.split()
 PILLOW_SUFFIXES = [
@@ -73,7 +73,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; ValueError, which names the file, if it is none or cut off."""
-    with naming(path):
+    with errors_at(path):
         return json.loads(read_text(path))
 
 
@@ -83,7 +83,7 @@ def read_yaml(path: Path) -> Any:
     Raises:
         ValueError: it is no YAML, has a key twice, or becomes large by aliases.
     """
-    with naming(path):
+    with errors_at(path):
         return yaml.load(read_text(path), Loader=TextLoader)
 
 
@@ -123,7 +123,7 @@ def read_xml(path: Path) -> ElementTree.Element:
     content = path.read_bytes()
     if b'<!ENTITY' in content:
         raise ValueError(f'{path} declares entities, which no labels have')
-    with naming(path):
+    with errors_at(path):
         if declared := DECLARED.match(content):
             encoding = declared[1].decode().lower()
             if not encoding.startswith('utf'):  # expat knows no multi-byte encodings
@@ -133,7 +133,7 @@ def read_xml(path: Path) -> ElementTree.Element:
 
 
 @contextmanager
-def naming(place: object) -> Iterator[None]:
+def errors_at(place: object) -> Iterator[None]:
     """Within this context, an error of a label's content becomes a ValueError that names the place.
 
     Args:
@@ -163,7 +163,7 @@ class PlacedError(ValueError):
     """An error of labels whose message names the file, without characters that are not seen."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(seen(message))
+        super().__init__(printable_text(message))
 
 
 def finite_numbers(values: Sequence[object], name: str = 'a number') -> list[float]:
@@ -207,8 +207,10 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
 
 @lru_cache(4096)
 def class_name(name: object) -> str:
-    """The name of a class as text on one line, in Unicode's composed form, see ``seen``."""
-    return ' '.join(seen(' '.join(unicodedata.normalize('NFC', str(name)).split())).split())
+    """The name of a class as text on one line, in Unicode's composed form, ``printable_text``."""
+    return ' '.join(
+        printable_text(' '.join(unicodedata.normalize('NFC', str(name)).split())).split()
+    )
 
 
 def is_set(value: object) -> bool:

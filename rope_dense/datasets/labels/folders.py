@@ -10,7 +10,7 @@ from .coco import COCO, find_coco
 from .createml import CREATEML
 from .cvat import CVAT
 from .dota import DOTA
-from .foreign import foreign
+from .foreign import foreign_form
 from .geojson import GEOJSON
 from .inventory import Inventory
 from .labelme import LABELME
@@ -62,7 +62,7 @@ def find_labels(
     if found:
         notes = [f'labels of another format are not read: {problem}' for problem in problems]
         return replace(found[0], notes=(*found[0].notes, *notes))
-    known = foreign(inventory)
+    known = foreign_form(inventory)
     if known and not any(known.partition(': ')[0] in problem for problem in problems):
         raise ValueError(f'{known}. {PAGE}')  # else a problem says the reason better
     if problems:

@@ -91,7 +91,7 @@ IN_TABLE = (
 LOOKED_AT = 5  # files of a kind
 
 
-def foreign(inventory: Inventory) -> str | None:
+def foreign_form(inventory: Inventory) -> str | None:
     """The form of a folder's labels, and what to export in its place; None if it is not known."""
     if any(Path(folder).name in ('imagesTr', 'labelsTr') for folder in inventory.folders):
         return f'{inventory.root}: {NNUNET}'

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .files import class_name, naming, read_json
+from .files import class_name, errors_at, read_json
 from .geometry import bounding_box
 from .inventory import Inventory, State
 from .objects import Box, Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, label_folders, match
+from .pairs import Kind, files_with_labels, match
 from .shared_files import SharedFiles, files_of
 
 if find_spec('rasterio') and find_spec('shapely'):
@@ -42,7 +42,7 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
     """A file for each image, or files of many images."""
     root, shared = inventory.root, SharedFiles(FILES, inventory)
     suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
-    files = [Path(x) for x in label_folders(inventory.paths(root, (suffix,)), FILES)]
+    files = [Path(x) for x in files_with_labels(inventory.paths(root, (suffix,)), FILES)]
     if not files or not shared.images.by_path:
         return None
     if not (find_spec('rasterio') and find_spec('shapely')):
@@ -51,10 +51,10 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         )
     labelled: dict[Path, list[Path]] = {}
     for file, images, is_named in images_for(files, shared):
-        placed = () if is_named else place(file, images, inventory, Report())
+        placed = () if is_named else place_objects(file, images, inventory, Report())
         labelled[file] = images if is_named else [one.file for one, objects in placed if objects]
     if not any(labelled.values()):
-        features, *_ = inventory.content(files[0], features_of)
+        features, *_ = inventory.content(files[0], read_features)
         if features and (problem := features[0].problem):
             raise ValueError(f'{files[0]}: {problem}, as the first: only polygons are read')
         raise ValueError(
@@ -63,7 +63,7 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         )
     parts, by = shared.split(labelled)
     # Headers do not have the georeferences, so what is kept of an earlier start depends on this.
-    found = geo_images([image for some in labelled.values() for image in some], inventory)
+    found = georeferenced_images([image for some in labelled.values() for image in some], inventory)
     options = dict(georeferences=[(str(one.crs), one.to_map.tolist()) for one in found])
     return LabelFolder(GEOJSON, {x: replace(one, options=options) for x, one in parts.items()}, by)
 
@@ -82,7 +82,7 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
         for file, images, is_named in images_for(files, SharedFiles(FILES, inventory)):
             if is_named and not part.takes(images[0]):
                 continue
-            features, *_ = inventory.content(file, features_of)
+            features, *_ = inventory.content(file, read_features)
             labels = list[str]()
             for one in features:
                 if not is_name(label := one.properties.get(key) if key else only):
@@ -90,7 +90,7 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
                     raise ValueError(f'{where}: its property {key!r}, the class, is {label!r:.80}')
                 labels.append(class_name(label))
             seen = set[int]()
-            if not (placed := place(file, images, inventory, report)) and is_named:
+            if not (placed := place_objects(file, images, inventory, report)) and is_named:
                 raise ValueError(f'{images[0]} is not georeferenced: {file} needs a GeoTIFF')
             for image, objects in placed:
                 seen.update(number for number, *_ in objects)
@@ -149,14 +149,14 @@ class Feature(NamedTuple):
     problem: str
 
 
-def features_of(path: Path) -> tuple[list[Feature], shapely.STRtree, CRS | None]:
+def read_features(path: Path) -> tuple[list[Feature], shapely.STRtree, CRS | None]:
     """The objects of a file, a tree of their polygons, and the coordinate system if it says one.
 
     Raises:
         ValueError: no FeatureCollection, or a broken feature; the message has its number.
     """
     features = list[Feature]()
-    with naming(path):
+    with errors_at(path):
         content = read_json(path)
         given = content.get('features') if isinstance(content, dict) else None
         if not isinstance(given, list) or content.get('type') != 'FeatureCollection':
@@ -167,7 +167,7 @@ def features_of(path: Path) -> tuple[list[Feature], shapely.STRtree, CRS | None]
         except (KeyError, TypeError, CRSError):
             raise ValueError(f'its crs is {crs!r:.80}, which is not known') from None
         for number, one in enumerate(given, start=1):
-            with naming(where := f'{path.name}, feature {number}'):
+            with errors_at(where := f'{path.name}, feature {number}'):
                 if not isinstance(one, dict):
                     raise ValueError(f'it is {one!r:.80}, which is no Feature')
                 properties = {**(one.get('properties') or {})}
@@ -202,7 +202,7 @@ def class_property(files: Iterable[Path], part: Part, report: Report) -> str | N
         ValueError: several text properties, of which none has a usual name.
     """
     types: dict[str, set[type]] = {}
-    for feature in (one for x in files for one in part.inventory.content(x, features_of)[0]):
+    for feature in (one for x in files for one in part.inventory.content(x, read_features)[0]):
         for key, value in feature.properties.items():
             if is_name(value):
                 types.setdefault(key, set()).add(type(value))
@@ -228,7 +228,7 @@ class GeoImage(NamedTuple):
 
 
 @lru_cache(None)
-def geo_image(file: Path, state: State) -> GeoImage | None:
+def read_geo_image(file: Path, state: State) -> GeoImage | None:
     """An image on a map, in this state of its file; None for one without a transform to a map."""
     try:
         with warnings.catch_warnings():
@@ -241,9 +241,9 @@ def geo_image(file: Path, state: State) -> GeoImage | None:
     return None if np.array_equal(to_map, np.eye(3)) else found
 
 
-def geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
+def georeferenced_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
     """The images that are georeferenced."""
-    found = (geo_image(file, inventory.files.get(str(file), ())) for file in files)
+    found = (read_geo_image(file, inventory.files.get(str(file), ())) for file in files)
     return [image for image in found if image is not None]
 
 
@@ -251,7 +251,7 @@ def geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
 Placed = tuple[int, list[list[float]], Box, bool]
 
 
-def place(
+def place_objects(
     file: Path, images: Iterable[Path], inventory: Inventory, report: Report
 ) -> list[tuple[GeoImage, list[Placed]]]:
     """The georeferenced images, each with its objects.
@@ -259,10 +259,12 @@ def place(
     Without a system in the file, coordinates are in degrees, as RFC 7946 has them; where these are
     in no image, they are in the system of the images.
     """
-    _, tree, said = inventory.content(file, features_of)
+    _, tree, said = inventory.content(file, read_features)
     placed = list[tuple[GeoImage, list[Placed]]]()
     for crs in [said] if said else [CRS.from_epsg(4326), None]:
-        placed = [(one, placed_in(one, tree, crs)) for one in geo_images(images, inventory)]
+        placed = [
+            (one, placed_in(one, tree, crs)) for one in georeferenced_images(images, inventory)
+        ]
         if any(objects for _, objects in placed):
             if crs is None:
                 system = f'taken as the system of its images, {placed[0][0].crs or "not known"}'

@@ -220,7 +220,7 @@ def outer_points(outline: Outline) -> list[float]:
 FLIPS = {5: (False, False), 6: (True, False), 7: (True, True), 8: (False, True)}
 
 
-def as_shown(item: Labelled, image: Header, report: Report) -> Labelled:
+def apply_exif_rotation(item: Labelled, image: Header, report: Report) -> Labelled:
     """Labels for the picture that EXIF makes of a file, which tools and pipelines show.
 
     They are of the file's own pixels, and are rotated, if they say a size that only these have.

@@ -263,7 +263,7 @@ def inventory_of(root: Path, channels: Sequence[str] = (), *, arrays: bool = Fal
     return KEPT[key]
 
 
-def last_inventory(root: Path) -> Inventory:
+def cached_inventory(root: Path) -> Inventory:
     """The inventory of a folder that is kept, of any images; see ``inventory_of``."""
     kept = [one for one in KEPT.values() if str(one.root) == os.path.realpath(root)]
     return kept[0] if kept and kept[0].is_current() else inventory_of(root)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from ...utils.atomic_write import atomic_folder, atomic_write_text
 from ...utils.lock import exclusive
 from ...utils.progress import progress
-from .inventory import Inventory, last_inventory
+from .inventory import Inventory, cached_inventory
 from .objects import Part
 
 VERSION = 6  # of the rules that make the files; a new one makes them anew
@@ -37,7 +37,7 @@ class Found(Protocol):
 Data = TypeVar('Data', bound=Found)
 
 
-def kept(
+def write_if_changed(
     inventory: Inventory,
     out: Path,
     settings: object,
@@ -56,19 +56,19 @@ def kept(
         write: writes files of the data set into a folder, and returns what JSON can hold.
     """
     name = re.sub(r'[^\w.-]+', '_', inventory.root.name)[:60] or 'data'
-    home = out / f'{name}-{digest_of(str(inventory.root), VERSION, settings)[:12]}'
+    home = out / f'{name}-{repr_digest(str(inventory.root), VERSION, settings)[:12]}'
     out.mkdir(parents=True, exist_ok=True)
     with exclusive(home, WAIT) as is_alone:  # processes that train together write once
-        state = read_json(home / STATE)
+        state = read_json_or_empty(home / STATE)
         current = inventory.digest(state.get('outside', ()))
-        is_whole = bool(state) and state['files'] == sizes_in(home / state['content'])
+        is_whole = bool(state) and state['files'] == sizes_and_times(home / state['content'])
         if is_whole and state['state'] == current:
             return home / state['content'], state['summary']
-        split = out / f'{name}-{digest_of(str(inventory.root))[:12]}.{MOVED}'
-        inventory.moved.update(read_json(split))
-        inventory.remembered = read_json(home / HEADERS)
+        split = out / f'{name}-{repr_digest(str(inventory.root))[:12]}.{MOVED}'
+        inventory.moved.update(read_json_or_empty(split))
+        inventory.remembered = read_json_or_empty(home / HEADERS)
         found = find(inventory)
-        content, summary = content_of(found, inventory), state.get('summary')
+        content, summary = content_digest(found, inventory), state.get('summary')
         if content != state.get('content') or not is_whole:
             try:
                 with atomic_folder(home / content) as fresh:
@@ -81,7 +81,7 @@ def kept(
             atomic_write_text(split, json.dumps(inventory.moved))
         atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
         said = dict(version=VERSION, state=inventory.digest(), content=content)
-        files = sizes_in(home / content)
+        files = sizes_and_times(home / content)
         said |= dict(outside=inventory.outside, summary=summary, files=files)
         atomic_write_text(home / STATE, json.dumps(said))
         for path in home.iterdir():  # of other content, and leftovers of processes that were killed
@@ -92,20 +92,20 @@ def kept(
 
 def is_kept(file: Path, root: Path) -> bool:
     """Return whether a file that was written here is of a data set's folder as it is now."""
-    state, written = read_json(file.parent.parent / STATE), (VERSION, file.parent.name)
+    state, written = read_json_or_empty(file.parent.parent / STATE), (VERSION, file.parent.name)
     is_written = (state.get('version'), state.get('content')) == written
-    if not is_written or state['files'] != sizes_in(file.parent):
+    if not is_written or state['files'] != sizes_and_times(file.parent):
         return False
-    return state['state'] == last_inventory(root).digest(state['outside'])
+    return state['state'] == cached_inventory(root).digest(state['outside'])
 
 
-def sizes_in(folder: Path) -> dict[str, list[int]]:
+def sizes_and_times(folder: Path) -> dict[str, list[int]]:
     """Size and time of change of the files in a folder, by which damage and edits are known."""
     about = {path.name: path.stat() for path in sorted(folder.glob('*'))}
     return {name: [one.st_size, one.st_mtime_ns] for name, one in about.items()}
 
 
-def content_of(found: Found, inventory: Inventory) -> str:
+def content_digest(found: Found, inventory: Inventory) -> str:
     """A digest of the content of labels, and of names, sizes and headers of images."""
     parts = [part for _, part in sorted(found.splits.items())]
     about = [vars(x) | dict(inventory=None, names=sorted(x.names or ())) for x in parts]
@@ -143,12 +143,12 @@ def content_of(found: Found, inventory: Inventory) -> str:
     return digest.hexdigest()[:16]
 
 
-def digest_of(*parts: object) -> str:
+def repr_digest(*parts: object) -> str:
     """A digest of what parts are in words."""
     return hashlib.sha256(repr(parts).encode('utf-8', 'surrogateescape')).hexdigest()
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json_or_empty(path: Path) -> dict[str, Any]:
     """The content of a JSON file that was written here; {} if it is not there, or is broken."""
     try:
         content = json.loads(path.read_text(encoding='utf-8'))

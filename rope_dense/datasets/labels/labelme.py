@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from . import geometry
-from .files import finite_numbers, is_set, naming, read_json, read_text, size_in
+from .files import errors_at, finite_numbers, is_set, read_json, read_text, size_in
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import LOOKED_AT, Kind, find_pairs, read_pairs
@@ -45,7 +45,7 @@ def read_labelme(part: Part, classes: Sequence[str] | None, report: Report) -> R
     """The images with a JSON file; one without shapes has no objects."""
 
     def read(path: Path, image: Path) -> Labelled:
-        with naming(path):
+        with errors_at(path):
             return labelled(path, image, part, report)
 
     def count(path: Path) -> int | None:
@@ -98,7 +98,7 @@ def labelled(path: Path, image: Path, part: Part, report: Report) -> Labelled:
     boxes = {given.get('group_id') for given in shapes if given.get('shape_type') != 'point'}
     for number, given in enumerate(shapes, start=1):
         where, group = f'{path.name}, shape {number}', given.get('group_id')
-        with naming(where):
+        with errors_at(where):
             if given.get('shape_type') == 'point' and group is not None and group in boxes:
                 report.note('key point in a group with an object (left out)', where)
             elif str(given.get('label')).strip() in BACKGROUND:
@@ -106,7 +106,7 @@ def labelled(path: Path, image: Path, part: Part, report: Report) -> Labelled:
             elif isinstance(shape := shape_of(given, item, where, part), str):
                 item.leave_out(shape, where, str(given.get('label') or ''))
             elif group is not None and (shape.label, group) in groups:
-                join(groups[shape.label, group], shape)
+                add_part(groups[shape.label, group], shape)
             else:
                 groups[shape.label, group] = shape
                 item.shapes.append(shape)
@@ -175,7 +175,7 @@ def mask_of(
         return 'mask without a pixel in its image'
 
 
-def join(shape: Shape, other: Shape) -> None:
+def add_part(shape: Shape, other: Shape) -> None:
     """Add another part to an object; a box beside a part with an outline becomes an outline."""
     corners = [geometry.box_corners(part.box) for part in (shape, other)]
     if shape.outline or other.outline:

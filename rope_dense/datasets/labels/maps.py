@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 from ...utils.atomic_write import atomic_write_text
 from ...utils.configs import DOCS
 from .files import IMAGE_SUFFIXES
-from .foreign import foreign
+from .foreign import foreign_form
 from .inventory import Inventory
-from .kept import kept
+from .kept import write_if_changed
 from .objects import EXAMPLES, Part, Report
 from .pairs import SPLITS, Kind, find_pairs, pairs_in, stem_without
-from .splits import BY_HASH, by_hash_of_pairs, part_of, split_pairs
+from .splits import BY_HASH, part_of, split_pairs, split_pairs_by_hash
 
 MISSING_PART = 10  # not more than a tenth of the images may lack a map
 UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
@@ -63,7 +63,7 @@ class MapFiles:
     ann_file: dict[str, str]
     images: dict[str, int]  # number
     text: str  # the report
-    survey: Any  # what was kept of the maps and images, see ``as_pairs``
+    survey: Any  # what was kept of the maps and images, see ``write_pair_lists``
     state: str  # a digest of the content of maps and of the names, sizes and headers of images
 
 
@@ -79,7 +79,7 @@ class MapFolder:
         return self.kind.title, self.split_by
 
 
-def as_pairs(
+def write_pair_lists(
     inventory: Inventory,
     kind: Kind,
     out: Path,
@@ -87,7 +87,7 @@ def as_pairs(
     survey: Callable[[PairsOf], Any],
     settings: object,
 ) -> MapFiles:
-    """Lists of images and maps as files in a folder of ``out``; see ``as_canonical``.
+    """Lists of images and maps as files in a folder of ``out``; see ``write_canonical``.
 
     Args:
         survey: what is to be kept of images and maps, as JSON can hold it; ValueError to refuse.
@@ -113,7 +113,9 @@ def as_pairs(
         return dict(images=images, text=text, survey=survey(pairs))
 
     find = partial(find_maps, kind=kind, given=given)
-    target, summary = kept(inventory, out, (kind.title, dict(given), settings), find, write)
+    target, summary = write_if_changed(
+        inventory, out, (kind.title, dict(given), settings), find, write
+    )
     files = {split: str((target / f'{split}.json').absolute()) for split in SPLITS}
     return MapFiles(files, state=target.name, **summary)
 
@@ -127,7 +129,7 @@ def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> M
     """The images with their maps in a folder; ValueError where one of both is not found."""
     named = {split: names for split, names in (given or {}).items() if names is not None}
     if named:
-        folder = of_given(inventory, kind, named)
+        folder = maps_by_settings(inventory, kind, named)
     elif (pairs := find_pairs(inventory, kind)) and pairs.image_of:
         folder = MapFolder(kind, *split_pairs(pairs, inventory))
     else:
@@ -137,7 +139,9 @@ def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> M
     return folder
 
 
-def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]]) -> MapFolder:
+def maps_by_settings(
+    inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]]
+) -> MapFolder:
     """The images and maps in folders that settings name, and the other split beside them."""
     root, parts = inventory.root, dict[str, Part]()
     for split, folders in named.items():
@@ -145,7 +149,7 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
         if not {str(images), str(maps)} <= inventory.folders.keys():
             raise ValueError(
                 f'{root}: no folders of images and {kind.plural} of {split}; looked for '
-                f'{" with ".join(folders)}: {advice(kind, split)}'
+                f'{" with ".join(folders)}: {folders_advice_text(kind, split)}'
             )
         pairs = pairs_in(kind, images, maps, inventory)
         parts[split] = part_of(pairs, inventory, pairs.files, pairs.images)
@@ -160,9 +164,11 @@ def of_given(inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]
             beside = [x for x, one in others.images.items() if one.split in names]
             parts[split] = part_of(others, inventory, files, beside)
         elif split == 'train':
-            raise ValueError(f'{root}: no training images with {kind.plural}: {advice(kind)}')
+            raise ValueError(
+                f'{root}: no training images with {kind.plural}: {folders_advice_text(kind)}'
+            )
         else:
-            both, by = by_hash_of_pairs(pairs, inventory, pairs.files), BY_HASH
+            both, by = split_pairs_by_hash(pairs, inventory, pairs.files), BY_HASH
             parts = {name: part_of(pairs, inventory, *some) for name, some in both.items()}
     return MapFolder(kind, {split: parts[split] for split in SPLITS}, by)
 
@@ -196,7 +202,7 @@ def refuse_lossy(inventory: Inventory, folder: Path, kind: Kind) -> None:
 def refuse_layout(inventory: Inventory, kind: Kind) -> NoReturn:
     """Raise the ValueError for a folder whose layout is not known."""
     root = inventory.root
-    if known := foreign(inventory):
+    if known := foreign_form(inventory):
         raise ValueError(known)
     for name in inventory.folders:
         if not (word := kind.word(os.path.basename(name))) or not word[1]:
@@ -219,11 +225,11 @@ def refuse_layout(inventory: Inventory, kind: Kind) -> NoReturn:
         f'{root}: no images with {kind.plural}. Looked for images/train with {maps}/train, '
         f'train/images with train/{maps}, images with {maps}, each of the same name '
         f'({", ".join(kind.suffixes)}) or as NAME_{maps.rstrip("s")}; there are '
-        f'{"; ".join(there) or "no files"}. {advice(kind)} ({DOCS}/own_data.md)'
+        f'{"; ".join(there) or "no files"}. {folders_advice_text(kind)} ({DOCS}/own_data.md)'
     )
 
 
-def advice(kind: Kind, split: str = 'train') -> str:
+def folders_advice_text(kind: Kind, split: str = 'train') -> str:
     """The setting that names folders."""
     return f'name them by "own.{split}=[IMAGES,{kind.title.upper()}]", below data_root'
 

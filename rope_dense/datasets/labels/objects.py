@@ -117,14 +117,14 @@ class Report:
             for kind, places in kinds.items():
                 names = ', '.join(places.examples[:EXAMPLES])
                 names += ' ...' if len(places.examples) > EXAMPLES else ''
-                lines.append(seen(f'{places.count} x {kind}{suffix}: {names}'))
+                lines.append(printable_text(f'{places.count} x {kind}{suffix}: {names}'))
         return lines
 
     def __str__(self) -> str:
         return '\n'.join(self.lines()) or 'nothing unusual'
 
 
-def seen(text: str) -> str:
+def printable_text(text: str) -> str:
     """A text without control characters, such as the ones that a terminal obeys."""
     return UNSEEN.sub('', text)
 

@@ -137,7 +137,7 @@ def find_pairs(inventory: Inventory, kind: Kind) -> FilePairs | None:
         apart = re.compile(kind.folders, re.I)
         paths = [p for p in paths if any(map(apart.fullmatch, p[start:].split('/')[:-1]))]
     if not kind.is_map:
-        paths = label_folders(paths, kind)
+        paths = files_with_labels(paths, kind)
     images = [str(file) for _, file in inventory.images(root)]
     if not paths or not images:
         return None
@@ -216,7 +216,7 @@ def match_files(pairs: FilePairs) -> FilePairs:
     return FileMatcher(pairs).match()
 
 
-def label_folders(paths: Iterable[str], kind: Kind) -> list[str]:
+def files_with_labels(paths: Iterable[str], kind: Kind) -> list[str]:
     """The files in folders that have labels, by the first of each; ValueError if all are broken."""
     groups: dict[str, list[str]] = {}
     for path in paths:

@@ -57,7 +57,7 @@ def validation_of(stems: Collection[str], inventory: Inventory, source: Path) ->
     return val
 
 
-def by_hash(part: Part, stems: Collection[str], key_of: Callable[[str], str] = str) -> Splits:
+def split_by_hash(part: Part, stems: Collection[str], key_of: Callable[[str], str] = str) -> Splits:
     """Both splits of the labelled images of one file, by keys of paths as in ``Part.names``."""
     val = validation_of({*map(key_of, stems)}, part.inventory, part.source)
     of_val = frozenset(stem for stem in stems if key_of(stem) in val)
@@ -72,8 +72,8 @@ def unlabelled_error(folder: Path | str, source: Path | str, what: str = 'labels
 
 def split_pairs(pairs: FilePairs, inventory: Inventory) -> Splits:
     """Both splits of images that have a file each; ValueError for labels of only one split."""
-    found = by_lists(pairs, inventory) or by_words(pairs)
-    chosen, by = found or (by_hash_of_pairs(pairs, inventory, [*pairs.files]), BY_HASH)
+    found = split_by_lists(pairs, inventory) or split_by_words(pairs)
+    chosen, by = found or (split_pairs_by_hash(pairs, inventory, [*pairs.files]), BY_HASH)
     parts = {split: part_of(pairs, inventory, *some) for split, some in chosen.items()}
     parts['train'] = replace(parts['train'], notes=tuple(pairs.notes))
     return parts, by
@@ -102,7 +102,7 @@ def part_of(
     )
 
 
-def by_words(pairs: FilePairs) -> tuple[Both, str] | None:
+def split_by_words(pairs: FilePairs) -> tuple[Both, str] | None:
     """Both splits by words in paths; None without labels of both, ValueError without training."""
     split_of = {path: pairs.split_of(path) for path in pairs.files}
     there = {split_of[path] for path in pairs.image_of}
@@ -126,7 +126,7 @@ def by_words(pairs: FilePairs) -> tuple[Both, str] | None:
     return chosen, 'folder (test/ is for validation)' if 'test' in names['val'] else 'folder'
 
 
-def by_hash_of_pairs(pairs: FilePairs, inventory: Inventory, files: Collection[str]) -> Both:
+def split_pairs_by_hash(pairs: FilePairs, inventory: Inventory, files: Collection[str]) -> Both:
     """Both splits by ``validation_of``; ValueError for images for validation without labels."""
     source = os.path.dirname(next(iter(files))) if files else pairs.home
     labelled = {*pairs.image_of.values()}
@@ -150,7 +150,7 @@ def by_hash_of_pairs(pairs: FilePairs, inventory: Inventory, files: Collection[s
     return chosen
 
 
-def by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] | None:
+def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] | None:
     """Both splits by train.txt, val.txt, ... in ImageSets/Main, ImageSets or the data set's folder.
 
     A part of the training list is for validation where no other list is. ValueError for lists of
@@ -184,7 +184,7 @@ def by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] | None:
     for name in TRAINING:
         if name in labelled:
             some, pictures, missing = chosen[name]
-            both = by_hash_of_pairs(pairs, inventory, some)
+            both = split_pairs_by_hash(pairs, inventory, some)
             rest = [image for image in pictures if image not in file_of]
             both['train'] = both['train'][0], rest, missing
             return both, f'{lists[name].name} and {BY_HASH}'

@@ -14,7 +14,7 @@ from ...utils.atomic_write import atomic_write_text
 from ...utils.progress import progress
 from .files import VIDEO_SUFFIXES
 from .inventory import Inventory
-from .kept import kept
+from .kept import write_if_changed
 from .maps import DEPTH, MASKS, MapFiles, MapFolder, relative_path
 from .objects import Part, Report
 
@@ -33,7 +33,7 @@ def as_pictures(
     """A list of pictures, for ``UnlabelledDataset``, as a file in a folder of ``out``.
 
     Copies of an image are left out, because each picture is a class of its own; of a video one
-    frame a second is taken, as a file beside the list. See ``as_pairs``.
+    frame a second is taken, as a file beside the list. See ``write_pair_lists``.
 
     Args:
         folder: below the data set's, or None for all of it without folders of masks and depths.
@@ -57,7 +57,7 @@ def as_pictures(
         return dict(images=dict(train=number), text=text, survey=about)
 
     find, asked = partial(find_pictures, folder=folder, report=report), (folder, settings)
-    target, summary = kept(inventory, out, ('pictures', *asked), find, write)
+    target, summary = write_if_changed(inventory, out, ('pictures', *asked), find, write)
     listed = str((target / 'pictures.json').absolute())
     return MapFiles(dict(train=listed, val=listed), state=target.name, **summary)
 

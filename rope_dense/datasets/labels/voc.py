@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from .files import finite_numbers, naming, read_xml
+from .files import errors_at, finite_numbers, read_xml
 from .geometry import polygon_shape, rotated_shape
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
@@ -41,7 +41,7 @@ def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
             if not len(node) or (node.findtext('deleted') or '').strip() == '1':
                 report.note('empty or deleted <object>', where)
                 continue
-            with naming(f'{path}, object {number}'):
+            with errors_at(f'{path}, object {number}'):
                 if shape := shape_of(node, where, report):
                     item.shapes.append(shape)
                 else:

@@ -128,7 +128,7 @@ class Lines:
                 is_known = 0 <= number < len(self.names)
                 label = self.names[number] if is_known else ''
                 shape = self.shape(label, numbers[1:], (image.width, image.height), where)
-            except ValueError as error:  # ``naming`` would cost more than the line
+            except ValueError as error:  # ``errors_at`` would cost more than the line
                 raise PlacedError(f'{path.with_name(where)}: {error}') from error
             if is_known:
                 item.shapes.append(shape)

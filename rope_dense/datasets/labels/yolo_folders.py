@@ -13,9 +13,16 @@ from .files import read_text
 from .inventory import Inventory
 from .objects import Format, LabelFolder
 from .pairs import LOOKED_AT, FilePairs, Places, find_pairs, match
-from .splits import BY_HASH, WORDS, Chosen, by_hash_of_pairs, listed_image, part_of, split_pairs
+from .splits import BY_HASH, WORDS, Chosen, listed_image, part_of, split_pairs, split_pairs_by_hash
 from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
-from .yolo_yaml import class_names_of, declaration_in, entries, find_folder, key_points, names_above
+from .yolo_yaml import (
+    class_names_of,
+    declaration_in,
+    find_folder,
+    key_points,
+    names_above,
+    split_entries,
+)
 
 LABELS = {'images': 'labels', 'Images': 'Labels', 'IMAGES': 'LABELS', 'JPEGImages': 'labels'}
 LAST_IMAGES = re.compile(rf'(.*/)({"|".join(LABELS)})(?=/|\Z)', re.S)
@@ -67,7 +74,7 @@ def undeclared_folder(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
 
 def declared_folder(file: Path, content: dict[str, Any], inventory: Inventory) -> LabelFolder:
     """The data set that a file declares; without `val` a part of its images is for validation."""
-    root, given = inventory.root, {split: entries(content, split) for split in WORDS}
+    root, given = inventory.root, {split: split_entries(content, split) for split in WORDS}
     if not given['train']:
         raise ValueError(f'{file} has no `train`: write the folder of the training images')
     options = key_points(file, content)
@@ -94,7 +101,7 @@ def declared_folder(file: Path, content: dict[str, Any], inventory: Inventory) -
     if outside := [folder for folder in folders if not Path(folder).is_relative_to(root)]:
         described += f' (images in {outside[0]})'
     if 'val' not in sets:
-        chosen = by_hash_of_pairs(pairs, inventory, chosen['train'][0])
+        chosen = split_pairs_by_hash(pairs, inventory, chosen['train'][0])
         described += f', which has no `val`, and {BY_HASH}'
     parts = {}
     for split, some in chosen.items():

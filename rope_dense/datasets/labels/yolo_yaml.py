@@ -25,8 +25,8 @@ def declaration_in(folder: Path, inventory: Inventory) -> tuple[Path, dict[str, 
     for suffixes in DECLARATIONS:
         found = dict[Path, dict[str, Any]]()
         for path in inventory.directly(folder, suffixes):
-            content = content_of(path)
-            if content.keys() & {'names', 'nc'} and any(entries(content, x) for x in SPLITS):
+            content = read_declaration(path)
+            if content.keys() & {'names', 'nc'} and any(split_entries(content, x) for x in SPLITS):
                 found[path] = content
         said = [[one.get(key) for key in ('path', 'names', *KEYS)] for one in found.values()]
         if any(one != said[0] for one in said):
@@ -37,7 +37,7 @@ def declaration_in(folder: Path, inventory: Inventory) -> tuple[Path, dict[str, 
     return None
 
 
-def content_of(path: Path) -> dict[str, Any]:
+def read_declaration(path: Path) -> dict[str, Any]:
     """The content of a yaml, or of KEY = VALUE; {} if it is none, or broken and has no `names`."""
     if path.suffix.lower() == '.data':
         pairs = [line.partition('=') for line in read_text(path).splitlines()]
@@ -52,7 +52,7 @@ def content_of(path: Path) -> dict[str, Any]:
     return given if isinstance(given, dict) else {}
 
 
-def entries(content: Mapping[str, Any], split: str) -> list[str]:
+def split_entries(content: Mapping[str, Any], split: str) -> list[str]:
     """Folders and lists of the images of a split, by the first of its names that has some."""
     for name in SPLITS[split]:
         given = content.get(name)
@@ -120,7 +120,7 @@ def class_names_of(
     above = [home for source in sources for home in (source, *source.parents)]
     inside = [home for home in above if inventory.root in home.parents]
     for home in dict.fromkeys([*inside, file.parent]) if is_yaml else ():
-        for path, listed in names_in(home, inventory, LISTS).items():
+        for path, listed in read_names_in(home, inventory, LISTS).items():
             if listed != names:
                 raise ValueError(
                     f'{file} and {path} number the classes differently: leave the one that fits '
@@ -157,18 +157,20 @@ def names_above(
     for folder in folders:
         above = [folder, *folder.parents]
         inside = [home for home in above if home.is_relative_to(inventory.root)]
-        lists = (names_in(home, inventory) for home in inside or above[: ABOVE + 1])
+        lists = (read_names_in(home, inventory) for home in inside or above[: ABOVE + 1])
         for path, names in next(filter(None, lists), {}).items():
             found.setdefault(names, path)
     if len(found) > 1:
         files = ' and '.join(map(str, found.values()))
         raise ValueError(f'{files} have different classes: leave one that fits all label files')
     for names, file in found.items():
-        return names, key_points(file, {} if file.suffix.lower() in LISTS else content_of(file))
+        return names, key_points(
+            file, {} if file.suffix.lower() in LISTS else read_declaration(file)
+        )
     return None
 
 
-def names_in(
+def read_names_in(
     folder: Path, inventory: Inventory, suffixes: tuple[str, ...] = (*LISTS, *DECLARATIONS[0])
 ) -> dict[Path, tuple[str, ...]]:
     """The names of the classes in each file of a folder that has some.
@@ -179,7 +181,7 @@ def names_in(
     found = dict[Path, tuple[str, ...]]()
     for path in inventory.directly(folder, suffixes):
         if path.suffix.lower() in DECLARATIONS[0]:
-            given = content_of(path).get('names')
+            given = read_declaration(path).get('names')
             if isinstance(given, (list, dict)):
                 found[path] = listed_names(given, path)
         elif path.suffix.lower() != '.txt' or path.name.lower() in LISTS_OF_NAMES:

@@ -122,7 +122,9 @@ class DEIMDecoder(nn.Module):
         """
         boxes = self.start(boxes)
         values = [x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps]
-        positions = self.query_pos(as_weights(self.query_pos, self.entries(boxes))).clamp(-10, 10)
+        positions = self.query_pos(to_weight_dtype(self.query_pos, self.entries(boxes))).clamp(
+            -10, 10
+        )
         number = len(self.layers) if self.training else self.eval_idx + 1
         predictions: list[Prediction] = []
         pre, reference, corners, before = None, boxes, None, None
@@ -180,10 +182,10 @@ class DEIMDecoder(nn.Module):
         """
         top = shares.topk(QUALITY_TOP, -1).values
         shape = torch.cat([top, top.mean(-1, keepdim=True)], -1)  # [B, Q, 4, QUALITY_TOP + 1]
-        return self.quality[layer](as_weights(self.quality[layer], shape.flatten(2)))
+        return self.quality[layer](to_weight_dtype(self.quality[layer], shape.flatten(2)))
 
 
-def as_weights(part: nn.Module, x: Tensor) -> Tensor:
+def to_weight_dtype(part: nn.Module, x: Tensor) -> Tensor:
     """``x`` in the type of the weights of a part, which take no other one."""
     return x.to(next(part.parameters()).dtype)
 

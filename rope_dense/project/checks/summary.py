@@ -68,10 +68,10 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
         'evaluation': '; '.join(map(part_text, settings)),
         '--tta': '; '.join(map(part_text, tta)) if all(tta) else 'not in this config',
     }
-    return '\n'.join(entry(label, text) for label, text in sections.items())
+    return '\n'.join(paragraph_text(label, text) for label, text in sections.items())
 
 
-def entry(label: str, text: str) -> str:
+def paragraph_text(label: str, text: str) -> str:
     """A labelled paragraph, each of its lines wrapped."""
     wrapper = textwrap.TextWrapper(WIDTH - LABEL, break_on_hyphens=False, break_long_words=False)
     lines = [row for line in text.splitlines() for row in wrapper.wrap(line)]

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
-from ...datasets.labels.canonical import as_canonical, check_left_out
+from ...datasets.labels.canonical import check_left_out, write_canonical
 from ...datasets.labels.folders import find_labels
 from ...datasets.labels.foreign import form_by_name
 from ...datasets.labels.inventory import Inventory, inventory_of
-from ...datasets.labels.maps import PairsOf, as_pairs
+from ...datasets.labels.maps import PairsOf, write_pair_lists
 from ...datasets.labels.objects import LabelFolder
 from ...datasets.labels.pairs import Kind
 from ...datasets.labels.splits import WORDS
@@ -74,7 +74,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
 
     Where the folder is not there, but ``own.classes`` says the classes, one training image is
     assumed, so that a recipe can be read without its data. ``oriented``, ``outlines``: see
-    ``as_canonical``. ValueError for labels that are not there or cannot be used.
+    ``write_canonical``. ValueError for labels that are not there or cannot be used.
     """
 
     def files_of(ann_file: object, images: object) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
         return folder
 
     inventory = own_inventory(own)
-    found = as_canonical(
+    found = write_canonical(
         inventory,
         find,
         CONVERTED,
@@ -165,7 +165,7 @@ def find_own_maps(
 
     given = dict(train=own.train, val=own.val)
     about = settings, settings_of_images(own)
-    found = as_pairs(inventory, kind, CONVERTED, given, survey_all, about)
+    found = write_pair_lists(inventory, kind, CONVERTED, given, survey_all, about)
     folders = dict(data_root=str(own.root), data_prefix={'img_path': '', prefix: ''})
     files = {s: dict(**folders, ann_file=file, **dataset) for s, file in found.ann_file.items()}
     text = '\n'.join([found.text, *(line for maps in found.survey['maps'] for line in lines(maps))])

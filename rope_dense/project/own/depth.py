@@ -7,7 +7,7 @@ from .data import OwnData
 from .settings import LEAST_DEPTH, OwnDepth
 
 
-def depth(own: OwnDepth, data: OwnData) -> dict:
+def depth_config(own: OwnDepth, data: OwnData) -> dict:
     """The config of DPT on a ViT: frozen, with adapters (``lora``), or from random values."""
     cfg = fit.read_recipe('depth/dpt_dinov3-b_8xb2-38k_nyu-416x544.py')
     data.apply(cfg)

@@ -32,7 +32,7 @@ IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
 META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 
 
-def detection(own: OwnObjects, data: OwnData) -> dict:
+def detection_config(own: OwnObjects, data: OwnData) -> dict:
     """The config of DINO on a plain ViT for boxes, which returns a box of each query."""
     check_integer('own.size', own.size, 64)  # two patches on a side of the smallest training image
     cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
@@ -46,7 +46,7 @@ def detection(own: OwnObjects, data: OwnData) -> dict:
     return fit.finish_config(cfg, own, data)
 
 
-def instance(own: OwnObjects, data: OwnData) -> dict:
+def instance_config(own: OwnObjects, data: OwnData) -> dict:
     """The config of Mask R-CNN on a plain ViT for masks.
 
     It returns 100 objects of an image, or as many as the data have, up to its proposals.
@@ -102,7 +102,7 @@ def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
     fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
 
 
-def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> dict:
+def realtime_config(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> dict:
     """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint."""
     name, shares, late = DEIM[own.vit.scale]
     cfg = fit.read_recipe(name)
@@ -143,9 +143,9 @@ def realtime(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> 
     return fit.finish_config(cfg, own, data, own.mosaic)
 
 
-def realtime_masks(own: OwnRealtime, data: OwnData) -> dict:
+def realtime_masks_config(own: OwnRealtime, data: OwnData) -> dict:
     """The same with ECSeg's head, costs and loss weights, for masks."""
-    cfg = realtime(own, data, 'coco/segm_mAP')
+    cfg = realtime_config(own, data, 'coco/segm_mAP')
     for augment in cfg['model']['data_preprocessor']['batch_augments']:
         if augment['type'] == 'MixUpCopyBlend':
             augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
@@ -187,7 +187,7 @@ def end_schedulers(warmup: dict, cosine: dict, iterations: int) -> list[dict]:
     return [warmup, *([cosine] if cosine['T_max'] > 1 else [])]
 
 
-def oriented(own: OwnOriented, data: OwnData) -> dict:
+def oriented_config(own: OwnOriented, data: OwnData) -> dict:
     """The config of DEIM with an angle on a plain ViT, for rotated boxes.
 
     ``size`` is the side of the square that images are scaled to fit. The recipe of

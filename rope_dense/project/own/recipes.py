@@ -23,18 +23,28 @@ from ...datasets.labels.kept import is_kept
 from ...utils.config_parts import all_datasets, nodes
 from .adapt import adapt
 from .data import OwnData, check_root
-from .depth import depth
-from .detectors import detection, instance, oriented, realtime, realtime_masks
-from .semantic import semantic
+from .depth import depth_config
+from .detectors import (
+    detection_config,
+    instance_config,
+    oriented_config,
+    realtime_config,
+    realtime_masks_config,
+)
+from .semantic import semantic_config
 from .settings import Own, OwnObjects, settings_of
 from .tasks import TASKS, task_named
 from .tiling import set_tiles, with_tiles
 
 # The config of a task by its settings and data.
 DERIVE: dict[str, Callable[[Any, OwnData], dict]] = dict(
-    depth=depth, detection=detection, instance=instance, oriented=oriented, semantic=semantic
+    depth=depth_config,
+    detection=detection_config,
+    instance=instance_config,
+    oriented=oriented_config,
+    semantic=semantic_config,
 )
-DERIVE |= dict(realtime=realtime, realtime_masks=realtime_masks, adapt=adapt)
+DERIVE |= dict(realtime=realtime_config, realtime_masks=realtime_masks_config, adapt=adapt)
 
 
 def is_own_file(cfg: Config) -> bool:

@@ -11,7 +11,7 @@ from .settings import OwnSemantic
 SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2, 0.9)}
 
 
-def semantic(own: OwnSemantic, data: OwnData) -> dict:
+def semantic_config(own: OwnSemantic, data: OwnData) -> dict:
     """The config of UperNet on a plain ViT for masks of class numbers."""
     # UperNet pools to one position; batch norms of several processes are synchronised on GPUs only.
     if own.batch_size == 1 and (own.gpus == 1 or not torch.cuda.is_available()):

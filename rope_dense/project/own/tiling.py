@@ -51,11 +51,11 @@ def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
         number = len(dataset.load_data_list())
     if not number:
         raise ValueError(f'own.tile={own.tile}: no tile has an object or a label')
-    text = '\n'.join([data.text, *lines(own, data.images, dataset.counts)])
+    text = '\n'.join([data.text, *tile_lines(own, data.images, dataset.counts)])
     return replace(data, images=number, text=text, most_objects=dataset.counts['most'])
 
 
-def lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
+def tile_lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
     """Lines of the recipe on the tiles of a training."""
     scales = '' if [*own.scales] == [1] else f' at scales {", ".join(f"{x:g}" for x in own.scales)}'
     found = [
