@@ -86,7 +86,7 @@ class Reading:
 
 
 def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
-    """Recognise, read and write the canonical files of a folder; `options` as ``write_canonical``."""
+    """Find, read and write the canonical files of a folder; `options` as ``write_canonical``."""
     from rope_dense.datasets.labels.canonical import write_canonical
     from rope_dense.datasets.labels.folders import find_labels
     from rope_dense.datasets.labels.inventory import inventory_of
