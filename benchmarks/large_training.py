@@ -12,6 +12,7 @@ its two loading processes, shared pages counted once (PSS), without the cache of
 """
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -75,12 +77,34 @@ def main() -> None:
     parser.add_argument('--size', type=int, nargs=2, default=[4000, 6000], help='height, width')
     parser.add_argument('--objects', type=int, default=2000)
     parser.add_argument('--scenes', type=int, default=2, help='for training; one is for validation')
+    parser.add_argument('--trainings', nargs='+', default=['tiles', 'shrunk'])
+    parser.add_argument('--scalings', nargs='+', default=['none', 'by_parts', 'linear'])
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    rows = dict(study=study, labels=study, memory=memory, files=files)[args.what](args)
-    rows = [dict(what=args.what) | row | environment(torch.device('cpu')) for row in rows]
+    about, rows = environment(torch.device('cpu')), []
+    for row in dict(study=study, labels=study, memory=memory, files=files)[args.what](args):
+        rows.append(dict(what=args.what) | row | about)
+        keep(rows)
     print(table(rows, [*rows[0]][:10]))
-    write_csv(RESULTS / f'large_training_{args.what}.csv', rows)
+
+
+def earlier_rows(what: str) -> list[dict]:
+    """The rows of earlier runs, all values as text."""
+    file = RESULTS / f'large_training_{what}.csv'
+    return [*csv.DictReader(file.read_text().splitlines())] if file.exists() else []
+
+
+def keep(rows: list[dict]) -> None:
+    """Write rows beside those of earlier runs, in place of rows of the same measurement."""
+    what, new = rows[0]['what'], {measurement(row) for row in rows}
+    kept = [row for row in earlier_rows(what) if measurement(row) not in new]
+    ordered = sorted(kept + rows, key=lambda row: int(row.get('seed', 0)))
+    write_csv(RESULTS / f'large_training_{what}.csv', ordered)
+
+
+def measurement(row: dict) -> tuple[str, ...]:
+    """What a row measures."""
+    return tuple(str(row.get(key)) for key in ('seed', 'training', 'tested_in', 'scaling'))
 
 
 # ---------------------------------------------------------------- scenes
@@ -104,7 +128,7 @@ def draw(height: int, width: int, number: int, seed: int) -> tuple[np.ndarray, l
 
 
 def write_scenes(root: Path, args: argparse.Namespace) -> Path:
-    """Scenes as COCO, PNG files of one pixel after the other."""
+    """Scenes as COCO, BMP files: a training on shrunk scenes decodes all of a file each time."""
     height, width = args.size
     for split, count, start in (('train', args.scenes, 0), ('val', 1, 1000)):
         listing = root / 'annotations' / f'{split}.json'
@@ -115,8 +139,8 @@ def write_scenes(root: Path, args: argparse.Namespace) -> Path:
         images, annotations = [], []
         for index in range(1, count + 1):
             pixels, objects = draw(height, width, args.objects, start + index)
-            Image.fromarray(pixels).save(root / split / f'{index}.png', compress_level=1)
-            about = dict(id=index, file_name=f'{index}.png', height=height, width=width)
+            Image.fromarray(pixels).save(root / split / f'{index}.bmp')
+            about = dict(id=index, file_name=f'{index}.bmp', height=height, width=width)
             images.append(about)
             masks = root / 'masks' / split
             masks.mkdir(parents=True, exist_ok=True)
@@ -202,27 +226,36 @@ STANDARD = ('size', 'epochs')
 # ---------------------------------------------------------------- measurements
 
 
-def study(args: argparse.Namespace) -> list[dict]:
+def study(args: argparse.Namespace) -> Iterator[dict]:
     """Train on tiles and on shrunk scenes; test whole scenes."""
     folder = args.folder.resolve()
-    root, rows = write_scenes(folder / 'scenes', args), []
+    root = write_scenes(folder / 'scenes', args)
     task = 'semantic' if args.what == 'labels' else 'realtime'
     for seed in args.seeds:
-        tiles = dict(tile=TILE, overlap=TILE // 4)
-        path = config_file(folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles)
-        row, iterations = trained(folder, path, dict(seed=seed, training='tiles'))
-        rows.append(row)
-        for tile in (2 * TILE, 4 * TILE):
-            for scaling in ('none', 'by_parts', 'linear'):
-                rows.append(tested(folder, path, tile, scaling, seed, task))
-        epochs = iterations * BATCH // args.scenes if args.scenes >= BATCH else iterations
-        path = config_file(folder, f'{args.what}_shrunk_{seed}', root, seed, task, epochs=epochs)
-        rows.append(trained(folder, path, dict(seed=seed, training='shrunk'))[0])
-        (folder / f'{args.what}.json').write_text(json.dumps(rows, indent=1))
-    return rows
+        if 'tiles' in args.trainings:
+            tiles = dict(tile=TILE, overlap=TILE // 4)
+            path = config_file(folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles)
+            yield trained(folder, path, dict(seed=seed, training='tiles'))
+            for tile in (2 * TILE, 4 * TILE):
+                for scaling in args.scalings:
+                    yield tested(folder, path, tile, scaling, seed, task)
+        if 'shrunk' in args.trainings:
+            epochs = epochs_of_shrunk(args, seed)
+            name = f"{args.what}_shrunk_{seed}"
+            path = config_file(folder, name, root, seed, task, epochs=epochs)
+            yield trained(folder, path, dict(seed=seed, training='shrunk'))
 
 
-def trained(folder: Path, path: Path, about: dict) -> tuple[dict, int]:
+def epochs_of_shrunk(args: argparse.Namespace, seed: int) -> int:
+    """Epochs of as many iterations as the training on tiles of the same seed had."""
+    rows = [x for x in earlier_rows(args.what) if x['training'] == 'tiles' and x['iterations']]
+    found = [int(x['iterations']) for x in rows if int(x['seed']) == seed]
+    if not found:
+        raise SystemExit(f'seed {seed} has no training on tiles yet: --trainings tiles shrunk')
+    return found[0] * BATCH // args.scenes if args.scenes >= BATCH else found[0]
+
+
+def trained(folder: Path, path: Path, about: dict) -> dict:
     """A training and the test after it."""
     options = ('--work-dir', folder / path.stem, '--overwrite')
     output, seconds, memory = run(folder, 'train', path, *options)
@@ -231,7 +264,7 @@ def trained(folder: Path, path: Path, about: dict) -> tuple[dict, int]:
     figures = dict(tested_in=TILE, scaling='none', **figures_of(output), peak_mb=round(memory))
     figures |= dict(s_iteration=float(np.median(times)), iterations=iterations)
     print(about | figures, flush=True)
-    return about | figures | dict(seconds=round(seconds)), iterations
+    return about | figures | dict(seconds=round(seconds))
 
 
 def tested(folder: Path, path: Path, tile: int, scaling: str, seed: int, task: str) -> dict:
