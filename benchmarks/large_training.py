@@ -8,7 +8,7 @@
 
 `study` trains a small detector (DEIM) for one pass over the tiles of 256 pixels, and for as many
 iterations on the scenes shrunk to 256 pixels; it tests whole scenes, the first model also in tiles
-of 512 and 1,024 pixels, with and without `rope_scaling`. `dota` trains for 200 passes on a
+of 512 and 1,024 pixels, with and without `rope_scaling`. `dota` trains for 100 passes on a
 folder in DOTA's layout, whose `train` and `val` have the same two scenes. `peak_mb` is the memory
 of a training and its two loading processes, shared pages counted once (PSS), without the cache of
 the disk.
@@ -245,7 +245,7 @@ def study(args: argparse.Namespace) -> Iterator[dict]:
     task = TASKS[args.what]
     for seed in args.seeds:
         if 'tiles' in args.trainings:
-            tiles = dict(tile=TILE, overlap=TILE // 4, epochs=200 if args.what == 'dota' else 1)
+            tiles = dict(tile=TILE, overlap=TILE // 4, epochs=100 if args.what == 'dota' else 1)
             path = config_file(folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles)
             yield trained(folder, path, dict(seed=seed, training='tiles'))
             for tile in () if args.what == 'dota' else (2 * TILE, 4 * TILE):
