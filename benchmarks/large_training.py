@@ -301,7 +301,7 @@ def figures_of(output: str) -> dict[str, float]:
     """AP and AP50, or mIoU, of the last table or line of an output."""
     if found := re.findall(r'aAcc +mIoU +mAcc\n +[\d.]+ +([\d.]+)|mIoU +([\d.]+)', output):
         return dict(mIoU=float(max(found[-1])))
-    found = re.findall(r'boxes +mAP ([\d.]+) +AP50 ([\d.]+)', output)
+    found = re.findall(r'(?:boxes +|: )mAP ([\d.]+) +AP50 ([\d.]+)', output)
     found = found or re.findall(r'^ +boxes +([\d.]+) +([\d.]+)', output, re.M)
     return dict(AP=float(found[-1][0]), AP50=float(found[-1][1])) if found else dict(AP=0, AP50=0)
 
