@@ -303,7 +303,10 @@ def figures_of(output: str) -> dict[str, float]:
         return dict(mIoU=float(max(found[-1])))
     found = re.findall(r'(?:boxes +|: )mAP ([\d.]+) +AP50 ([\d.]+)', output)
     found = found or re.findall(r'^ +boxes +([\d.]+) +([\d.]+)', output, re.M)
-    return dict(AP=float(found[-1][0]), AP50=float(found[-1][1])) if found else dict(AP=0, AP50=0)
+    if not found and 'no figures' not in output:
+        raise ValueError(f'no AP and no mIoU in this output:\n{output[-3000:]}')
+    ap, ap50 = found[-1] if found else (0, 0)  # a model that finds nothing has no figures
+    return dict(AP=float(ap), AP50=float(ap50))
 
 
 def memory(args: argparse.Namespace) -> list[dict]:
