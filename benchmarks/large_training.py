@@ -2,16 +2,21 @@
 
     python benchmarks/large_training.py study --seeds 0 1 2     # scenes of 6,000 x 4,000
     python benchmarks/large_training.py labels --seeds 0 1 2    # the same with a segmentor
+    python benchmarks/large_training.py dota --data FOLDER      # oriented boxes, DOTA's two scenes
     python benchmarks/large_training.py memory                  # 20,000 x 20,000 x 4 in 16 bits
     python benchmarks/large_training.py files                   # with and without the sampler
+    python benchmarks/large_training.py loading                 # CPU time of a training image
 
 `study` trains a small detector (DEIM) for one pass over the tiles of 256 pixels, and for as many
 iterations on the scenes shrunk to 256 pixels; it tests whole scenes, the first model also in tiles
-of 512 and 1,024 pixels, with and without `rope_scaling`. `peak_mb` is the memory of a training and
-its two loading processes, shared pages counted once (PSS), without the cache of the disk.
+of 512 and 1,024 pixels, with and without `rope_scaling`. `dota` trains for 60 passes on a
+folder in DOTA's layout, whose `train` and `val` have the same two scenes. `peak_mb` is the memory
+of a training and its two loading processes, shared pages counted once (PSS), without the cache of
+the disk.
 """
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -19,6 +24,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +36,8 @@ from measure import environment, table, write_csv
 RESULTS = Path(__file__).parent / 'results'
 CLASSES, COLOURS = ('disc', 'square'), ((40, 200, 60), (220, 60, 40))
 TILE, BATCH = 256, 4
+IMAGES = 40  # of `loading`
+TASKS = dict(study='realtime', labels='semantic', dota='oriented')
 CONFIG = """
 task = {task!r}
 own = dict(
@@ -45,18 +53,20 @@ model = dict(
     ),
     {heads}
 )
-train_dataloader = dict(num_workers=2)
+train_dataloader = dict(num_workers=2, {sampler})
 val_dataloader = dict(num_workers=1, batch_size=2)
 test_dataloader = dict(num_workers=1, batch_size=2)
 randomness = dict(seed={seed})
 """
-HEADS = {  # of a task, with the outputs of the backbone
-    'realtime': (
-        (1, 2, 3),
-        """neck=dict(in_channels=96, out_channels=64),
+DEIM = """neck=dict(in_channels=96, out_channels=64),
     encoder=dict(in_channels=(64, 64, 64), embed_dims=64, feedforward_channels=128),
-    bbox_head=dict(embed_dims=64, decoder=dict(num_layers=3, feedforward_channels=128)),""",
-    ),
+    bbox_head=dict(
+        embed_dims=64, decoder=dict(num_layers=3, feedforward_channels=128), {more}
+    ),"""
+SHORT = 'denoising=None, mal_gamma=0.5'  # as of configs/demo: a short training gains by both
+HEADS = {  # of a task, with the outputs of the backbone
+    'realtime': ((1, 2, 3), DEIM.format(more='')),
+    'oriented': ((1, 2, 3), DEIM.format(more=SHORT)),
     'semantic': (
         (0, 1, 2, 3),
         """neck=dict(embed_dim=96),
@@ -69,18 +79,43 @@ HEADS = {  # of a task, with the outputs of the backbone
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('what', choices=['study', 'labels', 'memory', 'files'])
+    parser.add_argument('what', choices=['study', 'labels', 'dota', 'memory', 'files', 'loading'])
     parser.add_argument('--seeds', type=int, nargs='+', default=[0])
     parser.add_argument('--folder', type=Path, default=Path('work_dirs/large_training'))
     parser.add_argument('--size', type=int, nargs=2, default=[4000, 6000], help='height, width')
     parser.add_argument('--objects', type=int, default=2000)
     parser.add_argument('--scenes', type=int, default=2, help='for training; one is for validation')
+    parser.add_argument('--data', type=Path, help="dota: folder in DOTA's layout")
+    parser.add_argument('--trainings', nargs='+', default=['tiles', 'shrunk'])
+    parser.add_argument('--scalings', nargs='+', default=['none', 'by_parts', 'linear'])
     args = parser.parse_args()
+    if args.what == 'dota' and not args.data:
+        parser.error("dota: --data FOLDER, a folder in DOTA's layout")
     args.folder.mkdir(parents=True, exist_ok=True)
-    rows = dict(study=study, labels=study, memory=memory, files=files)[args.what](args)
-    rows = [dict(what=args.what) | row | environment(torch.device('cpu')) for row in rows]
+    about, rows = environment(torch.device('cpu')), []
+    for row in dict(memory=memory, files=files, loading=loading).get(args.what, study)(args):
+        rows.append(dict(what=args.what) | row | about)
+        keep(rows)
     print(table(rows, [*rows[0]][:10]))
-    write_csv(RESULTS / f'large_training_{args.what}.csv', rows)
+
+
+def earlier_rows(what: str) -> list[dict]:
+    """The rows of earlier runs, all values as text."""
+    file = RESULTS / f'large_training_{what}.csv'
+    return [*csv.DictReader(file.read_text().splitlines())] if file.exists() else []
+
+
+def keep(rows: list[dict]) -> None:
+    """Write rows beside those of earlier runs, in place of rows of the same measurement."""
+    what, new = rows[0]['what'], {measurement(row) for row in rows}
+    kept = [row for row in earlier_rows(what) if measurement(row) not in new]
+    ordered = sorted(kept + rows, key=lambda row: int(row.get('seed', 0)))
+    write_csv(RESULTS / f'large_training_{what}.csv', ordered)
+
+
+def measurement(row: dict) -> tuple[str, ...]:
+    """What a row measures."""
+    return tuple(str(row.get(key)) for key in ('seed', 'training', 'tested_in', 'scaling'))
 
 
 # ---------------------------------------------------------------- scenes
@@ -104,7 +139,7 @@ def draw(height: int, width: int, number: int, seed: int) -> tuple[np.ndarray, l
 
 
 def write_scenes(root: Path, args: argparse.Namespace) -> Path:
-    """Scenes as COCO, PNG files of one pixel after the other."""
+    """Scenes as COCO, BMP files: a training on shrunk scenes decodes all of a file each time."""
     height, width = args.size
     for split, count, start in (('train', args.scenes, 0), ('val', 1, 1000)):
         listing = root / 'annotations' / f'{split}.json'
@@ -115,8 +150,8 @@ def write_scenes(root: Path, args: argparse.Namespace) -> Path:
         images, annotations = [], []
         for index in range(1, count + 1):
             pixels, objects = draw(height, width, args.objects, start + index)
-            Image.fromarray(pixels).save(root / split / f'{index}.png', compress_level=1)
-            about = dict(id=index, file_name=f'{index}.png', height=height, width=width)
+            Image.fromarray(pixels).save(root / split / f'{index}.bmp')
+            about = dict(id=index, file_name=f'{index}.bmp', height=height, width=width)
             images.append(about)
             masks = root / 'masks' / split
             masks.mkdir(parents=True, exist_ok=True)
@@ -183,6 +218,8 @@ def config_file(
         own |= dict(classes=['ground', *CLASSES])
         own |= {split: [split, f'masks/{split}'] for split in ('train', 'val')}
     more = ', '.join(f'{key}={value!r}' for key, value in own.items() if key not in STANDARD)
+    # Two scenes are fewer than a batch, which an epoch of mmdet's sampler would leave incomplete.
+    sampler = '' if 'tile' in own else 'sampler=dict(type="InfiniteSampler", shuffle=True)'
     text = CONFIG.format(
         root=str(root),
         seed=seed,
@@ -190,6 +227,7 @@ def config_file(
         task=task,
         outputs=outputs,
         heads=heads,
+        sampler=sampler,
         **{k: own[k] for k in STANDARD},
     )
     (folder / f'{name}.py').write_text(text)
@@ -202,27 +240,36 @@ STANDARD = ('size', 'epochs')
 # ---------------------------------------------------------------- measurements
 
 
-def study(args: argparse.Namespace) -> list[dict]:
+def study(args: argparse.Namespace) -> Iterator[dict]:
     """Train on tiles and on shrunk scenes; test whole scenes."""
     folder = args.folder.resolve()
-    root, rows = write_scenes(folder / 'scenes', args), []
-    task = 'semantic' if args.what == 'labels' else 'realtime'
+    root = args.data.resolve() if args.what == 'dota' else write_scenes(folder / 'scenes', args)
+    task = TASKS[args.what]
     for seed in args.seeds:
-        tiles = dict(tile=TILE, overlap=TILE // 4)
-        path = config_file(folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles)
-        row, iterations = trained(folder, path, dict(seed=seed, training='tiles'))
-        rows.append(row)
-        for tile in (2 * TILE, 4 * TILE):
-            for scaling in ('none', 'by_parts', 'linear'):
-                rows.append(tested(folder, path, tile, scaling, seed, task))
-        epochs = iterations * BATCH // args.scenes if args.scenes >= BATCH else iterations
-        path = config_file(folder, f'{args.what}_shrunk_{seed}', root, seed, task, epochs=epochs)
-        rows.append(trained(folder, path, dict(seed=seed, training='shrunk'))[0])
-        (folder / f'{args.what}.json').write_text(json.dumps(rows, indent=1))
-    return rows
+        if 'tiles' in args.trainings:
+            tiles = dict(tile=TILE, overlap=TILE // 4, epochs=60 if args.what == 'dota' else 1)
+            path = config_file(folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles)
+            yield trained(folder, path, dict(seed=seed, training='tiles'))
+            for tile in () if args.what == 'dota' else (2 * TILE, 4 * TILE):
+                for scaling in args.scalings:
+                    yield tested(folder, path, tile, scaling, seed, task)
+        if 'shrunk' in args.trainings:
+            epochs = epochs_of_shrunk(args, seed)
+            name = f'{args.what}_shrunk_{seed}'
+            path = config_file(folder, name, root, seed, task, epochs=epochs)
+            yield trained(folder, path, dict(seed=seed, training='shrunk'))
 
 
-def trained(folder: Path, path: Path, about: dict) -> tuple[dict, int]:
+def epochs_of_shrunk(args: argparse.Namespace, seed: int) -> int:
+    """Epochs of as many iterations as the training on tiles of the same seed had."""
+    rows = [x for x in earlier_rows(args.what) if x['training'] == 'tiles' and x['iterations']]
+    found = [int(x['iterations']) for x in rows if int(x['seed']) == seed]
+    if not found:
+        raise SystemExit(f'seed {seed} has no training on tiles yet: --trainings tiles shrunk')
+    return found[0] * BATCH // args.scenes if args.scenes >= BATCH else found[0]
+
+
+def trained(folder: Path, path: Path, about: dict) -> dict:
     """A training and the test after it."""
     options = ('--work-dir', folder / path.stem, '--overwrite')
     output, seconds, memory = run(folder, 'train', path, *options)
@@ -231,7 +278,7 @@ def trained(folder: Path, path: Path, about: dict) -> tuple[dict, int]:
     figures = dict(tested_in=TILE, scaling='none', **figures_of(output), peak_mb=round(memory))
     figures |= dict(s_iteration=float(np.median(times)), iterations=iterations)
     print(about | figures, flush=True)
-    return about | figures | dict(seconds=round(seconds)), iterations
+    return about | figures | dict(seconds=round(seconds))
 
 
 def tested(folder: Path, path: Path, tile: int, scaling: str, seed: int, task: str) -> dict:
@@ -254,9 +301,12 @@ def figures_of(output: str) -> dict[str, float]:
     """AP and AP50, or mIoU, of the last table or line of an output."""
     if found := re.findall(r'aAcc +mIoU +mAcc\n +[\d.]+ +([\d.]+)|mIoU +([\d.]+)', output):
         return dict(mIoU=float(max(found[-1])))
-    found = re.findall(r'boxes +mAP ([\d.]+) +AP50 ([\d.]+)', output)
+    found = re.findall(r'(?:boxes +|: )mAP ([\d.]+) +AP50 ([\d.]+)', output)
     found = found or re.findall(r'^ +boxes +([\d.]+) +([\d.]+)', output, re.M)
-    return dict(AP=float(found[-1][0]), AP50=float(found[-1][1])) if found else dict(AP=0, AP50=0)
+    if not found and 'no figures' not in output:
+        raise ValueError(f'no AP and no mIoU in this output:\n{output[-3000:]}')
+    ap, ap50 = found[-1] if found else (0, 0)  # a model that finds nothing has no figures
+    return dict(AP=float(ap), AP50=float(ap50))
 
 
 def memory(args: argparse.Namespace) -> list[dict]:
@@ -331,6 +381,26 @@ def files(args: argparse.Namespace) -> list[dict]:
         row = dict(order=name, files=args.scenes, tiles=len(dataset), opened=opened)
         rows.append(row | dict(ms_tile=1000 * seconds / len(dataset)))
     return rows[2:]
+
+
+def loading(args: argparse.Namespace) -> list[dict]:
+    """CPU time in which a process makes an image of 256 pixels for a training of `study`."""
+    from mmengine.config import Config
+    from mmengine.registry import DATASETS, DefaultScope
+
+    rows = []
+    for training in ('tiles', 'shrunk'):
+        path = args.folder / f'study_{training}_{args.seeds[0]}'
+        cfg = Config.fromfile(path / f'{path.name}.py')
+        with DefaultScope.overwrite_default_scope('mmdet'):
+            dataset = DATASETS.build(cfg.train_dataloader.dataset)
+        dataset[0]  # files are opened, and in the cache of the disk
+        started = time.process_time()
+        for index in range(IMAGES):
+            dataset[index % len(dataset)]
+        cpu = 1000 * (time.process_time() - started) / IMAGES
+        rows.append(dict(training=training, images=IMAGES, cpu_ms_image=cpu))
+    return rows
 
 
 if __name__ == '__main__':

@@ -1,0 +1,46 @@
+"""The study of training on tiles: what it reads of an output, and which earlier rows it keeps."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
+
+import large_training
+from rope_dense.engine.log_line import figures_line, figures_table
+
+
+@pytest.mark.parametrize('write', [lambda x: figures_line('epoch 1', x, True), figures_table])
+def test_figures_of_boxes_are_read_of_lines_and_tables(write):
+    metrics = {'coco/bbox_mAP': 0.607, 'coco/bbox_mAP_50': 0.941, 'coco/bbox_mAP_75': 0.7}
+    assert large_training.figures_of(write(metrics)) == dict(AP=0.607, AP50=0.941)
+
+
+def test_figures_of_rotated_boxes_and_labels_are_read():
+    line = figures_line('epoch 60', {'dota/mAP': 0.129, 'dota/AP50': 0.397, 'dota/AP55': 0.3}, True)
+    assert large_training.figures_of(line) == dict(AP=0.129, AP50=0.397)
+    table = figures_table(dict(aAcc=98.1, mIoU=59.16, mAcc=70.2))
+    assert large_training.figures_of(table) == dict(mIoU=59.16)
+
+
+def test_an_output_without_figures_is_zero_only_if_it_says_so():
+    assert large_training.figures_of(figures_line('epoch 1', {}, False)) == dict(AP=0, AP50=0)
+    with pytest.raises(ValueError, match='no AP'):
+        large_training.figures_of('trained')
+
+
+def test_rows_of_other_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(large_training, 'RESULTS', tmp_path)
+
+    def keep(*rows: tuple[int, str, float]) -> list[tuple[str, ...]]:
+        names = ('seed', 'training', 'AP')
+        about = dict(what='study', tested_in=256, scaling='none')
+        large_training.keep([about | dict(zip(names, row, strict=True)) for row in rows])
+        with (tmp_path / 'large_training_study.csv').open() as stream:
+            return [tuple(row[x] for x in names) for row in csv.DictReader(stream)]
+
+    keep((1, 'tiles', 0.5), (1, 'shrunk', 0.1))
+    expected = [('0', 'tiles', '0.6'), ('1', 'shrunk', '0.1'), ('1', 'tiles', '0.7')]
+    assert keep((0, 'tiles', 0.6), (1, 'tiles', 0.7)) == expected
