@@ -52,6 +52,7 @@ ULTRALYTICS += ' imgsz={size} seed={seed} device=cpu'
 LIBREYOLO = 'libreyolo train --model {tool} --no-pretrained --data data/data.yaml --project .'
 LIBREYOLO += ' --name run --epochs {epochs} --imgsz {size} --seed {seed} --device cpu'
 SWIN = 'rope-dense train config.py --work-dir run'
+SWIN_T = 'swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'
 OWN = 'rope-dense train {task} --data {root} --backbone tiny --weights None --size {size}'
 OWN += ' --epochs {epochs} --cfg-options randomness.seed={seed} --work-dir run'
 TOOLS = {  # commands, and what they leave: a folder, or a file somewhere in the folder of the run
@@ -238,6 +239,8 @@ def swin_config(args: argparse.Namespace, root: Path, images: int) -> str:
     mmseg's schedule and augmentation, shortened and scaled; the learning rate is that of `semantic`
     for random weights (5e-4): mmseg's own, 6e-5, is for a trained backbone.
     """
+    import mmseg
+
     iterations = args.epochs * images // 2
     scale, crop = (4 * args.size, args.size), (args.size, args.size)
     load = [dict(type='LoadImageFromFile')]
@@ -260,13 +263,12 @@ def swin_config(args: argparse.Namespace, root: Path, images: int) -> str:
         )
         for name, part in folders.items()
     }
-    head = dict(
-        in_channels=[48, 96, 192, 384], channels=192, num_classes=len(SETS[args.set]['classes'])
-    )
+    head = dict(in_channels=[48, 96, 192, 384], channels=192, norm_cfg=dict(type='BN'))
+    head['num_classes'] = len(SETS[args.set]['classes'])
     poly = dict(type='PolyLR', power=1.0, eta_min=0.0, by_epoch=False, end=iterations)
     rise = dict(type='LinearLR', start_factor=1e-6, by_epoch=False, end=max(2, iterations // 10))
     parts = dict(
-        _base_='mmseg::swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py',
+        _base_=str(Path(mmseg.__file__).parent / '.mim' / 'configs' / SWIN_T),
         model=dict(
             data_preprocessor=dict(size=crop),
             backbone=dict(embed_dims=48, init_cfg=None),
