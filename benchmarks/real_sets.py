@@ -33,6 +33,7 @@ import torch
 from PIL import Image
 
 from measure import Row, environment, write_csv
+from real_sets_configs import CONFIGS
 
 RESULTS = Path(__file__).parent / 'results' / 'real_sets.csv'
 PAGE = Path(__file__).parents[1] / 'docs' / 'real_sets.md'
@@ -51,13 +52,13 @@ ULTRALYTICS = 'yolo train model={tool}.yaml data=data/data.yaml epochs={epochs}'
 ULTRALYTICS += ' imgsz={size} seed={seed} device=cpu'
 LIBREYOLO = 'libreyolo train --model {tool} --no-pretrained --data data/data.yaml --project .'
 LIBREYOLO += ' --name run --epochs {epochs} --imgsz {size} --seed {seed} --device cpu'
-SWIN = 'rope-dense train config.py --work-dir run'
-SWIN_T = 'swin/swin-tiny-patch4-window7-in1k-pre_upernet_8xb2-160k_ade20k-512x512.py'
+OPENMMLAB = 'rope-dense train config.py --work-dir run'
 OWN = 'rope-dense train {task} --data {root} --backbone tiny --weights None --size {size}'
-OWN += ' --epochs {epochs} --cfg-options randomness.seed={seed} --work-dir run'
+OWN += ' --epochs {epochs} --work-dir run --cfg-options randomness.seed={seed}'
 TOOLS = {  # commands, and what they leave: a folder, or a file somewhere in the folder of the run
     'rope_dense': (OWN, 'run'),
-    'upernet-swin': (SWIN, 'run'),
+    'upernet-swin': (OPENMMLAB, 'run'),
+    'rtmdet-tiny': (OPENMMLAB, 'run'),
     'yolo11n': (ULTRALYTICS, '**/best.pt'),
     'yolo11n-seg': (ULTRALYTICS, '**/best.pt'),
     'yolo9-t': (LIBREYOLO, '**/best.pt'),
@@ -101,8 +102,8 @@ def measured(args: argparse.Namespace) -> Row:
     settings = dict(data_root=str(root), weights=None, backbone='tiny', size=args.size)
     cfg = load_config(args.task, own=SETS[args.set] | settings)
     training, validation = Split(cfg, 'train'), Split(cfg, 'val')
-    if args.tool == 'upernet-swin':
-        (out / 'config.py').write_text(swin_config(args, root, len(training.images)))
+    if args.tool in CONFIGS:
+        (out / 'config.py').write_text(CONFIGS[args.tool](args, training, validation))
     elif args.tool != 'rope_dense':
         write_yolo(out / 'data', training, validation)
     command, left = TOOLS[args.tool]
@@ -231,58 +232,6 @@ def write_yolo(folder: Path, training: Split, validation: Split) -> None:
     names = json.dumps(training.classes)
     text = f'path: {folder}\ntrain: images/train\nval: images/val\nnames: {names}\n'
     (folder / 'data.yaml').write_text(text)
-
-
-def swin_config(args: argparse.Namespace, root: Path, images: int) -> str:
-    """mmseg's UperNet on Swin-T at half its width, with the widths that `semantic` has at `tiny`.
-
-    mmseg's schedule and augmentation, shortened and scaled; the learning rate is that of `semantic`
-    for random weights (5e-4): mmseg's own, 6e-5, is for a trained backbone.
-    """
-    import mmseg
-
-    iterations = args.epochs * images // 2
-    scale, crop = (4 * args.size, args.size), (args.size, args.size)
-    load = [dict(type='LoadImageFromFile')]
-    labels, pack = [dict(type='LoadAnnotations')], [dict(type='PackSegInputs')]
-    resize = dict(type='RandomResize', scale=scale, ratio_range=(0.5, 2.0), keep_ratio=True)
-    crops = dict(type='RandomCrop', crop_size=crop, cat_max_ratio=0.75)
-    flips = [dict(type='RandomFlip', prob=0.5), dict(type='PhotoMetricDistortion')]
-    test = [*load, dict(type='Resize', scale=scale, keep_ratio=True), *labels, *pack]
-    data = dict(type='BaseSegDataset', data_root=str(root), reduce_zero_label=False)
-    data['metainfo'] = dict(classes=SETS[args.set]['classes'])
-    folders = dict(train='training', val='validation', test='validation')
-    loaders = {
-        f'{name}_dataloader': dict(
-            batch_size=2 if name == 'train' else 1,
-            num_workers=2,
-            dataset=data
-            | dict(_delete_=True, pipeline=[*load, *labels, resize, crops, *flips, *pack])
-            | (dict(pipeline=test) if name != 'train' else {})
-            | dict(data_prefix=dict(img_path=f'images/{part}', seg_map_path=f'annotations/{part}')),
-        )
-        for name, part in folders.items()
-    }
-    head = dict(in_channels=[48, 96, 192, 384], channels=192, norm_cfg=dict(type='BN'))
-    head['num_classes'] = len(SETS[args.set]['classes'])
-    poly = dict(type='PolyLR', power=1.0, eta_min=0.0, by_epoch=False, end=iterations)
-    rise = dict(type='LinearLR', start_factor=1e-6, by_epoch=False, end=max(2, iterations // 10))
-    parts = dict(
-        _base_=str(Path(mmseg.__file__).parent / '.mim' / 'configs' / SWIN_T),
-        model=dict(
-            data_preprocessor=dict(size=crop),
-            backbone=dict(embed_dims=48, init_cfg=None),
-            decode_head=head,
-            auxiliary_head=dict(head, in_channels=192, channels=96),
-        ),
-        optim_wrapper=dict(optimizer=dict(lr=5e-4)),
-        param_scheduler=[rise, poly],
-        train_cfg=dict(max_iters=iterations, val_interval=iterations),
-        default_hooks=dict(checkpoint=dict(interval=iterations)),
-        randomness=dict(seed=args.seed),
-        **loaders,
-    )
-    return ''.join(f'{name} = {value!r}\n' for name, value in parts.items())
 
 
 def read_rows() -> list[Row]:
