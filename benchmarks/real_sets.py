@@ -249,12 +249,19 @@ def write_page(page: Path, rows: Sequence[Row]) -> None:
         chosen = [row for row in rows if (row['set'], row['task']) == place]
         kind = 'mIoU' if place[1] == 'semantic' else kind
         lines = [list((HEADERS | dict(value=kind)).values()), ['---'] * 2 + ['---:'] * 9 + ['---']]
-        lines += [[str(row[name]) for name in HEADERS] for row in chosen]
+        lines += [[cell(name, str(row[name])) for name in HEADERS] for row in chosen]
         text = '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
         tables.append(f'### {place[0]}, {place[1]}\n\n{text}\n')
     start, end = '<!-- tables -->', '<!-- end of tables -->'
     before, rest = page.read_text().split(start)
     page.write_text(f'{before}{start}\n\n' + '\n'.join(tables) + f'\n{end}{rest.split(end)[1]}')
+
+
+def cell(name: str, value: str) -> str:
+    """A value of the csv file as the page shows it: figures in tenths, rates to three digits."""
+    if name in ('value', 'at_50') and value:
+        return f'{float(value):.1f}'
+    return f'{float(value):.3g}' if name.endswith('per_s') else value
 
 
 if __name__ == '__main__':
