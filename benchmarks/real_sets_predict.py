@@ -39,9 +39,9 @@ def main() -> None:
 
 
 def loader_of(tool: str) -> Callable[[str, int], Callable[[str], Found]]:
-    if tool in ('rope_dense', 'upernet-swin'):
-        return rope_dense
-    return libreyolo if '-' in tool and 'seg' not in tool else ultralytics
+    if tool.startswith('yolo11'):
+        return ultralytics
+    return libreyolo if tool.startswith('yolo9') else rope_dense  # also runs of mmdet and mmseg
 
 
 def rope_dense(run: str, size: int) -> Callable[[str], Found]:
