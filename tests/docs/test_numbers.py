@@ -49,9 +49,9 @@ def test_twice_the_size() -> None:
         return f'{sum(map(float, found)) / 3:.1f}'
 
     sentence = (
-        f'has {score("1.0", "none")} mIoU at its size; at twice the size {score("2.0", "linear")} '
-        f'with `linear` scaling and {score("2.0", "none")} without; absolute positions '
-        f'{score("1.0", "none", "ape")} and {score("2.0", "none", "ape")}'
+        f'has {score("1.0", "none")} mIoU at its size and, at twice the size, '
+        f'{score("2.0", "linear")} with `linear` scaling and {score("2.0", "none")} without; with '
+        f'absolute positions it has {score("1.0", "none", "ape")} and {score("2.0", "none", "ape")}'
     )
     assert sentence in WORDS
 
