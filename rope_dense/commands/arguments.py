@@ -248,7 +248,7 @@ def add_sizes(parser: ToolParser, default: str) -> None:
     parser.add_argument(
         '--tiles',
         nargs='+',
-        type=at_least(1),
+        type=at_least(32),
         default=[],
         metavar='PIXELS',
         help="runs on tiles: sides of tiles in pixels of an image, each at all sizes (the run's)",

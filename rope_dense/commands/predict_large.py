@@ -39,7 +39,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--tile',
-        type=at_least(1),
+        type=at_least(32),
         help='side of a tile in pixels of the image (the shorter side of the test images)',
     )
     parser.add_argument(

@@ -11,6 +11,7 @@ from .scores import Scores
 
 CONFIDENCE = 0.9
 DRAWS = 40  # for each comparison, of which two are below the end of its interval
+LEAST_IMAGES = 5  # fewer have hardly a spread: no difference is clear
 RULE = (
     "The setting with the best metric replaces the config's own if its paired difference is above "
     f'0 at the lower end of {CONFIDENCE:.0%} intervals that hold for all settings of the size.'
@@ -65,6 +66,7 @@ def compare(
         raise ValueError(f'{scores.name} is not defined: the sampled images have no labels')
     tail = (1 - CONFIDENCE) / 2
     low, high, least = np.nanquantile(drawn, [tail, 1 - tail, tail / comparisons])
+    least = least if weights.shape[1] >= LEAST_IMAGES else -np.inf
     return Difference(value, float(low), float(high), float(least))
 
 

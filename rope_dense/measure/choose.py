@@ -20,7 +20,7 @@ from ..project.sizes import configured_size, trained_size
 from ..utils.configs import DOCS
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
-from .bootstrap import DRAWS, RULE
+from .bootstrap import DRAWS, LEAST_IMAGES, RULE
 from .candidates import settings_at
 from .choice_files import write_choice
 from .chooser import Chooser
@@ -91,9 +91,12 @@ def choose_scaling(
     out = Path(cfg.work_dir) / FOLDER
     evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=out / 'log')
     tests = sum(map(len, settings))
-    print(f'{tests} tests of {samples[0].number} validation images each')
-    if samples[0].number < FEW:
-        few = f'{samples[0].number} images are few: intervals are too narrow'
+    number = samples[0].number
+    print(f'{tests} tests of {number} validation image{"s" * (number != 1)} each')
+    if number < FEW:
+        few = f'fewer than {FEW} images: intervals are too narrow'
+        if number < LEAST_IMAGES:
+            few = f"fewer than {LEAST_IMAGES} images: the config's own setting is kept"
         print(f'{few} ({DOCS}/evaluation.md)')
     chooser = Chooser(evaluator, samples, draws, tests)
     choices = [chooser.choose(tried) for tried in settings]

@@ -102,6 +102,8 @@ def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
     has_masks = not detects(cfg) or 'segm' in np.atleast_1d(metrics[0].get('metric', 'bbox'))
     if is_tiled and has_masks:
         raise UsageError('--out: of a test in tiles only boxes; rope-dense predict writes masks')
+    if detects(cfg) and Path(out).suffix not in ('.pkl', '.pickle'):
+        raise UsageError(f'--out {out}: the boxes of a detector are a pickle, such as {out}.pkl')
     with atomic_files(Path(out).parent if detects(cfg) else out) as partial:
         if detects(cfg):
             dump = ConfigDict(

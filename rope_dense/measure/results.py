@@ -130,7 +130,7 @@ def headline(names: Iterable[str]) -> str:
 def table_header(row: dict) -> str:
     """The header of a table whose first row this is."""
     names = [name.rpartition('/')[2].removeprefix('bbox_') for name in _shown_metrics(row)]
-    return columns(shown_settings(row), [*names, 's/image'])
+    return columns(shown_settings(row), [*names, 's/tile' if row.get('tile') else 's/image'])
 
 
 def table_line(row: dict) -> str:

@@ -264,9 +264,9 @@ class TiledImage:
         if version:
             objects = ((self.path.stem, item) for item in result['annotations'])
             write_dota(self.out.with_name(f'{self.out.stem}_dota'), classes, objects)
-        write_geojson(self.out.with_suffix('.geojson'), result, image)
+        on_map = write_geojson(self.out.with_suffix('.geojson'), result, image)
         atomic_write_text(self.out, json.dumps(result) + '\n')
-        print(f'{len(lines)} objects')
+        print(f'{len(lines)} objects' + f', also as {self.out.stem}.geojson' * on_map)
         if self.picture:
             kind, colours = visualizer_of(cfg, '', 0)['type'], dict(enumerate(self.trained.colours))
             draw_boxes(self.path, lines, classes, colours, self.picture, kind, self.bands)

@@ -23,7 +23,7 @@ MISTAKES = {
     # options of other packages
     'train realtime data=X epochs=3': r'did you mean --data X --epochs 3\?',
     'train data=X epochs=3': r'did you mean --epochs 3\?',
-    'train data=X': r"config 'data=X': no such file .*; recipes for own data: depth, detection, ",
+    'train data=X': r"config 'data=X': no such file .*; recipes for own data: adapt, depth, ",
     f'train {DATA} --imgsz 640': r'did you mean --size\?',
     f'train {DATA} --lr0=0.01': r'did you mean --lr 0.01\?',
     f'train {DATA} --work_dir x': r'did you mean --work-dir\?',
@@ -32,7 +32,7 @@ MISTAKES = {
     f'predict {RUN} pictures --conf 0.5': r'did you mean --score\?',
     f'predict model={RUN} source=pictures': rf'no such file .*; did you mean {RUN}\?',
     'train model=yolov8n.pt': r'not a config .*give the folder of a run',
-    'train yolov8n': r'no such file .*; recipes for own data: depth, detection, instance, ',
+    'train yolov8n': r'no such file .*; recipes for own data: adapt, depth, detection, ',
     f'test {RUN} --eval bbox': r'error: unrecognized arguments: --eval bbox',
     # recipes, runs and checkpoints
     'train realtim --data coco': r'no such file .*; did you mean realtime\?',

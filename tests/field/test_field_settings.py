@@ -223,8 +223,9 @@ def test_the_command_the_function_and_a_copy_agree(
     if task == 'oriented':
         pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
     root = shapes / dict(semantic='ade', depth='depth').get(task, 'coco')
-    own: dict[str, Any] = dict(data_root=root, epochs=3, lr=1e-3, weights=None, patience=2, size=96)
-    own |= {} if task in ('semantic', 'depth') else dict(classes=['circle', 'square'])
+    own: dict[str, Any] = dict(data_root=root, epochs=3, lr=1e-3, weights=None, size=96)
+    own |= dict(batch_size=4) if task == 'adapt' else dict(patience=2)
+    own |= {} if task in ('adapt', 'depth', 'semantic') else dict(classes=['circle', 'square'])
     texts = [f'own.{name}={value}' for name, value in own.items()]
     options = {'train_cfg.val_interval': 2}
     texts += ['train_cfg.val_interval=2', '--work-dir', 'run']

@@ -125,7 +125,7 @@ def test_the_config_of_a_size_gives_the_figures(
     assert [row['scaling'] for row in larger['rows']] == ['config', 'linear:1.5', 'by_parts:1.5']
     assert all(row['low'] <= row['value'] <= row['high'] for row in larger['rows'])
     said = capsys.readouterr().out
-    assert '2 images are few' in said
+    assert larger['chosen'] == 0 and "fewer than 5 images: the config's own" in said
     table = [line.split()[:2] for line in said.splitlines()]
     assert ['size', 'scaling'] in table and ['96', 'by_parts:1.5'] in table
     assert cv2.imread(str(tmp_path / 'scaling' / 'choice.png')).std() > 0

@@ -41,7 +41,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(task: str, shapes: Path, **more: object) -> list[str]:
     folder = shapes / dict(semantic='ade', depth='depth').get(task, 'coco')
-    given = dict(data_root=folder, weights=None, size=96, patience=3, epochs=2) | more
+    given = dict(data_root=folder, weights=None, size=96, epochs=2) | more
+    given |= dict(batch_size=4) if task == 'adapt' else dict(patience=3)
     return [f'own.{name}={value}' for name, value in given.items()]
 
 
