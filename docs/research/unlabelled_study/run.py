@@ -39,8 +39,8 @@ CLASSES = (
 SEEDS = 0, 1, 2
 CARDS = ('nine', 'ten', 'jack', 'queen', 'king', 'ace')
 SIZE, BATCH = 128, 4
-EPOCHS = {10: 10, 100: 1}  # by the percentage of labels: 100 and 92 iterations
-BASE_EPOCHS, TEACHER_EPOCHS = 8, 3
+EPOCHS = {10: 30, 100: 3}  # by the percentage of labels: 300 and 276 iterations
+BASE_EPOCHS, TEACHER_EPOCHS, ADAPT_EPOCHS = 8, 10, 100
 # The recipe's learning rates are of backbones that saw millions of images: one for all arms.
 EQUAL = ('--lr', '0.0005', '--size', str(SIZE), '--report', 'False')
 POSITIONS = f'model.backbone.img_size={SIZE}'
@@ -151,8 +151,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             known = {(row['arm'], row['labels'], row['seed']) for row in csv.DictReader(stream)}
     segment(out / 'base', painted(args.cards, out), BASE_EPOCHS, 'tiny', 'None', 0)
     pretrained = last(out / 'base')
-    alone = ['--backbone', 'tiny', '--size', str(SIZE), '--train', 'images', '--epochs', '20']
-    alone += ['--val-epochs', '10', '--cfg-options', 'randomness.seed=0', POSITIONS]
+    alone = ['--backbone', 'tiny', '--size', str(SIZE), '--train', 'images']
+    alone += ['--epochs', str(ADAPT_EPOCHS)]
+    alone += ['--val-epochs', '25', '--cfg-options', 'randomness.seed=0', POSITIONS]
     train('adapt', out / 'adapted', frames, '--weights', pretrained, *alone)
     if 'distilled' in args.arms:
         score, seconds = segment(out / 'teacher', frames, TEACHER_EPOCHS, 'small', 'None', 0)
