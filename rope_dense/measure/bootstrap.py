@@ -14,7 +14,8 @@ DRAWS = 40  # for each comparison, of which two are below the end of its interva
 LEAST_IMAGES = 5  # fewer have hardly a spread: no difference is clear
 RULE = (
     "The setting with the best metric replaces the config's own if its paired difference is above "
-    f'0 at the lower end of {CONFIDENCE:.0%} intervals that hold for all settings of the size.'
+    f'0 at the lower end of {CONFIDENCE:.0%} intervals that hold for all settings of the size, '
+    f'with {LEAST_IMAGES} images or more.'
 )
 
 

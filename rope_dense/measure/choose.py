@@ -103,7 +103,7 @@ def choose_scaling(
     content = dict(
         metric=chooser.metric,
         rule=RULE,
-        images=samples[0].number,
+        images=number,
         draws=draws,
         seed=seed,
         training_size=trained,

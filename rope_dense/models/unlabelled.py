@@ -5,6 +5,7 @@ Letters: B images, C channels, N pictures of the data set, h x w token grid.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -29,9 +30,9 @@ class UnlabelledModel(BaseModel):
         self.backbone = MODELS.build(backbone)
         self.head: Any = None  # which names pictures by their features
 
+    @abstractmethod
     def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
         """The losses of images [B, 3, height, width], of the pictures with these numbers [B]."""
-        raise NotImplementedError
 
     def forward(
         self, inputs: Tensor, data_samples: Sequence[Any] | None = None, mode: Mode = 'tensor'

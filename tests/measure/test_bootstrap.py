@@ -177,6 +177,16 @@ def test_intervals_are_of_paired_differences() -> None:
     assert weights.sum(1).tolist() == [40] * 400
 
 
+@pytest.mark.parametrize('images', [1, 4, 5])
+def test_a_few_images_choose_nothing(images: int) -> None:
+    """Whose draws are all alike, so that any gain would be above their spread."""
+    own, better = means([1.0] * images), means([2.0] * images)
+    weights = draw_images(images, 40, 0)
+    difference = compare(better, own, weights)
+    assert difference.value == difference.low == 1 and difference.is_clear == (images == 5)
+    assert choose([compare(own, own, weights), difference])[0] == (images == 5)
+
+
 def test_equal_settings_are_rarely_taken() -> None:
     """Of ten settings that are in truth equal to the config's, the best one hardly ever is."""
     rng = np.random.default_rng(0)
