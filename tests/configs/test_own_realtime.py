@@ -68,7 +68,9 @@ def test_short_runs_and_random_weights_suppress_duplicates_sooner(
     data: Path, epochs: int, weights: str | None, gamma: float
 ) -> None:
     """Six images: 19,998 and 20,004 are trained on."""
-    assert load(data, epochs=epochs, weights=weights).model.bbox_head.mal_gamma == gamma
+    model = load(data, epochs=epochs, weights=weights).model
+    assert model.bbox_head.mal_gamma == gamma
+    assert model.test_cfg.get('nms_iou') == (0.7 if gamma == 1 else None)
 
 
 def test_sizes_follow_from_one(data: Path) -> None:

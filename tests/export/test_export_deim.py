@@ -89,6 +89,23 @@ def test_kinds_of_models(
         assert_alike(run_file(image), detected(model, image))
 
 
+@pytest.mark.parametrize('format', ['onnx', pytest.param('pt2', marks=pytest.mark.slow)])
+@torch.no_grad()
+def test_a_file_leaves_out_what_the_model_leaves_out(format: str, tmp_path: Path) -> None:
+    model, path = shallow(), tmp_path / f'deim.{format}'
+    model.bbox_head.nms_iou = 0.1
+    export(model, path)
+    run_file = program_of(path)
+    for size in (SIZES[1], ODD_SIZES[1]):
+        image = pixels(size[0], 3, *size[1:])
+        data = model.data_preprocessor(dict(inputs=list(image), data_samples=[]), False)
+        scores, labels, boxes = model(data['inputs'], mode='tensor')
+        assert 0 < (scores == 0).sum() < scores.numel() / 2
+        kept, found = scores > 0, run_file(image)
+        assert torch.equal(found[0] > 0, kept)
+        assert_alike([x[kept] for x in found], [x[kept] for x in (scores, boxes, labels)])
+
+
 @pytest.mark.slow
 @torch.no_grad()
 def test_a_published_size(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ DEIM = {
 }
 DEIM_BATCH = 32
 SHORT_RUN = 20_000  # images, each as often as it is trained on
-SHORT_MAL_GAMMA = 1.0  # which suppresses duplicates sooner than the published 1.5; docs/realtime.md
+# Both against duplicates: 1.5 as published suppresses them later; docs/realtime.md
+SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
 META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 
@@ -111,6 +112,7 @@ def realtime_config(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mA
     head, least = cfg['model']['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
     if own.weights is None or own.epochs * data.images < SHORT_RUN:
         head['mal_gamma'] = SHORT_MAL_GAMMA
+        cfg['model']['test_cfg']['nms_iou'] = SHORT_NMS
     # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
     head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
     cfg['model']['test_cfg']['max_per_img'] = head['num_queries']

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from mmdet.structures import DetDataSample
+from mmdet.structures.bbox import bbox_overlaps
 from mmengine.registry import MODELS
 from torch import nn
 
 from helpers.deim import CLASSES, close, config, ours, pair, randomise
 from rope_dense.models.deim.encoder import MeanMapPyramid
+from rope_dense.models.deim.head import repeated
 from rope_dense.models.deim.queries import anchors_of
 
 SIZES = ((64, 64), (96, 96), (96, 160), (128, 64))
@@ -53,6 +56,34 @@ def test_an_image_alone_and_in_a_batch() -> None:
         alone = model(images[index : index + 1], mode='tensor')
         for some, all_ in zip(alone, together, strict=True):
             assert torch.allclose(some[0].float(), all_[index].float(), atol=1e-4)
+
+
+def test_which_boxes_are_repeated() -> None:
+    boxes = torch.rand(2, 40, 2, 2).sort(-2).values.flatten(2)
+    boxes[:, 3] = boxes[:, 2]
+    boxes[:, 5] = boxes[:, 5, [0, 1, 0, 1]]  # empty
+    labels = torch.randint(0, 2, (2, 40))
+    found = repeated(boxes, labels, 0.4)
+    for some, numbers, actual in zip(boxes, labels, found, strict=True):
+        overlaps = bbox_overlaps(some, some)
+        for late in range(40):
+            same = [i for i in range(late) if numbers[i] == numbers[late]]
+            assert actual[late] == any(overlaps[i, late] > 0.4 for i in same)
+    assert 4 < found.sum() < 60
+
+
+def test_a_model_leaves_out_what_it_repeats() -> None:
+    model = ours('s')
+    randomise(model, 2.0)
+    image, meta = torch.randn(1, 3, 64, 96), dict(ori_shape=(64, 96), scale_factor=(1.0, 1.0))
+    before = model(image, [DetDataSample(metainfo=meta)], mode='predict')[0].pred_instances
+    model.bbox_head.nms_iou = 0.3
+    after = model(image, [DetDataSample(metainfo=meta)], mode='predict')[0].pred_instances
+    kept = ~repeated(before.bboxes[None], before.labels[None], 0.3)[0]
+    assert 0 < kept.sum() < len(kept)
+    assert torch.equal(after.scores, before.scores[kept])
+    assert torch.equal(after.labels, before.labels[kept])
+    assert torch.equal(after.bboxes, before.bboxes[kept])
 
 
 def test_a_new_model_predicts_anchors_of_no_class() -> None:
