@@ -228,8 +228,9 @@ def rotated_iou(boxes: Tensor, targets: Tensor, *, aligned: bool = False) -> Ten
 class OrientedDEIMHead(DEIMHead):
     """``DEIMHead`` for oriented boxes: annotations and predictions are mmrotate's.
 
-    It takes the arguments of ``DEIMHead``, without ``masks``; ``matching`` has ``kld_cost`` and
-    ``loss_weights`` has ``kld`` in place of GIoU's. Boxes of predictions are in le90.
+    It takes the arguments of ``DEIMHead``, without ``masks`` and ``test_cfg.nms_iou``; ``matching``
+    has ``kld_cost`` and ``loss_weights`` has ``kld`` in place of GIoU's. Boxes of predictions are
+    in le90.
 
     Raises:
         ValueError: ``masks`` are asked for.
