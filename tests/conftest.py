@@ -1,3 +1,4 @@
+import ctypes
 import gc
 import os
 import random
@@ -61,6 +62,14 @@ def own_data_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher's variable, which a training in this process leaves, is not of the next test."""
     monkeypatch.delenv('LOCAL_RANK', raising=False)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def freed_memory() -> Iterator[None]:
+    """glibc returns what a file freed: it would keep gigabytes, which each loader's fork copies."""
+    yield
+    if trim := getattr(ctypes.CDLL(None), 'malloc_trim', None):
+        trim(0)
 
 
 @pytest.fixture(scope='module')

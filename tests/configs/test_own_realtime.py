@@ -146,6 +146,28 @@ def test_the_lines_of_the_page_put_swin_below(data: Path, tmp_path: Path) -> Non
     assert tuple(model.backbone.out_channels) == tuple(cfg.model.encoder.in_channels)
 
 
+@pytest.mark.parametrize(
+    'backbone, published, qkv_bias',
+    [
+        ('deimv2_tiny', 'deimv2-s_vit-t_4xb8-488k_coco', 'default'),
+        ('dinov3_small', 'deimv2-l_dinov3-s_4xb8-251k_coco', 'qv'),
+    ],
+)
+def test_published_detectors_fit_but_for_their_classes(
+    data: Path, backbone: str, published: str, qkv_bias: str
+) -> None:
+    """docs/own_data.md: ``--load-from`` finds every weight of the model, 11 in another shape."""
+    cfg = load(data, backbone=backbone, weights='published.pth')
+    cfg.model.backbone.qkv_bias = qkv_bias
+    recipe = Config.fromfile(CONFIGS / 'deim' / f'{published}.py')
+    with torch.device('meta'), DefaultScope.overwrite_default_scope('mmdet'):
+        ours, theirs = (MODELS.build(config.model).state_dict() for config in (cfg, recipe))
+    assert ours.keys() == theirs.keys()
+    others = [key for key, weight in ours.items() if weight.shape != theirs[key].shape]
+    assert len(others) == 11
+    assert all('.cls' in key or key == 'bbox_head.denoising.labels.weight' for key in others)
+
+
 def test_masks_are_those_of_ecseg(data: Path) -> None:
     cfg = load(data, 'realtime_masks', epochs=68, patience=3)
     recipe = Config.fromfile(CONFIGS / 'deim' / 'ecseg-s_ecvit-t_4xb8-274k_coco.py')

@@ -12,11 +12,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from mmengine.registry import DefaultScope
+from mmengine.config import Config
+from mmengine.registry import MODELS, DefaultScope
 from PIL import Image
+from safetensors.torch import save_file
 
 import rope_dense
+from helpers.grid import CONFIGS
 from rope_dense.backbones.archs import VIT_ARCHS
+from rope_dense.checkpoints.detectors import to_published
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense_command import command
 
@@ -35,7 +39,7 @@ def commands(page: str) -> list[list[str]]:
     """Words of each, in the order of the page; of a pipe the last one."""
     text = (ROOT / page).read_text()
     blocks = '\n'.join(re.findall(r'```bash\n(.*?)```', text, re.DOTALL))
-    lines = [line.rpartition(' | ')[2] for line in blocks.splitlines()]
+    lines = [line.rpartition(' | ')[2] for line in blocks.replace('\\\n', '').splitlines()]
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith('rope-dense')]
 
 
@@ -83,6 +87,16 @@ def write_sources(folder: Path) -> None:
     (folder / 'old.json').write_text(json.dumps(old))
 
 
+def write_detector(file: Path) -> None:
+    """Random weights of DEIMv2-S as its authors publish theirs."""
+    model = Config.fromfile(CONFIGS / 'deim/deimv2-s_vit-t_4xb8-488k_coco.py').model
+    model.backbone.init_cfg = None
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        weights = MODELS.build(model).state_dict()
+    file.parent.mkdir(parents=True)
+    save_file({k: w.contiguous() for k, w in to_published(weights, 'deimv2').items()}, file)
+
+
 class FolderHub:
     """The calls of huggingface_hub that the tools use, in a folder."""
 
@@ -110,6 +124,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp('commands')
     write_shapes(folder / 'shapes', ShapesSettings(train=4, val=2, size=(64, 96)))
     write_sources(folder)
+    write_detector(folder / 'hub/Intellindust/DEIMv2_DINOv3_S_COCO/model.safetensors')
+    (folder / 'configs').symlink_to(CONFIGS)
     truth = json.loads(next(folder.rglob('instances_val2017.json')).read_text())
     truth['images'] = [dict(id=7 + i, file_name=f'{i}.png', height=64, width=96) for i in (0, 1)]
     (folder / 'instances.json').write_text(json.dumps(truth))
@@ -138,7 +154,10 @@ def test_the_commands_of_a_page_run(
         with DefaultScope.overwrite_default_scope('mmengine'):
             assert command(name.replace('-', '_'))(given) == 0, words
     made = {
-        'docs/own_data.md': ('data/masks/train/0.png', 'work_dirs/cats/predictions/pictures/0.jpg'),
+        'docs/own_data.md': (
+            *('data/masks/train/0.png', 'work_dirs/cats/predictions/pictures/0.jpg'),
+            'work_dirs/start/last_checkpoint',
+        ),
         'README.md': ('results/predictions.json', 'results/pictures/1.jpg', 'model.pt2'),
         'docs/use.md': ('results/predictions.json',),
     }

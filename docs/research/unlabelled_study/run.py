@@ -40,7 +40,7 @@ SEEDS = 0, 1, 2
 CARDS = ('nine', 'ten', 'jack', 'queen', 'king', 'ace')
 SIZE, BATCH = 128, 4
 EPOCHS = {10: 30, 100: 3}  # by the percentage of labels: 300 and 276 iterations
-BASE_EPOCHS, TEACHER_EPOCHS, ADAPT_EPOCHS = 8, 10, 100
+BASE_EPOCHS, TEACHER_EPOCHS, ADAPT_EPOCHS, DISTIL_EPOCHS = 8, 10, 100, 50
 # The recipe's learning rates are of backbones that saw millions of images: one for all arms.
 EQUAL = ('--lr', '0.0005', '--size', str(SIZE), '--report', 'False')
 POSITIONS = f'model.backbone.img_size={SIZE}'
@@ -152,15 +152,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     segment(out / 'base', painted(args.cards, out), BASE_EPOCHS, 'tiny', 'None', 0)
     pretrained = last(out / 'base')
     alone = ['--backbone', 'tiny', '--size', str(SIZE), '--train', 'images']
-    alone += ['--epochs', str(ADAPT_EPOCHS)]
     alone += ['--val-epochs', '25', '--cfg-options', 'randomness.seed=0', POSITIONS]
-    train('adapt', out / 'adapted', frames, '--weights', pretrained, *alone)
+    adapt = ['--weights', pretrained, '--epochs', str(ADAPT_EPOCHS)]
+    train('adapt', out / 'adapted', frames, *adapt, *alone)
     if 'distilled' in args.arms:
         score, seconds = segment(out / 'teacher', frames, TEACHER_EPOCHS, 'small', 'None', 0)
         if ('teacher', '100', '0') not in known:
             add_row(results, 'teacher', 100, 0, f'{score:.2f}', f'{seconds:.0f}')
         teach = ['--teacher', 'small', '--teacher-weights', last(out / 'teacher')]
-        teach += ['--weights', 'None']
+        teach += ['--weights', 'None', '--epochs', str(DISTIL_EPOCHS)]
         train('adapt', out / 'distilled', frames, *teach, *alone)
     weights = dict(random='None', base=pretrained)
     weights |= {name: str(out / name) for name in ('adapted', 'distilled')}
