@@ -20,7 +20,7 @@ from ..rope import GridRoPE
 from ..rope.rotation import rotate_packed
 from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size, larger
-from ..utils.validation import check_size, refuse
+from ..utils.validation import checked_size, refuse
 from . import natten_backend
 from .attention import AttentionLayers, softmax_scale
 from .layers import may_differ, pad_bottom_right, resize_grid
@@ -352,7 +352,7 @@ def checked_kernel_size(name: str, value: object) -> Size:
     Raises:
         ValueError: anything else.
     """
-    sides = check_size(name, value)
+    sides = checked_size(name, value)
     if any(side % 2 == 0 for side in sides):
         refuse(name, value, 'odd, so that a token is in the middle of its neighbourhood')
     return sides

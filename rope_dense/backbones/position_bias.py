@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..utils.memo import memo
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_size
+from ..utils.validation import check_choice, checked_size
 from .attention import Attention, Place
 from .layers import PositionConv, TableResize, may_differ, pad_grid, resize_grid
 from .windows import WindowPlan
@@ -79,7 +79,7 @@ class DecomposedBiasAttention(Attention):
             raise ValueError(
                 'attention DecomposedBias is the baseline without rotary embedding: set rope=None'
             )
-        height, width = check_size('attention: img_size', img_size, place.patch_size)
+        height, width = checked_size('attention: img_size', img_size, place.patch_size)
         of_image = height // place.patch_size, width // place.patch_size
         bias_grid = place.grid if place.in_windows else of_image
         head_dim = self.proj.in_features // self.num_heads

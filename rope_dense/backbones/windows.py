@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size
-from ..utils.validation import check_size, is_integer, refuse
+from ..utils.validation import checked_size, is_integer, refuse
 from .archs import WindowSetting
 from .layers import may_differ, round_up
 
@@ -346,7 +346,7 @@ def checked_window_setting(window_size: WindowSetting) -> Size | Literal['auto']
             window_size,
             "a number of tokens, two of them (height, width), 'auto' or None (the whole grid)",
         )
-    return check_size('window_size', window_size)
+    return checked_size('window_size', window_size)
 
 
 def fitting_side(size: Any, reference: int) -> Any:

@@ -12,7 +12,7 @@ from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
 from mmengine.runner import CheckpointLoader, Runner
 
-from ..utils.validation import check_integer
+from ..utils.validation import checked_integer
 from .train_loop import epoch_length
 
 
@@ -35,7 +35,7 @@ class BestRestartHook(Hook):
     priority = 'VERY_HIGH'
 
     def __init__(self, epoch: int) -> None:
-        self.epoch = check_integer('epoch', epoch, 1)
+        self.epoch = checked_integer('epoch', epoch, 1)
 
     def before_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: object | None = None

@@ -22,7 +22,7 @@ from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
 from ..utils.atomic_write import atomic_files
 from ..utils.sizes import ImageSize
-from ..utils.validation import check_integer, check_number, check_size, refuse
+from ..utils.validation import checked_number, checked_integer, checked_size, refuse
 from ..version import __version__
 from .client import Resize
 from .graphs import Graph, graph_of
@@ -115,8 +115,8 @@ def export(
     elif graph.resize is None or graph.resize.keep_ratio:
         check_dynamic(backbone_of(model))
     if batch != 'dynamic':
-        batch = check_integer('batch', batch, 1)
-    check_integer('opset', opset, OLDEST_OPSET)
+        batch = checked_integer('batch', batch, 1)
+    checked_integer('opset', opset, OLDEST_OPSET)
     if classes is not None and len(classes) != graph.num_classes:
         allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
         refuse('classes', list(classes), allowed)
@@ -155,9 +155,9 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
         graph.preprocess.order, graph.preprocess.flip = 'RGB', not graph.preprocess.flip
     for part in graph.modules():
         if isinstance(part, Graph) and top is not None:
-            part.top = check_integer('top', top, 1)
+            part.top = checked_integer('top', top, 1)
     if score is not None:
-        graph.score = check_number('score', score, 0, below=1)
+        graph.score = checked_number('score', score, 0, below=1)
     if options['resized']:
         (width, height), keep_ratio = options['resized']['scale'], options['resized']['keep_ratio']
         antialias = options['resized'].get('antialias', False)
@@ -185,7 +185,7 @@ def checked_image_size(graph: Graph, size: ImageSize) -> ImageSize:
     Raises:
         ValueError: the model cannot take it.
     """
-    return check_size('size', size, graph.patch_size if graph.is_special else graph.least)
+    return checked_size('size', size, graph.patch_size if graph.is_special else graph.least)
 
 
 def check_dynamic(backbone: Backbone) -> None:

@@ -191,7 +191,7 @@ class Sweep:
         for file in files:
             file.unlink()
             file.with_suffix('.csv').unlink()
-        return print_table(self.settings, self.results, None)
+        return evaluate_settings(self.settings, self.results, None)
 
     def tested(self, launcher: str = 'none') -> list[dict]:
         """The rows of all settings; this process, or this group of them, tests what is left."""
@@ -205,14 +205,14 @@ class Sweep:
             with exclusive(path) if is_main_process() else nullcontext():
                 if not self.overwrite:  # another process may have added rows since it was read
                     self.results.resume()
-                return print_table(self.settings, self.results, evaluator)
+                return evaluate_settings(self.settings, self.results, evaluator)
         except KeyboardInterrupt:
             stored = f'{len(self.results.rows)} results are in {path}'
             print(f'\nstopped; {stored}: the same command continues', file=sys.stderr)
             raise
 
 
-def print_table(
+def evaluate_settings(
     settings: Sequence[Setting], results: Results, evaluator: Evaluator | None
 ) -> list[dict]:
     """Print a line for each setting; those without a result are tested first.

@@ -25,7 +25,7 @@ from ..checkpoints.load import read_weights
 from ..rope import AxialRoPE
 from ..rope.rotation import rotate_packed
 from ..utils.sizes import Size, larger, smaller
-from ..utils.validation import check_choice, check_settings, refuse
+from ..utils.validation import check_choice, checked_settings, refuse
 from .window_attention import HEADS, average, is_exporting, window_attention
 
 Method = Literal['attention', 'bilinear']
@@ -141,7 +141,7 @@ class FineFeatures(BaseModule):
         if self.is_init or not self.init_cfg or self.init_cfg['type'] != 'Pretrained':
             super().init_weights()
             return
-        settings = check_settings('init_cfg', self.init_cfg, ('type', 'checkpoint', 'prefix'))
+        settings = checked_settings('init_cfg', self.init_cfg, ('type', 'checkpoint', 'prefix'))
         load_fine_features(self, settings['checkpoint'], settings.get('prefix'))
         self.is_init = True
 

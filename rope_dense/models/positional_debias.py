@@ -18,7 +18,7 @@ from torch import Tensor
 from ..backbones import RoPEViT
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number
+from ..utils.validation import check_choice, checked_number, checked_integer
 
 SIZES, MAPS = 16, 4  # whose tensors are remembered
 UNKNOWN = 'PositionalDebias: no basis for maps of {}: run the model once at this fixed size before'
@@ -52,9 +52,9 @@ class PositionalDebias(BaseModule):
         self, share: float = 0.99, num_directions: int | None = None, normalize: bool = False
     ) -> None:
         super().__init__()
-        self.share = check_number('share', share, above=0, below=1)
+        self.share = checked_number('share', share, above=0, below=1)
         if num_directions is not None:
-            check_integer('num_directions', num_directions, 1)
+            checked_integer('num_directions', num_directions, 1)
         check_choice('normalize', normalize, (True, False))
         self.num_directions, self.normalize = num_directions, normalize
         # Constant and basis, by map and size.

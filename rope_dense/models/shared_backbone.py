@@ -32,7 +32,7 @@ from ..checkpoints.fetch import fetch
 from ..checkpoints.incompatible import compare
 from ..checkpoints.read import read_checkpoint
 from ..utils.sizes import Size
-from ..utils.validation import check_settings
+from ..utils.validation import checked_settings
 from .eomt.queries import EoMT
 
 FEATURES = 'features'  # the name of an output, and of no task
@@ -238,7 +238,7 @@ def read_task(name: str, task: dict) -> Config:
     """The config of a task."""
     if not name.isidentifier() or name == FEATURES:
         raise ValueError(f'tasks: {name!r} must be a Python name other than {FEATURES!r}')
-    settings = check_settings(f'tasks.{name}', task, ('config', 'checkpoint'))
+    settings = checked_settings(f'tasks.{name}', task, ('config', 'checkpoint'))
     if 'config' not in settings:
         raise ValueError(f'tasks.{name} has no config')
     return Config.fromfile(settings['config'])

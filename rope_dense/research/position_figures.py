@@ -24,7 +24,7 @@ from ..project.errors import UsageError
 from ..project.load import load_config
 from ..project.model import random_model
 from ..utils.atomic_write import atomic_write, atomic_write_text
-from ..utils.validation import check_integer
+from ..utils.validation import checked_integer
 from . import attention_statistics, patch_frequencies, plots, tables
 from .classifier import classifier_config
 from .image_folder import ResizeCentreCrop
@@ -98,7 +98,7 @@ def draw_positions(
     if {*figures} & {*OF_ATTENTION} and images is None:
         raise UsageError('--distance and --entropy need --images FOLDER')
     sources = [] if images is None else find_sources(images)[:max_images]
-    sides = [check_integer('--sizes', side, 1) for side in sizes]
+    sides = [checked_integer('--sizes', side, 1) for side in sizes]
     resize = [ResizeCentreCrop((side, side), crop_ratio) for side in sides]
     place = checked_device(device)
     name = Path(config).stem if config else re.split('[/:]', checkpoint)[-1]
@@ -175,8 +175,8 @@ def choose(
         UsageError, ValueError: there is no such block or head, or it has no rotary embedding.
     """
     number = len(backbone.ordered_blocks)
-    attn = backbone.ordered_blocks[check_integer('--block', choice.block, 0, number - 1)].attn
-    check_integer('--head', choice.head, 0, attn.num_heads - 1)
+    attn = backbone.ordered_blocks[checked_integer('--block', choice.block, 0, number - 1)].attn
+    checked_integer('--head', choice.head, 0, attn.num_heads - 1)
     of_frequencies = [name for name in figures if name in OF_FREQUENCIES]
     if attn.rope is None and of_frequencies:
         raise UsageError(f'--{of_frequencies[0]}: block {choice.block} has no rotary embedding')

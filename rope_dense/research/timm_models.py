@@ -24,7 +24,7 @@ from ..backbones.layers import init_transformer
 from ..checkpoints.tables import find_grid, has_entries_like, resize_table
 from ..engine.param_groups import role_of
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_size
+from ..utils.validation import check_choice, checked_size
 from .classifier import RoPEClassifier
 from .features import pooling_of
 from .named_classifiers import ANY_CONFIG, CLASSIFIERS, NamedClassifier, with_image_size
@@ -78,7 +78,7 @@ class TimmClassifier(RoPEClassifier):
     ) -> None:
         backbone = dict(deepcopy(backbone), in_channels=in_chans)
         if img_size is not None:
-            backbone = with_image_size(backbone, check_size('img_size', img_size))
+            backbone = with_image_size(backbone, checked_size('img_size', img_size))
         if drop_path_rate is not None:
             backbone['drop_path_rate'] = drop_path_rate
         super().__init__(backbone, max(num_classes, 1))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..utils.memo import memo
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number
+from ..utils.validation import check_choice, checked_number, checked_integer
 from .frequencies import FixedFrequencies, axis_frequencies
 from .grid import Coordinates, RopeScaling, build_coordinates
 from .rotation import PairLayout, Rotary
@@ -42,8 +42,8 @@ class RotaryEmbedding(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.scaling: RopeScaling | None = None
-        self.head_dim = check_integer('head_dim', head_dim, 1)
-        self.num_heads = check_integer('num_heads', num_heads, 1)
+        self.head_dim = checked_integer('head_dim', head_dim, 1)
+        self.num_heads = checked_integer('num_heads', num_heads, 1)
         check_choice('pair_layout', pair_layout, get_args(PairLayout))
         self.pair_layout = pair_layout
 
@@ -114,7 +114,7 @@ class GridRoPE(RotaryEmbedding):
             raise ValueError(
                 f'head_dim must be a multiple of 4 (two axes, two channels a pair), got {head_dim}'
             )
-        self.theta = check_number('theta', theta, above=0)
+        self.theta = checked_number('theta', theta, above=0)
         self.coordinates = build_coordinates(coordinates)
 
     @abstractmethod

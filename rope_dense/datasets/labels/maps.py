@@ -135,7 +135,7 @@ def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> M
     else:
         refuse_layout(inventory, kind)
     for part in folder.splits.values():
-        check_number(part, kind, inventory)
+        check_missing_maps(part, kind, inventory)
     return folder
 
 
@@ -173,7 +173,7 @@ def maps_by_settings(
     return MapFolder(kind, {split: parts[split] for split in SPLITS}, by)
 
 
-def check_number(part: Part, kind: Kind, inventory: Inventory) -> None:
+def check_missing_maps(part: Part, kind: Kind, inventory: Inventory) -> None:
     """Raise ValueError if too many of the images of a split have no map."""
     missing = [*part.absent, *(relative_path(path, part.images) for path in part.unlabelled)]
     count = len(part.pairs) + len(missing)

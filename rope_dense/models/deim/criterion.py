@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from mmdet.utils import reduce_mean
 from torch import Tensor
 
-from ...utils.validation import check_settings
+from ...utils.validation import checked_settings
 from .masks import mask_losses
 from .matching import POINT_RATIO, Matcher, overlaps
 from .predictions import Pairs, Prediction, Targets, encode_distances, nearest_bins, tensor_like
@@ -105,7 +105,7 @@ class Criterion:
     def __init__(self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float) -> None:
         self.matcher = matcher
         known = self.default_weights
-        self.weights = known | check_settings('loss_weights', weights, list(known))
+        self.weights = known | checked_settings('loss_weights', weights, list(known))
         self.gamma, self.reg_scale = mal_gamma, reg_scale
 
     def __call__(self, outputs: Outputs, targets: Targets, epoch: int = 0) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from mmdet.models.layers import inverse_sigmoid
 from torch import Tensor, nn
 
-from ...utils.validation import check_choice, check_indexes
+from ...utils.validation import check_choice, checked_indexes
 from .layers import (
     FFN,
     DeformableAttention,
@@ -81,7 +81,7 @@ class DEIMDecoder(nn.Module):
         super().__init__()
         check_choice('norm', norm, get_args(Norm))
         check_choice('ffn', ffn, get_args(FFN))
-        (self.eval_idx,) = check_indexes('eval_idx', [eval_idx], num_layers)
+        (self.eval_idx,) = checked_indexes('eval_idx', [eval_idx], num_layers)
         self.num_heads, self.reg_scale = num_heads, reg_scale
         self.layers = nn.ModuleList(
             DecoderLayer(

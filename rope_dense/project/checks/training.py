@@ -8,7 +8,7 @@ from torch import nn
 
 from ...backbones.base import Backbone
 from ...utils.config_parts import nodes
-from ...utils.validation import check_size
+from ...utils.validation import checked_size
 from ..errors import UsageError
 from ..own.settings import started_processes
 from ..parts import datasets_of, scheduler_settings
@@ -54,7 +54,7 @@ def training_crops(cfg: Config) -> set[tuple[int, int]]:
     loader = cfg.get('train_dataloader')
     datasets = datasets_of(cfg, 'train_dataloader') if loader else ()
     return {
-        check_size('crop_size', step.crop_size)
+        checked_size('crop_size', step.crop_size)
         for _, dataset in datasets
         for _, step in nodes(dataset.get('pipeline'))
         if step.get('type') == 'RandomCrop' and step.get('crop_type', 'absolute') == 'absolute'

@@ -8,7 +8,7 @@ from mmengine.config import Config
 
 from ...datasets.dense_stages import set_stages, with_masks
 from ...utils.config_parts import nodes
-from ...utils.validation import check_integer
+from ...utils.validation import checked_integer
 from . import fit
 from .augment import FLIPS
 from .data import OwnData
@@ -34,7 +34,7 @@ META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 
 def detection_config(own: OwnObjects, data: OwnData) -> dict:
     """The config of DINO on a plain ViT for boxes, which returns a box of each query."""
-    check_integer('own.size', own.size, 64)  # two patches on a side of the smallest training image
+    checked_integer('own.size', own.size, 64)  # two patches: a side of the smallest training image
     cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
     fit_recipe(cfg, own, data, size=800, batch=16, milestones=[11 / 12])
     model = cfg['model']
