@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..utils.validation import checked_number, checked_integer, refuse
+from ..utils.validation import checked_integer, checked_number, refuse
 
 LORA_DEFAULTS = dict(rank=8, alpha=16.0, targets=('qkv', 'proj'))
 

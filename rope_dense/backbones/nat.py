@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..rope import RopeScaling
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_number, checked_integer, refuse
+from ..utils.validation import check_choice, checked_integer, checked_number, refuse
 from .archs import DEFAULT, NAT_ARCHS, Default, Dilations, NATArch, WindowSetting, find_arch
 from .base import FrozenStages
 from .block import Block, Mlp

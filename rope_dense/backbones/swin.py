@@ -12,7 +12,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_number, checked_integer, checked_size
+from ..utils.validation import check_choice, checked_integer, checked_number, checked_size
 from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
 from .attention import Place
 from .base import FrozenStages

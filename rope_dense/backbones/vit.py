@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..rope import RopeScaling
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_number, checked_indexes, checked_integer
+from ..utils.validation import check_choice, checked_indexes, checked_integer, checked_number
 from .archs import VIT_ARCHS, ViTArch, find_arch
 from .base import Backbone, FrozenStages, OutputPrefix, WindowPrefix, checked_frozen_stages
 from .block import Block, recompute

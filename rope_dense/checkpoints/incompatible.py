@@ -56,7 +56,7 @@ class IncompatibleKeys:
         return '\n'.join(f'  {name}: {keys_text(keys)}' for name, keys in groups.items() if keys)
 
 
-def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
+def compare_weights(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
     """Compare weights with the ``expected`` ones of a model.
 
     Values are read, one tensor at a time, only if keys and shapes fit, and not for a model on the

@@ -178,7 +178,7 @@ def has_key(keys: Iterable[str], name: str) -> bool:
 # ---------------------------------------------------------------- keys
 
 
-class Match(NamedTuple):
+class RuleMatch(NamedTuple):
     """The rule of a key.
 
     Attributes:
@@ -191,7 +191,7 @@ class Match(NamedTuple):
     new: list[str]
 
 
-def find_match(key: str, rows: Rows) -> Match | None:
+def find_match(key: str, rows: Rows) -> RuleMatch | None:
     """The first rule that matches a key."""
     for row in rows:
         for rule in rules(row):
@@ -201,7 +201,7 @@ def find_match(key: str, rows: Rows) -> Match | None:
                     if '%' in old:
                         number = texts.pop(re.findall('[#*%]', old).index('%'))
                         place = int(number) if number.isdigit() else 0
-                    return Match(rule, place, [fill_name(new, texts) for new in rule[1]])
+                    return RuleMatch(rule, place, [fill_name(new, texts) for new in rule[1]])
     return None
 
 
@@ -235,7 +235,7 @@ def rename_weights(weights: StateDict, rows: Rows) -> StateDict:
         CheckpointError: a name has more tensors than its row gives it, or tensors do not have the
             shapes of the layout.
     """
-    parts: dict[str, dict[str, tuple[Match | None, Tensor]]] = defaultdict(dict)
+    parts: dict[str, dict[str, tuple[RuleMatch | None, Tensor]]] = defaultdict(dict)
     for key, tensor in weights.items():
         match = find_match(key, rows)
         with shape_errors(key):
@@ -245,7 +245,7 @@ def rename_weights(weights: StateDict, rows: Rows) -> StateDict:
     return {name: join_tensors(name, parts[name], weights) for name in parts}
 
 
-def split_weight(tensor: Tensor, match: Match) -> StateDict:
+def split_weight(tensor: Tensor, match: RuleMatch) -> StateDict:
     """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
     (_, rule), names = match.rule, match.new
     if '%' in ''.join(rule):
@@ -256,7 +256,7 @@ def split_weight(tensor: Tensor, match: Match) -> StateDict:
 
 
 def join_tensors(
-    name: str, parts: Mapping[str, tuple[Match | None, Tensor]], weights: StateDict
+    name: str, parts: Mapping[str, tuple[RuleMatch | None, Tensor]], weights: StateDict
 ) -> Tensor:
     """The tensors that a rule gives one name, concatenated or stacked in its order.
 

@@ -40,7 +40,7 @@ def read_checkpoint(path: str, name: str) -> dict:
         raise CheckpointError(f'{name}: {kind} (looked for {os.path.abspath(path)})')
     try:
         contents = _read_ahead.pop(file_state(path), None)
-        return read_file(path, name) if contents is None else contents
+        return read_local_checkpoint(path, name) if contents is None else contents
     except OSError as error:
         raise CheckpointError(f'{name}: cannot be read ({error.strerror or error})') from error
 
@@ -67,7 +67,7 @@ def file_state(path: str) -> FileState:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def read_file(path: str, name: str) -> dict:
+def read_local_checkpoint(path: str, name: str) -> dict:
     """``read_checkpoint`` of a file that is there."""
     if path.endswith(INDEX):
         return read_parts(path, name)

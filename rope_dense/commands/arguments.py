@@ -43,12 +43,12 @@ class ToolParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError for words that look like options; else end with the usage."""
         _, _, words = message.partition('unrecognized arguments: ')
-        if meant := ' '.join(filter(None, map(self.meant, words.split()))):
+        if meant := ' '.join(filter(None, map(self.similar_option, words.split()))):
             raise UsageError(f'{message}; did you mean {meant}?')
         order = ' (give it first: --resume takes the next word)' * message.endswith(': config')
         super().error(f'{message}{order}')
 
-    def meant(self, word: str) -> str:
+    def similar_option(self, word: str) -> str:
         """The option, and its value, that a word such as epochs=3 or --epoch=3 may mean."""
         name, equals, value = word.lstrip('-').partition('=')
         if not equals and not word.startswith('--'):
@@ -148,7 +148,7 @@ def add_compile(parser: ToolParser) -> None:
     )
 
 
-def add_training(parser: ToolParser) -> None:
+def add_training_options(parser: ToolParser) -> None:
     """Add the options that change the recipe of a training: of train.py and print_recipe.py."""
     parser.add_argument(
         '--resume',

@@ -63,7 +63,7 @@ def take_own_settings(args: argparse.Namespace) -> None:
 
 def look_at_data(written: dict[str, Any], given: dict[str, str], data_root: str | None) -> None:
     """Raise UsageError if settings or data cannot be used; ``load_config`` finds the same again."""
-    from ..project.own.settings import settings_of
+    from ..project.own.settings import task_settings
     from ..project.own.tasks import task_named
     from ..project.own.text import Text
 
@@ -71,7 +71,7 @@ def look_at_data(written: dict[str, Any], given: dict[str, str], data_root: str 
     texts |= {} if data_root is None else {'data_root': data_root}
     with usage_errors():
         task = task_named(written.pop('task'))
-        own = settings_of(task.settings, {**written, **texts})
+        own = task_settings(task.settings, {**written, **texts})
         if own.weights not in ('default', None) and not is_remote(own.weights):
             check_path(os.path.expanduser(own.weights))
         if own.channels is None:  # such images need PyTorch

@@ -17,7 +17,7 @@ from torch import Tensor
 from .depth_maps import known_depths, read_depth
 from .images.copies import map_window
 from .labels.maps import DEPTH
-from .map_files import check_size, load_pairs
+from .map_files import check_map_size, load_pairs
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -70,7 +70,7 @@ class LoadDepth(BaseTransform):
 
         known = map_window(path, folder, results['window'], 'depth', load) if folder else load()
         depth = known * self.unit
-        check_size(path, depth.shape, results)
+        check_map_size(path, depth.shape, results)
         results['gt_depth_map'] = depth
         results.setdefault('seg_fields', []).append('gt_depth_map')
         return results

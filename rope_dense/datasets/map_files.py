@@ -68,11 +68,11 @@ def check_header(
             f'{of_image} has the size of {image} before its EXIF orientation is applied: rotate '
             f'the {title}, or save the image as it is shown'
         )
-    check_size(of_image, shape, dict(img_path=image, ori_shape=size))
-    headers.check_size(of_image, *size)
+    check_map_size(of_image, shape, dict(img_path=image, ori_shape=size))
+    headers.check_pixel_count(of_image, *size)
 
 
-def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -> None:
+def check_map_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -> None:
     """Raise ValueError if the size of a map is not the size of its image, where that is known."""
     if shape != results.get('ori_shape', shape):
         raise ValueError(

@@ -10,7 +10,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from .labels.maps import MASKS
-from .map_files import check_size, load_pairs
+from .map_files import check_map_size, load_pairs
 from .mask_labels import label_map, read_mask_labels
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
@@ -62,7 +62,7 @@ class LoadClassMask(BaseTransform):
         if 'seg_map_path' not in results:
             return results
         labels = read_mask_labels(results)
-        check_size(Path(results['seg_map_path']), labels.shape, results)
+        check_map_size(Path(results['seg_map_path']), labels.shape, results)
         results['gt_seg_map'] = labels
         results.setdefault('seg_fields', []).append('gt_seg_map')
         return results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mmengine.optim.scheduler.param_scheduler import OptimizerType, _ParamScheduler
 from mmengine.registry import PARAM_SCHEDULERS
 
-from ..utils.validation import checked_number, checked_integer
+from ..utils.validation import checked_integer, checked_number
 
 
 @PARAM_SCHEDULERS.register_module()

@@ -51,7 +51,7 @@ class AnchorCandidates(nn.Module):
         place = index // self.num_scores
         deltas = deltas.permute(0, 2, 3, 1).reshape(logits.shape[0], -1, 4)
         deltas = deltas.gather(1, place[..., None].expand(-1, -1, 4))
-        return scores, decode(self.coder, anchors[place], deltas), index % self.num_scores
+        return scores, decode_boxes(self.coder, anchors[place], deltas), index % self.num_scores
 
     def anchors(self, level: int, height: int, width: int) -> Tensor:
         """The anchors (left, top, right, bottom) of a map, row by row: [H W A, 4]."""
@@ -73,7 +73,7 @@ def top_scores(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     return scores, index.minimum(index.new_ones(()) * last)
 
 
-def decode(coder: DeltaXYWHBBoxCoder, boxes: Tensor, deltas: Tensor) -> Tensor:
+def decode_boxes(coder: DeltaXYWHBBoxCoder, boxes: Tensor, deltas: Tensor) -> Tensor:
     """Boxes from others and what a head predicts of them; all [..., 4]."""
     deltas = deltas * deltas.new_tensor(coder.stds) + deltas.new_tensor(coder.means)
     sides = boxes[..., 2:] - boxes[..., :2]
@@ -102,7 +102,7 @@ def check_anchors(head: AnchorHead) -> None:
 
 
 def check_coder(coder: Any) -> None:
-    """Raise ValueError for another coder of boxes than those ``decode`` and ``clip`` compute."""
+    """Raise ValueError for another coder of boxes than ``decode_boxes`` and ``clip`` compute."""
     if type(coder) is not DeltaXYWHBBoxCoder:
         raise ValueError(f'bbox_coder must be DeltaXYWHBBoxCoder, it is {type(coder).__name__}')
     if coder.add_ctr_clamp or not coder.clip_border:

@@ -22,7 +22,7 @@ from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
 from ..utils.atomic_write import atomic_files
 from ..utils.sizes import ImageSize
-from ..utils.validation import checked_number, checked_integer, checked_size, refuse
+from ..utils.validation import checked_integer, checked_number, checked_size, refuse
 from ..version import __version__
 from .client import Resize
 from .graphs import Graph, graph_of
@@ -161,7 +161,7 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
     if options['resized']:
         (width, height), keep_ratio = options['resized']['scale'], options['resized']['keep_ratio']
         antialias = options['resized'].get('antialias', False)
-        graph.resize = Resize((width, height), keep_ratio, graph.least, antialias)
+        graph.resize = Resize((width, height), keep_ratio, graph.min_side, antialias)
         if not keep_ratio:
             checked_image_size(graph, (height, width))
     return graph
@@ -185,7 +185,7 @@ def checked_image_size(graph: Graph, size: ImageSize) -> ImageSize:
     Raises:
         ValueError: the model cannot take it.
     """
-    return checked_size('size', size, graph.patch_size if graph.is_special else graph.least)
+    return checked_size('size', size, graph.patch_size if graph.is_special else graph.min_side)
 
 
 def check_dynamic(backbone: Backbone) -> None:
@@ -224,7 +224,7 @@ def file_metadata(
         patch_size=graph.patch_size,
         batch=batch,
         size=size if dynamic else list(size),
-        smallest_size=[1 if graph.resize else graph.least] * 2 if dynamic else list(size),
+        smallest_size=[1 if graph.resize else graph.min_side] * 2 if dynamic else list(size),
         multiple_of=1,  # what a file would take that did not pad
         backbone_dtype=DTYPES[graph.dtype],
         float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
@@ -247,7 +247,7 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
     if size == 'dynamic':
         inner = 'resized_' * len(images)
         for axis, name in ((2, f'{inner}height'), (3, f'{inner}width')):
-            dims = dims | {axis: Dim(name, min=graph.least)}
+            dims = dims | {axis: Dim(name, min=graph.min_side)}
         # Any generic image will do, as long as no two of its sides are alike.
         step = math.lcm(32, graph.divisor)
         height = (max(graph.generic) // step + 2) * step

@@ -128,7 +128,7 @@ class Graph(nn.Module, ABC):
         return self.preprocess.divisor
 
     @property
-    def least(self) -> int:
+    def min_side(self) -> int:
         """Pixels of the smallest side at dynamic sizes: ``tokens`` patches, before padding."""
         if self.is_special:
             return max(self.generic)

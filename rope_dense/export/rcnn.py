@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..models.deim.predictions import take
 from ..utils.sizes import ImageSize
-from .anchors import AnchorCandidates, check_coder, check_nms, clip, decode, top_scores
+from .anchors import AnchorCandidates, check_coder, check_nms, clip, decode_boxes, top_scores
 from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
 from .rois import roi_align, suppress
@@ -99,7 +99,7 @@ class RCNNGraph(Graph):
             classes, deltas = head(pool(extractor, maps, boxes))
             logits = logits + classes.unflatten(0, boxes.shape[:2])  # [B, P, K + 1]
             deltas = deltas.unflatten(0, boxes.shape[:2]).unflatten(2, (-1, 4))  # [B, P, K or 1, 4]
-            moved = clip(decode(head.bbox_coder, boxes[:, :, None], deltas), *size)
+            moved = clip(decode_boxes(head.bbox_coder, boxes[:, :, None], deltas), *size)
             if stage + 1 < len(self.box_stages):
                 boxes = moved.squeeze(2)
         scores = (logits / len(self.box_stages)).softmax(-1)[..., :-1].transpose(1, 2)  # [B, K, P]

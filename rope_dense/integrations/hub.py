@@ -232,7 +232,7 @@ def model_file(source: str, name: str) -> Path:
         CheckpointError: there is none, or it is a link that leaves the folder.
     """
     if source.startswith(HUB):
-        return download(source, name)
+        return hub_file(source, name)
     folder = Path(source)
     if not (folder / name).is_file():
         raise CheckpointError(
@@ -246,7 +246,7 @@ def model_file(source: str, name: str) -> Path:
     return folder / name
 
 
-def download(source: str, name: str) -> Path:
+def hub_file(source: str, name: str) -> Path:
     """A file of a hub repository, in huggingface_hub's cache."""
     try:
         from huggingface_hub import hf_hub_download

@@ -113,7 +113,7 @@ def read_settings(path: Path) -> Config:
     return Config({**settings, **test}, cfg_text=text, filename=str(path))
 
 
-def is_stored(cfg: Config) -> bool:
+def is_stored_config(cfg: Config) -> bool:
     """Return whether ``read_settings`` made a config."""
     return str(cfg.filename or '').endswith('.json')
 
@@ -267,7 +267,7 @@ def model_types(scope: str) -> set[str]:
     for root in (MODELS, TASK_UTILS):
         for own_scope, known in [('mmengine', root), *root.children.items()]:
             if own_scope in SCOPES:
-                allowed = {name for name in known.module_dict if is_allowed(known, name)}
+                allowed = {name for name in known.module_dict if is_allowed_class(known, name)}
                 names |= {f'{own_scope}.{name}' for name in allowed}
                 names |= allowed if own_scope in ('mmengine', scope) else set()
                 # A bare name means the task's own class, where there is one.
@@ -275,7 +275,7 @@ def model_types(scope: str) -> set[str]:
     return names
 
 
-def is_allowed(known: Registry, name: str) -> bool:
+def is_allowed_class(known: Registry, name: str) -> bool:
     """Return whether a registered class is of a known package and none of ``REFUSED``."""
     module = f'{known.module_dict[name].__module__}.'
     return module.startswith(tuple(f'{package}.' for package in PACKAGES)) and not (

@@ -47,7 +47,7 @@ from .tiles import TilePlan, Window
 OPEN = 8  # files at a time
 
 
-class Place(NamedTuple):
+class TilePlace(NamedTuple):
     """The place of a tile in a test.
 
     Attributes:
@@ -181,7 +181,7 @@ class TiledDataset(BaseDataset):
         for number, (level, row, column) in enumerate(places):
             left, top = level.grid.lefts[column], level.grid.tops[row]
             window = Window(left, top, left + level.grid.tile_width, top + level.grid.tile_height)
-            place = Place(level, size, row, column, number, number == len(places) - 1)
+            place = TilePlace(level, size, row, column, number, number == len(places) - 1)
             tile = self.tile_of(info, window, shrink=level.shrink, place=place)
             yield tile | dict(instances=[]) if number and has_objects else tile
 

@@ -48,7 +48,7 @@ def draw_images(num_images: int, draws: int, seed: int) -> np.ndarray:
     return generator.multinomial(num_images, shares, size=draws).astype(float)
 
 
-def compare(
+def compare_settings(
     scores: Scores, baseline: Scores, weights: np.ndarray, comparisons: int = 1
 ) -> Difference:
     """The difference of a setting to another one, in draws of the same images.
@@ -71,7 +71,7 @@ def compare(
     return Difference(value, float(low), float(high), float(least))
 
 
-def choose(differences: Sequence[Difference]) -> tuple[int, str]:
+def choose_setting(differences: Sequence[Difference]) -> tuple[int, str]:
     """Index of the setting to take by ``RULE``, and the reason.
 
     Args:

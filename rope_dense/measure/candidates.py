@@ -48,12 +48,12 @@ def settings_at(
     ] or [
         scaling
         for scaling in scalings_at(evaluator, factors, trained)
-        if is_allowed(evaluator, replace(own, scaling=scaling))
+        if is_possible(evaluator, replace(own, scaling=scaling))
     ]
     windows = windows or [
         window
         for window in windows_at(evaluator, factors)
-        if is_allowed(evaluator, replace(own, window=window))
+        if is_possible(evaluator, replace(own, window=window))
     ]
     settings = combine([size], [FROM_CONFIG, *scalings], [FROM_CONFIG, *windows], own.slide)
     settings = [own] + [setting for setting in settings[1:] if is_different(evaluator, setting)]
@@ -63,7 +63,7 @@ def settings_at(
     return [replace(setting, tile=tile) for tile in dict.fromkeys(given) for setting in settings]
 
 
-def is_allowed(evaluator: Evaluator, setting: Setting) -> bool:
+def is_possible(evaluator: Evaluator, setting: Setting) -> bool:
     """False for a setting that the backbone or the size refuses."""
     try:
         evaluator.apply(setting)

@@ -25,7 +25,7 @@ from .candidates import settings_at
 from .choice_files import write_choice
 from .chooser import Chooser
 from .evaluator import Evaluator
-from .per_image import Sample, check_metric, images_of
+from .per_image import Sample, check_metric, image_indexes
 from .settings import Setting
 
 GROWTH = (1, 1.5, 2)  # of the default sizes
@@ -80,7 +80,7 @@ def choose_scaling(
     check_metric(tested)
     model = ready(tested, 'test', weights=weights).model
     trained = trained_size(tested) if train_size is None else to_2tuple(parse_size(train_size))
-    settings = settings_of(Evaluator(model, tested), sizes, trained, scaling, window, tiles)
+    settings = settings_to_compare(Evaluator(model, tested), sizes, trained, scaling, window, tiles)
     most = max(map(len, settings)) - 1
     if draws < DRAWS * most:
         raise UsageError(
@@ -114,7 +114,7 @@ def choose_scaling(
     return content
 
 
-def settings_of(
+def settings_to_compare(
     evaluator: Evaluator,
     sizes: Sequence[str],
     trained: ImageSize,
@@ -161,7 +161,7 @@ def samples_of(config: Config, images: int, judge: int, seed: int) -> tuple[Samp
         UsageError: there are not as many images left to judge.
     """
     datasets = datasets_of(config, 'test_dataloader')
-    total = sum(len({*images_of(build_dataset(config, *found))}) for found in datasets)
+    total = sum(len({*image_indexes(build_dataset(config, *found))}) for found in datasets)
     chosen = min(images, total)
     if judge > total - chosen:
         raise UsageError(

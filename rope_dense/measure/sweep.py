@@ -78,7 +78,7 @@ def evaluate_sizes(
     settings = [
         setting
         for tile in sides
-        for setting in combine(sizes or [size_of(cfg, tile)], scaling, window, slide, tile)
+        for setting in combine(sizes or [test_size(cfg, tile)], scaling, window, slide, tile)
     ]
     sweep = Sweep.prepare(cfg, weights, settings, str(config), label, train_size, overwrite)
     if slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
@@ -96,7 +96,7 @@ def evaluate_sizes(
     return rows
 
 
-def size_of(config: Config, tile: int | None) -> str:
+def test_size(config: Config, tile: int | None) -> str:
     """The size of a config's test images; of other tiles, as much larger as the tile is."""
     plan = tile_plan(config)
     grown = tile / plan.tile if tile and plan else 1

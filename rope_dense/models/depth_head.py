@@ -16,7 +16,7 @@ from mmengine.registry import MODELS
 from mmseg.models.decode_heads import DPTHead, VPDDepthHead
 from torch import Tensor, nn
 
-from ..utils.validation import check_choice, checked_number, checked_integer
+from ..utils.validation import check_choice, checked_integer, checked_number
 from .linear_head import LinearHead
 
 BinKind = Literal['linear', 'mixed']

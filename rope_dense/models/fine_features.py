@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
 from ..checkpoints.errors import CheckpointError
-from ..checkpoints.incompatible import compare
+from ..checkpoints.incompatible import compare_weights
 from ..checkpoints.load import read_weights
 from ..rope import AxialRoPE
 from ..rope.rotation import rotate_packed
@@ -261,7 +261,7 @@ def load_fine_features(neck: FineFeatures, checkpoint: str, prefix: str | None =
         periods.shape != ours.shape or not torch.allclose(periods.float(), ours, rtol=0.01)
     ):
         raise CheckpointError(f'{checkpoint}: {PERIODS} must be 100 ** (k / 16) for k = 0 .. 15')
-    if incompatible := compare(neck.state_dict(), weights):
+    if incompatible := compare_weights(neck.state_dict(), weights):
         raise CheckpointError(f'{checkpoint} does not fit FineFeatures:\n{incompatible}')
     neck.load_state_dict(weights)
     print_log(f'FineFeatures: {len(weights)} tensors from {checkpoint}', logger='current')

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..backbones import RoPEViT
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_number, checked_integer
+from ..utils.validation import check_choice, checked_integer, checked_number
 
 SIZES, MAPS = 16, 4  # whose tensors are remembered
 UNKNOWN = 'PositionalDebias: no basis for maps of {}: run the model once at this fixed size before'

@@ -29,7 +29,7 @@ from ..backbones.vit import RoPEViT, is_norm
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import CheckpointError
 from ..checkpoints.fetch import fetch
-from ..checkpoints.incompatible import compare
+from ..checkpoints.incompatible import compare_weights
 from ..checkpoints.read import read_checkpoint
 from ..utils.sizes import Size
 from ..utils.validation import checked_settings
@@ -298,7 +298,7 @@ def load_task(model: BaseModel, checkpoint: str) -> dict:
         {key: x for key, x in state.items() if not key.endswith('num_batches_tracked')}
         for state in (model.state_dict(), stored)
     )
-    if incompatible := compare(expected, weights):
+    if incompatible := compare_weights(expected, weights):
         raise CheckpointError(f'{checkpoint} does not fit its config:\n{incompatible}')
     model.load_state_dict(weights, strict=False)
     return (contents.get('meta') or {}).get('dataset_meta') or {}

@@ -55,7 +55,7 @@ def dot(a: Points, b: Points) -> Tensor:
     return a.x * b.x + a.y * b.y
 
 
-def join(*sets: Points) -> Points:
+def join_points(*sets: Points) -> Points:
     """Sets of points [n, K_i] as one set [n, sum of K_i]."""
     return Points(torch.cat([s.x for s in sets], 1), torch.cat([s.y for s in sets], 1))
 
@@ -124,7 +124,7 @@ def intersection(p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: b
     """
     points, valid = crossings(p, q)
     valid = torch.cat([valid, p_in_q, q_in_p], 1)
-    polygon = by_angle(join(points, p, q), valid)
+    polygon = by_angle(join_points(points, p, q), valid)
     if not convex:
         polygon = hull(polygon)
     return torch.where(valid.sum(1) > 2, area(polygon), 0)

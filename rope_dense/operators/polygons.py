@@ -24,7 +24,7 @@ from .convex import (
     dot,
     hull,
     intersection,
-    join,
+    join_points,
     margin,
     near_pairs,
 )
@@ -71,7 +71,7 @@ def giou(points: Points, polygon: Points) -> Tensor:
     hulls = hull_of(points)
     inter = hull_intersection(hulls, polygon)
     union = area(hulls) + signed_area(polygon).abs() - inter
-    return inter / union - 1 + union / area(hull_of(join(points, polygon)))
+    return inter / union - 1 + union / area(hull_of(join_points(points, polygon)))
 
 
 def hull_of(points: Points) -> Points:

@@ -34,7 +34,7 @@ from .convex import (
     cross,
     dot,
     intersection,
-    join,
+    join_points,
     margin,
     near_pairs,
 )
@@ -182,7 +182,7 @@ def iou_matrix(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Te
 def reach(boxes: Tensor) -> Tensor:
     """Bounds [4, N] of boxes [N, 5 or 8], and of where ``is_within`` takes a point for inside."""
     if boxes.shape[1] == 8:
-        return bounds(join(Points.of(boxes), span(Points.of(boxes))))
+        return bounds(join_points(Points.of(boxes), span(Points.of(boxes))))
     return bounds(rotated_corners(boxes[:, 0], boxes[:, 1], half_sides(boxes)))
 
 

@@ -48,7 +48,7 @@ class Writer(ABC):
         """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
 
     @abstractmethod
-    def close(self) -> str:
+    def finish(self) -> str:
         """Write what is left to be written; returns the number of images, in words."""
 
     def done(self) -> set[str]:
@@ -84,7 +84,7 @@ class DetectionFiles(Writer):
         super().__init__(output.folder, output.journal())
         self.visualizer, self.output = visualizer, output
         self.classes, self.convention = classes, convention
-        self.least = [output.least.get(name, DEFAULT) for name in classes]
+        self.min_scores = [output.min_scores.get(name, DEFAULT) for name in classes]
 
     def add(
         self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
@@ -95,7 +95,7 @@ class DetectionFiles(Writer):
         if 'pred_instances' in sample:
             found = sample.pred_instances
             highest = max(found.scores.tolist(), default=0.0)
-            found = found[found.scores >= torch.tensor(self.least)[found.labels]]
+            found = found[found.scores >= torch.tensor(self.min_scores)[found.labels]]
             objects = coco_annotations(found, self.convention)
             sample.pred_instances = found
         path = self.out / DRAWN / picture
@@ -119,15 +119,15 @@ class DetectionFiles(Writer):
         image = dict(content['images'][0], file_name=file_name)
         self.add_image(image, picture, content['annotations'])
 
-    def close(self) -> str:
+    def finish(self) -> str:
         """Write all formats; returns the numbers of objects and images, in words."""
         written = [str(FORMATS[name](self)) for name in dict.fromkeys(self.output.formats)]
-        self.journal.close()
+        self.journal.remove()
         objects = sum(len(entry['objects']) for entry in self.journal.entries.values())
         highest = max((entry['highest'] for entry in self.journal.entries.values()), default=0.0)
         said = f'{objects} objects in {len(self.journal.entries)} images: {", ".join(written)}'
         if highest and not objects:
-            said += f'\nthe highest score is {highest:.2g}, below --score {min(self.least):g}'
+            said += f'\nthe highest score is {highest:.2g}, below --score {min(self.min_scores):g}'
         return said
 
 
@@ -206,8 +206,8 @@ class SegmentationFiles(Writer):
     def tiles_file(self, picture: str) -> Path:
         return self.out / LABELS / Path(picture).with_suffix('.png')
 
-    def close(self) -> str:
-        self.journal.close()
+    def finish(self) -> str:
+        self.journal.remove()
         return f'{len(self.journal.entries)} images: {self.out}'
 
 
@@ -233,8 +233,8 @@ class ArrayFiles(Writer):
     def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Write a picture of the array of an image, and return it."""
 
-    def close(self) -> str:
-        self.journal.close()
+    def finish(self) -> str:
+        self.journal.remove()
         return f'{self.kind} of {len(self.journal.entries)} images: {self.out}'
 
 
@@ -289,8 +289,8 @@ class TaskFiles(Writer):
     def done(self) -> set[str]:
         return set.intersection(*(writer.done() for writer in self.writers.values()))
 
-    def close(self) -> str:
-        return '\n'.join(writer.close() for writer in self.writers.values())
+    def finish(self) -> str:
+        return '\n'.join(writer.finish() for writer in self.writers.values())
 
 
 def save_array(path: Path, values: np.ndarray) -> None:

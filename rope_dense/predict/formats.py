@@ -17,7 +17,7 @@ import cv2
 import mmcv
 import numpy as np
 
-from ..datasets.labels.coco_files import read_file
+from ..datasets.labels.coco_files import load_coco
 from ..datasets.labels.objects import printable_text
 from ..datasets.rotated_results import about_convention, names_of_files, write_dota
 from ..project.errors import UsageError
@@ -41,7 +41,7 @@ class Output:
     Args:
         folder: for all files.
         settings: what the predictions depend on; JSON.
-        least: detectors: score of a box that is written, by class, see ``least_scores``.
+        min_scores: detectors: score of a box that is written, by class, see ``least_scores``.
         scores: segmentors: also write the probability of each class; of 'yolo' the score of a box.
         formats: detectors: names in ``FORMATS``.
         ids: COCO file with the ids of images and classes, for 'results'.
@@ -52,7 +52,7 @@ class Output:
 
     folder: Path
     settings: Mapping[str, Any]
-    least: Mapping[str, float]
+    min_scores: Mapping[str, float]
     scores: bool
     formats: Sequence[str]
     ids: Path | None
@@ -200,7 +200,7 @@ FORMATS: dict[str, Callable[[DetectionFiles], Path]] = dict(
 )
 
 
-whole_file = cache(partial(read_file, is_whole=True))
+whole_file = cache(partial(load_coco, is_whole=True))
 
 
 def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
 from .processes import init_rank, merges
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
+from .tiles import TiledImage, Tiling, TrainedModel, check_tiled_task, tile_and_overlap, unfinished
 
 Image = tuple[Source, np.ndarray]
 
@@ -153,7 +153,7 @@ def predict(
                     others := left_out_text(Path(images), reader.suffixes, folder)
                 ):
                     print(f'not predicted: {others}')
-            print(writer.close())
+            print(writer.finish())
     return folder
 
 
@@ -223,8 +223,8 @@ def predict_in_tiles(
     """Predict large images by the same model; returns the errors of those that cannot be."""
     failed: dict[Path, Exception] = {}
     try:
-        check_tiles(trained.cfg)
-        least = [output.least[name] for name in trained.classes]
+        check_tiled_task(trained.cfg)
+        least = [output.min_scores[name] for name in trained.classes]
         tiling = Tiling(*tile_and_overlap(trained.cfg), batch, min_score=least)
     except (UsageError, ValueError) as problem:  # no image can be predicted so
         return dict.fromkeys((source.path for source in sources), problem)

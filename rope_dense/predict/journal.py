@@ -55,7 +55,7 @@ class ImageJournal:
         self.steps.finish_step(json.dumps(entry, allow_nan=False).encode() + b'\n')
         self.entries[entry['file_name']] = entry
 
-    def close(self) -> None:
+    def remove(self) -> None:
         """Remove the folder of all processes: the run is complete."""
         shutil.rmtree(self.folder)
 

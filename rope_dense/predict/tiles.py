@@ -26,7 +26,7 @@ from ..large_images.detection import (
     suppress_duplicates,
 )
 from ..large_images.geojson import write_geojson
-from ..large_images.image_file import write_labels
+from ..large_images.image_file import write_raster
 from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
 from ..large_images.segmentation import segment, value_type
@@ -113,7 +113,7 @@ def tile_and_overlap(
     return tile, tile // 4 if overlap is None else overlap
 
 
-def check_tiles(cfg: Config) -> None:
+def check_tiled_task(cfg: Config) -> None:
     """Raise UsageError for a task whose results in tiles do not fit together."""
     task = task_of(cfg)
     if task in REFUSED and not (task == 'depth' and tile_plan(cfg)):
@@ -231,7 +231,7 @@ class TiledImage:
         if (content := self.predicted(rows, self.settings(), work)) is None:
             return False
         dtype, colours = value_type(num_scores, threshold), dict(enumerate(self.trained.colours))
-        write_labels(content, self.out, image, dtype, colours)
+        write_raster(content, self.out, image, dtype, colours)
         if self.picture:
             draw_labels(self.path, content, dtype, colours, self.picture, self.bands)
         return True

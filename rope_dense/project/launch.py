@@ -165,7 +165,7 @@ def usage_errors_of_run(runner: Runner, loop: str) -> Iterator[None]:
     finally:
         for hook in runner.hooks:
             if isinstance(hook, ProgressHook):
-                hook.close()
+                hook.remove_bar()
 
 
 def lost_process(runner: Runner, error: BaseException | None) -> str | None:

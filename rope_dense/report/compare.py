@@ -23,7 +23,7 @@ COLUMNS = ('AP', 'AP50', 'f1', 'IoU', 'boundary', 'rmse', 'abs_rel')  # others w
 SETTINGS = 40  # rows at most
 
 
-def compare(first: Path, second: Path, out: Path) -> Path:
+def compare_runs(first: Path, second: Path, out: Path) -> Path:
     """Write a page on the differences of two runs that have a report; returns its path.
 
     Raises:
@@ -42,7 +42,7 @@ def compare(first: Path, second: Path, out: Path) -> Path:
         add_plots(page, reports)
         add_training(page, reports)
         add_image_sizes(page, reports)
-        return page.close()
+        return page.write()
 
 
 def names_of(first: Path, second: Path) -> tuple[str, str]:

@@ -45,7 +45,7 @@ def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
     ranked.add_to(
         page,
         'Image, true depth (black: unknown) and predicted, on one scale.',
-        lambda image: draw(image, read),
+        lambda image: draw_depths(image, read),
         lambda row: f'RMSE {row["rmse"]:.3f} m',
     )
 
@@ -86,7 +86,7 @@ def add_distances(page: Page, rows: list[dict[str, Any]]) -> None:
     page.add_table('classes', rows)  # under the name by which reports are compared
 
 
-def draw(image: Image, read: ReadPicture) -> np.ndarray:
+def draw_depths(image: Image, read: ReadPicture) -> np.ndarray:
     """An image beside its true and its predicted depth (BGR)."""
     truth, predicted = image.content
     both = depth_picture(np.hstack([truth, predicted]).astype(np.float32))

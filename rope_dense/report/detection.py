@@ -29,7 +29,7 @@ from .matching import (
     confusion,
     costs,
     fix_errors,
-    match,
+    match_truth,
     mean_ap,
     precision_recall,
 )
@@ -130,12 +130,12 @@ def add_sections(
         images: with id, path, height and width.
         read: see ``picture_reader``.
     """
-    matches = match(truth, predictions, masks)
+    matches = match_truth(truth, predictions, masks)
     scored, counts = fix_errors(matches)
     by_class = {label: [x for x in scored if x.label == label] for label in counts}
     cuts = {label: best_threshold(by_class[label], count) for label, count in counts.items()}
     kept = [x for x in predictions if x['score'] >= threshold_of(cuts, x)]
-    at_cuts = match(truth, kept, masks)
+    at_cuts = match_truth(truth, kept, masks)
     aps = coco_aps(images, truth, predictions, len(classes), masks)
     page.figures['about'] |= dict(
         images=len(images), objects=len(matches.truth), kind='masks' if masks else 'boxes'

@@ -20,7 +20,7 @@ RECALLS = np.linspace(0, 1, 101)
 
 
 @dataclass(frozen=True)
-class Match:
+class JudgedPrediction:
     """A prediction with its verdict.
 
     Attributes:
@@ -42,7 +42,7 @@ class Matches:
         missed: the objects that no prediction found, nor would find with its error fixed.
     """
 
-    predictions: list[Match]
+    predictions: list[JudgedPrediction]
     truth: list[dict]
     found: frozenset[int]
     missed: list[dict]
@@ -56,7 +56,7 @@ class Scored(NamedTuple):
     right: bool
 
 
-def match(truth: Sequence[dict], predictions: Iterable[dict], masks: bool = False) -> Matches:
+def match_truth(truth: Sequence[dict], predictions: Iterable[dict], masks: bool = False) -> Matches:
     """Match predictions to the truth at IoU 0.5.
 
     Args:
@@ -77,11 +77,11 @@ def match(truth: Sequence[dict], predictions: Iterable[dict], masks: bool = Fals
     return Matches(matches, objects, found, missed)
 
 
-def match_image(truth: list[dict], predictions: list[dict], masks: bool) -> list[Match]:
+def match_image(truth: list[dict], predictions: list[dict], masks: bool) -> list[JudgedPrediction]:
     """Match the predictions of one image, best score first."""
     predictions = best_per_class(predictions)
     if not truth:
-        return [Match(item, 'background', None) for item in predictions]
+        return [JudgedPrediction(item, 'background', None) for item in predictions]
     if not predictions:
         return []
     key = 'segmentation' if masks else 'bbox'
@@ -97,12 +97,12 @@ def match_image(truth: list[dict], predictions: list[dict], masks: bool) -> list
         place = best(row, same & ~crowd & ~taken)
         if row[place] >= FOREGROUND and (same & ~crowd & ~taken)[place]:
             taken[place] = True
-            matches.append(Match(item, 'right', truth[place]))
+            matches.append(JudgedPrediction(item, 'right', truth[place]))
         elif (row[same & crowd] >= FOREGROUND).any():
-            matches.append(Match(item, 'ignored', None))
+            matches.append(JudgedPrediction(item, 'ignored', None))
         else:
             kind, target = error_kind(row, same, ~crowd)
-            matches.append(Match(item, kind, None if target is None else truth[target]))
+            matches.append(JudgedPrediction(item, kind, None if target is None else truth[target]))
     return matches
 
 

@@ -69,7 +69,7 @@ class Page:
         source = f'data:{kind};base64,{base64.b64encode(content).decode()}'
         self.sections[-1]['parts'].append(dict(source=source, caption=caption))
 
-    def close(self) -> Path:
+    def write(self) -> Path:
         """Write the JSON file and the page; returns the path of the page."""
         text = json.dumps(json_value(self.figures), indent=1, allow_nan=False)
         atomic_write_text(self.out / 'report.json', text + '\n')

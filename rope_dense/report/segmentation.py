@@ -39,7 +39,7 @@ def add_segmentation(
         truth = sample.gt_sem_seg.data[0].numpy().astype(np.uint16)
         predicted = sample.pred_sem_seg.data[0].numpy().astype(np.uint16)
         near = boundary(truth)
-        pair = np.stack([count(truth[at], predicted[at], len(classes)) for at in (~near, near)])
+        pair = np.stack([count_pixels(truth[x], predicted[x], len(classes)) for x in (~near, near)])
         tables += pair
         images += 1
         if pair.any():
@@ -56,7 +56,7 @@ def add_segmentation(
     add_pictures(page, ranked, classes, colours, picture_reader(cfg))
 
 
-def count(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
+def count_pixels(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
     """Pixels [truth, predicted]; labels that are no class in the truth are not counted."""
     known = truth < num_classes
     pairs = truth[known].astype(int) * num_classes + predicted[known]
@@ -110,12 +110,12 @@ def add_pictures(
     ranked.add_to(
         page,
         'Truth on the left, prediction on the right.',
-        lambda image: draw(visualizer, image, read),
+        lambda image: draw_labels(visualizer, image, read),
         lambda row: f'mIoU {row["mIoU"]:.3f}',
     )
 
 
-def draw(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
+def draw_labels(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
     (top, left), (height, width) = image.row['place'], image.content[0].shape
     rgb, drawn = read(image.row['path'])[top : top + height, left : left + width], []

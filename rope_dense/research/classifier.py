@@ -17,7 +17,7 @@ from ..backbones.base import Backbone
 from ..checkpoints import CheckpointError
 from ..checkpoints.adapting import can_load
 from ..checkpoints.fetch import fetch
-from ..checkpoints.incompatible import compare
+from ..checkpoints.incompatible import compare_weights
 from ..checkpoints.keys import StateDict
 from ..checkpoints.likeness import has_sizes
 from ..checkpoints.load import load_weights
@@ -115,7 +115,7 @@ class RoPEClassifier(BaseModel):
             parts['norm'] = norm  # ours is one of the backbone's outputs
         expected = nn.ModuleDict(parts).state_dict()
         given = {key: weights[key] for key in expected if key in weights}
-        if incompatible := compare(expected, given):
+        if incompatible := compare_weights(expected, given):
             raise CheckpointError(f'{checkpoint}: norm or head does not fit:\n{incompatible}')
         load_weights(self.backbone, backbone_weights, checkpoint)
         nn.ModuleDict(parts).load_state_dict(given)

@@ -113,7 +113,7 @@ def draw_positions(
         load_pretrained(loaded.backbone, checkpoint)
     loaded.to(place).eval()
     choice = Choice(label or name, (*sides,), block, head)
-    chosen = choose(figures, choice, loaded.backbone, with_images=bool(sources))
+    chosen = choose_figures(figures, choice, loaded.backbone, with_images=bool(sources))
     others = read_overlays(overlay, choice.label, [x for x in chosen if x in OF_ATTENTION])
     least = min(sides)  # refused here if it is less than a patch
     loaded.backbone.patch_embed(torch.zeros(1, 3, least, least, device=place))
@@ -166,7 +166,7 @@ def configured_model(
     return model, cfg.work_dir
 
 
-def choose(
+def choose_figures(
     figures: Sequence[str], choice: Choice, backbone: Backbone, *, with_images: bool
 ) -> list[str]:
     """The figures to make: those that are given, else all that are possible.

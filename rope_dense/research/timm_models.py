@@ -160,7 +160,7 @@ class TimmClassifier(RoPEClassifier):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def settings_of(backbone: dict, crop_ratio: float = 0.875) -> dict[str, Any]:
+def timm_settings(backbone: dict, crop_ratio: float = 0.875) -> dict[str, Any]:
     """timm's settings of a model: what it was trained with, and how it is evaluated."""
     overlapping = False
     if backbone.get('type') == 'RoPENAT':
@@ -208,9 +208,9 @@ def register(name: str, named: NamedClassifier) -> None:
 
 
 SETTINGS: dict[str, Any] = {
-    name: settings_of(named.backbone, named.crop_ratio) for name, named in CLASSIFIERS.items()
+    name: timm_settings(named.backbone, named.crop_ratio) for name, named in CLASSIFIERS.items()
 }
-default_cfgs = generate_default_cfgs({**SETTINGS, ANY_CONFIG: settings_of({})})
+default_cfgs = generate_default_cfgs({**SETTINGS, ANY_CONFIG: timm_settings({})})
 for name, named in CLASSIFIERS.items():
     register(name, named)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_number, checked_integer
+from ..utils.validation import check_choice, checked_integer, checked_number
 from .embeddings import GridRoPE
 from .frequencies import (
     AXIS_ORDERS,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..utils.memo import memo
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_number, checked_integer
+from ..utils.validation import check_choice, checked_integer, checked_number
 from .frequencies import FixedFrequencies, axis_frequencies
 from .grid import Coordinates, RopeScaling, build_coordinates
 from .rotation import PairLayout, Rotary

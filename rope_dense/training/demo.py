@@ -74,10 +74,10 @@ def demo(
     checkpoint = Run(training).last if training.is_dir() else None
     if checkpoint is None:
         raise UsageError(f'{training}: no checkpoint, run without --evaluate-only first')
-    rows = evaluate(configs, checkpoint, shapes, folder / 'evaluation')
+    rows = evaluate_scales(configs, checkpoint, shapes, folder / 'evaluation')
     page = write_report(configs[1], checkpoint, folder / 'report', get_device())
     results = dict(
-        **settings_of(cfg, options),
+        **demo_settings(cfg, options),
         training_seconds=seconds,
         resolutions=rows,
         goal_AP50=goal,
@@ -137,7 +137,7 @@ def make_data(work_dir: Path, shapes: ShapesSettings, scale: float) -> Path:
     return folder / 'coco'
 
 
-def evaluate(
+def evaluate_scales(
     configs: dict[float, Config], checkpoint: str, shapes: ShapesSettings, work_dir: Path
 ) -> list[dict]:
     """Test at each scale; a metric is None where COCO defines no AP (no object of that size).
@@ -159,7 +159,7 @@ def evaluate(
     return rows
 
 
-def settings_of(cfg: Config, cfg_options: object) -> dict[str, Any]:
+def demo_settings(cfg: Config, cfg_options: object) -> dict[str, Any]:
     """The settings that figures depend on, for results.json."""
     return dict(
         config=str(cfg.filename),

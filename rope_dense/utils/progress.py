@@ -35,7 +35,7 @@ def bar(title: str, total: int | None = None, items: Iterable | None = None) -> 
     if sys.stderr.isatty():
         return tqdm(items, **settings, mininterval=0.2, delay=0.2)
     text = text if total else '{desc}: {n_fmt}, {elapsed_s:.0f} s'
-    return tqdm(items, **settings, mininterval=10, delay=10, bar_format=text, file=Lines())
+    return tqdm(items, **settings, mininterval=10, delay=10, bar_format=text, file=LogStream())
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def show_elapsed(step: str, seconds: float | None = None) -> Iterator[None]:
             thread.join()
 
 
-class Lines:
+class LogStream:
     """Standard error as a log: what tqdm would overwrite is a line of its own."""
 
     def write(self, text: str) -> None:

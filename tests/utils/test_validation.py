@@ -8,9 +8,9 @@ import pytest
 
 from rope_dense.utils.validation import (
     check_choice,
-    checked_number,
     checked_indexes,
     checked_integer,
+    checked_number,
     checked_settings,
     checked_size,
     is_integer,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from ...utils.validation import check_choice, checked_number, checked_integer, checked_size
+from ...utils.validation import check_choice, checked_integer, checked_number, checked_size
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it

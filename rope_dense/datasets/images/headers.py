@@ -130,7 +130,7 @@ def shown_size(height: int, width: int, orientation: object) -> tuple[int, int, 
     return (width, height, number) if number > 4 else (height, width, number)
 
 
-def check_size(path: str | Path, height: int, width: int) -> None:
+def check_pixel_count(path: str | Path, height: int, width: int) -> None:
     """Raise ValueError for an image of more pixels than are decoded as a whole."""
     if height * width > MOST_PIXELS or max(height, width) > MOST_SIDE:
         raise ValueError(

@@ -16,7 +16,7 @@ from .inventory import Inventory
 from .kept import write_if_changed
 from .objects import EXAMPLES, Part, Report
 from .pairs import SPLITS, Kind, find_pairs, pairs_in, stem_without
-from .splits import BY_HASH, part_of, split_pairs, split_pairs_by_hash
+from .splits import BY_HASH, part_of, split_files, split_pairs_by_hash
 
 MISSING_PART = 10  # not more than a tenth of the images may lack a map
 UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
@@ -131,7 +131,7 @@ def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> M
     if named:
         folder = maps_by_settings(inventory, kind, named)
     elif (pairs := find_pairs(inventory, kind)) and pairs.image_of:
-        folder = MapFolder(kind, *split_pairs(pairs, inventory))
+        folder = MapFolder(kind, *split_files(pairs, inventory))
     else:
         refuse_layout(inventory, kind)
     for part in folder.splits.values():

@@ -119,7 +119,7 @@ class Criterion:
         names = [*(f'd{index}.' for index in range(len(earlier))), '', 'pre.', 'enc.']
         teachers = [*[last] * len(earlier), None, None, None]
         each, union = self.matcher(sets, targets, epoch)
-        boxes, num_boxes, noisy = count(outputs, union, len(targets.labels))
+        boxes, num_boxes, noisy = count_pairs(outputs, union, len(targets.labels))
         losses: dict[str, Tensor] = {}
         for name, prediction, teacher, pairs in zip(names, sets, teachers, each, strict=True):
             classes = boxes._replace(pairs=pairs, number=num_boxes)
@@ -243,7 +243,7 @@ def distill(
     return (mean_matched * roots[0] + mean_others * roots[1]) / sum(roots)
 
 
-def count(outputs: Outputs, union: Pairs, number: int) -> tuple[Share, Tensor, Share | None]:
+def count_pairs(outputs: Outputs, union: Pairs, number: int) -> tuple[Share, Tensor, Share | None]:
     """The union of the pairs of all layers, the number of boxes, and the denoising queries' pairs.
 
     All numbers are means over the processes, of one exchange between them.

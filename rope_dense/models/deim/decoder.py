@@ -20,9 +20,9 @@ from .layers import (
     Gateway,
     Norm,
     SelfAttention,
-    build_norm,
     class_layer,
     mlp,
+    token_norm,
 )
 from .predictions import Prediction, decode_distances, distance_bins, distributions, mean_distances
 
@@ -205,11 +205,11 @@ class DecoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.self_attn = SelfAttention(channels, num_heads)
-        self.norm1 = build_norm(norm, channels)
+        self.norm1 = token_norm(norm, channels)
         self.cross_attn = attention(channels, num_heads, num_points)
         self.gateway = Gateway(channels, norm)
         self.ffn = FeedForward(ffn, channels, hidden)
-        self.norm2 = build_norm(norm, channels)
+        self.norm2 = token_norm(norm, channels)
 
     def forward(
         self,

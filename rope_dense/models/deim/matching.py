@@ -92,7 +92,7 @@ class Matcher:
         layers = [[image[index] for image in matches] for index in range(sets)]
         layers.append([unite(image, rows) for image in matches])
         starts = np.cumsum([0, *targets.counts])
-        pairs = [join(layer, rows, starts) for layer in layers]
+        pairs = [join_pairs(layer, rows, starts) for layer in layers]
         *each, union = to_device(pairs, logits.device)
         return each, union
 
@@ -191,7 +191,7 @@ def unite(matches: Sequence[tuple[np.ndarray, np.ndarray]], num_queries: int) ->
     return queries, votes[queries].argmax(1)
 
 
-def join(
+def join_pairs(
     images: Sequence[tuple], num_queries: int, starts: np.ndarray
 ) -> tuple[np.ndarray, list[int]]:
     """The pairs of all images, [2, M]: indexes as in ``Pairs``, and how many an image has."""

@@ -18,7 +18,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 from ...datasets.depth_maps import survey_depths
 from ...datasets.mask_labels import mask_lines, survey_masks
 from ...engine.runner import FILES, NamingPipeline
-from ...integrations.hub_config import is_stored
+from ...integrations.hub_config import is_stored_config
 from ...utils.locations import is_remote
 from ..building import build_part, building
 from ..errors import UsageError, usage_errors
@@ -43,7 +43,7 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
         UsageError: files are missing, or do not fit the model; a stored model has no data.
         LoadError: an image or mask cannot be loaded.
     """
-    if is_stored(cfg):
+    if is_stored_config(cfg):
         raise UsageError(
             f'{cfg.filename}: a model of the hub is stored without data to test on; give a config '
             'and its checkpoint'

@@ -73,14 +73,14 @@ def set_weights(cfg: dict, own: Own) -> None:
     preprocessor.update(mean=[*vit.mean], std=[*vit.std])
     if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
         preprocessor['pad_size_divisor'] = vit.patch_size
-    checkpoint = weights_file(vit.weights if own.weights == 'default' else own.weights)
+    checkpoint = pretrained_file(vit.weights if own.weights == 'default' else own.weights)
     backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
         backbone['layer_scale_init_value'] = 1.0
 
 
-def weights_file(weights: str | None) -> str | None:
+def pretrained_file(weights: str | None) -> str | None:
     """The file of weights; of the folder of a run of configs/own/adapt.py, its backbone."""
     if weights and (file := Path(os.path.expanduser(weights), BACKBONE)).is_file():
         return str(file)

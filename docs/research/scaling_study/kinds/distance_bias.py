@@ -22,7 +22,7 @@ from rope_dense.backbones.attention import Attention, Place
 from rope_dense.backbones.position_bias import pair_bias
 from rope_dense.utils.memo import memo
 from rope_dense.utils.sizes import Size
-from rope_dense.utils.validation import check_choice, checked_number, checked_integer
+from rope_dense.utils.validation import check_choice, checked_integer, checked_number
 
 Distance = Literal['euclidean', 'manhattan']
 Normalizer = Literal['pretraining', 'grid']
