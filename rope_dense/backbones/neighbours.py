@@ -80,8 +80,7 @@ class NeighbourAttention(AttentionLayers):
         scale = softmax_scale(qkv, rotary)
         qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
         if self.is_fused(qkv):
-            sizes = plan.grid, plan.kernel_size, plan.dilation
-            out = natten_backend.attend(qkv, *sizes, scale)
+            out = natten_backend.attend(qkv, plan.grid, plan.kernel_size, plan.dilation, scale)
         else:
             out = self.attend_tiles(qkv, plan, scale)
         return self.proj(self.norm(out))  # [B, H W, C]

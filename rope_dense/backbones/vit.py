@@ -155,8 +155,7 @@ class RoPEViT(Backbone):
             self.register_parameter(name, embedding)
         self.sine_embed = build_sine_embed(vit_arch)
         self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
-        windows = self.window_blocks, self.global_prefix
-        self.blocks = build_blocks(vit_arch, *windows, drop_path_rate)
+        self.blocks = build_blocks(vit_arch, self.window_blocks, self.global_prefix, drop_path_rate)
         self.add_norms(vit_arch)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)

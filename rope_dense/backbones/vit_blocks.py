@@ -25,8 +25,9 @@ def build_stem(arch: ViTArch, in_channels: int) -> PatchEmbed:
     if arch.conv_stem:
         return ConvPatchEmbed(in_channels, arch.embed_dims)
     norm_cfg = arch.norm_cfg if arch.patch_norm else None
-    sizes = in_channels, arch.embed_dims, arch.patch_size
-    return PatchEmbed(*sizes, bias=not arch.pre_norm, norm_cfg=norm_cfg)
+    return PatchEmbed(
+        in_channels, arch.embed_dims, arch.patch_size, bias=not arch.pre_norm, norm_cfg=norm_cfg
+    )
 
 
 def build_sine_embed(arch: ViTArch) -> nn.Module | None:

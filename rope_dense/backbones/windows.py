@@ -190,8 +190,9 @@ def window_plan(
     height, width = map(round_up, grid, window_size)  # H', W'
     rows, columns = height // window_size[0], width // window_size[1]
     is_padded = may_differ((height, width), grid)
-    sizes = grid, (height, width), window_size
-    token, number, image, _ = split_windows(batch, *sizes, (0, 0), device)
+    token, number, image, _ = split_windows(
+        batch, grid, (height, width), window_size, (0, 0), device
+    )
     if num_copies:
         copies = number * num_copies + torch.arange(num_copies, device=device)  # [w, num_copies]
         token = torch.where(token < 0, token, token + rows * columns * num_copies)
@@ -239,8 +240,9 @@ def shifted_plan(
     rows, columns = height // window_size[0], width // window_size[1]
     is_padded = uniform or may_differ((height, width), grid)
     is_shifted = uniform or shift != (0, 0)
-    sizes = grid, (height, width), window_size
-    token, _, image, region = split_windows(batch, *sizes, shift, device)
+    token, _, image, region = split_windows(
+        batch, grid, (height, width), window_size, shift, device
+    )
     masks_all = mask_padding and is_padded
     mask, num_unmasked = None, rows * columns * batch
     if is_shifted or masks_all:

@@ -40,10 +40,10 @@ class ImageDepthDataset(BaseSegDataset):
 
     def load_data_list(self) -> list[dict]:
         prefix, root = self.data_prefix, self.data_root or ''
-        folders = prefix.get('img_path', root), prefix.get('depth_map_path', root)
+        images, maps = prefix.get('img_path', root), prefix.get('depth_map_path', root)
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
-            for image, depth in load_pairs(self.ann_file, *folders, DEPTH)
+            for image, depth in load_pairs(self.ann_file, images, maps, DEPTH)
         ]
 
 

@@ -39,12 +39,12 @@ class ImageMaskDataset(BaseSegDataset):
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
-        folders = self.data_prefix['img_path'], self.data_prefix['seg_map_path']
+        images, masks = self.data_prefix['img_path'], self.data_prefix['seg_map_path']
         labels = label_map(self.metainfo['classes'], self.values, self.void)
         common = dict(label_map=labels, reduce_zero_label=False)
         return [
             dict(img_path=str(image), seg_map_path=str(mask), seg_fields=[], **common)
-            for image, mask in load_pairs(self.ann_file, *folders, MASKS)
+            for image, mask in load_pairs(self.ann_file, images, masks, MASKS)
         ]
 
 

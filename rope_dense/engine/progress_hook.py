@@ -126,8 +126,10 @@ class ProgressHook(Hook):
             runner.logger.info(text)
         if runner.rank == 0 and has_terminal():
             if self.bar is None:
-                form, settings = '{percentage:3.0f}%|{bar:10}| {desc}', dict(total=1, leave=False)
-                self.bar = tqdm(bar_format=form, desc=text, initial=share, miniters=0, **settings)
+                form = '{percentage:3.0f}%|{bar:10}| {desc}'
+                self.bar = tqdm(
+                    bar_format=form, desc=text, initial=share, miniters=0, total=1, leave=False
+                )
             self.bar.set_description_str(text, refresh=False)
             self.bar.update(share - self.bar.n)
 

@@ -187,8 +187,9 @@ def quantize(path: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     types = dict(DefaultTensorType=onnx.TensorProto.FLOAT)
-    settings = dict(weight_type=QuantType.QInt8, extra_options=types)
-    quantize_dynamic(onnx.load(path), path, ['MatMul'], **settings)
+    quantize_dynamic(
+        onnx.load(path), path, ['MatMul'], weight_type=QuantType.QInt8, extra_options=types
+    )
     model = ir.load(path)
     forget_shapes(model)
     ir.save(common.RemoveUnusedOpsetsPass()(model).model, path)

@@ -246,8 +246,9 @@ class LoadWindow(BaseTransform):
         self.text = json.dumps(bands, default=list)
 
     def transform(self, results: dict) -> dict:
-        about = results['img_path'], self.text, results['shrink'], results['copies']
-        pixels = open_cached(os.getpid(), *about).window(*results['window'])
+        pixels = open_cached(
+            os.getpid(), results['img_path'], self.text, results['shrink'], results['copies']
+        ).window(*results['window'])
         if self.bands is not None:
             return self.bands.transform({**results, 'img': pixels})
         shape = pixels.shape[:2]

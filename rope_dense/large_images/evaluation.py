@@ -61,8 +61,9 @@ class TileJoiner:
             self.first, self.lines = sample, []
         found = sample.pred_instances.cpu()
         found = found[found.scores >= self.min_score]
-        where = place.level, place.row, place.column, place.number, place.size
-        self.lines += detection_lines(found, *where)
+        self.lines += detection_lines(
+            found, place.level, place.row, place.column, place.number, place.size
+        )
         if not place.is_last:
             return None
         columns = found.bboxes.shape[1]
@@ -87,8 +88,9 @@ class TileJoiner:
         if place.number == 0:
             self.folder = TemporaryDirectory(prefix='tiles_')
             threshold = None if 'pred_depth_map' in sample else THRESHOLD
-            about = place.level.grid, Path(self.folder.name), len(scores), threshold
-            self.blender = ScoreBlender(*about)
+            self.blender = ScoreBlender(
+                place.level.grid, Path(self.folder.name), len(scores), threshold
+            )
         values = self.blender.add(place.row, place.column, scores)
         if place.is_last:
             self.folder.cleanup()

@@ -97,8 +97,9 @@ def hull_intersection(hulls: Points, polygon: Points) -> Tensor:
         turned = Points(
             *(torch.where(sign[:, None] < 0, v.flip(1), v) for v in (triangle.x, triangle.y))
         )
-        inside = contains(turned, hulls), contains(hulls, turned)
-        total = total + sign * intersection(hulls, turned, *inside, convex=True)
+        total = total + sign * intersection(
+            hulls, turned, contains(turned, hulls), contains(hulls, turned), convex=True
+        )
     return total.abs()
 
 

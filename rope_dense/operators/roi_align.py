@@ -207,8 +207,9 @@ def roi_align_backward(
     scale = c_float(spatial_scale).value
     if torchvision := torchvision_operators(grad_output.device):
         grad, rois = grad_output.to(real(rois.dtype)), rois.to(real(rois.dtype))
-        settings = *places, *size, sampling_ratio, aligned
-        grad_input += torchvision._roi_align_backward(grad, rois, scale, *settings)
+        grad_input += torchvision._roi_align_backward(
+            grad, rois, scale, *places, *size, sampling_ratio, aligned
+        )
         return
     pooling = Pooling(places, scale, sampling_ratio, aligned, (size[2], size[3]))
     num_cells = size[0] * size[2] * size[3]

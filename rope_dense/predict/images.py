@@ -132,9 +132,10 @@ def predict(
                 predict_video(inferencer, writer, video, batch)
             else:
                 share, names = sources[rank::count], [source.file_name for source in sources]
-                work = writer, share, output, batch, tile_above
                 try:
-                    failed = predict_images(inferencer, trained, *work)
+                    failed = predict_images(
+                        inferencer, trained, writer, share, output, batch, tile_above
+                    )
                 except KeyboardInterrupt:
                     done = f'{len(writer.done())} of {len(sources)} images are in {folder}'
                     print(f'\nstopped; {done}: the same command continues', file=sys.stderr)

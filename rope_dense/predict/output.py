@@ -21,8 +21,9 @@ def files_of(cfg: Config, visualizer: Visualizer, output: Output) -> Writer:
         return DetectionFiles(visualizer, output, meta['classes'], angle_version(cfg))
     if task == 'depth':
         return DepthFiles(output.folder, output.journal())
-    common = visualizer, output.folder, meta['palette'], output.scores
-    return SegmentationFiles(*common, output.journal())
+    return SegmentationFiles(
+        visualizer, output.folder, meta['palette'], output.scores, output.journal()
+    )
 
 
 def task_files(cfg: Config, model: SharedBackbone, output: Output) -> TaskFiles:

@@ -96,8 +96,9 @@ def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0
     how = implementation(qkv.device, qkv.dtype)
     if how is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
-    settings = rotary.pair_layout, num_prefix_tokens
-    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *settings, how)
+    return Rotate.apply(
+        qkv, rotary.angles, rotary.cos_sin, rotary.pair_layout, num_prefix_tokens, how
+    )
 
 
 def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:

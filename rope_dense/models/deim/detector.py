@@ -53,8 +53,7 @@ class DEIM(BaseDetector):
         if neck is not None:
             self.neck = MMDET_MODELS.build(neck)
         self.encoder = MMDET_MODELS.build(encoder)
-        settings = dict(train_cfg=train_cfg, test_cfg=test_cfg)
-        self.bbox_head = MMDET_MODELS.build(dict(bbox_head, **settings))
+        self.bbox_head = MMDET_MODELS.build(dict(bbox_head, train_cfg=train_cfg, test_cfg=test_cfg))
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
 
     def extract_feat(self, batch_inputs: Tensor) -> tuple[Tensor, ...]:
