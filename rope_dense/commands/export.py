@@ -22,14 +22,14 @@ from typing import TypeVar
 
 from .arguments import ToolParser, add_cfg_options, add_model, at_least, size, values
 
-SUFFIXES, PRECISIONS = ('.onnx', '.pt2'), ('fp32', 'fp16', 'bf16', 'int8')
+PRECISIONS = 'fp32', 'fp16', 'bf16', 'int8'
 T = TypeVar('T')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
-    parser.add_argument('out', type=output, help='file to write: NAME.onnx or NAME.pt2')
+    parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
     parser.add_argument(
         '--size',
         type=or_dynamic(size),
@@ -64,13 +64,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_cfg_options(parser)
     return parser.parse(argv)
-
-
-def output(text: str) -> Path:
-    path = Path(text)
-    if path.suffix not in SUFFIXES:
-        raise argparse.ArgumentTypeError(f'{text}: give NAME.onnx or NAME.pt2')
-    return path
 
 
 def or_dynamic(kind: Callable[[str], T]) -> Callable[[str], T | str]:

@@ -6,12 +6,12 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -28,7 +28,6 @@ from .client import Resize
 from .graphs import Graph, graph_of
 
 Dynamic = Literal['dynamic']
-PACKAGES = {'.onnx': ('onnx', 'onnxscript'), '.pt2': ()}  # that writing a format needs, by suffix
 DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16', torch.int8: 'int8'}
 OPSET, OLDEST_OPSET = 20, 17
 MEANING = dict(  # of outputs. B images of H x W pixels, K classes, M detections, Q queries
@@ -128,9 +127,8 @@ def export(
     metadata['resize'] = None if resize_inside else resize
     metadata |= dict(backbone_dtype=DTYPES[dtype], opset=opset if path.suffix == '.onnx' else None)
     exported = trace(graph, size, batch)
-    write = {'.onnx': write_onnx, '.pt2': write_pt2}[path.suffix]
     with atomic_files(path.parent) as folder:  # weights, NAME.onnx.data, are moved before NAME.onnx
-        write(exported, folder / path.name, graph, metadata)
+        FORMATS[path.suffix].write(exported, folder / path.name, graph, metadata)
         (folder / path.with_suffix('.json').name).write_text(json.dumps(metadata, indent=2) + '\n')
     return metadata
 
@@ -169,10 +167,10 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
 
 def check_export_path(path: Path) -> None:
     """Raise ValueError unless such a file can be written on this machine."""
-    if path.suffix not in PACKAGES:
-        advice = 'TorchScript fixes the size of images, and is no format here'
-        refuse('path', str(path), f'NAME.onnx or NAME.pt2 ({advice})')
-    if missing := [name for name in PACKAGES[path.suffix] if not find_spec(name)]:
+    if path.suffix not in FORMATS:
+        names = ' or '.join(f'NAME{suffix}' for suffix in FORMATS)
+        raise ValueError(f'{path}: give {names} (TorchScript would fix the size of images)')
+    if missing := [name for name in FORMATS[path.suffix].packages if not find_spec(name)]:
         raise ValueError(f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'")
     about = path.with_suffix('.json')
     if about.exists() and f'"{METADATA}"' not in about.read_text(errors='replace'):
@@ -299,6 +297,16 @@ def write_onnx(exported: ExportedProgram, path: Path, graph: Graph, metadata: di
 
     with quiet_tracing():
         onnx_file.write_program(exported, path, graph, metadata)
+
+
+class Format(NamedTuple):
+    """A format of files: what writes it, and the packages which that needs."""
+
+    write: Callable[[ExportedProgram, Path, Graph, dict], None]
+    packages: tuple[str, ...] = ()
+
+
+FORMATS = {'.onnx': Format(write_onnx, ('onnx', 'onnxscript')), '.pt2': Format(write_pt2)}
 
 
 @contextmanager
