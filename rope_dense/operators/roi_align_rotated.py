@@ -14,6 +14,7 @@ from __future__ import annotations
 from ctypes import c_float
 from dataclasses import dataclass
 from math import pi
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,48 +25,19 @@ from .roi_align import cells_around
 SAMPLES = 2**18  # of all places at once: bounds the memory, but a region is never divided
 
 
-def roi_align_rotated_forward(
-    input: Tensor,
-    rois: Tensor,
-    output: Tensor,
-    pooled_height: int,
-    pooled_width: int,
-    spatial_scale: float,
-    sampling_ratio: int,
-    aligned: bool,
-    clockwise: bool,
-) -> None:
-    """Write the pooled regions of maps [B, C, H, W] to ``output`` [R, C, S, S'].
+def roi_align_rotated_forward(input: Tensor, rois: Tensor, output: Tensor, **settings: Any) -> None:
+    """Write the pooled regions [R, 6] of maps [B, C, H, W] to ``output`` [R, C, S, S'].
 
-    Args:
-        input: the maps.
-        rois: [R, 6], in pixels and radians.
-        output: see above.
-        pooled_height: S.
-        pooled_width: S'.
-        spatial_scale: cells to a pixel.
-        sampling_ratio: samples of a place along each side; 0 for as many as a place has cells.
-        aligned: the centre of a pixel is at 0.5, and regions without an area give 0 (mmcv raises
-            an error for negative sides); else at 0, and regions have sides of at least one cell.
-        clockwise: direction of the angle in the image.
+    ``settings`` are fields of ``Pooling``, which mmcv passes by keyword.
     """
-    places, size = (pooled_height, pooled_width), (input.shape[2], input.shape[3])
-    pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
+    pooling = Pooling((input.shape[2], input.shape[3]), **settings)
     output.copy_(pooling.forward(input, rois))
 
 
 def roi_align_rotated_backward(
-    rois: Tensor,
-    grad_input: Tensor,
-    grad_output: Tensor,
-    pooled_height: int,
-    pooled_width: int,
-    spatial_scale: float,
-    sampling_ratio: int,
-    aligned: bool,
-    clockwise: bool,
+    rois: Tensor, grad_input: Tensor, grad_output: Tensor, **settings: Any
 ) -> None:
-    """Add the gradient of the maps; other arguments as in forward.
+    """Add the gradient of the maps; ``settings`` as in forward.
 
     The names are mmcv's, which passes the tensors by position and in another order.
 
@@ -73,11 +45,10 @@ def roi_align_rotated_backward(
         rois: gradient of the output.
         grad_input: regions [R, 6].
         grad_output: gradient of the maps [B, C, H, W], changed.
-        pooled_height: as the following, see forward.
+        settings: see forward.
     """
     gradient, regions, out = rois, grad_input, grad_output
-    places, size = (pooled_height, pooled_width), (out.shape[2], out.shape[3])
-    pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
+    pooling = Pooling((out.shape[2], out.shape[3]), **settings)
     out += pooling.transposed(gradient, regions, len(out))
 
 
@@ -85,19 +56,17 @@ def riroi_align_rotated_forward(
     features: Tensor,
     rois: Tensor,
     output: Tensor,
-    pooled_height: int,
-    pooled_width: int,
-    spatial_scale: float,
+    *,
     num_samples: int,
     num_orientations: int,
-    clockwise: bool,
+    **settings: Any,
 ) -> None:
     """``roi_align_rotated_forward`` without ``aligned``, then channels rotated by the angle.
 
     Channels are (C / O, O). Compiled operators run on a GPU only; not compared with these.
     """
-    places, size = (pooled_height, pooled_width), (features.shape[2], features.shape[3])
-    pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
+    size = features.shape[2], features.shape[3]
+    pooling = Pooling(size, sampling_ratio=num_samples, **settings)
     pooled = pooling.forward(features, rois).unflatten(1, (-1, num_orientations))
     whole, part = orientations(rois, num_orientations)
     before = roll_orientations(pooled, -whole)
@@ -109,16 +78,14 @@ def riroi_align_rotated_backward(
     top_grad: Tensor,
     rois: Tensor,
     bottom_grad: Tensor,
-    pooled_height: int,
-    pooled_width: int,
-    spatial_scale: float,
+    *,
     num_samples: int,
     num_orientations: int,
-    clockwise: bool,
+    **settings: Any,
 ) -> None:
     """Add the gradient of the maps to ``bottom_grad``; other arguments as in forward."""
-    places, size = (pooled_height, pooled_width), (bottom_grad.shape[2], bottom_grad.shape[3])
-    pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
+    size = bottom_grad.shape[2], bottom_grad.shape[3]
+    pooling = Pooling(size, sampling_ratio=num_samples, **settings)
     whole, part = orientations(rois, num_orientations)
     grad = top_grad.to(part.dtype).unflatten(1, (-1, num_orientations))
     grad = roll_orientations(grad * (1 - part), whole) + roll_orientations(grad * part, whole - 1)
@@ -139,14 +106,28 @@ def roll_orientations(x: Tensor, steps: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Pooling:
-    """Arguments of ``roi_align_rotated_forward``, and the size of the maps."""
+    """The size of the maps, and settings of the operators by mmcv's names.
 
-    places: tuple[int, int]
+    Attributes:
+        spatial_scale: cells to a pixel.
+        sampling_ratio: samples of a place along each side; 0 for as many as a place has cells.
+        aligned: the centre of a pixel is at 0.5, and regions without an area give 0 (mmcv raises
+            an error for negative sides); else at 0, and regions have sides of at least one cell.
+        clockwise: direction of the angle in the image.
+    """
+
     size: tuple[int, int]
-    scale: float
+    pooled_height: int
+    pooled_width: int
+    spatial_scale: float
     sampling_ratio: int
-    aligned: bool
     clockwise: bool
+    aligned: bool = False
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """(S, S')."""
+        return self.pooled_height, self.pooled_width
 
     def forward(self, maps: Tensor, rois: Tensor) -> Tensor:
         """Pooled regions [R, C, S, S'] of maps [B, C, H, W], in the type to compute in."""
@@ -172,7 +153,7 @@ class Pooling:
 
     def sides(self, rois: Tensor) -> Tensor:
         """Height and width [R, 2] in cells."""
-        sides = rois[:, [4, 3]].to(real(rois.dtype)) * c_float(self.scale).value
+        sides = rois[:, [4, 3]].to(real(rois.dtype)) * c_float(self.spatial_scale).value
         return sides if self.aligned else sides.clamp(min=1)
 
     def samples(self, sides: Tensor) -> Tensor:
@@ -208,7 +189,7 @@ class Pooling:
         angle = rois[:, 5].to(down.dtype) * (-1 if self.clockwise else 1)
         cosine, sine = angle.cos()[region], angle.sin()[region]
         offset = 0.5 if self.aligned else 0.0
-        centre = rois[:, 1:3].to(down.dtype) * c_float(self.scale).value - offset
+        centre = rois[:, 1:3].to(down.dtype) * c_float(self.spatial_scale).value - offset
         x, y = centre[region].unbind(1)
         return down * cosine - right * sine + y, down * sine + right * cosine + x
 
