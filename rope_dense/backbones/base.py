@@ -269,11 +269,7 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
 
 
 def backbone_of(model: nn.Module) -> Backbone:
-    """The backbone of a model, which may be one.
-
-    Raises:
-        ValueError: it is none of this package.
-    """
+    """The backbone of a model, which may be one; ValueError if it is none of this package."""
     backbone = model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
     if not isinstance(backbone, Backbone):
         raise ValueError(f'the backbone must be one of rope_dense, it is {type(backbone).__name__}')

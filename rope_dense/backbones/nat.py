@@ -181,11 +181,7 @@ class RoPENAT(StagedBackbone):
         return self.pretrain_grid
 
     def set_window_size(self, window_size: WindowSetting) -> None:
-        """Change the kernel size of a built model; the weights fit any.
-
-        Raises:
-            ValueError: anything but one or two odd sides.
-        """
+        """Change the kernel size of a built model; ValueError for anything but odd sides."""
         self.window_size = checked_kernel_size('kernel_size', window_size)
         self.set_rope_scaling(self.rope_scaling)
 

@@ -346,11 +346,7 @@ def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def checked_kernel_size(name: str, value: object) -> Size:
-    """Return (height, width), both odd, from one or two numbers.
-
-    Raises:
-        ValueError: anything else.
-    """
+    """Return (height, width), both odd, from one or two numbers; ValueError for anything else."""
     sides = checked_size(name, value)
     if any(side % 2 == 0 for side in sides):
         refuse(name, value, 'odd, so that a token is in the middle of its neighbourhood')

@@ -335,11 +335,7 @@ def invert(index: Tensor, is_left_out: Tensor, number: int) -> Tensor:
 
 
 def checked_window_setting(window_size: WindowSetting) -> Size | Literal['auto'] | None:
-    """A window size in its final form: a pair, 'auto', or None for the whole grid.
-
-    Raises:
-        ValueError: anything else.
-    """
+    """A window size as a pair, 'auto', or None for the whole grid; ValueError for anything else."""
     if window_size is None or window_size == 'auto':
         return window_size
     if not isinstance(window_size, (tuple, list)) and not is_integer(window_size):

@@ -99,11 +99,7 @@ def find_detector(contents: dict) -> tuple[ModelLayout, StateDict] | None:
 
 
 def convert_detector(contents: dict, name: str) -> dict:
-    """A file of a published detector as mmengine has it, ``state_dict``; others as they are.
-
-    Raises:
-        CheckpointError: see ``ModelLayout.to_ours``.
-    """
+    """A published detector as mmengine has it; others as they are. Errors as of ``to_ours``."""
     found = find_detector(contents)
     if found is None:
         return contents

@@ -105,11 +105,7 @@ def rows_within(old: str, new: str, *rows: Row) -> Rows:
 
 
 def reversed_rows(rows: Rows) -> Rows:
-    """The way back.
-
-    Raises:
-        ValueError: it is not exact, see ``check_rows``.
-    """
+    """The way back; ValueError if it is not exact, see ``check_rows``."""
     back = [(new, old) for old, new in rows]
     check_rows(back)
     return back
@@ -126,11 +122,7 @@ def check_rows(rows: Rows) -> None:
 
 @cache
 def rules(row: Row) -> tuple[Rule, ...]:
-    """The rules that a row stands for; none if only the other side has such a weight.
-
-    Raises:
-        ValueError: its names do not agree.
-    """
+    """The rules of a row, none if only the other side has one; ValueError if names disagree."""
     if row[0] is None:
         return ()
     old, new = expand_braces(row[0]), () if row[1] is None else expand_braces(row[1])
@@ -148,11 +140,7 @@ def rules(row: Row) -> tuple[Rule, ...]:
 
 @cache
 def expand_braces(name: str) -> tuple[str, ...]:
-    """'a.{q,k}' is 'a.q' and 'a.k'.
-
-    Raises:
-        ValueError: it has other braces.
-    """
+    """'a.{q,k}' is 'a.q' and 'a.k'; ValueError for other braces."""
     match = re.fullmatch(r'([^{}]*)\{([^{}]+)\}([^{}]*)', name)
     if match is None and re.search('[{}]', name):
         raise ValueError(f'{name}: one pair of braces at most')

@@ -178,11 +178,7 @@ def check_export_path(path: Path) -> None:
 
 
 def checked_image_size(graph: Graph, size: ImageSize) -> ImageSize:
-    """``size`` in its final form.
-
-    Raises:
-        ValueError: the model cannot take it.
-    """
+    """``size`` in its final form; ValueError if the model cannot take it."""
     return checked_size('size', size, graph.patch_size if graph.is_special else graph.min_side)
 
 

@@ -317,11 +317,7 @@ GRAPHS: dict[type, type[Graph]] = {Backbone: BackboneGraph}
 
 
 def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
-    """The graph of a model.
-
-    Raises:
-        ValueError: such a model, or a part of it, cannot be exported.
-    """
+    """The graph of a model; ValueError if it, or a part of it, cannot be exported."""
     for kind, graph in graphs().items():
         if isinstance(model, kind):
             return graph(model, dtype)

@@ -214,11 +214,7 @@ def config_file(source: str) -> Path:
 
 
 def weights_file(source: str) -> str:
-    """The weights of a model, a safetensors file, by the same names.
-
-    Raises:
-        CheckpointError: it is missing, or of another format.
-    """
+    """The safetensors file of a model; CheckpointError if it is missing, or of another format."""
     path = str(model_file(source, WEIGHTS))
     if file_format(path, source) != 'safetensors':
         raise CheckpointError(f'{path}: not a safetensors file, which {WEIGHTS} has to be')

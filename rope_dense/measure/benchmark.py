@@ -92,11 +92,7 @@ def benchmark(
 def measure_and_print(
     model: nn.Module, cfg: Config, size: ImageSize, modes: Sequence[Mode], batch: int, rounds: int
 ) -> list[dict]:
-    """The rows of one image size, printed as they come.
-
-    Raises:
-        UsageError: the model cannot take such images.
-    """
+    """The rows of a size, printed as they come; UsageError if the model cannot take such images."""
     height, width = size
     rows, scope = [], cfg.default_scope
     try:

@@ -155,11 +155,7 @@ def with_validation(config: Config) -> Config:
 
 
 def samples_of(config: Config, images: int, judge: int, seed: int) -> tuple[Sample, Sample]:
-    """The images that choose, and those that judge.
-
-    Raises:
-        UsageError: there are not as many images left to judge.
-    """
+    """The images that choose and those that judge; UsageError if too few are left to judge."""
     datasets = datasets_of(config, 'test_dataloader')
     total = sum(len({*image_indexes(build_dataset(config, *found))}) for found in datasets)
     chosen = min(images, total)

@@ -42,11 +42,7 @@ class Results:
     rows: list[dict] = field(default_factory=list)
 
     def resume(self) -> None:
-        """Take the rows of the file, if it exists.
-
-        Raises:
-            ValueError: it is no results file, or belongs to another identity.
-        """
+        """Take the file's rows, if it exists; ValueError for no results or another identity."""
         if not self.path.exists():
             return
         stored = read_results(self.path)

@@ -57,11 +57,7 @@ def combine(
 
 
 def parse_window(text: str) -> WindowSetting:
-    """'7', '7x14' (height x width, in tokens), 'auto', or 'none' for the whole map.
-
-    Raises:
-        ValueError: anything else.
-    """
+    """'7', '7x14' (height x width, in tokens), 'auto', or 'none'; ValueError for anything else."""
     if text in ('auto', 'none'):
         return None if text == 'none' else 'auto'
     return parse_size(text)

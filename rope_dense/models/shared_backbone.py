@@ -266,11 +266,7 @@ def common_preprocessor(configs: Mapping[str, Config]) -> ImgDataPreprocessor:
 
 
 def build_task(name: str, cfg: Config) -> Any:
-    """The model of a task, of mmdet or mmseg, with a ``TaskBackbone`` of its own.
-
-    Raises:
-        ValueError: it cannot share a backbone.
-    """
+    """The model of a task, with a ``TaskBackbone``; ValueError if it cannot share a backbone."""
     scope, settings = cfg.default_scope, copy.deepcopy(cfg.model)
     if scope in ('mmdet', 'mmseg'):
         import_module(f'{scope}.models')

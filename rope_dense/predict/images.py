@@ -317,11 +317,7 @@ def predict_video(inferencer: BaseInferencer, writer: Writer, source: Video, bat
 
 
 def open_video(target: Path, rate: float, size: ImageSize) -> cv2.VideoWriter:
-    """A video to be written.
-
-    Raises:
-        UsageError: OpenCV has no writer for this size.
-    """
+    """A video to be written; UsageError if OpenCV has no writer for this size."""
     target.parent.mkdir(parents=True, exist_ok=True)
     height, width = size
     video = cv2.VideoWriter(str(target), cv2.VideoWriter.fourcc(*'mp4v'), rate, (width, height))

@@ -55,11 +55,7 @@ def names_of(first: Path, second: Path) -> tuple[str, str]:
 
 
 def read_report(run: Path) -> dict[str, Any]:
-    """The content of the report of a run.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The content of the report of a run; UsageError if there is none."""
     folder = run / 'report' if (run / 'report').is_dir() else run
     try:
         content = json.loads((folder / 'report.json').read_text(encoding='utf-8'))

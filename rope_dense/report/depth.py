@@ -20,11 +20,7 @@ EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metre
 
 
 def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
-    """Add all sections on depth.
-
-    Raises:
-        UsageError: no image has a true depth.
-    """
+    """Add all sections on depth; UsageError if no image has a true depth."""
     sums, errors, ranked = np.zeros((len(EDGES) - 1, 5)), list[float](), Ranked()
     for sample in predict_samples(model, build_loader(cfg)):
         truth = sample.gt_depth_map.data.squeeze().numpy()

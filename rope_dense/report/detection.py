@@ -64,11 +64,7 @@ LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'
 def add_detection(
     page: Page, cfg: Config, model: BaseModel, classes: Sequence[str], colours: Sequence[Colour]
 ) -> None:
-    """Add all sections on boxes, or masks if the model predicts them.
-
-    Raises:
-        UsageError: the model predicts no instances.
-    """
+    """Add all sections on boxes, or masks; UsageError if the model predicts no instances."""
     loader = build_loader(cfg)
     images: list[dict] = []
     predictions: list[dict] = []

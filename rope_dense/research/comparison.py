@@ -120,11 +120,7 @@ def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]
 
 
 def rows_by_side(baseline: dict) -> dict[int, dict]:
-    """The rows of a baseline by their size (shorter side).
-
-    Raises:
-        ValueError: it has several settings, or several rows of a size.
-    """
+    """The rows of a baseline by size (shorter side); ValueError for several of a size."""
     settings = {
         (row.get('given') or row['scaling'], row['window'], row['slide'])
         for row in baseline['rows']

@@ -109,11 +109,7 @@ class TimmClassifier(RoPEClassifier):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the model a new head for K classes, or none for 0.
-
-        Raises:
-            ValueError: another pooling than the model's.
-        """
+        """Give the model a head for K classes, or none for 0; ValueError for another pooling."""
         check_choice('global_pool', global_pool, (None, self.global_pool))
         self.num_classes = num_classes
         self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()

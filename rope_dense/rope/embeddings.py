@@ -77,11 +77,7 @@ class RotaryEmbedding(nn.Module, ABC):
         return super()._apply(apply, recurse)
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
-        """Adapt the frequencies to grids larger than in pre-training.
-
-        Raises:
-            ValueError: this embedding does not support this scaling.
-        """
+        """Adapt the frequencies to larger grids; ValueError if this embedding cannot scale so."""
         if scaling is not None:
             raise ValueError(f'rope_scaling must be None: {type(self).__name__} cannot be scaled')
 

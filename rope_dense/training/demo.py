@@ -89,11 +89,7 @@ def demo(
 
 
 def shapes_settings(cfg: Config) -> ShapesSettings:
-    """The settings of the `shapes` entry of a config.
-
-    Raises:
-        UsageError: there is none, or a setting is not allowed.
-    """
+    """The settings of `shapes` of a config; UsageError if there is none, or a wrong setting."""
     if 'shapes' not in cfg:
         raise UsageError(
             f'{cfg.filename}: no `shapes` entry, '

@@ -49,11 +49,7 @@ class NotRotaryLayout(Layout):
     """The layout of a ViT without rotary embedding, which is named and refused."""
 
     def to_ours(self, weights: StateDict) -> NoReturn:
-        """Refuse the weights.
-
-        Raises:
-            CheckpointError: always.
-        """
+        """Raise CheckpointError."""
         raise CheckpointError(
             'a ViT with a table of positions and no rotary embedding, which RoPEViT has not. Of '
             'MLCD, the ViT-bigG/14 are rotary, and RICE ViT-L/14-560'

@@ -66,11 +66,7 @@ class MixUpCopyBlend(nn.Module):
         return images, samples
 
     def copy_blend(self, images: Tensor, samples: Samples, beta: float) -> tuple[Tensor, Samples]:
-        """CopyBlend with a given beta.
-
-        Raises:
-            ValueError: the samples have masks, which would not be copied.
-        """
+        """CopyBlend with a given beta; ValueError for masks, which would not be copied."""
         if any('masks' in sample.gt_instances for sample in samples):
             raise ValueError('copyblend_prob must be 0 for samples with masks')
         size = images.shape[2], images.shape[3]

@@ -81,11 +81,7 @@ class DEIM(BaseDetector):
         return self
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> dict[str, Tensor]:
-        """Losses by name, see ``Criterion``.
-
-        Raises:
-            RuntimeError: the model was deployed.
-        """
+        """Losses by name, see ``Criterion``; RuntimeError if the model was deployed."""
         if self.is_deployed:
             raise RuntimeError('a deployed model only predicts: build another one to train')
         maps = self.extract_feat(batch_inputs)

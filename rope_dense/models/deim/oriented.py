@@ -245,11 +245,7 @@ class OrientedDEIMHead(DEIMHead):
         super().__init__(*args, **kwargs)
 
     def gather(self, batch_data_samples: SampleList, size: ImageSize) -> Targets:
-        """The annotations of a batch of images of ``size``.
-
-        Raises:
-            ValueError: boxes without an angle.
-        """
+        """The annotations of images of ``size``; ValueError for boxes without an angle."""
         instances = [sample.gt_instances for sample in batch_data_samples]
         names = [
             sample.get('img_path') or f'image {i} of a batch'

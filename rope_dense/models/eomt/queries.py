@@ -77,11 +77,7 @@ class MaskQueries(nn.Module):
         self.mask_probs = [1.0] * num_blocks  # no tensor: the host would wait for its upload
 
     def join(self, backbone: RoPEViT) -> None:
-        """Fit the queries to a backbone, once.
-
-        Raises:
-            ValueError: they do not fit it.
-        """
+        """Fit the queries to a backbone, once; ValueError if they do not fit it."""
         given = dict(in_channels=self.query.embedding_dim, patch_size=self.patch_size)
         needed = dict(
             in_channels=backbone.arch.embed_dims, patch_size=backbone.patch_embed.patch_size
