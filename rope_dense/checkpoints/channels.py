@@ -59,11 +59,7 @@ def adapt_channels(
 def rgb_keys(
     model: nn.Module, weights: StateDict, starts: tuple[str, ...] = BACKBONE
 ) -> dict[str, int]:
-    """Convolutions of the image whose weights [C, 3, height, width] are for RGB.
-
-    Returns:
-        From their keys to n, the channels that the model has.
-    """
+    """Keys of RGB convolutions [C, 3, height, width], with the channels that the model has."""
     return {
         key: tensor.shape[1]
         for key, tensor in model.state_dict().items()

@@ -47,11 +47,7 @@ def mlp_kind(weights: StateDict) -> str:
 
 
 def nearest_archs(weights: StateDict) -> dict[tuple[type[Backbone], str], float]:
-    """The named architectures whose weights are most like these, of equal channels and blocks.
-
-    Returns:
-        From class and name to the share of keys that are in both, in the same shape.
-    """
+    """The architectures of equal channels and blocks, with the share of keys and shapes in both."""
     given, shares = shapes_of(weights), {}
     for backbone in (RoPEViT, RoPESwin, RoPENAT):
         for name, arch in backbone.ARCHS.items():

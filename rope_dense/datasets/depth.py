@@ -78,11 +78,7 @@ class LoadDepth(BaseTransform):
 
 @TRANSFORMS.register_module()
 class CropBox(BaseTransform):
-    """Cut a fixed box out of the image and its maps.
-
-    Args:
-        box: left, top, right, bottom in pixels, the last two exclusive.
-    """
+    """Cut the box (left, top, right, bottom) out of image and maps; the last two are exclusive."""
 
     def __init__(self, box: Sequence[int]) -> None:
         self.left, self.top, self.right, self.bottom = box

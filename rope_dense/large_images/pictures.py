@@ -42,11 +42,7 @@ def draw_labels(
     out: Path,
     bands: LoadBands | None = None,
 ) -> None:
-    """Write an image, every pixel mixed with the colour of its label, or beside its depth.
-
-    Args:
-        bands: see ``open_image``.
-    """
+    """Write an image mixed with the colours of its labels, or beside its depth."""
     full = open_image(path, bands)
     small, shrink = read_shrunken(path, bands)
     labels = np.memmap(labels_file, dtype, 'r', shape=(full.height, full.width))

@@ -72,11 +72,7 @@ def compare_settings(
 
 
 def choose_setting(differences: Sequence[Difference]) -> tuple[int, str]:
-    """Index of the setting to take by ``RULE``, and the reason.
-
-    Args:
-        differences: to the config's own setting, which is the first one.
-    """
+    """Index by ``RULE`` of a difference to the config's own setting, the first, and the reason."""
     if len(differences) == 1:
         return 0, 'no other setting at this size'
     best = max(range(len(differences)), key=lambda index: differences[index].value)

@@ -42,11 +42,7 @@ class Scores(ABC):
 
 @dataclass(frozen=True)
 class ImageMeans(Scores):
-    """The mean of a value of each image [I], such as 100 for a right class and 0 for a wrong one.
-
-    Attributes:
-        values: [I].
-    """
+    """The mean of values [I] of images, such as 100 for a right class and 0 for a wrong one."""
 
     values: np.ndarray
 

@@ -61,11 +61,7 @@ class PositionalDebias(BaseModule):
         self.bases: LRUCache[tuple[int, Size], tuple[Tensor, Tensor]] = LRUCache(SIZES * MAPS)
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The maps [B, C, H, W] without their directions of position.
-
-        Args:
-            maps: see ``RoPEViTWithConstant``.
-        """
+        """``RoPEViTWithConstant``'s maps [B, C, H, W] without their directions of position."""
         number = len(maps) // 2
         if not isinstance(maps[0], Tensor) or maps[-1].ndim != 1:
             raise ValueError(

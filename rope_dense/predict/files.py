@@ -132,11 +132,7 @@ class DetectionFiles(Writer):
 
 
 def coco_annotations(instances: BaseDataElement, convention: str | None = None) -> list[dict]:
-    """Objects as annotations of COCO; classes from 1.
-
-    Args:
-        convention: of the angles of rotated boxes.
-    """
+    """Objects as annotations of COCO, classes from 1, rotated boxes by a convention."""
     results = []
     boxes = instances.bboxes.numpy() if 'bboxes' in instances else None
     for index, (score, label) in enumerate(

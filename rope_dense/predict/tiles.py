@@ -127,11 +127,7 @@ def unfinished(out: Path, rank: int = 0, count: int = 1) -> Path:
 
 
 def share_of(rows: Sequence[int], rank: int, count: int) -> range:
-    """The rows of tiles of a process: neighbours, with about as many tiles as the others' have.
-
-    Args:
-        rows: numbers of tiles.
-    """
+    """The rows of a process, by the tiles in each: neighbours, with about equally many tiles."""
     before = np.cumsum([0, *rows])[:-1]
     ends = np.searchsorted(before, np.arange(count + 1) * sum(rows) / count).tolist()
     return range(ends[rank], ends[rank + 1])

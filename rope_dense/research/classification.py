@@ -148,11 +148,7 @@ def fit_backbone(backbone: dict, protocol: dict, rpb_resize: str | None, checkpo
 
 
 def evaluation_config(model: dict, protocol: dict, data: dict, subset: bool = False) -> Config:
-    """The config of an evaluation, as for a detector or a segmentor.
-
-    Args:
-        data: settings of the ``ClassFolderDataset``.
-    """
+    """The config of an evaluation on a ``ClassFolderDataset`` of these settings."""
     read = dict(
         type='LoadImageFromFile',
         imdecode_backend='pillow',

@@ -186,11 +186,7 @@ def fixed_rotary(
     *,
     device: torch.device,
 ) -> Rotary:
-    """Angles of fixed frequencies for the tokens of a grid or window of ``size``.
-
-    Args:
-        span: (height, width) of the grid that normalised coordinates cover.
-    """
+    """Angles of fixed frequencies on a grid or window; normalised coordinates cover ``span``."""
     positions = coordinates.positions(*size, grid=span, device=device, dtype=dtype)
     return linear_rotary(positions, frequencies(device), pair_layout, scaling, size)
 

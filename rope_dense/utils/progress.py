@@ -18,11 +18,7 @@ T = TypeVar('T')
 
 
 def progress(items: Iterable[T], title: str, total: int | None = None) -> Iterator[T]:
-    """The items, while their number and the time left are shown.
-
-    Args:
-        total: number of the items, if they have no length.
-    """
+    """The items (``total`` if they have no length), while number and time left are shown."""
     return iter(bar(title, total, items))
 
 
@@ -40,11 +36,7 @@ def bar(title: str, total: int | None = None, items: Iterable | None = None) -> 
 
 @contextmanager
 def show_elapsed(step: str, seconds: float | None = None) -> Iterator[None]:
-    """Within this context, the step and its time are shown.
-
-    Args:
-        seconds: between two lines; by default 1 on a terminal and 10 in a log.
-    """
+    """Show the step and its time, each ``seconds``: by default 1 on a terminal and 10 in a log."""
     done, seconds = Event(), seconds or (1.0 if sys.stderr.isatty() else 10.0)
 
     def tick() -> None:

@@ -20,11 +20,7 @@ def draw(
     sample: BaseDataElement,
     **settings: Any,
 ) -> np.ndarray:
-    """Draw a prediction on a copy of an image (BGR), write it to a file and return it.
-
-    Args:
-        settings: of the visualizer's ``add_datasample``.
-    """
+    """Draw a prediction on a copy of an image (BGR), by ``add_datasample``; write and return it."""
     rgb = np.ascontiguousarray(image[..., ::-1])
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', '.*out of bounds')  # rotated boxes reach beyond the image
