@@ -52,7 +52,8 @@ def adapt_channels(
     if may_be_adapted:
         sizes = {key: number for key, number in sizes.items() if number != len(RGB)}
     for key, number in sizes.items():
-        weights[key] = mix_channels(weights[key], shares_of(channels, number))
+        shares = shares_of(channels, number).to(weights[key].device)
+        weights[key] = torch.einsum('nr,crhw->cnhw', shares, weights[key].float())
     return [*sizes]
 
 
@@ -68,11 +69,6 @@ def rgb_keys(
         and key in weights
         and weights[key].shape == (len(tensor), len(RGB), *tensor.shape[2:])
     }
-
-
-def mix_channels(weight: Tensor, shares: Tensor) -> Tensor:
-    """Weights [C, 3, height, width] to [C, n, height, width], by shares [n, 3]."""
-    return torch.einsum('nr,crhw->cnhw', shares.to(weight.device), weight.float())
 
 
 def shares_of(channels: object, number: int) -> Tensor:

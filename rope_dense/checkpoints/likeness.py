@@ -29,14 +29,10 @@ def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
     return channels, depths or blocks
 
 
-def sizes_of_arch(arch: dict) -> tuple[int, int | tuple[int, ...]]:
-    """The same of an architecture."""
-    return arch['embed_dims'], arch['depth'] if 'depth' in arch else tuple(arch['depths'])
-
-
 def has_sizes(arch: dict, weights: StateDict) -> bool:
     """True if weights in our layout have the channels and blocks of an architecture."""
-    return sizes_of_arch(arch) == sizes_of(weights)
+    blocks = arch['depth'] if 'depth' in arch else tuple(arch['depths'])
+    return (arch['embed_dims'], blocks) == sizes_of(weights)
 
 
 def mlp_kind(weights: StateDict) -> str:

@@ -81,7 +81,8 @@ def benchmark(
     ]
     options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
     report = dict(config=config, cfg_options=options, parameters=parameters)
-    report |= dict(device=device_name(measured), threads=torch.get_num_threads())
+    name = torch.cuda.get_device_name(measured) if measured.type == 'cuda' else measured.type
+    report |= dict(device=name, threads=torch.get_num_threads())
     report |= dict(torch=torch.__version__, rows=rows)
     folder = Path(cfg.work_dir) / 'benchmark'
     write_measurements(folder, report)
@@ -143,11 +144,6 @@ def row_text(row: dict) -> str:
         f'{row["multiply_adds"] / 1e9:8.1f} G multiply-adds an image  '
         f'rotation {100 * share["rotation"]:.1f} %  attention {100 * share["attention"]:.1f} %'
     )
-
-
-def device_name(device: torch.device) -> str:
-    """The name of a GPU, or cpu."""
-    return torch.cuda.get_device_name(device) if device.type == 'cuda' else device.type
 
 
 def write_measurements(folder: Path, report: dict) -> None:

@@ -9,7 +9,7 @@ from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
 from ..project.sizes import at_size, configured_size
-from ..rope.grid import RopeScaling, build_scaling
+from ..rope.grid import build_scaling
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .evaluator import Evaluator
@@ -141,15 +141,12 @@ def scalings_at(
     if factors == (1.0, 1.0):
         return others
     kinds = SCALINGS if min(factors) >= 1 else SCALINGS[:1]
+    # The config's own scaling, if its factor grows with the image.
+    growing = own.type if own is not None and own.factor is None else None
     return [
         *others,
-        *(f'{kind}:{factor_text(factors)}' for kind in kinds if is_new_kind(kind, own)),
+        *(f'{kind}:{factor_text(factors)}' for kind in kinds if kind != growing),
     ]
-
-
-def is_new_kind(kind: str, own: RopeScaling | None) -> bool:
-    """False for the type of scaling that the config has, whose factor grows with the image."""
-    return own is None or own.type != kind or own.factor is not None
 
 
 def factor_text(factors: tuple[float, float]) -> str:

@@ -130,7 +130,8 @@ def add_sections(
     scored, counts = fix_errors(matches)
     by_class = {label: [x for x in scored if x.label == label] for label in counts}
     cuts = {label: best_threshold(by_class[label], count) for label, count in counts.items()}
-    kept = [x for x in predictions if x['score'] >= threshold_of(cuts, x)]
+    best = {label: cut['threshold'] for label, cut in cuts.items()}  # of classes with truth
+    kept = [x for x in predictions if x['score'] >= best.get(x['category_id'], 0.5)]
     at_cuts = match_truth(truth, kept, masks)
     aps = coco_aps(images, truth, predictions, len(classes), masks)
     page.figures['about'] |= dict(
@@ -146,11 +147,6 @@ def add_sections(
     add_pictures(page, painter, at_cuts)
     add_crops(page, painter, at_cuts)
     add_suspects(page, painter, find_suspects(matches, masks))
-
-
-def threshold_of(cuts: dict[int, dict[str, float]], prediction: dict) -> float:
-    """The best threshold of the class of a prediction; 0.5 for a class without truth."""
-    return cuts.get(prediction['category_id'], dict(threshold=0.5))['threshold']
 
 
 def coco_aps(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from ...utils.validation import check_choice, checked_integer, checked_number, checked_size
@@ -199,7 +199,10 @@ def find_arch(
         ValueError: an unknown name, or a dict with missing or unknown keys.
         TypeError: ``given`` has unknown keys.
     """
-    known = {setting.name: is_required(setting) for setting in fields(cast('Any', kind))}
+    known = {
+        x.name: x.default is MISSING and x.default_factory is MISSING
+        for x in fields(cast('Any', kind))
+    }
     sizes = [name for name, needed in known.items() if needed]
     settings = archs.get(arch) if isinstance(arch, str) else arch
     if not isinstance(settings, dict):
@@ -215,8 +218,3 @@ def find_arch(
     if wrong := sorted({*given} - {*known}):
         raise TypeError(f'unexpected keyword arguments {wrong}; an architecture has {[*known]}')
     return kind(**settings | {name: value for name, value in given.items() if value != DEFAULT})
-
-
-def is_required(setting: Field) -> bool:
-    """Return whether a field of a dataclass has no default."""
-    return setting.default is MISSING and setting.default_factory is MISSING
