@@ -39,7 +39,9 @@ ALLOWED: list[Any] = [
     (OrderedDict, 'yacs.config.CfgNode'),  # the configuration of Swin's script, a subclass of dict
     HistoryBuffer,  # mmengine's log
     (history_statistic, 'builtins.getattr'),
-    *(np.ndarray, np.dtype, *{type(np.dtype(code)) for code in DTYPES}),
+    np.ndarray,
+    np.dtype,
+    *{type(np.dtype(code)) for code in DTYPES},
     *(
         (rebuild, f'numpy.{core}.multiarray.{name}')
         for core in ('core', '_core')  # numpy 1, numpy 2

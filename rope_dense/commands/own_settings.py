@@ -13,11 +13,11 @@ from ..utils.locations import is_remote
 from .arguments import ToolParser
 
 VALUES = (
-    *('epochs', 'batch_size', 'size', 'backbone', 'weights', 'lr', 'val_epochs', 'save_minutes'),
-    *('patience', 'augment', 'flip', 'gpus', 'format', 'max_value', 'unit', 'max_depth', 'lora'),
-    *('tile', 'overlap', 'empty_tiles', 'least_share'),
-    *('blocks', 'teacher', 'teacher_weights', 'teacher_size'),
-)
+    'epochs', 'batch_size', 'size', 'backbone', 'weights', 'lr', 'val_epochs', 'save_minutes',
+    'patience', 'augment', 'flip', 'gpus', 'format', 'max_value', 'unit', 'max_depth', 'lora',
+    'tile', 'overlap', 'empty_tiles', 'least_share',
+    'blocks', 'teacher', 'teacher_weights', 'teacher_size',
+)  # fmt: skip
 LISTS = ('classes', 'train', 'val', 'channels', 'mean', 'std', 'show', 'void', 'values', 'scales')
 SWITCHES = ('mosaic', 'keep_ratio', 'negatives', 'partial', 'report', 'separate_files')
 ALL: dict[str, dict] = {name: {} for name in VALUES} | {name: dict(nargs='+') for name in LISTS}

@@ -13,9 +13,9 @@ from ..utils.config_text import values_in
 
 # What a resumed run compares otherwise: schedule, labels, number of images, weights at the start.
 OTHERS = (
-    *('data_root', 'data_prefix', 'ann_file', 'metainfo'),
-    *('epochs', 'lr', 'batch_size', 'gpus', 'init_cfg'),
-)
+    'data_root', 'data_prefix', 'ann_file', 'metainfo', 'epochs', 'lr', 'batch_size', 'gpus',
+    'init_cfg',
+)  # fmt: skip
 
 
 def changed_config(cfg: Config, earlier: str) -> list[str]:

@@ -35,16 +35,16 @@ PACKAGES = (*SCOPES, 'mmcv', 'rope_dense', 'torch')  # whose classes a config ma
 # Types that no registry has: functions and layers of mmcv.ops (mmcv evaluates the name of the
 # non-maximum suppression), and scalings.
 OTHER_TYPES = {
-    *('nms', 'soft_nms', 'nms_rotated', 'RoIAlign', 'RoIAlignRotated', 'RoIPool'),
+    'nms', 'soft_nms', 'nms_rotated', 'RoIAlign', 'RoIAlignRotated', 'RoIPool',
     *get_args(ScalingType),
     *get_args(TemperatureType),
-}
+}  # fmt: skip
 ORIENTED = 'OrientedDEIMHead'  # its predictions are boxes of mmrotate
 TRANSFORMS = (  # what predictions need
-    *('LoadImageFromFile', 'LoadImageFromNDArray', 'Resize', 'ResizeShortestEdge'),
-    *('ResizeToMultiple', 'FixScaleResize', 'FixShapeResize', 'CenterCrop', 'Pad'),
-    *('PadBottomRight', 'Normalize', 'PackDetInputs', 'PackSegInputs', LoadBands.__name__),
-)
+    'LoadImageFromFile', 'LoadImageFromNDArray', 'Resize', 'ResizeShortestEdge',
+    'ResizeToMultiple', 'FixScaleResize', 'FixShapeResize', 'CenterCrop', 'Pad',
+    'PadBottomRight', 'Normalize', 'PackDetInputs', 'PackSegInputs', LoadBands.__name__,
+)  # fmt: skip
 PIPELINE_TYPES = {*TRANSFORMS, *(f'{scope}.{name}' for scope in SCOPES for name in TRANSFORMS)}
 # Classes that read, download or evaluate what a config gives them, by their modules.
 REFUSED = (
@@ -65,9 +65,9 @@ REFUSED = (
 )
 # Keys of initial weights, of where files are and of training: a stored model has none of them.
 LEFT_OUT = (
-    *('init_cfg', 'pretrained', 'backend_args', 'file_client_args', 'batch_augments'),
-    *('custom_imports', '_base_', '_delete_'),
-)
+    'init_cfg', 'pretrained', 'backend_args', 'file_client_args', 'batch_augments',
+    'custom_imports', '_base_', '_delete_',
+)  # fmt: skip
 REGISTERED = (
     'be registered by mmengine, mmcv, mmdet, mmseg or rope_dense, and not be of those that read '
     'files or run programs'

@@ -38,9 +38,9 @@ from .eomt.queries import EoMT
 FEATURES = 'features'  # the name of an output, and of no task
 # Arguments of a backbone that may differ between the tasks.
 PER_TASK = (
-    *('arch', 'settings', 'out_indices', 'output_prefix', 'drop_path_rate', 'frozen_stages'),
-    *('with_cp', 'init_cfg', 'pretrained'),
-)
+    'arch', 'settings', 'out_indices', 'output_prefix', 'drop_path_rate', 'frozen_stages',
+    'with_cp', 'init_cfg', 'pretrained',
+)  # fmt: skip
 # Likewise of its architecture: the weights tell whether these fit.
 OF_WEIGHTS = ('final_norm', 'layer_scale_init_value', 'qkv_bias')
 AUGMENTATION = dict.fromkeys(('shift', 'jitter', 'rescale'))

@@ -31,10 +31,9 @@ from . import (
 
 NAME = 'mmcv._ext'
 MODULES: tuple[ModuleType, ...] = (
-    *(deform_conv, deformable_attention, focal_loss, nms),
-    *(oriented_features, polygons),
-    *(roi_align, roi_align_rotated, roi_pool, rotated),
-)
+    deform_conv, deformable_attention, focal_loss, nms, oriented_features, polygons, roi_align,
+    roi_align_rotated, roi_pool, rotated,
+)  # fmt: skip
 
 # First letters of the operators that are not built, and what needs them in mmdet, mmseg, mmrotate.
 NEEDED_BY = {

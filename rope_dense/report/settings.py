@@ -9,11 +9,11 @@ from mmengine.config import Config
 
 # Folders and files of data and output, and what says nothing of the model.
 LEFT_OUT = {
-    *('work_dir', 'data_root', 'ann_file', 'data_prefix', 'img_path', 'seg_map_path'),
-    *('depth_path', 'out_dir', 'outfile_prefix', 'visualizer', 'vis_backends', 'env_cfg'),
-    *('default_hooks', 'log_processor', 'log_level', 'custom_imports', 'own_data'),
-    *('launcher', 'resume', 'experiment_name'),
-}
+    'work_dir', 'data_root', 'ann_file', 'data_prefix', 'img_path', 'seg_map_path',
+    'depth_path', 'out_dir', 'outfile_prefix', 'visualizer', 'vis_backends', 'env_cfg',
+    'default_hooks', 'log_processor', 'log_level', 'custom_imports', 'own_data',
+    'launcher', 'resume', 'experiment_name',
+}  # fmt: skip
 FIRST = ('own', 'randomness', 'train_cfg', 'train_dataloader', 'optim_wrapper')
 
 

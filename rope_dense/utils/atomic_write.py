@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 PARTIAL = '.partial'
 DISK_ERRORS = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM,
     errno.EISDIR,  # the path is a folder
-)
+)  # fmt: skip
 WRITER_SIGNS = ('PytorchStreamWriter', 'inline_container', 'iostream')  # in errors of torch.save
 
 

@@ -50,9 +50,9 @@ def all_datasets(cfg: Any) -> Iterator[tuple[str, Any]]:
 
 
 LABEL_STEPS = (
-    *('Annotations', 'LoadClassMask', 'LoadDepth', 'IgnoreNoData'),
-    *('ConvertBoxType', 'ConvertMask2BoxType'),
-)
+    'Annotations', 'LoadClassMask', 'LoadDepth', 'IgnoreNoData',
+    'ConvertBoxType', 'ConvertMask2BoxType',
+)  # fmt: skip
 
 
 def without_labels(pipeline: Iterable[Any]) -> list:

@@ -29,9 +29,9 @@ ORIENTATION = 274  # the tag of EXIF and of TIFF
 DEFLATE = 1032  # the largest factor by which deflate compresses
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of PNG's colour types
 PHOTOMETRIC = {
-    **{0: 'inverted grey', 1: 'grey', 2: 'rgb', 3: 'palette', 5: 'cmyk', 6: 'ycbcr'},
-    **{8: 'cielab', 32803: 'bayer', 32845: 'logluv', 34892: 'raw', -1: ''},
-}
+    0: 'inverted grey', 1: 'grey', 2: 'rgb', 3: 'palette', 5: 'cmyk', 6: 'ycbcr',
+    8: 'cielab', 32803: 'bayer', 32845: 'logluv', 34892: 'raw', -1: '',
+}  # fmt: skip
 GDAL_COLOURS = {('gray',): 'grey', ('red', 'green', 'blue'): 'rgb', ('palette',): 'palette'}
 DAMAGED = (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error, UserWarning)
 ENDS = {'JPEG': b'\xff\xd9', 'MPO': b'\xff\xd9', 'GIF': b'\0;'}  # among the last ten bytes

@@ -20,9 +20,9 @@ if find_spec('rasterio'):
 
 ALPHA_FORMATS = ('PNG', 'WEBP', 'BMP', 'AVIF', 'HEIF')  # whose fourth band is an alpha
 READ = {  # compressions that OpenCV reads
-    *('raw', 'odd tiles', 'ccitt', 'group3', 'group4', 'lzw', 'jpeg', 'adobe_deflate', 'deflate'),
+    'raw', 'odd tiles', 'ccitt', 'group3', 'group4', 'lzw', 'jpeg', 'adobe_deflate', 'deflate',
     'packbits',
-}
+}  # fmt: skip
 ONE_BAND = {('grey', 1), ('inverted grey', 1), ('palette', 1)}
 # Photometric tag and number of bands of a TIFF, by its type.
 PICTURES = {

@@ -23,6 +23,7 @@ UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
 PLACES = 8  # folders that are named where no layout is recognised
 IMAGES = 'images?|imgs?|jpegimages|leftimg8bit|image_2|input'
 CITYSCAPES = '(?:gtFine_|gtCoarse_)?'  # begins the names of its masks
+MASK_WORDS = 'annotation', 'masks?', 'labels?', 'seg', 'segmentation', 'gt', 'L', 'P', 'manual1'
 MASKS = Kind(
     'masks',
     'a mask',
@@ -32,10 +33,7 @@ MASKS = Kind(
     IMAGES,
     is_map=True,
     lists='segmentation',
-    words=(
-        *(f'{CITYSCAPES}labelTrainIds', 'annotation', 'masks?', 'labels?'),
-        *('seg', 'segmentation', 'gt', 'L', 'P', 'manual1'),
-    ),
+    words=(f'{CITYSCAPES}labelTrainIds', *MASK_WORDS),
     others=(f'{CITYSCAPES}(?:labelIds|instanceIds|instanceTrainIds|color)',),
     image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
 )
