@@ -6,8 +6,6 @@ grid or of a window, m = R + n tokens that attend to each other, h heads, D chan
 h D, P rotated channel pairs of a head.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Letters: B images, N tokens (prefix and grid), C channels.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from mmcv.cnn.bricks import DropPath

@@ -1,7 +1,5 @@
 """Rotary embedding and attention of a block from the configs ``rope`` and ``attention``."""
 
-from __future__ import annotations
-
 from inspect import isabstract, isclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 Letters: B images, H x W token grid, N tokens, C channels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

@@ -4,8 +4,6 @@ Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models" (ICLR 2022). Che
 tests/backbones/test_lora.py against W + alpha / rank * up @ down in float64.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import cast

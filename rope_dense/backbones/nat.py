@@ -4,8 +4,6 @@ Letters: B images, H x W token grid, N = H W tokens, C channels, h heads, K x K 
 neighbourhood.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -3,8 +3,6 @@
 Letters: see ``attention``; H x W and n = H W also of a window.
 """
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import torch

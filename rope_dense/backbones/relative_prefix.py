@@ -3,8 +3,6 @@
 Letters: see ``attention``.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS

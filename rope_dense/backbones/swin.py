@@ -3,8 +3,6 @@
 Letters: B images, H x W token grid, N = H W tokens, C channels, h heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import le
 

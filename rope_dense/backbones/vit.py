@@ -3,8 +3,6 @@
 Letters: B images, H x W token grid, N tokens, R of them prefix tokens, C channels.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

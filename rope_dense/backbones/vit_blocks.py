@@ -1,7 +1,5 @@
 """The stem and the blocks of a plain ViT, from its architecture."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from torch import nn

@@ -4,8 +4,6 @@ Letters: B images, H x W token grid, N tokens of an image, R of them prefix toke
 images, n tokens of the grid in a window, C channels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -3,8 +3,6 @@
 Letters: h heads, P rotated channel pairs of a head, H x W token grid, C channels.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field, replace

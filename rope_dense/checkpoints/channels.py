@@ -4,8 +4,6 @@ A convolution is linear, so its weights for n channels are sums of the weights f
 blue. Letters: C output channels, n input channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

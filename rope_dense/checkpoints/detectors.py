@@ -5,8 +5,6 @@ in tests/checkpoints/test_deim_checkpoints.py, tests/models/test_eomt_checkpoint
 test_pmt.py and test_depth_head.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

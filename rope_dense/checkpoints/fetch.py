@@ -5,8 +5,6 @@ huggingface_hub and torch.hub download, but not ``torch.hub.load_state_dict_from
 files share.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import posixpath

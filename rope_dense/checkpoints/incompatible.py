@@ -1,7 +1,5 @@
 """The weights of a checkpoint that do not fit a model."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 

@@ -15,8 +15,6 @@ The first row that matches the whole of a key counts; a key without a row keeps 
 Letters: L blocks, h heads, P rotated channel pairs of a head, N tokens of the grid, C channels.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Named architectures that weights look like."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import torch

@@ -1,7 +1,5 @@
 """Strict loading of a checkpoint into a backbone."""
 
-from __future__ import annotations
-
 import torch
 from mmengine.logging import print_log
 from mmengine.registry import WEIGHT_INITIALIZERS

@@ -4,8 +4,6 @@ A safetensors file with ``down`` and ``up`` of each adapter under their keys in 
 metadata has what the weights do not tell, the settings ``lora`` of the backbone.
 """
 
-from __future__ import annotations
-
 import json
 
 from ..backbones.base import Backbone

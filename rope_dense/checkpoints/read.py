@@ -1,7 +1,5 @@
 """The one reader of checkpoint files. It runs no code from a file."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile

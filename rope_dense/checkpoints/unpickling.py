@@ -1,7 +1,5 @@
 """Unpickling of PyTorch files: the classes that a file may name. No code from a file is run."""
 
-from __future__ import annotations
-
 import argparse
 import pickle
 import pickletools

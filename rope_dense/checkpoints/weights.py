@@ -1,7 +1,5 @@
 """The weights among the contents of a checkpoint file."""
 
-from __future__ import annotations
-
 import torch
 from mmengine.logging import print_log
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A training that continues from its best checkpoint when its last stage begins."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings of a config that differ from those in the text of an earlier one."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Iterator

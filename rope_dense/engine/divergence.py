@@ -1,7 +1,5 @@
 """A training that stops when it diverges, before weights that are not finite are saved."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

@@ -5,8 +5,6 @@ for that parameter. Here a path matches whole components, the role follows from 
 the parameter, and every trained parameter is in one group, named after its path and role.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection
 

@@ -1,7 +1,5 @@
 """The screen of a run: a bar or lines of progress, and the figures of each evaluation."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

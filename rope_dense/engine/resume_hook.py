@@ -1,7 +1,5 @@
 """A resumed run that follows its config, also where the config has changed."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from pathlib import Path

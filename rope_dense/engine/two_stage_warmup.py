@@ -1,7 +1,5 @@
 """The learning rate of EoMT: the backbone waits until the head has warmed up."""
 
-from __future__ import annotations
-
 from mmengine.optim.scheduler.param_scheduler import OptimizerType, _ParamScheduler
 from mmengine.registry import PARAM_SCHEDULERS
 

@@ -3,8 +3,6 @@
 Letters: B images, A anchors of a place, C classes, H x W places of a map, n candidates.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 Letters: B images, H x W pixels, M detections of an image, h x w mask.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Write a model to a file that runs without this package, and without OpenMMLab."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Write a traced program to an ONNX file that other people's programs can read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -4,8 +4,6 @@ Letters: B images, H x W pixels, C channels, K classes, P proposals of an image,
 image, L maps, S x S places of a region, h x w places of its mask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Letters: B images, K candidates of all maps, M detections of an image.
 """
 
-from __future__ import annotations
-
 import torch
 from mmdet.models.dense_heads import RetinaHead
 from mmdet.models.detectors import RetinaNet

@@ -4,8 +4,6 @@ A repository has three files: config.json, model.safetensors and README.md. Noth
 run: see ``hub_config``.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Mapping, Sequence

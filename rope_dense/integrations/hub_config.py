@@ -7,8 +7,6 @@ name of a closed set, and no other text in it can name a file, an address or a m
 ``{"tuple": [...]}`` stands for a tuple, which some parts of mmcv and mmdet tell from a list.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

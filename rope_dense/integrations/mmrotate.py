@@ -4,8 +4,6 @@ A config asks for it with ``custom_imports = dict(imports=['rope_dense',
 'rope_dense.integrations.mmrotate'])``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys

@@ -1,7 +1,5 @@
 """Large images of any number of channels, read a few rows at a time."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

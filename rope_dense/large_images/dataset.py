@@ -14,8 +14,6 @@ augmentation, mosaics and heads do not know of tiles.
   (``datasets/images/copies.py``). ``TileSampler`` opens few files at a time.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Boxes of large images: detected in tiles of the image and of its halvings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

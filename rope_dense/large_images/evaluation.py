@@ -1,7 +1,5 @@
 """Whole images out of the predictions for their tiles, joined as ``predict-large`` does."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

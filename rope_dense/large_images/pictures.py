@@ -1,7 +1,5 @@
 """Small pictures of the results of large images."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Predictions of a detector or segmentor for tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Label rasters and depth maps of large images, from the blended scores of tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tiles of a COCO data set as files, for tools that do not read windows of images."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Measure a model: parameters, multiply-adds, memory, and time by kind of operation."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence

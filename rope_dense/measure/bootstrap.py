@@ -1,7 +1,5 @@
 """Paired comparison of settings over the same images, and the rule that takes one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Scalings and windows that are worth a try at an image size, of what a backbone allows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Files of a choice: its figures, a picture, and a config for each size."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Choose the scaling and the window of a trained model for images of other sizes."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

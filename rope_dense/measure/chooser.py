@@ -1,7 +1,5 @@
 """Tests of the settings of a size, a table of their differences, and the choice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 

@@ -1,7 +1,5 @@
 """Count multiply-adds and rotations of a prediction for one image."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Tests of a sample of images that keep what the metric knows of each image."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import tempfile

@@ -1,7 +1,5 @@
 """Rows of an ``Evaluator``: in a file that grows with each test, as a table, and as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -4,8 +4,6 @@ Letters: I images, B draws, C classes, T IoU thresholds, n predictions and m rig
 Weights [B, I] say how often each image is in a draw; they are whole numbers.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Settings of a test as text: image size, frequency scaling, window and sliding."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

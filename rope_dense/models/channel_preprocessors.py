@@ -1,7 +1,5 @@
 """The data preprocessor for images of any number of channels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

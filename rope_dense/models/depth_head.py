@@ -4,8 +4,6 @@ Both are for mmseg's ``DepthEstimator``. Depths have the unit of the data, metre
 another. Letters: B images, H x W places of a map, C channels, K bins.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal

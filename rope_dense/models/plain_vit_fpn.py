@@ -3,8 +3,6 @@
 Letters: B images, C channels, H x W grid of the only map of the backbone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 

@@ -3,8 +3,6 @@
 Letters: B images, N tokens, H x W token grid, C channels.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Letters: R regions with S x S' places each (S in a column), K cells of a place i
 C channels, N bags, M items of all bags.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -10,8 +10,6 @@ cell, masks [B, G K, H', W']. Checked against the compiled operators, loops over
 gradcheck in tests/operators/test_deform_conv.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import prod
 

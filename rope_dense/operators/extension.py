@@ -4,8 +4,6 @@ To add an operator, write a function with its name and arguments in ``mmcv._ext`
 module in ``MODULES``.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable

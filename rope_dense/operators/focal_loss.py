@@ -7,8 +7,6 @@ from a logit of 17 on, where their loss of other classes jumps to 87.
 Checked against float64 and autograd in tests/operators/test_focal_loss.py.
 """
 
-from __future__ import annotations
-
 from ctypes import c_float
 
 import torch

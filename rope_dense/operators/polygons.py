@@ -8,8 +8,6 @@ shapely, finite differences and loops.
 Letters: N point sets of 9 points (x1, y1, ..., x9, y9), K quadrilaterals (x1, y1, ..., x4, y4).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -9,8 +9,6 @@ M samples of all places, O orientations. Regions [R, 6] are (image, x, y, width,
 Checked against the compiled operators and loops in tests/operators/test_roi_align_rotated.py.
 """
 
-from __future__ import annotations
-
 from ctypes import c_float
 from dataclasses import dataclass
 from math import pi

@@ -5,8 +5,6 @@ images, C channels, H x W cells of a map, R regions, S x S' places of a region, 
 regions. Checked against a loop over cells in tests/operators/test_roi_pool.py.
 """
 
-from __future__ import annotations
-
 from ctypes import c_float
 
 import torch

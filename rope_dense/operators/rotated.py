@@ -15,8 +15,6 @@ shapely and the compiled operators, which compute in float32. Of random boxes bo
 and for long thin ones, where the compiled operators are off by up to 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from ctypes import c_float
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Predictions as files: drawn pictures, COCO json, label images in colours of classes, depth."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

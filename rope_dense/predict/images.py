@@ -1,7 +1,5 @@
 """Predict images, folders, lists and videos: the work of ``rope-dense predict``."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """A model in the inferencer of mmdet or mmseg, and its predictions for images."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

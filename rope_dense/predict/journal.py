@@ -4,8 +4,6 @@ Processes have a journal each, which the others read: the same command with anot
 continues.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping, Sequence

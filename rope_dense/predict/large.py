@@ -1,7 +1,5 @@
 """Predict images larger than memory: the work of ``rope-dense predict-large``."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The files that a model's predictions are written to, by its task."""
 
-from __future__ import annotations
-
 from mmengine.config import Config
 from mmengine.registry import VISUALIZERS
 from mmengine.visualization import Visualizer

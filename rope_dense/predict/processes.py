@@ -1,7 +1,5 @@
 """Processes that share a list of images by index, and keep a journal each."""
 
-from __future__ import annotations
-
 import os
 
 import torch

@@ -3,8 +3,6 @@
 They are predicted with repeated pixels at the bottom or the right, which are cut off the results.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 

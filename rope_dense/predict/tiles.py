@@ -1,7 +1,5 @@
 """Predict large images in tiles by a built model, and write the results."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The report of a depth model."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The report of a detector, with boxes or masks of objects."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections import Counter

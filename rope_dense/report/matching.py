@@ -4,8 +4,6 @@ Kinds and their order as in TIDE (Bolya et al., "TIDE: A General Toolbox for Ide
 Object Detection Errors", ECCV 2020). Objects are annotations in COCO's form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A report: its figures as PNG and JSON files, and one HTML page that contains all of them."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -1,7 +1,5 @@
 """The report of a segmentor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import cv2

@@ -1,7 +1,5 @@
 """Settings of a run, and those in which two runs differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

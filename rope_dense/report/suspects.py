@@ -1,7 +1,5 @@
 """Labels that a confident prediction contradicts, most suspect first."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

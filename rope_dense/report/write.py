@@ -1,7 +1,5 @@
 """Write the report of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 

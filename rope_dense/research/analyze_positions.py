@@ -19,8 +19,6 @@ Examples:
         --overlay work_dirs/ape.pth/positions work_dirs/mixed.pth/positions
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

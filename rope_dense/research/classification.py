@@ -1,7 +1,5 @@
 """Evaluate a published classifier at many image sizes, by the protocol of its publication."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

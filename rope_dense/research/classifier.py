@@ -3,8 +3,6 @@
 Letters: B batch, C channels, K classes.
 """
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 
 import torch

@@ -19,8 +19,6 @@ Examples:
     rope-dense research eval-classification vit.pth imagenet/val --real-labels real.json
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Models in ``rope_dense.research.timm_models`` and its checkpoints have the same names.
 """
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The figures of the command analyze-positions."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

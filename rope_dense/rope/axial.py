@@ -7,8 +7,6 @@ Checked against timm's modules in tests/rope/test_frequencies.py, against transf
 tests/checkpoints/test_mlcd.py, and against written-out formulas in tests/rope/test_log_axial.py.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, get_args

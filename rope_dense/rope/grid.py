@@ -5,8 +5,6 @@ grid in pre-training, in patches, s the size of a grid divided by G (for each ax
 frequency in radians per patch, P channel pairs of a head, K = P / 2 frequencies of an axis.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 from typing import Literal, get_args

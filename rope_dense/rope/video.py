@@ -3,8 +3,6 @@
 Letters: D channels of a head, h heads, P channel pairs of a head, K of an axis.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

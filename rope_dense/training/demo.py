@@ -1,7 +1,5 @@
 """The demo: train on generated shapes, test at three sizes, report."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Files and folders that are either complete or unchanged."""
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

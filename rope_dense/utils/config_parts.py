@@ -1,7 +1,5 @@
 """Walks through the nested dicts and lists of a config."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Long work that another process can continue after the first one was killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Results of pure functions that are the same in every call, and when they must not be used."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass, replace
 from functools import wraps

@@ -3,8 +3,6 @@
 It appears after 0.2 seconds on a terminal and after 10 in a log, and changes as often.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sized

@@ -1,7 +1,5 @@
 """Sizes as text, read without importing PyTorch."""
 
-from __future__ import annotations
-
 import re
 
 SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')

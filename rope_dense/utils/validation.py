@@ -4,8 +4,6 @@ Each returns the value in its final form, or raises a ValueError that names the 
 allowed and what was given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real

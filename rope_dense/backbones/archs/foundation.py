@@ -1,7 +1,5 @@
 """Plain ViTs of published encoders: DINOv3, LingBot-Vision, EVA-02, Perception Encoder, SAM3."""
 
-from __future__ import annotations
-
 TINY = dict(embed_dims=192, depth=12, num_heads=3)
 SMALL = dict(embed_dims=384, depth=12, num_heads=6)
 BASE = dict(embed_dims=768, depth=12, num_heads=12)

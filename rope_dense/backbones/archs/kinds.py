@@ -1,7 +1,5 @@
 """The attributes of an architecture, and the search for a named one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args

@@ -1,7 +1,5 @@
 """The named architectures of ``RoPESwin`` and ``RoPENAT``."""
 
-from __future__ import annotations
-
 SWIN_TINY = dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24))
 SWIN_SMALL = dict(SWIN_TINY, depths=(2, 2, 18, 2))
 SWIN_BASE = dict(SWIN_SMALL, embed_dims=128, num_heads=(4, 8, 16, 32))

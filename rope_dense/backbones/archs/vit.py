@@ -1,7 +1,5 @@
 """The named architectures of ``RoPEViT``."""
 
-from __future__ import annotations
-
 from .foundation import BASE, DINOV3_ROPE, EVA02_ROPE, FOUNDATION_ARCHS, LARGE, SMALL, TINY
 from .towers import TOWER_ARCHS
 

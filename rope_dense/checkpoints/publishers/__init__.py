@@ -8,8 +8,6 @@ has it. ``resformer.py`` is the shortest example. tests/checkpoints/test_checkpo
 checks names and shapes of the published files against timm's models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ come from them. A detector's
 backbone keeps its names after ``backbone.``; it has a layout of its own, below or in dinov3.py.
 """
 
-from __future__ import annotations
-
 from ..keys import VIT_BLOCK, Layout, Row, Rows, rows_within
 from .dinov3 import PERIODS
 

@@ -5,8 +5,6 @@ tests/checkpoints/test_mlcd.py. MLCD's ViT-L/14-336 and ViT-B/32-224 are CLIP's 
 refused.
 """
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from ..errors import CheckpointError

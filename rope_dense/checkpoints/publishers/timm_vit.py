@@ -7,8 +7,6 @@ Perception Encoder has neither.
 Letters: N tokens of the grid, C channels.
 """
 
-from __future__ import annotations
-
 import torch
 
 from ...backbones import RoPEViT

@@ -4,8 +4,6 @@ PNG and JPEG files are decoded from their beginning, so that a window at the bot
 costs as much as the image. A copy is named by the file, its size and its time of change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence

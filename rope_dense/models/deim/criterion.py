@@ -3,8 +3,6 @@
 Letters: B images, Q queries, K classes, R + 1 bins, L layers, M pairs, T boxes of all images.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -3,8 +3,6 @@
 Letters: B images, Q queries, C channels, K classes, L layers, R + 1 bins, h heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import get_args
 

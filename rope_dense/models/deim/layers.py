@@ -4,8 +4,6 @@ Letters: B images, N tokens or queries, Q queries, C channels, h heads, D = C / 
 map.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -4,8 +4,6 @@ Letters: B images, Q queries, K classes, S sets of predictions (layers), T boxes
 boxes of an image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

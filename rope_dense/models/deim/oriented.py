@@ -19,8 +19,6 @@ Letters: B images, Q queries, h heads, P points, M pairs or detections, D denois
 tokens, T boxes of all images.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

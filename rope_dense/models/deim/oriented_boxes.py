@@ -26,8 +26,6 @@ angle has a border, and two values for a square. Angles at two frequencies have 
 Letters: M boxes.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

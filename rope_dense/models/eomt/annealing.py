@@ -1,7 +1,5 @@
 """Annealing of masked attention during the training of EoMT."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mmengine.hooks import Hook

@@ -4,8 +4,6 @@ Letters: B images, Q queries, R prefix tokens of the backbone, H x W token grid,
 tokens, C channels, K classes, h x w mask of a query.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Strict loading of published EoMT-DINOv3 and PMT checkpoints."""
 
-from __future__ import annotations
-
 from mmengine.logging import print_log
 from torch import nn
 
