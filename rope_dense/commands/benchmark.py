@@ -23,13 +23,11 @@ MODES = ('forward', 'training', 'end-to-end')
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     parser.add_argument('config', type=config, help='config file, or the folder of a run')
-    parser.add_argument(
+    parser.add_list(
         '--sizes',
-        nargs='+',
+        'HEIGHTxWIDTH',
+        'in pixels; 512 is 512x512 (the size of the test images or crops of the config)',
         type=size,
-        default=[],
-        metavar='HEIGHTxWIDTH',
-        help='in pixels; 512 is 512x512 (the size of the test images or crops of the config)',
     )
     parser.add_argument(
         '--modes', nargs='+', choices=MODES, default=MODES[:2], help='(forward training)'

@@ -50,13 +50,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'float32_parts of the metadata stay in fp32; int8: of the weights of matrix products '
         '(%(default)s)',
     )
-    parser.add_argument(
+    parser.add_switch(
         '--resize',
-        action='store_true',
-        help='take images of any size, and resize them in the file as the test pipeline does; '
+        'take images of any size, and resize them in the file as the test pipeline does; '
         'boxes, masks and maps are in pixels of the input',
     )
-    parser.add_argument('--rgb', action='store_true', help='take RGB images (BGR)')
+    parser.add_switch('--rgb', 'take RGB images (BGR)')
     parser.add_argument('--top', type=at_least(1), help='detections of an image at most')
     parser.add_argument('--score', type=float, help='leave out detections below it')
     parser.add_argument(

@@ -19,14 +19,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--train', type=int, default=400, help='training images (%(default)s)')
     parser.add_argument('--val', type=int, default=100, help='validation images (%(default)s)')
-    parser.add_argument(
-        '--size',
-        type=int,
-        nargs='+',
-        default=[160],
-        metavar='PIXELS',
-        help='side, or height and width (160)',
-    )
+    parser.add_list('--size', 'PIXELS', 'side, or height and width (160)', type=int, default=[160])
     parser.add_argument('--seed', type=int, default=0, help='(%(default)s)')
     parser.add_argument(
         '--colors',
