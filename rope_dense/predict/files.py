@@ -24,6 +24,7 @@ if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
 Colour = tuple[int, int, int]  # red, green, blue
+Image = np.ndarray  # uint8 [H, W, 3], blue, green, red
 DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
 PANOPTIC_OFFSET = 1000  # mmdet's INSTANCE_OFFSET: class + 1000 x instance
 
@@ -40,10 +41,8 @@ class Writer(ABC):
         self.out, self.journal = out, journal
 
     @abstractmethod
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
-        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
+        """Write the prediction for an image; returns the drawn picture."""
 
     @abstractmethod
     def finish(self) -> str:
@@ -84,9 +83,7 @@ class DetectionFiles(Writer):
         self.classes, self.convention = classes, convention
         self.min_scores = [output.min_scores.get(name, DEFAULT) for name in classes]
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
         objects: list[dict] = []
         highest = 0.0  # score of any box, also of those left out
@@ -180,9 +177,7 @@ class SegmentationFiles(Writer):
         super().__init__(out, journal)
         self.visualizer, self.colours, self.scores = visualizer, colours, scores
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
         stem = Path(picture).with_suffix('')
         panoptic = 'pred_panoptic_seg' in sample
@@ -210,9 +205,7 @@ class ArrayFiles(Writer):
 
     kind: ClassVar[str]
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         values = self.values(sample.cpu())
         save_array(self.out / self.kind / Path(picture).with_suffix('.npy'), values)
         drawn = self.draw(self.out / DRAWN / picture, image, values)
@@ -270,9 +263,7 @@ class TaskFiles(Writer):
     def __init__(self, out: Path, writers: Mapping[str, Writer]) -> None:
         self.out, self.writers = out, writers
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         """Write the predictions for an image; returns the pictures of all tasks side by side."""
         pictures = [
             writer.add(file_name, picture, image, sample.get(name))
