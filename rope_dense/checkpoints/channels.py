@@ -70,11 +70,7 @@ def rgb_keys(
 
 
 def shares_of(channels: object, number: int) -> Tensor:
-    """The shares [n, 3] of red, green and blue in each of ``number`` channels.
-
-    Raises:
-        CheckpointError: neither 'mean' nor a source for each channel.
-    """
+    """The shares [n, 3] of red, green, blue, by 'mean' or a source each; else CheckpointError."""
     if channels == MEAN:
         return torch.full((number, len(RGB)), 1 / number)
     shares: dict[object, Tensor] = {name: torch.eye(3)[index] for index, name in enumerate(RGB)}

@@ -77,11 +77,7 @@ class Layout:
         return signs and (self.test is None or self.test(weights))
 
     def to_ours(self, weights: StateDict) -> StateDict:
-        """Weights of this layout in ours; the argument is not changed.
-
-        Raises:
-            CheckpointError: they cannot be converted.
-        """
+        """Weights of this layout in ours, as a copy; CheckpointError if they do not fit."""
         ours = rename_weights({key: self.reshaped(key, x) for key, x in weights.items()}, self.keys)
         return fold_cls_pos_embed(ours) if self.has_cls_pos_embed else ours
 

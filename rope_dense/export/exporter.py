@@ -132,11 +132,7 @@ def export(
 
 
 def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float32) -> Graph:
-    """The graph of a model with the options in the metadata of a file.
-
-    Raises:
-        ValueError: an option that is not allowed, or not for such a model.
-    """
+    """The graph of a model with options as in the metadata; ValueError for one not allowed."""
     graph, (top, score) = graph_of(model, dtype), (options['top'], options['score'])
     pictures = graph.task != 'backbone' and not graph.preprocess.any_channels
     upright = graph.task != 'backbone' and not any(x.endswith('corners') for x in graph.outputs)

@@ -120,11 +120,7 @@ def write_picture(folder: Path, height: int, width: int) -> str:
 
 
 def loader(cfg: Config, size: tuple[int, int], batch: int, file: str) -> Callable[[], dict]:
-    """Load a batch of one picture by the test pipeline, without annotations, at a size.
-
-    Raises:
-        UsageError: the config has no such pipeline.
-    """
+    """Load a batch of one picture by the test pipeline; UsageError for a config without one."""
     used_loaders(cfg, 'test')
     key = 'test_dataloader.dataset.pipeline'
     steps = without_labels(next(pipelines(at_size(cfg, size).test_dataloader.dataset)))

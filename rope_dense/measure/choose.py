@@ -120,11 +120,7 @@ def settings_to_compare(
     window: Sequence[str],
     tiles: Sequence[int],
 ) -> list[list[Setting]]:
-    """The settings to compare at each size, the config's first; see ``choose_scaling``.
-
-    Raises:
-        UsageError, ValueError: a setting is not allowed, or there is nothing to choose.
-    """
+    """The settings of each size, the config's first; UsageError, ValueError for wrong ones."""
     if not evaluator.is_ours:
         name = type(evaluator.backbone).__name__
         raise UsageError(f'the backbone must be one of rope_dense, it is {name}')

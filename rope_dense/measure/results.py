@@ -76,11 +76,7 @@ class Results:
 
 
 def read_results(path: Path) -> dict:
-    """The content of a results file, without rows that have no metric, of earlier versions.
-
-    Raises:
-        ValueError: it is none, or there is no file.
-    """
+    """The content of a results file, but rows without a metric; ValueError if it is none."""
     try:
         content = json.loads(path.read_text(encoding='utf-8'))
         if not all(isinstance(row['metrics'], dict) for row in content['rows']):

@@ -18,7 +18,7 @@ PICTURE_WIDTH = 1200  # pixels of a picture within the page
 
 
 class Page:
-    """Sections of a report, written by ``close``.
+    """Sections of a report, written by ``write``.
 
     Args:
         out: folder for index.html, report.json and the pictures.

@@ -183,11 +183,7 @@ def classifier_config(checkpoint: str, rope: str | None = None, name: str | None
 
 
 def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
-    """The name in ``CLASSIFIERS`` of the only backbone that these weights, in our layout, fit.
-
-    Raises:
-        CheckpointError: none fits, or several do.
-    """
+    """The name in ``CLASSIFIERS`` of the only backbone that fits; else CheckpointError."""
     names = []
     for name, named in CLASSIFIERS.items():
         backbone: type[Backbone] = MODELS.get(named.backbone['type'])

@@ -26,11 +26,7 @@ class Comparison:
 
     @classmethod
     def read(cls, overlays: Iterable[str], baseline: str | None) -> Comparison:
-        """Read ``--overlay`` and ``--relative-to``.
-
-        Raises:
-            ValueError: see ``read_runs``; or several runs as the baseline.
-        """
+        """Read ``--overlay`` and ``--relative-to``; ValueError as of ``read_runs``."""
         runs = [run for name in overlays for run in read_runs('--overlay', name)]
         baselines = read_runs('--relative-to', baseline) if baseline else []
         if len(baselines) > 1:

@@ -131,11 +131,7 @@ def draw_positions(
 def published_classifier(
     checkpoint: str, name: str | None, rope: str | None, cfg_options: Iterable[str] | Mapping
 ) -> BaseModel:
-    """The classifier of a published checkpoint, without its weights.
-
-    Raises:
-        UsageError, CheckpointError: it is none, or something is given that needs a config.
-    """
+    """The classifier of a checkpoint, without weights; an error if it is none or needs a config."""
     if cfg_options:
         raise UsageError('--cfg-options need the --config that they change')
     if checkpoint == INITIAL:
@@ -149,11 +145,7 @@ def published_classifier(
 def configured_model(
     config: str, cfg_options: Iterable[str] | Mapping[str, object], work_dir: str | None
 ) -> tuple[BaseModel, str]:
-    """The model of a config with random weights, and its work folder.
-
-    Raises:
-        UsageError: it cannot be built, or its backbone is none of this package.
-    """
+    """The model of a config with random weights, and its work folder; or UsageError."""
     cfg = load_config(config, cfg_options, work_dir)
     torch.manual_seed(0)
     model = random_model(cfg)

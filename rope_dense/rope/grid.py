@@ -160,11 +160,7 @@ class Coordinates:
 
 
 def build_coordinates(settings: dict | None) -> Coordinates:
-    """The coordinates that a config describes; None is the patch index.
-
-    Raises:
-        ValueError: an unknown setting, or a value that is not allowed.
-    """
+    """The coordinates of a config, by default patch indexes; ValueError for a wrong setting."""
     known = [field.name for field in fields(Coordinates)]
     return Coordinates(**checked_settings('coordinates', settings or {}, known))
 

@@ -74,11 +74,7 @@ def read_entries(path: Path) -> list[Any] | None:
 
 
 def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | None, list[Shape]]]:
-    """Name, image, which may not be there, and objects of each entry of a file.
-
-    Raises:
-        ValueError: a broken entry; the message has its number.
-    """
+    """Name, image if it is there, and objects of each entry; ValueError for a broken one."""
     entries = read_entries(file) or []
     beside, images = shared.inventory.images(file.parent), shared.images_for(file)
     for number, entry in enumerate(entries, start=1):

@@ -261,18 +261,7 @@ class OrientedDEIMHead(DEIMHead):
         return Targets(labels, together, [len(x) for x in boxes], images=names)
 
     def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
-        """The M best classes of queries, by falling score.
-
-        Traces with any batch and sizes.
-
-        Args:
-            maps: of the encoder.
-            size: (height, width) of the images.
-
-        Returns:
-            Scores [B, M], labels [B, M] and boxes [B, M, 5], (cx, cy, w, h, angle) in pixels of the
-            images and radians, le90.
-        """
+        """As of ``DEIMHead``, with boxes [B, M, 5], (cx, cy, w, h, angle) in pixels, le90."""
         prediction = self(maps)
         scores, labels, query = self.best(prediction.logits)
         centre, sides, angle = to_rotated(take(prediction.boxes, query)).split([2, 2, 1], -1)
@@ -286,14 +275,7 @@ class OrientedDEIMHead(DEIMHead):
         size: ImageSize,
         rescale: bool = True,
     ) -> list[InstanceData]:
-        """Detections of each image, in pixels of the original image or (``rescale=False``) of ours.
-
-        Args:
-            maps: of the encoder.
-            batch_data_samples: with ``scale_factor``.
-            size: (height, width) of the padded batch.
-            rescale: as above.
-        """
+        """As of ``DEIMHead``, with mmrotate's boxes."""
         from mmrotate.structures.bbox import RotatedBoxes  # this package works without mmrotate
 
         results = []

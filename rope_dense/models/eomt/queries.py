@@ -172,11 +172,7 @@ class EoMT(MaskQueries):
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else None
 
     def join(self, backbone: RoPEViT) -> None:
-        """Make the last blocks of a backbone expect the queries; it no longer runs without them.
-
-        Raises:
-            ValueError: the queries do not fit the backbone.
-        """
+        """Let the last blocks expect the queries, for good; ValueError if they do not fit."""
         check_backbone(backbone, self)
         super().join(backbone)
         for block in backbone.blocks[-self.num_blocks :]:

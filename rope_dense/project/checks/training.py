@@ -102,11 +102,7 @@ def check_schedule(cfg: Config) -> None:
 
 
 def check_processes(cfg: Config, launcher: str) -> None:
-    """Compare the processes for which a recipe of own data was made with those that train.
-
-    Raises:
-        UsageError: they differ, so the epochs and the learning rate would be others.
-    """
+    """Raise UsageError if other processes train than a recipe of own data was made for."""
     made_for = (cfg.get('own') or {}).get('gpus')
     number = 1 if launcher == 'none' else started_processes() or 1
     if made_for not in (None, number):
