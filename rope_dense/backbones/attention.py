@@ -88,7 +88,6 @@ class Attention(AttentionLayers):
     Args:
         place: where the block is; a kind that depends on it names it among its own arguments.
         qk_norm: of the D channels of each head's queries and keys, before the rotation, or None.
-        others: see ``AttentionLayers``.
     """
 
     def __init__(
@@ -216,9 +215,6 @@ class GlobalPrefixAttention(Attention):
     A token of the grid attends to its window and to the prefix, a prefix token to all:
     global attention with a mask, with the positions of the whole grid; padding is masked. Checked
     in tests/backbones/test_prefix_windows.py against just that, token by token.
-
-    Args:
-        others: see ``AttentionLayers``.
     """
 
     def attend_tokens(

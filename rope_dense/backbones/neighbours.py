@@ -116,7 +116,6 @@ class TableBiasNeighbourAttention(NeighbourAttention):
     Args:
         bias_kernel: K that the table is made for, of rows and columns; for others it is resized
             (bicubic), as SHI-Labs did for their 11 x 11 models.
-        others: see ``NeighbourAttention``.
 
     Raises:
         ValueError: ``backend='natten'``.

@@ -29,7 +29,6 @@ class TableBiasAttention(Attention):
             starts from a trained one; or 'zeros' for no bias between tokens that are further apart
             than in the table, and for smaller windows its middle: the paper's test of other windows
             (Heo et al., section 3.3), which the evaluation of its classifiers takes.
-        others: see ``Attention``.
 
     Raises:
         ValueError: another ``resize``.
@@ -103,9 +102,6 @@ class LocalPositionAttention(Attention):
 
     Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
     All heads share the filters, which start at zero.
-
-    Args:
-        others: see ``Attention``.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -60,7 +60,7 @@ class Matcher:
     def __call__(
         self, predictions: Sequence[Prediction], targets: Targets, epoch: int = 0
     ) -> tuple[list[Pairs], Pairs]:
-        """The pairs of S sets of predictions, and their union; ValueError if a box is not finite."""
+        """The pairs of S sets of predictions, and their union; ValueError for a box not finite."""
         logits = torch.stack([x.logits.detach().float() for x in predictions])  # [S, B, Q, K]
         boxes = torch.stack([x.boxes.detach().float() for x in predictions])
         is_late = self.late_epoch is not None and epoch >= self.late_epoch

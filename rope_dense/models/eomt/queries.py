@@ -156,7 +156,6 @@ class EoMT(MaskQueries):
     Args:
         norm_cfg: of a norm before the predictions, in mmcv's form, for a backbone without a norm
             after its last block. None: the backbone has one.
-        others: see ``MaskQueries``.
     """
 
     def __init__(
