@@ -99,11 +99,7 @@ class Attention(AttentionLayers):
         self.k_norm = build_norm(qk_norm, head_dim) if qk_norm else None
 
     def forward(
-        self,
-        x: Tensor,
-        grid: Size,
-        plan: WindowPlan | None = None,
-        mask: Tensor | None = None,
+        self, x: Tensor, grid: Size, plan: WindowPlan | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """Attend, globally or in windows.
 

@@ -158,11 +158,7 @@ class RoPENAT(StagedBackbone):
         dilations = self.block_dilations[stage]
         plans = {
             dilation: neighbour_plan(
-                grid,
-                self.window_size,
-                dilation,
-                uniform=self.has_compiled_blocks,
-                device=x.device,
+                grid, self.window_size, dilation, uniform=self.has_compiled_blocks, device=x.device
             )
             for dilation in set(dilations)
         }

@@ -19,14 +19,7 @@ from ..utils.validation import check_choice, checked_indexes, checked_integer, c
 from .archs import VIT_ARCHS, ViTArch, find_arch
 from .base import Backbone, FrozenStages, OutputPrefix, WindowPrefix, checked_frozen_stages
 from .block import Block, recompute
-from .layers import (
-    build_norm,
-    init_transformer,
-    resize_aligned,
-    resize_grid,
-    tile_grid,
-    to_map,
-)
+from .layers import build_norm, init_transformer, resize_aligned, resize_grid, tile_grid, to_map
 from .vit_blocks import build_blocks, build_sine_embed, build_stem
 from .windows import WindowPlan, fitting_side, window_plan
 

@@ -8,14 +8,7 @@ from .archs import ViTArch
 from .attention import Place
 from .block import Block, build_mlp
 from .from_config import build_attention, build_rope
-from .layers import (
-    ConvPatchEmbed,
-    PatchEmbed,
-    SineConvEmbed,
-    SineEmbed,
-    linear_rates,
-    module_list,
-)
+from .layers import ConvPatchEmbed, PatchEmbed, SineConvEmbed, SineEmbed, linear_rates, module_list
 
 
 def build_stem(arch: ViTArch, in_channels: int) -> PatchEmbed:

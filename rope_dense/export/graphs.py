@@ -56,11 +56,7 @@ class Graph(nn.Module, ABC):
     preprocess: Preprocess
     task: str
     outputs: tuple[str, ...]
-    float32_parts: tuple[str, ...] = (
-        'preprocessing',
-        'frequencies and angles',
-        'necks and heads',
-    )
+    float32_parts: tuple[str, ...] = ('preprocessing', 'frequencies and angles', 'necks and heads')
     num_classes: int | None = None
     formats: tuple[str, ...] = ('onnx', 'pt2')
     resize: Resize | None = None

@@ -141,10 +141,7 @@ def scalings_at(
     kinds = SCALINGS if min(factors) >= 1 else SCALINGS[:1]
     # The config's own scaling, if its factor grows with the image.
     growing = own.type if own is not None and own.factor is None else None
-    return [
-        *others,
-        *(f'{kind}:{factor_text(factors)}' for kind in kinds if kind != growing),
-    ]
+    return [*others, *(f'{kind}:{factor_text(factors)}' for kind in kinds if kind != growing)]
 
 
 def factor_text(factors: tuple[float, float]) -> str:

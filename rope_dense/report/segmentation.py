@@ -92,11 +92,7 @@ def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
 
 
 def add_pictures(
-    page: Page,
-    ranked: Ranked,
-    classes: Sequence[str],
-    colours: Sequence[Colour],
-    read: ReadPicture,
+    page: Page, ranked: Ranked, classes: Sequence[str], colours: Sequence[Colour], read: ReadPicture
 ) -> None:
     """Add the images with the worst and the best mean IoU."""
     visualizer = SegLocalVisualizer(name='report', alpha=0.6)

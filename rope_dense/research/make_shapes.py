@@ -44,12 +44,7 @@ def main(args: argparse.Namespace) -> None:
     from ..datasets.generated.files import ShapesSettings, write_shapes
 
     settings = ShapesSettings(
-        args.train,
-        args.val,
-        args.size,
-        args.seed,
-        colors=args.colors,
-        layouts=tuple(args.layout),
+        args.train, args.val, args.size, args.seed, colors=args.colors, layouts=tuple(args.layout)
     )
     written = write_shapes(args.out, settings)
     print(f'{args.out}: {"written" if written else "already there, from the same settings"}')

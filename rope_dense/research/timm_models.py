@@ -172,11 +172,7 @@ def timm_settings(backbone: dict, crop_ratio: float = 0.875) -> dict[str, Any]:
 
 
 def build(
-    name: str,
-    named: NamedClassifier,
-    pretrained: bool,
-    features_only: bool = False,
-    **kwargs: Any,
+    name: str, named: NamedClassifier, pretrained: bool, features_only: bool = False, **kwargs: Any
 ) -> TimmClassifier:
     """The model that ``timm.create_model`` returns for a name.
 

@@ -259,11 +259,7 @@ def implementation(device: torch.device, dtype: torch.dtype) -> Implementation |
 
 
 def rotate_complex(
-    qkv: Tensor,
-    cos_sin: Tensor,
-    layout: PairLayout,
-    num_prefix_tokens: int,
-    inverse: bool = False,
+    qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int, inverse: bool = False
 ) -> Tensor:
     """Rotate queries and keys by one product of complex numbers.
 

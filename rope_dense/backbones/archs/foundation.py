@@ -42,10 +42,7 @@ EVA02_NORMED = dict(EVA02, mlp='swiglu_norm')
 # Perception Encoder (Bolya et al., 2025); the reference grid belongs to its image size,
 # and positions are counted from 1 where there is a class token.
 PE = dict(
-    use_ape=True,
-    pre_norm=True,
-    layer_scale_init_value=None,
-    norm_cfg=dict(type='LN', eps=1e-5),
+    use_ape=True, pre_norm=True, layer_scale_init_value=None, norm_cfg=dict(type='LN', eps=1e-5)
 )
 
 

@@ -29,10 +29,7 @@ from . import (
 )
 
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
-EARLIER: Rows = [
-    *timm_vit.NAMES,
-    ('layers.#.rope.freqs', 'layers.#.blocks.%.attn.rope.freqs'),
-]
+EARLIER: Rows = [*timm_vit.NAMES, ('layers.#.rope.freqs', 'layers.#.blocks.%.attn.rope.freqs')]
 OURS = Layout('ours', ('{blocks,layers.#.blocks}.#.attn.qkv.weight',), EARLIER)
 # In this order: the first layout that fits is taken.
 PUBLISHERS = (

@@ -104,10 +104,7 @@ EDGECRAFTER: Rows = [
 # ---------------------------------------------------------------- transformers'
 
 STA = 'model.conv_encoder.spatial_tuning_adapter'
-ATTENTION: Rows = [
-    ('{q,k,v}_proj.*', 'in_proj.*'),
-    ('o_proj.*', 'out_proj.*'),
-]
+ATTENTION: Rows = [('{q,k,v}_proj.*', 'in_proj.*'), ('o_proj.*', 'out_proj.*')]
 TRANSFORMERS: Rows = [
     *conv_rows(f'{STA}.stem_conv', 'neck.stem'),
     *conv_rows(STA + '.conv{2,3,4}', 'neck.downs.{0,1,2}'),

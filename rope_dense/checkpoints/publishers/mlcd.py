@@ -64,9 +64,7 @@ LAYOUTS = (
         'Hugging Face MLCD',
         (prefixed(QUERY), prefixed(OFFSET)),
         [(prefix + old, new) for prefix in PREFIXES for old, new in NAMES if old],
-        {
-            prefixed('embeddings.class_embedding'): lambda token: token.reshape(1, 1, -1),
-        },
+        {prefixed('embeddings.class_embedding'): lambda token: token.reshape(1, 1, -1)},
     ),
     NotRotaryLayout(
         'Hugging Face CLIP, not rotary',

@@ -136,11 +136,7 @@ class MultiScaleBatch(nn.Module):
     """
 
     def __init__(
-        self,
-        base: int = 640,
-        repeat: int = 1,
-        epochs: Stage = (0, 0),
-        divisor: int = 32,
+        self, base: int = 640, repeat: int = 1, epochs: Stage = (0, 0), divisor: int = 32
     ) -> None:
         super().__init__()
         self.base, self.epochs, self.divisor = base, epochs, divisor

@@ -14,11 +14,7 @@ LEGEND, GAP, BAR, TEXT = 72, 4, 12, 12  # pixels: widths of a legend and its par
 
 
 def draw(
-    visualizer: Visualizer,
-    path: Path,
-    image: np.ndarray,
-    sample: BaseDataElement,
-    **settings: Any,
+    visualizer: Visualizer, path: Path, image: np.ndarray, sample: BaseDataElement, **settings: Any
 ) -> np.ndarray:
     """Draw a prediction on a copy of an image (BGR), by ``add_datasample``; write and return it."""
     rgb = np.ascontiguousarray(image[..., ::-1])

@@ -210,12 +210,7 @@ class Criterion:
 
 
 def distill(
-    corners: Tensor,
-    teacher: Prediction,
-    share: Share,
-    iou: Tensor,
-    balance: Share,
-    num_bins: int,
+    corners: Tensor, teacher: Prediction, share: Share, iou: Tensor, balance: Share, num_bins: int
 ) -> Tensor:
     """Divergence of distributions [B, Q, 4 (R + 1)] from a teacher's; ``num_bins`` is R + 1.
 

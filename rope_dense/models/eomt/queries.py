@@ -50,12 +50,7 @@ class MaskQueries(nn.Module):
     norm: nn.Module | None
 
     def __init__(
-        self,
-        embed_dims: int,
-        num_classes: int,
-        num_queries: int,
-        num_blocks: int,
-        patch_size: int,
+        self, embed_dims: int, num_classes: int, num_queries: int, num_blocks: int, patch_size: int
     ) -> None:
         super().__init__()
         self.num_queries = num_queries
@@ -94,12 +89,7 @@ class MaskQueries(nn.Module):
         """
 
     def decode(
-        self,
-        x: Tensor,
-        grid: Size,
-        number: int,
-        blocks: Sequence[RunBlock],
-        norm: nn.Module,
+        self, x: Tensor, grid: Size, number: int, blocks: Sequence[RunBlock], norm: nn.Module
     ) -> list[Prediction]:
         """Predictions from tokens that the queries join.
 

@@ -96,9 +96,7 @@ def trained_classes(
     return trained, palette, dict(void=void, values=own_values)
 
 
-def named_classes(
-    own: OwnSemantic,
-) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
+def named_classes(own: OwnSemantic) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
     file, given, values = own.root / CLASSES_FILE, own.classes, own.values
     if file.is_file():
