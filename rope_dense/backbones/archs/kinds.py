@@ -114,7 +114,7 @@ class ViTArch:
                 f'use_ape={self.use_ape!r}, got {self.embed_dims}'
             )
         for setting in fields(self):
-            if setting.type == 'bool':
+            if setting.type is bool:
                 check_choice(setting.name, getattr(self, setting.name), (True, False))
         if self.conv_stem and (self.patch_size != 16 or self.embed_dims % 8):
             raise ValueError(
