@@ -10,17 +10,12 @@ cell, masks [B, G K, H', W']. Checked against the compiled operators, loops over
 gradcheck in tests/operators/test_deform_conv.py.
 """
 
-from collections.abc import Mapping, Sequence
 from math import prod
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from .deformable import Convolution
-
-# mmcv's names of kernel, stride, padding and dilation along height and width.
-PLAIN = ('kH', 'kW'), ('dH', 'dW'), ('padH', 'padW'), ('dilationH', 'dilationW')
-MODULATED = tuple((f'{name}_h', f'{name}_w') for name in ('kernel', 'stride', 'pad', 'dilation'))
 
 
 def deform_conv_forward(
@@ -30,7 +25,17 @@ def deform_conv_forward(
     output: Tensor,
     columns: Tensor,
     ones: Tensor,
-    **settings: int,
+    kW: int,
+    kH: int,
+    dW: int,
+    dH: int,
+    padW: int,
+    padH: int,
+    dilationW: int,
+    dilationH: int,
+    group: int,
+    deformable_group: int,
+    im2col_step: int,
 ) -> None:
     """Write the convolution of maps [B, C, H, W] with offsets to ``output`` [B, D, H', W'].
 
@@ -40,13 +45,14 @@ def deform_conv_forward(
         offset: [B, G K 2, H', W'].
         output: see above.
         columns: a buffer that is not used, as ``ones``.
-        settings: by mmcv's names. k is the side of the kernel; d, pad and dilation are strides,
-            zeros at each border, and steps between cells of the kernel, along width (W) and height
-            (H). ``group``: groups of channels with kernels of their own; ``deformable_group``: G;
-            ``im2col_step``: not used.
+        kW: width of the kernel; d, pad and dilation are strides, zeros at each border, and steps
+            between cells of the kernel, along width (W) and height (H).
+        group: groups of channels with kernels of their own.
+        deformable_group: G.
+        im2col_step: not used.
     """
-    convolution = convolution_of(settings, PLAIN)
-    output.copy_(convolution.forward(input, weight, offset, None))
+    settings = (kH, kW), (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
+    output.copy_(Convolution(*settings).forward(input, weight, offset, None))
 
 
 def deform_conv_backward_input(
@@ -57,11 +63,21 @@ def deform_conv_backward_input(
     gradOffset: Tensor,
     weight: Tensor,
     columns: Tensor,
-    **settings: int,
+    kW: int,
+    kH: int,
+    dW: int,
+    dH: int,
+    padW: int,
+    padH: int,
+    dilationW: int,
+    dilationH: int,
+    group: int,
+    deformable_group: int,
+    im2col_step: int,
 ) -> None:
     """Write the gradients of maps and offsets; other arguments as in ``deform_conv_forward``."""
-    convolution = convolution_of(settings, PLAIN)
-    gradients = convolution.input_gradients(gradOutput, input, weight, offset, None)
+    settings = (kH, kW), (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
+    gradients = Convolution(*settings).input_gradients(gradOutput, input, weight, offset, None)
     gradInput.copy_(gradients[0])
     gradOffset.copy_(gradients[1])
 
@@ -73,12 +89,22 @@ def deform_conv_backward_parameters(
     gradWeight: Tensor,
     columns: Tensor,
     ones: Tensor,
-    *,
+    kW: int,
+    kH: int,
+    dW: int,
+    dH: int,
+    padW: int,
+    padH: int,
+    dilationW: int,
+    dilationH: int,
+    group: int,
+    deformable_group: int,
     scale: float,
-    **settings: int,
+    im2col_step: int,
 ) -> None:
     """Add ``scale`` times the gradient of the kernel; others as in ``deform_conv_forward``."""
-    convolution = convolution_of(settings, PLAIN)
+    settings = (kH, kW), (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
+    convolution = Convolution(*settings)
     gradient = convolution.weight_gradient(gradOutput, input, gradWeight, offset, None)
     gradWeight.add_(gradient, alpha=scale)
 
@@ -92,13 +118,23 @@ def modulated_deform_conv_forward(
     mask: Tensor,
     output: Tensor,
     columns: Tensor,
-    *,
+    kernel_h: int,
+    kernel_w: int,
+    stride_h: int,
+    stride_w: int,
+    pad_h: int,
+    pad_w: int,
+    dilation_h: int,
+    dilation_w: int,
+    group: int,
+    deformable_group: int,
     with_bias: bool,
-    **settings: int,
 ) -> None:
     """``deform_conv_forward`` with a mask [B, G K, H', W'] and, if ``with_bias``, a bias [D]."""
+    axes = (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
+    convolution = Convolution(*axes, group, deformable_group)
     offset, mask = (of_output(x, output) for x in (offset, mask))
-    result = convolution_of(settings, MODULATED).forward(input, weight, offset, mask)
+    result = convolution.forward(input, weight, offset, mask)
     output.copy_(result + bias.view(-1, 1, 1) if with_bias else result)
 
 
@@ -116,12 +152,21 @@ def modulated_deform_conv_backward(
     grad_offset: Tensor,
     grad_mask: Tensor,
     grad_output: Tensor,
-    *,
+    kernel_h: int,
+    kernel_w: int,
+    stride_h: int,
+    stride_w: int,
+    pad_h: int,
+    pad_w: int,
+    dilation_h: int,
+    dilation_w: int,
+    group: int,
+    deformable_group: int,
     with_bias: bool,
-    **settings: int,
 ) -> None:
     """Write all gradients; other arguments as in ``modulated_deform_conv_forward``."""
-    convolution = convolution_of(settings, MODULATED)
+    axes = (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
+    convolution = Convolution(*axes, group, deformable_group)
     at = [of_output(x, grad_output) for x in (offset, mask)]
     gradients = convolution.gradients(grad_output, input, weight, *at)
     outs = grad_input, grad_weight, grad_offset, grad_mask
@@ -130,13 +175,6 @@ def modulated_deform_conv_backward(
         out.copy_(F.pad(gradient.flatten(1), (0, rest)).view(out.shape))
     if with_bias:
         grad_bias.copy_(grad_output.sum((0, 2, 3)))
-
-
-def convolution_of(settings: Mapping[str, int], names: Sequence[tuple[str, str]]) -> Convolution:
-    """The convolution of mmcv's settings; see ``PLAIN`` and ``MODULATED``."""
-    kernel, stride, padding, dilation = ((settings[h], settings[w]) for h, w in names)
-    groups, offset_groups = settings['group'], settings['deformable_group']
-    return Convolution(kernel, stride, padding, dilation, groups, offset_groups)
 
 
 def of_output(x: Tensor, output: Tensor) -> Tensor:

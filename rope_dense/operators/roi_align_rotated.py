@@ -12,7 +12,6 @@ Checked against the compiled operators and loops in tests/operators/test_roi_ali
 from ctypes import c_float
 from dataclasses import dataclass
 from math import pi
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,19 +22,48 @@ from .roi_align import cells_around
 SAMPLES = 2**18  # of all places at once: bounds the memory, but a region is never divided
 
 
-def roi_align_rotated_forward(input: Tensor, rois: Tensor, output: Tensor, **settings: Any) -> None:
-    """Write the pooled regions [R, 6] of maps [B, C, H, W] to ``output`` [R, C, S, S'].
+def roi_align_rotated_forward(
+    input: Tensor,
+    rois: Tensor,
+    output: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    sampling_ratio: int,
+    aligned: bool,
+    clockwise: bool,
+) -> None:
+    """Write the pooled regions of maps [B, C, H, W] to ``output`` [R, C, S, S'].
 
-    ``settings`` are fields of ``Pooling``, which mmcv passes by keyword.
+    Args:
+        input: the maps.
+        rois: [R, 6], in pixels and radians.
+        output: see above.
+        pooled_height: S.
+        pooled_width: S'.
+        spatial_scale: cells to a pixel.
+        sampling_ratio: samples of a place along each side; 0 for as many as a place has cells.
+        aligned: the centre of a pixel is at 0.5, and regions without an area give 0 (mmcv raises
+            an error for negative sides); else at 0, and regions have sides of at least one cell.
+        clockwise: direction of the angle in the image.
     """
-    pooling = Pooling((input.shape[2], input.shape[3]), **settings)
+    places, size = (pooled_height, pooled_width), (input.shape[2], input.shape[3])
+    pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
     output.copy_(pooling.forward(input, rois))
 
 
 def roi_align_rotated_backward(
-    rois: Tensor, grad_input: Tensor, grad_output: Tensor, **settings: Any
+    rois: Tensor,
+    grad_input: Tensor,
+    grad_output: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    sampling_ratio: int,
+    aligned: bool,
+    clockwise: bool,
 ) -> None:
-    """Add the gradient of the maps; ``settings`` as in forward.
+    """Add the gradient of the maps; other arguments as in forward.
 
     The names are mmcv's, which passes the tensors by position and in another order.
 
@@ -43,10 +71,11 @@ def roi_align_rotated_backward(
         rois: gradient of the output.
         grad_input: regions [R, 6].
         grad_output: gradient of the maps [B, C, H, W], changed.
-        settings: see forward.
+        pooled_height: as the following, see forward.
     """
     gradient, regions, out = rois, grad_input, grad_output
-    pooling = Pooling((out.shape[2], out.shape[3]), **settings)
+    places, size = (pooled_height, pooled_width), (out.shape[2], out.shape[3])
+    pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
     out += pooling.transposed(gradient, regions, len(out))
 
 
@@ -54,17 +83,19 @@ def riroi_align_rotated_forward(
     features: Tensor,
     rois: Tensor,
     output: Tensor,
-    *,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
     num_samples: int,
     num_orientations: int,
-    **settings: Any,
+    clockwise: bool,
 ) -> None:
     """``roi_align_rotated_forward`` without ``aligned``, then channels rotated by the angle.
 
     Channels are (C / O, O). Compiled operators run on a GPU only; not compared with these.
     """
-    size = features.shape[2], features.shape[3]
-    pooling = Pooling(size, sampling_ratio=num_samples, **settings)
+    places, size = (pooled_height, pooled_width), (features.shape[2], features.shape[3])
+    pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
     pooled = pooling.forward(features, rois).unflatten(1, (-1, num_orientations))
     whole, part = orientations(rois, num_orientations)
     before = roll_orientations(pooled, -whole)
@@ -76,14 +107,16 @@ def riroi_align_rotated_backward(
     top_grad: Tensor,
     rois: Tensor,
     bottom_grad: Tensor,
-    *,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
     num_samples: int,
     num_orientations: int,
-    **settings: Any,
+    clockwise: bool,
 ) -> None:
     """Add the gradient of the maps to ``bottom_grad``; other arguments as in forward."""
-    size = bottom_grad.shape[2], bottom_grad.shape[3]
-    pooling = Pooling(size, sampling_ratio=num_samples, **settings)
+    places, size = (pooled_height, pooled_width), (bottom_grad.shape[2], bottom_grad.shape[3])
+    pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
     whole, part = orientations(rois, num_orientations)
     grad = top_grad.to(part.dtype).unflatten(1, (-1, num_orientations))
     grad = roll_orientations(grad * (1 - part), whole) + roll_orientations(grad * part, whole - 1)
@@ -104,28 +137,14 @@ def roll_orientations(x: Tensor, steps: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Pooling:
-    """The size of the maps, and settings of the operators by mmcv's names.
+    """Arguments of ``roi_align_rotated_forward``, and the size of the maps."""
 
-    Attributes:
-        spatial_scale: cells to a pixel.
-        sampling_ratio: samples of a place along each side; 0 for as many as a place has cells.
-        aligned: the centre of a pixel is at 0.5, and regions without an area give 0 (mmcv raises
-            an error for negative sides); else at 0, and regions have sides of at least one cell.
-        clockwise: direction of the angle in the image.
-    """
-
+    places: tuple[int, int]
     size: tuple[int, int]
-    pooled_height: int
-    pooled_width: int
-    spatial_scale: float
+    scale: float
     sampling_ratio: int
+    aligned: bool
     clockwise: bool
-    aligned: bool = False
-
-    @property
-    def places(self) -> tuple[int, int]:
-        """(S, S')."""
-        return self.pooled_height, self.pooled_width
 
     def forward(self, maps: Tensor, rois: Tensor) -> Tensor:
         """Pooled regions [R, C, S, S'] of maps [B, C, H, W], in the type to compute in."""
@@ -151,7 +170,7 @@ class Pooling:
 
     def sides(self, rois: Tensor) -> Tensor:
         """Height and width [R, 2] in cells."""
-        sides = rois[:, [4, 3]].to(real(rois.dtype)) * c_float(self.spatial_scale).value
+        sides = rois[:, [4, 3]].to(real(rois.dtype)) * c_float(self.scale).value
         return sides if self.aligned else sides.clamp(min=1)
 
     def samples(self, sides: Tensor) -> Tensor:
@@ -187,7 +206,7 @@ class Pooling:
         angle = rois[:, 5].to(down.dtype) * (-1 if self.clockwise else 1)
         cosine, sine = angle.cos()[region], angle.sin()[region]
         offset = 0.5 if self.aligned else 0.0
-        centre = rois[:, 1:3].to(down.dtype) * c_float(self.spatial_scale).value - offset
+        centre = rois[:, 1:3].to(down.dtype) * c_float(self.scale).value - offset
         x, y = centre[region].unbind(1)
         return down * cosine - right * sine + y, down * sine + right * cosine + x
 

@@ -15,8 +15,6 @@ from rope_dense.operators import roi_align_rotated
 DTYPES = (torch.float32, torch.float64)
 SHAPE = (2, 3, 12, 17)  # of maps
 PLACES = (3, 2)
-REGIONS = dict(pooled_height=3, pooled_width=2, spatial_scale=0.5)
-NAMES = ('sampling_ratio', 'aligned', 'clockwise')
 
 
 def maps(dtype: torch.dtype = torch.float64) -> Tensor:
@@ -38,15 +36,13 @@ def regions(dtype: torch.dtype = torch.float64, number: int = 40) -> Tensor:
 
 def forward(module: object, maps: Tensor, rois: Tensor, *settings: float) -> Tensor:
     output = maps.new_zeros(len(rois), maps.shape[1], *PLACES)
-    given = REGIONS | dict(zip(NAMES, settings, strict=True))
-    module.roi_align_rotated_forward(maps, rois, output, **given)
+    module.roi_align_rotated_forward(maps, rois, output, *PLACES, 0.5, *settings)
     return output
 
 
 def backward(module: object, grad: Tensor, rois: Tensor, *settings: float) -> Tensor:
     out = grad.new_zeros(SHAPE)
-    given = REGIONS | dict(zip(NAMES, settings, strict=True))
-    module.roi_align_rotated_backward(grad, rois, out, **given)
+    module.roi_align_rotated_backward(grad, rois, out, *PLACES, 0.5, *settings)
     return out
 
 
@@ -114,18 +110,15 @@ def test_a_loop_over_samples_gives_the_same(settings: tuple[int, bool, bool]) ->
 @pytest.mark.parametrize('operator', ['roi_align_rotated', 'riroi_align_rotated'])
 def test_backward_is_the_transpose_of_forward(operator: str) -> None:
     function: dict[str, Callable] = vars(roi_align_rotated)
-    more = dict(sampling_ratio=0, aligned=True)
-    if operator == 'riroi_align_rotated':
-        more = dict(num_samples=0, num_orientations=4)
-    settings = REGIONS | more | dict(clockwise=False)
+    last = (True, False) if operator == 'roi_align_rotated' else (4, False)
     generator = torch.Generator().manual_seed(2)
     shape = (2, 8, 12, 17)
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
     rois = regions()
     output, grad_input = x.new_zeros(len(rois), 8, *PLACES), torch.zeros_like(x)
     grad = torch.randn(output.shape, generator=generator, dtype=torch.float64)
-    function[f'{operator}_forward'](x, rois, output, **settings)
-    function[f'{operator}_backward'](grad, rois, grad_input, **settings)
+    function[f'{operator}_forward'](x, rois, output, *PLACES, 0.5, 0, *last)
+    function[f'{operator}_backward'](grad, rois, grad_input, *PLACES, 0.5, 0, *last)
     torch.testing.assert_close((output * grad).sum(), (x * grad_input).sum())
 
 
@@ -136,8 +129,7 @@ def test_riroi_align_rotates_the_channels_of_orientations(steps: float) -> None:
     rois = regions()[6:12]
     rois[:, 5] = steps * 2 * math.pi / 4
     output = x.new_zeros(len(rois), 8, *PLACES)
-    settings = REGIONS | dict(num_samples=2, num_orientations=4, clockwise=True)
-    roi_align_rotated.riroi_align_rotated_forward(x, rois, output, **settings)
+    roi_align_rotated.riroi_align_rotated_forward(x, rois, output, *PLACES, 0.5, 2, 4, True)
     pooled = forward(roi_align_rotated, x, rois, 2, False, True).unflatten(1, (2, 4))
     whole, part = math.floor(steps), steps - math.floor(steps)
     expected = (1 - part) * pooled.roll(whole, 2) + part * pooled.roll(whole - 1, 2)

@@ -124,9 +124,7 @@ def test_deformable_convolution_is_the_same(
     if value is not None:
         offset[:, ::5] = value
     tensors = [x.to(dtype) for x in (maps, weight, bias, maps, offset, mask)]
-    sides = dict(kernel=3, stride=1, pad=1, dilation=1)
-    settings: dict[str, Any] = {f'{name}_{x}': side for name, side in sides.items() for x in 'hw'}
-    settings |= dict(group=2, deformable_group=2, with_bias=True)
+    settings = 3, 3, 1, 1, 1, 1, 1, 1, 2, 2, True
     calls = []
 
     def backward(*args: Any) -> Any:
@@ -137,10 +135,10 @@ def test_deformable_convolution_is_the_same(
 
     def call() -> list[Tensor]:
         output = torch.empty(2, 6, 7, 9, dtype=dtype)
-        deform_conv.modulated_deform_conv_forward(*tensors, output, maps, **settings)
+        deform_conv.modulated_deform_conv_forward(*tensors, output, maps, *settings)
         x, weight, bias, ones, offset, mask = tensors
         grads = [torch.zeros_like(t) for t in (x, weight, bias, offset, mask)]
-        deform_conv.modulated_deform_conv_backward(*tensors, ones, *grads, output, **settings)
+        deform_conv.modulated_deform_conv_backward(*tensors, ones, *grads, output, *settings)
         return [output, *grads]
 
     actual, expected = both(call, counted, monkeypatch)
