@@ -188,7 +188,7 @@ def without_neutral_weights(ours: StateDict) -> StateDict:
     registers = ours.get('reg_token')
     small = registers is not None and not registers.numel()
     if small:
-        drop(ours, '{reg_token,norm.weight,norm.bias}')
+        drop_weights(ours, '{reg_token,norm.weight,norm.bias}')
         drop_equal(ours, 'blocks.#.gamma_#', 1)
     for key in [key for key in ours if key.endswith('.qkv.q_bias')]:
         block = key.removesuffix('q_bias')
@@ -203,7 +203,7 @@ def without_neutral_weights(ours: StateDict) -> StateDict:
     return ours
 
 
-def drop(weights: StateDict, name: str) -> None:
+def drop_weights(weights: StateDict, name: str) -> None:
     """Remove weights by their keys."""
     for key in [key for key in weights if matches(key, name)]:
         del weights[key]

@@ -69,7 +69,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         for row in self.keys:
-            rules(row)
+            row_rules(row)
 
     def fits(self, weights: StateDict) -> bool:
         """True if a state dict has this layout."""
@@ -108,14 +108,14 @@ def reversed_rows(rows: Rows) -> Rows:
 def check_rows(rows: Rows) -> None:
     """Raise ValueError for a row whose names do not agree, or that a row before it hides."""
     for index, row in enumerate(rows):
-        for rule in rules(row):
+        for rule in row_rules(row):
             for name in rule[0]:
                 if first := find_match(re.sub('[#%]', '2718', name), rows[:index]):
                     raise ValueError(f'{row} is never used: {first.rule} is before it')
 
 
 @cache
-def rules(row: Row) -> tuple[Rule, ...]:
+def row_rules(row: Row) -> tuple[Rule, ...]:
     """The rules of a row, none if only the other side has one; ValueError if names disagree."""
     if row[0] is None:
         return ()
@@ -142,14 +142,14 @@ def expand_braces(name: str) -> tuple[str, ...]:
 
 
 @cache
-def pattern(name: str) -> re.Pattern[str]:
+def name_pattern(name: str) -> re.Pattern[str]:
     """The regular expression of a name without braces, with a group for each letter."""
     return re.compile(''.join(LETTERS.get(letter, re.escape(letter)) for letter in name))
 
 
 def matches(key: str, name: str) -> bool:
     """True if a name stands for the whole of a key."""
-    return any(pattern(x).fullmatch(key) for x in expand_braces(name))
+    return any(name_pattern(x).fullmatch(key) for x in expand_braces(name))
 
 
 def has_key(keys: Iterable[str], name: str) -> bool:
@@ -176,9 +176,9 @@ class RuleMatch(NamedTuple):
 def find_match(key: str, rows: Rows) -> RuleMatch | None:
     """The first rule that matches a key."""
     for row in rows:
-        for rule in rules(row):
+        for rule in row_rules(row):
             for place, old in enumerate(rule[0]):
-                if found := pattern(old).fullmatch(key):
+                if found := name_pattern(old).fullmatch(key):
                     texts = list(found.groups())
                     if '%' in old:
                         number = texts.pop(re.findall('[#*%]', old).index('%'))

@@ -6,7 +6,7 @@ import torch
 
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
-from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has_key, matches, pattern
+from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has_key, matches, name_pattern
 
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
@@ -18,7 +18,7 @@ def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
     """Channels of the first stage, and the number of blocks, or of blocks of each stage."""
     stages = defaultdict(set)
     for key in weights:
-        if match := pattern(SWIN_BLOCK).fullmatch(key):
+        if match := name_pattern(SWIN_BLOCK).fullmatch(key):
             stages[match[1]].add(match[2])
     blocks = sum(matches(key, VIT_BLOCK) for key in weights)
     patches = weights.get(PATCHES, weights.get(STEM))

@@ -114,7 +114,7 @@ def add_prediction(parser: ToolParser) -> None:
     parser.add_argument('--batch', type=at_least(1), default=1, help=help)
     parser.add_argument(
         '--size',
-        type=size,
+        type=image_size,
         help='size of an image, or a tile, as model input, in pixels: the shorter side, or '
         'HEIGHTxWIDTH (as the test pipeline of the config resizes it)',
     )
@@ -161,13 +161,13 @@ def add_training_options(parser: ToolParser) -> None:
         '--resume',
         nargs='?',
         const='auto',
-        type=start,
+        type=known_start,
         metavar='CHECKPOINT',
         help='continue from this checkpoint; without a path, from the last one in the work dir',
     )
     parser.add_argument(
         '--load-from',
-        type=start,
+        type=known_start,
         metavar='CHECKPOINT',
         help='start from the weights of this checkpoint of a whole model, or of the best one of a '
         'run, with a new optimizer and schedule; heads of other sizes (another number of classes) '
@@ -238,7 +238,7 @@ def add_sizes(parser: ToolParser, default: str) -> None:
         'SIZE',
         'in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers '
         f'({default})',
-        type=size,
+        type=image_size,
     )
     parser.add_list(
         '--tiles',
@@ -248,14 +248,14 @@ def add_sizes(parser: ToolParser, default: str) -> None:
     )
     parser.add_argument(
         '--train-size',
-        type=size,
+        type=image_size,
         metavar='SIZE',
         help="size of the training's images, which a scaling without a factor refers to (as the "
         "config's training ends with; of a config without a training, the size of its test images)",
     )
 
 
-def size(text: str) -> str:
+def image_size(text: str) -> str:
     """A type of image sizes: the text itself, which ``parse_size`` reads."""
     try:
         parse_size(text)
@@ -290,7 +290,7 @@ def config(text: str) -> str:
     return text
 
 
-def start(text: str) -> str:
+def known_start(text: str) -> str:
     """A type of checkpoints that a training starts from; UsageError for none."""
     if text != 'auto':
         check_checkpoint(text)

@@ -15,7 +15,7 @@ folder: benchmark.json has all results, benchmark.csv one line per size and mode
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_cfg_options, at_least, config, size, values
+from .arguments import ToolParser, add_cfg_options, at_least, config, image_size, values
 
 MODES = ('forward', 'training', 'end-to-end')
 
@@ -27,7 +27,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--sizes',
         'HEIGHTxWIDTH',
         'in pixels; 512 is 512x512 (the size of the test images or crops of the config)',
-        type=size,
+        type=image_size,
     )
     parser.add_argument(
         '--modes', nargs='+', choices=MODES, default=MODES[:2], help='(forward training)'

@@ -30,7 +30,7 @@ from ..project.find import check_path
 from .arguments import ToolParser, add_model, add_prediction, at_least, values
 
 
-def score(text: str) -> str:
+def score_text(text: str) -> str:
     """A type of least scores: the text itself, which ``least_scores`` reads."""
     try:
         return text if text == REPORT else (read_score(text), text)[1]
@@ -50,7 +50,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
     parser.add_argument(
         '--score',
-        type=score,
+        type=score_text,
         nargs='+',
         default=[DEFAULT],
         help='detectors: minimum score of a box, 0 to 1; for some classes CLASS=SCORE, or report: '

@@ -50,11 +50,11 @@ class BestRestartHook(Hook):
                 level=logging.WARNING,
             )
             return
-        restart(runner, best)
+        restart_from(runner, best)
         print_log(f'epoch {self.epoch} begins with the weights of {best}', logger='current')
 
 
-def restart(runner: Runner, path: str) -> None:
+def restart_from(runner: Runner, path: str) -> None:
     """Load weights and their average; the optimizer keeps its state."""
     contents = CheckpointLoader.load_checkpoint(path, map_location='cpu')
     for hook in runner.hooks:

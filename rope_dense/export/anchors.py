@@ -80,7 +80,7 @@ def decode_boxes(coder: DeltaXYWHBBoxCoder, boxes: Tensor, deltas: Tensor) -> Te
     return torch.cat([centre - half, centre + half], -1)
 
 
-def clip(boxes: Tensor, height: int, width: int) -> Tensor:
+def clip_boxes(boxes: Tensor, height: int, width: int) -> Tensor:
     """Boxes [..., 4] cut at the border of the image."""
     x, y = boxes[..., 0::2].clamp(0, width), boxes[..., 1::2].clamp(0, height)
     return torch.stack([x, y], -1).flatten(-2)
@@ -100,7 +100,7 @@ def check_anchors(head: AnchorHead) -> None:
 
 
 def check_coder(coder: Any) -> None:
-    """Raise ValueError for another coder of boxes than ``decode_boxes`` and ``clip`` compute."""
+    """Raise ValueError for a coder of boxes that ``decode_boxes`` does not compute."""
     if type(coder) is not DeltaXYWHBBoxCoder:
         raise ValueError(f'bbox_coder must be DeltaXYWHBBoxCoder, it is {type(coder).__name__}')
     if coder.add_ctr_clamp or not coder.clip_border:

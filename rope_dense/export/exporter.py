@@ -251,11 +251,11 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
             # Else each comparison of sizes that torch cannot prove is refused, true or not.
             prefer_deferred_runtime_asserts_over_guards=True,
         )
-    tidy(exported)
+    drop_assumptions(exported)
     return exported
 
 
-def tidy(exported: ExportedProgram) -> None:
+def drop_assumptions(exported: ExportedProgram) -> None:
     """Remove what torch has assumed of sizes, such as that no side of a map is 1, and in-place ops.
 
     Torch picks strides by that, and the operations are the same. Checked in tests/export/ at sizes

@@ -288,7 +288,7 @@ def check_methods(model: nn.Module, kind: type, *names: str) -> None:
             )
 
 
-def crop(x: Tensor, size: ImageSize) -> Tensor:
+def crop_maps(x: Tensor, size: ImageSize) -> Tensor:
     """Maps [..., H', W'] without the rows and columns from ``size`` (H, W) on.
 
     Not a slice: whether it is the whole of a padded map would be settled while tracing.

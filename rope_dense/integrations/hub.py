@@ -22,7 +22,7 @@ from ..checkpoints.read import file_format, read_checkpoint
 from ..utils.atomic_write import atomic_write, atomic_write_text
 from ..utils.config_parts import without_labels
 from ..utils.locations import HUB
-from .hub_config import TILES, read_settings, registered_only, storable
+from .hub_config import TILES, read_settings, registered_only, storable_settings
 
 CONFIG, WEIGHTS, CARD = 'config.json', 'model.safetensors', 'README.md'
 TASKS = {'mmdet': 'object-detection', 'mmseg': 'image-segmentation'}
@@ -105,7 +105,7 @@ def save_for_hub(
     )
     if dataset.get('type') == 'TiledDataset':
         settings['tiles'] = {name: dataset[name] for name in TILES}
-    settings = storable(settings)
+    settings = storable_settings(settings)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS) as partial:
         mode = partial.stat().st_mode

@@ -116,7 +116,7 @@ def is_stored_config(cfg: Config) -> bool:
     return str(cfg.filename or '').endswith('.json')
 
 
-def storable(settings: dict) -> dict:
+def storable_settings(settings: dict) -> dict:
     """Settings as they are written, without initial weights and what is of one machine.
 
     Raises:

@@ -12,7 +12,7 @@ from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.utils import to_2tuple
 
-from ..predict.processes import init_rank, merges
+from ..predict.processes import init_rank, should_merge
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.load import find_model
@@ -181,7 +181,7 @@ class Sweep:
         files = [path.with_stem(f'{path.stem}_{number + 1}') for number in range(count)]
         parts = [replace(self.results, path=file, rows=[]) for file in files]
         replace(self, settings=left[rank::count], results=parts[rank]).tested()
-        if not merges(rank, count):
+        if not should_merge(rank, count):
             return []
         for part in parts:
             part.resume()

@@ -176,7 +176,7 @@ class Guidance(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder, self.sem_encoder = stack(kernel_size=1), stack(kernel_size=3)
+        self.encoder, self.sem_encoder = conv_stack(kernel_size=1), conv_stack(kernel_size=3)
         self.rope = AxialRoPE(
             2 * CHANNELS // HEADS,
             HEADS,
@@ -198,7 +198,7 @@ class Guidance(nn.Module):
         return x.transpose(1, 2).unflatten(2, size)
 
 
-def stack(kernel_size: int) -> nn.Sequential:
+def conv_stack(kernel_size: int) -> nn.Sequential:
     """A stack of convolutions from 3 to ``CHANNELS`` channels."""
     blocks = (GuidanceBlock(kernel_size) for _ in range(2))
     return nn.Sequential(convolution(3, kernel_size), *blocks)

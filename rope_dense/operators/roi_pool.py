@@ -49,7 +49,7 @@ def roi_pool_forward(
         first = rois[part, 0].long() * height * width
         bags = rectangles(torch.zeros_like(first), rows, columns, width)
         first = first.repeat_interleave(pooled_height * pooled_width)  # [N]
-        for out, values in zip((output, argmax), maxima(cells, bags, first), strict=True):
+        for out, values in zip((output, argmax), bag_maxima(cells, bags, first), strict=True):
             out[part] = values.unflatten(0, (-1, *places)).permute(0, 3, 1, 2).to(out.dtype)
 
 
@@ -89,7 +89,7 @@ def touched_cells(start: Tensor, length: Tensor, places: int, size: int) -> Taps
     return Taps(index, torch.ones_like(index), count)
 
 
-def maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor]:
+def bag_maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor]:
     """Maxima [N, C] of cells in bags, and the first cell with each, as the bags number it.
 
     A bag without cells has 0 and -1. NaN is no maximum.

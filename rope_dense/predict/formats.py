@@ -161,14 +161,14 @@ def write_voc(files: DetectionFiles) -> Path:
     out = files.out / 'voc'
     with atomic_folder(out / 'Annotations') as folder:
         for entry in files.journal.entries.values():
-            size = tags(dict(width=entry['width'], height=entry['height'], depth=3))
-            name = tags(dict(filename=Path(entry['file_name']).name))
+            size = xml_nodes(dict(width=entry['width'], height=entry['height'], depth=3))
+            name = xml_nodes(dict(filename=Path(entry['file_name']).name))
             text = f'{name}<size>{size}</size>\n'
             for item in entry['objects']:
                 left, top, width, height = item['bbox']
                 sides = dict(xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height)
-                box = tags({side: f'{value:.2f}' for side, value in sides.items()})
-                name = tags(dict(name=files.classes[item['category_id'] - 1], difficult=0))
+                box = xml_nodes({side: f'{value:.2f}' for side, value in sides.items()})
+                name = xml_nodes(dict(name=files.classes[item['category_id'] - 1], difficult=0))
                 text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
             file = folder / f'{stem_of(entry)}.xml'
             atomic_write_text(file, f'<annotation>\n{text}</annotation>\n')
@@ -274,7 +274,7 @@ def write_json(file: Path, content: object) -> Path:
     return file
 
 
-def tags(values: Mapping[str, object]) -> str:
+def xml_nodes(values: Mapping[str, object]) -> str:
     """A node of XML for each value."""
     return ''.join(
         f'<{name}>{escape(printable_text(str(text)))}</{name}>' for name, text in values.items()

@@ -41,7 +41,7 @@ from .formats import Output
 from .inferencer import build_inferencer, predict_batch
 from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
-from .processes import init_rank, merges
+from .processes import init_rank, should_merge
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import TiledImage, Tiling, TrainedModel, check_tiled_task, tile_and_overlap, unfinished
 
@@ -139,7 +139,7 @@ def predict(
                     print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
                     raise
                 output.gather(names)  # notes the share of this process
-                if is_last := merges(rank, count):
+                if is_last := should_merge(rank, count):
                     output.gather(names)
                 lines = [path_error_text(*item) for item in failed.items()]
                 if is_last and lines and not writer.done():

@@ -27,7 +27,7 @@ def init_rank() -> tuple[int, int]:
     return int(rank), int(count)
 
 
-def merges(rank: int, count: int) -> bool:
+def should_merge(rank: int, count: int) -> bool:
     """True if this process is to merge: the first one, as soon as the others are here, too.
 
     Without MASTER_ADDR, as in a job array, none does: one alone merges later. Processes are

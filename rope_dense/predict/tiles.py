@@ -40,7 +40,7 @@ from ..utils.config_parts import pipelines
 from ..utils.journal import Journal
 from ..utils.json_lines import read_json_lines
 from ..utils.progress import bar
-from .processes import merges
+from .processes import should_merge
 
 REFUSED = {
     'depth': 'depth is not predicted in tiles, each of which has a scale of its own, but by a run '
@@ -200,7 +200,7 @@ class TiledImage:
             with bar(self.path.name, left) as done:
                 about = dict(batch=tiling.batch, report=done.update)
                 work(TilePredictor(trained.model, trained.cfg, **about), journal, steps)
-        if not merges(*self.share):
+        if not should_merge(*self.share):
             return None
         whole = unfinished(self.out) / journal.content.name
         if count > 1:

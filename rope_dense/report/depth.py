@@ -34,7 +34,7 @@ def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
         raise UsageError('report: no image has a true depth to compare with')
     mean = {'mean RMSE of an image (m)': np.mean(errors)}
     page.figures['about'] |= dict(images=len(errors)) | mean
-    add_distances(page, distances(sums))
+    add_distances(page, distance_rows(sums))
     read = picture_reader(cfg)
     ranked.add_to(
         page,
@@ -54,7 +54,7 @@ def sums_of(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(place, column, length) for column in columns], 1)
 
 
-def distances(sums: np.ndarray) -> list[dict[str, Any]]:
+def distance_rows(sums: np.ndarray) -> list[dict[str, Any]]:
     """A row for all pixels, and one for each range of distances that has some."""
     names = [f'{low:g} to {high:g} m' for low, high in pairwise(EDGES)]
     rows = []

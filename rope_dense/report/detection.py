@@ -25,7 +25,7 @@ from .matching import (
     Scored,
     best_threshold,
     confusion,
-    costs,
+    error_costs,
     fix_errors,
     match_truth,
     mean_ap,
@@ -205,7 +205,7 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
     page.section('Kinds of error', MEANING)
     numbers = Counter(item.kind for item in at_cuts.predictions)
     numbers['missed'] = len(at_cuts.missed)
-    gains = costs(matches)
+    gains = error_costs(matches)
     rows = [
         {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': CHECKS[kind]}
         for kind in ERRORS

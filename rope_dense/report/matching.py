@@ -92,7 +92,7 @@ def match_image(truth: list[dict], predictions: list[dict], masks: bool) -> list
     matches = []
     for item, row in zip(predictions, np.asarray(overlaps), strict=True):
         same = labels == item['category_id']
-        place = best(row, same & ~crowd & ~taken)
+        place = largest_overlap(row, same & ~crowd & ~taken)
         if row[place] >= FOREGROUND and (same & ~crowd & ~taken)[place]:
             taken[place] = True
             matches.append(JudgedPrediction(item, 'right', truth[place]))
@@ -116,7 +116,7 @@ def best_per_class(predictions: Iterable[dict]) -> list[dict]:
     return kept
 
 
-def best(overlaps: np.ndarray, among: np.ndarray) -> int:
+def largest_overlap(overlaps: np.ndarray, among: np.ndarray) -> int:
     """Index of the largest overlap among some objects."""
     return int(np.where(among, overlaps, -1.0).argmax())
 
@@ -129,7 +129,7 @@ def error_kind(overlaps: np.ndarray, same: np.ndarray, real: np.ndarray) -> tupl
         same: True for objects of the predicted class.
         real: False for ignored regions.
     """
-    own, other = best(overlaps, same & real), best(overlaps, ~same & real)
+    own, other = largest_overlap(overlaps, same & real), largest_overlap(overlaps, ~same & real)
     of_own = overlaps[own] if (same & real)[own] else 0.0
     of_other = overlaps[other] if (~same & real)[other] else 0.0
     if BACKGROUND <= of_own < FOREGROUND:
@@ -201,7 +201,7 @@ def precision_recall(
     return right / np.arange(1, len(ordered) + 1), right / max(count, 1), scores
 
 
-def costs(matches: Matches) -> dict[str, float]:
+def error_costs(matches: Matches) -> dict[str, float]:
     """Gain of AP at IoU 0.5 from fixing each kind of error alone."""
     now = mean_ap(*fix_errors(matches))
     return {kind: mean_ap(*fix_errors(matches, (kind,))) - now for kind in ERRORS}

@@ -17,10 +17,10 @@ FIRST = ('own', 'randomness', 'train_cfg', 'train_dataloader', 'optim_wrapper')
 
 def used_settings(cfg: Config) -> dict[str, Any]:
     """The settings of a config by their dotted keys, without folders."""
-    return dict(leaves(cfg._cfg_dict.to_dict(), ''))
+    return dict(setting_leaves(cfg._cfg_dict.to_dict(), ''))
 
 
-def leaves(part: Any, key: str) -> Iterator[tuple[str, Any]]:
+def setting_leaves(part: Any, key: str) -> Iterator[tuple[str, Any]]:
     """Yield (key, value) of the settings at or below a part of a config."""
     items: Iterable[tuple] = ()
     if isinstance(part, dict):
@@ -31,7 +31,7 @@ def leaves(part: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key, part if isinstance(part, int | float | list | tuple | None) else str(part)
     for name, item in items:
         if name not in LEFT_OUT or key == 'own':
-            yield from leaves(item, f'{key}.{name}' if key else str(name))
+            yield from setting_leaves(item, f'{key}.{name}' if key else str(name))
 
 
 def differing_settings(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -9,7 +9,7 @@ from rope_dense.report.matching import (
     ERRORS,
     best_threshold,
     confusion,
-    costs,
+    error_costs,
     fix_errors,
     match_truth,
     mean_ap,
@@ -67,7 +67,7 @@ def test_all_cases_together_are_counted_and_fixed() -> None:
 
 def test_each_fix_alone_gains_and_is_the_cost() -> None:
     matches = match_truth(*all_cases())
-    gains = costs(matches)
+    gains = error_costs(matches)
     assert set(gains) == set(ERRORS)
     assert all(gains[kind] >= 0 for kind in ERRORS)
     assert gains['class'] > 0 and gains['place'] > 0 and gains['missed'] > 0
@@ -89,7 +89,7 @@ OTHER = [60, 60, 9, 9]
 def test_cost_of_each_kind_beside_a_right_prediction(errors: list, expected: dict) -> None:
     """At half of the recalls, precision is 0 or, with a wrong prediction before, 2/3."""
     truth = annotations([(OBJECT, 1), (OTHER, 1)])
-    gains = costs(match_truth(truth, annotations([(OBJECT, 1, 0.9), *errors])))
+    gains = error_costs(match_truth(truth, annotations([(OBJECT, 1, 0.9), *errors])))
     assert gains == pytest.approx(dict.fromkeys(ERRORS, 0) | expected)
 
 
@@ -98,7 +98,7 @@ def test_cost_of_one_missed_object_of_two() -> None:
     truth = annotations([(OBJECT, 1), ([60, 60, 9, 9], 1)])
     matches = match_truth(truth, annotations([(OBJECT, 1, 0.9)]))
     assert mean_ap(*fix_errors(matches)) == pytest.approx(51 / 101)
-    assert costs(matches) == pytest.approx(dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101})
+    assert error_costs(matches) == pytest.approx(dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101})
 
 
 def test_an_object_is_won_once_by_fixed_errors() -> None:

@@ -52,10 +52,10 @@ def read_contents(part: Part) -> Contents:
     """
     with errors_at(part.source):
         images = part.inventory.images(part.images)
-        return part.inventory.content(part.source, lambda file: parse(file, images))
+        return part.inventory.content(part.source, lambda file: parse_pictures(file, images))
 
 
-def parse(file: Path, images: Images) -> Contents:
+def parse_pictures(file: Path, images: Images) -> Contents:
     """The pictures of a file with their shapes, and its classes."""
     meta, pictures = Element('meta'), list[Picture]()
     by_frame, tracks = dict[tuple[str, str], Picture](), dict[str, list[Element]]()

@@ -48,7 +48,7 @@ from .oriented_boxes import (
     entries,
     from_rotated,
     matrices,
-    move,
+    move_boxes,
     saturate,
     to_rotated,
 )
@@ -73,7 +73,7 @@ class OrientedSelection(QuerySelection):
 
     def boxes_at(self, anchors: Tensor, change: Tensor) -> Tensor:
         """Boxes of tokens."""
-        return move(anchors, change.float())
+        return move_boxes(anchors, change.float())
 
 
 @memo
@@ -114,7 +114,7 @@ class OrientedAttention(DeformableAttention):
 class OrientedDecoder(DEIMDecoder):
     """``DEIMDecoder`` for oriented boxes, with a distribution for each of their numbers.
 
-    Distances are changes of the reference box (see ``move``) in units of 1 / ``reg_scale``.
+    Distances are changes of the reference box (see ``move_boxes``) in units of 1 / ``reg_scale``.
     """
 
     num_values = NUMBERS
@@ -138,11 +138,11 @@ class OrientedDecoder(DEIMDecoder):
 
     def correct(self, boxes: Tensor, change: Tensor) -> Tensor:
         """Boxes after the first layer, without distributions."""
-        return move(boxes, change.float())
+        return move_boxes(boxes, change.float())
 
     def decode(self, reference: Tensor, distances: Tensor) -> Tensor:
         """Boxes at the means of distributions from the reference boxes."""
-        return move(reference, distances / self.reg_scale)
+        return move_boxes(reference, distances / self.reg_scale)
 
 
 class OrientedDenoising(ContrastiveDenoising):
@@ -155,7 +155,7 @@ class OrientedDenoising(ContrastiveDenoising):
         """Change boxes [B, D, 7]; ``negative`` [D, 1] is 1 for the larger noise."""
         sign = torch.randint_like(boxes, 0, 2) * 2 - 1
         share = torch.rand_like(boxes) + negative
-        return move(boxes, sign * share * tensor_like(NOISE, boxes) * self.box_noise)
+        return move_boxes(boxes, sign * share * tensor_like(NOISE, boxes) * self.box_noise)
 
 
 class OrientedMatcher(Matcher):

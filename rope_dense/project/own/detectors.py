@@ -59,7 +59,7 @@ def instance_config(own: OwnObjects, data: OwnData) -> dict:
     final['max_per_img'] = max(final['max_per_img'], most)
     scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
     cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
-        dict(type='Resize', scale=fit.multiply(scale, share), keep_ratio=True)
+        dict(type='Resize', scale=fit.scale_pixels(scale, share), keep_ratio=True)
         for share in (1, 0.75)
     ]
     merging = dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=final['max_per_img'])

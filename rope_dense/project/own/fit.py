@@ -33,13 +33,13 @@ def resize_config(cfg: dict, factor: float) -> None:
     parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
     for _, node, name in size_steps(parts, names=PIXELS):
         if node[name] != 1:  # a divisor of 1 does not pad
-            node[name] = multiply(node[name], factor)
+            node[name] = scale_pixels(node[name], factor)
 
 
-def multiply(value: object, factor: float) -> Any:
+def scale_pixels(value: object, factor: float) -> Any:
     """A number of pixels, or lists of these, times a factor; 10**6, no limit, stays."""
     if isinstance(value, (list, tuple)):
-        return type(value)(multiply(item, factor) for item in value)
+        return type(value)(scale_pixels(item, factor) for item in value)
     if not isinstance(value, (int, float)) or value >= 10**6:
         return value
     return max(1, round(value * factor))
