@@ -236,10 +236,8 @@ class Backbone(BaseModule):
 
         ``dict(type='Pretrained', checkpoint=...)`` may also have ``prefix``, ``grid``, ``channels``
         and ``network``, see ``checkpoints.load_pretrained``. mmengine's own loader would continue
-        with random weights where a checkpoint does not fit.
-
-        Raises:
-            CheckpointError: the checkpoint cannot be fetched or read, or does not fit.
+        with random weights where a checkpoint does not fit. CheckpointError if the checkpoint
+        cannot be fetched or read, or does not fit.
         """
         settings = pretrained_settings(self.init_cfg)
         if self.is_init or settings is None:

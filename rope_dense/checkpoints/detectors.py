@@ -139,10 +139,8 @@ def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, Stat
 def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
     """Weights of a backbone: the ``base`` weights, with their stored differences added.
 
-    Biases of q and v that ``base`` does not have count as zero.
-
-    Raises:
-        CheckpointError: ``base`` cannot be fetched or read, or has other weights.
+    Biases of q and v that ``base`` does not have count as zero. CheckpointError if ``base`` cannot
+    be fetched or read, or has other weights.
     """
     contents = read_weights(base, None)
     weights = find_layout(contents, base).to_ours(contents)
@@ -179,9 +177,7 @@ def without_neutral_weights(ours: StateDict) -> StateDict:
 
     These are periods, which the model computes; biases of 0 of the keys; and, for DEIMv2's small
     ViTs in transformers, a LayerScale of 1, no registers and a norm that is not used.
-
-    Raises:
-        CheckpointError: biases of the keys that are not 0.
+    CheckpointError for biases of the keys that are not 0.
     """
     ours = dict(ours)
     ours.pop(PERIODS, None)

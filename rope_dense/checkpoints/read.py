@@ -83,10 +83,8 @@ def read_local_checkpoint(path: str, name: str) -> dict:
 def file_format(path: str, name: str) -> str:
     """Format of a file by its first bytes: 'archive', 'pickle' or 'safetensors'.
 
-    An archive is today's format of torch.save, a pickle the one before.
-
-    Raises:
-        CheckpointError: none of these formats.
+    An archive is today's format of torch.save, a pickle the one before. CheckpointError for other
+    formats.
     """
     with open(path, 'rb') as file:
         head = file.read(24)

@@ -23,10 +23,8 @@ def import_mmrotate() -> None:
     """Register mmrotate's models, data sets and metrics.
 
     One of its detectors, H2RBox-v2, imports torchvision. Where torchvision is not installed, that
-    detector alone raises an error, when it is used.
-
-    Raises:
-        ImportError: mmrotate, or what its metrics need, is not installed.
+    detector alone raises an error, when it is used. ImportError if mmrotate, or what its metrics
+    need, is not installed.
     """
     if missing := [package for name, package in NEEDED.items() if find_spec(name) is None]:
         raise ImportError(

@@ -74,9 +74,7 @@ def is_different(evaluator: Evaluator, setting: Setting) -> bool:
     """False if the scaling of a setting changes nothing, as its windows are as in pre-training.
 
     Only in a backbone of several stages the factor follows from the window, see ``scalings_at``.
-
-    Raises:
-        ValueError: see ``Evaluator.apply``.
+    ValueError as of ``Evaluator.apply``.
     """
     evaluator.apply(setting)
     backbone = evaluator.backbone

@@ -66,10 +66,8 @@ def parse_scaling(text: str) -> dict | None:
 
     TYPE is none, linear, ntk or by_parts. FACTOR is a number or HEIGHTxWIDTH; without it, or with
     'pretrain', it follows from each input and the grid of pre-training. TEMPERATURE is log or yarn.
-    So 'by_parts:2', 'linear:1.5x2+log'.
-
-    Raises:
-        ValueError: another form. The backbone checks the values.
+    So 'by_parts:2', 'linear:1.5x2+log'. ValueError for another form; the backbone checks the
+    values.
     """
     match = SCALING.fullmatch(text)
     if match is None:

@@ -182,9 +182,7 @@ def of_output(x: Tensor, output: Tensor) -> Tensor:
 
     Of a larger grid (mmdet's DyHead has one) the first N H' W' values of each image are read with
     the shape of the output, as the compiled operator does: published weights were trained so.
-
-    Raises:
-        RuntimeError: a smaller grid.
+    RuntimeError for a smaller grid.
     """
     size = x.shape[1], *output.shape[2:]
     return x.flatten(1)[:, : prod(size)].unflatten(1, size)

@@ -206,10 +206,8 @@ whole_file = cache(partial(load_coco, is_whole=True))
 def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
     """The ids of the images or categories in a COCO file that have one of the names.
 
-    An image may be in another folder there if no two have the last part of its name.
-
-    Raises:
-        UsageError, ValueError: the file is no COCO file, or has none of the names.
+    An image may be in another folder there if no two have the last part of its name. UsageError,
+    ValueError if the file is no COCO file, or has none of the names.
     """
     content, key = whole_file(file).content, 'file_name' if kind == 'images' else 'name'
     if not isinstance(content, dict) or not isinstance(content.get(kind), list):

@@ -83,9 +83,7 @@ def predict_batch(
     """The predictions for images (BGR), as data samples; thin images are padded, see ``thin``.
 
     Nothing is predicted where an image of any number of channels has no data, see ``drop_no_data``.
-
-    Raises:
-        ValueError: a prediction is not finite.
+    ValueError for a prediction that is not finite.
     """
     if not images:
         return []

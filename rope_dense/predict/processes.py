@@ -15,9 +15,7 @@ def init_rank() -> tuple[int, int]:
     """The rank of this process, which takes the GPU of its number, and the count of all.
 
     They are RANK and WORLD_SIZE of the environment, which torchrun sets; 0 and 1 without them.
-
-    Raises:
-        UsageError: RANK is no number below WORLD_SIZE.
+    UsageError if RANK is no number below WORLD_SIZE.
     """
     rank, count = (os.environ.get(*x) for x in (('RANK', '0'), ('WORLD_SIZE', '1')))
     if not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):

@@ -77,10 +77,8 @@ class RoPEClassifier(BaseModel):
     ) -> Tensor | list[BaseDataElement]:
         """Scores [B, K] of images [B, 3, height, width].
 
-        With mode 'predict', the samples with their scores in a field ``scores``.
-
-        Raises:
-            ValueError: another mode, or no samples to predict for.
+        With mode 'predict', the samples with their scores in a field ``scores``. ValueError for
+        another mode, or no samples to predict for.
         """
         if mode not in ('tensor', 'predict'):
             raise ValueError(f"mode must be 'tensor' or 'predict', got {mode!r}")

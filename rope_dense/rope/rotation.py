@@ -238,10 +238,8 @@ class Implementation(NamedTuple):
 def implementation(device: torch.device, dtype: torch.dtype) -> Implementation | None:
     """The implementation for tensors of a device and type: a kernel on GPUs, else torch's own.
 
-    None, for the definition, on devices where complex numbers were not tried.
-
-    Raises:
-        RuntimeError: a CUDA graph is captured by the first rotation on a GPU.
+    None, for the definition, on devices where complex numbers were not tried. RuntimeError if a
+    CUDA graph is captured by the first rotation on a GPU.
     """
     if device.type not in ('cpu', 'cuda'):
         return None
