@@ -289,14 +289,14 @@ def write_onnx(exported: ExportedProgram, path: Path, graph: Graph, metadata: di
         onnx_file.write_program(exported, path, graph, metadata)
 
 
-class Format(NamedTuple):
+class FileFormat(NamedTuple):
     """A format of files: what writes it, and the packages which that needs."""
 
     write: Callable[[ExportedProgram, Path, Graph, dict], None]
     packages: tuple[str, ...] = ()
 
 
-FORMATS = {'.onnx': Format(write_onnx, ('onnx', 'onnxscript')), '.pt2': Format(write_pt2)}
+FORMATS = {'.onnx': FileFormat(write_onnx, ('onnx', 'onnxscript')), '.pt2': FileFormat(write_pt2)}
 
 
 @contextmanager

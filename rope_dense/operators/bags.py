@@ -103,6 +103,6 @@ def as_cells(maps: Tensor) -> Tensor:
     return maps.permute(0, 2, 3, 1).flatten(0, 2).to(real(maps.dtype)).contiguous()
 
 
-def chunks(x: Tensor, size: int) -> Iterator[slice]:
+def row_slices(x: Tensor, size: int) -> Iterator[slice]:
     """Slices of ``size`` rows."""
     return (slice(start, start + size) for start in range(0, len(x), size))

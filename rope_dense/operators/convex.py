@@ -107,7 +107,7 @@ def by_angle(points: Points, valid: Tensor) -> Points:
     return points.gather(order)
 
 
-def area(polygon: Points) -> Tensor:
+def polygon_area(polygon: Points) -> Tensor:
     """Areas [n] of star-shaped polygons [n, K], as triangles from their first corner."""
     corner = polygon - polygon[:, :1]
     return cross(corner[:, 1:-1], corner[:, 2:]).abs().sum(1) / 2
@@ -127,7 +127,7 @@ def intersection(p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: b
     polygon = by_angle(join_points(points, p, q), valid)
     if not convex:
         polygon = hull(polygon)
-    return torch.where(valid.sum(1) > 2, area(polygon), 0)
+    return torch.where(valid.sum(1) > 2, polygon_area(polygon), 0)
 
 
 def hull(polygon: Points) -> Points:

@@ -15,7 +15,6 @@ from .bags import real
 from .convex import (
     PAIRS,
     Points,
-    area,
     bounds,
     by_angle,
     cross,
@@ -25,6 +24,7 @@ from .convex import (
     join_points,
     margin,
     near_pairs,
+    polygon_area,
 )
 
 POINTS = 2**20  # pairs of a point and a polygon at once
@@ -37,7 +37,7 @@ def convex_iou(pointsets: Tensor, polygons: Tensor, ious: Tensor) -> None:
     Polygons may be concave.
     """
     hulls, corners = hull_of(Points.of(pointsets.double())), Points.of(polygons.double())
-    hull_areas, areas = area(hulls), signed_area(corners).abs()
+    hull_areas, areas = polygon_area(hulls), signed_area(corners).abs()
     ious.zero_()
     for i, j in near_pairs(bounds(hulls), bounds(corners)):
         inter = hull_intersection(hulls[i], corners[j])
@@ -68,8 +68,8 @@ def giou(points: Points, polygon: Points) -> Tensor:
     """Generalized IoU [n] of hulls of point sets [n, 9] and polygons [n, 4] of one index."""
     hulls = hull_of(points)
     inter = hull_intersection(hulls, polygon)
-    union = area(hulls) + signed_area(polygon).abs() - inter
-    return inter / union - 1 + union / area(hull_of(join_points(points, polygon)))
+    union = polygon_area(hulls) + signed_area(polygon).abs() - inter
+    return inter / union - 1 + union / polygon_area(hull_of(join_points(points, polygon)))
 
 
 def hull_of(points: Points) -> Points:

@@ -10,7 +10,7 @@ from ctypes import c_float
 import torch
 from torch import Tensor
 
-from .bags import Bags, Taps, as_cells, chunks, real, rectangles
+from .bags import Bags, Taps, as_cells, real, rectangles, row_slices
 
 VALUES = 2**24  # of the cells of regions at once: bounds the memory
 LOWEST = torch.finfo(torch.float32).min
@@ -39,7 +39,7 @@ def roi_pool_forward(
     """
     _, channels, height, width = input.shape
     places, cells = (pooled_height, pooled_width), as_cells(input)
-    for part in chunks(rois, max(1, VALUES // (2 * height * width * channels))):
+    for part in row_slices(rois, max(1, VALUES // (2 * height * width * channels))):
         corners = rois[part, 1:].to(real(rois.dtype))
         low = corners[:, :2] * c_float(spatial_scale).value  # [R, 2], x and y
         length = (corners[:, 2:] + 1) * c_float(spatial_scale).value - low

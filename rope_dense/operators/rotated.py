@@ -27,7 +27,6 @@ from .convex import (
     PAIRS,
     Points,
     are_apart,
-    area,
     bounds,
     cross,
     dot,
@@ -35,6 +34,7 @@ from .convex import (
     join_points,
     margin,
     near_pairs,
+    polygon_area,
 )
 from .greedy import greedy_keep
 
@@ -259,4 +259,4 @@ def pair_quadri(boxes1: Tensor, boxes2: Tensor) -> BoxPairs:
         total = total + boxes1[:, corner : corner + 2] + boxes2[:, corner : corner + 2]
     centre = Points.of(total / 8)  # [n, 1]
     p, q = p - centre, q - centre
-    return BoxPairs(p, q, area(p), area(q), False)
+    return BoxPairs(p, q, polygon_area(p), polygon_area(q), False)

@@ -100,12 +100,12 @@ def add_pictures(
     ranked.add_to(
         page,
         'Truth on the left, prediction on the right.',
-        lambda image: draw_labels(visualizer, image, read),
+        lambda image: draw_both_labels(visualizer, image, read),
         lambda row: f'mIoU {row["mIoU"]:.3f}',
     )
 
 
-def draw_labels(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
+def draw_both_labels(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
     (top, left), (height, width) = image.row['place'], image.content[0].shape
     rgb, drawn = read(image.row['path'])[top : top + height, left : left + width], []

@@ -175,7 +175,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         path.write_text('half of it')
         raise RuntimeError('disk full')
 
-    monkeypatch.setitem(exporter.FORMATS, '.pt2', exporter.Format(fail))
+    monkeypatch.setitem(exporter.FORMATS, '.pt2', exporter.FileFormat(fail))
     (tmp_path / 'a.pt2').write_text('the one before')
     with pytest.raises(RuntimeError, match='disk full'):
         export(vit(), tmp_path / 'a.pt2')

@@ -88,7 +88,7 @@ def declared_folder(file: Path, content: dict[str, Any], inventory: Inventory) -
     sets = {split: ImageSet(items, inventory) for split, items in places.items() if items}
     folders = [folder for one in sets.values() for folder in one.folders]
     images = [image for one in sets.values() for image in one.images]
-    pairs = pair_files(FILES, root, images, label_files(folders, inventory))
+    pairs = pair_files(FILES, root, images, candidate_files(folders, inventory))
     chosen = dict[str, Chosen]()
     for split, one in sets.items():
         if (some := one.chosen(pairs)) is None:
@@ -160,7 +160,7 @@ class ImageSet:
         return files, self.images, absent - {pairs.files[path].key for path in files}
 
 
-def label_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
+def candidate_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
     """The text files that may have labels of images: in folders like theirs, beside them, above."""
     places = dict[str, None]()
     for folder in folders:
