@@ -89,7 +89,7 @@ def rtmdet_tiny(args: argparse.Namespace, training: Split, validation: Split) ->
 
     base = Path(mmdet.__file__).parent / '.mim' / 'configs' / RTMDET
     cfg: Any = Config.fromfile(base).to_dict()
-    fit.resize(cfg, args.size / 640)
+    fit.resize_config(cfg, args.size / 640)
     fit.set_everywhere(cfg, 'img_scale', (args.size, args.size))
     fit.set_everywhere(cfg['model'], 'num_classes', len(training.classes))
     fit.set_everywhere(cfg['model'], 'norm_cfg', dict(type='BN'))

@@ -24,27 +24,26 @@ __all__ = ['__version__', 'load', 'train']
 # The parts that need the package of a task, or of both.
 TASKS = {
     ('mmdet',): (
-        *('models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head'),
-        *('models.deim.detector', 'models.deim.encoder', 'models.deim.head'),
-        'models.deim.oriented',
-        *('models.instance_tta', 'models.channel_detection'),
+        'models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head',
+        'models.deim.detector', 'models.deim.encoder', 'models.deim.head', 'models.deim.oriented',
+        'models.instance_tta', 'models.channel_detection',
     ),
     ('mmseg',): (
-        *('models.linear_head', 'models.depth_head', 'models.depth_loss', 'models.seg_tta'),
+        'models.linear_head', 'models.depth_head', 'models.depth_loss', 'models.seg_tta',
         'models.channel_segmentation',
     ),
     ('mmdet', 'mmseg'): (
-        *('models.mask2former_head', 'models.eomt.seg_head', 'models.eomt.segmentor'),
+        'models.mask2former_head', 'models.eomt.seg_head', 'models.eomt.segmentor',
     ),
-}
+}  # fmt: skip
 
 
 PARTS = (
-    *('backbones', 'checkpoints', 'engine'),
-    *('models.plain_vit_fpn', 'models.eomt.annealing', 'models.shared_backbone'),
-    *('models.channel_preprocessors', 'models.fine_features', 'models.positional_debias'),
+    'backbones', 'checkpoints', 'engine',
+    'models.plain_vit_fpn', 'models.eomt.annealing', 'models.shared_backbone',
+    'models.channel_preprocessors', 'models.fine_features', 'models.positional_debias',
     'models.unlabelled',
-)
+)  # fmt: skip
 
 
 def _import_parts() -> None:

@@ -69,13 +69,13 @@ def train(
     from mmengine.dist import barrier
 
     from .project.find import recipes
-    from .project.own.settings import settings_of
+    from .project.own.settings import task_settings
     from .project.own.tasks import task_named
     from .training.train import train as run_training
     from .utils.validation import check_choice
 
     if is_recipe := str(task) in recipes() or not Path(str(task)).is_dir():
-        settings_of(task_named(task).settings, {'data_root': '.', **own})
+        task_settings(task_named(task).settings, {'data_root': '.', **own})
     check_choice('amp', amp, (None, 'fp16', 'bf16'))
     cfg = run_training(
         str(recipes()[str(task)] if is_recipe else task),

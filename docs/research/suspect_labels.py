@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rope_dense.report.matching import best_threshold, fix_errors, match
+from rope_dense.report.matching import best_threshold, fix_errors, match_truth
 from rope_dense.report.suspects import find_suspects, overlaps
 
 SHARE, SEEDS, KINDS = 0.05, range(5, 15), ('removed', 'moved', 'class')
@@ -50,7 +50,7 @@ def broken(truth: Sequence[dict], seed: int) -> tuple[list[dict], dict[int, tupl
 
 def thresholds(truth: Sequence[dict], predictions: Sequence[dict]) -> dict[int, float]:
     """The score with the best F1 of each class, as in the report."""
-    scored, counts = fix_errors(match(truth, predictions))
+    scored, counts = fix_errors(match_truth(truth, predictions))
     return {
         label: best_threshold([x for x in scored if x.label == label], count)['threshold']
         for label, count in counts.items()
@@ -58,7 +58,7 @@ def thresholds(truth: Sequence[dict], predictions: Sequence[dict]) -> dict[int, 
 
 
 def ours(truth: Sequence[dict], predictions: Sequence[dict]) -> Iterator[Place]:
-    for x in find_suspects(match(truth, predictions)):
+    for x in find_suspects(match_truth(truth, predictions)):
         label = x.label and x.label['id']
         yield x.suspicion, x.other['image_id'], label, x.other
 

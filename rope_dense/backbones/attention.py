@@ -6,8 +6,6 @@ grid or of a window, m = R + n tokens that attend to each other, h heads, D chan
 h D, P rotated channel pairs of a head.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,7 +88,6 @@ class Attention(AttentionLayers):
     Args:
         place: where the block is; a kind that depends on it names it among its own arguments.
         qk_norm: of the D channels of each head's queries and keys, before the rotation, or None.
-        others: see ``AttentionLayers``.
     """
 
     def __init__(
@@ -102,11 +99,7 @@ class Attention(AttentionLayers):
         self.k_norm = build_norm(qk_norm, head_dim) if qk_norm else None
 
     def forward(
-        self,
-        x: Tensor,
-        grid: Size,
-        plan: WindowPlan | None = None,
-        mask: Tensor | None = None,
+        self, x: Tensor, grid: Size, plan: WindowPlan | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """Attend, globally or in windows.
 
@@ -218,9 +211,6 @@ class GlobalPrefixAttention(Attention):
     A token of the grid attends to its window and to the prefix, a prefix token to all:
     global attention with a mask, with the positions of the whole grid; padding is masked. Checked
     in tests/backbones/test_prefix_windows.py against just that, token by token.
-
-    Args:
-        others: see ``AttentionLayers``.
     """
 
     def attend_tokens(

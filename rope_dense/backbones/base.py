@@ -16,7 +16,7 @@ from torch.fx.experimental import _config as shape_config
 from ..rope import RopeScaling
 from ..rope.grid import build_scaling
 from ..utils.sizes import Size
-from ..utils.validation import check_settings, check_size, is_integer, refuse
+from ..utils.validation import checked_settings, checked_size, is_integer, refuse
 from .archs import FinalNorm, WindowSetting
 from .block import Block
 from .layers import PatchEmbed
@@ -211,7 +211,7 @@ class Backbone(BaseModule):
             return
         if self.lora is not None:
             raise ValueError(f'lora: the model has adapters already, {self.lora}: merge_lora first')
-        settings = {**LORA_DEFAULTS, **check_settings('lora', lora, list(LORA_DEFAULTS))}
+        settings = {**LORA_DEFAULTS, **checked_settings('lora', lora, list(LORA_DEFAULTS))}
         add_adapters(self.ordered_blocks, **settings)
         self.lora = dict(settings, targets=list(settings['targets']))
         self.freeze()
@@ -236,10 +236,8 @@ class Backbone(BaseModule):
 
         ``dict(type='Pretrained', checkpoint=...)`` may also have ``prefix``, ``grid``, ``channels``
         and ``network``, see ``checkpoints.load_pretrained``. mmengine's own loader would continue
-        with random weights where a checkpoint does not fit.
-
-        Raises:
-            CheckpointError: the checkpoint cannot be fetched or read, or does not fit.
+        with random weights where a checkpoint does not fit. CheckpointError if the checkpoint
+        cannot be fetched or read, or does not fit.
         """
         settings = pretrained_settings(self.init_cfg)
         if self.is_init or settings is None:
@@ -262,18 +260,14 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
     if len(cfgs) > 1:
         raise ValueError(f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}")
     allowed = ('type', 'checkpoint', 'prefix', 'grid', 'channels', 'network')
-    settings = check_settings('init_cfg', cfgs[0], allowed)
+    settings = checked_settings('init_cfg', cfgs[0], allowed)
     if settings.get('grid') is not None:
-        settings = dict(settings, grid=check_size('init_cfg: grid', settings['grid']))
+        settings = dict(settings, grid=checked_size('init_cfg: grid', settings['grid']))
     return {'checkpoint': None, **settings}
 
 
 def backbone_of(model: nn.Module) -> Backbone:
-    """The backbone of a model, which may be one.
-
-    Raises:
-        ValueError: it is none of this package.
-    """
+    """The backbone of a model, which may be one; ValueError if it is none of this package."""
     backbone = model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
     if not isinstance(backbone, Backbone):
         raise ValueError(f'the backbone must be one of rope_dense, it is {type(backbone).__name__}')

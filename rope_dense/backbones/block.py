@@ -3,8 +3,6 @@
 Letters: B images, N tokens (prefix and grid), C channels.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from mmcv.cnn.bricks import DropPath
@@ -57,11 +55,7 @@ class Block(nn.Module):
                 self.gamma_2 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
 
     def forward(
-        self,
-        x: Tensor,
-        grid: Size,
-        plan: Plan | None = None,
-        mask: Tensor | None = None,
+        self, x: Tensor, grid: Size, plan: Plan | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """Tokens [B, N, C] to tokens; ``grid``, ``plan`` and ``mask``: see ``attn``."""
         x = add_branch(x, self.drop_path(self.attn(self.norm1(x), grid, plan, mask)), self.gamma_1)

@@ -1,7 +1,5 @@
 """Rotary embedding and attention of a block from the configs ``rope`` and ``attention``."""
 
-from __future__ import annotations
-
 from inspect import isabstract, isclass
 from typing import Any
 
@@ -20,11 +18,7 @@ for name in embeddings.__all__:
 
 
 def build_rope(rope: dict | None, *, head_dim: int, num_heads: int) -> RotaryEmbedding | None:
-    """Build the rotary embedding of one block from the config ``rope``.
-
-    Raises:
-        ValueError: not a config of one.
-    """
+    """Build the rotary embedding of one block from ``rope``; ValueError for no config of one."""
     if rope is None:
         return None
     if not isinstance(rope, dict) or 'type' not in rope:

@@ -3,8 +3,6 @@
 Letters: B images, H x W token grid, N tokens, C channels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -53,11 +51,7 @@ class PatchEmbed(nn.Module):
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
 
     def forward(self, image: Tensor) -> tuple[Tensor, Size]:
-        """[B, in_channels, height, width] to tokens [B, H W, C] and (H, W).
-
-        Raises:
-            ValueError: not such images, or smaller than a patch.
-        """
+        """[B, in_channels, height, width] to tokens [B, H W, C] and (H, W); else ValueError."""
         expected = f'[batch, {self.in_channels}, height, width]'
         if image.ndim != 4 or image.shape[1] != self.in_channels:
             raise ValueError(f'images must be {expected}, got {list(image.shape)}')

@@ -4,8 +4,6 @@ Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models" (ICLR 2022). Che
 tests/backbones/test_lora.py against W + alpha / rank * up @ down in float64.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import cast
@@ -14,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..utils.validation import check_integer, check_number, refuse
+from ..utils.validation import checked_integer, checked_number, refuse
 
 LORA_DEFAULTS = dict(rank=8, alpha=16.0, targets=('qkv', 'proj'))
 
@@ -70,8 +68,8 @@ def add_adapters(
     Raises:
         ValueError: a value that is not allowed, or no block has such a layer.
     """
-    check_integer('lora: rank', rank, 1)
-    check_number('lora: alpha', alpha, above=0)
+    checked_integer('lora: rank', rank, 1)
+    checked_number('lora: alpha', alpha, above=0)
     linears = [
         (name.rpartition('.')[2], part)
         for block in blocks

@@ -4,8 +4,6 @@ Letters: B images, H x W token grid, N = H W tokens, C channels, h heads, K x K 
 neighbourhood.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 
 from ..rope import RopeScaling
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number, refuse
+from ..utils.validation import check_choice, checked_integer, checked_number, refuse
 from .archs import DEFAULT, NAT_ARCHS, Default, Dilations, NATArch, WindowSetting, find_arch
 from .base import FrozenStages
 from .block import Block, Mlp
@@ -112,7 +110,7 @@ class RoPENAT(StagedBackbone):
         )
         self.arch = nat_arch = find_arch(NATArch, self.ARCHS, arch, given)
         channels = stage_channels(nat_arch)
-        check_integer('in_channels', in_channels, 1)
+        checked_integer('in_channels', in_channels, 1)
         check_choice('qkv_bias', qkv_bias, (True, False))
         check_choice('backend', backend, get_args(Backend))
         self.window_size = checked_kernel_size('kernel_size', kernel_size)
@@ -160,11 +158,7 @@ class RoPENAT(StagedBackbone):
         dilations = self.block_dilations[stage]
         plans = {
             dilation: neighbour_plan(
-                grid,
-                self.window_size,
-                dilation,
-                uniform=self.has_compiled_blocks,
-                device=x.device,
+                grid, self.window_size, dilation, uniform=self.has_compiled_blocks, device=x.device
             )
             for dilation in set(dilations)
         }
@@ -181,11 +175,7 @@ class RoPENAT(StagedBackbone):
         return self.pretrain_grid
 
     def set_window_size(self, window_size: WindowSetting) -> None:
-        """Change the kernel size of a built model; the weights fit any.
-
-        Raises:
-            ValueError: anything but one or two odd sides.
-        """
+        """Change the kernel size of a built model; ValueError for anything but odd sides."""
         self.window_size = checked_kernel_size('kernel_size', window_size)
         self.set_rope_scaling(self.rope_scaling)
 
@@ -245,11 +235,11 @@ def stage_channels(arch: NATArch) -> list[int]:
     Raises:
         ValueError: values that are not allowed or do not fit each other.
     """
-    check_number('mlp_ratio', arch.mlp_ratio, above=0)
-    check_number('drop_path_rate', arch.drop_path_rate, 0, below=1)
+    checked_number('mlp_ratio', arch.mlp_ratio, above=0)
+    checked_number('drop_path_rate', arch.drop_path_rate, 0, below=1)
     check_choice('overlapping', arch.overlapping, (True, False))
     if arch.layer_scale_init_value is not None:
-        check_number('layer_scale_init_value', arch.layer_scale_init_value)
+        checked_number('layer_scale_init_value', arch.layer_scale_init_value)
     channels = checked_stage_channels(arch.embed_dims, arch.depths, arch.num_heads)
     if arch.dilations is not None:
         check_dilations(arch.dilations, len(channels))
@@ -264,4 +254,4 @@ def check_dilations(dilations: object, stages: int) -> None:
         if not isinstance(of_stage, (tuple, list)) or not of_stage:
             refuse('dilations', dilations, 'a sequence of dilations for each stage')
         for dilation in of_stage:
-            check_integer('dilations', dilation, 1)
+            checked_integer('dilations', dilation, 1)

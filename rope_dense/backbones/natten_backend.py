@@ -1,7 +1,5 @@
 """Neighbourhood attention by NATTEN's fused kernel ``na2d``, where NATTEN can be used."""
 
-from __future__ import annotations
-
 import logging
 from functools import cache
 from importlib.util import find_spec

@@ -20,7 +20,7 @@ from ..rope import GridRoPE
 from ..rope.rotation import rotate_packed
 from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size, larger
-from ..utils.validation import check_size, refuse
+from ..utils.validation import checked_size, refuse
 from . import natten_backend
 from .attention import AttentionLayers, softmax_scale
 from .layers import may_differ, pad_bottom_right, resize_grid
@@ -80,8 +80,7 @@ class NeighbourAttention(AttentionLayers):
         scale = softmax_scale(qkv, rotary)
         qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
         if self.is_fused(qkv):
-            sizes = plan.grid, plan.kernel_size, plan.dilation
-            out = natten_backend.attend(qkv, *sizes, scale)
+            out = natten_backend.attend(qkv, plan.grid, plan.kernel_size, plan.dilation, scale)
         else:
             out = self.attend_tiles(qkv, plan, scale)
         return self.proj(self.norm(out))  # [B, H W, C]
@@ -117,7 +116,6 @@ class TableBiasNeighbourAttention(NeighbourAttention):
     Args:
         bias_kernel: K that the table is made for, of rows and columns; for others it is resized
             (bicubic), as SHI-Labs did for their 11 x 11 models.
-        others: see ``NeighbourAttention``.
 
     Raises:
         ValueError: ``backend='natten'``.
@@ -347,12 +345,8 @@ def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def checked_kernel_size(name: str, value: object) -> Size:
-    """Return (height, width), both odd, from one or two numbers.
-
-    Raises:
-        ValueError: anything else.
-    """
-    sides = check_size(name, value)
+    """Return (height, width), both odd, from one or two numbers; ValueError for anything else."""
+    sides = checked_size(name, value)
     if any(side % 2 == 0 for side in sides):
         refuse(name, value, 'odd, so that a token is in the middle of its neighbourhood')
     return sides

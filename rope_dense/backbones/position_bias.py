@@ -3,8 +3,6 @@
 Letters: see ``attention``; H x W and n = H W also of a window.
 """
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import torch
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 
 from ..utils.memo import memo
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_size
+from ..utils.validation import check_choice, checked_size
 from .attention import Attention, Place
 from .layers import PositionConv, TableResize, may_differ, pad_grid, resize_grid
 from .windows import WindowPlan
@@ -31,7 +29,6 @@ class TableBiasAttention(Attention):
             starts from a trained one; or 'zeros' for no bias between tokens that are further apart
             than in the table, and for smaller windows its middle: the paper's test of other windows
             (Heo et al., section 3.3), which the evaluation of its classifiers takes.
-        others: see ``Attention``.
 
     Raises:
         ValueError: another ``resize``.
@@ -79,7 +76,7 @@ class DecomposedBiasAttention(Attention):
             raise ValueError(
                 'attention DecomposedBias is the baseline without rotary embedding: set rope=None'
             )
-        height, width = check_size('attention: img_size', img_size, place.patch_size)
+        height, width = checked_size('attention: img_size', img_size, place.patch_size)
         of_image = height // place.patch_size, width // place.patch_size
         bias_grid = place.grid if place.in_windows else of_image
         head_dim = self.proj.in_features // self.num_heads
@@ -105,9 +102,6 @@ class LocalPositionAttention(Attention):
 
     Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
     All heads share the filters, which start at zero.
-
-    Args:
-        others: see ``Attention``.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -3,8 +3,6 @@
 Letters: see ``attention``.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from mmengine.registry import MODELS
@@ -26,9 +24,6 @@ class RelativePrefixAttention(Attention):
     plain attention, which published weights were trained with. Checked in
     tests/backbones/test_relative_prefix.py against scores in float64, token by token, and by moving
     the origin and the content of images.
-
-    Args:
-        others: see ``Attention``.
     """
 
     def attend_tokens(

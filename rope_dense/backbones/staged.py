@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from ..utils.validation import check_indexes, check_integer, refuse
+from ..utils.validation import checked_indexes, checked_integer, refuse
 from .base import Backbone, FrozenStages, checked_frozen_stages
 from .block import Block, Plan, recompute
 from .layers import build_norm, module_list, to_map
@@ -47,7 +47,7 @@ class StagedBackbone(Backbone):
             patch_size: stride of the first stage.
             out_indices, frozen_stages: as a constructor takes them, with -1 and 'all'.
         """
-        self.out_indices = check_indexes('out_indices', out_indices, len(channels))
+        self.out_indices = checked_indexes('out_indices', out_indices, len(channels))
         self.frozen_stages = checked_frozen_stages(frozen_stages, len(channels))
         self.out_channels = [channels[index] for index in self.out_indices]
         self.out_strides = [patch_size * 2**index for index in self.out_indices]
@@ -146,7 +146,7 @@ def checked_stage_channels(
     named = dict(embed_dims=[embed_dims], depths=depths, num_heads=num_heads)
     for name, numbers in named.items():
         for number in numbers:
-            check_integer(f'arch: {name}', number, 1)
+            checked_integer(f'arch: {name}', number, 1)
     if len(depths) != len(num_heads):
         raise ValueError(f'arch: depths {depths} and num_heads {num_heads} must be of one length')
     widths = [embed_dims * 2**stage for stage in range(len(depths))]

@@ -3,8 +3,6 @@
 Letters: B images, H x W token grid, N = H W tokens, C channels, h heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import le
 
@@ -12,7 +10,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number, check_size
+from ..utils.validation import check_choice, checked_integer, checked_number, checked_size
 from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
 from .attention import Place
 from .base import FrozenStages
@@ -105,16 +103,16 @@ class RoPESwin(StagedBackbone):
         self.arch = find_arch(SwinArch, self.ARCHS, arch)
         depths, num_heads = self.arch.depths, self.arch.num_heads
         channels = checked_stage_channels(self.arch.embed_dims, depths, num_heads)
-        check_integer('patch_size', patch_size, 1)
-        check_integer('in_channels', in_channels, 1)
-        check_number('mlp_ratio', mlp_ratio, above=0)
-        check_number('drop_path_rate', drop_path_rate, 0, below=1)
+        checked_integer('patch_size', patch_size, 1)
+        checked_integer('in_channels', in_channels, 1)
+        checked_number('mlp_ratio', mlp_ratio, above=0)
+        checked_number('drop_path_rate', drop_path_rate, 0, below=1)
         switches = dict(mask_padding=mask_padding, qkv_bias=qkv_bias)
         switches |= dict(patch_norm=patch_norm, shift_single_window=shift_single_window)
         for name, value in switches.items():
             check_choice(name, value, (True, False))
         self.set_window_size(window_size)
-        self.pretrain_grid = check_size('pretrain_window_size', pretrain_window_size)
+        self.pretrain_grid = checked_size('pretrain_window_size', pretrain_window_size)
         self.window_blocks = range(sum(depths))
         self.set_outputs(channels, patch_size, out_indices, frozen_stages)
         self.shift_single_window, self.mask_padding = shift_single_window, mask_padding

@@ -3,8 +3,6 @@
 Letters: B images, H x W token grid, N tokens, R of them prefix tokens, C channels.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,18 +15,11 @@ from torch import Tensor, nn
 from ..rope import RopeScaling
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_indexes, check_integer, check_number
+from ..utils.validation import check_choice, checked_indexes, checked_integer, checked_number
 from .archs import VIT_ARCHS, ViTArch, find_arch
 from .base import Backbone, FrozenStages, OutputPrefix, WindowPrefix, checked_frozen_stages
 from .block import Block, recompute
-from .layers import (
-    build_norm,
-    init_transformer,
-    resize_aligned,
-    resize_grid,
-    tile_grid,
-    to_map,
-)
+from .layers import build_norm, init_transformer, resize_aligned, resize_grid, tile_grid, to_map
 from .vit_blocks import build_blocks, build_sine_embed, build_stem
 from .windows import WindowPlan, fitting_side, window_plan
 
@@ -116,10 +107,10 @@ class RoPEViT(Backbone):
         self.arch = vit_arch = find_arch(ViTArch, self.ARCHS, arch, settings)
         channels, depth, norm_cfg = vit_arch.embed_dims, vit_arch.depth, vit_arch.norm_cfg
         window_block_indexes = vit_arch.window_block_indexes
-        self.window_blocks = check_indexes('window_block_indexes', window_block_indexes, depth)
-        self.out_indices = check_indexes('out_indices', out_indices, depth)
+        self.window_blocks = checked_indexes('window_block_indexes', window_block_indexes, depth)
+        self.out_indices = checked_indexes('out_indices', out_indices, depth)
         self.frozen_stages = checked_frozen_stages(frozen_stages, depth)
-        check_number('drop_path_rate', drop_path_rate, 0, below=1)
+        checked_number('drop_path_rate', drop_path_rate, 0, below=1)
         check_choice('window_prefix', window_prefix, get_args(WindowPrefix))
         check_choice('output_prefix', output_prefix, (None, 'cls', 'all'))
         check_choice('mask_padding', mask_padding, (True, False))
@@ -144,7 +135,7 @@ class RoPEViT(Backbone):
             for before, now, after in zip(windowed, windowed[1:], windowed[2:], strict=False)
         ]
 
-        self.patch_embed = build_stem(vit_arch, check_integer('in_channels', in_channels, 1))
+        self.patch_embed = build_stem(vit_arch, checked_integer('in_channels', in_channels, 1))
         embeddings = {  # tokens of each
             'cls_token': int(vit_arch.with_cls_token),
             'reg_token': vit_arch.num_registers,
@@ -155,8 +146,7 @@ class RoPEViT(Backbone):
             self.register_parameter(name, embedding)
         self.sine_embed = build_sine_embed(vit_arch)
         self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
-        windows = self.window_blocks, self.global_prefix
-        self.blocks = build_blocks(vit_arch, *windows, drop_path_rate)
+        self.blocks = build_blocks(vit_arch, self.window_blocks, self.global_prefix, drop_path_rate)
         self.add_norms(vit_arch)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)

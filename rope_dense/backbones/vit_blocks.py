@@ -1,7 +1,5 @@
 """The stem and the blocks of a plain ViT, from its architecture."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from torch import nn
@@ -10,14 +8,7 @@ from .archs import ViTArch
 from .attention import Place
 from .block import Block, build_mlp
 from .from_config import build_attention, build_rope
-from .layers import (
-    ConvPatchEmbed,
-    PatchEmbed,
-    SineConvEmbed,
-    SineEmbed,
-    linear_rates,
-    module_list,
-)
+from .layers import ConvPatchEmbed, PatchEmbed, SineConvEmbed, SineEmbed, linear_rates, module_list
 
 
 def build_stem(arch: ViTArch, in_channels: int) -> PatchEmbed:
@@ -25,8 +16,9 @@ def build_stem(arch: ViTArch, in_channels: int) -> PatchEmbed:
     if arch.conv_stem:
         return ConvPatchEmbed(in_channels, arch.embed_dims)
     norm_cfg = arch.norm_cfg if arch.patch_norm else None
-    sizes = in_channels, arch.embed_dims, arch.patch_size
-    return PatchEmbed(*sizes, bias=not arch.pre_norm, norm_cfg=norm_cfg)
+    return PatchEmbed(
+        in_channels, arch.embed_dims, arch.patch_size, bias=not arch.pre_norm, norm_cfg=norm_cfg
+    )
 
 
 def build_sine_embed(arch: ViTArch) -> nn.Module | None:

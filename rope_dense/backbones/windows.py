@@ -4,8 +4,6 @@ Letters: B images, H x W token grid, N tokens of an image, R of them prefix toke
 images, n tokens of the grid in a window, C channels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +13,7 @@ from torch import Tensor
 
 from ..utils.memo import is_tracing, memo, on_host
 from ..utils.sizes import Size
-from ..utils.validation import check_size, is_integer, refuse
+from ..utils.validation import checked_size, is_integer, refuse
 from .archs import WindowSetting
 from .layers import may_differ, round_up
 
@@ -190,8 +188,9 @@ def window_plan(
     height, width = map(round_up, grid, window_size)  # H', W'
     rows, columns = height // window_size[0], width // window_size[1]
     is_padded = may_differ((height, width), grid)
-    sizes = grid, (height, width), window_size
-    token, number, image, _ = split_windows(batch, *sizes, (0, 0), device)
+    token, number, image, _ = split_windows(
+        batch, grid, (height, width), window_size, (0, 0), device
+    )
     if num_copies:
         copies = number * num_copies + torch.arange(num_copies, device=device)  # [w, num_copies]
         token = torch.where(token < 0, token, token + rows * columns * num_copies)
@@ -239,8 +238,9 @@ def shifted_plan(
     rows, columns = height // window_size[0], width // window_size[1]
     is_padded = uniform or may_differ((height, width), grid)
     is_shifted = uniform or shift != (0, 0)
-    sizes = grid, (height, width), window_size
-    token, _, image, region = split_windows(batch, *sizes, shift, device)
+    token, _, image, region = split_windows(
+        batch, grid, (height, width), window_size, shift, device
+    )
     masks_all = mask_padding and is_padded
     mask, num_unmasked = None, rows * columns * batch
     if is_shifted or masks_all:
@@ -333,11 +333,7 @@ def invert(index: Tensor, is_left_out: Tensor, number: int) -> Tensor:
 
 
 def checked_window_setting(window_size: WindowSetting) -> Size | Literal['auto'] | None:
-    """A window size in its final form: a pair, 'auto', or None for the whole grid.
-
-    Raises:
-        ValueError: anything else.
-    """
+    """A window size as a pair, 'auto', or None for the whole grid; ValueError for anything else."""
     if window_size is None or window_size == 'auto':
         return window_size
     if not isinstance(window_size, (tuple, list)) and not is_integer(window_size):
@@ -346,7 +342,7 @@ def checked_window_setting(window_size: WindowSetting) -> Size | Literal['auto']
             window_size,
             "a number of tokens, two of them (height, width), 'auto' or None (the whole grid)",
         )
-    return check_size('window_size', window_size)
+    return checked_size('window_size', window_size)
 
 
 def fitting_side(size: Any, reference: int) -> Any:

@@ -3,8 +3,6 @@
 Letters: h heads, P rotated channel pairs of a head, H x W token grid, C channels.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,7 @@ from ..rope import AxialRoPE, GridRoPE, MixedRoPE
 from ..utils.sizes import Size
 from .channels import Channels, adapt_channels, channels_text, rgb_keys
 from .errors import CheckpointError
-from .incompatible import IncompatibleKeys, compare
+from .incompatible import IncompatibleKeys, compare_weights
 from .keys import StateDict
 from .publishers.dinov3 import PERIODS
 from .tables import check_grid, find_grid, has_entries_like, resize_table, table_grid
@@ -109,7 +107,7 @@ def adapt(
 
 def find_incompatible(model: Backbone, adapted: StateDict) -> IncompatibleKeys:
     """The keys of adapted weights that do not fit a model."""
-    return replace(compare(model.state_dict(), adapted), axial=axial_keys(model, adapted))
+    return replace(compare_weights(model.state_dict(), adapted), axial=axial_keys(model, adapted))
 
 
 def can_load(model: Backbone, weights: StateDict) -> bool:

@@ -4,8 +4,6 @@ A convolution is linear, so its weights for n channels are sums of the weights f
 blue. Letters: C output channels, n input channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -52,18 +50,15 @@ def adapt_channels(
     if may_be_adapted:
         sizes = {key: number for key, number in sizes.items() if number != len(RGB)}
     for key, number in sizes.items():
-        weights[key] = mix_channels(weights[key], shares_of(channels, number))
+        shares = shares_of(channels, number).to(weights[key].device)
+        weights[key] = torch.einsum('nr,crhw->cnhw', shares, weights[key].float())
     return [*sizes]
 
 
 def rgb_keys(
     model: nn.Module, weights: StateDict, starts: tuple[str, ...] = BACKBONE
 ) -> dict[str, int]:
-    """Convolutions of the image whose weights [C, 3, height, width] are for RGB.
-
-    Returns:
-        From their keys to n, the channels that the model has.
-    """
+    """Keys of RGB convolutions [C, 3, height, width], with the channels that the model has."""
     return {
         key: tensor.shape[1]
         for key, tensor in model.state_dict().items()
@@ -74,17 +69,8 @@ def rgb_keys(
     }
 
 
-def mix_channels(weight: Tensor, shares: Tensor) -> Tensor:
-    """Weights [C, 3, height, width] to [C, n, height, width], by shares [n, 3]."""
-    return torch.einsum('nr,crhw->cnhw', shares.to(weight.device), weight.float())
-
-
 def shares_of(channels: object, number: int) -> Tensor:
-    """The shares [n, 3] of red, green and blue in each of ``number`` channels.
-
-    Raises:
-        CheckpointError: neither 'mean' nor a source for each channel.
-    """
+    """The shares [n, 3] of red, green, blue, by 'mean' or a source each; else CheckpointError."""
     if channels == MEAN:
         return torch.full((number, len(RGB)), 1 / number)
     shares: dict[object, Tensor] = {name: torch.eye(3)[index] for index, name in enumerate(RGB)}

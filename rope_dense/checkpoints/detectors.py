@@ -5,8 +5,6 @@ in tests/checkpoints/test_deim_checkpoints.py, tests/models/test_eomt_checkpoint
 test_pmt.py and test_depth_head.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -99,11 +97,7 @@ def find_detector(contents: dict) -> tuple[ModelLayout, StateDict] | None:
 
 
 def convert_detector(contents: dict, name: str) -> dict:
-    """A file of a published detector as mmengine has it, ``state_dict``; others as they are.
-
-    Raises:
-        CheckpointError: see ``ModelLayout.to_ours``.
-    """
+    """A published detector as mmengine has it; others as they are. Errors as of ``to_ours``."""
     found = find_detector(contents)
     if found is None:
         return contents
@@ -145,10 +139,8 @@ def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, Stat
 def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
     """Weights of a backbone: the ``base`` weights, with their stored differences added.
 
-    Biases of q and v that ``base`` does not have count as zero.
-
-    Raises:
-        CheckpointError: ``base`` cannot be fetched or read, or has other weights.
+    Biases of q and v that ``base`` does not have count as zero. CheckpointError if ``base`` cannot
+    be fetched or read, or has other weights.
     """
     contents = read_weights(base, None)
     weights = find_layout(contents, base).to_ours(contents)
@@ -185,16 +177,14 @@ def without_neutral_weights(ours: StateDict) -> StateDict:
 
     These are periods, which the model computes; biases of 0 of the keys; and, for DEIMv2's small
     ViTs in transformers, a LayerScale of 1, no registers and a norm that is not used.
-
-    Raises:
-        CheckpointError: biases of the keys that are not 0.
+    CheckpointError for biases of the keys that are not 0.
     """
     ours = dict(ours)
     ours.pop(PERIODS, None)
     registers = ours.get('reg_token')
     small = registers is not None and not registers.numel()
     if small:
-        drop(ours, '{reg_token,norm.weight,norm.bias}')
+        drop_weights(ours, '{reg_token,norm.weight,norm.bias}')
         drop_equal(ours, 'blocks.#.gamma_#', 1)
     for key in [key for key in ours if key.endswith('.qkv.q_bias')]:
         block = key.removesuffix('q_bias')
@@ -209,7 +199,7 @@ def without_neutral_weights(ours: StateDict) -> StateDict:
     return ours
 
 
-def drop(weights: StateDict, name: str) -> None:
+def drop_weights(weights: StateDict, name: str) -> None:
     """Remove weights by their keys."""
     for key in [key for key in weights if matches(key, name)]:
         del weights[key]

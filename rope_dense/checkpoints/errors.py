@@ -1,7 +1,5 @@
 """The error of this package, and keys as its messages list them."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ huggingface_hub and torch.hub download, but not ``torch.hub.load_state_dict_from
 files share.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import posixpath
@@ -63,7 +61,7 @@ def fetch_from_web(url: str) -> str:
     path = cache_path(url)
     try:
         if not os.path.isfile(path) and os.environ.get('LOCAL_RANK', '0') == '0':
-            download(url, path)
+            download_checkpoint(url, path)
     finally:
         barrier()  # after an error too, or the others would wait
     if not os.path.isfile(path):
@@ -78,7 +76,7 @@ def cache_path(url: str) -> str:
     return os.path.join(torch.hub.get_dir(), 'checkpoints', file)
 
 
-def download(url: str, path: str) -> None:
+def download_checkpoint(url: str, path: str) -> None:
     """Download a checkpoint; nothing is left at ``path`` unless it is complete and readable."""
     try:
         with atomic_write(path) as partial:

@@ -1,7 +1,5 @@
 """The weights of a checkpoint that do not fit a model."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -56,7 +54,7 @@ class IncompatibleKeys:
         return '\n'.join(f'  {name}: {keys_text(keys)}' for name, keys in groups.items() if keys)
 
 
-def compare(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
+def compare_weights(expected: StateDict, weights: StateDict) -> IncompatibleKeys:
     """Compare weights with the ``expected`` ones of a model.
 
     Values are read, one tensor at a time, only if keys and shapes fit, and not for a model on the

@@ -15,8 +15,6 @@ The first row that matches the whole of a key counts; a key without a row keeps 
 Letters: L blocks, h heads, P rotated channel pairs of a head, N tokens of the grid, C channels.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict
@@ -71,7 +69,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         for row in self.keys:
-            rules(row)
+            row_rules(row)
 
     def fits(self, weights: StateDict) -> bool:
         """True if a state dict has this layout."""
@@ -79,11 +77,7 @@ class Layout:
         return signs and (self.test is None or self.test(weights))
 
     def to_ours(self, weights: StateDict) -> StateDict:
-        """Weights of this layout in ours; the argument is not changed.
-
-        Raises:
-            CheckpointError: they cannot be converted.
-        """
+        """Weights of this layout in ours, as a copy; CheckpointError if they do not fit."""
         ours = rename_weights({key: self.reshaped(key, x) for key, x in weights.items()}, self.keys)
         return fold_cls_pos_embed(ours) if self.has_cls_pos_embed else ours
 
@@ -105,11 +99,7 @@ def rows_within(old: str, new: str, *rows: Row) -> Rows:
 
 
 def reversed_rows(rows: Rows) -> Rows:
-    """The way back.
-
-    Raises:
-        ValueError: it is not exact, see ``check_rows``.
-    """
+    """The way back; ValueError if it is not exact, see ``check_rows``."""
     back = [(new, old) for old, new in rows]
     check_rows(back)
     return back
@@ -118,19 +108,15 @@ def reversed_rows(rows: Rows) -> Rows:
 def check_rows(rows: Rows) -> None:
     """Raise ValueError for a row whose names do not agree, or that a row before it hides."""
     for index, row in enumerate(rows):
-        for rule in rules(row):
+        for rule in row_rules(row):
             for name in rule[0]:
                 if first := find_match(re.sub('[#%]', '2718', name), rows[:index]):
                     raise ValueError(f'{row} is never used: {first.rule} is before it')
 
 
 @cache
-def rules(row: Row) -> tuple[Rule, ...]:
-    """The rules that a row stands for; none if only the other side has such a weight.
-
-    Raises:
-        ValueError: its names do not agree.
-    """
+def row_rules(row: Row) -> tuple[Rule, ...]:
+    """The rules of a row, none if only the other side has one; ValueError if names disagree."""
     if row[0] is None:
         return ()
     old, new = expand_braces(row[0]), () if row[1] is None else expand_braces(row[1])
@@ -148,11 +134,7 @@ def rules(row: Row) -> tuple[Rule, ...]:
 
 @cache
 def expand_braces(name: str) -> tuple[str, ...]:
-    """'a.{q,k}' is 'a.q' and 'a.k'.
-
-    Raises:
-        ValueError: it has other braces.
-    """
+    """'a.{q,k}' is 'a.q' and 'a.k'; ValueError for other braces."""
     match = re.fullmatch(r'([^{}]*)\{([^{}]+)\}([^{}]*)', name)
     if match is None and re.search('[{}]', name):
         raise ValueError(f'{name}: one pair of braces at most')
@@ -160,14 +142,14 @@ def expand_braces(name: str) -> tuple[str, ...]:
 
 
 @cache
-def pattern(name: str) -> re.Pattern[str]:
+def name_pattern(name: str) -> re.Pattern[str]:
     """The regular expression of a name without braces, with a group for each letter."""
     return re.compile(''.join(LETTERS.get(letter, re.escape(letter)) for letter in name))
 
 
 def matches(key: str, name: str) -> bool:
     """True if a name stands for the whole of a key."""
-    return any(pattern(x).fullmatch(key) for x in expand_braces(name))
+    return any(name_pattern(x).fullmatch(key) for x in expand_braces(name))
 
 
 def has_key(keys: Iterable[str], name: str) -> bool:
@@ -178,7 +160,7 @@ def has_key(keys: Iterable[str], name: str) -> bool:
 # ---------------------------------------------------------------- keys
 
 
-class Match(NamedTuple):
+class RuleMatch(NamedTuple):
     """The rule of a key.
 
     Attributes:
@@ -191,17 +173,17 @@ class Match(NamedTuple):
     new: list[str]
 
 
-def find_match(key: str, rows: Rows) -> Match | None:
+def find_match(key: str, rows: Rows) -> RuleMatch | None:
     """The first rule that matches a key."""
     for row in rows:
-        for rule in rules(row):
+        for rule in row_rules(row):
             for place, old in enumerate(rule[0]):
-                if found := pattern(old).fullmatch(key):
+                if found := name_pattern(old).fullmatch(key):
                     texts = list(found.groups())
                     if '%' in old:
                         number = texts.pop(re.findall('[#*%]', old).index('%'))
                         place = int(number) if number.isdigit() else 0
-                    return Match(rule, place, [fill_name(new, texts) for new in rule[1]])
+                    return RuleMatch(rule, place, [fill_name(new, texts) for new in rule[1]])
     return None
 
 
@@ -235,7 +217,7 @@ def rename_weights(weights: StateDict, rows: Rows) -> StateDict:
         CheckpointError: a name has more tensors than its row gives it, or tensors do not have the
             shapes of the layout.
     """
-    parts: dict[str, dict[str, tuple[Match | None, Tensor]]] = defaultdict(dict)
+    parts: dict[str, dict[str, tuple[RuleMatch | None, Tensor]]] = defaultdict(dict)
     for key, tensor in weights.items():
         match = find_match(key, rows)
         with shape_errors(key):
@@ -245,7 +227,7 @@ def rename_weights(weights: StateDict, rows: Rows) -> StateDict:
     return {name: join_tensors(name, parts[name], weights) for name in parts}
 
 
-def split_weight(tensor: Tensor, match: Match) -> StateDict:
+def split_weight(tensor: Tensor, match: RuleMatch) -> StateDict:
     """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
     (_, rule), names = match.rule, match.new
     if '%' in ''.join(rule):
@@ -256,7 +238,7 @@ def split_weight(tensor: Tensor, match: Match) -> StateDict:
 
 
 def join_tensors(
-    name: str, parts: Mapping[str, tuple[Match | None, Tensor]], weights: StateDict
+    name: str, parts: Mapping[str, tuple[RuleMatch | None, Tensor]], weights: StateDict
 ) -> Tensor:
     """The tensors that a rule gives one name, concatenated or stacked in its order.
 

@@ -1,14 +1,12 @@
 """Named architectures that weights look like."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import torch
 
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
-from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has_key, matches, pattern
+from .keys import SWIN_BLOCK, VIT_BLOCK, StateDict, has_key, matches, name_pattern
 
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
@@ -20,7 +18,7 @@ def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
     """Channels of the first stage, and the number of blocks, or of blocks of each stage."""
     stages = defaultdict(set)
     for key in weights:
-        if match := pattern(SWIN_BLOCK).fullmatch(key):
+        if match := name_pattern(SWIN_BLOCK).fullmatch(key):
             stages[match[1]].add(match[2])
     blocks = sum(matches(key, VIT_BLOCK) for key in weights)
     patches = weights.get(PATCHES, weights.get(STEM))
@@ -29,14 +27,10 @@ def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
     return channels, depths or blocks
 
 
-def sizes_of_arch(arch: dict) -> tuple[int, int | tuple[int, ...]]:
-    """The same of an architecture."""
-    return arch['embed_dims'], arch['depth'] if 'depth' in arch else tuple(arch['depths'])
-
-
 def has_sizes(arch: dict, weights: StateDict) -> bool:
     """True if weights in our layout have the channels and blocks of an architecture."""
-    return sizes_of_arch(arch) == sizes_of(weights)
+    blocks = arch['depth'] if 'depth' in arch else tuple(arch['depths'])
+    return (arch['embed_dims'], blocks) == sizes_of(weights)
 
 
 def mlp_kind(weights: StateDict) -> str:
@@ -47,11 +41,7 @@ def mlp_kind(weights: StateDict) -> str:
 
 
 def nearest_archs(weights: StateDict) -> dict[tuple[type[Backbone], str], float]:
-    """The named architectures whose weights are most like these, of equal channels and blocks.
-
-    Returns:
-        From class and name to the share of keys that are in both, in the same shape.
-    """
+    """The architectures of equal channels and blocks, with the share of keys and shapes in both."""
     given, shares = shapes_of(weights), {}
     for backbone in (RoPEViT, RoPESwin, RoPENAT):
         for name, arch in backbone.ARCHS.items():

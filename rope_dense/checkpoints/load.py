@@ -1,7 +1,5 @@
 """Strict loading of a checkpoint into a backbone."""
 
-from __future__ import annotations
-
 import torch
 from mmengine.logging import print_log
 from mmengine.registry import WEIGHT_INITIALIZERS
@@ -21,11 +19,7 @@ from .weights import select_weights
 
 @WEIGHT_INITIALIZERS.register_module()
 class StrictPretrained:
-    """``load_pretrained`` as an initialisation of mmengine; a backbone takes it for 'Pretrained'.
-
-    Args:
-        checkpoint, prefix, grid, channels, network: see ``load_pretrained``.
-    """
+    """``load_pretrained``, with its arguments, as mmengine's initialisation 'Pretrained'."""
 
     def __init__(
         self,

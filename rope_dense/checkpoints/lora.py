@@ -4,8 +4,6 @@ A safetensors file with ``down`` and ``up`` of each adapter under their keys in 
 metadata has what the weights do not tell, the settings ``lora`` of the backbone.
 """
 
-from __future__ import annotations
-
 import json
 
 from ..backbones.base import Backbone
@@ -13,7 +11,7 @@ from ..backbones.lora import find_adapters
 from ..utils.atomic_write import atomic_write
 from .errors import CheckpointError
 from .fetch import fetch
-from .incompatible import compare
+from .incompatible import compare_weights
 from .keys import StateDict
 from .read import file_format, read_checkpoint
 
@@ -52,11 +50,11 @@ def load_adapters(model: Backbone, checkpoint: str) -> None:
     weights, settings = read_adapters(checkpoint)
     if model.lora != settings:
         raise CheckpointError(f'{checkpoint}: set lora={settings}, the model has {model.lora}')
-    if incompatible := compare(adapter_weights(model), weights):
+    if incompatible := compare_weights(adapter_weights(model), weights):
         raise CheckpointError(
             f'{checkpoint} does not fit the adapters of {type(model).__name__}:\n{incompatible}'
         )
-    model.load_state_dict(weights, strict=False)  # keys of all adapters, see ``compare``
+    model.load_state_dict(weights, strict=False)  # keys of all adapters, see ``compare_weights``
 
 
 def read_adapters(checkpoint: str) -> tuple[StateDict, dict]:

@@ -1,7 +1,5 @@
 """The one reader of checkpoint files. It runs no code from a file."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile
@@ -40,7 +38,7 @@ def read_checkpoint(path: str, name: str) -> dict:
         raise CheckpointError(f'{name}: {kind} (looked for {os.path.abspath(path)})')
     try:
         contents = _read_ahead.pop(file_state(path), None)
-        return read_file(path, name) if contents is None else contents
+        return read_local_checkpoint(path, name) if contents is None else contents
     except OSError as error:
         raise CheckpointError(f'{name}: cannot be read ({error.strerror or error})') from error
 
@@ -67,7 +65,7 @@ def file_state(path: str) -> FileState:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def read_file(path: str, name: str) -> dict:
+def read_local_checkpoint(path: str, name: str) -> dict:
     """``read_checkpoint`` of a file that is there."""
     if path.endswith(INDEX):
         return read_parts(path, name)
@@ -85,10 +83,8 @@ def read_file(path: str, name: str) -> dict:
 def file_format(path: str, name: str) -> str:
     """Format of a file by its first bytes: 'archive', 'pickle' or 'safetensors'.
 
-    An archive is today's format of torch.save, a pickle the one before.
-
-    Raises:
-        CheckpointError: none of these formats.
+    An archive is today's format of torch.save, a pickle the one before. CheckpointError for other
+    formats.
     """
     with open(path, 'rb') as file:
         head = file.read(24)

@@ -4,8 +4,6 @@ A table [.., entries, C] has no grid of its own, only a number of entries: H W p
 of H x W tokens, or (2 H - 1) (2 W - 1) offsets within a window of H x W tokens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from itertools import count

@@ -1,7 +1,5 @@
 """Unpickling of PyTorch files: the classes that a file may name. No code from a file is run."""
 
-from __future__ import annotations
-
 import argparse
 import pickle
 import pickletools
@@ -39,7 +37,9 @@ ALLOWED: list[Any] = [
     (OrderedDict, 'yacs.config.CfgNode'),  # the configuration of Swin's script, a subclass of dict
     HistoryBuffer,  # mmengine's log
     (history_statistic, 'builtins.getattr'),
-    *(np.ndarray, np.dtype, *{type(np.dtype(code)) for code in DTYPES}),
+    np.ndarray,
+    np.dtype,
+    *{type(np.dtype(code)) for code in DTYPES},
     *(
         (rebuild, f'numpy.{core}.multiarray.{name}')
         for core in ('core', '_core')  # numpy 1, numpy 2

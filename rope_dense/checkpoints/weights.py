@@ -1,7 +1,5 @@
 """The weights among the contents of a checkpoint file."""
 
-from __future__ import annotations
-
 import torch
 from mmengine.logging import print_log
 from torch import Tensor
@@ -160,10 +158,8 @@ def check_plain(weights: dict, name: str) -> None:
 def in_full(key: str, weight: Tensor, name: str) -> Tensor:
     """A weight of one byte a number (float8) as float32, which has all its values.
 
-    Other weights are returned as they are.
-
-    Raises:
-        CheckpointError: PyTorch cannot convert the type (packed float4).
+    Other weights are returned as they are. CheckpointError if PyTorch cannot convert the type
+    (packed float4).
     """
     if not weight.is_floating_point() or weight.itemsize > 1:
         return weight

@@ -33,6 +33,15 @@ class ToolParser(argparse.ArgumentParser):
         self.checks: list[Callable[[argparse.Namespace], object]] = []
         self.add_argument('--debug', action='store_true', help="print an error's traceback, too")
 
+    def add_switch(self, name: str, help: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(name, action='store_true', help=help)
+
+    def add_list(self, name: str, metavar: str, help: str, **settings: Any) -> None:
+        """Add an option of one or more values, by default none."""
+        settings.setdefault('default', [])
+        self.add_argument(name, nargs='+', metavar=metavar, help=help, **settings)
+
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """The arguments, checked."""
         args = self.parse_args(argv)
@@ -43,12 +52,12 @@ class ToolParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError for words that look like options; else end with the usage."""
         _, _, words = message.partition('unrecognized arguments: ')
-        if meant := ' '.join(filter(None, map(self.meant, words.split()))):
+        if meant := ' '.join(filter(None, map(self.similar_option, words.split()))):
             raise UsageError(f'{message}; did you mean {meant}?')
         order = ' (give it first: --resume takes the next word)' * message.endswith(': config')
         super().error(f'{message}{order}')
 
-    def meant(self, word: str) -> str:
+    def similar_option(self, word: str) -> str:
         """The option, and its value, that a word such as epochs=3 or --epoch=3 may mean."""
         name, equals, value = word.lstrip('-').partition('=')
         if not equals and not word.startswith('--'):
@@ -105,7 +114,7 @@ def add_prediction(parser: ToolParser) -> None:
     parser.add_argument('--batch', type=at_least(1), default=1, help=help)
     parser.add_argument(
         '--size',
-        type=size,
+        type=image_size,
         help='size of an image, or a tile, as model input, in pixels: the shorter side, or '
         'HEIGHTxWIDTH (as the test pipeline of the config resizes it)',
     )
@@ -141,35 +150,31 @@ def set_rank(args: argparse.Namespace) -> None:
 
 def add_compile(parser: ToolParser) -> None:
     """Add --compile, for tools that run a model for long."""
-    parser.add_argument(
-        '--compile',
-        action='store_true',
-        help="compile the backbone's blocks: minutes at the start, then faster on a GPU",
+    parser.add_switch(
+        '--compile', "compile the backbone's blocks: minutes at the start, then faster on a GPU"
     )
 
 
-def add_training(parser: ToolParser) -> None:
+def add_training_options(parser: ToolParser) -> None:
     """Add the options that change the recipe of a training: of train.py and print_recipe.py."""
     parser.add_argument(
         '--resume',
         nargs='?',
         const='auto',
-        type=start,
+        type=known_start,
         metavar='CHECKPOINT',
         help='continue from this checkpoint; without a path, from the last one in the work dir',
     )
     parser.add_argument(
         '--load-from',
-        type=start,
+        type=known_start,
         metavar='CHECKPOINT',
         help='start from the weights of this checkpoint of a whole model, or of the best one of a '
         'run, with a new optimizer and schedule; heads of other sizes (another number of classes) '
         'start anew',
     )
-    parser.add_argument(
-        '--overwrite',
-        action='store_true',
-        help='remove checkpoints and logs of an earlier training from the work dir',
+    parser.add_switch(
+        '--overwrite', 'remove checkpoints and logs of an earlier training from the work dir'
     )
     parser.add_argument(
         '--amp',
@@ -187,82 +192,70 @@ def add_training(parser: ToolParser) -> None:
         help='evaluate and save a moving average of the weights, to which each iteration adds this '
         'share (%(const)s); for own data True or False',
     )
-    parser.add_argument(
+    parser.add_switch(
         '--with-cp',
-        action='store_true',
-        help="gradient checkpointing: recompute the backbone's blocks in backward to save memory",
+        "gradient checkpointing: recompute the backbone's blocks in backward to save memory",
     )
     add_compile(parser)
-    parser.add_argument(
-        '--fsdp',
-        action='store_true',
-        help='shard weights and optimizer state over the processes of a distributed run',
+    parser.add_switch(
+        '--fsdp', 'shard weights and optimizer state over the processes of a distributed run'
     )
-    parser.add_argument(
-        '--auto-scale-lr',
-        action='store_true',
-        help="scale the learning rate from the config's base_batch_size",
+    parser.add_switch(
+        '--auto-scale-lr', "scale the learning rate from the config's base_batch_size"
     )
 
 
 def add_sweep_arguments(parser: ToolParser) -> None:
     """Add the options that eval-resolutions and eval-classification have in common."""
-    parser.add_argument(
+    parser.add_list(
         '--scaling',
-        nargs='+',
-        default=['config'],
-        metavar='SCALING',
-        help='frequency scalings, TYPE[:FACTOR][+TEMPERATURE]: none, linear, ntk or by_parts; a '
+        'SCALING',
+        'frequency scalings, TYPE[:FACTOR][+TEMPERATURE]: none, linear, ntk or by_parts; a '
         'number or HEIGHTxWIDTH, without it the growth since training (--train-size), or pretrain, '
         'the growth since pre-training; log or yarn. Such as none by_parts ntk:2 by_parts+yarn; '
         'config is as the config says (config)',
-    )
-    parser.add_argument(
-        '--window',
-        nargs='+',
         default=['config'],
-        metavar='WINDOW',
-        help='window sizes in tokens: 7, 7x14 (height x width), auto, none (the whole map), or '
+    )
+    parser.add_list(
+        '--window',
+        'WINDOW',
+        'window sizes in tokens: 7, 7x14 (height x width), auto, none (the whole map), or '
         'config, as the config says (config; auto for classifiers with windows)',
+        default=['config'],
     )
     parser.add_argument('--metric', help='metric to plot (the main one of the task)')
     parser.add_argument('--label', help='name of this run in the plot (name of the config or file)')
-    parser.add_argument(
+    parser.add_switch(
         '--overwrite',
-        action='store_true',
-        help='measure anew; otherwise finished figures of the same model and data are reused',
+        'measure anew; otherwise finished figures of the same model and data are reused',
     )
 
 
 def add_sizes(parser: ToolParser, default: str) -> None:
     """Add --sizes, --tiles and --train-size of eval-resolutions and choose-scaling."""
-    parser.add_argument(
+    parser.add_list(
         '--sizes',
-        nargs='+',
-        type=size,
-        default=[],
-        metavar='SIZE',
-        help='in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers '
+        'SIZE',
+        'in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers '
         f'({default})',
+        type=image_size,
     )
-    parser.add_argument(
+    parser.add_list(
         '--tiles',
-        nargs='+',
+        'PIXELS',
+        "runs on tiles: sides of tiles in pixels of an image, each at all sizes (the run's)",
         type=at_least(32),
-        default=[],
-        metavar='PIXELS',
-        help="runs on tiles: sides of tiles in pixels of an image, each at all sizes (the run's)",
     )
     parser.add_argument(
         '--train-size',
-        type=size,
+        type=image_size,
         metavar='SIZE',
         help="size of the training's images, which a scaling without a factor refers to (as the "
         "config's training ends with; of a config without a training, the size of its test images)",
     )
 
 
-def size(text: str) -> str:
+def image_size(text: str) -> str:
     """A type of image sizes: the text itself, which ``parse_size`` reads."""
     try:
         parse_size(text)
@@ -297,7 +290,7 @@ def config(text: str) -> str:
     return text
 
 
-def start(text: str) -> str:
+def known_start(text: str) -> str:
     """A type of checkpoints that a training starts from; UsageError for none."""
     if text != 'auto':
         check_checkpoint(text)

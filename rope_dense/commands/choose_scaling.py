@@ -36,19 +36,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='other validation images, on which a chosen setting is compared once more '
         '(%(default)s)',
     )
-    parser.add_argument(
+    parser.add_list(
         '--scaling',
-        nargs='+',
-        default=[],
-        metavar='SCALING',
-        help='try only these, as of eval-resolutions, beside the one of the config',
+        'SCALING',
+        'try only these, as of eval-resolutions, beside the one of the config',
     )
-    parser.add_argument(
-        '--window',
-        nargs='+',
-        default=[],
-        metavar='WINDOW',
-        help='try only these, as of eval-resolutions, beside the one of the config',
+    parser.add_list(
+        '--window', 'WINDOW', 'try only these, as of eval-resolutions, beside the one of the config'
     )
     parser.add_argument(
         '--draws', type=at_least(100), default=1000, help='of the bootstrap (%(default)s)'

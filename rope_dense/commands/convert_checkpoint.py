@@ -37,7 +37,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--config', type=config, help='config of a model with EoMT or PMT')
     parser.add_argument('--base', help="DINOv3's weights that such a source lacks")
     add_cfg_options(parser)
-    parser.add_argument('--report', action='store_true', help='print the result for each key')
+    parser.add_switch('--report', 'print the result for each key')
     return parser.parse(argv)
 
 

@@ -33,11 +33,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--goal', type=at_least(0, float, 1), default=0.5, help='AP50 to reach (%(default)s)'
     )
-    parser.add_argument(
-        '--evaluate-only',
-        action='store_true',
-        help='do not train: use the last checkpoint of the work folder',
-    )
+    parser.add_switch('--evaluate-only', 'do not train: use the last checkpoint of the work folder')
     add_cfg_options(parser)
     return parser.parse(argv)
 

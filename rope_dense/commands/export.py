@@ -20,19 +20,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from .arguments import ToolParser, add_cfg_options, add_model, at_least, size, values
+from .arguments import ToolParser, add_cfg_options, add_model, at_least, image_size, values
 
-SUFFIXES, PRECISIONS = ('.onnx', '.pt2'), ('fp32', 'fp16', 'bf16', 'int8')
+PRECISIONS = 'fp32', 'fp16', 'bf16', 'int8'
 T = TypeVar('T')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
-    parser.add_argument('out', type=output, help='file to write: NAME.onnx or NAME.pt2')
+    parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
     parser.add_argument(
         '--size',
-        type=or_dynamic(size),
+        type=or_dynamic(image_size),
         default='dynamic',
         help='HEIGHTxWIDTH in pixels, or dynamic (%(default)s)',
     )
@@ -50,13 +50,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'float32_parts of the metadata stay in fp32; int8: of the weights of matrix products '
         '(%(default)s)',
     )
-    parser.add_argument(
+    parser.add_switch(
         '--resize',
-        action='store_true',
-        help='take images of any size, and resize them in the file as the test pipeline does; '
+        'take images of any size, and resize them in the file as the test pipeline does; '
         'boxes, masks and maps are in pixels of the input',
     )
-    parser.add_argument('--rgb', action='store_true', help='take RGB images (BGR)')
+    parser.add_switch('--rgb', 'take RGB images (BGR)')
     parser.add_argument('--top', type=at_least(1), help='detections of an image at most')
     parser.add_argument('--score', type=float, help='leave out detections below it')
     parser.add_argument(
@@ -64,13 +63,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_cfg_options(parser)
     return parser.parse(argv)
-
-
-def output(text: str) -> Path:
-    path = Path(text)
-    if path.suffix not in SUFFIXES:
-        raise argparse.ArgumentTypeError(f'{text}: give NAME.onnx or NAME.pt2')
-    return path
 
 
 def or_dynamic(kind: Callable[[str], T]) -> Callable[[str], T | str]:

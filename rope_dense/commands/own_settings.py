@@ -13,11 +13,11 @@ from ..utils.locations import is_remote
 from .arguments import ToolParser
 
 VALUES = (
-    *('epochs', 'batch_size', 'size', 'backbone', 'weights', 'lr', 'val_epochs', 'save_minutes'),
-    *('patience', 'augment', 'flip', 'gpus', 'format', 'max_value', 'unit', 'max_depth', 'lora'),
-    *('tile', 'overlap', 'empty_tiles', 'least_share'),
-    *('blocks', 'teacher', 'teacher_weights', 'teacher_size'),
-)
+    'epochs', 'batch_size', 'size', 'backbone', 'weights', 'lr', 'val_epochs', 'save_minutes',
+    'patience', 'augment', 'flip', 'gpus', 'format', 'max_value', 'unit', 'max_depth', 'lora',
+    'tile', 'overlap', 'empty_tiles', 'least_share',
+    'blocks', 'teacher', 'teacher_weights', 'teacher_size',
+)  # fmt: skip
 LISTS = ('classes', 'train', 'val', 'channels', 'mean', 'std', 'show', 'void', 'values', 'scales')
 SWITCHES = ('mosaic', 'keep_ratio', 'negatives', 'partial', 'report', 'separate_files')
 ALL: dict[str, dict] = {name: {} for name in VALUES} | {name: dict(nargs='+') for name in LISTS}
@@ -63,7 +63,7 @@ def take_own_settings(args: argparse.Namespace) -> None:
 
 def look_at_data(written: dict[str, Any], given: dict[str, str], data_root: str | None) -> None:
     """Raise UsageError if settings or data cannot be used; ``load_config`` finds the same again."""
-    from ..project.own.settings import settings_of
+    from ..project.own.settings import task_settings
     from ..project.own.tasks import task_named
     from ..project.own.text import Text
 
@@ -71,7 +71,7 @@ def look_at_data(written: dict[str, Any], given: dict[str, str], data_root: str 
     texts |= {} if data_root is None else {'data_root': data_root}
     with usage_errors():
         task = task_named(written.pop('task'))
-        own = settings_of(task.settings, {**written, **texts})
+        own = task_settings(task.settings, {**written, **texts})
         if own.weights not in ('default', None) and not is_remote(own.weights):
             check_path(os.path.expanduser(own.weights))
         if own.channels is None:  # such images need PyTorch

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ..backbones.archs import VIT_ARCHS
 from ..project.find import check_checkpoint, find_files
-from .arguments import ToolParser, add_cfg_options, size, values
+from .arguments import ToolParser, add_cfg_options, image_size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -25,20 +25,16 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='a run, or a model of the hub; with a checkpoint a config, or an arch of RoPEViT',
     )
     parser.add_argument('checkpoint', nargs='?', help='a file, https:// or hf-hub:owner/name')
-    parser.add_argument(
+    parser.add_list(
         '--sizes',
-        nargs='+',
-        type=size,
-        default=[],
-        metavar='SIZE',
-        help='in pixels: 512 is 512x512 (1, 1.5 and 2 times the size of the training)',
+        'SIZE',
+        'in pixels: 512 is 512x512 (1, 1.5 and 2 times the size of the training)',
+        type=image_size,
     )
-    parser.add_argument(
+    parser.add_list(
         '--scaling',
-        nargs='+',
-        default=[],
-        metavar='SCALING',
-        help="as of eval-resolutions (the config's, and linear where positions can be scaled)",
+        'SCALING',
+        "as of eval-resolutions (the config's, and linear where positions can be scaled)",
     )
     parser.add_argument('--work-dir', help='(of the run, else work_dirs/<name of the config>)')
     add_cfg_options(parser)

@@ -30,7 +30,7 @@ from ..project.find import check_path
 from .arguments import ToolParser, add_model, add_prediction, at_least, values
 
 
-def score(text: str) -> str:
+def score_text(text: str) -> str:
     """A type of least scores: the text itself, which ``least_scores`` reads."""
     try:
         return text if text == REPORT else (read_score(text), text)[1]
@@ -50,27 +50,25 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
     parser.add_argument(
         '--score',
-        type=score,
+        type=score_text,
         nargs='+',
         default=[DEFAULT],
         help='detectors: minimum score of a box, 0 to 1; for some classes CLASS=SCORE, or report: '
         f"the scores with the best F1 in the run's report ({DEFAULT})",
     )
-    parser.add_argument(
+    parser.add_list(
         '--write',
-        nargs='+',
-        default=['coco'],
-        metavar='FORMAT',
-        help='detectors: coco (predictions.json, a data set), results (results.json, which '
+        'FORMAT',
+        'detectors: coco (predictions.json, a data set), results (results.json, which '
         'pycocotools loads), yolo, voc, crops; one or several (coco)',
+        default=['coco'],
     )
     parser.add_argument(
         '--ids', type=Path, help='COCO file with the ids of images and classes for --write results'
     )
-    parser.add_argument(
+    parser.add_switch(
         '--scores',
-        action='store_true',
-        help='segmentors: also write the probability of each class (scores/NAME.npy, float16), but '
+        'segmentors: also write the probability of each class (scores/NAME.npy, float16), but '
         'for images in tiles; with --write yolo: the score of each box as its last number',
     )
     parser.add_argument(

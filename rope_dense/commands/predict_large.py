@@ -64,9 +64,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         type=at_least(0, float, most=1),
         help='detectors: boxes of two tiles that overlap more are one object (0.5; 0.1 if rotated)',
     )
-    parser.add_argument(
-        '--overwrite', action='store_true', help='start again, and replace an earlier result'
-    )
+    parser.add_switch('--overwrite', 'start again, and replace an earlier result')
     add_prediction(parser)
     args = parser.parse(argv)
     check_path(args.image)

@@ -11,14 +11,14 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_common, add_training, values
+from .arguments import ToolParser, add_common, add_training_options, values
 from .own_settings import add_own_settings
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     parser.add_argument('config', help='config file; or a name, or a run, see rope-dense train')
-    add_training(parser)
+    add_training_options(parser)
     add_common(parser)
     add_own_settings(parser)
     args = parser.parse(argv)

@@ -25,15 +25,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--license', help='licence, such as apache-2.0; initial weights may restrict the choice'
     )
-    parser.add_argument(
-        '--metric',
-        nargs='+',
-        type=metric,
-        default=[],
-        metavar='NAME=VALUE',
-        help='results for the card, such as "box AP=0.41"',
+    parser.add_list(
+        '--metric', 'NAME=VALUE', 'results for the card, such as "box AP=0.41"', type=metric
     )
-    parser.add_argument('--private', action='store_true', help='make the repository private')
+    parser.add_switch('--private', 'make the repository private')
     parser.add_argument('--folder', type=empty, help='write the files here, and do not upload')
     add_cfg_options(parser)
     args = parser.parse_intermixed_args(argv)

@@ -44,10 +44,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(args: argparse.Namespace) -> None:
     if args.compare:
-        from ..report.compare import compare
+        from ..report.compare import compare_runs
 
         first, second = args.compare
-        print(compare(first, second, args.out or Path('report')))
+        print(compare_runs(first, second, args.out or Path('report')))
         return
     from ..report.write import report
 

@@ -1,7 +1,5 @@
 """Run a command and print errors in one line."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -19,9 +19,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='save the predictions: of a detector to a pickle (NAME.pkl), of a segmentor to a '
         'folder of label images (PNG, numbered as in the data set)',
     )
-    parser.add_argument(
-        '--tta', action='store_true', help="test-time augmentation by the config's tta_pipeline"
-    )
+    parser.add_switch('--tta', "test-time augmentation by the config's tta_pipeline")
     add_compile(parser)
     add_common(parser)
     return parser.parse(argv)

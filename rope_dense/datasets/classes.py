@@ -23,11 +23,9 @@ HEADER = re.compile(r'# ?label:.*|name,\s*r,\s*g,\s*b', re.IGNORECASE)
 def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
     """Names and colours of a classes.txt, in the order of the class numbers.
 
-    A line is the name of a class, with a colour behind it or without: 'road #804080', or
-    'road 128 64 128'. All lines may begin with their number from 0: '0: road', or '0 road'.
-
-    Raises:
-        ValueError: the file has no class, one of them twice, a comment, or other numbers.
+    A line is the name of a class, with a colour behind it or without: 'road #804080', or 'road 128
+    64 128'. All lines may begin with their number from 0: '0: road', or '0 road'. ValueError if the
+    file has no class, one of them twice, a comment, or other numbers.
     """
     names, palette = list[str](), list[Colour]()
     for line in filter(None, map(str.strip, read_text(path).splitlines())):

@@ -17,7 +17,7 @@ from torch import Tensor
 from .depth_maps import known_depths, read_depth
 from .images.copies import map_window
 from .labels.maps import DEPTH
-from .map_files import check_size, load_pairs
+from .map_files import check_map_size, load_pairs
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
@@ -40,10 +40,10 @@ class ImageDepthDataset(BaseSegDataset):
 
     def load_data_list(self) -> list[dict]:
         prefix, root = self.data_prefix, self.data_root or ''
-        folders = prefix.get('img_path', root), prefix.get('depth_map_path', root)
+        images, maps = prefix.get('img_path', root), prefix.get('depth_map_path', root)
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
-            for image, depth in load_pairs(self.ann_file, *folders, DEPTH)
+            for image, depth in load_pairs(self.ann_file, images, maps, DEPTH)
         ]
 
 
@@ -70,7 +70,7 @@ class LoadDepth(BaseTransform):
 
         known = map_window(path, folder, results['window'], 'depth', load) if folder else load()
         depth = known * self.unit
-        check_size(path, depth.shape, results)
+        check_map_size(path, depth.shape, results)
         results['gt_depth_map'] = depth
         results.setdefault('seg_fields', []).append('gt_depth_map')
         return results
@@ -78,11 +78,7 @@ class LoadDepth(BaseTransform):
 
 @TRANSFORMS.register_module()
 class CropBox(BaseTransform):
-    """Cut a fixed box out of the image and its maps.
-
-    Args:
-        box: left, top, right, bottom in pixels, the last two exclusive.
-    """
+    """Cut the box (left, top, right, bottom) out of image and maps; the last two are exclusive."""
 
     def __init__(self, box: Sequence[int]) -> None:
         self.left, self.top, self.right, self.bottom = box

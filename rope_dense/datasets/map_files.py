@@ -10,7 +10,7 @@ from typing import Any
 
 from .images import headers
 from .labels.inventory import Inventory
-from .labels.maps import check_number
+from .labels.maps import check_missing_maps
 from .labels.pairs import Kind, pairs_in
 from .labels.splits import part_of
 
@@ -34,7 +34,7 @@ def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
         inventory = Inventory(Path(os.path.commonpath(folders)))
         pairs = pairs_in(kind, folders[0], folders[1], inventory)
         part = part_of(pairs, inventory, [*pairs.files], [*pairs.images])
-        check_number(part, kind, inventory)
+        check_missing_maps(part, kind, inventory)
         return sorted((image, file) for file, image in part.pairs.items())
     try:
         with open(ann_file, encoding='utf-8') as file:
@@ -68,11 +68,11 @@ def check_header(
             f'{of_image} has the size of {image} before its EXIF orientation is applied: rotate '
             f'the {title}, or save the image as it is shown'
         )
-    check_size(of_image, shape, dict(img_path=image, ori_shape=size))
-    headers.check_size(of_image, *size)
+    check_map_size(of_image, shape, dict(img_path=image, ori_shape=size))
+    headers.check_pixel_count(of_image, *size)
 
 
-def check_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -> None:
+def check_map_size(path: Path, shape: tuple[int, ...], results: Mapping[str, Any]) -> None:
     """Raise ValueError if the size of a map is not the size of its image, where that is known."""
     if shape != results.get('ori_shape', shape):
         raise ValueError(

@@ -61,11 +61,8 @@ def convert_masks(
     """Write masks of class numbers, png with the colours as palette; other colours become 255.
 
     Sizes and names are compared with images in a folder, if it is given. Returns the number of
-    masks, and what is unusual.
-
-    Raises:
-        FileExistsError, ValueError: a file is there already, or no mask contains the colour of any
-            class; none is written then.
+    masks, and what is unusual. FileExistsError for a file that is there already, ValueError for a
+    mask without the colour of any class; none is written then.
     """
     files, report, targets = mask_files(masks), Report(), dict[Path, Path]()
     for path in files:

@@ -200,10 +200,7 @@ def survey_masks(
 
 
 def check_palette(
-    path: Path,
-    mask: StoredMask,
-    labels: Mapping[float, int],
-    first: dict[Number, tuple[Path, str]],
+    path: Path, mask: StoredMask, labels: Mapping[float, int], first: dict[Number, tuple[Path, str]]
 ) -> None:
     """Raise ValueError if a palette says that the indices are not the classes.
 

@@ -10,7 +10,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from .labels.maps import MASKS
-from .map_files import check_size, load_pairs
+from .map_files import check_map_size, load_pairs
 from .mask_labels import label_map, read_mask_labels
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
@@ -39,12 +39,12 @@ class ImageMaskDataset(BaseSegDataset):
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
-        folders = self.data_prefix['img_path'], self.data_prefix['seg_map_path']
+        images, masks = self.data_prefix['img_path'], self.data_prefix['seg_map_path']
         labels = label_map(self.metainfo['classes'], self.values, self.void)
         common = dict(label_map=labels, reduce_zero_label=False)
         return [
             dict(img_path=str(image), seg_map_path=str(mask), seg_fields=[], **common)
-            for image, mask in load_pairs(self.ann_file, *folders, MASKS)
+            for image, mask in load_pairs(self.ann_file, images, masks, MASKS)
         ]
 
 
@@ -62,7 +62,7 @@ class LoadClassMask(BaseTransform):
         if 'seg_map_path' not in results:
             return results
         labels = read_mask_labels(results)
-        check_size(Path(results['seg_map_path']), labels.shape, results)
+        check_map_size(Path(results['seg_map_path']), labels.shape, results)
         results['gt_seg_map'] = labels
         results.setdefault('seg_fields', []).append('gt_seg_map')
         return results

@@ -1,7 +1,5 @@
 """A training that continues from its best checkpoint when its last stage begins."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
 from mmengine.runner import CheckpointLoader, Runner
 
-from ..utils.validation import check_integer
+from ..utils.validation import checked_integer
 from .train_loop import epoch_length
 
 
@@ -35,7 +33,7 @@ class BestRestartHook(Hook):
     priority = 'VERY_HIGH'
 
     def __init__(self, epoch: int) -> None:
-        self.epoch = check_integer('epoch', epoch, 1)
+        self.epoch = checked_integer('epoch', epoch, 1)
 
     def before_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: object | None = None
@@ -52,11 +50,11 @@ class BestRestartHook(Hook):
                 level=logging.WARNING,
             )
             return
-        restart(runner, best)
+        restart_from(runner, best)
         print_log(f'epoch {self.epoch} begins with the weights of {best}', logger='current')
 
 
-def restart(runner: Runner, path: str) -> None:
+def restart_from(runner: Runner, path: str) -> None:
     """Load weights and their average; the optimizer keeps its state."""
     contents = CheckpointLoader.load_checkpoint(path, map_location='cpu')
     for hook in runner.hooks:

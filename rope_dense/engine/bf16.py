@@ -1,7 +1,5 @@
 """Mixed precision in bfloat16, on a CPU too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 

@@ -1,7 +1,5 @@
 """Settings of a config that differ from those in the text of an earlier one."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Iterator
@@ -13,9 +11,9 @@ from ..utils.config_text import values_in
 
 # What a resumed run compares otherwise: schedule, labels, number of images, weights at the start.
 OTHERS = (
-    *('data_root', 'data_prefix', 'ann_file', 'metainfo'),
-    *('epochs', 'lr', 'batch_size', 'gpus', 'init_cfg'),
-)
+    'data_root', 'data_prefix', 'ann_file', 'metainfo', 'epochs', 'lr', 'batch_size', 'gpus',
+    'init_cfg',
+)  # fmt: skip
 
 
 def changed_config(cfg: Config, earlier: str) -> list[str]:

@@ -1,7 +1,5 @@
 """Checkpoints that are complete or absent, whenever the process ends."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Compiled backbones in mmengine's runners."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmengine.hooks import Hook

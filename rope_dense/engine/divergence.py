@@ -1,7 +1,5 @@
 """A training that stops when it diverges, before weights that are not finite are saved."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -80,11 +78,11 @@ class DivergenceHook(Hook):
             raise RunError(self.explain(runner))
 
     def before_val_epoch(self, runner: Runner) -> None:
-        if not is_finite(weights_of(runner)):
+        if not all_finite(weights_of(runner)):
             raise RunError(self.explain(runner))
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        if not all(is_finite(checkpoint.get(key, {})) for key in ('state_dict', 'ema_state_dict')):
+        if not all(all_finite(checkpoint.get(key, {})) for key in ('state_dict', 'ema_state_dict')):
             raise RunError(self.explain(runner))
 
     def explain(self, runner: Runner | FlexibleRunner, what: str = 'weights') -> str:
@@ -109,7 +107,7 @@ def divergence_message(runner: Runner | FlexibleRunner, error: Exception) -> str
     """The message of a training that diverged before an error ended it; None for others."""
     for hook in runner.hooks:
         if isinstance(hook, DivergenceHook) and hook.done:
-            if not is_finite(weights_of(runner)):
+            if not all_finite(weights_of(runner)):
                 return hook.explain(runner)
             if any(sign in str(error) for sign in SIGNS):
                 return hook.explain(runner, 'predictions')
@@ -122,7 +120,7 @@ def weights_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
     return model.state_dict()
 
 
-def is_finite(weights: Mapping[str, Any]) -> bool:
+def all_finite(weights: Mapping[str, Any]) -> bool:
     """Return whether all numbers of a model's state are finite."""
     return all(
         bool(torch.isfinite(value.to_local() if isinstance(value, DTensor) else value).all())

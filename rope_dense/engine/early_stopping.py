@@ -1,7 +1,5 @@
 """Early stopping that a resumed run continues."""
 
-from __future__ import annotations
-
 from mmengine.hooks import EarlyStoppingHook
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner

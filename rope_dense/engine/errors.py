@@ -1,7 +1,5 @@
 """Errors of a run, and their messages."""
 
-from __future__ import annotations
-
 
 class RunError(Exception):
     """A training that would not be the one of its config; the message says what to do."""

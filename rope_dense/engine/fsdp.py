@@ -1,7 +1,5 @@
 """Fully sharded data parallel training by PyTorch's ``fully_shard`` (FSDP2)."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

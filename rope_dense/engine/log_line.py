@@ -1,7 +1,5 @@
 """Lines of a log and of the screen that people can read."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

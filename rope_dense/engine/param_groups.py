@@ -5,8 +5,6 @@ for that parameter. Here a path matches whole components, the role follows from 
 the parameter, and every trained parameter is in one group, named after its path and role.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection
 
@@ -19,7 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from ..backbones.base import backbone_of
 from ..backbones.layers import PositionConv
 from ..rope import RotaryEmbedding
-from ..utils.validation import check_choice, check_settings
+from ..utils.validation import check_choice, checked_settings
 
 # _NormBase: all batch and instance norms
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _NormBase)
@@ -66,8 +64,8 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
 
     def _validate_cfg(self) -> None:
         super()._validate_cfg()
-        check_settings('paramwise_cfg', self.paramwise_cfg, ('lr_mult', 'layer_decay', 'no_decay'))
-        if not self.paramwise_cfg:
+        options = ('lr_mult', 'layer_decay', 'no_decay')
+        if not checked_settings('paramwise_cfg', self.paramwise_cfg, options):
             raise ValueError(
                 'paramwise_cfg is empty: give lr_mult, layer_decay or no_decay, or no `constructor`'
             )

@@ -1,7 +1,5 @@
 """Trainings that end with a checkpoint when a scheduler or a person asks them to."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The screen of a run: a bar or lines of progress, and the figures of each evaluation."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os
@@ -38,7 +36,7 @@ class ProgressHook(Hook):
     priority = 'VERY_LOW'  # behind the logger and the best checkpoint
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        self.seconds, self.shown = seconds, 0.0
+        self.seconds, self.logged_at = seconds, 0.0
         self.evaluates = self.tests = False
         self.bar: tqdm | None = None
 
@@ -57,13 +55,13 @@ class ProgressHook(Hook):
             if record.module in REPLACED and has_terminal():
                 return False
             if record.module == 'logger_hook':
-                self.shown = time.monotonic()
+                self.logged_at = time.monotonic()
         if self.bar is not None:
             self.bar.clear()
         return True
 
     def before_train(self, runner: Runner) -> None:
-        self.training = self.shown = time.monotonic()
+        self.training = self.logged_at = time.monotonic()
         self.first = runner.iter
 
     def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
@@ -78,11 +76,11 @@ class ProgressHook(Hook):
         self.show(runner, text, done / total, at_once=done == self.first + 1)
 
     def after_train(self, runner: Runner) -> None:
-        self.close()
+        self.remove_bar()
 
     def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
         if mode != 'train':
-            self.close()
+            self.remove_bar()
             self.testing, self.tests = time.monotonic(), mode == 'test'
             self.best = runner.message_hub.get_info('best_ckpt')
             evaluator = getattr(runner, f'{mode}_loop').evaluator
@@ -107,7 +105,7 @@ class ProgressHook(Hook):
             self.evaluates = False
 
     def after_val_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
-        self.close()
+        self.remove_bar()
         if runner.rank == 0:
             epoch, within = divmod(runner.iter, epoch_length(runner.train_dataloader))
             step = f'iteration {runner.iter}' if within else f'epoch {epoch}'
@@ -115,23 +113,25 @@ class ProgressHook(Hook):
             print(figures_line(step, metrics or {}, is_best), flush=True)
 
     def after_test_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
-        self.close()
+        self.remove_bar()
         if runner.rank == 0:
             print(figures_table(metrics or {}), flush=True)
 
     def show(self, runner: Runner, text: str, share: float, at_once: bool = False) -> None:
         """Update the bar, and log a line, at once or if the last one is old enough."""
-        if at_once or time.monotonic() - self.shown >= self.seconds:
-            self.shown = time.monotonic()
+        if at_once or time.monotonic() - self.logged_at >= self.seconds:
+            self.logged_at = time.monotonic()
             runner.logger.info(text)
         if runner.rank == 0 and has_terminal():
             if self.bar is None:
-                form, settings = '{percentage:3.0f}%|{bar:10}| {desc}', dict(total=1, leave=False)
-                self.bar = tqdm(bar_format=form, desc=text, initial=share, miniters=0, **settings)
+                form = '{percentage:3.0f}%|{bar:10}| {desc}'
+                self.bar = tqdm(
+                    bar_format=form, desc=text, initial=share, miniters=0, total=1, leave=False
+                )
             self.bar.set_description_str(text, refresh=False)
             self.bar.update(share - self.bar.n)
 
-    def close(self) -> None:
+    def remove_bar(self) -> None:
         """Remove the bar."""
         if self.bar is not None:
             self.bar.close()

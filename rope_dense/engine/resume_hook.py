@@ -1,7 +1,5 @@
 """A resumed run that follows its config, also where the config has changed."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,11 +79,7 @@ def start_anew_text(runner: Runner | FlexibleRunner) -> str:
 
 
 def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
-    """Compare a run with the one of its checkpoint, if the checkpoint has ``facts_of`` it.
-
-    Raises:
-        RunError: they differ.
-    """
+    """Compare a run with ``facts_of`` its checkpoint, if there; RunError if they differ."""
     new, end = facts_of(runner), runner.max_iters
     old = {**new, **checkpoint['message_hub']['runtime_info'].get(FACTS, {})}
     keys = [key for key in ('images', 'optimizer') if old[key] != new[key]]

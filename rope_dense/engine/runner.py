@@ -1,7 +1,5 @@
 """The Runner of the tools: it names images that cannot be loaded, and logs less at the start."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from collections import OrderedDict

@@ -1,11 +1,9 @@
 """The learning rate of EoMT: the backbone waits until the head has warmed up."""
 
-from __future__ import annotations
-
 from mmengine.optim.scheduler.param_scheduler import OptimizerType, _ParamScheduler
 from mmengine.registry import PARAM_SCHEDULERS
 
-from ..utils.validation import check_integer, check_number
+from ..utils.validation import checked_integer, checked_number
 
 
 @PARAM_SCHEDULERS.register_module()
@@ -39,10 +37,10 @@ class TwoStageWarmupPolyLR(_ParamScheduler):
     ) -> None:
         if by_epoch:
             raise ValueError('TwoStageWarmupPolyLR counts iterations: set by_epoch=False')
-        self.warmup = check_integer('warmup', warmup, 0)
-        self.backbone_warmup = check_integer('backbone_warmup', backbone_warmup, 0)
-        check_integer('end', end, warmup + backbone_warmup + 1)
-        self.power = check_number('power', power, 0)
+        self.warmup = checked_integer('warmup', warmup, 0)
+        self.backbone_warmup = checked_integer('backbone_warmup', backbone_warmup, 0)
+        checked_integer('end', end, warmup + backbone_warmup + 1)
+        self.power = checked_number('power', power, 0)
         super().__init__(optimizer, 'lr', end=end, last_step=last_step, by_epoch=False)
 
     def _get_value(self) -> list[float]:

@@ -3,8 +3,6 @@
 Letters: B images, A anchors of a place, C classes, H x W places of a map, n candidates.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -51,7 +49,7 @@ class AnchorCandidates(nn.Module):
         place = index // self.num_scores
         deltas = deltas.permute(0, 2, 3, 1).reshape(logits.shape[0], -1, 4)
         deltas = deltas.gather(1, place[..., None].expand(-1, -1, 4))
-        return scores, decode(self.coder, anchors[place], deltas), index % self.num_scores
+        return scores, decode_boxes(self.coder, anchors[place], deltas), index % self.num_scores
 
     def anchors(self, level: int, height: int, width: int) -> Tensor:
         """The anchors (left, top, right, bottom) of a map, row by row: [H W A, 4]."""
@@ -73,7 +71,7 @@ def top_scores(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     return scores, index.minimum(index.new_ones(()) * last)
 
 
-def decode(coder: DeltaXYWHBBoxCoder, boxes: Tensor, deltas: Tensor) -> Tensor:
+def decode_boxes(coder: DeltaXYWHBBoxCoder, boxes: Tensor, deltas: Tensor) -> Tensor:
     """Boxes from others and what a head predicts of them; all [..., 4]."""
     deltas = deltas * deltas.new_tensor(coder.stds) + deltas.new_tensor(coder.means)
     sides = boxes[..., 2:] - boxes[..., :2]
@@ -82,7 +80,7 @@ def decode(coder: DeltaXYWHBBoxCoder, boxes: Tensor, deltas: Tensor) -> Tensor:
     return torch.cat([centre - half, centre + half], -1)
 
 
-def clip(boxes: Tensor, height: int, width: int) -> Tensor:
+def clip_boxes(boxes: Tensor, height: int, width: int) -> Tensor:
     """Boxes [..., 4] cut at the border of the image."""
     x, y = boxes[..., 0::2].clamp(0, width), boxes[..., 1::2].clamp(0, height)
     return torch.stack([x, y], -1).flatten(-2)
@@ -102,7 +100,7 @@ def check_anchors(head: AnchorHead) -> None:
 
 
 def check_coder(coder: Any) -> None:
-    """Raise ValueError for another coder of boxes than those ``decode`` and ``clip`` compute."""
+    """Raise ValueError for a coder of boxes that ``decode_boxes`` does not compute."""
     if type(coder) is not DeltaXYWHBBoxCoder:
         raise ValueError(f'bbox_coder must be DeltaXYWHBBoxCoder, it is {type(coder).__name__}')
     if coder.add_ctr_clamp or not coder.clip_border:

@@ -4,8 +4,6 @@ Traced, the size of the test pipeline would be a formula in all sizes after it. 
 second input, ``resized``, with a size of its own; in the file it is computed from the first.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

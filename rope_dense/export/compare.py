@@ -3,8 +3,6 @@
 Letters: B images, M detections of an image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib.metadata import version

@@ -7,8 +7,6 @@ Letters: B images, C channels, L maps of H x W places, N tokens of all maps, Q q
 P points of a head on a map, D channels of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -3,8 +3,6 @@
 Letters: B images, H x W pixels, M detections of an image, h x w mask.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -15,10 +13,10 @@ from ..models.deformable import size_of
 from ..models.deim.detector import DEIM
 from ..models.deim.oriented import OrientedDEIMHead
 from ..models.deim.oriented_boxes import corners_of
-from .anchors import clip
+from .anchors import clip_boxes
 from .client import Frame
 from .detector import size_with_tokens
-from .graphs import Graph, InFloat32, Preprocess, crop
+from .graphs import Graph, InFloat32, Preprocess, crop_maps
 
 
 class DEIMGraph(Graph):
@@ -68,8 +66,8 @@ class DEIMGraph(Graph):
         masks = [logits.float() for logits in masks]
         if frame.input is not frame.size:
             masks = [F.interpolate(self.first(m), size_of(x), mode='bilinear') for m in masks]
-            masks = [frame.maps(crop(whole, frame.size)) for whole in masks]
-        return scores, frame.points(clip(boxes, *frame.size)), labels, *masks
+            masks = [frame.maps(crop_maps(whole, frame.size)) for whole in masks]
+        return scores, frame.points(clip_boxes(boxes, *frame.size)), labels, *masks
 
     def details(self) -> dict:
         """The convention of angles of oriented boxes; the divisor of the sides of masks."""

@@ -19,7 +19,7 @@ from ..models.eomt.detector import EoMTDetector
 from ..utils.sizes import ImageSize, Size, larger
 from .client import Frame
 from .deformable import flatten_map, position_encoding, reference_points
-from .graphs import Graph, Preprocess, check_methods, crop
+from .graphs import Graph, Preprocess, check_methods, crop_maps
 
 
 class DetectorGraph(Graph):
@@ -69,7 +69,7 @@ class DetectorGraph(Graph):
         about = Maps(
             [size_of(x) for x in maps],
             torch.cat([padding.flatten() for padding in paddings])[None],
-            torch.stack([shares(padding) for padding in paddings]),
+            torch.stack([unpadded_shares(padding) for padding in paddings]),
         )
         positions = torch.cat(encodings, 1)
         points = reference_points(about.sizes, memory, about.ratios)
@@ -155,7 +155,7 @@ def padding_of(size: Size, image: ImageSize, padded: ImageSize) -> Tensor:
     return rows[:, None] | columns
 
 
-def shares(padding: Tensor) -> Tensor:
+def unpadded_shares(padding: Tensor) -> Tensor:
     """The shares (x, y) of the columns and rows of a map [H, W] that are not padding: [2]."""
     valid = (~padding).float()
     return torch.stack([valid[0].mean(), valid[:, 0].mean()])
@@ -194,7 +194,7 @@ class EoMTDetectorGraph(Graph):
     def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, Tensor]:
         (classes,), (masks,) = self.model.panoptic_head(self.model.extract_feat(x))
         masks = F.interpolate(masks, size=size_of(x), mode='bilinear', align_corners=False)
-        masks = crop(masks, frame.size) if self.divisor > 1 else masks
+        masks = crop_maps(masks, frame.size) if self.divisor > 1 else masks
         return classes.softmax(-1), frame.maps(masks).sigmoid()
 
 

@@ -1,17 +1,15 @@
 """Write a model to a file that runs without this package, and without OpenMMLab."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -22,13 +20,12 @@ from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
 from ..utils.atomic_write import atomic_files
 from ..utils.sizes import ImageSize
-from ..utils.validation import check_integer, check_number, check_size, refuse
+from ..utils.validation import checked_integer, checked_number, checked_size, refuse
 from ..version import __version__
 from .client import Resize
 from .graphs import Graph, graph_of
 
 Dynamic = Literal['dynamic']
-PACKAGES = {'.onnx': ('onnx', 'onnxscript'), '.pt2': ()}  # that writing a format needs, by suffix
 DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16', torch.int8: 'int8'}
 OPSET, OLDEST_OPSET = 20, 17
 MEANING = dict(  # of outputs. B images of H x W pixels, K classes, M detections, Q queries
@@ -115,8 +112,8 @@ def export(
     elif graph.resize is None or graph.resize.keep_ratio:
         check_dynamic(backbone_of(model))
     if batch != 'dynamic':
-        batch = check_integer('batch', batch, 1)
-    check_integer('opset', opset, OLDEST_OPSET)
+        batch = checked_integer('batch', batch, 1)
+    checked_integer('opset', opset, OLDEST_OPSET)
     if classes is not None and len(classes) != graph.num_classes:
         allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
         refuse('classes', list(classes), allowed)
@@ -128,19 +125,14 @@ def export(
     metadata['resize'] = None if resize_inside else resize
     metadata |= dict(backbone_dtype=DTYPES[dtype], opset=opset if path.suffix == '.onnx' else None)
     exported = trace(graph, size, batch)
-    write = {'.onnx': write_onnx, '.pt2': write_pt2}[path.suffix]
     with atomic_files(path.parent) as folder:  # weights, NAME.onnx.data, are moved before NAME.onnx
-        write(exported, folder / path.name, graph, metadata)
+        FORMATS[path.suffix].write(exported, folder / path.name, graph, metadata)
         (folder / path.with_suffix('.json').name).write_text(json.dumps(metadata, indent=2) + '\n')
     return metadata
 
 
 def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float32) -> Graph:
-    """The graph of a model with the options in the metadata of a file.
-
-    Raises:
-        ValueError: an option that is not allowed, or not for such a model.
-    """
+    """The graph of a model with options as in the metadata; ValueError for one not allowed."""
     graph, (top, score) = graph_of(model, dtype), (options['top'], options['score'])
     pictures = graph.task != 'backbone' and not graph.preprocess.any_channels
     upright = graph.task != 'backbone' and not any(x.endswith('corners') for x in graph.outputs)
@@ -155,13 +147,13 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
         graph.preprocess.order, graph.preprocess.flip = 'RGB', not graph.preprocess.flip
     for part in graph.modules():
         if isinstance(part, Graph) and top is not None:
-            part.top = check_integer('top', top, 1)
+            part.top = checked_integer('top', top, 1)
     if score is not None:
-        graph.score = check_number('score', score, 0, below=1)
+        graph.score = checked_number('score', score, 0, below=1)
     if options['resized']:
         (width, height), keep_ratio = options['resized']['scale'], options['resized']['keep_ratio']
         antialias = options['resized'].get('antialias', False)
-        graph.resize = Resize((width, height), keep_ratio, graph.least, antialias)
+        graph.resize = Resize((width, height), keep_ratio, graph.min_side, antialias)
         if not keep_ratio:
             checked_image_size(graph, (height, width))
     return graph
@@ -169,10 +161,10 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
 
 def check_export_path(path: Path) -> None:
     """Raise ValueError unless such a file can be written on this machine."""
-    if path.suffix not in PACKAGES:
-        advice = 'TorchScript fixes the size of images, and is no format here'
-        refuse('path', str(path), f'NAME.onnx or NAME.pt2 ({advice})')
-    if missing := [name for name in PACKAGES[path.suffix] if not find_spec(name)]:
+    if path.suffix not in FORMATS:
+        names = ' or '.join(f'NAME{suffix}' for suffix in FORMATS)
+        raise ValueError(f'{path}: give {names} (TorchScript would fix the size of images)')
+    if missing := [name for name in FORMATS[path.suffix].packages if not find_spec(name)]:
         raise ValueError(f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'")
     about = path.with_suffix('.json')
     if about.exists() and f'"{METADATA}"' not in about.read_text(errors='replace'):
@@ -180,12 +172,8 @@ def check_export_path(path: Path) -> None:
 
 
 def checked_image_size(graph: Graph, size: ImageSize) -> ImageSize:
-    """``size`` in its final form.
-
-    Raises:
-        ValueError: the model cannot take it.
-    """
-    return check_size('size', size, graph.patch_size if graph.is_special else graph.least)
+    """``size`` in its final form; ValueError if the model cannot take it."""
+    return checked_size('size', size, graph.patch_size if graph.is_special else graph.min_side)
 
 
 def check_dynamic(backbone: Backbone) -> None:
@@ -224,7 +212,7 @@ def file_metadata(
         patch_size=graph.patch_size,
         batch=batch,
         size=size if dynamic else list(size),
-        smallest_size=[1 if graph.resize else graph.least] * 2 if dynamic else list(size),
+        smallest_size=[1 if graph.resize else graph.min_side] * 2 if dynamic else list(size),
         multiple_of=1,  # what a file would take that did not pad
         backbone_dtype=DTYPES[graph.dtype],
         float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
@@ -247,7 +235,7 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
     if size == 'dynamic':
         inner = 'resized_' * len(images)
         for axis, name in ((2, f'{inner}height'), (3, f'{inner}width')):
-            dims = dims | {axis: Dim(name, min=graph.least)}
+            dims = dims | {axis: Dim(name, min=graph.min_side)}
         # Any generic image will do, as long as no two of its sides are alike.
         step = math.lcm(32, graph.divisor)
         height = (max(graph.generic) // step + 2) * step
@@ -263,11 +251,11 @@ def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> Expo
             # Else each comparison of sizes that torch cannot prove is refused, true or not.
             prefer_deferred_runtime_asserts_over_guards=True,
         )
-    tidy(exported)
+    drop_assumptions(exported)
     return exported
 
 
-def tidy(exported: ExportedProgram) -> None:
+def drop_assumptions(exported: ExportedProgram) -> None:
     """Remove what torch has assumed of sizes, such as that no side of a map is 1, and in-place ops.
 
     Torch picks strides by that, and the operations are the same. Checked in tests/export/ at sizes
@@ -299,6 +287,16 @@ def write_onnx(exported: ExportedProgram, path: Path, graph: Graph, metadata: di
 
     with quiet_tracing():
         onnx_file.write_program(exported, path, graph, metadata)
+
+
+class FileFormat(NamedTuple):
+    """A format of files: what writes it, and the packages which that needs."""
+
+    write: Callable[[ExportedProgram, Path, Graph, dict], None]
+    packages: tuple[str, ...] = ()
+
+
+FORMATS = {'.onnx': FileFormat(write_onnx, ('onnx', 'onnxscript')), '.pt2': FileFormat(write_pt2)}
 
 
 @contextmanager

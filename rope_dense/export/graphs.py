@@ -56,11 +56,7 @@ class Graph(nn.Module, ABC):
     preprocess: Preprocess
     task: str
     outputs: tuple[str, ...]
-    float32_parts: tuple[str, ...] = (
-        'preprocessing',
-        'frequencies and angles',
-        'necks and heads',
-    )
+    float32_parts: tuple[str, ...] = ('preprocessing', 'frequencies and angles', 'necks and heads')
     num_classes: int | None = None
     formats: tuple[str, ...] = ('onnx', 'pt2')
     resize: Resize | None = None
@@ -128,7 +124,7 @@ class Graph(nn.Module, ABC):
         return self.preprocess.divisor
 
     @property
-    def least(self) -> int:
+    def min_side(self) -> int:
         """Pixels of the smallest side at dynamic sizes: ``tokens`` patches, before padding."""
         if self.is_special:
             return max(self.generic)
@@ -292,7 +288,7 @@ def check_methods(model: nn.Module, kind: type, *names: str) -> None:
             )
 
 
-def crop(x: Tensor, size: ImageSize) -> Tensor:
+def crop_maps(x: Tensor, size: ImageSize) -> Tensor:
     """Maps [..., H', W'] without the rows and columns from ``size`` (H, W) on.
 
     Not a slice: whether it is the whole of a padded map would be settled while tracing.
@@ -317,11 +313,7 @@ GRAPHS: dict[type, type[Graph]] = {Backbone: BackboneGraph}
 
 
 def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
-    """The graph of a model.
-
-    Raises:
-        ValueError: such a model, or a part of it, cannot be exported.
-    """
+    """The graph of a model; ValueError if it, or a part of it, cannot be exported."""
     for kind, graph in graphs().items():
         if isinstance(model, kind):
             return graph(model, dtype)

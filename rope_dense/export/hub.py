@@ -1,7 +1,5 @@
 """Write a trained model as the files of a hub repository, and upload them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Write a traced program to an ONNX file that other people's programs can read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -40,7 +38,7 @@ def write_program(exported: ExportedProgram, path: Path, graph: Graph, metadata:
     if graph.resize is not None:
         write_resize(model.graph, graph.resize)
     described = [(out.name, out.type, out.shape) for out in model.graph.outputs]
-    simplify(model)
+    simplify_model(model)
     if opset < TRANSLATED:
         version_converter.convert_version(model, opset, fallback=True)
     for out, (name, kind, shape) in zip(model.graph.outputs, described, strict=True):
@@ -49,7 +47,7 @@ def write_program(exported: ExportedProgram, path: Path, graph: Graph, metadata:
     model.metadata_props['rope_dense'] = json.dumps(metadata)
     program.save(path)
     if metadata['backbone_dtype'] == 'int8':
-        quantize(path)
+        quantize_weights(path)
     check_onnx(model, path, opset)
 
 
@@ -147,7 +145,7 @@ def pixel_shares(op: Callable[..., ir.Value], before: ir.Value, after: ir.Value)
     return op('Div', near, op('ReduceSum', near, [1], keepdims=1))
 
 
-def simplify(model: ir.Model) -> None:
+def simplify_model(model: ir.Model) -> None:
     """Fold constants, and remove what is unused or there twice.
 
     Without onnxscript's rewriting rules, of which ONNX Runtime has its own: they take most of the
@@ -182,13 +180,14 @@ def forget_shapes(model: ir.Model) -> None:
             value.type = value.shape = None
 
 
-def quantize(path: Path) -> None:
+def quantize_weights(path: Path) -> None:
     """Give the matrix products of a file weights of 8 bits, and inputs rounded as they come."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     types = dict(DefaultTensorType=onnx.TensorProto.FLOAT)
-    settings = dict(weight_type=QuantType.QInt8, extra_options=types)
-    quantize_dynamic(onnx.load(path), path, ['MatMul'], **settings)
+    quantize_dynamic(
+        onnx.load(path), path, ['MatMul'], weight_type=QuantType.QInt8, extra_options=types
+    )
     model = ir.load(path)
     forget_shapes(model)
     ir.save(common.RemoveUnusedOpsetsPass()(model).model, path)

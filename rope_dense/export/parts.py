@@ -3,8 +3,6 @@
 Letters: B images, C channels, H x W places of a map, N tokens, L maps.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Any
 

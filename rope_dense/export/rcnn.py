@@ -4,8 +4,6 @@ Letters: B images, H x W pixels, C channels, K classes, P proposals of an image,
 image, L maps, S x S places of a region, h x w places of its mask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +19,7 @@ from torch import Tensor, nn
 
 from ..models.deim.predictions import take
 from ..utils.sizes import ImageSize
-from .anchors import AnchorCandidates, check_coder, check_nms, clip, decode, top_scores
+from .anchors import AnchorCandidates, check_coder, check_nms, clip_boxes, decode_boxes, top_scores
 from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
 from .rois import roi_align, suppress
@@ -79,7 +77,7 @@ class RCNNGraph(Graph):
         settings = self.rpn_settings
         for level, pair in enumerate(zip(*self.model.rpn_head(maps), strict=True)):
             scores, boxes, _ = self.candidates(level, *pair)
-            boxes = clip(boxes, *size)
+            boxes = clip_boxes(boxes, *size)
             sides = boxes[..., 2:] - boxes[..., :2]
             scores = torch.where((sides > settings.get('min_bbox_size', -1)).all(-1), scores, 0.0)
             all_scores.append(suppress(boxes, scores, settings.nms.iou_threshold))
@@ -96,10 +94,10 @@ class RCNNGraph(Graph):
         """
         logits = torch.zeros(())
         for stage, (extractor, head) in enumerate(self.box_stages):
-            classes, deltas = head(pool(extractor, maps, boxes))
+            classes, deltas = head(pool_boxes(extractor, maps, boxes))
             logits = logits + classes.unflatten(0, boxes.shape[:2])  # [B, P, K + 1]
             deltas = deltas.unflatten(0, boxes.shape[:2]).unflatten(2, (-1, 4))  # [B, P, K or 1, 4]
-            moved = clip(decode(head.bbox_coder, boxes[:, :, None], deltas), *size)
+            moved = clip_boxes(decode_boxes(head.bbox_coder, boxes[:, :, None], deltas), *size)
             if stage + 1 < len(self.box_stages):
                 boxes = moved.squeeze(2)
         scores = (logits / len(self.box_stages)).softmax(-1)[..., :-1].transpose(1, 2)  # [B, K, P]
@@ -116,17 +114,17 @@ class RCNNGraph(Graph):
         """Masks [B, M, H, W] of detections; a cascade takes the mean of its stages."""
         total = torch.zeros(())
         for extractor, head in self.mask_stages:
-            logits = head(pool(extractor, maps, boxes))  # [B M, K or 1, h, w]
+            logits = head(pool_boxes(extractor, maps, boxes))  # [B M, K or 1, h, w]
             if not head.class_agnostic:
                 label = labels.flatten()[:, None, None, None]
                 logits = logits.gather(1, label.expand(-1, -1, *logits.shape[2:]))
             total = total + logits[:, 0].sigmoid()
         ends = frame.points(boxes).flatten(0, 1)
-        pasted = paste(total / len(self.mask_stages), ends, frame.input)  # [B M, H, W]
+        pasted = paste_masks(total / len(self.mask_stages), ends, frame.input)  # [B M, H, W]
         return (pasted >= self.settings.mask_thr_binary).unflatten(0, boxes.shape[:2])
 
 
-def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -> Tensor:
+def pool_boxes(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -> Tensor:
     """Features [B P, C, S, S] of boxes [B, P, 4], each from the map of its size.
 
     Every map pools all boxes; boxes of other maps have no area there, which costs nothing.
@@ -147,7 +145,7 @@ def pool(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -
     return pooled
 
 
-def paste(masks: Tensor, boxes: Tensor, size: ImageSize) -> Tensor:
+def paste_masks(masks: Tensor, boxes: Tensor, size: ImageSize) -> Tensor:
     """Masks [N, h, w], stretched to their boxes [N, 4] in images of H x W: [N, H, W].
 
     Bilinear, 0 outside, as mmdet's ``_do_paste_mask``; as a product with weights of rows and one

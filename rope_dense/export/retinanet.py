@@ -3,15 +3,13 @@
 Letters: B images, K candidates of all maps, M detections of an image.
 """
 
-from __future__ import annotations
-
 import torch
 from mmdet.models.dense_heads import RetinaHead
 from mmdet.models.detectors import RetinaNet
 from torch import Tensor
 
 from ..models.deim.predictions import take
-from .anchors import AnchorCandidates, clip, top_scores
+from .anchors import AnchorCandidates, clip_boxes, top_scores
 from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
 from .rois import suppress
@@ -52,7 +50,7 @@ class RetinaNetGraph(Graph):
             self.candidates(level, *pair) for level, pair in enumerate(zip(*maps, strict=True))
         ]
         scores, boxes, labels = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
-        boxes = clip(boxes, *frame.size)  # [B, K, 4]
+        boxes = clip_boxes(boxes, *frame.size)  # [B, K, 4]
         sides = boxes[..., 2:] - boxes[..., :2]
         enough = (sides > self.settings.get('min_bbox_size', -1)).all(-1)
         scores = torch.where(enough, scores, 0.0)

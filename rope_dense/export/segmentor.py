@@ -12,7 +12,7 @@ from torch import Tensor
 from ..models.eomt.segmentor import EoMTSegmentor
 from ..utils.sizes import ImageSize
 from .client import Frame
-from .graphs import Graph, Preprocess, check_methods, crop
+from .graphs import Graph, Preprocess, check_methods, crop_maps
 from .parts import FeatureFusion
 
 
@@ -69,7 +69,7 @@ class SegmentorGraph(Graph):
         """The map that the model decodes, [B, K, H, W]."""
         padded = MapSize(x.shape[2:])
         logits = self.model.encode_decode(x, [dict(img_shape=padded, pad_shape=padded)])
-        return crop(logits, size) if self.divisor > 1 else logits
+        return crop_maps(logits, size) if self.divisor > 1 else logits
 
 
 class DepthGraph(SegmentorGraph):

@@ -3,8 +3,6 @@
 Letters: B images, H x W token grid, C channels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Write a trained model to a file, and compare the file with the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal

@@ -5,8 +5,6 @@ To decompose a program is to trace it twice more, which takes half of the time o
 Checked in tests/export/test_translations.py against PyTorch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .. import backbones
 from ..checkpoints import load_pretrained
-from ..utils.validation import check_integer, refuse
+from ..utils.validation import checked_integer, refuse
 
 # Parameters that the pre-training does not decay, as ``optimizer.params.overrides`` takes them.
 NO_WEIGHT_DECAY = {
@@ -85,7 +85,7 @@ class DictOutputs(backbones.base.Backbone):
         self._out_features = list(names)
         self._out_feature_channels = dict(zip(names, self.out_channels, strict=True))
         self._out_feature_strides = dict(zip(names, self.out_strides, strict=True))
-        self.square_size = check_integer('square_size', square_size, 0)
+        self.square_size = checked_integer('square_size', square_size, 0)
         if checkpoint is not None:
             load_pretrained(self, checkpoint, prefix)
 

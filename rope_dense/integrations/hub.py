@@ -4,8 +4,6 @@ A repository has three files: config.json, model.safetensors and README.md. Noth
 run: see ``hub_config``.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +22,7 @@ from ..checkpoints.read import file_format, read_checkpoint
 from ..utils.atomic_write import atomic_write, atomic_write_text
 from ..utils.config_parts import without_labels
 from ..utils.locations import HUB
-from .hub_config import TILES, read_settings, registered_only, storable
+from .hub_config import TILES, read_settings, registered_only, storable_settings
 
 CONFIG, WEIGHTS, CARD = 'config.json', 'model.safetensors', 'README.md'
 TASKS = {'mmdet': 'object-detection', 'mmseg': 'image-segmentation'}
@@ -107,7 +105,7 @@ def save_for_hub(
     )
     if dataset.get('type') == 'TiledDataset':
         settings['tiles'] = {name: dataset[name] for name in TILES}
-    settings = storable(settings)
+    settings = storable_settings(settings)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS) as partial:
         mode = partial.stat().st_mode
@@ -214,11 +212,7 @@ def config_file(source: str) -> Path:
 
 
 def weights_file(source: str) -> str:
-    """The weights of a model, a safetensors file, by the same names.
-
-    Raises:
-        CheckpointError: it is missing, or of another format.
-    """
+    """The safetensors file of a model; CheckpointError if it is missing, or of another format."""
     path = str(model_file(source, WEIGHTS))
     if file_format(path, source) != 'safetensors':
         raise CheckpointError(f'{path}: not a safetensors file, which {WEIGHTS} has to be')
@@ -232,7 +226,7 @@ def model_file(source: str, name: str) -> Path:
         CheckpointError: there is none, or it is a link that leaves the folder.
     """
     if source.startswith(HUB):
-        return download(source, name)
+        return hub_file(source, name)
     folder = Path(source)
     if not (folder / name).is_file():
         raise CheckpointError(
@@ -246,7 +240,7 @@ def model_file(source: str, name: str) -> Path:
     return folder / name
 
 
-def download(source: str, name: str) -> Path:
+def hub_file(source: str, name: str) -> Path:
     """A file of a hub repository, in huggingface_hub's cache."""
     try:
         from huggingface_hub import hf_hub_download

@@ -7,8 +7,6 @@ name of a closed set, and no other text in it can name a file, an address or a m
 ``{"tuple": [...]}`` stands for a tuple, which some parts of mmcv and mmdet tell from a list.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -35,16 +33,16 @@ PACKAGES = (*SCOPES, 'mmcv', 'rope_dense', 'torch')  # whose classes a config ma
 # Types that no registry has: functions and layers of mmcv.ops (mmcv evaluates the name of the
 # non-maximum suppression), and scalings.
 OTHER_TYPES = {
-    *('nms', 'soft_nms', 'nms_rotated', 'RoIAlign', 'RoIAlignRotated', 'RoIPool'),
+    'nms', 'soft_nms', 'nms_rotated', 'RoIAlign', 'RoIAlignRotated', 'RoIPool',
     *get_args(ScalingType),
     *get_args(TemperatureType),
-}
+}  # fmt: skip
 ORIENTED = 'OrientedDEIMHead'  # its predictions are boxes of mmrotate
 TRANSFORMS = (  # what predictions need
-    *('LoadImageFromFile', 'LoadImageFromNDArray', 'Resize', 'ResizeShortestEdge'),
-    *('ResizeToMultiple', 'FixScaleResize', 'FixShapeResize', 'CenterCrop', 'Pad'),
-    *('PadBottomRight', 'Normalize', 'PackDetInputs', 'PackSegInputs', LoadBands.__name__),
-)
+    'LoadImageFromFile', 'LoadImageFromNDArray', 'Resize', 'ResizeShortestEdge',
+    'ResizeToMultiple', 'FixScaleResize', 'FixShapeResize', 'CenterCrop', 'Pad',
+    'PadBottomRight', 'Normalize', 'PackDetInputs', 'PackSegInputs', LoadBands.__name__,
+)  # fmt: skip
 PIPELINE_TYPES = {*TRANSFORMS, *(f'{scope}.{name}' for scope in SCOPES for name in TRANSFORMS)}
 # Classes that read, download or evaluate what a config gives them, by their modules.
 REFUSED = (
@@ -65,9 +63,9 @@ REFUSED = (
 )
 # Keys of initial weights, of where files are and of training: a stored model has none of them.
 LEFT_OUT = (
-    *('init_cfg', 'pretrained', 'backend_args', 'file_client_args', 'batch_augments'),
-    *('custom_imports', '_base_', '_delete_'),
-)
+    'init_cfg', 'pretrained', 'backend_args', 'file_client_args', 'batch_augments',
+    'custom_imports', '_base_', '_delete_',
+)  # fmt: skip
 REGISTERED = (
     'be registered by mmengine, mmcv, mmdet, mmseg or rope_dense, and not be of those that read '
     'files or run programs'
@@ -113,12 +111,12 @@ def read_settings(path: Path) -> Config:
     return Config({**settings, **test}, cfg_text=text, filename=str(path))
 
 
-def is_stored(cfg: Config) -> bool:
+def is_stored_config(cfg: Config) -> bool:
     """Return whether ``read_settings`` made a config."""
     return str(cfg.filename or '').endswith('.json')
 
 
-def storable(settings: dict) -> dict:
+def storable_settings(settings: dict) -> dict:
     """Settings as they are written, without initial weights and what is of one machine.
 
     Raises:
@@ -267,7 +265,7 @@ def model_types(scope: str) -> set[str]:
     for root in (MODELS, TASK_UTILS):
         for own_scope, known in [('mmengine', root), *root.children.items()]:
             if own_scope in SCOPES:
-                allowed = {name for name in known.module_dict if is_allowed(known, name)}
+                allowed = {name for name in known.module_dict if is_allowed_class(known, name)}
                 names |= {f'{own_scope}.{name}' for name in allowed}
                 names |= allowed if own_scope in ('mmengine', scope) else set()
                 # A bare name means the task's own class, where there is one.
@@ -275,7 +273,7 @@ def model_types(scope: str) -> set[str]:
     return names
 
 
-def is_allowed(known: Registry, name: str) -> bool:
+def is_allowed_class(known: Registry, name: str) -> bool:
     """Return whether a registered class is of a known package and none of ``REFUSED``."""
     module = f'{known.module_dict[name].__module__}.'
     return module.startswith(tuple(f'{package}.' for package in PACKAGES)) and not (

@@ -4,8 +4,6 @@ A config asks for it with ``custom_imports = dict(imports=['rope_dense',
 'rope_dense.integrations.mmrotate'])``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys
@@ -25,10 +23,8 @@ def import_mmrotate() -> None:
     """Register mmrotate's models, data sets and metrics.
 
     One of its detectors, H2RBox-v2, imports torchvision. Where torchvision is not installed, that
-    detector alone raises an error, when it is used.
-
-    Raises:
-        ImportError: mmrotate, or what its metrics need, is not installed.
+    detector alone raises an error, when it is used. ImportError if mmrotate, or what its metrics
+    need, is not installed.
     """
     if missing := [package for name, package in NEEDED.items() if find_spec(name) is None]:
         raise ImportError(

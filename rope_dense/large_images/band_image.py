@@ -1,7 +1,5 @@
 """Large images of any number of channels, read a few rows at a time."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -68,11 +66,7 @@ class BandImage(LargeImage):
 def open_image(
     path: str | Path, bands: LoadBands | None, shrink: int = 1, copies: str | None = None
 ) -> LargeImage:
-    """An image as a model takes it: of any number of channels if ``bands`` loads them.
-
-    Args:
-        copies: see ``window_file``.
-    """
+    """An image as a model takes it, with channels of ``bands``; ``copies``: see ``window_file``."""
     if bands is not None:
         return BandImage(path, bands, shrink, copies)
     return LargeImage(window_file(Path(path), copies, None, writes=True), shrink)

@@ -14,8 +14,6 @@ augmentation, mosaics and heads do not know of tiles.
   (``datasets/images/copies.py``). ``TileSampler`` opens few files at a time.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -47,7 +45,7 @@ from .tiles import TilePlan, Window
 OPEN = 8  # files at a time
 
 
-class Place(NamedTuple):
+class TilePlace(NamedTuple):
     """The place of a tile in a test.
 
     Attributes:
@@ -181,7 +179,7 @@ class TiledDataset(BaseDataset):
         for number, (level, row, column) in enumerate(places):
             left, top = level.grid.lefts[column], level.grid.tops[row]
             window = Window(left, top, left + level.grid.tile_width, top + level.grid.tile_height)
-            place = Place(level, size, row, column, number, number == len(places) - 1)
+            place = TilePlace(level, size, row, column, number, number == len(places) - 1)
             tile = self.tile_of(info, window, shrink=level.shrink, place=place)
             yield tile | dict(instances=[]) if number and has_objects else tile
 
@@ -246,8 +244,9 @@ class LoadWindow(BaseTransform):
         self.text = json.dumps(bands, default=list)
 
     def transform(self, results: dict) -> dict:
-        about = results['img_path'], self.text, results['shrink'], results['copies']
-        pixels = open_cached(os.getpid(), *about).window(*results['window'])
+        pixels = open_cached(
+            os.getpid(), results['img_path'], self.text, results['shrink'], results['copies']
+        ).window(*results['window'])
         if self.bands is not None:
             return self.bands.transform({**results, 'img': pixels})
         shape = pixels.shape[:2]

@@ -1,7 +1,5 @@
 """Boxes of large images: detected in tiles of the image and of its halvings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -206,9 +204,10 @@ def overlaps(boxes: np.ndarray, others: np.ndarray, mode: str) -> np.ndarray:
     near = result > 0  # others cannot overlap
     first, second = first[near, 4:], second[near, 4:]
     centre = F.pad(second[:, :2], (0, 3))  # float32 is exact near zero
-    pair = ((first - centre).float(), (second - centre).float())
     result = torch.zeros_like(result)
-    result[near] = box_iou_rotated(*pair, mode, aligned=True).double()
+    result[near] = box_iou_rotated(
+        (first - centre).float(), (second - centre).float(), mode, aligned=True
+    ).double()
     return result.numpy()
 
 

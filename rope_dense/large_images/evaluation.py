@@ -1,7 +1,5 @@
 """Whole images out of the predictions for their tiles, joined as ``predict-large`` does."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,9 +13,9 @@ from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from torch import Tensor
 
 from ..datasets.images.bands import drop_no_data
-from .dataset import Place
+from .dataset import TilePlace
 from .detection import ROTATED_IOU, UPRIGHT_IOU, detection_lines, suppress_duplicates
-from .segmentation import ScoreBlender, scores_of
+from .segmentation import ScoreBlender, pixel_scores
 
 MIN_SCORE = 0.01  # of a box that counts in a test
 THRESHOLD = 0.3  # of mmseg's heads with one score
@@ -43,7 +41,7 @@ class TileJoiner:
     def joined(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
         """Yield the samples that further tiles complete."""
         for sample in samples:
-            place: Place | None = sample.metainfo.get('place')
+            place: TilePlace | None = sample.metainfo.get('place')
             drop_no_data(sample, sample.metainfo.get('no_data'))
             if place and 'pred_instances' in sample:
                 if whole := self.add_boxes(sample, place):
@@ -55,14 +53,15 @@ class TileJoiner:
             else:
                 yield sample
 
-    def add_boxes(self, sample: BaseDataElement, place: Place) -> BaseDataElement | None:
+    def add_boxes(self, sample: BaseDataElement, place: TilePlace) -> BaseDataElement | None:
         """Keep the boxes of a tile; the sample of an image after its last tile."""
         if place.number == 0:
             self.first, self.lines = sample, []
         found = sample.pred_instances.cpu()
         found = found[found.scores >= self.min_score]
-        where = place.level, place.row, place.column, place.number, place.size
-        self.lines += detection_lines(found, *where)
+        self.lines += detection_lines(
+            found, place.level, place.row, place.column, place.number, place.size
+        )
         if not place.is_last:
             return None
         columns = found.bboxes.shape[1]
@@ -81,14 +80,15 @@ class TileJoiner:
         del whole.place, whole.no_data
         return whole
 
-    def finished(self, sample: BaseDataElement, place: Place) -> Tensor:
+    def finished(self, sample: BaseDataElement, place: TilePlace) -> Tensor:
         """Labels, or depth, of blended scores [rows, columns] that no later tile covers."""
-        scores = scores_of(sample)
+        scores = pixel_scores(sample)
         if place.number == 0:
             self.folder = TemporaryDirectory(prefix='tiles_')
             threshold = None if 'pred_depth_map' in sample else THRESHOLD
-            about = place.level.grid, Path(self.folder.name), len(scores), threshold
-            self.blender = ScoreBlender(*about)
+            self.blender = ScoreBlender(
+                place.level.grid, Path(self.folder.name), len(scores), threshold
+            )
         values = self.blender.add(place.row, place.column, scores)
         if place.is_last:
             self.folder.cleanup()
@@ -97,7 +97,7 @@ class TileJoiner:
             values[torch.from_numpy(missing[:rows, :columns])] = self.blender.no_data
         return values
 
-    def whole_depth(self, sample: BaseDataElement, place: Place) -> Iterator[BaseDataElement]:
+    def whole_depth(self, sample: BaseDataElement, place: TilePlace) -> Iterator[BaseDataElement]:
         """Keep the depth of a tile, and yield the sample of an image after its last tile."""
         if place.number == 0:
             self.maps = torch.zeros(2, *place.size)  # predicted, true
@@ -111,7 +111,7 @@ class TileJoiner:
             whole.gt_depth_map = PixelData(data=self.maps[1:])
             yield whole
 
-    def blended(self, sample: BaseDataElement, place: Place) -> BaseDataElement:
+    def blended(self, sample: BaseDataElement, place: TilePlace) -> BaseDataElement:
         """The pixels of a tile that no later tile covers, with labels of blended scores."""
         labels = self.finished(sample, place)
         part, (rows, columns) = copy.copy(sample), labels.shape

@@ -1,7 +1,5 @@
 """Objects of an image on a map, as GeoJSON (RFC 7946)."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..datasets.images.band_files import open_raster
 from ..datasets.images.copies import write_rows
-from ..datasets.images.headers import check_size, read_header
+from ..datasets.images.headers import check_pixel_count, read_header
 from ..datasets.images.pictures import check_picture
 from ..utils.atomic_write import atomic_write
 
@@ -72,7 +72,7 @@ class LargeImage:
                 raise ValueError(
                     f'{path}: it has a transform to a map and an EXIF orientation; remove one'
                 )
-            check_size(path, header.height, header.width)
+            check_pixel_count(path, header.height, header.width)
             self.turned = apply_orientation(self.file.read(), header.orientation)
         self.full_size = self.file.shape if self.turned is None else self.turned.shape[1:]
         self.height, self.width = (-(-side // shrink) for side in self.full_size)
@@ -153,7 +153,7 @@ def scale_of(file: rasterio.DatasetReader) -> int:
     return 255 // (2**bits - 1)
 
 
-def write_labels(
+def write_raster(
     rows_file: Path,
     out: Path,
     image: LargeImage,

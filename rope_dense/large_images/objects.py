@@ -3,8 +3,6 @@
 Checked against mmrotate's splitter and supervision's slicer in tests/large_images/test_slicers.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """Small pictures of the results of large images."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,11 +40,7 @@ def draw_labels(
     out: Path,
     bands: LoadBands | None = None,
 ) -> None:
-    """Write an image, every pixel mixed with the colour of its label, or beside its depth.
-
-    Args:
-        bands: see ``open_image``.
-    """
+    """Write an image mixed with the colours of its labels, or beside its depth."""
     full = open_image(path, bands)
     small, shrink = read_shrunken(path, bands)
     labels = np.memmap(labels_file, dtype, 'r', shape=(full.height, full.width))

@@ -1,7 +1,5 @@
 """Predictions of a detector or segmentor for tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -35,11 +33,7 @@ class TilePredictor:
         self.pipeline = Compose([load, *steps])
 
     def __call__(self, tiles: Sequence[np.ndarray]) -> Iterator[BaseDataElement]:
-        """The predictions for tiles, in the pixels of the tile, see ``drop_no_data``.
-
-        Args:
-            tiles: uint8 [H, W, 3], or of any number of channels float32 [H, W, n].
-        """
+        """Predictions in pixels of tiles, uint8 [H, W, 3] or float32 [H, W, n]."""
         for start in range(0, len(tiles), self.batch):
             batch = [*map(np.ascontiguousarray, tiles[start : start + self.batch])]
             data = [self.pipeline(dict(img=tile, img_id=0)) for tile in batch]

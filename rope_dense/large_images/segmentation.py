@@ -1,7 +1,5 @@
 """Label rasters and depth maps of large images, from the blended scores of tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -42,7 +40,7 @@ def segment(
     blender = ScoreBlender(grid, journal.folder, num_scores, threshold, above)
     for row in range(rows[journal.finished] if journal.finished else above, rows.stop):
         strip = image.read(grid.tops[row], grid.tops[row] + grid.tile_height)
-        scores = map(scores_of, predict(grid.tiles_of(strip)))
+        scores = map(pixel_scores, predict(grid.tiles_of(strip)))
         labels = blender.blend(row, scores)
         if (missing := no_data(strip[: len(labels)])) is not None:
             labels[missing] = blender.no_data
@@ -51,7 +49,7 @@ def segment(
         blender.forget(row - 1)
 
 
-def scores_of(sample: BaseDataElement) -> Tensor:
+def pixel_scores(sample: BaseDataElement) -> Tensor:
     """The scores of the pixels of a tile, or their depth [1, H, W]."""
     return (sample.pred_depth_map if 'pred_depth_map' in sample else sample.seg_logits).data
 

@@ -1,7 +1,5 @@
 """Tiles of an image, and the weights of their pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Tiles of a COCO data set as files, for tools that do not read windows of images."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -46,7 +44,7 @@ def write_tiles(
         raise ValueError(f'{out} exists, and nothing is written over: give another folder')
     categories = read_json(source)['categories']
     info = dict(classes=[x['name'] for x in categories])
-    folder, plan = str(images or source.parent), (tile, tile // 4 if overlap is None else overlap)
+    folder, overlap = str(images or source.parent), tile // 4 if overlap is None else overlap
     files: dict[str, Any] = dict(ann_file=str(source.absolute()), metainfo=info)
     files |= dict(data_prefix=dict(img=folder))
     pictures, objects = list[dict[str, Any]](), list[dict[str, Any]]()
@@ -54,8 +52,9 @@ def write_tiles(
     with atomic_folder(out) as fresh:
         copies = fresh / 'copies'
         with DefaultScope.overwrite_default_scope('mmdet'), quiet:
-            given = 'CocoDataset', *plan, str(copies), scales
-            dataset = TiledDataset(*given, empty=math.inf, **files)
+            dataset = TiledDataset(
+                'CocoDataset', tile, overlap, str(copies), scales, empty=math.inf, **files
+            )
         (fresh / 'images').mkdir()
         for index in progress(range(len(dataset)), 'tiles'):
             info = dataset.get_data_info(index)
@@ -63,8 +62,8 @@ def write_tiles(
             scale = tile / max(tile, right - left, bottom - top)
             name = f'images/{Path(info["img_path"]).stem}__{scale:g}__{left}___{top}.png'
             cv2.imwrite(str(fresh / name), LoadWindow().transform(info)['img'])
-            size = dict(height=info['height'], width=info['width'])
-            pictures.append(dict(id=index + 1, file_name=name, **size))
+            height, width = info['height'], info['width']
+            pictures.append(dict(id=index + 1, file_name=name, height=height, width=width))
             for item in info['instances']:
                 x, y, x1, y1 = item['bbox']
                 about = dict(id=len(objects) + 1, image_id=index + 1, iscrowd=item['ignore_flag'])

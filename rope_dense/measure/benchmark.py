@@ -1,7 +1,5 @@
 """Measure a model: parameters, multiply-adds, memory, and time by kind of operation."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,7 +79,8 @@ def benchmark(
     ]
     options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
     report = dict(config=config, cfg_options=options, parameters=parameters)
-    report |= dict(device=device_name(measured), threads=torch.get_num_threads())
+    name = torch.cuda.get_device_name(measured) if measured.type == 'cuda' else measured.type
+    report |= dict(device=name, threads=torch.get_num_threads())
     report |= dict(torch=torch.__version__, rows=rows)
     folder = Path(cfg.work_dir) / 'benchmark'
     write_measurements(folder, report)
@@ -92,11 +91,7 @@ def benchmark(
 def measure_and_print(
     model: nn.Module, cfg: Config, size: ImageSize, modes: Sequence[Mode], batch: int, rounds: int
 ) -> list[dict]:
-    """The rows of one image size, printed as they come.
-
-    Raises:
-        UsageError: the model cannot take such images.
-    """
+    """The rows of a size, printed as they come; UsageError if the model cannot take such images."""
     height, width = size
     rows, scope = [], cfg.default_scope
     try:
@@ -125,11 +120,7 @@ def write_picture(folder: Path, height: int, width: int) -> str:
 
 
 def loader(cfg: Config, size: tuple[int, int], batch: int, file: str) -> Callable[[], dict]:
-    """Load a batch of one picture by the test pipeline, without annotations, at a size.
-
-    Raises:
-        UsageError: the config has no such pipeline.
-    """
+    """Load a batch of one picture by the test pipeline; UsageError for a config without one."""
     used_loaders(cfg, 'test')
     key = 'test_dataloader.dataset.pipeline'
     steps = without_labels(next(pipelines(at_size(cfg, size).test_dataloader.dataset)))
@@ -147,11 +138,6 @@ def row_text(row: dict) -> str:
         f'{row["multiply_adds"] / 1e9:8.1f} G multiply-adds an image  '
         f'rotation {100 * share["rotation"]:.1f} %  attention {100 * share["attention"]:.1f} %'
     )
-
-
-def device_name(device: torch.device) -> str:
-    """The name of a GPU, or cpu."""
-    return torch.cuda.get_device_name(device) if device.type == 'cuda' else device.type
 
 
 def write_measurements(folder: Path, report: dict) -> None:

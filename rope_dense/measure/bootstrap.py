@@ -1,7 +1,5 @@
 """Paired comparison of settings over the same images, and the rule that takes one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,7 +46,7 @@ def draw_images(num_images: int, draws: int, seed: int) -> np.ndarray:
     return generator.multinomial(num_images, shares, size=draws).astype(float)
 
 
-def compare(
+def compare_settings(
     scores: Scores, baseline: Scores, weights: np.ndarray, comparisons: int = 1
 ) -> Difference:
     """The difference of a setting to another one, in draws of the same images.
@@ -71,12 +69,8 @@ def compare(
     return Difference(value, float(low), float(high), float(least))
 
 
-def choose(differences: Sequence[Difference]) -> tuple[int, str]:
-    """Index of the setting to take by ``RULE``, and the reason.
-
-    Args:
-        differences: to the config's own setting, which is the first one.
-    """
+def choose_setting(differences: Sequence[Difference]) -> tuple[int, str]:
+    """Index by ``RULE`` of a difference to the config's own setting, the first, and the reason."""
     if len(differences) == 1:
         return 0, 'no other setting at this size'
     best = max(range(len(differences)), key=lambda index: differences[index].value)

@@ -1,7 +1,5 @@
 """Scalings and windows that are worth a try at an image size, of what a backbone allows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,7 +7,7 @@ from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
 from ..project.sizes import at_size, configured_size
-from ..rope.grid import RopeScaling, build_scaling
+from ..rope.grid import build_scaling
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .evaluator import Evaluator
@@ -48,12 +46,12 @@ def settings_at(
     ] or [
         scaling
         for scaling in scalings_at(evaluator, factors, trained)
-        if is_allowed(evaluator, replace(own, scaling=scaling))
+        if is_possible(evaluator, replace(own, scaling=scaling))
     ]
     windows = windows or [
         window
         for window in windows_at(evaluator, factors)
-        if is_allowed(evaluator, replace(own, window=window))
+        if is_possible(evaluator, replace(own, window=window))
     ]
     settings = combine([size], [FROM_CONFIG, *scalings], [FROM_CONFIG, *windows], own.slide)
     settings = [own] + [setting for setting in settings[1:] if is_different(evaluator, setting)]
@@ -63,7 +61,7 @@ def settings_at(
     return [replace(setting, tile=tile) for tile in dict.fromkeys(given) for setting in settings]
 
 
-def is_allowed(evaluator: Evaluator, setting: Setting) -> bool:
+def is_possible(evaluator: Evaluator, setting: Setting) -> bool:
     """False for a setting that the backbone or the size refuses."""
     try:
         evaluator.apply(setting)
@@ -76,9 +74,7 @@ def is_different(evaluator: Evaluator, setting: Setting) -> bool:
     """False if the scaling of a setting changes nothing, as its windows are as in pre-training.
 
     Only in a backbone of several stages the factor follows from the window, see ``scalings_at``.
-
-    Raises:
-        ValueError: see ``Evaluator.apply``.
+    ValueError as of ``Evaluator.apply``.
     """
     evaluator.apply(setting)
     backbone = evaluator.backbone
@@ -141,15 +137,9 @@ def scalings_at(
     if factors == (1.0, 1.0):
         return others
     kinds = SCALINGS if min(factors) >= 1 else SCALINGS[:1]
-    return [
-        *others,
-        *(f'{kind}:{factor_text(factors)}' for kind in kinds if is_new_kind(kind, own)),
-    ]
-
-
-def is_new_kind(kind: str, own: RopeScaling | None) -> bool:
-    """False for the type of scaling that the config has, whose factor grows with the image."""
-    return own is None or own.type != kind or own.factor is not None
+    # The config's own scaling, if its factor grows with the image.
+    growing = own.type if own is not None and own.factor is None else None
+    return [*others, *(f'{kind}:{factor_text(factors)}' for kind in kinds if kind != growing)]
 
 
 def factor_text(factors: tuple[float, float]) -> str:

@@ -1,7 +1,5 @@
 """Files of a choice: its figures, a picture, and a config for each size."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Sequence
@@ -48,11 +46,7 @@ def chosen_setting(choice: dict) -> Setting:
 
 
 def config_of(config: Config, setting: Setting, evaluator: Evaluator) -> Config:
-    """A copy of a config that tests with a setting.
-
-    Args:
-        evaluator: of the model.
-    """
+    """A copy of the config of an evaluator's model that tests with a setting."""
     config = at_size(config, parse_size(setting.size), setting.tile)
     backbone = config.model.backbone
     if setting.scaling != FROM_CONFIG:

@@ -1,7 +1,5 @@
 """Choose the scaling and the window of a trained model for images of other sizes."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -25,7 +23,7 @@ from .candidates import settings_at
 from .choice_files import write_choice
 from .chooser import Chooser
 from .evaluator import Evaluator
-from .per_image import Sample, check_metric, images_of
+from .per_image import Sample, check_metric, image_indexes
 from .settings import Setting
 
 GROWTH = (1, 1.5, 2)  # of the default sizes
@@ -80,7 +78,7 @@ def choose_scaling(
     check_metric(tested)
     model = ready(tested, 'test', weights=weights).model
     trained = trained_size(tested) if train_size is None else to_2tuple(parse_size(train_size))
-    settings = settings_of(Evaluator(model, tested), sizes, trained, scaling, window, tiles)
+    settings = settings_to_compare(Evaluator(model, tested), sizes, trained, scaling, window, tiles)
     most = max(map(len, settings)) - 1
     if draws < DRAWS * most:
         raise UsageError(
@@ -114,7 +112,7 @@ def choose_scaling(
     return content
 
 
-def settings_of(
+def settings_to_compare(
     evaluator: Evaluator,
     sizes: Sequence[str],
     trained: ImageSize,
@@ -122,11 +120,7 @@ def settings_of(
     window: Sequence[str],
     tiles: Sequence[int],
 ) -> list[list[Setting]]:
-    """The settings to compare at each size, the config's first; see ``choose_scaling``.
-
-    Raises:
-        UsageError, ValueError: a setting is not allowed, or there is nothing to choose.
-    """
+    """The settings of each size, the config's first; UsageError, ValueError for wrong ones."""
     if not evaluator.is_ours:
         name = type(evaluator.backbone).__name__
         raise UsageError(f'the backbone must be one of rope_dense, it is {name}')
@@ -155,13 +149,9 @@ def with_validation(config: Config) -> Config:
 
 
 def samples_of(config: Config, images: int, judge: int, seed: int) -> tuple[Sample, Sample]:
-    """The images that choose, and those that judge.
-
-    Raises:
-        UsageError: there are not as many images left to judge.
-    """
+    """The images that choose and those that judge; UsageError if too few are left to judge."""
     datasets = datasets_of(config, 'test_dataloader')
-    total = sum(len({*images_of(build_dataset(config, *found))}) for found in datasets)
+    total = sum(len({*image_indexes(build_dataset(config, *found))}) for found in datasets)
     chosen = min(images, total)
     if judge > total - chosen:
         raise UsageError(

@@ -1,13 +1,11 @@
 """Tests of the settings of a size, a table of their differences, and the choice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from .bootstrap import Difference, choose, compare, draw_images
+from .bootstrap import Difference, choose_setting, compare_settings, draw_images
 from .evaluator import Evaluator
 from .per_image import Sample, score_images
 from .results import columns, shown_settings
@@ -46,10 +44,10 @@ class Chooser:
         """
         size = settings[0].size
         rows, scores = self.compared(settings, self.samples[0])
-        chosen, reason = choose([difference_of(row) for row in rows])
+        chosen, reason = choose_setting([difference_of(row) for row in rows])
         weights = self.weights(scores[0], self.samples[0])
         for row, other in zip(rows, scores, strict=True):
-            row['tied'] = not compare(
+            row['tied'] = not compare_settings(
                 scores[chosen], other, weights, num_comparisons(settings)
             ).is_clear
         taken = f': {setting_text(rows[chosen])}' if chosen else ''
@@ -73,7 +71,7 @@ class Chooser:
             title = self.title(setting, sample)
             scores.append(score_images(self.evaluator, setting, sample, title))
             weights = self.weights(scores[0], sample)
-            difference = compare(scores[-1], scores[0], weights, num_comparisons(settings))
+            difference = compare_settings(scores[-1], scores[0], weights, num_comparisons(settings))
             rows.append(dict(asdict(setting), metric=scores[-1].value, **asdict(difference)))
             if not self.metric:
                 self.metric = scores[0].name

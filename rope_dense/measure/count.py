@@ -1,7 +1,5 @@
 """Count multiply-adds and rotations of a prediction for one image."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -62,10 +60,8 @@ def measured_size(cfg: Config) -> ImageSize:
     """Height and width of the image that a config's model is counted at.
 
     The window of a sliding test, the size that a segmentor's batches are padded to, or else the
-    size of the test images (the largest, where it varies).
-
-    Raises:
-        ValueError: the test pipeline has no size.
+    size of the test images (the largest, where it varies). ValueError for a test pipeline without a
+    size.
     """
     if (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         return tuple(cfg.model.test_cfg.crop_size)

@@ -1,7 +1,5 @@
 """Evaluate a checkpoint on the test data of its config."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext

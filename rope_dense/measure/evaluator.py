@@ -66,7 +66,7 @@ class Evaluator:
         settings.work_dir = str(work_dir or config.work_dir)
         runner = build_runner(settings, launcher)
         runner.call_hook('before_run')
-        model = bare_model(runner)
+        model = runner.model.module if is_model_wrapper(runner.model) else runner.model
         if isinstance(model, SelfLoading):
             model.load_checkpoint(str(checkpoint))
         else:
@@ -201,11 +201,6 @@ def runner_config(config: Config) -> Config:
     fp16 = (config.get('test_cfg') or {}).get('fp16', False)
     config.test_cfg = ConfigDict(type='ResolutionLoop', fp16=fp16)
     return config
-
-
-def bare_model(runner: Runner) -> BaseModel:
-    """The model of a runner, out of the wrapper of a distributed run."""
-    return runner.model.module if is_model_wrapper(runner.model) else runner.model
 
 
 @LOOPS.register_module()

@@ -1,7 +1,5 @@
 """Tests of a sample of images that keep what the metric knows of each image."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import tempfile
@@ -56,7 +54,7 @@ class ImageSampler(Sampler):
     """
 
     def __init__(self, dataset: Sized, number: int, seed: int, skip: int) -> None:
-        images = images_of(dataset)
+        images = image_indexes(dataset)
         chosen = Sample(number, seed, skip).indices(len({*images}))
         self.indices = np.flatnonzero(np.isin(images, chosen)).tolist()
         self.images = images[self.indices]
@@ -68,7 +66,7 @@ class ImageSampler(Sampler):
         return len(self.indices)
 
 
-def images_of(dataset: Sized) -> np.ndarray:
+def image_indexes(dataset: Sized) -> np.ndarray:
     """The index of the image of each item of a data set."""
     return dataset.images if isinstance(dataset, TiledDataset) else np.arange(len(dataset))
 
@@ -107,10 +105,10 @@ def score_images(evaluator: Evaluator, setting: Setting, sample: Sample, title: 
     with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
         metrics = KeptResults([metric for _, metric in evaluators(config, 'test_evaluator')])
         evaluator.runner.test_loop.run_on(config, title, metrics)
-        return scores_of(metrics, evaluator.runner.test_loop.dataloader.sampler.images)
+        return metric_scores(metrics, evaluator.runner.test_loop.dataloader.sampler.images)
 
 
-def scores_of(metrics: KeptResults, images: np.ndarray) -> Scores:
+def metric_scores(metrics: KeptResults, images: np.ndarray) -> Scores:
     """The scores of the first metric that has some; ``images`` as of ``ImageSampler``."""
     for metric, results in zip(metrics.metrics, metrics.results, strict=True):
         compute = SCORES.get(type(metric).__name__)
@@ -180,11 +178,7 @@ def load_predictions(coco: COCO, predictions: list[dict]) -> COCO:
 
 
 def class_matches(evaluation: COCOeval) -> list[ClassMatches]:
-    """The matches of the classes that have objects, of objects of any size.
-
-    Args:
-        evaluation: with its classes, images and thresholds.
-    """
+    """The matches of the classes that have objects of any size, at its thresholds."""
     params = evaluation.params
     places = {image: place for place, image in enumerate(params.imgIds)}
     params.areaRng, params.areaRngLbl = params.areaRng[:1], params.areaRngLbl[:1]

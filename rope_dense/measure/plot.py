@@ -1,7 +1,5 @@
 """A metric against the resolution, one line for each run and setting."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The share of position in a backbone's maps: a constant image beside an image of noise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args

@@ -1,7 +1,5 @@
 """Rows of an ``Evaluator``: in a file that grows with each test, as a table, and as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -42,11 +40,7 @@ class Results:
     rows: list[dict] = field(default_factory=list)
 
     def resume(self) -> None:
-        """Take the rows of the file, if it exists.
-
-        Raises:
-            ValueError: it is no results file, or belongs to another identity.
-        """
+        """Take the file's rows, if it exists; ValueError for no results or another identity."""
         if not self.path.exists():
             return
         stored = read_results(self.path)
@@ -82,11 +76,7 @@ class Results:
 
 
 def read_results(path: Path) -> dict:
-    """The content of a results file, without rows that have no metric, of earlier versions.
-
-    Raises:
-        ValueError: it is none, or there is no file.
-    """
+    """The content of a results file, but rows without a metric; ValueError if it is none."""
     try:
         content = json.loads(path.read_text(encoding='utf-8'))
         if not all(isinstance(row['metrics'], dict) for row in content['rows']):

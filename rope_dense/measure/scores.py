@@ -4,8 +4,6 @@ Letters: I images, B draws, C classes, T IoU thresholds, n predictions and m rig
 Weights [B, I] say how often each image is in a draw; they are whole numbers.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,11 +40,7 @@ class Scores(ABC):
 
 @dataclass(frozen=True)
 class ImageMeans(Scores):
-    """The mean of a value of each image [I], such as 100 for a right class and 0 for a wrong one.
-
-    Attributes:
-        values: [I].
-    """
+    """The mean of values [I] of images, such as 100 for a right class and 0 for a wrong one."""
 
     values: np.ndarray
 

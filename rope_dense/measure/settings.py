@@ -1,7 +1,5 @@
 """Settings of a test as text: image size, frequency scaling, window and sliding."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -57,11 +55,7 @@ def combine(
 
 
 def parse_window(text: str) -> WindowSetting:
-    """'7', '7x14' (height x width, in tokens), 'auto', or 'none' for the whole map.
-
-    Raises:
-        ValueError: anything else.
-    """
+    """'7', '7x14' (height x width, in tokens), 'auto', or 'none'; ValueError for anything else."""
     if text in ('auto', 'none'):
         return None if text == 'none' else 'auto'
     return parse_size(text)
@@ -72,10 +66,8 @@ def parse_scaling(text: str) -> dict | None:
 
     TYPE is none, linear, ntk or by_parts. FACTOR is a number or HEIGHTxWIDTH; without it, or with
     'pretrain', it follows from each input and the grid of pre-training. TEMPERATURE is log or yarn.
-    So 'by_parts:2', 'linear:1.5x2+log'.
-
-    Raises:
-        ValueError: another form. The backbone checks the values.
+    So 'by_parts:2', 'linear:1.5x2+log'. ValueError for another form; the backbone checks the
+    values.
     """
     match = SCALING.fullmatch(text)
     if match is None:

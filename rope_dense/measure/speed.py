@@ -1,7 +1,5 @@
 """Time and memory of a whole model, and the shares of kinds of operations."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

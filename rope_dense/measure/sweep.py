@@ -12,7 +12,7 @@ from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.utils import to_2tuple
 
-from ..predict.processes import init_rank, merges
+from ..predict.processes import init_rank, should_merge
 from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.load import find_model
@@ -78,7 +78,7 @@ def evaluate_sizes(
     settings = [
         setting
         for tile in sides
-        for setting in combine(sizes or [size_of(cfg, tile)], scaling, window, slide, tile)
+        for setting in combine(sizes or [test_size(cfg, tile)], scaling, window, slide, tile)
     ]
     sweep = Sweep.prepare(cfg, weights, settings, str(config), label, train_size, overwrite)
     if slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
@@ -96,7 +96,7 @@ def evaluate_sizes(
     return rows
 
 
-def size_of(config: Config, tile: int | None) -> str:
+def test_size(config: Config, tile: int | None) -> str:
     """The size of a config's test images; of other tiles, as much larger as the tile is."""
     plan = tile_plan(config)
     grown = tile / plan.tile if tile and plan else 1
@@ -181,7 +181,7 @@ class Sweep:
         files = [path.with_stem(f'{path.stem}_{number + 1}') for number in range(count)]
         parts = [replace(self.results, path=file, rows=[]) for file in files]
         replace(self, settings=left[rank::count], results=parts[rank]).tested()
-        if not merges(rank, count):
+        if not should_merge(rank, count):
             return []
         for part in parts:
             part.resume()
@@ -191,7 +191,7 @@ class Sweep:
         for file in files:
             file.unlink()
             file.with_suffix('.csv').unlink()
-        return print_table(self.settings, self.results, None)
+        return evaluate_settings(self.settings, self.results, None)
 
     def tested(self, launcher: str = 'none') -> list[dict]:
         """The rows of all settings; this process, or this group of them, tests what is left."""
@@ -205,14 +205,14 @@ class Sweep:
             with exclusive(path) if is_main_process() else nullcontext():
                 if not self.overwrite:  # another process may have added rows since it was read
                     self.results.resume()
-                return print_table(self.settings, self.results, evaluator)
+                return evaluate_settings(self.settings, self.results, evaluator)
         except KeyboardInterrupt:
             stored = f'{len(self.results.rows)} results are in {path}'
             print(f'\nstopped; {stored}: the same command continues', file=sys.stderr)
             raise
 
 
-def print_table(
+def evaluate_settings(
     settings: Sequence[Setting], results: Results, evaluator: Evaluator | None
 ) -> list[dict]:
     """Print a line for each setting; those without a result are tested first.

@@ -1,7 +1,5 @@
 """mmdet's data preprocessor for images of any number of channels."""
 
-from __future__ import annotations
-
 from mmdet.models.data_preprocessors import DetDataPreprocessor
 from mmengine.registry import MODELS
 

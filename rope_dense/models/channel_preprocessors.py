@@ -1,7 +1,5 @@
 """The data preprocessor for images of any number of channels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,11 +43,7 @@ class AnyChannels:
         self._enable_normalize = True
 
     def forward(self, data: dict, training: bool = False) -> dict:
-        """Normalise a batch, see the class of mmengine, mmdet or mmseg.
-
-        Raises:
-            ValueError: images of another number of channels than ``mean``.
-        """
+        """Normalise a batch; ValueError for images of another number of channels than ``mean``."""
         number = len(self.mean) if self._enable_normalize else None
         for image in data['inputs'] if number else ():
             if image.shape[-3] != number:

@@ -1,7 +1,5 @@
 """mmseg's data preprocessor for images of any number of channels."""
 
-from __future__ import annotations
-
 from mmengine.registry import MODELS
 from mmseg.models.data_preprocessor import SegDataPreProcessor
 

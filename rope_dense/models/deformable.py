@@ -1,7 +1,5 @@
 """Sizes of maps, and the places of their cells. Letters: H x W map, C channels."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

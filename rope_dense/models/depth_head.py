@@ -4,8 +4,6 @@ Both are for mmseg's ``DepthEstimator``. Depths have the unit of the data, metre
 another. Letters: B images, H x W places of a map, C channels, K bins.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal
@@ -16,7 +14,7 @@ from mmengine.registry import MODELS
 from mmseg.models.decode_heads import DPTHead, VPDDepthHead
 from torch import Tensor, nn
 
-from ..utils.validation import check_choice, check_integer, check_number
+from ..utils.validation import check_choice, checked_integer, checked_number
 from .linear_head import LinearHead
 
 BinKind = Literal['linear', 'mixed']
@@ -41,9 +39,9 @@ class DepthBins(nn.Module):
 
     def __init__(self, num_bins: int, min_depth: float, max_depth: float, kind: BinKind) -> None:
         super().__init__()
-        check_integer('num_bins', num_bins, 2)
-        check_number('min_depth', min_depth, above=0)
-        check_number('max_depth', max_depth, above=min_depth)
+        checked_integer('num_bins', num_bins, 2)
+        checked_number('min_depth', min_depth, above=0)
+        checked_number('max_depth', max_depth, above=min_depth)
         check_choice('bins', kind, ('linear', 'mixed'))
         depths, self.floor = torch.linspace(min_depth, max_depth, num_bins), 0.1
         if kind == 'mixed':

@@ -1,7 +1,5 @@
 """Scale-invariant loss of depth over the valid pixels of a batch."""
 
-from __future__ import annotations
-
 import torch
 from mmengine.logging import MessageHub
 from mmengine.registry import MODELS

@@ -1,7 +1,5 @@
 """DINO as published, on either family of mmdet."""
 
-from __future__ import annotations
-
 import torch
 from mmdet.models.detectors import DINO
 from mmdet.models.layers import MLP

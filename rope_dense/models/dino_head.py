@@ -1,7 +1,5 @@
 """The head of DINO with the published epsilon of reference boxes and normaliser of denoising."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmdet.models.dense_heads import DINOHead

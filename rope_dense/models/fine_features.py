@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from ..backbones import RoPENAT, RoPESwin, RoPEViT
 from ..backbones.base import Backbone
 from ..checkpoints.errors import CheckpointError
-from ..checkpoints.incompatible import compare
+from ..checkpoints.incompatible import compare_weights
 from ..checkpoints.load import read_weights
 from ..rope import AxialRoPE
 from ..rope.rotation import rotate_packed
 from ..utils.sizes import Size, larger, smaller
-from ..utils.validation import check_choice, check_settings, refuse
+from ..utils.validation import check_choice, checked_settings, refuse
 from .window_attention import HEADS, average, is_exporting, window_attention
 
 Method = Literal['attention', 'bilinear']
@@ -141,7 +141,7 @@ class FineFeatures(BaseModule):
         if self.is_init or not self.init_cfg or self.init_cfg['type'] != 'Pretrained':
             super().init_weights()
             return
-        settings = check_settings('init_cfg', self.init_cfg, ('type', 'checkpoint', 'prefix'))
+        settings = checked_settings('init_cfg', self.init_cfg, ('type', 'checkpoint', 'prefix'))
         load_fine_features(self, settings['checkpoint'], settings.get('prefix'))
         self.is_init = True
 
@@ -176,7 +176,7 @@ class Guidance(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder, self.sem_encoder = stack(kernel_size=1), stack(kernel_size=3)
+        self.encoder, self.sem_encoder = conv_stack(kernel_size=1), conv_stack(kernel_size=3)
         self.rope = AxialRoPE(
             2 * CHANNELS // HEADS,
             HEADS,
@@ -198,7 +198,7 @@ class Guidance(nn.Module):
         return x.transpose(1, 2).unflatten(2, size)
 
 
-def stack(kernel_size: int) -> nn.Sequential:
+def conv_stack(kernel_size: int) -> nn.Sequential:
     """A stack of convolutions from 3 to ``CHANNELS`` channels."""
     blocks = (GuidanceBlock(kernel_size) for _ in range(2))
     return nn.Sequential(convolution(3, kernel_size), *blocks)
@@ -261,7 +261,7 @@ def load_fine_features(neck: FineFeatures, checkpoint: str, prefix: str | None =
         periods.shape != ours.shape or not torch.allclose(periods.float(), ours, rtol=0.01)
     ):
         raise CheckpointError(f'{checkpoint}: {PERIODS} must be 100 ** (k / 16) for k = 0 .. 15')
-    if incompatible := compare(neck.state_dict(), weights):
+    if incompatible := compare_weights(neck.state_dict(), weights):
         raise CheckpointError(f'{checkpoint} does not fit FineFeatures:\n{incompatible}')
     neck.load_state_dict(weights)
     print_log(f'FineFeatures: {len(weights)} tensors from {checkpoint}', logger='current')

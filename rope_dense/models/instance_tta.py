@@ -1,7 +1,5 @@
 """Test-time augmentation for boxes with masks."""
 
-from __future__ import annotations
-
 import torch
 from mmcv.ops import batched_nms
 from mmdet.models.test_time_augs import DetTTAModel

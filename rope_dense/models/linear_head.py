@@ -1,7 +1,5 @@
 """A linear classifier of the tokens of a map."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mmcv.cnn import build_norm_layer

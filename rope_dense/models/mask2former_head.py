@@ -1,7 +1,5 @@
 """Mask2Former for segmentors that slide."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mmengine.registry import MODELS

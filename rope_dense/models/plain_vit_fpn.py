@@ -3,8 +3,6 @@
 Letters: B images, C channels, H x W grid of the only map of the backbone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -14,7 +12,7 @@ from mmengine.model import BaseModule
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from ..utils.validation import check_integer, refuse
+from ..utils.validation import checked_integer, refuse
 
 SCALE_FACTORS = [(4, 2, 1, 0.5)[first:end] for first, end in combinations(range(5), 2)]
 
@@ -61,7 +59,7 @@ class PlainViTFPN(BaseModule):
         if tuple(scale_factors) not in SCALE_FACTORS:
             allowed = 'neighbours among 4, 2, 1 and 0.5, in this order'
             refuse('scale_factors', scale_factors, allowed)
-        self.num_outs = check_integer('num_outs', num_outs, len(scale_factors))
+        self.num_outs = checked_integer('num_outs', num_outs, len(scale_factors))
         self.branches = nn.ModuleList(
             nn.Sequential(
                 resampling(factor, in_channels),

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..backbones import RoPEViT
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number
+from ..utils.validation import check_choice, checked_integer, checked_number
 
 SIZES, MAPS = 16, 4  # whose tensors are remembered
 UNKNOWN = 'PositionalDebias: no basis for maps of {}: run the model once at this fixed size before'
@@ -52,20 +52,16 @@ class PositionalDebias(BaseModule):
         self, share: float = 0.99, num_directions: int | None = None, normalize: bool = False
     ) -> None:
         super().__init__()
-        self.share = check_number('share', share, above=0, below=1)
+        self.share = checked_number('share', share, above=0, below=1)
         if num_directions is not None:
-            check_integer('num_directions', num_directions, 1)
+            checked_integer('num_directions', num_directions, 1)
         check_choice('normalize', normalize, (True, False))
         self.num_directions, self.normalize = num_directions, normalize
         # Constant and basis, by map and size.
         self.bases: LRUCache[tuple[int, Size], tuple[Tensor, Tensor]] = LRUCache(SIZES * MAPS)
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The maps [B, C, H, W] without their directions of position.
-
-        Args:
-            maps: see ``RoPEViTWithConstant``.
-        """
+        """``RoPEViTWithConstant``'s maps [B, C, H, W] without their directions of position."""
         number = len(maps) // 2
         if not isinstance(maps[0], Tensor) or maps[-1].ndim != 1:
             raise ValueError(

@@ -1,7 +1,5 @@
 """Test-time augmentation for heads whose output is not a logit: scores, depth."""
 
-from __future__ import annotations
-
 from mmengine.model import BaseTTAModel
 from mmengine.registry import MODELS
 from mmengine.structures import PixelData

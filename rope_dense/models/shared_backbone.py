@@ -3,8 +3,6 @@
 Letters: B images, N tokens, H x W token grid, C channels.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,18 +27,18 @@ from ..backbones.vit import RoPEViT, is_norm
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import CheckpointError
 from ..checkpoints.fetch import fetch
-from ..checkpoints.incompatible import compare
+from ..checkpoints.incompatible import compare_weights
 from ..checkpoints.read import read_checkpoint
 from ..utils.sizes import Size
-from ..utils.validation import check_settings
+from ..utils.validation import checked_settings
 from .eomt.queries import EoMT
 
 FEATURES = 'features'  # the name of an output, and of no task
 # Arguments of a backbone that may differ between the tasks.
 PER_TASK = (
-    *('arch', 'settings', 'out_indices', 'output_prefix', 'drop_path_rate', 'frozen_stages'),
-    *('with_cp', 'init_cfg', 'pretrained'),
-)
+    'arch', 'settings', 'out_indices', 'output_prefix', 'drop_path_rate', 'frozen_stages',
+    'with_cp', 'init_cfg', 'pretrained',
+)  # fmt: skip
 # Likewise of its architecture: the weights tell whether these fit.
 OF_WEIGHTS = ('final_norm', 'layer_scale_init_value', 'qkv_bias')
 AUGMENTATION = dict.fromkeys(('shift', 'jitter', 'rescale'))
@@ -238,7 +236,7 @@ def read_task(name: str, task: dict) -> Config:
     """The config of a task."""
     if not name.isidentifier() or name == FEATURES:
         raise ValueError(f'tasks: {name!r} must be a Python name other than {FEATURES!r}')
-    settings = check_settings(f'tasks.{name}', task, ('config', 'checkpoint'))
+    settings = checked_settings(f'tasks.{name}', task, ('config', 'checkpoint'))
     if 'config' not in settings:
         raise ValueError(f'tasks.{name} has no config')
     return Config.fromfile(settings['config'])
@@ -266,11 +264,7 @@ def common_preprocessor(configs: Mapping[str, Config]) -> ImgDataPreprocessor:
 
 
 def build_task(name: str, cfg: Config) -> Any:
-    """The model of a task, of mmdet or mmseg, with a ``TaskBackbone`` of its own.
-
-    Raises:
-        ValueError: it cannot share a backbone.
-    """
+    """The model of a task, with a ``TaskBackbone``; ValueError if it cannot share a backbone."""
     scope, settings = cfg.default_scope, copy.deepcopy(cfg.model)
     if scope in ('mmdet', 'mmseg'):
         import_module(f'{scope}.models')
@@ -298,7 +292,7 @@ def load_task(model: BaseModel, checkpoint: str) -> dict:
         {key: x for key, x in state.items() if not key.endswith('num_batches_tracked')}
         for state in (model.state_dict(), stored)
     )
-    if incompatible := compare(expected, weights):
+    if incompatible := compare_weights(expected, weights):
         raise CheckpointError(f'{checkpoint} does not fit its config:\n{incompatible}')
     model.load_state_dict(weights, strict=False)
     return (contents.get('meta') or {}).get('dataset_meta') or {}

@@ -5,8 +5,6 @@ channels of a head of the queries, E of the values. G x M groups of positions wi
 r x s positions of a group.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -4,8 +4,6 @@ Letters: R regions with S x S' places each (S in a column), K cells of a place i
 C channels, N bags, M items of all bags.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -70,19 +68,19 @@ def rectangles(first_cell: Tensor, rows: Taps, columns: Taps, width: int) -> Bag
     place = torch.arange(columns.count.numel(), device=first_cell.device).view_as(columns.count)
     column_place = place.repeat(1, height_places).flatten()  # [N]
 
-    bag, row = items(row_count)  # a line: one row of a bag
+    bag, row = bag_items(row_count)  # a line: one row of a bag
     row = bag // width_places * num_rows + row
     line_cell = (rows.index * width + first_cell[:, None, None]).flatten()[row]
     line_weight = rows.weight.flatten()[row]
 
-    line, column = items(column_count[bag])
+    line, column = bag_items(column_count[bag])
     column = (column_place[bag] * columns.index.shape[2])[line] + column
     cell = columns.index.flatten()[column] + line_cell[line]
     weight = columns.weight.flatten()[column] * line_weight[line]
     return Bags(cell, weight, row_count * column_count)
 
 
-def items(counts: Tensor) -> tuple[Tensor, Tensor]:
+def bag_items(counts: Tensor) -> tuple[Tensor, Tensor]:
     """Bag [M] of each item and its position [M] in the bag, from the items of each bag [N]."""
     bag = torch.repeat_interleave(counts)
     first = counts.cumsum(0) - counts
@@ -105,6 +103,6 @@ def as_cells(maps: Tensor) -> Tensor:
     return maps.permute(0, 2, 3, 1).flatten(0, 2).to(real(maps.dtype)).contiguous()
 
 
-def chunks(x: Tensor, size: int) -> Iterator[slice]:
+def row_slices(x: Tensor, size: int) -> Iterator[slice]:
     """Slices of ``size`` rows."""
     return (slice(start, start + size) for start in range(0, len(x), size))

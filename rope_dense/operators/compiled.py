@@ -1,7 +1,5 @@
 """Operators that torchvision has compiled for GPUs."""
 
-from __future__ import annotations
-
 import logging
 from functools import cache
 from importlib import import_module

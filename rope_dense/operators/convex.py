@@ -55,7 +55,7 @@ def dot(a: Points, b: Points) -> Tensor:
     return a.x * b.x + a.y * b.y
 
 
-def join(*sets: Points) -> Points:
+def join_points(*sets: Points) -> Points:
     """Sets of points [n, K_i] as one set [n, sum of K_i]."""
     return Points(torch.cat([s.x for s in sets], 1), torch.cat([s.y for s in sets], 1))
 
@@ -107,7 +107,7 @@ def by_angle(points: Points, valid: Tensor) -> Points:
     return points.gather(order)
 
 
-def area(polygon: Points) -> Tensor:
+def polygon_area(polygon: Points) -> Tensor:
     """Areas [n] of star-shaped polygons [n, K], as triangles from their first corner."""
     corner = polygon - polygon[:, :1]
     return cross(corner[:, 1:-1], corner[:, 2:]).abs().sum(1) / 2
@@ -124,10 +124,10 @@ def intersection(p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: b
     """
     points, valid = crossings(p, q)
     valid = torch.cat([valid, p_in_q, q_in_p], 1)
-    polygon = by_angle(join(points, p, q), valid)
+    polygon = by_angle(join_points(points, p, q), valid)
     if not convex:
         polygon = hull(polygon)
-    return torch.where(valid.sum(1) > 2, area(polygon), 0)
+    return torch.where(valid.sum(1) > 2, polygon_area(polygon), 0)
 
 
 def hull(polygon: Points) -> Points:

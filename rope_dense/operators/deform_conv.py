@@ -10,8 +10,6 @@ cell, masks [B, G K, H', W']. Checked against the compiled operators, loops over
 gradcheck in tests/operators/test_deform_conv.py.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 import torch.nn.functional as F
@@ -184,9 +182,7 @@ def of_output(x: Tensor, output: Tensor) -> Tensor:
 
     Of a larger grid (mmdet's DyHead has one) the first N H' W' values of each image are read with
     the shape of the output, as the compiled operator does: published weights were trained so.
-
-    Raises:
-        RuntimeError: a smaller grid.
+    RuntimeError for a smaller grid.
     """
     size = x.shape[1], *output.shape[2:]
     return x.flatten(1)[:, : prod(size)].unflatten(1, size)

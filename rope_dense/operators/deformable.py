@@ -41,7 +41,7 @@ class Convolution:
         kernel = self.grouped(weight)
         output = kernel.new_empty(len(maps), len(weight), *offset.shape[2:])
         for image in self.images(maps, offset):
-            values = self.values(maps[image], self.reads(maps, *images_of(image, offset, mask)))
+            values = self.values(maps[image], self.reads(maps, *take_images(image, offset, mask)))
             product = torch.einsum('bpkgc,gdkc->bgdp', values, kernel)
             output[image] = product.reshape(-1, *output.shape[1:])
         return output
@@ -71,7 +71,7 @@ class Convolution:
             grad_values = torch.einsum('bgdp,gdkc->bpkgc', self.grouped_map(grad[image]), kernel)
             with torch.enable_grad():
                 leaves = [
-                    x.detach().to(kernel).requires_grad_() for x in images_of(image, offset, mask)
+                    x.detach().to(kernel).requires_grad_() for x in take_images(image, offset, mask)
                 ]
                 reads = self.reads(maps, *leaves)
                 values = self.values(maps[image], reads)
@@ -87,7 +87,7 @@ class Convolution:
         """Gradient like the kernel."""
         total = torch.zeros_like(self.grouped(weight))
         for image in self.images(maps, offset):
-            values = self.values(maps[image], self.reads(maps, *images_of(image, offset, mask)))
+            values = self.values(maps[image], self.reads(maps, *take_images(image, offset, mask)))
             total += torch.einsum('bgdp,bpkgc->gdkc', self.grouped_map(grad[image]), values)
         return total.flatten(0, 1).transpose(1, 2).reshape(weight.shape).to(weight.dtype)
 
@@ -183,7 +183,7 @@ class Reads:
     weight: Tensor
 
 
-def images_of(image: slice, *tensors: Tensor | None) -> list[Tensor]:
+def take_images(image: slice, *tensors: Tensor | None) -> list[Tensor]:
     """Images of tensors that are not None."""
     return [x[image] for x in tensors if x is not None]
 

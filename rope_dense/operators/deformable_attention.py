@@ -4,8 +4,6 @@ Letters: B images, C channels, h heads, D = C / h, Q queries, H x W map, L maps,
 maps, P points of a head (in all maps in ``sample_maps``, in each map elsewhere).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

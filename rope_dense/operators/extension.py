@@ -4,8 +4,6 @@ To add an operator, write a function with its name and arguments in ``mmcv._ext`
 module in ``MODULES``.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable
@@ -31,10 +29,9 @@ from . import (
 
 NAME = 'mmcv._ext'
 MODULES: tuple[ModuleType, ...] = (
-    *(deform_conv, deformable_attention, focal_loss, nms),
-    *(oriented_features, polygons),
-    *(roi_align, roi_align_rotated, roi_pool, rotated),
-)
+    deform_conv, deformable_attention, focal_loss, nms, oriented_features, polygons, roi_align,
+    roi_align_rotated, roi_pool, rotated,
+)  # fmt: skip
 
 # First letters of the operators that are not built, and what needs them in mmdet, mmseg, mmrotate.
 NEEDED_BY = {

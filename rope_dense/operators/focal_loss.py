@@ -7,8 +7,6 @@ from a logit of 17 on, where their loss of other classes jumps to 87.
 Checked against float64 and autograd in tests/operators/test_focal_loss.py.
 """
 
-from __future__ import annotations
-
 from ctypes import c_float
 
 import torch
@@ -33,7 +31,7 @@ def sigmoid_focal_loss_forward(
         gamma: exponent of 1 - p.
         alpha: weight of the class, 1 - alpha of each other class.
     """
-    x, is_class, gamma, alpha = prepare(input, target, gamma, alpha)
+    x, is_class, gamma, alpha = prepare_logits(input, target, gamma, alpha)
     loss_of_class = -alpha * (-x).sigmoid() ** gamma * F.logsigmoid(x)
     loss_of_others = -(1 - alpha) * x.sigmoid() ** gamma * F.logsigmoid(-x)
     loss = torch.where(is_class, loss_of_class, loss_of_others)
@@ -44,7 +42,7 @@ def sigmoid_focal_loss_backward(
     input: Tensor, target: Tensor, weight: Tensor, grad_input: Tensor, gamma: float, alpha: float
 ) -> None:
     """Write the derivatives of the losses by their logits to ``grad_input`` [N, C]."""
-    x, is_class, gamma, alpha = prepare(input, target, gamma, alpha)
+    x, is_class, gamma, alpha = prepare_logits(input, target, gamma, alpha)
     p, q = x.sigmoid(), (-x).sigmoid()
     grad_of_class = -alpha * q**gamma * (q - gamma * p * F.logsigmoid(x))
     grad_of_others = -(1 - alpha) * p**gamma * (gamma * q * F.logsigmoid(-x) - p)
@@ -89,7 +87,7 @@ def softmax_focal_loss_backward(
     grad_input.copy_(buff[:, None] * (is_class.to(input.dtype) - input))
 
 
-def prepare(
+def prepare_logits(
     logits: Tensor, target: Tensor, gamma: float, alpha: float
 ) -> tuple[Tensor, Tensor, float, float]:
     """Logits [N, C] to compute with, whether a class is the target, and the settings as float32."""

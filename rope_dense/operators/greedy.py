@@ -1,7 +1,5 @@
 """Greedy non-maximum suppression for boxes of any shape, without a loop over boxes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

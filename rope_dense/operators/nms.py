@@ -4,8 +4,6 @@ Boxes are (left, top, right, bottom). ``offset`` (0 or 1) is added to widths and
 N boxes. Checked against the compiled operators and loops over boxes in tests/operators/test_nms.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from ctypes import c_float
 

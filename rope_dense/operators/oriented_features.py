@@ -5,8 +5,6 @@ O orientations, and R rotations. Checked against the compiled operators and as t
 tests/operators/test_oriented_features.py.
 """
 
-from __future__ import annotations
-
 from ctypes import c_float
 
 import torch

@@ -8,8 +8,6 @@ shapely, finite differences and loops.
 Letters: N point sets of 9 points (x1, y1, ..., x9, y9), K quadrilaterals (x1, y1, ..., x4, y4).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -17,16 +15,16 @@ from .bags import real
 from .convex import (
     PAIRS,
     Points,
-    area,
     bounds,
     by_angle,
     cross,
     dot,
     hull,
     intersection,
-    join,
+    join_points,
     margin,
     near_pairs,
+    polygon_area,
 )
 
 POINTS = 2**20  # pairs of a point and a polygon at once
@@ -39,7 +37,7 @@ def convex_iou(pointsets: Tensor, polygons: Tensor, ious: Tensor) -> None:
     Polygons may be concave.
     """
     hulls, corners = hull_of(Points.of(pointsets.double())), Points.of(polygons.double())
-    hull_areas, areas = area(hulls), signed_area(corners).abs()
+    hull_areas, areas = polygon_area(hulls), signed_area(corners).abs()
     ious.zero_()
     for i, j in near_pairs(bounds(hulls), bounds(corners)):
         inter = hull_intersection(hulls[i], corners[j])
@@ -70,8 +68,8 @@ def giou(points: Points, polygon: Points) -> Tensor:
     """Generalized IoU [n] of hulls of point sets [n, 9] and polygons [n, 4] of one index."""
     hulls = hull_of(points)
     inter = hull_intersection(hulls, polygon)
-    union = area(hulls) + signed_area(polygon).abs() - inter
-    return inter / union - 1 + union / area(hull_of(join(points, polygon)))
+    union = polygon_area(hulls) + signed_area(polygon).abs() - inter
+    return inter / union - 1 + union / polygon_area(hull_of(join_points(points, polygon)))
 
 
 def hull_of(points: Points) -> Points:
@@ -97,8 +95,9 @@ def hull_intersection(hulls: Points, polygon: Points) -> Tensor:
         turned = Points(
             *(torch.where(sign[:, None] < 0, v.flip(1), v) for v in (triangle.x, triangle.y))
         )
-        inside = contains(turned, hulls), contains(hulls, turned)
-        total = total + sign * intersection(hulls, turned, *inside, convex=True)
+        total = total + sign * intersection(
+            hulls, turned, contains(turned, hulls), contains(hulls, turned), convex=True
+        )
     return total.abs()
 
 

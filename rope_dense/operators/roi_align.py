@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .bags import Bags, Taps, as_cells, chunks, real, rectangles
+from .bags import Bags, Taps, as_cells, real, rectangles, row_slices
 from .compiled import torchvision_operators
 
 CHUNK = 1024  # regions at once: bounds the memory of indices
@@ -178,7 +178,7 @@ def roi_align_forward(
         return
     pooling = Pooling(places, scale, sampling_ratio, aligned, (input.shape[2], input.shape[3]))
     cells = as_cells(input)
-    for part in chunks(rois, CHUNK):
+    for part in row_slices(rois, CHUNK):
         if pool_mode == 1:
             means = pooling.bags(rois[part]).sums(cells).unflatten(0, (-1, *places))
             output[part] = means.permute(0, 3, 1, 2)
@@ -207,12 +207,13 @@ def roi_align_backward(
     scale = c_float(spatial_scale).value
     if torchvision := torchvision_operators(grad_output.device):
         grad, rois = grad_output.to(real(rois.dtype)), rois.to(real(rois.dtype))
-        settings = *places, *size, sampling_ratio, aligned
-        grad_input += torchvision._roi_align_backward(grad, rois, scale, *settings)
+        grad_input += torchvision._roi_align_backward(
+            grad, rois, scale, *places, *size, sampling_ratio, aligned
+        )
         return
     pooling = Pooling(places, scale, sampling_ratio, aligned, (size[2], size[3]))
     num_cells = size[0] * size[2] * size[3]
-    for part in chunks(rois, CHUNK):
+    for part in row_slices(rois, CHUNK):
         cells = pooling.bags(rois[part]).spread(as_cells(grad_output[part]), num_cells)
         grad_input += cells.unflatten(0, (size[0], *size[2:])).permute(0, 3, 1, 2)
 
@@ -234,7 +235,7 @@ def write_maxima(
     shape = [number for axis in samples for number in axis.position.shape[1:]]  # S G S' G'
     per_region = cells.shape[1] * torch.Size(shape).numel()
     if len(rois) > 1 and per_region * len(rois) > VALUES:
-        for part in chunks(rois, max(1, VALUES // per_region)):
+        for part in row_slices(rois, max(1, VALUES // per_region)):
             write_maxima(pooling, cells, rois[part], output[part], row[part], column[part])
         return
     rows, columns = (

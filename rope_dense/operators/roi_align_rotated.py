@@ -9,8 +9,6 @@ M samples of all places, O orientations. Regions [R, 6] are (image, x, y, width,
 Checked against the compiled operators and loops in tests/operators/test_roi_align_rotated.py.
 """
 
-from __future__ import annotations
-
 from ctypes import c_float
 from dataclasses import dataclass
 from math import pi
@@ -18,7 +16,7 @@ from math import pi
 import torch
 from torch import Tensor
 
-from .bags import Bags, as_cells, items, real
+from .bags import Bags, as_cells, bag_items, real
 from .roi_align import cells_around
 
 SAMPLES = 2**18  # of all places at once: bounds the memory, but a region is never divided
@@ -188,7 +186,7 @@ class Pooling:
         samples, steps = self.samples(sides), sides / sides.new_tensor(self.places)  # [R, 2]
         columns = self.places[1]
         count = samples.prod(1).repeat_interleave(self.places[0] * columns)  # [N]
-        bag, sample = items(count)  # [M]
+        bag, sample = bag_items(count)  # [M]
         place, region = bag % (self.places[0] * columns), bag // (self.places[0] * columns)
         places = torch.stack([place // columns, place % columns], 1)  # [M, 2]
         along_width = samples[region, 1]

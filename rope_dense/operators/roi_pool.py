@@ -5,14 +5,12 @@ images, C channels, H x W cells of a map, R regions, S x S' places of a region, 
 regions. Checked against a loop over cells in tests/operators/test_roi_pool.py.
 """
 
-from __future__ import annotations
-
 from ctypes import c_float
 
 import torch
 from torch import Tensor
 
-from .bags import Bags, Taps, as_cells, chunks, real, rectangles
+from .bags import Bags, Taps, as_cells, real, rectangles, row_slices
 
 VALUES = 2**24  # of the cells of regions at once: bounds the memory
 LOWEST = torch.finfo(torch.float32).min
@@ -41,7 +39,7 @@ def roi_pool_forward(
     """
     _, channels, height, width = input.shape
     places, cells = (pooled_height, pooled_width), as_cells(input)
-    for part in chunks(rois, max(1, VALUES // (2 * height * width * channels))):
+    for part in row_slices(rois, max(1, VALUES // (2 * height * width * channels))):
         corners = rois[part, 1:].to(real(rois.dtype))
         low = corners[:, :2] * c_float(spatial_scale).value  # [R, 2], x and y
         length = (corners[:, 2:] + 1) * c_float(spatial_scale).value - low
@@ -51,7 +49,7 @@ def roi_pool_forward(
         first = rois[part, 0].long() * height * width
         bags = rectangles(torch.zeros_like(first), rows, columns, width)
         first = first.repeat_interleave(pooled_height * pooled_width)  # [N]
-        for out, values in zip((output, argmax), maxima(cells, bags, first), strict=True):
+        for out, values in zip((output, argmax), bag_maxima(cells, bags, first), strict=True):
             out[part] = values.unflatten(0, (-1, *places)).permute(0, 3, 1, 2).to(out.dtype)
 
 
@@ -91,7 +89,7 @@ def touched_cells(start: Tensor, length: Tensor, places: int, size: int) -> Taps
     return Taps(index, torch.ones_like(index), count)
 
 
-def maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor]:
+def bag_maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor]:
     """Maxima [N, C] of cells in bags, and the first cell with each, as the bags number it.
 
     A bag without cells has 0 and -1. NaN is no maximum.

@@ -15,8 +15,6 @@ shapely and the compiled operators, which compute in float32. Of random boxes bo
 and for long thin ones, where the compiled operators are off by up to 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from ctypes import c_float
 from typing import NamedTuple
@@ -29,14 +27,14 @@ from .convex import (
     PAIRS,
     Points,
     are_apart,
-    area,
     bounds,
     cross,
     dot,
     intersection,
-    join,
+    join_points,
     margin,
     near_pairs,
+    polygon_area,
 )
 from .greedy import greedy_keep
 
@@ -182,7 +180,7 @@ def iou_matrix(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Te
 def reach(boxes: Tensor) -> Tensor:
     """Bounds [4, N] of boxes [N, 5 or 8], and of where ``is_within`` takes a point for inside."""
     if boxes.shape[1] == 8:
-        return bounds(join(Points.of(boxes), span(Points.of(boxes))))
+        return bounds(join_points(Points.of(boxes), span(Points.of(boxes))))
     return bounds(rotated_corners(boxes[:, 0], boxes[:, 1], half_sides(boxes)))
 
 
@@ -261,4 +259,4 @@ def pair_quadri(boxes1: Tensor, boxes2: Tensor) -> BoxPairs:
         total = total + boxes1[:, corner : corner + 2] + boxes2[:, corner : corner + 2]
     centre = Points.of(total / 8)  # [n, 1]
     p, q = p - centre, q - centre
-    return BoxPairs(p, q, area(p), area(q), False)
+    return BoxPairs(p, q, polygon_area(p), polygon_area(q), False)

@@ -1,7 +1,5 @@
 """Predictions as files: drawn pictures, COCO json, label images in colours of classes, depth."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -26,6 +24,7 @@ if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
 Colour = tuple[int, int, int]  # red, green, blue
+Image = np.ndarray  # uint8 [H, W, 3], blue, green, red
 DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
 PANOPTIC_OFFSET = 1000  # mmdet's INSTANCE_OFFSET: class + 1000 x instance
 
@@ -42,13 +41,11 @@ class Writer(ABC):
         self.out, self.journal = out, journal
 
     @abstractmethod
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
-        """Write the prediction for an image [H, W, 3], BGR; returns the drawn picture, BGR."""
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
+        """Write the prediction for an image; returns the drawn picture."""
 
     @abstractmethod
-    def close(self) -> str:
+    def finish(self) -> str:
         """Write what is left to be written; returns the number of images, in words."""
 
     def done(self) -> set[str]:
@@ -84,18 +81,16 @@ class DetectionFiles(Writer):
         super().__init__(output.folder, output.journal())
         self.visualizer, self.output = visualizer, output
         self.classes, self.convention = classes, convention
-        self.least = [output.least.get(name, DEFAULT) for name in classes]
+        self.min_scores = [output.min_scores.get(name, DEFAULT) for name in classes]
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
         objects: list[dict] = []
         highest = 0.0  # score of any box, also of those left out
         if 'pred_instances' in sample:
             found = sample.pred_instances
             highest = max(found.scores.tolist(), default=0.0)
-            found = found[found.scores >= torch.tensor(self.least)[found.labels]]
+            found = found[found.scores >= torch.tensor(self.min_scores)[found.labels]]
             objects = coco_annotations(found, self.convention)
             sample.pred_instances = found
         path = self.out / DRAWN / picture
@@ -119,24 +114,20 @@ class DetectionFiles(Writer):
         image = dict(content['images'][0], file_name=file_name)
         self.add_image(image, picture, content['annotations'])
 
-    def close(self) -> str:
+    def finish(self) -> str:
         """Write all formats; returns the numbers of objects and images, in words."""
         written = [str(FORMATS[name](self)) for name in dict.fromkeys(self.output.formats)]
-        self.journal.close()
+        self.journal.remove()
         objects = sum(len(entry['objects']) for entry in self.journal.entries.values())
         highest = max((entry['highest'] for entry in self.journal.entries.values()), default=0.0)
         said = f'{objects} objects in {len(self.journal.entries)} images: {", ".join(written)}'
         if highest and not objects:
-            said += f'\nthe highest score is {highest:.2g}, below --score {min(self.least):g}'
+            said += f'\nthe highest score is {highest:.2g}, below --score {min(self.min_scores):g}'
         return said
 
 
 def coco_annotations(instances: BaseDataElement, convention: str | None = None) -> list[dict]:
-    """Objects as annotations of COCO; classes from 1.
-
-    Args:
-        convention: of the angles of rotated boxes.
-    """
+    """Objects as annotations of COCO, classes from 1, rotated boxes by a convention."""
     results = []
     boxes = instances.bboxes.numpy() if 'bboxes' in instances else None
     for index, (score, label) in enumerate(
@@ -186,9 +177,7 @@ class SegmentationFiles(Writer):
         super().__init__(out, journal)
         self.visualizer, self.colours, self.scores = visualizer, colours, scores
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
         stem = Path(picture).with_suffix('')
         panoptic = 'pred_panoptic_seg' in sample
@@ -206,8 +195,8 @@ class SegmentationFiles(Writer):
     def tiles_file(self, picture: str) -> Path:
         return self.out / LABELS / Path(picture).with_suffix('.png')
 
-    def close(self) -> str:
-        self.journal.close()
+    def finish(self) -> str:
+        self.journal.remove()
         return f'{len(self.journal.entries)} images: {self.out}'
 
 
@@ -216,9 +205,7 @@ class ArrayFiles(Writer):
 
     kind: ClassVar[str]
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         values = self.values(sample.cpu())
         save_array(self.out / self.kind / Path(picture).with_suffix('.npy'), values)
         drawn = self.draw(self.out / DRAWN / picture, image, values)
@@ -233,8 +220,8 @@ class ArrayFiles(Writer):
     def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Write a picture of the array of an image, and return it."""
 
-    def close(self) -> str:
-        self.journal.close()
+    def finish(self) -> str:
+        self.journal.remove()
         return f'{self.kind} of {len(self.journal.entries)} images: {self.out}'
 
 
@@ -276,9 +263,7 @@ class TaskFiles(Writer):
     def __init__(self, out: Path, writers: Mapping[str, Writer]) -> None:
         self.out, self.writers = out, writers
 
-    def add(
-        self, file_name: str, picture: str, image: np.ndarray, sample: BaseDataElement
-    ) -> np.ndarray:
+    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         """Write the predictions for an image; returns the pictures of all tasks side by side."""
         pictures = [
             writer.add(file_name, picture, image, sample.get(name))
@@ -289,8 +274,8 @@ class TaskFiles(Writer):
     def done(self) -> set[str]:
         return set.intersection(*(writer.done() for writer in self.writers.values()))
 
-    def close(self) -> str:
-        return '\n'.join(writer.close() for writer in self.writers.values())
+    def finish(self) -> str:
+        return '\n'.join(writer.finish() for writer in self.writers.values())
 
 
 def save_array(path: Path, values: np.ndarray) -> None:

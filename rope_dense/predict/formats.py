@@ -17,7 +17,7 @@ import cv2
 import mmcv
 import numpy as np
 
-from ..datasets.labels.coco_files import read_file
+from ..datasets.labels.coco_files import load_coco
 from ..datasets.labels.objects import printable_text
 from ..datasets.rotated_results import about_convention, names_of_files, write_dota
 from ..project.errors import UsageError
@@ -41,7 +41,7 @@ class Output:
     Args:
         folder: for all files.
         settings: what the predictions depend on; JSON.
-        least: detectors: score of a box that is written, by class, see ``least_scores``.
+        min_scores: detectors: score of a box that is written, by class, see ``least_scores``.
         scores: segmentors: also write the probability of each class; of 'yolo' the score of a box.
         formats: detectors: names in ``FORMATS``.
         ids: COCO file with the ids of images and classes, for 'results'.
@@ -52,7 +52,7 @@ class Output:
 
     folder: Path
     settings: Mapping[str, Any]
-    least: Mapping[str, float]
+    min_scores: Mapping[str, float]
     scores: bool
     formats: Sequence[str]
     ids: Path | None
@@ -161,14 +161,14 @@ def write_voc(files: DetectionFiles) -> Path:
     out = files.out / 'voc'
     with atomic_folder(out / 'Annotations') as folder:
         for entry in files.journal.entries.values():
-            size = tags(dict(width=entry['width'], height=entry['height'], depth=3))
-            name = tags(dict(filename=Path(entry['file_name']).name))
+            size = xml_nodes(dict(width=entry['width'], height=entry['height'], depth=3))
+            name = xml_nodes(dict(filename=Path(entry['file_name']).name))
             text = f'{name}<size>{size}</size>\n'
             for item in entry['objects']:
                 left, top, width, height = item['bbox']
                 sides = dict(xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height)
-                box = tags({side: f'{value:.2f}' for side, value in sides.items()})
-                name = tags(dict(name=files.classes[item['category_id'] - 1], difficult=0))
+                box = xml_nodes({side: f'{value:.2f}' for side, value in sides.items()})
+                name = xml_nodes(dict(name=files.classes[item['category_id'] - 1], difficult=0))
                 text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
             file = folder / f'{stem_of(entry)}.xml'
             atomic_write_text(file, f'<annotation>\n{text}</annotation>\n')
@@ -200,16 +200,14 @@ FORMATS: dict[str, Callable[[DetectionFiles], Path]] = dict(
 )
 
 
-whole_file = cache(partial(read_file, is_whole=True))
+whole_file = cache(partial(load_coco, is_whole=True))
 
 
 def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
     """The ids of the images or categories in a COCO file that have one of the names.
 
-    An image may be in another folder there if no two have the last part of its name.
-
-    Raises:
-        UsageError, ValueError: the file is no COCO file, or has none of the names.
+    An image may be in another folder there if no two have the last part of its name. UsageError,
+    ValueError if the file is no COCO file, or has none of the names.
     """
     content, key = whole_file(file).content, 'file_name' if kind == 'images' else 'name'
     if not isinstance(content, dict) or not isinstance(content.get(kind), list):
@@ -274,7 +272,7 @@ def write_json(file: Path, content: object) -> Path:
     return file
 
 
-def tags(values: Mapping[str, object]) -> str:
+def xml_nodes(values: Mapping[str, object]) -> str:
     """A node of XML for each value."""
     return ''.join(
         f'<{name}>{escape(printable_text(str(text)))}</{name}>' for name, text in values.items()

@@ -1,7 +1,5 @@
 """Predict images, folders, lists and videos: the work of ``rope-dense predict``."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import warnings
@@ -43,9 +41,9 @@ from .formats import Output
 from .inferencer import build_inferencer, predict_batch
 from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
-from .processes import init_rank, merges
+from .processes import init_rank, should_merge
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
+from .tiles import TiledImage, Tiling, TrainedModel, check_tiled_task, tile_and_overlap, unfinished
 
 Image = tuple[Source, np.ndarray]
 
@@ -132,15 +130,16 @@ def predict(
                 predict_video(inferencer, writer, video, batch)
             else:
                 share, names = sources[rank::count], [source.file_name for source in sources]
-                work = writer, share, output, batch, tile_above
                 try:
-                    failed = predict_images(inferencer, trained, *work)
+                    failed = predict_images(
+                        inferencer, trained, writer, share, output, batch, tile_above
+                    )
                 except KeyboardInterrupt:
                     done = f'{len(writer.done())} of {len(sources)} images are in {folder}'
                     print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
                     raise
                 output.gather(names)  # notes the share of this process
-                if is_last := merges(rank, count):
+                if is_last := should_merge(rank, count):
                     output.gather(names)
                 lines = [path_error_text(*item) for item in failed.items()]
                 if is_last and lines and not writer.done():
@@ -153,7 +152,7 @@ def predict(
                     others := left_out_text(Path(images), reader.suffixes, folder)
                 ):
                     print(f'not predicted: {others}')
-            print(writer.close())
+            print(writer.finish())
     return folder
 
 
@@ -223,8 +222,8 @@ def predict_in_tiles(
     """Predict large images by the same model; returns the errors of those that cannot be."""
     failed: dict[Path, Exception] = {}
     try:
-        check_tiles(trained.cfg)
-        least = [output.least[name] for name in trained.classes]
+        check_tiled_task(trained.cfg)
+        least = [output.min_scores[name] for name in trained.classes]
         tiling = Tiling(*tile_and_overlap(trained.cfg), batch, min_score=least)
     except (UsageError, ValueError) as problem:  # no image can be predicted so
         return dict.fromkeys((source.path for source in sources), problem)
@@ -316,11 +315,7 @@ def predict_video(inferencer: BaseInferencer, writer: Writer, source: Video, bat
 
 
 def open_video(target: Path, rate: float, size: ImageSize) -> cv2.VideoWriter:
-    """A video to be written.
-
-    Raises:
-        UsageError: OpenCV has no writer for this size.
-    """
+    """A video to be written; UsageError if OpenCV has no writer for this size."""
     target.parent.mkdir(parents=True, exist_ok=True)
     height, width = size
     video = cv2.VideoWriter(str(target), cv2.VideoWriter.fourcc(*'mp4v'), rate, (width, height))

@@ -1,7 +1,5 @@
 """A model in the inferencer of mmdet or mmseg, and its predictions for images."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io
@@ -16,7 +14,7 @@ from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement
 
 from ..datasets.images.bands import bands_in, drop_no_data, no_data
-from ..integrations.hub_config import is_stored, registered_only
+from ..integrations.hub_config import is_stored_config, registered_only
 from ..project.checks.image_sizes import patch_size
 from ..project.model import classes_and_colours
 from ..project.ready import ready
@@ -47,7 +45,7 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
         from mmdet.apis import DetInferencer as Inferencer
     else:
         from mmseg.apis import MMSegInferencer as Inferencer
-    guard = registered_only() if is_stored(cfg) else contextlib.nullcontext()
+    guard = registered_only() if is_stored_config(cfg) else contextlib.nullcontext()
     # Without weights: the inferencers read all of a file, and let any be missing.
     with guard, quiet_mmengine():
         inferencer = Inferencer(copy.deepcopy(cfg), None, device=device, scope=cfg.default_scope)
@@ -85,9 +83,7 @@ def predict_batch(
     """The predictions for images (BGR), as data samples; thin images are padded, see ``thin``.
 
     Nothing is predicted where an image of any number of channels has no data, see ``drop_no_data``.
-
-    Raises:
-        ValueError: a prediction is not finite.
+    ValueError for a prediction that is not finite.
     """
     if not images:
         return []
@@ -99,7 +95,7 @@ def predict_batch(
         results = results['predictions']
     samples = results if isinstance(results, list) else [results]
     for image, whole, sample in zip(images, given, samples, strict=True):
-        if not is_finite(sample):
+        if not has_finite_values(sample):
             raise ValueError(
                 'the prediction is not finite (NaN): the weights are damaged, or their training '
                 'diverged'
@@ -110,10 +106,10 @@ def predict_batch(
     return samples
 
 
-def is_finite(sample: BaseDataElement) -> bool:
+def has_finite_values(sample: BaseDataElement) -> bool:
     """Return whether all numbers of a prediction are finite."""
     for value in sample.values():
-        if isinstance(value, BaseDataElement) and not is_finite(value):
+        if isinstance(value, BaseDataElement) and not has_finite_values(value):
             return False
         values = getattr(value, 'tensor', value)  # of rotated boxes
         if isinstance(values, torch.Tensor) and not values.isfinite().all():

@@ -4,8 +4,6 @@ Processes have a journal each, which the others read: the same command with anot
 continues.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -55,7 +53,7 @@ class ImageJournal:
         self.steps.finish_step(json.dumps(entry, allow_nan=False).encode() + b'\n')
         self.entries[entry['file_name']] = entry
 
-    def close(self) -> None:
+    def remove(self) -> None:
         """Remove the folder of all processes: the run is complete."""
         shutil.rmtree(self.folder)
 

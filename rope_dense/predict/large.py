@@ -1,7 +1,5 @@
 """Predict images larger than memory: the work of ``rope-dense predict-large``."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -34,7 +32,7 @@ from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
 from ..utils.size_text import parse_size
 from .processes import init_rank
-from .tiles import TiledImage, Tiling, TrainedModel, check_tiles, tile_and_overlap, unfinished
+from .tiles import TiledImage, Tiling, TrainedModel, check_tiled_task, tile_and_overlap, unfinished
 
 
 def predict_large(
@@ -88,7 +86,7 @@ def predict_large(
     if picture is not None and given.is_dir():
         raise UsageError(f'--picture {picture}: of one image, and {given} is a folder')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
-    check_tiles(cfg)
+    check_tiled_task(cfg)
     assert weights is not None, 'a model of one task'
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
     tile, overlap = tile_and_overlap(cfg, tile, overlap)

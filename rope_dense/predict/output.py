@@ -1,7 +1,5 @@
 """The files that a model's predictions are written to, by its task."""
 
-from __future__ import annotations
-
 from mmengine.config import Config
 from mmengine.registry import VISUALIZERS
 from mmengine.visualization import Visualizer
@@ -21,8 +19,9 @@ def files_of(cfg: Config, visualizer: Visualizer, output: Output) -> Writer:
         return DetectionFiles(visualizer, output, meta['classes'], angle_version(cfg))
     if task == 'depth':
         return DepthFiles(output.folder, output.journal())
-    common = visualizer, output.folder, meta['palette'], output.scores
-    return SegmentationFiles(*common, output.journal())
+    return SegmentationFiles(
+        visualizer, output.folder, meta['palette'], output.scores, output.journal()
+    )
 
 
 def task_files(cfg: Config, model: SharedBackbone, output: Output) -> TaskFiles:

@@ -1,7 +1,5 @@
 """Processes that share a list of images by index, and keep a journal each."""
 
-from __future__ import annotations
-
 import os
 
 import torch
@@ -17,9 +15,7 @@ def init_rank() -> tuple[int, int]:
     """The rank of this process, which takes the GPU of its number, and the count of all.
 
     They are RANK and WORLD_SIZE of the environment, which torchrun sets; 0 and 1 without them.
-
-    Raises:
-        UsageError: RANK is no number below WORLD_SIZE.
+    UsageError if RANK is no number below WORLD_SIZE.
     """
     rank, count = (os.environ.get(*x) for x in (('RANK', '0'), ('WORLD_SIZE', '1')))
     if not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):
@@ -29,7 +25,7 @@ def init_rank() -> tuple[int, int]:
     return int(rank), int(count)
 
 
-def merges(rank: int, count: int) -> bool:
+def should_merge(rank: int, count: int) -> bool:
     """True if this process is to merge: the first one, as soon as the others are here, too.
 
     Without MASTER_ADDR, as in a job array, none does: one alone merges later. Processes are

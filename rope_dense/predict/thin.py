@@ -3,8 +3,6 @@
 They are predicted with repeated pixels at the bottom or the right, which are cut off the results.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 
@@ -22,11 +20,7 @@ UNBOUNDED = 16.0  # likewise where the shorter side has one size, and memory gro
 
 
 def max_aspect_ratio(pipeline: Iterable[Mapping], patch: int) -> float:
-    """The largest ratio of the sides of a picture for a test pipeline; infinity for any.
-
-    Args:
-        patch: side of the model's patches in pixels.
-    """
+    """The largest ratio of sides for a test pipeline and a patch in pixels, or infinity."""
     for _, step, _ in size_steps([*pipeline]):
         name, scale = str(step.get('type')).rpartition('.')[2], step['scale']
         if name == 'Resize' and not step.get('keep_ratio'):

@@ -1,7 +1,5 @@
 """Least scores of the boxes of each class, as --score gives them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import suppress

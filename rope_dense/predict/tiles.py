@@ -1,7 +1,5 @@
 """Predict large images in tiles by a built model, and write the results."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -26,7 +24,7 @@ from ..large_images.detection import (
     suppress_duplicates,
 )
 from ..large_images.geojson import write_geojson
-from ..large_images.image_file import write_labels
+from ..large_images.image_file import write_raster
 from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
 from ..large_images.segmentation import segment, value_type
@@ -42,7 +40,7 @@ from ..utils.config_parts import pipelines
 from ..utils.journal import Journal
 from ..utils.json_lines import read_json_lines
 from ..utils.progress import bar
-from .processes import merges
+from .processes import should_merge
 
 REFUSED = {
     'depth': 'depth is not predicted in tiles, each of which has a scale of its own, but by a run '
@@ -113,7 +111,7 @@ def tile_and_overlap(
     return tile, tile // 4 if overlap is None else overlap
 
 
-def check_tiles(cfg: Config) -> None:
+def check_tiled_task(cfg: Config) -> None:
     """Raise UsageError for a task whose results in tiles do not fit together."""
     task = task_of(cfg)
     if task in REFUSED and not (task == 'depth' and tile_plan(cfg)):
@@ -127,11 +125,7 @@ def unfinished(out: Path, rank: int = 0, count: int = 1) -> Path:
 
 
 def share_of(rows: Sequence[int], rank: int, count: int) -> range:
-    """The rows of tiles of a process: neighbours, with about as many tiles as the others' have.
-
-    Args:
-        rows: numbers of tiles.
-    """
+    """The rows of a process, by the tiles in each: neighbours, with about equally many tiles."""
     before = np.cumsum([0, *rows])[:-1]
     ends = np.searchsorted(before, np.arange(count + 1) * sum(rows) / count).tolist()
     return range(ends[rank], ends[rank + 1])
@@ -206,7 +200,7 @@ class TiledImage:
             with bar(self.path.name, left) as done:
                 about = dict(batch=tiling.batch, report=done.update)
                 work(TilePredictor(trained.model, trained.cfg, **about), journal, steps)
-        if not merges(*self.share):
+        if not should_merge(*self.share):
             return None
         whole = unfinished(self.out) / journal.content.name
         if count > 1:
@@ -231,7 +225,7 @@ class TiledImage:
         if (content := self.predicted(rows, self.settings(), work)) is None:
             return False
         dtype, colours = value_type(num_scores, threshold), dict(enumerate(self.trained.colours))
-        write_labels(content, self.out, image, dtype, colours)
+        write_raster(content, self.out, image, dtype, colours)
         if self.picture:
             draw_labels(self.path, content, dtype, colours, self.picture, self.bands)
         return True

@@ -13,7 +13,7 @@ from mmengine.registry import Registry
 from ..checkpoints import CheckpointError
 from ..engine.errors import message_of
 from ..engine.runner import LoadError
-from ..integrations.hub_config import is_stored, registered_only
+from ..integrations.hub_config import is_stored_config, registered_only
 from .errors import UsageError
 
 NAMED = (UsageError, CheckpointError, LoadError, OSError)  # their messages name what is wrong
@@ -37,7 +37,7 @@ def build_part(
 
     The settings are copied, because some parts change theirs (DINO's head).
     """
-    guard = registered_only() if is_stored(cfg) else nullcontext()
+    guard = registered_only() if is_stored_config(cfg) else nullcontext()
     with building(key), guard, registry.switch_scope_and_registry(cfg.default_scope) as scoped:
         return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))
 

@@ -34,7 +34,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
         checkpoint: a file, an address or a name on the hub, for a config or a run.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
-    is_run = os.path.isdir(source) and not is_stored(source) and not (given and source in recipes())
+    is_run = os.path.isdir(source) and not (is_hub_model(source) or (given and source in recipes()))
     config = Run(Path(source)).config_file if is_run else find_config(source)
     if not given and not is_run and (written := written_settings(config)):
         run = Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)
@@ -49,7 +49,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
 def find_config(path: str) -> str:
     """The path of a config, from a path or the name of a file of configs/own; else UsageError."""
     names = recipes()
-    if is_stored(path):
+    if is_hub_model(path):
         return path
     if path in names:
         return str(names[path])
@@ -77,7 +77,7 @@ def find_config(path: str) -> str:
 def written_settings(config: str) -> tuple[dict[str, Any], bool] | None:
     """Settings and 'task' of a config of own data, and whether it is a run's; None if not plain."""
     try:
-        values = {} if is_stored(config) else values_in(Path(config).read_text(encoding='utf-8'))
+        values = {} if is_hub_model(config) else values_in(Path(config).read_text(encoding='utf-8'))
     except (OSError, ValueError):
         return None
     own, is_run = values.get('own'), 'own_files' in values
@@ -91,7 +91,7 @@ def recipes() -> dict[str, Path]:
     return {file.stem: file for file in sorted((CONFIGS / 'own').glob('*.py'))}
 
 
-def is_stored(source: str) -> bool:
+def is_hub_model(source: str) -> bool:
     """Return whether a name is a model of the hub, or a folder with the files of one."""
     files = ('config.json', 'model.safetensors')  # one without the other is no run either
     return source.startswith(HUB) or any(os.path.isfile(os.path.join(source, x)) for x in files)

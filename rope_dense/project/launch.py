@@ -65,11 +65,7 @@ def build_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
 
 
 def join_group(settings: dict) -> None:
-    """Connect the processes that torchrun started, and say so if that takes long.
-
-    Args:
-        settings: `env_cfg.dist_cfg` of the config; its `timeout` is in seconds.
-    """
+    """Connect the processes of torchrun by `env_cfg.dist_cfg`; a line says if that takes long."""
     has_gpu, seconds = torch.cuda.is_available(), settings.get('timeout', LIMIT)
     if has_gpu:
         torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
@@ -165,7 +161,7 @@ def usage_errors_of_run(runner: Runner, loop: str) -> Iterator[None]:
     finally:
         for hook in runner.hooks:
             if isinstance(hook, ProgressHook):
-                hook.close()
+                hook.remove_bar()
 
 
 def lost_process(runner: Runner, error: BaseException | None) -> str | None:

@@ -20,7 +20,7 @@ from ..utils.config_parts import nodes
 from ..utils.locations import is_remote
 from .building import building
 from .errors import UsageError, usage_errors
-from .find import find_config, find_files, is_stored
+from .find import find_config, find_files, is_hub_model
 from .options import apply_training_options
 from .own import recipes
 from .own.text import Text
@@ -65,7 +65,7 @@ def load_config(
     if Path(path).parent == Path(folder):  # of a run
         work_dir = work_dir or folder
     name = Path(path).stem
-    if is_stored(path):
+    if is_hub_model(path):
         name, path = Path(path).name, str(config_file(path))
     pairs = read_options(options)
     given = {key[4:]: pairs.pop(key) for key in [*pairs] if key.startswith('own.')}
@@ -128,7 +128,7 @@ def find_model(
         return cfg, None
     if task_of(cfg) == 'features' and needs_head:
         raise UsageError(f'{source}: a backbone without a head; train one with --weights {source}')
-    if files.checkpoint is None and not is_stored(files.config):
+    if files.checkpoint is None and not is_hub_model(files.config):
         raise UsageError(f'{source}: give its checkpoint, too, or the folder of a run')
     return cfg, files.checkpoint or weights_file(files.config)
 

@@ -16,7 +16,7 @@ from torch import nn
 from ..utils.config_parts import nodes
 from .building import build_part, building
 from .errors import UsageError
-from .parts import class_info, datasets_of, heads, stored_classes
+from .parts import class_info, datasets_of, model_heads, stored_classes
 from .task import check_angle_convention
 
 Colour = tuple[int, int, int]  # red, green, blue
@@ -80,7 +80,7 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[
 
 def check_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
     """Raise UsageError unless the heads predict as many classes as the data set at `key` has."""
-    for head, node in heads(cfg):
+    for head, node in model_heads(cfg):
         if node.get('num_classes') not in (None, len(classes)):
             raise UsageError(
                 f'{head}.num_classes={node.num_classes}, but {key} has {len(classes)} classes: set '

@@ -19,7 +19,7 @@ WHOLE_WEIGHTS = ('EMAHook', 'BestRestartHook')  # hooks that load or average the
 
 
 class TrainingOptions(TypedDict, total=False):
-    """The options of ``apply_training_options`` by name, see ``add_training``."""
+    """The options of ``apply_training_options`` by name, see ``add_training_options``."""
 
     amp: str | None
     ema: float | None

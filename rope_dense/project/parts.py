@@ -62,7 +62,7 @@ def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | No
         return task_registry.get(node.type)
 
 
-def heads(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
+def model_heads(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
     """(Key, settings) of each head of the model, those within other heads too."""
     for key, node in nodes(cfg.model, 'model'):
         *_, outer, name = key.split('.') if '.' in key else ('', key)

@@ -1,7 +1,5 @@
 """The model and loaders of a config, after the checks that all commands share."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from mmengine.config import Config

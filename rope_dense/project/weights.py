@@ -102,11 +102,11 @@ def check_fetched_weights(cfg: Config, model: nn.Module) -> None:
 def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
     """Check a whole model to start from or to resume; its weights get the model's channels."""
     origin = f'{"--resume" if cfg.get("resume") else "load_from"} {path!r}'
-    checkpoint, weights = read_weights(path, origin)
+    checkpoint, weights = read_checkpoint_weights(path, origin)
     check_angle_convention(cfg, checkpoint)
     if not cfg.get('resume'):
         adapt_to_channels(cfg, model, weights, origin)
-        check_backbone(model, weights, origin)
+        check_whole_backbone(model, weights, origin)
         check_finite(weights, origin)
         leave_out_misfits(weights, model)
         check_class_names(cfg, 'train_dataloader', checkpoint, starts=True)
@@ -158,12 +158,12 @@ def load_tested_weights(
         model.load_checkpoint(path)
         check_finite(model.state_dict(), origin)
         return {}
-    checkpoint, weights = read_weights(path, origin, reader)
+    checkpoint, weights = read_checkpoint_weights(path, origin, reader)
     load_complete(model, weights, origin)
     return checkpoint
 
 
-def read_weights(
+def read_checkpoint_weights(
     path: Location, origin: str, reader: Callable[[str, str], dict] = read_ahead
 ) -> tuple[dict, dict[str, Tensor]]:
     """The contents of a checkpoint, by default kept for ``load_from_source``, and its weights.
@@ -205,7 +205,7 @@ def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
         )
 
 
-def check_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
+def check_whole_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
     """Raise UsageError unless a checkpoint to start from has all of the model's backbone.
 
     Of a model without a backbone, one weight has to fit.

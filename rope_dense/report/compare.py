@@ -1,7 +1,5 @@
 """Two reports side by side."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +21,7 @@ COLUMNS = ('AP', 'AP50', 'f1', 'IoU', 'boundary', 'rmse', 'abs_rel')  # others w
 SETTINGS = 40  # rows at most
 
 
-def compare(first: Path, second: Path, out: Path) -> Path:
+def compare_runs(first: Path, second: Path, out: Path) -> Path:
     """Write a page on the differences of two runs that have a report; returns its path.
 
     Raises:
@@ -42,7 +40,7 @@ def compare(first: Path, second: Path, out: Path) -> Path:
         add_plots(page, reports)
         add_training(page, reports)
         add_image_sizes(page, reports)
-        return page.close()
+        return page.write()
 
 
 def names_of(first: Path, second: Path) -> tuple[str, str]:
@@ -55,11 +53,7 @@ def names_of(first: Path, second: Path) -> tuple[str, str]:
 
 
 def read_report(run: Path) -> dict[str, Any]:
-    """The content of the report of a run.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The content of the report of a run; UsageError if there is none."""
     folder = run / 'report' if (run / 'report').is_dir() else run
     try:
         content = json.loads((folder / 'report.json').read_text(encoding='utf-8'))

@@ -1,7 +1,5 @@
 """Training curves from mmengine's logs, and results of a sweep over image sizes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta

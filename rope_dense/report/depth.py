@@ -1,7 +1,5 @@
 """The report of a depth model."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -20,11 +18,7 @@ EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metre
 
 
 def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
-    """Add all sections on depth.
-
-    Raises:
-        UsageError: no image has a true depth.
-    """
+    """Add all sections on depth; UsageError if no image has a true depth."""
     sums, errors, ranked = np.zeros((len(EDGES) - 1, 5)), list[float](), Ranked()
     for sample in predict_samples(model, build_loader(cfg)):
         truth = sample.gt_depth_map.data.squeeze().numpy()
@@ -40,12 +34,12 @@ def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
         raise UsageError('report: no image has a true depth to compare with')
     mean = {'mean RMSE of an image (m)': np.mean(errors)}
     page.figures['about'] |= dict(images=len(errors)) | mean
-    add_distances(page, distances(sums))
+    add_distances(page, distance_rows(sums))
     read = picture_reader(cfg)
     ranked.add_to(
         page,
         'Image, true depth (black: unknown) and predicted, on one scale.',
-        lambda image: draw(image, read),
+        lambda image: draw_depths(image, read),
         lambda row: f'RMSE {row["rmse"]:.3f} m',
     )
 
@@ -60,7 +54,7 @@ def sums_of(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(place, column, length) for column in columns], 1)
 
 
-def distances(sums: np.ndarray) -> list[dict[str, Any]]:
+def distance_rows(sums: np.ndarray) -> list[dict[str, Any]]:
     """A row for all pixels, and one for each range of distances that has some."""
     names = [f'{low:g} to {high:g} m' for low, high in pairwise(EDGES)]
     rows = []
@@ -86,7 +80,7 @@ def add_distances(page: Page, rows: list[dict[str, Any]]) -> None:
     page.add_table('classes', rows)  # under the name by which reports are compared
 
 
-def draw(image: Image, read: ReadPicture) -> np.ndarray:
+def draw_depths(image: Image, read: ReadPicture) -> np.ndarray:
     """An image beside its true and its predicted depth (BGR)."""
     truth, predicted = image.content
     both = depth_picture(np.hstack([truth, predicted]).astype(np.float32))

@@ -1,7 +1,5 @@
 """The report of a detector, with boxes or masks of objects."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections import Counter
@@ -27,9 +25,9 @@ from .matching import (
     Scored,
     best_threshold,
     confusion,
-    costs,
+    error_costs,
     fix_errors,
-    match,
+    match_truth,
     mean_ap,
     precision_recall,
 )
@@ -64,11 +62,7 @@ LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'
 def add_detection(
     page: Page, cfg: Config, model: BaseModel, classes: Sequence[str], colours: Sequence[Colour]
 ) -> None:
-    """Add all sections on boxes, or masks if the model predicts them.
-
-    Raises:
-        UsageError: the model predicts no instances.
-    """
+    """Add all sections on boxes, or masks; UsageError if the model predicts no instances."""
     loader = build_loader(cfg)
     images: list[dict] = []
     predictions: list[dict] = []
@@ -130,12 +124,13 @@ def add_sections(
         images: with id, path, height and width.
         read: see ``picture_reader``.
     """
-    matches = match(truth, predictions, masks)
+    matches = match_truth(truth, predictions, masks)
     scored, counts = fix_errors(matches)
     by_class = {label: [x for x in scored if x.label == label] for label in counts}
     cuts = {label: best_threshold(by_class[label], count) for label, count in counts.items()}
-    kept = [x for x in predictions if x['score'] >= threshold_of(cuts, x)]
-    at_cuts = match(truth, kept, masks)
+    best = {label: cut['threshold'] for label, cut in cuts.items()}  # of classes with truth
+    kept = [x for x in predictions if x['score'] >= best.get(x['category_id'], 0.5)]
+    at_cuts = match_truth(truth, kept, masks)
     aps = coco_aps(images, truth, predictions, len(classes), masks)
     page.figures['about'] |= dict(
         images=len(images), objects=len(matches.truth), kind='masks' if masks else 'boxes'
@@ -150,11 +145,6 @@ def add_sections(
     add_pictures(page, painter, at_cuts)
     add_crops(page, painter, at_cuts)
     add_suspects(page, painter, find_suspects(matches, masks))
-
-
-def threshold_of(cuts: dict[int, dict[str, float]], prediction: dict) -> float:
-    """The best threshold of the class of a prediction; 0.5 for a class without truth."""
-    return cuts.get(prediction['category_id'], dict(threshold=0.5))['threshold']
 
 
 def coco_aps(
@@ -215,7 +205,7 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
     page.section('Kinds of error', MEANING)
     numbers = Counter(item.kind for item in at_cuts.predictions)
     numbers['missed'] = len(at_cuts.missed)
-    gains = costs(matches)
+    gains = error_costs(matches)
     rows = [
         {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': CHECKS[kind]}
         for kind in ERRORS

@@ -3,8 +3,6 @@
 Each takes its values by the name of a run; one run needs no name: ``{'': values}``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

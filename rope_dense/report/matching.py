@@ -4,8 +4,6 @@ Kinds and their order as in TIDE (Bolya et al., "TIDE: A General Toolbox for Ide
 Object Detection Errors", ECCV 2020). Objects are annotations in COCO's form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,7 +18,7 @@ RECALLS = np.linspace(0, 1, 101)
 
 
 @dataclass(frozen=True)
-class Match:
+class JudgedPrediction:
     """A prediction with its verdict.
 
     Attributes:
@@ -42,7 +40,7 @@ class Matches:
         missed: the objects that no prediction found, nor would find with its error fixed.
     """
 
-    predictions: list[Match]
+    predictions: list[JudgedPrediction]
     truth: list[dict]
     found: frozenset[int]
     missed: list[dict]
@@ -56,7 +54,7 @@ class Scored(NamedTuple):
     right: bool
 
 
-def match(truth: Sequence[dict], predictions: Iterable[dict], masks: bool = False) -> Matches:
+def match_truth(truth: Sequence[dict], predictions: Iterable[dict], masks: bool = False) -> Matches:
     """Match predictions to the truth at IoU 0.5.
 
     Args:
@@ -77,11 +75,11 @@ def match(truth: Sequence[dict], predictions: Iterable[dict], masks: bool = Fals
     return Matches(matches, objects, found, missed)
 
 
-def match_image(truth: list[dict], predictions: list[dict], masks: bool) -> list[Match]:
+def match_image(truth: list[dict], predictions: list[dict], masks: bool) -> list[JudgedPrediction]:
     """Match the predictions of one image, best score first."""
     predictions = best_per_class(predictions)
     if not truth:
-        return [Match(item, 'background', None) for item in predictions]
+        return [JudgedPrediction(item, 'background', None) for item in predictions]
     if not predictions:
         return []
     key = 'segmentation' if masks else 'bbox'
@@ -94,15 +92,15 @@ def match_image(truth: list[dict], predictions: list[dict], masks: bool) -> list
     matches = []
     for item, row in zip(predictions, np.asarray(overlaps), strict=True):
         same = labels == item['category_id']
-        place = best(row, same & ~crowd & ~taken)
+        place = largest_overlap(row, same & ~crowd & ~taken)
         if row[place] >= FOREGROUND and (same & ~crowd & ~taken)[place]:
             taken[place] = True
-            matches.append(Match(item, 'right', truth[place]))
+            matches.append(JudgedPrediction(item, 'right', truth[place]))
         elif (row[same & crowd] >= FOREGROUND).any():
-            matches.append(Match(item, 'ignored', None))
+            matches.append(JudgedPrediction(item, 'ignored', None))
         else:
             kind, target = error_kind(row, same, ~crowd)
-            matches.append(Match(item, kind, None if target is None else truth[target]))
+            matches.append(JudgedPrediction(item, kind, None if target is None else truth[target]))
     return matches
 
 
@@ -118,7 +116,7 @@ def best_per_class(predictions: Iterable[dict]) -> list[dict]:
     return kept
 
 
-def best(overlaps: np.ndarray, among: np.ndarray) -> int:
+def largest_overlap(overlaps: np.ndarray, among: np.ndarray) -> int:
     """Index of the largest overlap among some objects."""
     return int(np.where(among, overlaps, -1.0).argmax())
 
@@ -131,7 +129,7 @@ def error_kind(overlaps: np.ndarray, same: np.ndarray, real: np.ndarray) -> tupl
         same: True for objects of the predicted class.
         real: False for ignored regions.
     """
-    own, other = best(overlaps, same & real), best(overlaps, ~same & real)
+    own, other = largest_overlap(overlaps, same & real), largest_overlap(overlaps, ~same & real)
     of_own = overlaps[own] if (same & real)[own] else 0.0
     of_other = overlaps[other] if (~same & real)[other] else 0.0
     if BACKGROUND <= of_own < FOREGROUND:
@@ -203,7 +201,7 @@ def precision_recall(
     return right / np.arange(1, len(ordered) + 1), right / max(count, 1), scores
 
 
-def costs(matches: Matches) -> dict[str, float]:
+def error_costs(matches: Matches) -> dict[str, float]:
     """Gain of AP at IoU 0.5 from fixing each kind of error alone."""
     now = mean_ap(*fix_errors(matches))
     return {kind: mean_ap(*fix_errors(matches, (kind,))) - now for kind in ERRORS}

@@ -1,7 +1,5 @@
 """A report: its figures as PNG and JSON files, and one HTML page that contains all of them."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math
@@ -20,7 +18,7 @@ PICTURE_WIDTH = 1200  # pixels of a picture within the page
 
 
 class Page:
-    """Sections of a report, written by ``close``.
+    """Sections of a report, written by ``write``.
 
     Args:
         out: folder for index.html, report.json and the pictures.
@@ -69,7 +67,7 @@ class Page:
         source = f'data:{kind};base64,{base64.b64encode(content).decode()}'
         self.sections[-1]['parts'].append(dict(source=source, caption=caption))
 
-    def close(self) -> Path:
+    def write(self) -> Path:
         """Write the JSON file and the page; returns the path of the page."""
         text = json.dumps(json_value(self.figures), indent=1, allow_nan=False)
         atomic_write_text(self.out / 'report.json', text + '\n')

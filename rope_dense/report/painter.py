@@ -1,7 +1,5 @@
 """Pictures of objects: truth beside predictions, and objects cut out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import cv2

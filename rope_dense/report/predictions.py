@@ -1,7 +1,5 @@
 """Predictions of a model on the test data of its config."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout

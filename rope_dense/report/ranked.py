@@ -1,7 +1,5 @@
 """The worst and the best images of a test."""
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Callable
 from pathlib import Path

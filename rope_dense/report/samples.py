@@ -1,7 +1,5 @@
 """Samples of a data set after its pipeline, as a model gets them, drawn with their labels."""
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Iterable, Mapping

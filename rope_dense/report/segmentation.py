@@ -1,7 +1,5 @@
 """The report of a segmentor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import cv2
@@ -26,11 +24,7 @@ BORDER = 0.0075  # half the width of a boundary, as a share of the diagonal
 def add_segmentation(
     page: Page, cfg: Config, model: BaseModel, classes: Sequence[str], colours: Sequence[Colour]
 ) -> None:
-    """Add all sections on labels of pixels.
-
-    Raises:
-        UsageError: the data or the predictions have no labels of pixels.
-    """
+    """Add all sections on labels of pixels; UsageError if data or predictions have none."""
     tables = np.zeros((2, len(classes), len(classes)), int)  # interior, boundary
     images, ranked = 0, Ranked()
     for sample in predict_samples(model, build_loader(cfg)):
@@ -39,7 +33,7 @@ def add_segmentation(
         truth = sample.gt_sem_seg.data[0].numpy().astype(np.uint16)
         predicted = sample.pred_sem_seg.data[0].numpy().astype(np.uint16)
         near = boundary(truth)
-        pair = np.stack([count(truth[at], predicted[at], len(classes)) for at in (~near, near)])
+        pair = np.stack([count_pixels(truth[x], predicted[x], len(classes)) for x in (~near, near)])
         tables += pair
         images += 1
         if pair.any():
@@ -56,7 +50,7 @@ def add_segmentation(
     add_pictures(page, ranked, classes, colours, picture_reader(cfg))
 
 
-def count(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
+def count_pixels(truth: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
     """Pixels [truth, predicted]; labels that are no class in the truth are not counted."""
     known = truth < num_classes
     pairs = truth[known].astype(int) * num_classes + predicted[known]
@@ -98,11 +92,7 @@ def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
 
 
 def add_pictures(
-    page: Page,
-    ranked: Ranked,
-    classes: Sequence[str],
-    colours: Sequence[Colour],
-    read: ReadPicture,
+    page: Page, ranked: Ranked, classes: Sequence[str], colours: Sequence[Colour], read: ReadPicture
 ) -> None:
     """Add the images with the worst and the best mean IoU."""
     visualizer = SegLocalVisualizer(name='report', alpha=0.6)
@@ -110,12 +100,12 @@ def add_pictures(
     ranked.add_to(
         page,
         'Truth on the left, prediction on the right.',
-        lambda image: draw(visualizer, image, read),
+        lambda image: draw_both_labels(visualizer, image, read),
         lambda row: f'mIoU {row["mIoU"]:.3f}',
     )
 
 
-def draw(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
+def draw_both_labels(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
     (top, left), (height, width) = image.row['place'], image.content[0].shape
     rgb, drawn = read(image.row['path'])[top : top + height, left : left + width], []

@@ -1,7 +1,5 @@
 """Labels that a confident prediction contradicts, most suspect first."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from pycocotools import mask as coco_mask
 
 from ..utils.atomic_write import atomic_write_text
 from . import figures
-from .matching import FOREGROUND, Match, Matches
+from .matching import FOREGROUND, JudgedPrediction, Matches
 from .page import Page
 from .painter import Painter
 
@@ -76,7 +74,7 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
     return [one for one in kept.values() if one.suspicion >= LEAST]
 
 
-def suspect(match: Match, near: float, found: dict[int, float], key: str) -> Suspect:
+def suspect(match: JudgedPrediction, near: float, found: dict[int, float], key: str) -> Suspect:
     """The fault of a label by a prediction whose IoU with the nearest label is `near`.
 
     Args:

@@ -1,7 +1,5 @@
 """Write the report of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -86,7 +84,7 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
             add = add_segmentation if task == 'semantic' else add_detection
             add(page, cfg, model, classes, colours)
         add_training(page, Path(cfg.work_dir))
-        return page.close()
+        return page.write()
 
 
 def report_training(cfg: Config) -> None:

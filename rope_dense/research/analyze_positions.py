@@ -19,8 +19,6 @@ Examples:
         --overlay work_dirs/ape.pth/positions work_dirs/mixed.pth/positions
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,13 +52,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         )
     parser.add_argument('--images', metavar='FOLDER', type=Path, help='with images, at any depth')
     parser.add_argument('--max-images', type=at_least(1), help='the first so many, by name (all)')
-    parser.add_argument(
+    parser.add_list(
         '--sizes',
+        'PIXELS',
+        'sides of the square images; frequencies are those for the first (224)',
         type=at_least(1),
-        nargs='+',
         default=[224],
-        metavar='PIXELS',
-        help='sides of the square images; frequencies are those for the first (224)',
     )
     parser.add_argument(
         '--crop-ratio',
@@ -71,13 +68,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--block', type=int, default=0, help='of the frequencies (%(default)s)')
     parser.add_argument('--head', type=int, default=0, help='of the frequencies (%(default)s)')
     parser.add_argument('--label', help='name of the model in the figures (the name of its file)')
-    parser.add_argument(
+    parser.add_list(
         '--overlay',
-        nargs='+',
+        'FOLDER',
+        'results of this tool for other models, to draw their attention in the same figure',
         type=Path,
-        default=[],
-        metavar='FOLDER',
-        help='results of this tool for other models, to draw their attention in the same figure',
     )
     parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config or the checkpoint>)')

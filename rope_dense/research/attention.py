@@ -1,7 +1,5 @@
 """Attention distance and entropy of the blocks of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial

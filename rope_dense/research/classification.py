@@ -1,7 +1,5 @@
 """Evaluate a published classifier at many image sizes, by the protocol of its publication."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,11 +93,7 @@ def evaluate_classifier(
 
 
 def model_of(checkpoint: str, config: str | None, name: str | None, rope: str | None) -> dict:
-    """A dict of the config of the model, and of its evaluation if that is known.
-
-    Raises:
-        UsageError: the file given as ``config`` is no config of a classifier.
-    """
+    """The model of a config, and its evaluation if known; UsageError for no classifier."""
     if config is None:
         return classifier_config(checkpoint, rope, name)
     if name is not None:
@@ -113,11 +107,7 @@ def model_of(checkpoint: str, config: str | None, name: str | None, rope: str | 
 def protocol_of(
     given: dict, config: str | None, sizes: Sequence[str] | None, crop_ratio: float | None
 ) -> dict:
-    """Sizes and crop ratio as given, as the config says, or as results were published.
-
-    Raises:
-        UsageError: none of them says it, or the crop ratio is none.
-    """
+    """Sizes and crop ratio as given, of the config, or published; UsageError if none says it."""
     chosen = dict(sizes=sizes, crop_ratio=crop_ratio)
     protocol = PROTOCOLS.get(given['model']['backbone']['type'], {}) | given.get('evaluation', {})
     protocol |= {key: value for key, value in chosen.items() if value is not None}
@@ -129,11 +119,7 @@ def protocol_of(
 
 
 def fit_backbone(backbone: dict, protocol: dict, rpb_resize: str | None, checkpoint: str) -> None:
-    """Let windows follow the image, and set the resizing of a relative position bias, in place.
-
-    Raises:
-        UsageError: a resizing is given, and there is no bias.
-    """
+    """Let windows follow the image, and set ``rpb_resize``, in place; UsageError without a bias."""
     if backbone['type'] == 'RoPESwin':
         backbone['window_size'] = 'auto'
     arch = backbone['arch'] if isinstance(backbone.get('arch'), dict) else {}
@@ -148,11 +134,7 @@ def fit_backbone(backbone: dict, protocol: dict, rpb_resize: str | None, checkpo
 
 
 def evaluation_config(model: dict, protocol: dict, data: dict, subset: bool = False) -> Config:
-    """The config of an evaluation, as for a detector or a segmentor.
-
-    Args:
-        data: settings of the ``ClassFolderDataset``.
-    """
+    """The config of an evaluation on a ``ClassFolderDataset`` of these settings."""
     read = dict(
         type='LoadImageFromFile',
         imdecode_backend='pillow',

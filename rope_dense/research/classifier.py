@@ -3,8 +3,6 @@
 Letters: B batch, C channels, K classes.
 """
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 
 import torch
@@ -17,7 +15,7 @@ from ..backbones.base import Backbone
 from ..checkpoints import CheckpointError
 from ..checkpoints.adapting import can_load
 from ..checkpoints.fetch import fetch
-from ..checkpoints.incompatible import compare
+from ..checkpoints.incompatible import compare_weights
 from ..checkpoints.keys import StateDict
 from ..checkpoints.likeness import has_sizes
 from ..checkpoints.load import load_weights
@@ -79,10 +77,8 @@ class RoPEClassifier(BaseModel):
     ) -> Tensor | list[BaseDataElement]:
         """Scores [B, K] of images [B, 3, height, width].
 
-        With mode 'predict', the samples with their scores in a field ``scores``.
-
-        Raises:
-            ValueError: another mode, or no samples to predict for.
+        With mode 'predict', the samples with their scores in a field ``scores``. ValueError for
+        another mode, or no samples to predict for.
         """
         if mode not in ('tensor', 'predict'):
             raise ValueError(f"mode must be 'tensor' or 'predict', got {mode!r}")
@@ -115,7 +111,7 @@ class RoPEClassifier(BaseModel):
             parts['norm'] = norm  # ours is one of the backbone's outputs
         expected = nn.ModuleDict(parts).state_dict()
         given = {key: weights[key] for key in expected if key in weights}
-        if incompatible := compare(expected, given):
+        if incompatible := compare_weights(expected, given):
             raise CheckpointError(f'{checkpoint}: norm or head does not fit:\n{incompatible}')
         load_weights(self.backbone, backbone_weights, checkpoint)
         nn.ModuleDict(parts).load_state_dict(given)
@@ -185,11 +181,7 @@ def classifier_config(checkpoint: str, rope: str | None = None, name: str | None
 
 
 def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
-    """The name in ``CLASSIFIERS`` of the only backbone that these weights, in our layout, fit.
-
-    Raises:
-        CheckpointError: none fits, or several do.
-    """
+    """The name in ``CLASSIFIERS`` of the only backbone that fits; else CheckpointError."""
     names = []
     for name, named in CLASSIFIERS.items():
         backbone: type[Backbone] = MODELS.get(named.backbone['type'])

@@ -1,7 +1,5 @@
 """The export of a classifier: uint8 images to scores."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

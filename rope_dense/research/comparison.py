@@ -26,11 +26,7 @@ class Comparison:
 
     @classmethod
     def read(cls, overlays: Iterable[str], baseline: str | None) -> Comparison:
-        """Read ``--overlay`` and ``--relative-to``.
-
-        Raises:
-            ValueError: see ``read_runs``; or several runs as the baseline.
-        """
+        """Read ``--overlay`` and ``--relative-to``; ValueError as of ``read_runs``."""
         runs = [run for name in overlays for run in read_runs('--overlay', name)]
         baselines = read_runs('--relative-to', baseline) if baseline else []
         if len(baselines) > 1:
@@ -120,11 +116,7 @@ def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]
 
 
 def rows_by_side(baseline: dict) -> dict[int, dict]:
-    """The rows of a baseline by their size (shorter side).
-
-    Raises:
-        ValueError: it has several settings, or several rows of a size.
-    """
+    """The rows of a baseline by size (shorter side); ValueError for several of a size."""
     settings = {
         (row.get('given') or row['scaling'], row['window'], row['slide'])
         for row in baseline['rows']

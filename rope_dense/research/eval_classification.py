@@ -19,12 +19,10 @@ Examples:
     rope-dense research eval-classification vit.pth imagenet/val --real-labels real.json
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 
-from ..commands.arguments import ToolParser, add_sweep_arguments, at_least, size, values
+from ..commands.arguments import ToolParser, add_sweep_arguments, at_least, image_size, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -40,12 +38,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_sweep_arguments(parser)
     parser.set_defaults(window=None)
-    parser.add_argument(
+    parser.add_list(
         '--overlay',
-        nargs='+',
-        default=[],
-        metavar='RESULTS',
-        help='results to draw in the same plot: files (.json) of other runs, or TABLE or TABLE:ROW '
+        'RESULTS',
+        'results to draw in the same plot: files (.json) of other runs, or TABLE or TABLE:ROW '
         'of a paper, such as table-a.4:vit-b_rope-mixed',
     )
     parser.add_argument(
@@ -85,16 +81,14 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         "a text file with a name in each line, or ImageNet's validation folder (by default the "
         'sorted folders are the classes; folders named by numbers, the classes of these numbers)',
     )
-    parser.add_argument(
-        '--subset',
-        action='store_true',
-        help='only the classes that have a folder compete: ImageNet-A and ImageNet-R',
+    parser.add_switch(
+        '--subset', 'only the classes that have a folder compete: ImageNet-A and ImageNet-R'
     )
     parser.add_argument(
         '--real-labels', metavar='JSON', help='ReaL: lists of right classes, by number of the image'
     )
     parser.add_argument(
-        '--train-size', type=size, metavar='SIZE', default='224', help='(%(default)s)'
+        '--train-size', type=image_size, metavar='SIZE', default='224', help='(%(default)s)'
     )
     parser.add_argument(
         '--config',

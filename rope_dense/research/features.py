@@ -3,8 +3,6 @@
 Letters: B batch, H x W token grid, N tokens (prefix and grid), C channels.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor, nn

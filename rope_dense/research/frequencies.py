@@ -4,8 +4,6 @@ Letters: P rotated channel pairs of a head, D channels of a head, h heads. Frequ
 radians a patch, x first; angles of an offset (x, y) are F[0] x + F[1] y.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -3,8 +3,6 @@
 (mmpretrain and torchvision have parts of it; neither is required here.)
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -19,14 +19,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument('--train', type=int, default=400, help='training images (%(default)s)')
     parser.add_argument('--val', type=int, default=100, help='validation images (%(default)s)')
-    parser.add_argument(
-        '--size',
-        type=int,
-        nargs='+',
-        default=[160],
-        metavar='PIXELS',
-        help='side, or height and width (160)',
-    )
+    parser.add_list('--size', 'PIXELS', 'side, or height and width (160)', type=int, default=[160])
     parser.add_argument('--seed', type=int, default=0, help='(%(default)s)')
     parser.add_argument(
         '--colors',
@@ -51,12 +44,7 @@ def main(args: argparse.Namespace) -> None:
     from ..datasets.generated.files import ShapesSettings, write_shapes
 
     settings = ShapesSettings(
-        args.train,
-        args.val,
-        args.size,
-        args.seed,
-        colors=args.colors,
-        layouts=tuple(args.layout),
+        args.train, args.val, args.size, args.seed, colors=args.colors, layouts=tuple(args.layout)
     )
     written = write_shapes(args.out, settings)
     print(f'{args.out}: {"written" if written else "already there, from the same settings"}')

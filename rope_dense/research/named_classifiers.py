@@ -3,8 +3,6 @@
 Models in ``rope_dense.research.timm_models`` and its checkpoints have the same names.
 """
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 from dataclasses import dataclass
@@ -123,10 +121,8 @@ def with_image_size(backbone: dict, image_size: Size) -> dict:
     """Config of a backbone for pre-training at (height, width) pixels.
 
     Sets the grid of a ViT's tables, and a Swin's windows to 1 / 32 of the image. A NAT is the same
-    at any size.
-
-    Raises:
-        ValueError: sides that are no multiples of the patch size (ViT) or of 32 (others).
+    at any size. ValueError for sides that are no multiples of the patch size (ViT) or of 32
+    (others).
     """
     multiple = SWIN_STRIDE
     if backbone['type'] == 'RoPEViT':

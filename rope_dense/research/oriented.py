@@ -3,8 +3,6 @@
 A config asks for it with ``custom_imports``, after ``rope_dense.integrations.mmrotate``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

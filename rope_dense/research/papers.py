@@ -1,7 +1,5 @@
 """Results of papers, in the form of the results of a sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures, from the rows of ``tables``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The figures of the command analyze-positions."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +22,7 @@ from ..project.errors import UsageError
 from ..project.load import load_config
 from ..project.model import random_model
 from ..utils.atomic_write import atomic_write, atomic_write_text
-from ..utils.validation import check_integer
+from ..utils.validation import checked_integer
 from . import attention_statistics, patch_frequencies, plots, tables
 from .classifier import classifier_config
 from .image_folder import ResizeCentreCrop
@@ -98,7 +96,7 @@ def draw_positions(
     if {*figures} & {*OF_ATTENTION} and images is None:
         raise UsageError('--distance and --entropy need --images FOLDER')
     sources = [] if images is None else find_sources(images)[:max_images]
-    sides = [check_integer('--sizes', side, 1) for side in sizes]
+    sides = [checked_integer('--sizes', side, 1) for side in sizes]
     resize = [ResizeCentreCrop((side, side), crop_ratio) for side in sides]
     place = checked_device(device)
     name = Path(config).stem if config else re.split('[/:]', checkpoint)[-1]
@@ -113,7 +111,7 @@ def draw_positions(
         load_pretrained(loaded.backbone, checkpoint)
     loaded.to(place).eval()
     choice = Choice(label or name, (*sides,), block, head)
-    chosen = choose(figures, choice, loaded.backbone, with_images=bool(sources))
+    chosen = choose_figures(figures, choice, loaded.backbone, with_images=bool(sources))
     others = read_overlays(overlay, choice.label, [x for x in chosen if x in OF_ATTENTION])
     least = min(sides)  # refused here if it is less than a patch
     loaded.backbone.patch_embed(torch.zeros(1, 3, least, least, device=place))
@@ -133,11 +131,7 @@ def draw_positions(
 def published_classifier(
     checkpoint: str, name: str | None, rope: str | None, cfg_options: Iterable[str] | Mapping
 ) -> BaseModel:
-    """The classifier of a published checkpoint, without its weights.
-
-    Raises:
-        UsageError, CheckpointError: it is none, or something is given that needs a config.
-    """
+    """The classifier of a checkpoint, without weights; an error if it is none or needs a config."""
     if cfg_options:
         raise UsageError('--cfg-options need the --config that they change')
     if checkpoint == INITIAL:
@@ -151,11 +145,7 @@ def published_classifier(
 def configured_model(
     config: str, cfg_options: Iterable[str] | Mapping[str, object], work_dir: str | None
 ) -> tuple[BaseModel, str]:
-    """The model of a config with random weights, and its work folder.
-
-    Raises:
-        UsageError: it cannot be built, or its backbone is none of this package.
-    """
+    """The model of a config with random weights, and its work folder; or UsageError."""
     cfg = load_config(config, cfg_options, work_dir)
     torch.manual_seed(0)
     model = random_model(cfg)
@@ -166,7 +156,7 @@ def configured_model(
     return model, cfg.work_dir
 
 
-def choose(
+def choose_figures(
     figures: Sequence[str], choice: Choice, backbone: Backbone, *, with_images: bool
 ) -> list[str]:
     """The figures to make: those that are given, else all that are possible.
@@ -175,8 +165,8 @@ def choose(
         UsageError, ValueError: there is no such block or head, or it has no rotary embedding.
     """
     number = len(backbone.ordered_blocks)
-    attn = backbone.ordered_blocks[check_integer('--block', choice.block, 0, number - 1)].attn
-    check_integer('--head', choice.head, 0, attn.num_heads - 1)
+    attn = backbone.ordered_blocks[checked_integer('--block', choice.block, 0, number - 1)].attn
+    checked_integer('--head', choice.head, 0, attn.num_heads - 1)
     of_frequencies = [name for name in figures if name in OF_FREQUENCIES]
     if attn.rope is None and of_frequencies:
         raise UsageError(f'--{of_frequencies[0]}: block {choice.block} has no rotary embedding')

@@ -4,8 +4,6 @@ Letters: h heads, D channels of a head; G groups of tokens that attend to each o
 windows, or tiles of neighbourhoods), n queries and m keys of a group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """The loss on a few fixed images before and after a training run, with its time and memory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Lengths are in patches, x is the column and y the row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

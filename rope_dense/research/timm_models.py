@@ -24,7 +24,7 @@ from ..backbones.layers import init_transformer
 from ..checkpoints.tables import find_grid, has_entries_like, resize_table
 from ..engine.param_groups import role_of
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_size
+from ..utils.validation import check_choice, checked_size
 from .classifier import RoPEClassifier
 from .features import pooling_of
 from .named_classifiers import ANY_CONFIG, CLASSIFIERS, NamedClassifier, with_image_size
@@ -78,7 +78,7 @@ class TimmClassifier(RoPEClassifier):
     ) -> None:
         backbone = dict(deepcopy(backbone), in_channels=in_chans)
         if img_size is not None:
-            backbone = with_image_size(backbone, check_size('img_size', img_size))
+            backbone = with_image_size(backbone, checked_size('img_size', img_size))
         if drop_path_rate is not None:
             backbone['drop_path_rate'] = drop_path_rate
         super().__init__(backbone, max(num_classes, 1))
@@ -109,11 +109,7 @@ class TimmClassifier(RoPEClassifier):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the model a new head for K classes, or none for 0.
-
-        Raises:
-            ValueError: another pooling than the model's.
-        """
+        """Give the model a head for K classes, or none for 0; ValueError for another pooling."""
         check_choice('global_pool', global_pool, (None, self.global_pool))
         self.num_classes = num_classes
         self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
@@ -160,7 +156,7 @@ class TimmClassifier(RoPEClassifier):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def settings_of(backbone: dict, crop_ratio: float = 0.875) -> dict[str, Any]:
+def timm_settings(backbone: dict, crop_ratio: float = 0.875) -> dict[str, Any]:
     """timm's settings of a model: what it was trained with, and how it is evaluated."""
     overlapping = False
     if backbone.get('type') == 'RoPENAT':
@@ -176,11 +172,7 @@ def settings_of(backbone: dict, crop_ratio: float = 0.875) -> dict[str, Any]:
 
 
 def build(
-    name: str,
-    named: NamedClassifier,
-    pretrained: bool,
-    features_only: bool = False,
-    **kwargs: Any,
+    name: str, named: NamedClassifier, pretrained: bool, features_only: bool = False, **kwargs: Any
 ) -> TimmClassifier:
     """The model that ``timm.create_model`` returns for a name.
 
@@ -208,9 +200,9 @@ def register(name: str, named: NamedClassifier) -> None:
 
 
 SETTINGS: dict[str, Any] = {
-    name: settings_of(named.backbone, named.crop_ratio) for name, named in CLASSIFIERS.items()
+    name: timm_settings(named.backbone, named.crop_ratio) for name, named in CLASSIFIERS.items()
 }
-default_cfgs = generate_default_cfgs({**SETTINGS, ANY_CONFIG: settings_of({})})
+default_cfgs = generate_default_cfgs({**SETTINGS, ANY_CONFIG: timm_settings({})})
 for name, named in CLASSIFIERS.items():
     register(name, named)
 

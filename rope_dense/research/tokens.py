@@ -4,8 +4,6 @@ Letters: B images, H x W token grid, N tokens (prefix and grid); G groups of tok
 each other (images, windows, or tiles of neighbourhoods), n queries and m keys of a group, t tiles.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -7,8 +7,6 @@ Checked against timm's modules in tests/rope/test_frequencies.py, against transf
 tests/checkpoints/test_mlcd.py, and against written-out formulas in tests/rope/test_log_axial.py.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, get_args
@@ -17,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number
+from ..utils.validation import check_choice, checked_integer, checked_number
 from .embeddings import GridRoPE
 from .frequencies import (
     AXIS_ORDERS,
@@ -70,7 +68,7 @@ class AxialRoPE(GridRoPE):
         check_choice('shared', shared, (True, False))
         check_choice('series', series, get_args(Series))
         check_choice('axes', axes, get_args(AxisOrder))
-        if head_dim % (4 * check_integer('k_rope', k_rope, 1)):
+        if head_dim % (4 * checked_integer('k_rope', k_rope, 1)):
             raise ValueError(
                 f'head_dim must be a multiple of {4 * k_rope} (two axes, two channels a pair, '
                 f'k_rope = {k_rope}), got {head_dim}'
@@ -132,8 +130,8 @@ class LogAxialRoPE(AxialRoPE):
         coordinates: dict | None = None,
         axes: AxisOrder = 'yx',
     ) -> None:
-        check_number('low', low, above=0)
-        check_number('high', high, above=low)
+        checked_number('low', low, above=0)
+        checked_number('high', high, above=low)
         super().__init__(
             head_dim,
             num_heads,

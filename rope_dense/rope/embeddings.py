@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..utils.memo import memo
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, check_integer, check_number
+from ..utils.validation import check_choice, checked_integer, checked_number
 from .frequencies import FixedFrequencies, axis_frequencies
 from .grid import Coordinates, RopeScaling, build_coordinates
 from .rotation import PairLayout, Rotary
@@ -42,8 +42,8 @@ class RotaryEmbedding(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.scaling: RopeScaling | None = None
-        self.head_dim = check_integer('head_dim', head_dim, 1)
-        self.num_heads = check_integer('num_heads', num_heads, 1)
+        self.head_dim = checked_integer('head_dim', head_dim, 1)
+        self.num_heads = checked_integer('num_heads', num_heads, 1)
         check_choice('pair_layout', pair_layout, get_args(PairLayout))
         self.pair_layout = pair_layout
 
@@ -77,11 +77,7 @@ class RotaryEmbedding(nn.Module, ABC):
         return super()._apply(apply, recurse)
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
-        """Adapt the frequencies to grids larger than in pre-training.
-
-        Raises:
-            ValueError: this embedding does not support this scaling.
-        """
+        """Adapt the frequencies to larger grids; ValueError if this embedding cannot scale so."""
         if scaling is not None:
             raise ValueError(f'rope_scaling must be None: {type(self).__name__} cannot be scaled')
 
@@ -114,7 +110,7 @@ class GridRoPE(RotaryEmbedding):
             raise ValueError(
                 f'head_dim must be a multiple of 4 (two axes, two channels a pair), got {head_dim}'
             )
-        self.theta = check_number('theta', theta, above=0)
+        self.theta = checked_number('theta', theta, above=0)
         self.coordinates = build_coordinates(coordinates)
 
     @abstractmethod
@@ -190,11 +186,7 @@ def fixed_rotary(
     *,
     device: torch.device,
 ) -> Rotary:
-    """Angles of fixed frequencies for the tokens of a grid or window of ``size``.
-
-    Args:
-        span: (height, width) of the grid that normalised coordinates cover.
-    """
+    """Angles of fixed frequencies on a grid or window; normalised coordinates cover ``span``."""
     positions = coordinates.positions(*size, grid=span, device=device, dtype=dtype)
     return linear_rotary(positions, frequencies(device), pair_layout, scaling, size)
 

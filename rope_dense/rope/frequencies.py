@@ -4,8 +4,6 @@ Letters: D channels of a head, h heads, P rotated channel pairs of a head, A axe
 frequencies of an axis.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

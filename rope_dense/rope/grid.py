@@ -5,8 +5,6 @@ grid in pre-training, in patches, s the size of a grid divided by G (for each ax
 frequency in radians per patch, P channel pairs of a head, K = P / 2 frequencies of an axis.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
@@ -16,7 +14,7 @@ from torch import Tensor
 
 from ..utils.memo import memo
 from ..utils.sizes import Size, larger, smaller
-from ..utils.validation import check_choice, check_number, check_settings, check_size, refuse
+from ..utils.validation import check_choice, checked_number, checked_settings, checked_size, refuse
 
 CoordinateType = Literal['index', 'centres', 'corners']
 Normalization = Literal['separate', 'min', 'max']
@@ -72,7 +70,7 @@ class Coordinates:
         check_choice('coordinates: type', self.type, get_args(CoordinateType))
         check_choice('coordinates: normalize', self.normalize, get_args(Normalization))
         check_choice('coordinates: windows', self.windows, get_args(CoordinateSpan))
-        check_number('coordinates: offset', self.offset)
+        checked_number('coordinates: offset', self.offset)
         if self.type != 'index' and (self.offset or self.reference is not None):
             raise ValueError(
                 f"coordinates: offset and reference belong to type 'index', got {self.type!r}"
@@ -83,12 +81,12 @@ class Coordinates:
                 f"'corners', got {self.type!r}"
             )
         if self.reference is not None:
-            grid = check_size('coordinates: reference', self.reference)
+            grid = checked_size('coordinates: reference', self.reference)
             object.__setattr__(self, 'reference', grid)
         for name, least in (('shift', 0), ('jitter', 1), ('rescale', 1)):
             value = getattr(self, name)
             if value is not None:
-                check_number(f'coordinates: {name}', value, least)
+                checked_number(f'coordinates: {name}', value, least)
 
     def __repr__(self) -> str:
         """The type, and what is not at its default."""
@@ -162,13 +160,9 @@ class Coordinates:
 
 
 def build_coordinates(settings: dict | None) -> Coordinates:
-    """The coordinates that a config describes; None is the patch index.
-
-    Raises:
-        ValueError: an unknown setting, or a value that is not allowed.
-    """
+    """The coordinates of a config, by default patch indexes; ValueError for a wrong setting."""
     known = [field.name for field in fields(Coordinates)]
-    return Coordinates(**check_settings('coordinates', settings or {}, known))
+    return Coordinates(**checked_settings('coordinates', settings or {}, known))
 
 
 @dataclass(frozen=True)
@@ -224,7 +218,7 @@ class RopeScaling:
     temperature: TemperatureType | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, 'grid', check_size('rope_scaling: grid', self.grid))
+        object.__setattr__(self, 'grid', checked_size('rope_scaling: grid', self.grid))
         check_choice('rope_scaling: type', self.type, get_args(ScalingType))
         if self.factor is not None:
             given = self.factor
@@ -232,10 +226,10 @@ class RopeScaling:
             if len(factors) != 2:
                 refuse('rope_scaling: factor', self.factor, 'a number or two of them')
             for factor in factors:
-                check_number('rope_scaling: factor', factor, above=0)
+                checked_number('rope_scaling: factor', factor, above=0)
             object.__setattr__(self, 'factor', factors)
-        check_number('rope_scaling: alpha', self.alpha, 0)
-        check_number('rope_scaling: beta', self.beta, above=self.alpha)
+        checked_number('rope_scaling: alpha', self.alpha, 0)
+        checked_number('rope_scaling: beta', self.beta, above=self.alpha)
         if self.temperature is not None:
             check_choice('rope_scaling: temperature', self.temperature, get_args(TemperatureType))
 
@@ -292,6 +286,6 @@ def build_scaling(settings: dict | RopeScaling | None, grid: tuple[int, int]) ->
     if settings is None or isinstance(settings, RopeScaling):
         return settings
     known = [field.name for field in fields(RopeScaling)]
-    if 'type' not in check_settings('rope_scaling', settings, known):
+    if 'type' not in checked_settings('rope_scaling', settings, known):
         raise ValueError(f'rope_scaling needs a type, got {settings}')
     return RopeScaling(**{'grid': grid, **settings})

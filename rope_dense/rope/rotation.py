@@ -96,8 +96,9 @@ def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0
     how = implementation(qkv.device, qkv.dtype)
     if how is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
-    settings = rotary.pair_layout, num_prefix_tokens
-    return Rotate.apply(qkv, rotary.angles, rotary.cos_sin, *settings, how)
+    return Rotate.apply(
+        qkv, rotary.angles, rotary.cos_sin, rotary.pair_layout, num_prefix_tokens, how
+    )
 
 
 def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:
@@ -237,10 +238,8 @@ class Implementation(NamedTuple):
 def implementation(device: torch.device, dtype: torch.dtype) -> Implementation | None:
     """The implementation for tensors of a device and type: a kernel on GPUs, else torch's own.
 
-    None, for the definition, on devices where complex numbers were not tried.
-
-    Raises:
-        RuntimeError: a CUDA graph is captured by the first rotation on a GPU.
+    None, for the definition, on devices where complex numbers were not tried. RuntimeError if a
+    CUDA graph is captured by the first rotation on a GPU.
     """
     if device.type not in ('cpu', 'cuda'):
         return None
@@ -258,11 +257,7 @@ def implementation(device: torch.device, dtype: torch.dtype) -> Implementation |
 
 
 def rotate_complex(
-    qkv: Tensor,
-    cos_sin: Tensor,
-    layout: PairLayout,
-    num_prefix_tokens: int,
-    inverse: bool = False,
+    qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int, inverse: bool = False
 ) -> Tensor:
     """Rotate queries and keys by one product of complex numbers.
 

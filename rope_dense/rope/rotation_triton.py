@@ -242,7 +242,7 @@ def rotate_kernel(
     entry_position = entry_token - num_prefix_tokens
     has_angle = (entry_token < num_tokens) & (entry_position >= 0) & (entry < 2 * P)
     table = entry_position * table_token_stride + entry_head * table_head_stride + entry
-    cos, sin = load_pairs(cos_sin + slot * table_batch_stride + table, 0, has_angle, True)
+    cos, sin = load_channels(cos_sin + slot * table_batch_stride + table, 0, has_angle, True)
     if BACKWARD:
         sin = -sin
 
@@ -260,10 +260,10 @@ def rotate_kernel(
         source_part = source + image * source_batch_stride + read
         start = image * target_batch_stride + write
         for part in tl.static_range(PARTS):
-            a, b = load_pairs(source_part, second, mask, INTERLEAVED)
+            a, b = load_channels(source_part, second, mask, INTERLEAVED)
             if part < 2:
                 if ANGLE_GRADS:
-                    rotated_a, rotated_b = load_pairs(rotated + start, second, mask, INTERLEAVED)
+                    rotated_a, rotated_b = load_channels(rotated + start, second, mask, INTERLEAVED)
                     angle_grad += rotated_a * b - rotated_b * a
                 new_a, new_b = a * cos - b * sin, a * sin + b * cos
                 a, b = tl.where(rotates, new_a, a), tl.where(rotates, new_b, b)
@@ -283,7 +283,7 @@ def locate(index, H: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def load_pairs(first, second, mask, INTERLEAVED: tl.constexpr):
+def load_channels(first, second, mask, INTERLEAVED: tl.constexpr):
     """Both channels of pairs in float32.
 
     Interleaved ones are one contiguous load, split in registers; else the second is ``second``
@@ -299,7 +299,7 @@ def load_pairs(first, second, mask, INTERLEAVED: tl.constexpr):
 
 @triton.jit
 def store_pairs(first, second, mask, INTERLEAVED: tl.constexpr, a, b):
-    """The inverse of ``load_pairs``, rounding to what the pointers point to."""
+    """The inverse of ``load_channels``, rounding to what the pointers point to."""
     if INTERLEAVED:
         tl.store(first, tl.interleave(a, b), mask=mask)
     else:

@@ -3,14 +3,12 @@
 Letters: D channels of a head, h heads, P channel pairs of a head, K of an axis.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..utils.validation import check_number
+from ..utils.validation import checked_number
 from .embeddings import GridRoPE
 from .frequencies import FixedFrequencies, axial_frequencies, axis_frequencies
 from .rotation import PairLayout
@@ -50,7 +48,7 @@ class VideoRoPE(GridRoPE):
         super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
         if head_dim < 8:
             raise ValueError(f'head_dim must be 8 or more (a pair for each axis), got {head_dim}')
-        self.factor = check_number('factor', factor, above=0)
+        self.factor = checked_number('factor', factor, above=0)
 
     def frequency_source(self) -> FixedFrequencies:
         return VideoFrequencies(self.head_dim, self.theta, self.factor)

@@ -1,7 +1,5 @@
 """The demo: train on generated shapes, test at three sizes, report."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -74,10 +72,10 @@ def demo(
     checkpoint = Run(training).last if training.is_dir() else None
     if checkpoint is None:
         raise UsageError(f'{training}: no checkpoint, run without --evaluate-only first')
-    rows = evaluate(configs, checkpoint, shapes, folder / 'evaluation')
+    rows = evaluate_scales(configs, checkpoint, shapes, folder / 'evaluation')
     page = write_report(configs[1], checkpoint, folder / 'report', get_device())
     results = dict(
-        **settings_of(cfg, options),
+        **demo_settings(cfg, options),
         training_seconds=seconds,
         resolutions=rows,
         goal_AP50=goal,
@@ -89,11 +87,7 @@ def demo(
 
 
 def shapes_settings(cfg: Config) -> ShapesSettings:
-    """The settings of the `shapes` entry of a config.
-
-    Raises:
-        UsageError: there is none, or a setting is not allowed.
-    """
+    """The settings of `shapes` of a config; UsageError if there is none, or a wrong setting."""
     if 'shapes' not in cfg:
         raise UsageError(
             f'{cfg.filename}: no `shapes` entry, '
@@ -137,7 +131,7 @@ def make_data(work_dir: Path, shapes: ShapesSettings, scale: float) -> Path:
     return folder / 'coco'
 
 
-def evaluate(
+def evaluate_scales(
     configs: dict[float, Config], checkpoint: str, shapes: ShapesSettings, work_dir: Path
 ) -> list[dict]:
     """Test at each scale; a metric is None where COCO defines no AP (no object of that size).
@@ -159,7 +153,7 @@ def evaluate(
     return rows
 
 
-def settings_of(cfg: Config, cfg_options: object) -> dict[str, Any]:
+def demo_settings(cfg: Config, cfg_options: object) -> dict[str, Any]:
     """The settings that figures depend on, for results.json."""
     return dict(
         config=str(cfg.filename),

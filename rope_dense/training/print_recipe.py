@@ -1,7 +1,5 @@
 """Print the recipe of a config with the options of a training, without training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Unpack
 

@@ -1,7 +1,5 @@
 """Train a model by its config."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterable, Mapping

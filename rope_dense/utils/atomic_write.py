@@ -1,7 +1,5 @@
 """Files and folders that are either complete or unchanged."""
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets
@@ -13,9 +11,9 @@ from tempfile import TemporaryDirectory
 
 PARTIAL = '.partial'
 DISK_ERRORS = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM,
     errno.EISDIR,  # the path is a folder
-)
+)  # fmt: skip
 WRITER_SIGNS = ('PytorchStreamWriter', 'inline_container', 'iostream')  # in errors of torch.save
 
 
@@ -25,11 +23,8 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
     It is flushed to the disk before it is renamed. After an error it is removed. Its name is
     random, and it is created exclusively: what has this name, such as a symbolic link, is not
+    written to. OSError, with ``path`` and the space that is left, if the disk is full or cannot be
     written to.
-
-    Raises:
-        OSError: the disk is full or cannot be written to; it names ``path`` and says how much space
-            the disk has left.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,5 @@
 """Walks through the nested dicts and lists of a config."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -50,9 +48,9 @@ def all_datasets(cfg: Any) -> Iterator[tuple[str, Any]]:
 
 
 LABEL_STEPS = (
-    *('Annotations', 'LoadClassMask', 'LoadDepth', 'IgnoreNoData'),
-    *('ConvertBoxType', 'ConvertMask2BoxType'),
-)
+    'Annotations', 'LoadClassMask', 'LoadDepth', 'IgnoreNoData',
+    'ConvertBoxType', 'ConvertMask2BoxType',
+)  # fmt: skip
 
 
 def without_labels(pipeline: Iterable[Any]) -> list:

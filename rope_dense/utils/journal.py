@@ -1,14 +1,12 @@
 """Long work that another process can continue after the first one was killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 from pathlib import Path
 
 from .atomic_write import atomic_write_text
-from .validation import check_integer
+from .validation import checked_integer
 
 
 class Journal:
@@ -64,7 +62,7 @@ class Journal:
         try:
             stored = json.loads(self.state.read_text(encoding='utf-8'))
             self._check_settings(dict(stored['settings']))
-            finished, size = (check_integer(key, stored[key], 0) for key in ('finished', 'size'))
+            finished, size = (checked_integer(key, stored[key], 0) for key in ('finished', 'size'))
             return finished, size
         except JournalError:
             raise

@@ -1,7 +1,5 @@
 """Files of JSON lines, which grow while a process runs and may end with half a line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Addresses of files that are not on this machine."""
 
-from __future__ import annotations
-
 import os
 
 HUB = 'hf-hub:'  # before the name of a model on the Hugging Face hub

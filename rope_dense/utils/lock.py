@@ -1,7 +1,5 @@
 """One process at a time for each result."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

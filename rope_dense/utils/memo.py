@@ -1,7 +1,5 @@
 """Results of pure functions that are the same in every call, and when they must not be used."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass, replace
 from functools import wraps
@@ -69,7 +67,7 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
             with torch.inference_mode(False), torch.no_grad():  # so that training can use it later
                 if function in ON_HOST and device.type != 'cpu' and not capturing:
                     host: Any = {**kwargs, 'device': torch.device('cpu')}
-                    value = send(function(*args, **host), device)
+                    value = send_to_device(function(*args, **host), device)
                 else:
                     value = function(*args, **kwargs)
             if not capturing and count_bytes(value) <= MAX_BYTES:
@@ -90,7 +88,7 @@ def on_host(function: Function) -> Function:
     return function
 
 
-def send(value: Any, device: torch.device) -> Any:
+def send_to_device(value: Any, device: torch.device) -> Any:
     """Copy the tensors of a dataclass to a device, in one copy that the host does not wait for."""
     given = {field.name: getattr(value, field.name) for field in fields(value)}
     tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}

@@ -1,7 +1,5 @@
 """The peak of the memory of this process."""
 
-from __future__ import annotations
-
 import re
 import resource
 from pathlib import Path

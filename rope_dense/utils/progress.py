@@ -3,8 +3,6 @@
 It appears after 0.2 seconds on a terminal and after 10 in a log, and changes as often.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sized
@@ -18,11 +16,7 @@ T = TypeVar('T')
 
 
 def progress(items: Iterable[T], title: str, total: int | None = None) -> Iterator[T]:
-    """The items, while their number and the time left are shown.
-
-    Args:
-        total: number of the items, if they have no length.
-    """
+    """The items (``total`` if they have no length), while number and time left are shown."""
     return iter(bar(title, total, items))
 
 
@@ -35,16 +29,12 @@ def bar(title: str, total: int | None = None, items: Iterable | None = None) -> 
     if sys.stderr.isatty():
         return tqdm(items, **settings, mininterval=0.2, delay=0.2)
     text = text if total else '{desc}: {n_fmt}, {elapsed_s:.0f} s'
-    return tqdm(items, **settings, mininterval=10, delay=10, bar_format=text, file=Lines())
+    return tqdm(items, **settings, mininterval=10, delay=10, bar_format=text, file=LogStream())
 
 
 @contextmanager
 def show_elapsed(step: str, seconds: float | None = None) -> Iterator[None]:
-    """Within this context, the step and its time are shown.
-
-    Args:
-        seconds: between two lines; by default 1 on a terminal and 10 in a log.
-    """
+    """Show the step and its time, each ``seconds``: by default 1 on a terminal and 10 in a log."""
     done, seconds = Event(), seconds or (1.0 if sys.stderr.isatty() else 10.0)
 
     def tick() -> None:
@@ -62,7 +52,7 @@ def show_elapsed(step: str, seconds: float | None = None) -> Iterator[None]:
             thread.join()
 
 
-class Lines:
+class LogStream:
     """Standard error as a log: what tqdm would overwrite is a line of its own."""
 
     def write(self, text: str) -> None:

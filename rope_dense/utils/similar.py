@@ -1,7 +1,5 @@
 """Names that a user may have meant."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Sizes are (height, width), and arithmetic with sides that are numbers, symbols or tensors."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import torch

@@ -1,10 +1,8 @@
-"""Checks of arguments.
+"""Arguments, checked.
 
 Each returns the value in its final form, or raises a ValueError that names the argument, what is
 allowed and what was given.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -27,14 +25,14 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_integer(name: str, value: object, least: int, most: int | None = None) -> int:
+def checked_integer(name: str, value: object, least: int, most: int | None = None) -> int:
     """An integer from ``least`` to ``most``."""
     if not is_integer(value) or value < least or (most is not None and value > most):
         refuse(name, value, f'an integer from {least} {"up" if most is None else f"to {most}"}')
     return int(value)
 
 
-def check_number(
+def checked_number(
     name: str,
     value: object,
     least: float = -math.inf,
@@ -60,7 +58,7 @@ def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
         refuse(name, value, f'one of {tuple(allowed)}')
 
 
-def check_size(name: str, value: object, least: int = 1) -> tuple[int, int]:
+def checked_size(name: str, value: object, least: int = 1) -> tuple[int, int]:
     """(height, width) from an integer or two of them."""
     sides = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(sides) != 2 or not all(is_integer(side) and side >= least for side in sides):
@@ -68,7 +66,7 @@ def check_size(name: str, value: object, least: int = 1) -> tuple[int, int]:
     return int(sides[0]), int(sides[1])
 
 
-def check_indexes(name: str, value: object, length: int) -> list[int]:
+def checked_indexes(name: str, value: object, length: int) -> list[int]:
     """Indexes into ``length`` things, sorted; negative ones are counted from the end."""
     given = value if isinstance(value, (tuple, list, range, set)) else None
     if given is None or not all(is_integer(i) and -length <= i < length for i in given):
@@ -76,7 +74,7 @@ def check_indexes(name: str, value: object, length: int) -> list[int]:
     return sorted({int(index) % length for index in given})
 
 
-def check_settings(name: str, value: object, allowed: Sequence[str]) -> dict:
+def checked_settings(name: str, value: object, allowed: Sequence[str]) -> dict:
     """A dict whose keys are among ``allowed``."""
     if not isinstance(value, dict):
         refuse(name, value, 'a dict or None')

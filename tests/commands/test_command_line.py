@@ -18,7 +18,7 @@ from rope_dense.datasets.generated import write_shapes
 from rope_dense.datasets.generated.files import FORMATS, ShapesSettings
 from rope_dense.datasets.generated.shapes import COLORS
 from rope_dense.datasets.labels.folders import FORMATS as LABELS
-from rope_dense.export.exporter import DTYPES, PACKAGES
+from rope_dense.export.exporter import DTYPES
 from rope_dense.project.convert_checkpoint import DETECTORS
 from rope_dense.project.load import read_options
 from rope_dense.project.own.tasks import TASKS
@@ -106,7 +106,6 @@ def test_choices_are_those_of_the_package() -> None:
     convert = import_early('convert_checkpoint')
     assert set(convert.LAYOUTS) == {*TARGETS, *DETECTORS} and {*DETECTORS} <= {*PUBLISHED_MODELS}
     export = import_early('export')
-    assert set(export.SUFFIXES) == set(PACKAGES)
     assert {*import_early('convert_data').FORMATS} == {*LABELS, 'colours', 'tiles'}
     assert set(export.PRECISIONS) == set(DTYPES.values())
     figures = position_figures.OF_FREQUENCIES | position_figures.OF_ATTENTION

@@ -432,7 +432,7 @@ def test_processes_share_the_tests_of_a_run_on_tiles(
     options = ['--cfg-options', *OFFLINE]
     assert run('eval_resolutions', *tests, '--work-dir', tmp_path / 'one', *options) == 0
     seen, measure = list[str](), Evaluator.evaluate
-    monkeypatch.setattr('rope_dense.measure.sweep.merges', lambda rank, count: rank == 0)
+    monkeypatch.setattr('rope_dense.measure.sweep.should_merge', lambda rank, count: rank == 0)
     monkeypatch.setenv('WORLD_SIZE', '2')
 
     def evaluate(self: Evaluator, setting: Setting) -> dict:

@@ -17,7 +17,7 @@ from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.own.backbones import WORDS, find_backbone
-from rope_dense.project.own.fit import multiply
+from rope_dense.project.own.fit import scale_pixels
 from rope_dense.project.own.text import Text
 from rope_dense.utils.config_parts import nodes
 
@@ -196,7 +196,7 @@ def test_sizes_of_the_recipe_are_those_of_its_config() -> None:
             assert own[part] == recipe[part]
         for loader in LOADERS:
             assert own[loader].dataset.pipeline == recipe[loader].dataset.pipeline
-    assert multiply([(100, 10**6), 51, 'x', None], 0.5) == [(50, 10**6), 26, 'x', None]
+    assert scale_pixels([(100, 10**6), 51, 'x', None], 0.5) == [(50, 10**6), 26, 'x', None]
 
 
 def test_void_by_name_and_by_number(data: Path) -> None:

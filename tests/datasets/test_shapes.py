@@ -25,7 +25,7 @@ from rope_dense.datasets.generated import (
     write_shapes,
 )
 from rope_dense.datasets.generated import files as shapes_files
-from rope_dense.datasets.generated.shapes import COLORS, MIN_VISIBLE, Shape, coverage
+from rope_dense.datasets.generated.shapes import COLORS, MIN_VISIBLE, DrawnShape, coverage
 from rope_dense_command import command
 
 SETTINGS = ShapesSettings(train=3, val=4, size=(96, 128), seed=5)
@@ -64,14 +64,14 @@ def extents(mask: np.ndarray) -> list[int]:
 def test_area_of_a_shape_is_that_of_geometry_at_any_angle(name: str) -> None:
     label = METAINFO['classes'].index(name)
     for angle in (0, 0.3, 2):
-        shape = Shape(label, x=0.5, y=0.5, radius=0.4, angle=angle, color=(1, 0, 0))
+        shape = DrawnShape(label, x=0.5, y=0.5, radius=0.4, angle=angle, color=(1, 0, 0))
         assert shape.area == pytest.approx(GEOMETRY[name], rel=5e-3)
         covered = coverage(shape, 100, 160)
         assert covered.sum() == pytest.approx(GEOMETRY[name] * 40**2, rel=0.02)
 
 
 def test_a_circle_lies_where_the_scene_says() -> None:
-    circle = Shape(0, x=0.25, y=0.5, radius=0.2, angle=0, color=(1, 0, 0))
+    circle = DrawnShape(0, x=0.25, y=0.5, radius=0.2, angle=0, color=(1, 0, 0))
     mask = coverage(circle, 100, 200) >= 0.5
     np.testing.assert_allclose(extents(mask), [30, 30, 40, 40], atol=1)
 

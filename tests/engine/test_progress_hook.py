@@ -185,7 +185,7 @@ def test_lines_of_the_logger_count(caplog: pytest.LogCaptureFixture) -> None:
     hook, runner = ProgressHook(seconds=0.1), runner_of()
     line = logging.makeLogRecord(dict(module='logger_hook', levelno=logging.INFO))
     hook.before_train(runner)
-    hook.shown -= 1
+    hook.logged_at -= 1
     assert hook.is_for_screen(line)
     hook.first -= 1  # so that no iteration is the first one
     with caplog.at_level(logging.INFO):
@@ -198,7 +198,7 @@ def test_lines_of_the_logger_count(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_slow_validations_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     hook, runner = ProgressHook(seconds=0.1), runner_of()
-    hook.shown = time.monotonic()
+    hook.logged_at = time.monotonic()
     with caplog.at_level(logging.INFO):
         hook.before_val_epoch(runner)
         for index in range(4):

@@ -16,7 +16,7 @@ from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.export import export, exporter
 from rope_dense.export.deformable import MMCVDeformableAttention
 from rope_dense.export.exporter import METADATA_FILE, file_metadata
-from rope_dense.export.graphs import graph_of
+from rope_dense.export.graphs import Graph, graph_of
 from rope_dense.export.parts import MeanPool
 from rope_dense.export.trained import size_advice_text
 
@@ -159,8 +159,9 @@ def test_wrong_requests_are_refused_before_tracing(
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"NAME.onnx or NAME.pt2 \(TorchScript .*, got '.*a.pt'"):
+    with pytest.raises(ValueError, match=r'a.pt: give NAME.onnx or NAME.pt2 \(TorchScript '):
         export(vit(), tmp_path / 'a.pt')
+    assert {f'.{name}' for name in Graph.formats} == {*exporter.FORMATS}
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +175,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         path.write_text('half of it')
         raise RuntimeError('disk full')
 
-    monkeypatch.setattr(exporter, 'write_pt2', fail)
+    monkeypatch.setitem(exporter.FORMATS, '.pt2', exporter.FileFormat(fail))
     (tmp_path / 'a.pt2').write_text('the one before')
     with pytest.raises(RuntimeError, match='disk full'):
         export(vit(), tmp_path / 'a.pt2')

@@ -193,7 +193,7 @@ def test_dino_masks_padding_as_mmdet(divisor: int, tmp_path: Path) -> None:
     padded = SHALLOW | {'data_preprocessor.pad_size_divisor': divisor}
     model = small_model('dino_vitdet_rope_mixed', tmp_path, **padded)
     graph = graph_of(model)
-    for batch, height, width in ((1, graph.least, graph.least), (2, 35, 150), (1, 97, 131)):
+    for batch, height, width in ((1, graph.min_side, graph.min_side), (2, 35, 150), (1, 97, 131)):
         image = pixels(batch, 3, height, width)
         assert_detected(list(graph(image)), detected(model, image))
 
@@ -207,7 +207,7 @@ def test_classifiers(kind: str, tmp_path: Path) -> None:
     model = classifier(kind)
     graph = graph_of(model)
     traced = trace(graph, 'dynamic', 'dynamic').module()
-    least = graph.least
+    least = graph.min_side
     for batch, height, width in ((1, least, least), (3, least + 9, 200), (2, 97, 131)):
         image = pixels(batch, 3, height, width)
         data = model.data_preprocessor(dict(inputs=list(image)), False)

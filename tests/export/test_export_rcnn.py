@@ -15,7 +15,7 @@ from helpers.exported import assert_plain, assert_same, pixels, run, session
 from helpers.exported_models import rcnn
 from rope_dense.export import export
 from rope_dense.export.graphs import graph_of
-from rope_dense.export.rcnn import paste
+from rope_dense.export.rcnn import paste_masks
 from rope_dense.export.rois import roi_align, suppress
 from rope_dense.export.translations import TABLE
 
@@ -85,7 +85,7 @@ def test_masks_are_pasted_as_by_mmdet() -> None:
     boxes = torch.cat([starts, starts + torch.rand(20, 2) * 80 + 0.5], 1)
     masks = torch.rand(20, 28, 28)
     expected, _ = _do_paste_mask(masks[:, None], boxes, 50, 70, skip_empty=False)
-    assert torch.allclose(paste(masks, boxes, (50, 70)), expected, atol=1e-4)
+    assert torch.allclose(paste_masks(masks, boxes, (50, 70)), expected, atol=1e-4)
 
 
 def test_what_differs_from_mmdets_heads_is_refused(tmp_path: Path) -> None:

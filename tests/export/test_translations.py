@@ -39,7 +39,7 @@ def written(compute: Callable[[Tensor], tuple[Tensor, ...]], path: Path, number:
             strict=False,
             prefer_deferred_runtime_asserts_over_guards=True,
         )
-    exporter.tidy(exported)
+    exporter.drop_assumptions(exported)
     with exporter.quiet_tracing():
         names = tuple(f'out{index}' for index in range(number))
         graph: Any = SimpleNamespace(outputs=names, resize=None)

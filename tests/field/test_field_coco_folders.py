@@ -523,9 +523,9 @@ def test_a_file_of_both_splits_is_parsed_once(
 
     def read_file(path: Path, is_whole: bool = False) -> coco_files.CocoFile:
         parsed.extend([path] * is_whole)
-        return coco_files.read_file(path, is_whole=is_whole)
+        return coco_files.load_coco(path, is_whole=is_whole)
 
-    monkeypatch.setattr(coco, 'read_file', read_file)
+    monkeypatch.setattr(coco, 'load_coco', read_file)
     place(tmp_path, 'all.json', 'images', MANY)
     found = taken(tmp_path)
     assert len(parsed) == 1 and len(found['train'] | found['val']) == len(MANY)

@@ -21,7 +21,7 @@ from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.own.recipes import DERIVE
-from rope_dense.project.own.settings import settings_of
+from rope_dense.project.own.settings import task_settings
 from rope_dense.project.own.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -66,7 +66,7 @@ def with_objects(task: str, shapes: Path, most: int, **settings: object) -> dict
     """The config of a data set that has ``most`` objects in an image."""
     if task == 'oriented':
         pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
-    own = settings_of(TASKS[task].settings, dict(data_root=str(shapes / 'coco')) | settings)
+    own = task_settings(TASKS[task].settings, dict(data_root=str(shapes / 'coco')) | settings)
     data = TASKS[task].find(own)
     object.__setattr__(data, 'most_objects', most)
     return DERIVE[task](own, data)

@@ -27,7 +27,7 @@ from rope_dense.project.own.settings import (
     OwnObjects,
     OwnRealtime,
     OwnSemantic,
-    settings_of,
+    task_settings,
 )
 from rope_dense.project.own.tasks import TASKS
 from rope_dense.project.own.text import Text
@@ -86,7 +86,7 @@ TEXTS = [
 
 @pytest.mark.parametrize('name, text, value', TEXTS)
 def test_text_of_a_command_line(name: str, text: str, value: object) -> None:
-    own = settings_of(OwnRealtime, {'data_root': 'x', 'size': 64, name: Text(text)})
+    own = task_settings(OwnRealtime, {'data_root': 'x', 'size': 64, name: Text(text)})
     given = getattr(own, name)
     assert given == value and type(given) is type(value)
 
@@ -107,7 +107,7 @@ VALUES: list[tuple[str, object, object]] = [
 @pytest.mark.parametrize('name, given, value', VALUES)
 def test_values_of_python_are_plain(name: str, given: object, value: object) -> None:
     """A config is written with them, so NumPy's and paths become Python's; lists are lists."""
-    own = settings_of(OwnRealtime, {'data_root': 'x', 'size': 64, name: given})
+    own = task_settings(OwnRealtime, {'data_root': 'x', 'size': 64, name: given})
     read = getattr(own, name)
     assert read == value and type(read) is type(value)
 
@@ -118,13 +118,13 @@ def test_a_space_without_quotes(folder: Path) -> None:
 
 
 def test_text_of_masks() -> None:
-    own = settings_of(
+    own = task_settings(
         OwnSemantic,
         dict(data_root='x', void=Text("[0, bg, '3']"), values=Text('[0,255]'))
         | dict(train=Text('[my images, masks]')),
     )
     assert (own.void, own.values, own.train) == ([0, 'bg', '3'], [0, 255], ['my images', 'masks'])
-    assert settings_of(OwnSemantic, dict(data_root='x', void=Text('0'))).void == [0]
+    assert task_settings(OwnSemantic, dict(data_root='x', void=Text('0'))).void == [0]
 
 
 REFUSED: list[tuple[type[Own], str, object, str]] = [
@@ -184,7 +184,7 @@ REFUSED: list[tuple[type[Own], str, object, str]] = [
 @pytest.mark.parametrize('kind, name, value, says', REFUSED)
 def test_wrong_settings(kind: type[Own], name: str, value: object, says: str) -> None:
     with pytest.raises(ValueError) as error:
-        settings_of(kind, {'data_root': 'x', name: value})
+        task_settings(kind, {'data_root': 'x', name: value})
     assert says in str(error.value) and '\n' not in str(error.value)
 
 

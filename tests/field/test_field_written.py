@@ -66,7 +66,7 @@ def written(
     for entry in entries:
         files.journal.add(entry)
     out = FORMATS[name](files)
-    files.journal.close()
+    files.journal.remove()
     return out if out.is_dir() else folder, expected
 
 

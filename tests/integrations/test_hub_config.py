@@ -27,7 +27,7 @@ from rope_dense.integrations.hub_config import (
     encode,
     read_settings,
     registered_only,
-    storable,
+    storable_settings,
     without_left_out,
 )
 from rope_dense.project.load import load_config
@@ -506,7 +506,7 @@ def round_trip(path: Path, folder: Path) -> Config | None:
         test_pipeline=prediction_steps(plain['test_dataloader']['dataset']),
         metainfo=dict(classes=['a'], palette=[[1, 2, 3]]),
     )
-    (folder / 'config.json').write_text(json.dumps(storable(settings)))
+    (folder / 'config.json').write_text(json.dumps(storable_settings(settings)))
     back = read_settings(folder / 'config.json')
     for key, value in settings.items():
         assert back[key] == without_left_out(value), f'{path}: {key}'

@@ -24,7 +24,7 @@ from rope_dense.large_images.detection import (
     make_levels,
     suppress_duplicates,
 )
-from rope_dense.large_images.image_file import LargeImage, write_labels
+from rope_dense.large_images.image_file import LargeImage, write_raster
 from rope_dense.large_images.segmentation import ScoreBlender, segment
 from rope_dense.large_images.tiles import TileGrid, tile_starts, tile_weights
 from rope_dense.utils.journal import Journal, JournalError
@@ -234,7 +234,7 @@ def test_label_rasters(
     (tmp_path / 'rows').write_bytes(labels.tobytes())
     colours = {label: (10 * label, 20, 30) for label in range(7)}
     image = LargeImage(tmp_path / 'image.tif')
-    write_labels(tmp_path / 'rows', tmp_path / name, image, np.dtype(dtype), colours)
+    write_raster(tmp_path / 'rows', tmp_path / name, image, np.dtype(dtype), colours)
     assert {file.name for file in tmp_path.iterdir()} == {'image.tif', 'rows', name}
     read = Image.open(tmp_path / name)
     assert (np.array(read) == labels).all()

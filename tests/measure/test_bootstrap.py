@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rope_dense.measure.bootstrap import Difference, choose, compare, draw_images
+from rope_dense.measure.bootstrap import Difference, choose_setting, compare_settings, draw_images
 from rope_dense.measure.per_image import Sample, coco_precision, depth_error, mean_iou, top_one
 from rope_dense.measure.scores import ImageMeans
 
@@ -122,7 +122,7 @@ def test_without_objects_nothing_is_compared() -> None:
     results = [(dict(truth, anns=[]), found) for truth, found in detections('bbox')]
     scores = quiet(coco_precision, coco_metric('bbox'), results)
     with pytest.raises(ValueError, match='no labels'):
-        compare(scores, scores, draw_images(IMAGES, 3, 0))
+        compare_settings(scores, scores, draw_images(IMAGES, 3, 0))
 
 
 def test_mean_iou_is_that_of_repeated_images() -> None:
@@ -165,7 +165,7 @@ def test_intervals_are_of_paired_differences() -> None:
     hard = rng.random(40) * 100  # images differ much more than settings
     first, second = means(hard), means(hard + 1 + rng.random(40))
     weights = draw_images(40, 400, 0)
-    difference = compare(second, first, weights)
+    difference = compare_settings(second, first, weights)
     drawn = [
         (second.values - first.values)[np.repeat(range(40), row.astype(int))].mean()
         for row in weights
@@ -182,9 +182,9 @@ def test_a_few_images_choose_nothing(images: int) -> None:
     """Whose draws are all alike, so that any gain would be above their spread."""
     own, better = means([1.0] * images), means([2.0] * images)
     weights = draw_images(images, 40, 0)
-    difference = compare(better, own, weights)
+    difference = compare_settings(better, own, weights)
     assert difference.value == difference.low == 1 and difference.is_clear == (images == 5)
-    assert choose([compare(own, own, weights), difference])[0] == (images == 5)
+    assert choose_setting([compare_settings(own, own, weights), difference])[0] == (images == 5)
 
 
 def test_equal_settings_are_rarely_taken() -> None:
@@ -195,7 +195,9 @@ def test_equal_settings_are_rarely_taken() -> None:
     for _ in range(60):
         shared = rng.normal(size=100)
         settings = [means(shared + rng.normal(size=100)) for _ in range(11)]
-        taken += choose([compare(x, settings[0], weights, 10) for x in settings])[0] > 0
+        taken += (
+            choose_setting([compare_settings(x, settings[0], weights, 10) for x in settings])[0] > 0
+        )
     assert taken <= 7  # 60 cases, and 5 % of them or fewer
 
 
@@ -213,21 +215,21 @@ def test_the_best_is_taken_if_it_is_clear(larger_is_better: bool) -> None:
     }
     weights = draw_images(60, 300, 0)
     names = list(settings)
-    differences = [compare(scores, own, weights) for scores in settings.values()]
+    differences = [compare_settings(scores, own, weights) for scores in settings.values()]
     assert differences[0] == Difference(0, 0, 0, 0)
-    assert names[choose(differences)[0]] == 'best'
-    index, reason = choose(differences[:3])
+    assert names[choose_setting(differences)[0]] == 'best'
+    index, reason = choose_setting(differences[:3])
     assert index == 0 and 'within the spread' in reason
-    index, reason = choose(differences[:2])
+    index, reason = choose_setting(differences[:2])
     assert index == 0 and 'no setting is better' in reason
-    assert choose(differences[:1])[0] == 0
+    assert choose_setting(differences[:1])[0] == 0
 
 
 def test_an_unclear_best_is_not_replaced_by_a_clear_second() -> None:
     differences = [
         Difference(0, 0, 0, 0), Difference(2, -1, 5, -2), Difference(1, 0.5, 1.5, 0.1)
     ]  # fmt: skip
-    assert choose(differences)[0] == 0
+    assert choose_setting(differences)[0] == 0
 
 
 def test_samples_are_disjoint() -> None:

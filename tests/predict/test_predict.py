@@ -193,9 +193,9 @@ def test_large_images_go_in_tiles(
         mmcv.imwrite(large, str(folder / f'large{number}.png'))
     (folder / 'small.jpg').write_bytes(small.read_bytes())
     init, hash_of = mmengine.model.BaseModel.__init__, identity.hash_of
-    read_file = read.read_file
+    read_file = read.read_local_checkpoint
     monkeypatch.setattr(
-        read, 'read_file', lambda *file: (opened.append(file[0]), read_file(*file))[1]
+        read, 'read_local_checkpoint', lambda *file: (opened.append(file[0]), read_file(*file))[1]
     )
     monkeypatch.setattr(
         mmengine.model.BaseModel,

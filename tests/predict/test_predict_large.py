@@ -299,7 +299,7 @@ def test_processes_share_an_image(
     number = int(re.findall(r'(\d+) tiles of 64', capsys.readouterr().out)[0])
     monkeypatch.setenv('MASTER_ADDR', 'here')
     monkeypatch.setenv('WORLD_SIZE', '3')
-    monkeypatch.setattr('rope_dense.predict.tiles.merges', lambda rank, count: rank == 0)
+    monkeypatch.setattr('rope_dense.predict.tiles.should_merge', lambda rank, count: rank == 0)
     (tmp_path / 'shared').mkdir()
     out, tiles, finish = tmp_path / 'shared' / kind, [], Journal.finish_step
 

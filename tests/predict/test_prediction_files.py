@@ -57,12 +57,12 @@ def test_no_box_is_above_the_least_score(tmp_path: Path) -> None:
     given = sample((0.125, 0), (0.0625, 0))
     files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.3}), ('cat',))
     files.add('a.png', 'a.jpg', IMAGE, given.clone())
-    first, second = files.close().splitlines()
+    first, second = files.finish().splitlines()
     assert first.startswith('0 objects in 1 images: ')
     assert second == 'the highest score is 0.12, below --score 0.3'
     files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.1}), ('cat',))
     files.add('b.png', 'b.jpg', IMAGE, given)
-    assert (said := files.close()).startswith('1 objects in 1 images: ') and '\n' not in said
+    assert (said := files.finish()).startswith('1 objects in 1 images: ') and '\n' not in said
 
 
 @pytest.mark.usefixtures('no_pictures')
@@ -78,7 +78,7 @@ def test_another_format_continues_an_interrupted_run(tmp_path: Path) -> None:
     files = DetectionFiles(None, output_of(tmp_path, least, 'yolo', scores=True), classes)
     assert files.done() == {'s/a.png'}
     files.add('b.png', 'b.jpg', IMAGE, sample((0.2, 0), (0.75, 1)))
-    assert files.close() == f'2 objects in 2 images: {tmp_path / "yolo"}'
+    assert files.finish() == f'2 objects in 2 images: {tmp_path / "yolo"}'
     written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob('*.*')}
     labels = {'yolo/labels/s/a.txt', 'yolo/labels/b.txt'}
     assert written == {*labels, 'yolo/classes.txt', 'yolo/images/b.png'}

@@ -26,10 +26,10 @@ from rope_dense.report.detection import (
     ground_truth,
     rank_images,
 )
-from rope_dense.report.matching import ERRORS, Scored, match
+from rope_dense.report.matching import ERRORS, Scored, match_truth
 from rope_dense.report.page import Page
 from rope_dense.report.ranked import BEST, WORST, Ranked
-from rope_dense.report.segmentation import boundary, count, ious
+from rope_dense.report.segmentation import boundary, count_pixels, ious
 from rope_dense.report.settings import differing_settings, used_settings
 from rope_dense.report.write import report_training
 from rope_dense.training.train import result_text
@@ -192,7 +192,7 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     page = Page(tmp_path / 'out', 'made <title>', dict(config='a & b'))
     colours = [(255, 0, 0), (0, 0, 255)]
     add_sections(page, images, truth, found, ['cat', 'dog'], colours, masks, cv2.imread)
-    page.close()
+    page.write()
     check_page(tmp_path / 'out')
     report = json.loads((tmp_path / 'out' / 'report.json').read_text())
     numbers = {row['error']: row[NUMBER] for row in report['errors']}
@@ -233,7 +233,7 @@ def test_images_are_ranked_by_f1_then_errors() -> None:
         dict(id=n, image_id=n // 3, category_id=1, bbox=OBJECT, iscrowd=0) for n in (0, 1, 3, 6)
     ]
     right = dict(image_id=2, category_id=1, bbox=OBJECT, score=0.5)
-    ranked = rank_images(match(truth, [right]), ['a', 'b', 'c'])
+    ranked = rank_images(match_truth(truth, [right]), ['a', 'b', 'c'])
     assert [image.row['path'] for image in ranked.images] == ['a', 'b', 'c']
 
 
@@ -261,10 +261,12 @@ def test_iou_on_boundaries_and_inside() -> None:
     predicted[:, 21:] = 1  # one column is wrong
     near = boundary(truth)
     assert near[:, 19:21].all() and not near[5:, :19].any() and not near[:, 21:].any()
-    table = count(truth, predicted, 2)
+    table = count_pixels(truth, predicted, 2)
     np.testing.assert_array_equal(table, [[799, 0], [40, 760]])
     np.testing.assert_allclose(ious(table), [799 / 839, 760 / 800])
-    np.testing.assert_allclose(ious(count(truth[~near], predicted[~near], 3)), [1, 1, np.nan])
+    np.testing.assert_allclose(
+        ious(count_pixels(truth[~near], predicted[~near], 3)), [1, 1, np.nan]
+    )
 
 
 def test_logs_of_a_resumed_run_follow_each_other(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from rope_dense.report.matching import (
     ERRORS,
     best_threshold,
     confusion,
-    costs,
+    error_costs,
     fix_errors,
-    match,
+    match_truth,
     mean_ap,
 )
 
@@ -44,7 +44,7 @@ def kinds(matches: object) -> Counter:
 @pytest.mark.parametrize('name', CASES)
 def test_kind_of_a_made_error(name: str) -> None:
     predictions, expected = CASES[name]
-    matches = match(annotations([(OBJECT, 1)]), annotations(predictions))
+    matches = match_truth(annotations([(OBJECT, 1)]), annotations(predictions))
     assert kinds(matches) == expected
     assert mean_ap(*fix_errors(matches, ERRORS)) == 1
 
@@ -59,15 +59,15 @@ def all_cases() -> tuple[list[dict], list[dict]]:
 
 
 def test_all_cases_together_are_counted_and_fixed() -> None:
-    matches = match(*all_cases())
+    matches = match_truth(*all_cases())
     expected = sum((Counter(numbers) for _, numbers in CASES.values()), Counter())
     assert kinds(matches) == expected
     assert 0 < mean_ap(*fix_errors(matches)) < mean_ap(*fix_errors(matches, ERRORS)) == 1
 
 
 def test_each_fix_alone_gains_and_is_the_cost() -> None:
-    matches = match(*all_cases())
-    gains = costs(matches)
+    matches = match_truth(*all_cases())
+    gains = error_costs(matches)
     assert set(gains) == set(ERRORS)
     assert all(gains[kind] >= 0 for kind in ERRORS)
     assert gains['class'] > 0 and gains['place'] > 0 and gains['missed'] > 0
@@ -89,22 +89,22 @@ OTHER = [60, 60, 9, 9]
 def test_cost_of_each_kind_beside_a_right_prediction(errors: list, expected: dict) -> None:
     """At half of the recalls, precision is 0 or, with a wrong prediction before, 2/3."""
     truth = annotations([(OBJECT, 1), (OTHER, 1)])
-    gains = costs(match(truth, annotations([(OBJECT, 1, 0.9), *errors])))
+    gains = error_costs(match_truth(truth, annotations([(OBJECT, 1, 0.9), *errors])))
     assert gains == pytest.approx(dict.fromkeys(ERRORS, 0) | expected)
 
 
 def test_cost_of_one_missed_object_of_two() -> None:
     """Recall ends at 1/2: 51 of the 101 recalls have precision 1."""
     truth = annotations([(OBJECT, 1), ([60, 60, 9, 9], 1)])
-    matches = match(truth, annotations([(OBJECT, 1, 0.9)]))
+    matches = match_truth(truth, annotations([(OBJECT, 1, 0.9)]))
     assert mean_ap(*fix_errors(matches)) == pytest.approx(51 / 101)
-    assert costs(matches) == pytest.approx(dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101})
+    assert error_costs(matches) == pytest.approx(dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101})
 
 
 def test_an_object_is_won_once_by_fixed_errors() -> None:
     """Two wrong places for one object: the better one finds it, the other is removed."""
     near = [20, 10, 20, 20]
-    matches = match(annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)]))
+    matches = match_truth(annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)]))
     assert kinds(matches) == {'place': 2}
     scored, counts = fix_errors(matches, ('place',))
     assert [(item.score, item.right) for item in scored] == [(0.9, True)]
@@ -114,13 +114,13 @@ def test_an_object_is_won_once_by_fixed_errors() -> None:
 def test_predictions_in_a_crowd_are_ignored() -> None:
     crowd = annotations([([0, 0, 90, 90], 1)])
     crowd[0]['iscrowd'] = 1
-    matches = match(crowd, annotations([(OBJECT, 1, 0.9), ([40, 40, 9, 9], 1, 0.8)]))
+    matches = match_truth(crowd, annotations([(OBJECT, 1, 0.9), ([40, 40, 9, 9], 1, 0.8)]))
     assert kinds(matches) == {'ignored': 2}
 
 
 def test_confusion_counts_every_object_and_prediction_once() -> None:
     truth, predictions = all_cases()
-    table = confusion(match(truth, predictions), 2)
+    table = confusion(match_truth(truth, predictions), 2)
     # 3 found, 1 taken for class 2, 3 not found; of class 1: place, duplicate, background invented.
     np.testing.assert_array_equal(table, [[3, 1, 3], [0, 0, 0], [3, 1, 0]])
 
@@ -128,7 +128,7 @@ def test_confusion_counts_every_object_and_prediction_once() -> None:
 def test_best_threshold_is_the_score_with_the_best_f1() -> None:
     predictions = [(OBJECT, 1, 0.9), ([60, 10, 20, 20], 1, 0.7), ([10, 60, 9, 9], 1, 0.4)]
     truth = annotations([(OBJECT, 1), ([60, 10, 20, 20], 1)])
-    scored, counts = fix_errors(match(truth, annotations(predictions)))
+    scored, counts = fix_errors(match_truth(truth, annotations(predictions)))
     best = best_threshold(scored, counts[1])
     assert best == dict(threshold=0.7, f1=1.0, precision=1.0, recall=1.0)
 
@@ -153,5 +153,5 @@ def test_ap_is_coco_s(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         )
     images = [dict(id=image, width=130, height=130) for image in range(8)]
     expected = coco_aps(images, truth, predictions, 3, masks=False)[-1]
-    assert mean_ap(*fix_errors(match(truth, predictions))) == pytest.approx(np.mean(expected))
-    assert mean_ap(*fix_errors(match(truth, predictions), ERRORS)) == 1
+    assert mean_ap(*fix_errors(match_truth(truth, predictions))) == pytest.approx(np.mean(expected))
+    assert mean_ap(*fix_errors(match_truth(truth, predictions), ERRORS)) == 1

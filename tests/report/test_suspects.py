@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pycocotools import mask as coco_mask
 
-from rope_dense.report.matching import match
+from rope_dense.report.matching import match_truth
 from rope_dense.report.page import Page
 from rope_dense.report.painter import Painter
 from rope_dense.report.suspects import COLUMNS, Suspect, add_suspects, find_suspects
@@ -46,7 +46,7 @@ def annotations(items: list, masks: bool = False) -> list[dict]:
 @pytest.mark.parametrize('name', CASES)
 def test_suspects(name: str, masks: bool) -> None:
     labels, predictions, expected = CASES[name]
-    matches = match(annotations(labels, masks), annotations(predictions, masks), masks)
+    matches = match_truth(annotations(labels, masks), annotations(predictions, masks), masks)
     found = find_suspects(matches, masks)
     if expected is None:  # IoU 2/38 with the label: a missing one, nearly as sure as without it
         assert [(x.kind, x.suspicion) for x in found] == [
@@ -59,7 +59,7 @@ def test_suspects(name: str, masks: bool) -> None:
 
 def test_crowds_are_not_suspect() -> None:
     crowd = annotations([(OBJECT, 1)])[0] | dict(iscrowd=1)
-    assert not find_suspects(match([crowd], annotations([([12, 12, 9, 9], 1, 0.9)])))
+    assert not find_suspects(match_truth([crowd], annotations([([12, 12, 9, 9], 1, 0.9)])))
 
 
 def test_the_file_has_all_and_the_page_the_first(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_file_has_all_and_the_page_the_first(tmp_path: Path) -> None:
     painter = Painter(images, [], [], ['cat', 'dog'], colours, lambda path: picture)
     page = Page(tmp_path, 'made', {})
     add_suspects(page, painter, suspects * 15)
-    page.close()
+    page.write()
     with open(tmp_path / 'suspects.csv', encoding='utf-8', newline='') as file:
         rows = [*csv.reader(file)]
     assert rows[0] == [*COLUMNS] and len(rows) == 31

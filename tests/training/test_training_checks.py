@@ -14,21 +14,21 @@ from rope_dense.project.checks.summary import positions_text
 from rope_dense.project.checks.training import warn_of_random_weights
 from rope_dense.project.errors import UsageError
 from rope_dense.project.model import build_model, build_shapes, random_model
-from rope_dense.project.weights import check_backbone, check_initial_weights, load_from_source
+from rope_dense.project.weights import check_initial_weights, check_whole_backbone, load_from_source
 
 
 def test_a_checkpoint_without_all_of_the_backbone(segmentor: str, detector: str) -> None:
     model = build_model(Config.fromfile(segmentor))
     weights = model.state_dict()
     heads = {key: value[None] for key, value in weights.items() if key.startswith('decode_head.')}
-    check_backbone(model, weights | heads, 'x')  # of other sizes: they start anew
-    check_backbone(model, {k: w for k, w in weights.items() if 'head' not in k}, 'x')
+    check_whole_backbone(model, weights | heads, 'x')  # of other sizes: they start anew
+    check_whole_backbone(model, {k: w for k, w in weights.items() if 'head' not in k}, 'x')
     lacking = {key: weight for key, weight in weights.items() if 'blocks.1.' not in key}
     other = {f'module.{key}': weight for key, weight in weights.items()}
     larger = weights | {'backbone.blocks.0.attn.qkv.weight': torch.zeros(3, 3)}
     for wrong, says in ((lacking, 'it lacks'), (other, 'it lacks'), (larger, 'size mismatch')):
         with pytest.raises(UsageError, match=f"'x.pth' does not fit the backbone.*{says}"):
-            check_backbone(model, wrong, "load_from 'x.pth'")
+            check_whole_backbone(model, wrong, "load_from 'x.pth'")
 
 
 def test_load_from_another_model(

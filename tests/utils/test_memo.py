@@ -211,7 +211,7 @@ def test_each_cuda_stream_has_its_own_results(monkeypatch: pytest.MonkeyPatch):
 
 def test_what_is_made_on_the_host_is_sent_in_one_piece():
     plan = shifted_plan(2, (7, 9), (3, 4), shift=(1, 2), device=CPU)
-    sent = memo.send(replace(plan, mask=plan.mask.transpose(-1, -2)), CPU)
+    sent = memo.send_to_device(replace(plan, mask=plan.mask.transpose(-1, -2)), CPU)
     for field in fields(plan):
         value, found = getattr(plan, field.name), getattr(sent, field.name)
         if isinstance(value, Tensor):
@@ -222,7 +222,7 @@ def test_what_is_made_on_the_host_is_sent_in_one_piece():
     tensors = [x for x in vars(sent).values() if isinstance(x, Tensor)]
     assert len({x.untyped_storage().data_ptr() for x in tensors}) == 1 and len(tensors) == 5
     empty = replace(plan, gather_index=plan.gather_index[:0], padding_index=None, mask=None)
-    assert memo.send(empty, torch.device('meta')).gather_index.shape == (0,)
+    assert memo.send_to_device(empty, torch.device('meta')).gather_index.shape == (0,)
 
 
 def test_on_host_is_the_device_of_the_host_unless_a_graph_is_captured(
@@ -242,7 +242,7 @@ def test_on_host_is_the_device_of_the_host_unless_a_graph_is_captured(
     empty, cuda = torch.empty, torch.device('cuda')
     monkeypatch.setattr(torch, 'empty', lambda size, device: empty(size))
     monkeypatch.setattr(torch, 'zeros', lambda size, device: empty(size))
-    monkeypatch.setattr(memo, 'send', lambda value, device: value)
+    monkeypatch.setattr(memo, 'send_to_device', lambda value, device: value)
     monkeypatch.setattr(torch.cuda, 'is_initialized', lambda: True)
     stream = SimpleNamespace(cuda_stream=7)
     monkeypatch.setattr(torch.cuda, 'current_stream', lambda device: stream)

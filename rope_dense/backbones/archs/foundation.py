@@ -1,7 +1,5 @@
 """Plain ViTs of published encoders: DINOv3, LingBot-Vision, EVA-02, Perception Encoder, SAM3."""
 
-from __future__ import annotations
-
 TINY = dict(embed_dims=192, depth=12, num_heads=3)
 SMALL = dict(embed_dims=384, depth=12, num_heads=6)
 BASE = dict(embed_dims=768, depth=12, num_heads=12)
@@ -44,10 +42,7 @@ EVA02_NORMED = dict(EVA02, mlp='swiglu_norm')
 # Perception Encoder (Bolya et al., 2025); the reference grid belongs to its image size,
 # and positions are counted from 1 where there is a class token.
 PE = dict(
-    use_ape=True,
-    pre_norm=True,
-    layer_scale_init_value=None,
-    norm_cfg=dict(type='LN', eps=1e-5),
+    use_ape=True, pre_norm=True, layer_scale_init_value=None, norm_cfg=dict(type='LN', eps=1e-5)
 )
 
 

@@ -1,12 +1,10 @@
 """The attributes of an architecture, and the search for a named one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from ...utils.validation import check_choice, check_integer, check_number, check_size
+from ...utils.validation import check_choice, checked_integer, checked_number, checked_size
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
@@ -98,17 +96,17 @@ class ViTArch:
 
     def __post_init__(self) -> None:
         for name in ('embed_dims', 'depth', 'num_heads', 'patch_size'):
-            check_integer(name, getattr(self, name), 1)
+            checked_integer(name, getattr(self, name), 1)
         if self.embed_dims % self.num_heads:
             raise ValueError(
                 f'arch: embed_dims {self.embed_dims} is not a multiple of num_heads '
                 f'{self.num_heads}'
             )
-        check_size('img_size', self.img_size, self.patch_size)
+        checked_size('img_size', self.img_size, self.patch_size)
         check_choice('mlp', self.mlp, get_args(MlpKind))
-        check_number('mlp_ratio', self.mlp_ratio, above=0)
+        checked_number('mlp_ratio', self.mlp_ratio, above=0)
         check_choice('qkv_bias', self.qkv_bias, (True, False, 'qv'))
-        check_integer('num_registers', self.num_registers, 0)
+        checked_integer('num_registers', self.num_registers, 0)
         check_choice('use_ape', self.use_ape, (True, False, *get_args(ApeKind)))
         if self.use_ape in ('sine', 'sine_conv') and self.embed_dims % 4:
             raise ValueError(
@@ -116,7 +114,7 @@ class ViTArch:
                 f'use_ape={self.use_ape!r}, got {self.embed_dims}'
             )
         for setting in fields(self):
-            if setting.type == 'bool':
+            if setting.type is bool:
                 check_choice(setting.name, getattr(self, setting.name), (True, False))
         if self.conv_stem and (self.patch_size != 16 or self.embed_dims % 8):
             raise ValueError(
@@ -127,7 +125,7 @@ class ViTArch:
             raise ValueError('arch: conv_stem has its own norms: set pre_norm and patch_norm False')
         check_choice('final_norm', self.final_norm, (True, False, 'all', 'separate'))
         if self.layer_scale_init_value is not None:
-            check_number('layer_scale_init_value', self.layer_scale_init_value)
+            checked_number('layer_scale_init_value', self.layer_scale_init_value)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -199,7 +197,10 @@ def find_arch(
         ValueError: an unknown name, or a dict with missing or unknown keys.
         TypeError: ``given`` has unknown keys.
     """
-    known = {setting.name: is_required(setting) for setting in fields(cast('Any', kind))}
+    known = {
+        x.name: x.default is MISSING and x.default_factory is MISSING
+        for x in fields(cast('Any', kind))
+    }
     sizes = [name for name, needed in known.items() if needed]
     settings = archs.get(arch) if isinstance(arch, str) else arch
     if not isinstance(settings, dict):
@@ -215,8 +216,3 @@ def find_arch(
     if wrong := sorted({*given} - {*known}):
         raise TypeError(f'unexpected keyword arguments {wrong}; an architecture has {[*known]}')
     return kind(**settings | {name: value for name, value in given.items() if value != DEFAULT})
-
-
-def is_required(setting: Field) -> bool:
-    """Return whether a field of a dataclass has no default."""
-    return setting.default is MISSING and setting.default_factory is MISSING

@@ -1,7 +1,5 @@
 """Vision towers of multimodal models: MLCD and RICE, Qwen3-VL."""
 
-from __future__ import annotations
-
 from .foundation import BASE, LARGE
 
 INDEX_ROPE = dict(theta=10000.0, axes='yx', pair_layout='half')

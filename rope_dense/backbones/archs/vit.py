@@ -1,7 +1,5 @@
 """The named architectures of ``RoPEViT``."""
 
-from __future__ import annotations
-
 from .foundation import BASE, DINOV3_ROPE, EVA02_ROPE, FOUNDATION_ARCHS, LARGE, SMALL, TINY
 from .towers import TOWER_ARCHS
 
@@ -30,11 +28,7 @@ ISOTROPIC = dict(
 # The small ViTs of real-time detectors, with the positions of DINOv3: DEIMv2 (Huang et al., 2025)
 # and EdgeCrafter (2026), both of Intellindust-AI-Lab. DEIMv2-L and X are on DINOv3.
 TINY_PLUS = dict(embed_dims=256, depth=12, num_heads=4)
-REALTIME = dict(
-    img_size=640,
-    rope=DINOV3_ROPE,
-    layer_scale_init_value=None,
-)
+REALTIME = dict(img_size=640, rope=DINOV3_ROPE, layer_scale_init_value=None)
 ECVIT = dict(REALTIME, with_cls_token=False, num_registers=1, conv_stem=True)
 
 VIT_ARCHS: dict[str, dict] = {

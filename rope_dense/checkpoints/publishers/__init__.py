@@ -8,13 +8,11 @@ has it. ``resformer.py`` is the shortest example. tests/checkpoints/test_checkpo
 checks names and shapes of the published files against timm's models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ..errors import CheckpointError, keys_text, short_key
-from ..keys import Layout, Rows, StateDict, expand_braces, pattern
+from ..keys import Layout, Rows, StateDict, expand_braces, name_pattern
 from . import (
     deim,
     dinov3,
@@ -31,10 +29,7 @@ from . import (
 )
 
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
-EARLIER: Rows = [
-    *timm_vit.NAMES,
-    ('layers.#.rope.freqs', 'layers.#.blocks.%.attn.rope.freqs'),
-]
+EARLIER: Rows = [*timm_vit.NAMES, ('layers.#.rope.freqs', 'layers.#.blocks.%.attn.rope.freqs')]
 OURS = Layout('ours', ('{blocks,layers.#.blocks}.#.attn.qkv.weight',), EARLIER)
 # In this order: the first layout that fits is taken.
 PUBLISHERS = (
@@ -92,7 +87,7 @@ def find_layout(weights: StateDict, name: str, model_keys: Collection[str] = ())
             return layout
     if 2 * sum(key in model_keys for key in weights) > len(weights):
         return OURS
-    blocks = [pattern(f'*.{x}') for layout in LAYOUTS for x in expand_braces(layout.signs[0])]
+    blocks = [name_pattern(f'*.{x}') for layout in LAYOUTS for x in expand_braces(layout.signs[0])]
     found = [block.fullmatch(key) for key in weights for block in blocks]
     prefixes = {f'{match[1]}.' for match in found if match}
     advice = f'. Perhaps prefix={short_key(min(prefixes, key=len))!r}' if prefixes else ''

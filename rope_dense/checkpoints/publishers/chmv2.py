@@ -4,8 +4,6 @@ Names are from transformers' code, checked with random weights against its model
 tests/models/test_depth_head.py.
 """
 
-from __future__ import annotations
-
 from ..keys import Rows, rows_within
 
 CHMV2: Rows = [

@@ -6,8 +6,6 @@ come from them. A detector's
 backbone keeps its names after ``backbone.``; it has a layout of its own, below or in dinov3.py.
 """
 
-from __future__ import annotations
-
 from ..keys import VIT_BLOCK, Layout, Row, Rows, rows_within
 from .dinov3 import PERIODS
 
@@ -106,10 +104,7 @@ EDGECRAFTER: Rows = [
 # ---------------------------------------------------------------- transformers'
 
 STA = 'model.conv_encoder.spatial_tuning_adapter'
-ATTENTION: Rows = [
-    ('{q,k,v}_proj.*', 'in_proj.*'),
-    ('o_proj.*', 'out_proj.*'),
-]
+ATTENTION: Rows = [('{q,k,v}_proj.*', 'in_proj.*'), ('o_proj.*', 'out_proj.*')]
 TRANSFORMERS: Rows = [
     *conv_rows(f'{STA}.stem_conv', 'neck.stem'),
     *conv_rows(STA + '.conv{2,3,4}', 'neck.downs.{0,1,2}'),

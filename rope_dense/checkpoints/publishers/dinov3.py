@@ -5,8 +5,6 @@ code; what is not a name was checked against timm's conversion of the same files
 one.
 """
 
-from __future__ import annotations
-
 import torch
 
 from ..errors import CheckpointError

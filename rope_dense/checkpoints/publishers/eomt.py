@@ -7,8 +7,6 @@ against transformers' model in tests/models/test_eomt_checkpoints.py. Files of P
 have no backbone; checked against its model in tests/models/test_pmt.py.
 """
 
-from __future__ import annotations
-
 from ..keys import Rows, rows_within
 
 HF: Rows = [

@@ -5,8 +5,6 @@ tests/checkpoints/test_mlcd.py. MLCD's ViT-L/14-336 and ViT-B/32-224 are CLIP's 
 refused.
 """
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from ..errors import CheckpointError
@@ -49,11 +47,7 @@ class NotRotaryLayout(Layout):
     """The layout of a ViT without rotary embedding, which is named and refused."""
 
     def to_ours(self, weights: StateDict) -> NoReturn:
-        """Refuse the weights.
-
-        Raises:
-            CheckpointError: always.
-        """
+        """Raise CheckpointError."""
         raise CheckpointError(
             'a ViT with a table of positions and no rotary embedding, which RoPEViT has not. Of '
             'MLCD, the ViT-bigG/14 are rotary, and RICE ViT-L/14-560'
@@ -70,9 +64,7 @@ LAYOUTS = (
         'Hugging Face MLCD',
         (prefixed(QUERY), prefixed(OFFSET)),
         [(prefix + old, new) for prefix in PREFIXES for old, new in NAMES if old],
-        {
-            prefixed('embeddings.class_embedding'): lambda token: token.reshape(1, 1, -1),
-        },
+        {prefixed('embeddings.class_embedding'): lambda token: token.reshape(1, 1, -1)},
     ),
     NotRotaryLayout(
         'Hugging Face CLIP, not rotary',

@@ -3,8 +3,6 @@
 Letters: L blocks, h heads, P rotated channel pairs of a head, C channels.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..errors import CheckpointError

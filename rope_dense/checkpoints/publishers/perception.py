@@ -4,8 +4,6 @@ Names are from the published code, its CLIP model's ``visual.``; checked against
 conversion of the same files. timm's own layout is in timm_vit.py.
 """
 
-from __future__ import annotations
-
 from ..keys import Layout, Rows, StateDict, has_key, rows_within
 
 BLOCK = 'transformer.resblocks.#'

@@ -5,8 +5,6 @@ The authors' files have them under ``model.visual.``. Names are from transformer
 tests/checkpoints/test_qwen.py.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

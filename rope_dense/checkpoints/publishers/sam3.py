@@ -4,8 +4,6 @@ Names are from the published code. Frequencies are not loaded: both store, at mo
 model computes for one image size.
 """
 
-from __future__ import annotations
-
 from ..keys import VIT_BLOCK, Layout, Rows
 
 META: Rows = [

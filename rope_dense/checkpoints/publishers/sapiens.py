@@ -6,8 +6,6 @@ models with a tokenizer of windows (4k) are not known here.
 Letters: h heads of queries, g heads of keys and values, D channels of a head.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

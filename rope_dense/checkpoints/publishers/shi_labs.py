@@ -5,8 +5,6 @@ The plain ViT is from ``isotropic.py`` in NAT's repository.
 Letters: h heads, K x K tokens of a neighbourhood.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..keys import SWIN_BLOCK, Layout, Rows, rows_within

@@ -7,8 +7,6 @@ Perception Encoder has neither.
 Letters: N tokens of the grid, C channels.
 """
 
-from __future__ import annotations
-
 import torch
 
 from ...backbones import RoPEViT
@@ -83,11 +81,7 @@ LAYOUTS = (
 
 
 def to_timm_rows(weights: StateDict) -> Rows:
-    """The rows from our keys to timm's, which depend on the family.
-
-    Raises:
-        CheckpointError: timm has no such model.
-    """
+    """The rows from our keys to timm's, by family; CheckpointError if timm has no such model."""
     refuse_adapters(weights)
     if has_key(weights, SWIN_BLOCK):
         raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')

@@ -3,8 +3,6 @@
 Names are from the published code, facebookresearch/vjepa2, app/vjepa_2_1 at be434e4.
 """
 
-from __future__ import annotations
-
 from ..errors import CheckpointError
 from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matches, shape_errors
 

@@ -66,11 +66,7 @@ class MixUpCopyBlend(nn.Module):
         return images, samples
 
     def copy_blend(self, images: Tensor, samples: Samples, beta: float) -> tuple[Tensor, Samples]:
-        """CopyBlend with a given beta.
-
-        Raises:
-            ValueError: the samples have masks, which would not be copied.
-        """
+        """CopyBlend with a given beta; ValueError for masks, which would not be copied."""
         if any('masks' in sample.gt_instances for sample in samples):
             raise ValueError('copyblend_prob must be 0 for samples with masks')
         size = images.shape[2], images.shape[3]
@@ -140,11 +136,7 @@ class MultiScaleBatch(nn.Module):
     """
 
     def __init__(
-        self,
-        base: int = 640,
-        repeat: int = 1,
-        epochs: Stage = (0, 0),
-        divisor: int = 32,
+        self, base: int = 640, repeat: int = 1, epochs: Stage = (0, 0), divisor: int = 32
     ) -> None:
         super().__init__()
         self.base, self.epochs, self.divisor = base, epochs, divisor

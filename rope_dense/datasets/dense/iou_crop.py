@@ -30,9 +30,7 @@ class RandomIoUCrop(BaseTransform):
     """
 
     def __init__(
-        self,
-        prob: float = 1.0,
-        min_ious: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
+        self, prob: float = 1.0, min_ious: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
     ) -> None:
         if max(min_ious, default=0) < 1:
             refuse('min_ious', min_ious, 'IoUs, and 1.0 for the whole image')

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..rotated import rectangle_corners
-from .shapes import METAINFO, Shape
+from .shapes import METAINFO, DrawnShape
 
 # Class names and colours (RGB), as `metainfo` of mmrotate's DOTADataset.
 ROTATED_METAINFO: dict[str, Any] = dict(
@@ -25,7 +25,7 @@ UNIT_OUTLINES = (
 
 
 @dataclass(frozen=True)
-class RotatedShape(Shape):
+class RotatedShape(DrawnShape):
     """A shape whose box has sides 2 `radius` along `angle` and 2 `radius` `breadth` across."""
 
     breadth: float = 1.0

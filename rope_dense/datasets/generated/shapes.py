@@ -36,7 +36,7 @@ Color = tuple[float, float, float]  # RGB in 0..1
 
 
 @dataclass(frozen=True)
-class Shape:
+class DrawnShape:
     """A shape: class, centre, outer radius (of S), angle (radians, clockwise), RGB in 0..1."""
 
     label: int
@@ -89,7 +89,7 @@ class Scene:
     """A background and the shapes on it, back to front."""
 
     background: Background
-    shapes: tuple[Shape, ...]
+    shapes: tuple[DrawnShape, ...]
 
 
 def make_scene(
@@ -99,7 +99,7 @@ def make_scene(
     *,
     aspect: float = 1.0,
     colors: str = 'class',
-    kind: type[Shape] = Shape,
+    kind: type[DrawnShape] = DrawnShape,
 ) -> Scene:
     """Draw the scene number `index` of a split.
 
@@ -116,7 +116,7 @@ def make_scene(
     rng = np.random.default_rng([seed, SPLITS.index(split), index])
     background = _draw_background(rng)
     height, width = round(REFERENCE_SIZE / min(aspect, 1)), round(REFERENCE_SIZE * max(aspect, 1))
-    shapes: list[Shape] = []
+    shapes: list[DrawnShape] = []
     wanted = rng.integers(2, MAX_SHAPES + 1)
     for _ in range(4 * wanted):
         some = [*shapes, kind.draw(rng, colors)]
@@ -140,7 +140,7 @@ def render(scene: Scene, height: int, width: int) -> tuple[np.ndarray, np.ndarra
     return (image.clip(0, 1) * 255 + 0.5).astype(np.uint8), visible_parts(coverages)
 
 
-def coverage(shape: Shape, height: int, width: int) -> np.ndarray:
+def coverage(shape: DrawnShape, height: int, width: int) -> np.ndarray:
     """Share of each pixel that a shape, wholly in view, covers: float32 [H, W] in 0..1."""
     cos, sin = np.cos(shape.angle), np.sin(shape.angle)
     to_pixels = shape.radius * min(height, width) * np.array([[cos, sin], [-sin, cos]])

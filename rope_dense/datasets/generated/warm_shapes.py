@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .shapes import METAINFO, OUTLINES, Scene, Shape, coverage, draw_color, render
+from .shapes import METAINFO, OUTLINES, DrawnShape, Scene, coverage, draw_color, render
 
 WARM_METAINFO: dict[str, Any] = dict(classes=('warm', 'cold'), palette=METAINFO['palette'][:2])
 CHANNELS = ('red', 'green', 'blue', 'heat')
@@ -19,7 +19,7 @@ NOISE = 800  # deviation of the fourth channel
 
 
 @dataclass(frozen=True)
-class WarmShape(Shape):
+class WarmShape(DrawnShape):
     """A circle of a class that neither outline nor colour shows."""
 
     @classmethod

@@ -184,10 +184,11 @@ def write_bands(path: Path, pixels: np.ndarray) -> None:
     if not find_spec('rasterio'):
         raise ValueError(f'{path}: {NOT_INSTALLED}')
     height, width, count = pixels.shape
-    profile = dict(driver='GTiff', height=height, width=width, count=count, dtype=pixels.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        with rasterio.open(path, 'w', **profile) as file:
+        with rasterio.open(
+            path, 'w', driver='GTiff', height=height, width=width, count=count, dtype=pixels.dtype
+        ) as file:
             file.write(np.moveaxis(pixels, 2, 0))
 
 

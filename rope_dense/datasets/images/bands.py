@@ -19,7 +19,7 @@ from mmengine.structures import BaseDataElement
 
 from ..mask_colours import ignored_label
 from .band_files import BandFile, BandHeader, channel_files
-from .headers import check_size
+from .headers import check_pixel_count
 
 CHANNELS_AT_A_TIME = 4  # of OpenCV's INTER_AREA
 PERCENTILES = (2, 98)  # black and white of a picture
@@ -79,7 +79,7 @@ class LoadBands(BaseTransform):
         with ExitStack() as opened:
             files = [opened.enter_context(closing(BandFile(name))) for name in self.files(path)]
             self.check_headers(path, {file.path: file.header for file in files})
-            check_size(path, files[0].header.height, files[0].header.width)
+            check_pixel_count(path, files[0].header.height, files[0].header.width)
             return np.concatenate([self.part(file) for file in files], axis=2)
 
     def part(

@@ -4,8 +4,6 @@ PNG and JPEG files are decoded from their beginning, so that a window at the bot
 costs as much as the image. A copy is named by the file, its size and its time of change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -72,10 +70,11 @@ def write_rows(
         **profile: further settings of the file, for rasterio.
     """
     height, width, bands = shape
-    size = dict(height=height, width=width, count=bands, dtype=dtype)
     with atomic_write(out) as fresh, warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        with rasterio.open(fresh, 'w', **size, **LAYOUT | profile) as file:
+        with rasterio.open(
+            fresh, 'w', height=height, width=width, count=bands, dtype=dtype, **LAYOUT | profile
+        ) as file:
             if palette:
                 file.write_colormap(1, dict(palette))
             for top in range(0, height, BLOCK):

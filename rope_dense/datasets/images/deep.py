@@ -19,11 +19,7 @@ READ = 50  # files at most, to find their range
 
 @TRANSFORMS.register_module()
 class LoadDeepImage(BaseTransform):
-    """After ``LoadImageFromFile``: files of 16 bits again, scaled to 8; others stay as they are.
-
-    Args:
-        max_value: becomes 255, as do larger values.
-    """
+    """After ``LoadImageFromFile``: 16 bits again, ``max_value`` and more become 255."""
 
     def __init__(self, max_value: int) -> None:
         self.max_value = max_value

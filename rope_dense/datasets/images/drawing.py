@@ -14,17 +14,9 @@ LEGEND, GAP, BAR, TEXT = 72, 4, 12, 12  # pixels: widths of a legend and its par
 
 
 def draw(
-    visualizer: Visualizer,
-    path: Path,
-    image: np.ndarray,
-    sample: BaseDataElement,
-    **settings: Any,
+    visualizer: Visualizer, path: Path, image: np.ndarray, sample: BaseDataElement, **settings: Any
 ) -> np.ndarray:
-    """Draw a prediction on a copy of an image (BGR), write it to a file and return it.
-
-    Args:
-        settings: of the visualizer's ``add_datasample``.
-    """
+    """Draw a prediction on a copy of an image (BGR), by ``add_datasample``; write and return it."""
     rgb = np.ascontiguousarray(image[..., ::-1])
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', '.*out of bounds')  # rotated boxes reach beyond the image

@@ -29,9 +29,9 @@ ORIENTATION = 274  # the tag of EXIF and of TIFF
 DEFLATE = 1032  # the largest factor by which deflate compresses
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # of PNG's colour types
 PHOTOMETRIC = {
-    **{0: 'inverted grey', 1: 'grey', 2: 'rgb', 3: 'palette', 5: 'cmyk', 6: 'ycbcr'},
-    **{8: 'cielab', 32803: 'bayer', 32845: 'logluv', 34892: 'raw', -1: ''},
-}
+    0: 'inverted grey', 1: 'grey', 2: 'rgb', 3: 'palette', 5: 'cmyk', 6: 'ycbcr',
+    8: 'cielab', 32803: 'bayer', 32845: 'logluv', 34892: 'raw', -1: '',
+}  # fmt: skip
 GDAL_COLOURS = {('gray',): 'grey', ('red', 'green', 'blue'): 'rgb', ('palette',): 'palette'}
 DAMAGED = (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error, UserWarning)
 ENDS = {'JPEG': b'\xff\xd9', 'MPO': b'\xff\xd9', 'GIF': b'\0;'}  # among the last ten bytes
@@ -130,7 +130,7 @@ def shown_size(height: int, width: int, orientation: object) -> tuple[int, int, 
     return (width, height, number) if number > 4 else (height, width, number)
 
 
-def check_size(path: str | Path, height: int, width: int) -> None:
+def check_pixel_count(path: str | Path, height: int, width: int) -> None:
     """Raise ValueError for an image of more pixels than are decoded as a whole."""
     if height * width > MOST_PIXELS or max(height, width) > MOST_SIDE:
         raise ValueError(
@@ -189,29 +189,29 @@ def read_tiff(file: BinaryIO) -> Header:
         pages = [*tiff_pages(file)]
         size = file.seek(0, os.SEEK_END)
         for page in pages:
-            starts = numbers(page, 273) + numbers(page, 324)  # of strips, of tiles
-            lengths = numbers(page, 279) + numbers(page, 325) or (0,) * len(starts)
+            starts = tag_numbers(page, 273) + tag_numbers(page, 324)  # of strips, of tiles
+            lengths = tag_numbers(page, 279) + tag_numbers(page, 325) or (0,) * len(starts)
             if any(start + length > size for start, length in zip(starts, lengths, strict=True)):
                 raise EOFError
         first = pages[0]
-        (width,), (height,), (bands,) = (numbers(first, tag, 1) for tag in (256, 257, 277))
+        (width,), (height,), (bands,) = (tag_numbers(first, tag, 1) for tag in (256, 257, 277))
         if not height * width * bands:
             raise ValueError('it has no pixels')
-        bits, kinds = {*numbers(first, 258, 1)}, {*numbers(first, 339, 1)}
+        bits, kinds = {*tag_numbers(first, 258, 1)}, {*tag_numbers(first, 339, 1)}
         dtype = f'{SAMPLES.get(min(kinds), "unknown")}{min(bits)}'
         dtype = 'bool' if dtype == 'uint1' else dtype
-        (photometric,), (method,) = numbers(first, 262, -1), numbers(first, 259, 1)
-        planar = bands > 1 and numbers(first, 284) == (2,)
+        (photometric,), (method,) = tag_numbers(first, 262, -1), tag_numbers(first, 259, 1)
+        planar = bands > 1 and tag_numbers(first, 284) == (2,)
         compression = COMPRESSION_INFO.get(method, f'method {method}').removeprefix('tiff_')
-        tile = numbers(first, 322) + numbers(first, 323)
+        tile = tag_numbers(first, 322) + tag_numbers(first, 323)
         pixel = min(bits) * (1 if planar else bands)
         if tile and method == 1 and math.prod(tile) * pixel % 2**13:
             compression = 'odd tiles'
-        if 0 in numbers(first, 279) + numbers(first, 325):
+        if 0 in tag_numbers(first, 279) + tag_numbers(first, 325):
             compression = 'sparse'
-        extra, most = numbers(first, 338), numbers(first, 281)
+        extra, most = tag_numbers(first, 338), tag_numbers(first, 281)
         return Header(
-            *shown_size(height, width, numbers(first, ORIENTATION, 1)[0]),
+            *shown_size(height, width, tag_numbers(first, ORIENTATION, 1)[0]),
             format='TIFF',
             bands=bands,
             dtype=dtype if len(bits) == len(kinds) == 1 else 'mixed',
@@ -219,7 +219,7 @@ def read_tiff(file: BinaryIO) -> Header:
             alpha=ALPHAS.get(extra[-1], 'other') if extra else '',
             planar=planar,
             compression=compression,
-            pages=sum(not numbers(page, 254, 0)[0] & 5 for page in pages) or 1,
+            pages=sum(not tag_numbers(page, 254, 0)[0] & 5 for page in pages) or 1,
             no_data=str(first.get(42113, '')).strip('\0 '),
             max_value=max(most, default=None),
         )
@@ -243,7 +243,7 @@ def tiff_pages(file: BinaryIO) -> Iterator[ImageFileDirectory_v2]:
         place = page.next
 
 
-def numbers(page: ImageFileDirectory_v2, tag: int, *default: int) -> tuple[int, ...]:
+def tag_numbers(page: ImageFileDirectory_v2, tag: int, *default: int) -> tuple[int, ...]:
     """The integers of a tag."""
     found = page.get(tag, default)
     return tuple(map(int, found if isinstance(found, tuple) else (found,)))

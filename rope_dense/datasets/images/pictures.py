@@ -13,16 +13,16 @@ import numpy as np
 
 from ...utils.configs import DOCS
 from .band_files import TYPES, open_raster
-from .headers import ALPHAS, Header, check_size
+from .headers import ALPHAS, Header, check_pixel_count
 
 if find_spec('rasterio'):
     from rasterio.errors import RasterioIOError
 
 ALPHA_FORMATS = ('PNG', 'WEBP', 'BMP', 'AVIF', 'HEIF')  # whose fourth band is an alpha
 READ = {  # compressions that OpenCV reads
-    *('raw', 'odd tiles', 'ccitt', 'group3', 'group4', 'lzw', 'jpeg', 'adobe_deflate', 'deflate'),
+    'raw', 'odd tiles', 'ccitt', 'group3', 'group4', 'lzw', 'jpeg', 'adobe_deflate', 'deflate',
     'packbits',
-}
+}  # fmt: skip
 ONE_BAND = {('grey', 1), ('inverted grey', 1), ('palette', 1)}
 # Photometric tag and number of bands of a TIFF, by its type.
 PICTURES = {
@@ -52,7 +52,7 @@ def check_picture(path: Path, header: Header, by_opencv: bool = True) -> None:
         why = 'tagged as alpha, with other values than 0 and full'
         raise ValueError(no_picture_text(path, header, why))
     if by_opencv:
-        check_size(path, header.height, header.width)
+        check_pixel_count(path, header.height, header.width)
 
 
 def is_picture(header: Header, by_opencv: bool) -> bool:

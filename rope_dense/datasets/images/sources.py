@@ -45,7 +45,7 @@ def find_sources(
         return named_sources([given], given.parent)
     if not given.is_dir():
         raise ValueError(f'{given}: no such file or folder')
-    if files := outside(list_files(given, suffixes), without):
+    if files := paths_outside(list_files(given, suffixes), without):
         return named_sources(files, given)
     looked, there = ', '.join(suffixes), suffixes_in(given)
     raise ValueError(f'{given}: no image in it. Looked for {looked}; there are {there}')
@@ -75,10 +75,10 @@ def visible(given: Path, without: Path | None) -> list[Path]:
     found = sorted(given.rglob('*')) if given.is_dir() else []
     start = len(given.parts)
     shown = [p for p in found if not any(x.startswith(HIDDEN) for x in p.parts[start:])]
-    return outside(shown, without)
+    return paths_outside(shown, without)
 
 
-def outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
+def paths_outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
     """The paths that are not in a folder."""
     return [p for p in paths if folder is None or folder.absolute() not in p.absolute().parents]
 

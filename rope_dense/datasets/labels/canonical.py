@@ -151,7 +151,7 @@ def write_splits(
     are_negative = bool(folder.format.kind and folder.format.kind.negatives)
     splits = dict[str, dict[str, Any]]()
     for split, part in folder.splits.items():
-        splits[split] = files[split].close(chosen, number_of) | dict(
+        splits[split] = files[split].finish(chosen, number_of) | dict(
             images=str(part.images),
             files=[part.images / name for name in files[split].names],
             num_without_file=len(part.unlabelled) if are_negative else 0,
@@ -197,7 +197,7 @@ class SplitFile:
         counts['num_with_objects'] += bool(objects)
         counts['most_objects'] = max(counts['most_objects'], len(objects))
 
-    def close(self, classes: Sequence[str], number_of: Mapping[int, int]) -> dict[str, Any]:
+    def finish(self, classes: Sequence[str], number_of: Mapping[int, int]) -> dict[str, Any]:
         """Write annotations and categories, and return values of the ``CanonicalSplit``.
 
         ``number_of`` has the number of each class by the number that its annotations have.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .coco_files import CocoFile, best_file, candidates, chosen_files, id_of, name_of, read_file
+from .coco_files import CocoFile, best_file, candidates, chosen_files, id_of, load_coco, name_of
 from .coco_images import check_unlabelled, find_image, part_of, relative_folder, split_one, stem_of
 from .coco_shapes import ARE_CORNERS, CORNERS, NO_BOX, UNLIKE, Annotation, are_polygons, is_plain
 from .files import class_name, class_names, errors_at, is_set, size_in
@@ -82,7 +82,7 @@ def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
         inventory.include(path)
     if not inventory.is_file(path):
         raise ValueError(f'{inventory.root / given}: no such file; check own.{split}')
-    file = read_file(path)
+    file = load_coco(path)
     file.check()
     return file
 
@@ -94,7 +94,7 @@ def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read
     outlines where they are missing; a box is rotated as ``attributes.rotation`` of CVAT says.
     `rbox`, or `bbox` of five numbers, is (x, y, w, h, angle), see ``Annotation``.
     """
-    file = part.inventory.content(part.source, partial(read_file, is_whole=True))
+    file = part.inventory.content(part.source, partial(load_coco, is_whole=True))
     file.check()
     names, used = categories_of(file, report)
     return classes or used, labelled_images(file, part, names, report)
@@ -137,7 +137,7 @@ def labelled_images(
     images, num_outlines = part.inventory.images(part.images), 0
     with errors_at(file.path):
         entries = image_entries(file)
-        check_numbers(file, entries.values())
+        check_coordinates(file, entries.values())
     for number, key in enumerate(file.image_ids if part.options.get('counts', True) else ()):
         if key not in entries:
             name = file.annotation(number)['id']
@@ -197,7 +197,7 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
     return entries
 
 
-def check_numbers(file: CocoFile, entries: Iterable[Entry]) -> None:
+def check_coordinates(file: CocoFile, entries: Iterable[Entry]) -> None:
     """Refuse boxes and outlines that are shares of the image, and boxes that are two corners."""
     pairs = ((entry, file.annotation(number)) for entry in entries for number in entry.numbers)
     boxes, farthest = list[tuple[float, ...]](), [0.0]

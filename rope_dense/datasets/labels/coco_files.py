@@ -58,7 +58,7 @@ class CocoFile:
             raise ValueError(f'{self.path} is no COCO file of objects, but {reason}')
 
 
-def read_file(path: Path, *, is_whole: bool = False) -> CocoFile:
+def load_coco(path: Path, *, is_whole: bool = False) -> CocoFile:
     """A JSON file, of COCO's `annotations` only the first unless it is read whole.
 
     COCO's images come first, which takes one to two seconds of a file of 450 MB. An error of JSON
@@ -154,7 +154,7 @@ class Candidate:
     def read(self) -> CocoFile | None:
         """The file if it is COCO's; ValueError for one that is broken, and has no other words."""
         try:
-            file = read_file(self.path)
+            file = load_coco(self.path)
         except ValueError:
             if self.rank[1]:
                 return None
@@ -210,7 +210,7 @@ def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
         if found:
             return next(iter(found.items()))
     for one in (one for given in homes.values() for one in given if not one.rank[1]):
-        file = read_file(one.path)
+        file = load_coco(one.path)
         if isinstance(file.content, dict) and isinstance(file.content.get('images'), list):
             file.check()
     return root, {}
@@ -227,7 +227,7 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
     ]
     if lacking not in found or found[lacking].path not in named:
         for path in named:
-            read_file(path).check()
+            load_coco(path).check()
     if 'train' not in found:
         names = ', '.join(one.path.name for one in given)
         raise ValueError(

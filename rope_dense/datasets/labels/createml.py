@@ -14,7 +14,7 @@ from .files import errors_at, finite_numbers, read_json
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import Kind, files_with_labels
-from .shared_files import SharedFiles, files_of
+from .shared_files import SharedFiles, label_files
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
 OBJECTS = ('annotations', 'annotation')
@@ -40,7 +40,7 @@ def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> 
 
     def items() -> Iterator[Labelled]:
         shared = SharedFiles(FILES, part.inventory)
-        for file, why in files_of(part, FILES.suffixes).items():
+        for file, why in label_files(part, FILES.suffixes).items():
             for name, image, shapes in entries_in(file, shared):
                 if image is not None and part.takes(image):
                     yield Labelled(image, shapes)
@@ -74,11 +74,7 @@ def read_entries(path: Path) -> list[Any] | None:
 
 
 def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | None, list[Shape]]]:
-    """Name, image, which may not be there, and objects of each entry of a file.
-
-    Raises:
-        ValueError: a broken entry; the message has its number.
-    """
+    """Name, image if it is there, and objects of each entry; ValueError for a broken one."""
     entries = read_entries(file) or []
     beside, images = shared.inventory.images(file.parent), shared.images_for(file)
     for number, entry in enumerate(entries, start=1):

@@ -28,10 +28,8 @@ def find_cvat(inventory: Inventory) -> LabelFolder | None:
     """annotations.xml beside images/, or train/annotations.xml and val/ or train.xml and val.xml.
 
     They are in the folder, or in one of the folders in it. One file is split by the subsets of its
-    images, else by a hash.
-
-    Raises:
-        ValueError: several files that no split names, or tracks of frames without images.
+    images, else by a hash. ValueError for several files that no split names, or tracks of frames
+    without images.
     """
     root = inventory.root
     found = [files_in(root, inventory)]

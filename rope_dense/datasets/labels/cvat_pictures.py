@@ -52,10 +52,10 @@ def read_contents(part: Part) -> Contents:
     """
     with errors_at(part.source):
         images = part.inventory.images(part.images)
-        return part.inventory.content(part.source, lambda file: parse(file, images))
+        return part.inventory.content(part.source, lambda file: parse_pictures(file, images))
 
 
-def parse(file: Path, images: Images) -> Contents:
+def parse_pictures(file: Path, images: Images) -> Contents:
     """The pictures of a file with their shapes, and its classes."""
     meta, pictures = Element('meta'), list[Picture]()
     by_frame, tracks = dict[tuple[str, str], Picture](), dict[str, list[Element]]()
@@ -64,7 +64,7 @@ def parse(file: Path, images: Images) -> Contents:
         if element.tag == 'image':
             name = (element.get('name') or '').replace('\\', '/')
             nodes = [node_of(shape, shape.get('label')) for shape in element]
-            pictures.append(Picture(name, subset, size_of(element), nodes))
+            pictures.append(Picture(name, subset, frame_size(element), nodes))
             by_frame[subset, element.get('id') or ''] = pictures[-1]
             element.clear()
         elif element.tag == 'track':
@@ -125,7 +125,7 @@ def assign_files(pictures: Sequence[Picture], images: Images) -> None:
         picture.stem = images.stem_of(file) if file else without_suffix(picture.name)
 
 
-def size_of(node: Element | None) -> tuple[int, int] | None:
+def frame_size(node: Element | None) -> tuple[int, int] | None:
     """(height, width) of an <image>, or of the <original_size> of a task."""
     if node is None:
         return None
@@ -151,9 +151,9 @@ def frames_as_pictures(
         for stem, file in (stems or images.by_stem).items() if not files else ():
             if match := pattern.search(stem):
                 files.setdefault(int(match[1]), []).append(file)
-    check_numbers(frames.keys(), files, task, images)
+    check_frame_numbers(frames.keys(), files, task, images)
     check_tracks(tracks, files, task)
-    size, found = size_of(task.find('original_size')), list[Picture]()
+    size, found = frame_size(task.find('original_size')), list[Picture]()
     for frame, nodes in frames.items():
         same = files.get(frame, [])
         if len(same) > 1:
@@ -164,7 +164,7 @@ def frames_as_pictures(
     return found
 
 
-def check_numbers(
+def check_frame_numbers(
     frames: Set[int], files: dict[int, list[Path]], task: Element, images: Images
 ) -> None:
     """Refuse images that are other frames than the frames of the video, counted from 0."""

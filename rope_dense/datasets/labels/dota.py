@@ -15,7 +15,7 @@ from .geometry import polygon_shape
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import Kind, find_pairs, read_pairs
-from .splits import split_pairs
+from .splits import split_files
 
 HEAD = ('imagesource', 'gsd')
 # mmrotate's img_split.py writes 2 for what a patch cuts, and pandas 1.0 for 1.
@@ -29,7 +29,7 @@ def find_dota(inventory: Inventory) -> LabelFolder | None:
     pairs = find_pairs(inventory, FILES) or find_pairs(inventory, replace(FILES, is_one=is_text))
     if pairs is None:
         return None
-    parts, by = split_pairs(pairs, inventory)
+    parts, by = split_files(pairs, inventory)
     options = dict(difficulty=has_difficulty([*map(Path, sorted(pairs.files))]))
     return LabelFolder(DOTA, {s: replace(x, options=options) for s, x in parts.items()}, by)
 

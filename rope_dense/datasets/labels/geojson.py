@@ -21,8 +21,8 @@ from .files import class_name, errors_at, read_json
 from .geometry import bounding_box
 from .inventory import Inventory, State
 from .objects import Box, Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, files_with_labels, match
-from .shared_files import SharedFiles, files_of
+from .pairs import Kind, files_with_labels, pair_files
+from .shared_files import SharedFiles, label_files
 
 if find_spec('rasterio') and find_spec('shapely'):
     import rasterio
@@ -73,7 +73,7 @@ def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> R
 
     Objects have one class, `classes` or ``ONE_CLASS``, if they have no text property.
     """
-    files, inventory = files_of(part, FILES.suffixes), part.inventory
+    files, inventory = label_files(part, FILES.suffixes), part.inventory
 
     def items() -> Iterator[Labelled]:
         found: dict[Path, Labelled] = {}
@@ -122,7 +122,7 @@ def images_for(
 ) -> Iterator[tuple[Path, list[Path], bool]]:
     """The image that has the name of a file, and True; if no file has one, all it may be of."""
     texts, images = map(str, filter(is_geojson, files)), map(str, shared.images.by_path.values())
-    pairs = match(FILES, shared.images.folder, images, texts)
+    pairs = pair_files(FILES, shared.images.folder, images, texts)
     for file in map(Path, pairs.files):
         if image := pairs.image_of.get(str(file)):
             yield file, [Path(image)], True

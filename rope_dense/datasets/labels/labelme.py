@@ -18,7 +18,7 @@ from .files import errors_at, finite_numbers, is_set, read_json, read_text, size
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import LOOKED_AT, Kind, find_pairs, read_pairs
-from .splits import split_pairs
+from .splits import split_files
 
 POLYGONS = ('polygon', 'rectangle', 'rotation', 'oriented_rectangle', 'quadrilateral')
 BACKGROUND = ('_background_', '__background__')  # of labels.txt, for pixels of no object
@@ -34,7 +34,7 @@ def find_labelme(inventory: Inventory) -> LabelFolder | None:
     ValueError for files without images, which are in the files.
     """
     if pairs := find_pairs(inventory, FILES):
-        return LabelFolder(LABELME, *split_pairs(pairs, inventory))
+        return LabelFolder(LABELME, *split_files(pairs, inventory))
     for path in inventory.below(inventory.root, FILES.suffixes)[:LOOKED_AT]:
         if is_labelme(path) and read_json(path).get('imageData'):
             raise ValueError(f'{path}: {INSIDE}')

@@ -16,13 +16,14 @@ from .inventory import Inventory
 from .kept import write_if_changed
 from .objects import EXAMPLES, Part, Report
 from .pairs import SPLITS, Kind, find_pairs, pairs_in, stem_without
-from .splits import BY_HASH, part_of, split_pairs, split_pairs_by_hash
+from .splits import BY_HASH, part_of, split_files, split_pairs_by_hash
 
 MISSING_PART = 10  # not more than a tenth of the images may lack a map
 UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
 PLACES = 8  # folders that are named where no layout is recognised
 IMAGES = 'images?|imgs?|jpegimages|leftimg8bit|image_2|input'
 CITYSCAPES = '(?:gtFine_|gtCoarse_)?'  # begins the names of its masks
+MASK_WORDS = 'annotation', 'masks?', 'labels?', 'seg', 'segmentation', 'gt', 'L', 'P', 'manual1'
 MASKS = Kind(
     'masks',
     'a mask',
@@ -32,10 +33,7 @@ MASKS = Kind(
     IMAGES,
     is_map=True,
     lists='segmentation',
-    words=(
-        *(f'{CITYSCAPES}labelTrainIds', 'annotation', 'masks?', 'labels?'),
-        *('seg', 'segmentation', 'gt', 'L', 'P', 'manual1'),
-    ),
+    words=(f'{CITYSCAPES}labelTrainIds', *MASK_WORDS),
     others=(f'{CITYSCAPES}(?:labelIds|instanceIds|instanceTrainIds|color)',),
     image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
 )
@@ -131,11 +129,11 @@ def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> M
     if named:
         folder = maps_by_settings(inventory, kind, named)
     elif (pairs := find_pairs(inventory, kind)) and pairs.image_of:
-        folder = MapFolder(kind, *split_pairs(pairs, inventory))
+        folder = MapFolder(kind, *split_files(pairs, inventory))
     else:
         refuse_layout(inventory, kind)
     for part in folder.splits.values():
-        check_number(part, kind, inventory)
+        check_missing_maps(part, kind, inventory)
     return folder
 
 
@@ -173,7 +171,7 @@ def maps_by_settings(
     return MapFolder(kind, {split: parts[split] for split in SPLITS}, by)
 
 
-def check_number(part: Part, kind: Kind, inventory: Inventory) -> None:
+def check_missing_maps(part: Part, kind: Kind, inventory: Inventory) -> None:
     """Raise ValueError if too many of the images of a split have no map."""
     missing = [*part.absent, *(relative_path(path, part.images) for path in part.unlabelled)]
     count = len(part.pairs) + len(missing)

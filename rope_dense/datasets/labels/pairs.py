@@ -151,7 +151,7 @@ def find_pairs(inventory: Inventory, kind: Kind) -> FilePairs | None:
         if some := [path for path in images if of_labels[path] in wanted]:
             images = some
             break
-    pairs = match(kind, home, images, paths)
+    pairs = pair_files(kind, home, images, paths)
     pairs.notes += [
         ('two images of one name (the first is taken)', f'{first.name} and {file.name}')
         for file, first in inventory.images(root).doubles
@@ -160,7 +160,7 @@ def find_pairs(inventory: Inventory, kind: Kind) -> FilePairs | None:
     return pairs if pairs.files and pairs.images else None
 
 
-def match(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -> FilePairs:
+def pair_files(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -> FilePairs:
     """Files of a kind in a data set, with their images; ValueError for two files of an image."""
     places = Places(kind, home)
     found = {path: places.of(path) for path in images}

@@ -8,7 +8,7 @@ from .coco_files import words_of
 from .inventory import Images, Inventory
 from .objects import NO_IMAGE, Part
 from .pairs import SPLIT_NAMES, SPLITS, FilePairs, Kind, Places
-from .splits import Splits, split_pairs
+from .splits import Splits, split_files
 
 GROUPS = {word: split for split, words in SPLITS.items() for word in words}
 GROUPS |= {'test': 'test', '': ''}
@@ -52,7 +52,7 @@ class SharedFiles:
             for path in map(str, some):
                 pairs.files[path] = images[path]._replace(split=self.split_of(file))
                 pairs.image_of[path] = path
-        parts, by = split_pairs(pairs, self.inventory)
+        parts, by = split_files(pairs, self.inventory)
         files: dict[str, dict[Path, str]] = {name: {} for name in parts}
         for file, some in labelled.items():
             names = [x for x, part in parts.items() if not part.pairs.keys().isdisjoint(some)]
@@ -77,7 +77,7 @@ class SharedFiles:
         return parts, by
 
 
-def files_of(part: Part, suffixes: tuple[str, ...]) -> Mapping[Path, str]:
+def label_files(part: Part, suffixes: tuple[str, ...]) -> Mapping[Path, str]:
     """The label files of a split, with the reason of labels without an image; '' to skip them."""
     files = [part.source] if part.source.is_file() else part.inventory.below(part.source, suffixes)
     return part.orphans or dict.fromkeys(files, NO_IMAGE)

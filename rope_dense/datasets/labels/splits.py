@@ -70,7 +70,7 @@ def unlabelled_error(folder: Path | str, source: Path | str, what: str = 'labels
     return ValueError(f'{folder} has images, but no {what} as {source} has')
 
 
-def split_pairs(pairs: FilePairs, inventory: Inventory) -> Splits:
+def split_files(pairs: FilePairs, inventory: Inventory) -> Splits:
     """Both splits of images that have a file each; ValueError for labels of only one split."""
     found = split_by_lists(pairs, inventory) or split_by_words(pairs)
     chosen, by = found or (split_pairs_by_hash(pairs, inventory, [*pairs.files]), BY_HASH)

@@ -17,7 +17,7 @@ from .geometry import polygon_shape, rotated_shape
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
 from .pairs import Kind, find_pairs, read_pairs
-from .splits import split_pairs
+from .splits import split_files
 
 PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
 TRUE = ('1', 'true', 'yes')
@@ -26,7 +26,7 @@ TRUE = ('1', 'true', 'yes')
 def find_voc(inventory: Inventory) -> LabelFolder | None:
     """Annotations/ and JPEGImages/ with lists in ImageSets/Main; or folders of XML and images."""
     pairs = find_pairs(inventory, FILES)
-    return LabelFolder(VOC, *split_pairs(pairs, inventory)) if pairs else None
+    return LabelFolder(VOC, *split_files(pairs, inventory)) if pairs else None
 
 
 def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:

@@ -57,7 +57,7 @@ def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read
             f'{part.images}: none of its {len(part.unlabelled)} images has a label file: a.jpg '
             f'needs a.txt in {part.source}, or beside it'
         )
-    lines = Lines(part, names, options.get('kpt_shape'), report)
+    lines = LineReader(part, names, options.get('kpt_shape'), report)
 
     def count(path: Path) -> int | None:
         return sum(map(is_yolo, read_text(path).splitlines())) or None
@@ -70,7 +70,7 @@ def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read
 
 
 @dataclass
-class Lines:
+class LineReader:
     """Reads the lines of the label files of a split, and remembers what only all of them show."""
 
     part: Part

@@ -12,8 +12,8 @@ from .dota import has_corners, object_lines
 from .files import read_text
 from .inventory import Inventory
 from .objects import Format, LabelFolder
-from .pairs import LOOKED_AT, FilePairs, Places, find_pairs, match
-from .splits import BY_HASH, WORDS, Chosen, listed_image, part_of, split_pairs, split_pairs_by_hash
+from .pairs import LOOKED_AT, FilePairs, Places, find_pairs, pair_files
+from .splits import BY_HASH, WORDS, Chosen, listed_image, part_of, split_files, split_pairs_by_hash
 from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
 from .yolo_yaml import (
     class_names_of,
@@ -59,7 +59,7 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
 
 def undeclared_folder(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
     """A data set by the names of its folders; ValueError without one list of classes."""
-    parts, by = split_pairs(pairs, inventory)
+    parts, by = split_files(pairs, inventory)
     places = dict.fromkeys(x for part in parts.values() for x in (part.source, part.images))
     if (found := names_above(places, inventory)) is None:
         raise ValueError(
@@ -88,7 +88,7 @@ def declared_folder(file: Path, content: dict[str, Any], inventory: Inventory) -
     sets = {split: ImageSet(items, inventory) for split, items in places.items() if items}
     folders = [folder for one in sets.values() for folder in one.folders]
     images = [image for one in sets.values() for image in one.images]
-    pairs = match(FILES, root, images, label_files(folders, inventory))
+    pairs = pair_files(FILES, root, images, candidate_files(folders, inventory))
     chosen = dict[str, Chosen]()
     for split, one in sets.items():
         if (some := one.chosen(pairs)) is None:
@@ -160,7 +160,7 @@ class ImageSet:
         return files, self.images, absent - {pairs.files[path].key for path in files}
 
 
-def label_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
+def candidate_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
     """The text files that may have labels of images: in folders like theirs, beside them, above."""
     places = dict[str, None]()
     for folder in folders:

@@ -3,8 +3,6 @@
 Letters: B images, Q queries, K classes, R + 1 bins, L layers, M pairs, T boxes of all images.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
@@ -12,7 +10,7 @@ import torch.nn.functional as F
 from mmdet.utils import reduce_mean
 from torch import Tensor
 
-from ...utils.validation import check_settings
+from ...utils.validation import checked_settings
 from .masks import mask_losses
 from .matching import POINT_RATIO, Matcher, overlaps
 from .predictions import Pairs, Prediction, Targets, encode_distances, nearest_bins, tensor_like
@@ -105,7 +103,7 @@ class Criterion:
     def __init__(self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float) -> None:
         self.matcher = matcher
         known = self.default_weights
-        self.weights = known | check_settings('loss_weights', weights, list(known))
+        self.weights = known | checked_settings('loss_weights', weights, list(known))
         self.gamma, self.reg_scale = mal_gamma, reg_scale
 
     def __call__(self, outputs: Outputs, targets: Targets, epoch: int = 0) -> dict[str, Tensor]:
@@ -119,7 +117,7 @@ class Criterion:
         names = [*(f'd{index}.' for index in range(len(earlier))), '', 'pre.', 'enc.']
         teachers = [*[last] * len(earlier), None, None, None]
         each, union = self.matcher(sets, targets, epoch)
-        boxes, num_boxes, noisy = count(outputs, union, len(targets.labels))
+        boxes, num_boxes, noisy = count_pairs(outputs, union, len(targets.labels))
         losses: dict[str, Tensor] = {}
         for name, prediction, teacher, pairs in zip(names, sets, teachers, each, strict=True):
             classes = boxes._replace(pairs=pairs, number=num_boxes)
@@ -212,12 +210,7 @@ class Criterion:
 
 
 def distill(
-    corners: Tensor,
-    teacher: Prediction,
-    share: Share,
-    iou: Tensor,
-    balance: Share,
-    num_bins: int,
+    corners: Tensor, teacher: Prediction, share: Share, iou: Tensor, balance: Share, num_bins: int
 ) -> Tensor:
     """Divergence of distributions [B, Q, 4 (R + 1)] from a teacher's; ``num_bins`` is R + 1.
 
@@ -243,7 +236,7 @@ def distill(
     return (mean_matched * roots[0] + mean_others * roots[1]) / sum(roots)
 
 
-def count(outputs: Outputs, union: Pairs, number: int) -> tuple[Share, Tensor, Share | None]:
+def count_pairs(outputs: Outputs, union: Pairs, number: int) -> tuple[Share, Tensor, Share | None]:
     """The union of the pairs of all layers, the number of boxes, and the denoising queries' pairs.
 
     All numbers are means over the processes, of one exchange between them.

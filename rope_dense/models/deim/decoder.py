@@ -3,8 +3,6 @@
 Letters: B images, Q queries, C channels, K classes, L layers, R + 1 bins, h heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import get_args
 
@@ -12,7 +10,7 @@ import torch
 from mmdet.models.layers import inverse_sigmoid
 from torch import Tensor, nn
 
-from ...utils.validation import check_choice, check_indexes
+from ...utils.validation import check_choice, checked_indexes
 from .layers import (
     FFN,
     DeformableAttention,
@@ -20,9 +18,9 @@ from .layers import (
     Gateway,
     Norm,
     SelfAttention,
-    build_norm,
     class_layer,
     mlp,
+    token_norm,
 )
 from .predictions import Prediction, decode_distances, distance_bins, distributions, mean_distances
 
@@ -81,7 +79,7 @@ class DEIMDecoder(nn.Module):
         super().__init__()
         check_choice('norm', norm, get_args(Norm))
         check_choice('ffn', ffn, get_args(FFN))
-        (self.eval_idx,) = check_indexes('eval_idx', [eval_idx], num_layers)
+        (self.eval_idx,) = checked_indexes('eval_idx', [eval_idx], num_layers)
         self.num_heads, self.reg_scale = num_heads, reg_scale
         self.layers = nn.ModuleList(
             DecoderLayer(
@@ -205,11 +203,11 @@ class DecoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.self_attn = SelfAttention(channels, num_heads)
-        self.norm1 = build_norm(norm, channels)
+        self.norm1 = token_norm(norm, channels)
         self.cross_attn = attention(channels, num_heads, num_points)
         self.gateway = Gateway(channels, norm)
         self.ffn = FeedForward(ffn, channels, hidden)
-        self.norm2 = build_norm(norm, channels)
+        self.norm2 = token_norm(norm, channels)
 
     def forward(
         self,

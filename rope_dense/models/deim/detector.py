@@ -53,8 +53,7 @@ class DEIM(BaseDetector):
         if neck is not None:
             self.neck = MMDET_MODELS.build(neck)
         self.encoder = MMDET_MODELS.build(encoder)
-        settings = dict(train_cfg=train_cfg, test_cfg=test_cfg)
-        self.bbox_head = MMDET_MODELS.build(dict(bbox_head, **settings))
+        self.bbox_head = MMDET_MODELS.build(dict(bbox_head, train_cfg=train_cfg, test_cfg=test_cfg))
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
 
     def extract_feat(self, batch_inputs: Tensor) -> tuple[Tensor, ...]:
@@ -82,11 +81,7 @@ class DEIM(BaseDetector):
         return self
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> dict[str, Tensor]:
-        """Losses by name, see ``Criterion``.
-
-        Raises:
-            RuntimeError: the model was deployed.
-        """
+        """Losses by name, see ``Criterion``; RuntimeError if the model was deployed."""
         if self.is_deployed:
             raise RuntimeError('a deployed model only predicts: build another one to train')
         maps = self.extract_feat(batch_inputs)

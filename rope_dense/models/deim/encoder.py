@@ -3,8 +3,6 @@
 Letters: B images, C channels, H x W map.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

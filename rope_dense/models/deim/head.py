@@ -3,8 +3,6 @@
 Letters: B images, C channels, K classes, Q queries, M detections of an image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Letters: B images, N tokens or queries, Q queries, C channels, h heads, D = C / 
 map.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -150,7 +148,7 @@ def class_layer(channels: int, num_classes: int) -> nn.Linear:
     return linear
 
 
-def build_norm(norm: Norm, channels: int) -> nn.Module:
+def token_norm(norm: Norm, channels: int) -> nn.Module:
     """A norm of tokens: of their root mean square (DEIMv2), or a LayerNorm (ECDet)."""
     return RMSNorm(channels, eps=1e-6) if norm == 'rms' else nn.LayerNorm(channels)
 
@@ -163,7 +161,7 @@ class Gateway(nn.Module):
         self.gate = nn.Linear(2 * channels, 2 * channels)
         nn.init.zeros_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
-        self.norm = build_norm(norm, channels)
+        self.norm = token_norm(norm, channels)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """[B, Q, C] twice to [B, Q, C]."""

@@ -4,8 +4,6 @@ Letters: B images, Q queries, C channels, h x w mask, H x W image, P points, M p
 images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -4,8 +4,6 @@ Letters: B images, Q queries, K classes, S sets of predictions (layers), T boxes
 boxes of an image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -62,11 +60,7 @@ class Matcher:
     def __call__(
         self, predictions: Sequence[Prediction], targets: Targets, epoch: int = 0
     ) -> tuple[list[Pairs], Pairs]:
-        """The pairs of each of S sets of predictions, and their union; see ``unite``.
-
-        Raises:
-            ValueError: a box of an annotation is not finite.
-        """
+        """The pairs of S sets of predictions, and their union; ValueError for a box not finite."""
         logits = torch.stack([x.logits.detach().float() for x in predictions])  # [S, B, Q, K]
         boxes = torch.stack([x.boxes.detach().float() for x in predictions])
         is_late = self.late_epoch is not None and epoch >= self.late_epoch
@@ -92,7 +86,7 @@ class Matcher:
         layers = [[image[index] for image in matches] for index in range(sets)]
         layers.append([unite(image, rows) for image in matches])
         starts = np.cumsum([0, *targets.counts])
-        pairs = [join(layer, rows, starts) for layer in layers]
+        pairs = [gather_pairs(layer, rows, starts) for layer in layers]
         *each, union = to_device(pairs, logits.device)
         return each, union
 
@@ -160,17 +154,17 @@ def overlaps(boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = False
         first = first[:, None]
     sizes = [(x[..., 2] - x[..., 0]) * (x[..., 3] - x[..., 1]) for x in (first, second)]
     inner = first[..., 2:].minimum(second[..., 2:]) - first[..., :2].maximum(second[..., :2])
-    overlap = area(inner)
+    overlap = box_area(inner)
     union = (sizes[0] + sizes[1] - overlap).clamp(min=OVERLAP_EPS)
     iou = overlap / union
     if mode == 'iou':
         return iou
     outer = first[..., 2:].maximum(second[..., 2:]) - first[..., :2].minimum(second[..., :2])
-    around = area(outer).clamp(min=OVERLAP_EPS)
+    around = box_area(outer).clamp(min=OVERLAP_EPS)
     return iou - (around - union) / around
 
 
-def area(sides: Tensor) -> Tensor:
+def box_area(sides: Tensor) -> Tensor:
     """Width times height of [..., 2], 0 where one is negative."""
     width, height = sides.clamp(min=0).unbind(-1)
     return width * height
@@ -191,7 +185,7 @@ def unite(matches: Sequence[tuple[np.ndarray, np.ndarray]], num_queries: int) ->
     return queries, votes[queries].argmax(1)
 
 
-def join(
+def gather_pairs(
     images: Sequence[tuple], num_queries: int, starts: np.ndarray
 ) -> tuple[np.ndarray, list[int]]:
     """The pairs of all images, [2, M]: indexes as in ``Pairs``, and how many an image has."""

@@ -19,8 +19,6 @@ Letters: B images, Q queries, h heads, P points, M pairs or detections, D denois
 tokens, T boxes of all images.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -50,7 +48,7 @@ from .oriented_boxes import (
     entries,
     from_rotated,
     matrices,
-    move,
+    move_boxes,
     saturate,
     to_rotated,
 )
@@ -75,7 +73,7 @@ class OrientedSelection(QuerySelection):
 
     def boxes_at(self, anchors: Tensor, change: Tensor) -> Tensor:
         """Boxes of tokens."""
-        return move(anchors, change.float())
+        return move_boxes(anchors, change.float())
 
 
 @memo
@@ -116,7 +114,7 @@ class OrientedAttention(DeformableAttention):
 class OrientedDecoder(DEIMDecoder):
     """``DEIMDecoder`` for oriented boxes, with a distribution for each of their numbers.
 
-    Distances are changes of the reference box (see ``move``) in units of 1 / ``reg_scale``.
+    Distances are changes of the reference box (see ``move_boxes``) in units of 1 / ``reg_scale``.
     """
 
     num_values = NUMBERS
@@ -140,11 +138,11 @@ class OrientedDecoder(DEIMDecoder):
 
     def correct(self, boxes: Tensor, change: Tensor) -> Tensor:
         """Boxes after the first layer, without distributions."""
-        return move(boxes, change.float())
+        return move_boxes(boxes, change.float())
 
     def decode(self, reference: Tensor, distances: Tensor) -> Tensor:
         """Boxes at the means of distributions from the reference boxes."""
-        return move(reference, distances / self.reg_scale)
+        return move_boxes(reference, distances / self.reg_scale)
 
 
 class OrientedDenoising(ContrastiveDenoising):
@@ -157,7 +155,7 @@ class OrientedDenoising(ContrastiveDenoising):
         """Change boxes [B, D, 7]; ``negative`` [D, 1] is 1 for the larger noise."""
         sign = torch.randint_like(boxes, 0, 2) * 2 - 1
         share = torch.rand_like(boxes) + negative
-        return move(boxes, sign * share * tensor_like(NOISE, boxes) * self.box_noise)
+        return move_boxes(boxes, sign * share * tensor_like(NOISE, boxes) * self.box_noise)
 
 
 class OrientedMatcher(Matcher):
@@ -246,11 +244,7 @@ class OrientedDEIMHead(DEIMHead):
         super().__init__(*args, **kwargs)
 
     def gather(self, batch_data_samples: SampleList, size: ImageSize) -> Targets:
-        """The annotations of a batch of images of ``size``.
-
-        Raises:
-            ValueError: boxes without an angle.
-        """
+        """The annotations of images of ``size``; ValueError for boxes without an angle."""
         instances = [sample.gt_instances for sample in batch_data_samples]
         names = [
             sample.get('img_path') or f'image {i} of a batch'
@@ -268,18 +262,7 @@ class OrientedDEIMHead(DEIMHead):
         return Targets(labels, together, [len(x) for x in boxes], images=names)
 
     def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
-        """The M best classes of queries, by falling score.
-
-        Traces with any batch and sizes.
-
-        Args:
-            maps: of the encoder.
-            size: (height, width) of the images.
-
-        Returns:
-            Scores [B, M], labels [B, M] and boxes [B, M, 5], (cx, cy, w, h, angle) in pixels of the
-            images and radians, le90.
-        """
+        """As of ``DEIMHead``, with boxes [B, M, 5], (cx, cy, w, h, angle) in pixels, le90."""
         prediction = self(maps)
         scores, labels, query = self.best(prediction.logits)
         centre, sides, angle = to_rotated(take(prediction.boxes, query)).split([2, 2, 1], -1)
@@ -293,14 +276,7 @@ class OrientedDEIMHead(DEIMHead):
         size: ImageSize,
         rescale: bool = True,
     ) -> list[InstanceData]:
-        """Detections of each image, in pixels of the original image or (``rescale=False``) of ours.
-
-        Args:
-            maps: of the encoder.
-            batch_data_samples: with ``scale_factor``.
-            size: (height, width) of the padded batch.
-            rescale: as above.
-        """
+        """As of ``DEIMHead``, with mmrotate's boxes."""
         from mmrotate.structures.bbox import RotatedBoxes  # this package works without mmrotate
 
         results = []

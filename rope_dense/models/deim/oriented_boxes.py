@@ -26,8 +26,6 @@ angle has a border, and two values for a square. Angles at two frequencies have 
 Letters: M boxes.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -102,7 +100,7 @@ def apply(matrix: Tensor, vectors: Tensor) -> Tensor:
     return torch.stack([first * x + mixed * y, mixed * x + second * y], -1)
 
 
-def move(boxes: Tensor, change: Tensor) -> Tensor:
+def move_boxes(boxes: Tensor, change: Tensor) -> Tensor:
     """Boxes [..., 7] after a change [..., 7] of each.
 
     The first two numbers shift the centre, relative to the sides of the box and along them; the
@@ -115,7 +113,7 @@ def move(boxes: Tensor, change: Tensor) -> Tensor:
 
 
 def change_between(reference: Tensor, boxes: Tensor) -> Tensor:
-    """The change [..., 7] with which ``move`` makes boxes from reference boxes."""
+    """The change [..., 7] with which ``move_boxes`` makes boxes from reference boxes."""
     (centre, others), (box_centre, box_others) = (x.split([2, 5], -1) for x in (reference, boxes))
     shift = apply(matrices(-others[..., :3]), box_centre - centre)
     return torch.cat([shift, box_others - others], -1)

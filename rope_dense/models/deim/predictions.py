@@ -53,8 +53,7 @@ class Targets(NamedTuple):
     @property
     def per_image(self) -> list[tuple[Tensor, Tensor]]:
         """Labels and boxes of each image."""
-        parts = self.labels.split(self.counts), self.boxes.split(self.counts)
-        return list(zip(*parts, strict=True))
+        return list(zip(self.labels.split(self.counts), self.boxes.split(self.counts), strict=True))
 
     def sample_masks(self, index: Tensor, points: Tensor) -> Tensor:
         """Masks of annotations [M] at points [M, P, 2], (x, y) from 0 to 1: [M, P].

@@ -4,8 +4,6 @@ Letters: B images, C channels, K classes, H x W map, N tokens of all maps, Q que
 M most boxes of an image, G groups, D = 2 M G denoising queries, T boxes of all images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

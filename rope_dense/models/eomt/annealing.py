@@ -1,7 +1,5 @@
 """Annealing of masked attention during the training of EoMT."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mmengine.hooks import Hook
@@ -65,11 +63,7 @@ class MaskAnnealingHook(Hook):
 
 
 def find_eomt(model: nn.Module) -> MaskQueries:
-    """The queries of a model, which may be wrapped for distributed training.
-
-    Raises:
-        ValueError: it has none.
-    """
+    """The queries of a model, also of a distributed training; ValueError if it has none."""
     found = [part for part in model.modules() if isinstance(part, MaskQueries)]
     if not found:
         raise ValueError(f'{type(model).__name__} has no EoMT, so there are no masks to anneal')

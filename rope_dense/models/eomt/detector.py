@@ -1,7 +1,5 @@
 """EoMT for instance and panoptic segmentation."""
 
-from __future__ import annotations
-
 from mmdet.models.detectors import MaskFormer
 from mmengine.registry import MODELS
 from torch import Tensor

@@ -3,8 +3,6 @@
 Letters: see queries.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mmdet.models.dense_heads import Mask2FormerHead

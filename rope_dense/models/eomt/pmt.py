@@ -3,8 +3,6 @@
 Letters: see queries.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +41,6 @@ class PMT(MaskQueries):
         num_laterals: how many maps the backbone returns.
         blocks: attributes of ``ViTArch`` that replace values of ``BLOCKS``; heads have 64 channels
             unless it says ``num_heads``.
-        others: see ``MaskQueries``.
     """
 
     norm: nn.Module

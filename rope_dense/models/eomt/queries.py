@@ -4,8 +4,6 @@ Letters: B images, Q queries, R prefix tokens of the backbone, H x W token grid,
 tokens, C channels, K classes, h x w mask of a query.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -52,12 +50,7 @@ class MaskQueries(nn.Module):
     norm: nn.Module | None
 
     def __init__(
-        self,
-        embed_dims: int,
-        num_classes: int,
-        num_queries: int,
-        num_blocks: int,
-        patch_size: int,
+        self, embed_dims: int, num_classes: int, num_queries: int, num_blocks: int, patch_size: int
     ) -> None:
         super().__init__()
         self.num_queries = num_queries
@@ -77,11 +70,7 @@ class MaskQueries(nn.Module):
         self.mask_probs = [1.0] * num_blocks  # no tensor: the host would wait for its upload
 
     def join(self, backbone: RoPEViT) -> None:
-        """Fit the queries to a backbone, once.
-
-        Raises:
-            ValueError: they do not fit it.
-        """
+        """Fit the queries to a backbone, once; ValueError if they do not fit it."""
         given = dict(in_channels=self.query.embedding_dim, patch_size=self.patch_size)
         needed = dict(
             in_channels=backbone.arch.embed_dims, patch_size=backbone.patch_embed.patch_size
@@ -100,12 +89,7 @@ class MaskQueries(nn.Module):
         """
 
     def decode(
-        self,
-        x: Tensor,
-        grid: Size,
-        number: int,
-        blocks: Sequence[RunBlock],
-        norm: nn.Module,
+        self, x: Tensor, grid: Size, number: int, blocks: Sequence[RunBlock], norm: nn.Module
     ) -> list[Prediction]:
         """Predictions from tokens that the queries join.
 
@@ -162,7 +146,6 @@ class EoMT(MaskQueries):
     Args:
         norm_cfg: of a norm before the predictions, in mmcv's form, for a backbone without a norm
             after its last block. None: the backbone has one.
-        others: see ``MaskQueries``.
     """
 
     def __init__(
@@ -178,11 +161,7 @@ class EoMT(MaskQueries):
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else None
 
     def join(self, backbone: RoPEViT) -> None:
-        """Make the last blocks of a backbone expect the queries; it no longer runs without them.
-
-        Raises:
-            ValueError: the queries do not fit the backbone.
-        """
+        """Let the last blocks expect the queries, for good; ValueError if they do not fit."""
         check_backbone(backbone, self)
         super().join(backbone)
         for block in backbone.blocks[-self.num_blocks :]:

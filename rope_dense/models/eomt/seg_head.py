@@ -1,7 +1,5 @@
 """EoMT for semantic segmentation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mmengine.registry import MODELS

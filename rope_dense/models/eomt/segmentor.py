@@ -3,8 +3,6 @@
 Letters: B images, K classes, H x W pixels.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,14 +1,12 @@
 """Strict loading of published EoMT-DINOv3 and PMT checkpoints."""
 
-from __future__ import annotations
-
 from mmengine.logging import print_log
 from torch import nn
 
 from ...backbones import RoPEViT
 from ...checkpoints.detectors import read_eomt
 from ...checkpoints.errors import CheckpointError
-from ...checkpoints.incompatible import compare
+from ...checkpoints.incompatible import compare_weights
 from ...checkpoints.load import load_weights
 
 
@@ -23,7 +21,7 @@ def load_eomt(backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | N
         CheckpointError: a checkpoint cannot be fetched or read, or it does not fit the model.
     """
     encoder, head = read_eomt(checkpoint, base)
-    if incompatible := compare(eomt.state_dict(), head):
+    if incompatible := compare_weights(eomt.state_dict(), head):
         raise CheckpointError(f'{checkpoint} does not fit {type(eomt).__name__}:\n{incompatible}')
     load_weights(backbone, encoder, checkpoint)
     eomt.load_state_dict(head)

@@ -18,13 +18,13 @@ from mmengine.registry import DATASETS, TRANSFORMS
 from ...datasets.depth_maps import survey_depths
 from ...datasets.mask_labels import mask_lines, survey_masks
 from ...engine.runner import FILES, NamingPipeline
-from ...integrations.hub_config import is_stored
+from ...integrations.hub_config import is_stored_config
 from ...utils.locations import is_remote
 from ..building import build_part, building
 from ..errors import UsageError, usage_errors
 from ..model import check_classes
 from ..own.recipes import find_anew, has_own_data
-from ..parts import component_of, datasets_of, evaluators, heads
+from ..parts import component_of, datasets_of, evaluators, model_heads
 from ..task import detects
 
 EXAMPLES = 3  # of missing files are named
@@ -43,7 +43,7 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
         UsageError: files are missing, or do not fit the model; a stored model has no data.
         LoadError: an image or mask cannot be loaded.
     """
-    if is_stored(cfg):
+    if is_stored_config(cfg):
         raise UsageError(
             f'{cfg.filename}: a model of the hub is stored without data to test on; give a config '
             'and its checkpoint'
@@ -135,7 +135,7 @@ def check_model_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
     if not classes:
         return
     check_classes(cfg, key, classes)
-    for name, head in heads(cfg):
+    for name, head in model_heads(cfg):
         losses = head.get('loss_decode') or []
         losses = losses if isinstance(losses, list) else [losses]
         softmax = [x for x in losses if str(x.get('type')).endswith('CrossEntropyLoss')]
@@ -173,7 +173,7 @@ def check_maps(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -
     infos = [built.get_data_info(index) for index in few]
     if 'LoadDepth' in steps:
         pairs = [(Path(info['img_path']), Path(info['depth_map_path'])) for info in infos]
-        largest = [head.max_depth for _, head in heads(cfg) if head.get('max_depth')]
+        largest = [head.max_depth for _, head in model_heads(cfg) if head.get('max_depth')]
         with building(key):
             unit = steps['LoadDepth'].get('unit', 1.0)
             survey_depths(pairs, split, unit, min(largest, default=None))
@@ -191,7 +191,7 @@ def check_maps(cfg: Config, key: str, dataset: ConfigDict, built: BaseDataset) -
 def check_loaded(cfg: Config, key: str, steps: list[ConfigDict], built: BaseDataset) -> None:
     """Load ``LOADED`` masks by the steps of a pipeline, and compare them with images and heads."""
     load = NamingPipeline([build_part(cfg, f'{key}.pipeline', TRANSFORMS, s) for s in steps])
-    readers = [(name, head, head.get('num_classes')) for name, head in heads(cfg)]
+    readers = [(name, head, head.get('num_classes')) for name, head in model_heads(cfg)]
     if not key.startswith('train'):
         metrics = evaluators(cfg, key.split('.')[0].replace('dataloader', 'evaluator'))
         number = len(built.metainfo.get('classes') or ())

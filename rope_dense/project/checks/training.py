@@ -8,7 +8,7 @@ from torch import nn
 
 from ...backbones.base import Backbone
 from ...utils.config_parts import nodes
-from ...utils.validation import check_size
+from ...utils.validation import checked_size
 from ..errors import UsageError
 from ..own.settings import started_processes
 from ..parts import datasets_of, scheduler_settings
@@ -54,7 +54,7 @@ def training_crops(cfg: Config) -> set[tuple[int, int]]:
     loader = cfg.get('train_dataloader')
     datasets = datasets_of(cfg, 'train_dataloader') if loader else ()
     return {
-        check_size('crop_size', step.crop_size)
+        checked_size('crop_size', step.crop_size)
         for _, dataset in datasets
         for _, step in nodes(dataset.get('pipeline'))
         if step.get('type') == 'RandomCrop' and step.get('crop_type', 'absolute') == 'absolute'
@@ -102,11 +102,7 @@ def check_schedule(cfg: Config) -> None:
 
 
 def check_processes(cfg: Config, launcher: str) -> None:
-    """Compare the processes for which a recipe of own data was made with those that train.
-
-    Raises:
-        UsageError: they differ, so the epochs and the learning rate would be others.
-    """
+    """Raise UsageError if other processes train than a recipe of own data was made for."""
     made_for = (cfg.get('own') or {}).get('gpus')
     number = 1 if launcher == 'none' else started_processes() or 1
     if made_for not in (None, number):

@@ -51,7 +51,7 @@ def distil(cfg: dict, own: OwnAdapt) -> None:
     """Make the model a distillation from the teacher, in place."""
     vit, model = find_backbone(str(own.teacher)), cfg['model']
     weights = vit.weights if own.teacher_weights == 'default' else own.teacher_weights
-    source = dict(type='Pretrained', checkpoint=fit.weights_file(weights))
+    source = dict(type='Pretrained', checkpoint=fit.pretrained_file(weights))
     teacher = dict(backbone_of(vit, own.teacher_weights), frozen_stages='all', init_cfg=source)
     mean, std = [*vit.mean], [*vit.std]
     if own.channels is not None:

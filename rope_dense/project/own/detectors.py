@@ -8,7 +8,7 @@ from mmengine.config import Config
 
 from ...datasets.dense_stages import set_stages, with_masks
 from ...utils.config_parts import nodes
-from ...utils.validation import check_integer
+from ...utils.validation import checked_integer
 from . import fit
 from .augment import FLIPS
 from .data import OwnData
@@ -35,7 +35,7 @@ META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 
 def detection_config(own: OwnObjects, data: OwnData) -> dict:
     """The config of DINO on a plain ViT for boxes, which returns a box of each query."""
-    check_integer('own.size', own.size, 64)  # two patches on a side of the smallest training image
+    checked_integer('own.size', own.size, 64)  # two patches: a side of the smallest training image
     cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
     fit_recipe(cfg, own, data, size=800, batch=16, milestones=[11 / 12])
     model = cfg['model']
@@ -60,7 +60,7 @@ def instance_config(own: OwnObjects, data: OwnData) -> dict:
     final['max_per_img'] = max(final['max_per_img'], most)
     scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
     cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
-        dict(type='Resize', scale=fit.multiply(scale, share), keep_ratio=True)
+        dict(type='Resize', scale=fit.scale_pixels(scale, share), keep_ratio=True)
         for share in (1, 0.75)
     ]
     merging = dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=final['max_per_img'])

@@ -33,13 +33,13 @@ def resize_config(cfg: dict, factor: float) -> None:
     parts += [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
     for _, node, name in size_steps(parts, names=PIXELS):
         if node[name] != 1:  # a divisor of 1 does not pad
-            node[name] = multiply(node[name], factor)
+            node[name] = scale_pixels(node[name], factor)
 
 
-def multiply(value: object, factor: float) -> Any:
+def scale_pixels(value: object, factor: float) -> Any:
     """A number of pixels, or lists of these, times a factor; 10**6, no limit, stays."""
     if isinstance(value, (list, tuple)):
-        return type(value)(multiply(item, factor) for item in value)
+        return type(value)(scale_pixels(item, factor) for item in value)
     if not isinstance(value, (int, float)) or value >= 10**6:
         return value
     return max(1, round(value * factor))
@@ -73,14 +73,14 @@ def set_weights(cfg: dict, own: Own) -> None:
     preprocessor.update(mean=[*vit.mean], std=[*vit.std])
     if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
         preprocessor['pad_size_divisor'] = vit.patch_size
-    checkpoint = weights_file(vit.weights if own.weights == 'default' else own.weights)
+    checkpoint = pretrained_file(vit.weights if own.weights == 'default' else own.weights)
     backbone['init_cfg'] = dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
         backbone['layer_scale_init_value'] = 1.0
 
 
-def weights_file(weights: str | None) -> str | None:
+def pretrained_file(weights: str | None) -> str | None:
     """The file of weights; of the folder of a run of configs/own/adapt.py, its backbone."""
     if weights and (file := Path(os.path.expanduser(weights), BACKBONE)).is_file():
         return str(file)

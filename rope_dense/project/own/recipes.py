@@ -32,7 +32,7 @@ from .detectors import (
     realtime_masks_config,
 )
 from .semantic import semantic_config
-from .settings import Own, OwnObjects, settings_of
+from .settings import Own, OwnObjects, task_settings
 from .tasks import TASKS, task_named
 from .tiling import set_tiles, with_tiles
 
@@ -63,7 +63,7 @@ def read_own(written: Config, given: Mapping[str, object]) -> Config:
     task, in_file = lines.pop('task', None), lines.pop('own', {})
     recipe = task_named(task)
     in_file.pop('_delete_', None)
-    own = settings_of(recipe.settings, {**in_file, **given})
+    own = task_settings(recipe.settings, {**in_file, **given})
     data = recipe.find(own)
     cfg = DERIVE[task](own, with_tiles(own, data, str(task)))
     set_tiles(cfg, own, data.most_objects)
@@ -125,7 +125,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
         return
     recipe = TASKS[settings.pop('task')]
     settings.update(gpus=None, data_root=data_root or settings['data_root'])
-    own = settings_of(recipe.settings, settings)
+    own = task_settings(recipe.settings, settings)
     if data_root is not None:
         check_root(own)
     if not own.root.is_dir():
@@ -134,7 +134,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     trained = next((d.metainfo.classes for _, d in all_datasets(cfg)), data.classes)
     is_list = issubclass(recipe.settings, OwnObjects)  # numbers of masks have the order of names
     if is_list and [*trained] != [*data.classes] and {*trained} == {*data.classes}:
-        data = recipe.find(settings_of(recipe.settings, {**settings, 'classes': trained}))
+        data = recipe.find(task_settings(recipe.settings, {**settings, 'classes': trained}))
     set_data_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = cfg.get('own_state') not in (None, data.state)
     if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar, get_type_hints
 
 from ...utils.configs import DOCS
 from ...utils.similar import did_you_mean
-from ...utils.validation import check_choice, check_integer, check_number
+from ...utils.validation import check_choice, checked_integer, checked_number
 from .augment import AUGMENTS, FLIPS
 from .backbones import WORDS, OwnBackbone, find_backbone
 from .text import read_setting
@@ -60,9 +60,9 @@ class Own:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if name in LEAST and value is not None:
-                check_integer(f'own.{name}', value, LEAST[name])
+                checked_integer(f'own.{name}', value, LEAST[name])
             if name in ABOVE and value is not None:
-                check_number(f'own.{name}', value, above=ABOVE[name])
+                checked_number(f'own.{name}', value, above=ABOVE[name])
         classes = getattr(self, 'classes', None)
         if classes is not None and len({*classes}) < max(1, len(classes)):
             refused = 'a name appears twice' if classes else 'give names, or None for all'
@@ -81,7 +81,7 @@ class Own:
         check_choice('own.augment', self.augment, AUGMENTS)
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
         check_channels(self)
-        check_tiles(self)
+        check_tile_settings(self)
         object.__setattr__(self, 'data_root', os.path.expanduser(self.data_root))
         started = started_processes()
         if started is not None and self.gpus not in (None, started):
@@ -219,7 +219,7 @@ class OwnAdapt(Own):
             others = 'own.teacher, own.blocks and own.weights=None'
             raise ValueError(f'own.lora={self.lora}: adapters are for trainings without {others}')
         if self.blocks is not None:
-            check_integer('own.blocks', self.blocks, 1, self.vit.depth)
+            checked_integer('own.blocks', self.blocks, 1, self.vit.depth)
         if self.teacher is None and (self.teacher_weights != 'default' or self.teacher_size):
             raise ValueError('own.teacher_weights, own.teacher_size: give own.teacher, too')
         needs = self.teacher if self.teacher_weights == 'default' else None
@@ -230,7 +230,7 @@ class OwnAdapt(Own):
 Settings = TypeVar('Settings', bound=Own)
 
 
-def settings_of(kind: type[Settings], given: Mapping[str, object]) -> Settings:
+def task_settings(kind: type[Settings], given: Mapping[str, object]) -> Settings:
     """The settings of a task from values by name (``read_setting``); ValueError if not allowed."""
     hints = get_type_hints(kind)
     allowed = [field.name for field in dataclasses.fields(kind)]
@@ -294,7 +294,7 @@ def check_channels(own: Own) -> None:
         )
 
 
-def check_tiles(own: Own) -> None:
+def check_tile_settings(own: Own) -> None:
     """Raise ValueError unless the settings of tiles fit each other."""
     if own.tile is None:
         if own.overlap is not None or [*own.scales] != [1]:

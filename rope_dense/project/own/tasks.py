@@ -22,7 +22,7 @@ from .data import OwnData, check_root, colours_of, find_objects, find_own_maps, 
 from .settings import Own, OwnAdapt, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic
 
 
-class Task(NamedTuple):
+class OwnTask(NamedTuple):
     """A task, without its recipe."""
 
     settings: type[Own]
@@ -96,9 +96,7 @@ def trained_classes(
     return trained, palette, dict(void=void, values=own_values)
 
 
-def named_classes(
-    own: OwnSemantic,
-) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
+def named_classes(own: OwnSemantic) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
     file, given, values = own.root / CLASSES_FILE, own.classes, own.values
     if file.is_file():
@@ -131,18 +129,18 @@ def named_classes(
 
 
 TASKS = {
-    'adapt': Task(OwnAdapt, own_data.find_pictures),
-    'depth': Task(OwnDepth, find_depth),
-    'detection': Task(OwnObjects, find_objects),
-    'instance': Task(OwnObjects, partial(find_objects, outlines=True)),
-    'oriented': Task(OwnOriented, partial(find_objects, oriented=True)),
-    'realtime': Task(OwnRealtime, find_objects),
-    'realtime_masks': Task(OwnRealtime, partial(find_objects, outlines=True)),
-    'semantic': Task(OwnSemantic, find_semantic),
+    'adapt': OwnTask(OwnAdapt, own_data.find_pictures),
+    'depth': OwnTask(OwnDepth, find_depth),
+    'detection': OwnTask(OwnObjects, find_objects),
+    'instance': OwnTask(OwnObjects, partial(find_objects, outlines=True)),
+    'oriented': OwnTask(OwnOriented, partial(find_objects, oriented=True)),
+    'realtime': OwnTask(OwnRealtime, find_objects),
+    'realtime_masks': OwnTask(OwnRealtime, partial(find_objects, outlines=True)),
+    'semantic': OwnTask(OwnSemantic, find_semantic),
 }
 
 
-def task_named(name: object) -> Task:
+def task_named(name: object) -> OwnTask:
     """A task by its name; ValueError if there is none."""
     if not isinstance(name, str) or name not in TASKS:
         near = did_you_mean(str(name), TASKS)

@@ -76,7 +76,7 @@ def parse_text(text: str, kind: Any) -> object:
         return None
     if str in kinds and not (lists and word.startswith('[')):
         return text
-    value = number(word, kinds)
+    value = number_or_text(word, kinds)
     if not lists or isinstance(value, int):
         return value
     node = yaml.compose(word if word.startswith('[') else f'[{word}]', Loader=yaml.BaseLoader)
@@ -84,10 +84,10 @@ def parse_text(text: str, kind: Any) -> object:
     if not all(isinstance(item, yaml.ScalarNode) for item in items):
         raise TypeError('no list of names or numbers')
     allowed = alternatives(*get_args(lists[0]))
-    return [item.value if item.style else number(item.value, allowed) for item in items]
+    return [item.value if item.style else number_or_text(item.value, allowed) for item in items]
 
 
-def number(text: str, kinds: Sequence[Any]) -> str | int | float:
+def number_or_text(text: str, kinds: Sequence[Any]) -> str | int | float:
     """The number that a text is, if ``kinds`` has its type; else the text."""
     if int in kinds and re.fullmatch(r'[+-]?\d+', text):
         return int(text)

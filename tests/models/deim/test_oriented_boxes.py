@@ -15,7 +15,7 @@ from rope_dense.models.deim.oriented_boxes import (
     entries,
     from_rotated,
     matrices,
-    move,
+    move_boxes,
     saturate,
     to_rotated,
 )
@@ -104,10 +104,10 @@ def test_boxes_along_the_axes_have_the_entries_of_horizontal_ones() -> None:
 def test_a_change_is_found_again() -> None:
     reference, box = from_rotated(rotated()), from_rotated(rotated())
     change = change_between(reference, box)
-    torch.testing.assert_close(move(reference, change), box, atol=1e-9, rtol=1e-9)
-    torch.testing.assert_close(move(reference, 0 * change), reference)
+    torch.testing.assert_close(move_boxes(reference, change), box, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(move_boxes(reference, 0 * change), reference)
     unit = torch.tensor([1.0, 0, 0, 0, 0, 0, 0]).double()
-    shifted = move(from_rotated(given := rotated()), unit.expand(len(given), 7))
+    shifted = move_boxes(from_rotated(given := rotated()), unit.expand(len(given), 7))
     step = apply(matrices(from_rotated(given)[:, 2:5]), unit[:2].expand(len(given), 2))
     torch.testing.assert_close(shifted[:, :2] - given[:, :2], step)
 
@@ -121,7 +121,7 @@ def test_all_of_it_follows_a_quarter_turn_of_the_image() -> None:
     x, y, size, u1, u2, *turn = expected.unbind(-1)
     expected = torch.stack([-y, x, size, -u1, -u2, *turn], -1)
     torch.testing.assert_close(change, expected, atol=1e-9, rtol=1e-9)
-    back = to_rotated(move(turned, change))
+    back = to_rotated(move_boxes(turned, change))
     torch.testing.assert_close(back, to_rotated(turned_others), atol=1e-6, rtol=1e-9)
     for measure in (
         lambda a, b: torch.cdist(entries(a), entries(b), p=1),
@@ -183,7 +183,7 @@ def test_gradients_against_differences() -> None:
     target = from_rotated(rotated()[:6])
     assert torch.autograd.gradcheck(lambda x: saturate(divergence(x, target)), start)
     assert torch.autograd.gradcheck(entries, start)
-    assert torch.autograd.gradcheck(lambda x: move(x, 0.1 * x), start)
+    assert torch.autograd.gradcheck(lambda x: move_boxes(x, 0.1 * x), start)
 
 
 def test_what_is_not_finite_stays_so() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from rope_dense.rope import GridRoPE
 from rope_dense.rope.frequencies import FixedFrequencies
 from rope_dense.rope.rotation import PairLayout
-from rope_dense.utils.validation import check_choice, check_number, refuse
+from rope_dense.utils.validation import check_choice, checked_number, refuse
 
 Directions = Literal['golden', 'simplex', 'random']
 GOLDEN_ANGLE = math.pi * (math.sqrt(5) - 1) / 2  # radians
@@ -68,9 +68,9 @@ class DirectionRoPE(GridRoPE):
         coordinates: dict | None = None,
     ) -> None:
         check_choice('directions', directions, get_args(Directions))
-        check_number('low', low, above=0)
-        check_number('high', high, above=low)
-        check_number('zeros', zeros, 0, below=1)
+        checked_number('low', low, above=0)
+        checked_number('high', high, above=low)
+        checked_number('zeros', zeros, 0, below=1)
         coordinates = coordinates or dict(type='corners', normalize='max', windows='map')
         super().__init__(head_dim, num_heads, low / high, pair_layout, coordinates)
         pairs = head_dim // 2

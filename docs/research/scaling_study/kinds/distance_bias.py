@@ -22,7 +22,7 @@ from rope_dense.backbones.attention import Attention, Place
 from rope_dense.backbones.position_bias import pair_bias
 from rope_dense.utils.memo import memo
 from rope_dense.utils.sizes import Size
-from rope_dense.utils.validation import check_choice, check_integer, check_number
+from rope_dense.utils.validation import check_choice, checked_integer, checked_number
 
 Distance = Literal['euclidean', 'manhattan']
 Normalizer = Literal['pretraining', 'grid']
@@ -129,7 +129,7 @@ class LookHereAttention(MeasuredAttention, OffsetAttention):
     slopes: Tensor
 
     def __init__(self, *args: Any, place: Place, slope: float = 2.0, **kwargs: Any) -> None:
-        check_number('attention: slope', slope, 0)
+        checked_number('attention: slope', slope, 0)
         super().__init__(*args, place=place, **kwargs)
         layer = 1.5 - place.index / max(place.depth - 1, 1)
         views = head_views(self.num_heads, place.index)
@@ -179,7 +179,7 @@ class FIREAttention(OffsetAttention):
     ) -> None:
         check_choice('attention: distance', distance, get_args(Distance))
         check_choice('attention: normalizer', normalizer, get_args(Normalizer))
-        check_integer('attention: hidden_dims', hidden_dims, 1)
+        checked_integer('attention: hidden_dims', hidden_dims, 1)
         super().__init__(*args, **kwargs)
         self.distance, self.normalizer = distance, normalizer
         last_row, last_column = (side - 1.0 for side in place.grid)

@@ -22,7 +22,7 @@ from torch import Tensor
 from rope_dense.backbones.windows import WindowPlan
 from rope_dense.utils.memo import memo
 from rope_dense.utils.sizes import Size
-from rope_dense.utils.validation import check_integer
+from rope_dense.utils.validation import checked_integer
 
 from .distance_bias import MeasuredAttention, uniform_parameter
 
@@ -105,7 +105,7 @@ class PaPEAttention(ParabolaAttention):
     """
 
     def __init__(self, *args: Any, num_parabolas: int = 50, **kwargs: Any) -> None:
-        check_integer('attention: num_parabolas', num_parabolas, 1)
+        checked_integer('attention: num_parabolas', num_parabolas, 1)
         super().__init__(*args, **kwargs)
         heads, channels = self.num_heads, self.proj.in_features
         self.directions = uniform_parameter(heads, num_parabolas, 2, fan_in=2)  # w

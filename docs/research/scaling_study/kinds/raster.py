@@ -14,7 +14,7 @@ from rope_dense.rope import Coordinates, Rotary, RotaryEmbedding
 from rope_dense.rope.frequencies import axis_frequencies
 from rope_dense.rope.rotation import PairLayout
 from rope_dense.utils.sizes import Size
-from rope_dense.utils.validation import check_choice, check_number
+from rope_dense.utils.validation import check_choice, checked_number
 
 
 @MODELS.register_module()
@@ -41,7 +41,7 @@ class RasterRoPE(RotaryEmbedding):
         pair_layout: PairLayout = 'interleaved',
     ) -> None:
         super().__init__(head_dim, num_heads, pair_layout)
-        self.theta = check_number('theta', theta, above=0)
+        self.theta = checked_number('theta', theta, above=0)
         check_choice('learned', learned, (True, False))
         if head_dim % 2:
             raise ValueError(f'head_dim must be a multiple of 2, got {head_dim}')
