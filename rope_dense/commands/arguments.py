@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, NoReturn
 
+from ..predict.thresholds import DEFAULT, REPORT, read_score
 from ..project.errors import UsageError
 from ..project.find import check_checkpoint, find_config, find_files
 from ..utils.configs import DOCS
@@ -110,6 +111,15 @@ def add_model(parser: ToolParser) -> None:
 def add_prediction(parser: ToolParser) -> None:
     """Add the options of predict.py and predict_large.py."""
     add_device(parser)
+    parser.add_argument(
+        '--score',
+        '--min-score',
+        type=score_text,
+        nargs='+',
+        default=[DEFAULT],
+        help='detectors: minimum score of a box, 0 to 1; for some classes CLASS=SCORE, or report: '
+        f"the scores with the best F1 in the run's report ({DEFAULT})",
+    )
     help = 'images, or tiles, per batch (%(default)s)'
     parser.add_argument('--batch', type=at_least(1), default=1, help=help)
     parser.add_argument(
@@ -118,6 +128,14 @@ def add_prediction(parser: ToolParser) -> None:
         help='size of an image, or a tile, as model input, in pixels: the shorter side, or '
         'HEIGHTxWIDTH (as the test pipeline of the config resizes it)',
     )
+
+
+def score_text(text: str) -> str:
+    """A type of least scores: the text itself, which ``least_scores`` reads."""
+    try:
+        return text if text == REPORT else (read_score(text), text)[1]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def add_device(parser: ToolParser) -> None:

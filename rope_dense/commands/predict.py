@@ -25,17 +25,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..predict.thresholds import DEFAULT, REPORT, read_score
 from ..project.find import check_path
 from .arguments import ToolParser, add_model, add_prediction, at_least, values
-
-
-def score_text(text: str) -> str:
-    """A type of least scores: the text itself, which ``least_scores`` reads."""
-    try:
-        return text if text == REPORT else (read_score(text), text)[1]
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -48,14 +39,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'standard input',
     )
     parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
-    parser.add_argument(
-        '--score',
-        type=score_text,
-        nargs='+',
-        default=[DEFAULT],
-        help='detectors: minimum score of a box, 0 to 1; for some classes CLASS=SCORE, or report: '
-        f"the scores with the best F1 in the run's report ({DEFAULT})",
-    )
     parser.add_list(
         '--write',
         'FORMAT',

@@ -54,12 +54,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '(until one tile holds the image)',
     )
     parser.add_argument(
-        '--min-score',
-        type=at_least(0, float, most=1),
-        default=0.3,
-        help='detectors: minimum score (%(default)s)',
-    )
-    parser.add_argument(
         '--merge-iou',
         type=at_least(0, float, most=1),
         help='detectors: boxes of two tiles that overlap more are one object (0.5; 0.1 if rotated)',

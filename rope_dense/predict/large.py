@@ -32,6 +32,7 @@ from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
 from ..utils.size_text import parse_size
 from .processes import init_rank
+from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import TiledImage, Tiling, TrainedModel, check_tiled_task, tile_and_overlap, unfinished
 
 
@@ -47,7 +48,7 @@ def predict_large(
     overlap: int | None = None,
     batch: int = 1,
     halvings: int | None = None,
-    min_score: float = 0.3,
+    score: Scores = DEFAULT,
     merge_iou: float | None = None,
     overwrite: bool = False,
     device: str | None = None,
@@ -65,7 +66,8 @@ def predict_large(
         out: label raster (NAME.tif, NAME.png), depth (NAME.tif) or detections (NAME.json), by
             default in the work folder; or the folder of the results of a folder.
         picture: also draw the result on a reduced image, in this file.
-        tile, overlap, batch, halvings, min_score, merge_iou: see ``Tiling``, ``tile_and_overlap``.
+        tile, overlap, batch, halvings, merge_iou: see ``Tiling``, ``tile_and_overlap``.
+        score: detectors: of a box that is kept, at least; see ``least_scores``.
         size: of a tile as model input, '480' (its shorter side) or '480x640' (height and width); by
             default as the test pipeline resizes a tile.
         overwrite: start again, and replace an earlier result.
@@ -90,7 +92,6 @@ def predict_large(
     assert weights is not None, 'a model of one task'
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
     tile, overlap = tile_and_overlap(cfg, tile, overlap)
-    tiling = Tiling(tile, overlap, batch, halvings, min_score, merge_iou)
     if picture is not None:
         check_ending('--picture', picture, PICTURES)
     results = results_of(cfg, given, out, overwrite)
@@ -105,6 +106,8 @@ def predict_large(
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
         classes, colours = classes_and_colours(cfg, used.checkpoint)
+        least = [*least_scores(score, Path(cfg.work_dir), classes).values()]
+        tiling = Tiling(tile, overlap, batch, halvings, least, merge_iou)
         model = revert_sync_batchnorm(used.model).to(place).eval()
         identity = Identity.of(cfg, str(config), weights)
         trained = TrainedModel(cfg, model, classes, colours, identity)

@@ -209,7 +209,7 @@ def test_nothing_is_predicted_without_data(
     found = ['--score', '0.001', '--out', tmp_path / 'boxes']
     assert run('predict', *detector, path, *found) == 0
     large = tmp_path / 'large.json'
-    found = ['--min-score', '0.001', '--out', large, '--tile', '48']
+    found = ['--score', '0.001', '--out', large, '--tile', '48']
     assert run('predict_large', *detector, path, *found) == 0
     for result in (tmp_path / 'boxes' / 'predictions.json', large):
         boxes = np.array([x['bbox'] for x in json.loads(result.read_text())['annotations']])

@@ -148,7 +148,7 @@ def test_a_test_has_the_objects_of_predict_large(
     files, out = model_files(tmp_path, own_file(tmp_path, task, scenes, **own)), tmp_path / 'a.json'
     least = 0.05
     image = scenes / 'val' / '0.png'
-    assert run('predict_large', *files, image, '--out', out, '--min-score', least) == 0
+    assert run('predict_large', *files, image, '--out', out, '--score', least) == 0
     number = 15 if not own else 15 + 4
     assert f'{number} tiles of 96 pixels' in capsys.readouterr().out
     expected = json.loads(out.read_text())['annotations']
@@ -193,7 +193,7 @@ def test_nothing_is_tested_without_data(
     files = model_files(tmp_path, own_file(tmp_path, task, tmp_path / 'data', **own))
     image = tmp_path / 'data' / ('images/val' if task == 'semantic' else 'val') / '0.tif'
     out = tmp_path / ('a.tif' if task == 'semantic' else 'a.json')
-    assert run('predict_large', *files, image, '--out', out, '--min-score', 0.05) == 0
+    assert run('predict_large', *files, image, '--out', out, '--score', 0.05) == 0
     samples = whole_samples(*files, TileJoiner(min_score=0.05))
     if task == 'semantic':
         found, expected = labels_of(samples[: len(samples) // 2]), np.array(Image.open(out))
@@ -222,7 +222,7 @@ def test_a_model_of_the_hub_has_its_tiles(scenes: Path, tmp_path: Path) -> None:
     found = []
     for index, source in enumerate((files, [tmp_path / 'ships'])):
         out = tmp_path / f'{index}.json'
-        given = ['--out', out, '--min-score', 0.05, '--work-dir', tmp_path / 'out']
+        given = ['--out', out, '--score', 0.05, '--work-dir', tmp_path / 'out']
         assert run('predict_large', *source, scenes / 'val' / '0.png', *given) == 0
         found.append(out.read_bytes())
     assert found[0] == found[1] and len(json.loads(found[0])['annotations']) > 10
@@ -397,7 +397,7 @@ def test_tiles_and_scalings_are_compared(
         found = [tmp_path / f'{index}.json' for index in range(2)]
         for index, out in enumerate(found):
             image = data / 'val' / f'{index}.png'
-            given = ['--out', out, '--min-score', 0.1, '--tile', 144, '--size', 96]
+            given = ['--out', out, '--score', 0.1, '--tile', 144, '--size', 96]
             assert run('predict_large', *files, image, *given) == 0
         write_truth(data / 'annotations' / 'val.json', [json.loads(x.read_text()) for x in found])
     folder = ['--work-dir', tmp_path / 'work', '--cfg-options', *OFFLINE]

@@ -117,7 +117,7 @@ def test_one_tile_of_a_detector_is_the_whole_image(
     predict_large: Main, detecting: Files, small_image: str, tmp_path: Path
 ) -> None:
     out = tmp_path / 'boxes.json'
-    arguments = ['--out', str(out), '--min-score', '0', '--merge-iou', '0']
+    arguments = ['--out', str(out), '--score', '0', '--merge-iou', '0']
     assert predict_large([*detecting, small_image, *arguments]) == 0
     found = json.loads(out.read_text())['annotations']
     model = init_detector(*detecting, device='cpu')
@@ -191,8 +191,9 @@ def test_tiles_of_a_detector(
     predict_large: Main, detecting: Files, image: str, tmp_path: Path, capsys
 ) -> None:
     out, picture = tmp_path / 'boxes.json', tmp_path / 'picture.png'
-    arguments = ['--out', str(out), '--picture', str(picture), '--min-score', '0.2']
-    assert predict_large([*detecting, image, *arguments]) == 0
+    arguments = ['--out', str(out), '--picture', str(picture)]
+    scores = ['--score', 'circle=0.95', '0.2']
+    assert predict_large([*detecting, image, *arguments, *scores]) == 0
     # 12 tiles, 4 of the halved image (75 x 100), one of the image halved twice
     assert '17 tiles of 64 pixels, 17 of them not finished' in capsys.readouterr().out
     result = json.loads(out.read_text())
@@ -200,7 +201,7 @@ def test_tiles_of_a_detector(
     assert len(result['categories']) == 6
     for annotation in result['annotations']:
         left, top, width, height = annotation['bbox']
-        assert annotation['score'] >= 0.2
+        assert annotation['score'] >= (0.95 if annotation['category_id'] == 1 else 0.2)
         assert 0 <= left <= left + width <= 200 and 0 <= top <= top + height <= 150
     assert mmcv.imread(str(picture)).shape == (150, 200, 3)
     assert {path.name for path in tmp_path.glob('[!.]*')} == {'boxes.json', 'picture.png'}
@@ -294,7 +295,7 @@ def test_processes_share_an_image(
 ) -> None:
     """Three processes, of which the second is killed and goes on, and the bytes of one."""
     files = segmenting if kind == 'labels.tif' else detecting
-    given = [*files, image, '--overlap', overlap, '--min-score', '0.1']
+    given = [*files, image, '--overlap', overlap, '--score', '0.1']
     assert predict_large([*given, '--out', str(tmp_path / kind)]) == 0
     number = int(re.findall(r'(\d+) tiles of 64', capsys.readouterr().out)[0])
     monkeypatch.setenv('MASTER_ADDR', 'here')
