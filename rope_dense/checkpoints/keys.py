@@ -256,14 +256,14 @@ def join_tensors(
     tensors = [places[place] for place in sorted(places)]
     old = ('',) if rule is None else rule[0]
     if '%' in old[0]:
-        check_blocks(old[0], places, parts, weights)
+        check_all_blocks(old[0], places, parts, weights)
         with shape_errors(name):
             return torch.stack(tensors, 1)
     with shape_errors(name):
         return torch.cat(tensors) if len(old) > 1 else tensors[0]
 
 
-def check_blocks(
+def check_all_blocks(
     name: str, numbers: Iterable[int], keys: Iterable[str], weights: StateDict
 ) -> None:
     """Raise CheckpointError unless all blocks of the weights have one of the keys of a name."""

@@ -15,7 +15,7 @@ from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
 from .depth_maps import known_depths, read_depth
-from .images.copies import map_window
+from .images.copies import read_map_window
 from .labels.maps import DEPTH
 from .map_files import check_map_size, load_pairs
 
@@ -68,7 +68,9 @@ class LoadDepth(BaseTransform):
         def load() -> np.ndarray:
             return known_depths(read_depth(path))
 
-        known = map_window(path, folder, results['window'], 'depth', load) if folder else load()
+        known = (
+            read_map_window(path, folder, results['window'], 'depth', load) if folder else load()
+        )
         depth = known * self.unit
         check_map_size(path, depth.shape, results)
         results['gt_depth_map'] = depth

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from ..utils.progress import progress
 from .classes import IGNORED
-from .images.copies import map_window
+from .images.copies import read_map_window
 from .images.headers import read_header
 from .labels.splits import WORDS
 from .map_files import Pair, check_header, why_unread
@@ -70,7 +70,7 @@ def read_mask_labels(results: Mapping[str, Any]) -> np.ndarray:
     load = partial(read_labels, path, labels)
     if (folder := results.get('copies')) is None:
         return load()
-    return map_window(path, folder, results['window'], labels, load)
+    return read_map_window(path, folder, results['window'], labels, load)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from ..images.band_files import write_bands
 from .rooms import make_room, render_room
 from .rotated_shapes import ROTATED_METAINFO, RotatedShape
 from .shapes import METAINFO, SPLITS, DrawnShape, Scene, make_scene, render
-from .warm_shapes import WARM_METAINFO, WarmShape, render_channels
+from .warm_shapes import WARM_METAINFO, ThermalCircle, render_channels
 
 FORMATS = ('coco', 'ade')
-KINDS = {'coco': DrawnShape, 'ade': DrawnShape, 'dota': RotatedShape, 'warm': WarmShape}
+KINDS = {'coco': DrawnShape, 'ade': DrawnShape, 'dota': RotatedShape, 'warm': ThermalCircle}
 SETTINGS_FILE = 'rope_dense_shapes.json'
 ADE_SPLITS = {'train': 'training', 'val': 'validation'}
 

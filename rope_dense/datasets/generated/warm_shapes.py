@@ -19,7 +19,7 @@ NOISE = 800  # deviation of the fourth channel
 
 
 @dataclass(frozen=True)
-class WarmShape(DrawnShape):
+class ThermalCircle(DrawnShape):
     """A circle of a class that neither outline nor colour shows."""
 
     @classmethod

@@ -83,7 +83,7 @@ def write_rows(
                 file.write(rows, window=Window(0, top, width, bottom - top))
 
 
-def map_window(
+def read_map_window(
     path: Path, folder: str, window: Sequence[int], about: object, load: Callable[[], np.ndarray]
 ) -> np.ndarray:
     """A window [h, w] of a map that ``load`` gives as a whole [H, W], for a copy of it.

@@ -109,7 +109,7 @@ def read_by_pillow(file: BinaryIO) -> Header:
     dtype = 'uint16' if mode.startswith('I;16') else dtype
     pages = 1 if name == 'MPO' else getattr(image, 'n_frames', 1)  # MPO: a JPEG and its variants
     if name == 'PNG':
-        bits, colours, content = read_png(file)
+        bits, colours, content = png_bits_colour_exif(file)
         dtype = 'bool' if bits == 1 else f'uint{bits}'
         bands = bands if CHANNELS[colours] != 2 else ('L', 'A')  # of 16 bits Pillow says RGBA
         exif = Image.Exif()
@@ -139,7 +139,7 @@ def check_pixel_count(path: str | Path, height: int, width: int) -> None:
         )
 
 
-def read_png(file: BinaryIO) -> tuple[int, int, bytes]:
+def png_bits_colour_exif(file: BinaryIO) -> tuple[int, int, bytes]:
     """Bits, colour type and EXIF of a PNG, for whose EXIF Pillow would decode the pixels."""
     size, name, exif = file.seek(0, os.SEEK_END), b'', b''
     file.seek(16)

@@ -90,7 +90,7 @@ def write_if_changed(
     return home / content, json.loads(json.dumps(summary))
 
 
-def is_kept(file: Path, root: Path) -> bool:
+def is_up_to_date(file: Path, root: Path) -> bool:
     """Return whether a file that was written here is of a data set's folder as it is now."""
     state, written = read_json_or_empty(file.parent.parent / STATE), (VERSION, file.parent.name)
     is_written = (state.get('version'), state.get('content')) == written

@@ -19,7 +19,7 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
-from ...datasets.labels.kept import is_kept
+from ...datasets.labels.kept import is_up_to_date
 from ...utils.config_parts import all_datasets, nodes
 from .adapt import adapt
 from .data import OwnData, check_root
@@ -121,7 +121,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     """
     settings = cfg.own.to_dict()
     listed = Path(cfg.own_files['train'].get('ann_file') or '')
-    if data_root is None and is_kept(listed, Path(settings['data_root'])):
+    if data_root is None and is_up_to_date(listed, Path(settings['data_root'])):
         return
     recipe = TASKS[settings.pop('task')]
     settings.update(gpus=None, data_root=data_root or settings['data_root'])
