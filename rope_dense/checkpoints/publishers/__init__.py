@@ -5,7 +5,8 @@ To add a publisher, write a file beside this one and name it in ``PUBLISHERS``. 
 and ours (``keys``, see ``checkpoints.keys``), and functions for tensors whose shape is not ours
 (``tensors``). A key that no row names keeps its name; strict loading finds out whether the model
 has it. ``resformer.py`` is the shortest example. tests/checkpoints/test_checkpoint_layouts.py
-checks names and shapes of the published files against timm's models.
+checks names and shapes of the published files against timm's models; newer publishers have a
+test_NAME.py beside it, such as test_sapiens.py.
 """
 
 from collections.abc import Callable, Collection
