@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mmengine.config import Config
@@ -29,6 +30,7 @@ DEIM_BATCH = 32
 SHORT_RUN = 20_000  # images, each as often as it is trained on
 # Both against duplicates: 1.5 as published suppresses them later; docs/realtime.md
 SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
+RANDOM_DENOISING = 20  # queries: the published 100 make a step on a CPU half as long again
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
 META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 
@@ -104,15 +106,25 @@ def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
 
 
 def realtime_config(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> dict:
-    """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint."""
+    """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint.
+
+    Short runs from random values have a light augmentation. What differs from the recipe of long
+    ones: docs/realtime.md.
+    """
     name, shares, late = DEIM[own.vit.scale]
     cfg = fit.read_recipe(name)
     fit_objects(cfg, own, data)
     fit_model(cfg, own)
     head, least = cfg['model']['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
-    if own.weights is None or own.epochs * data.images < SHORT_RUN:
+    is_short = own.epochs * data.images < SHORT_RUN
+    if own.weights is None or is_short:
         head['mal_gamma'] = SHORT_MAL_GAMMA
         cfg['model']['test_cfg']['nms_iou'] = SHORT_NMS
+    if own.weights is None:
+        head['num_queries'] = min(head['num_queries'], max(100, 3 * data.most_objects))
+        head['denoising']['num_queries'] = RANDOM_DENOISING
+        if is_short and own.augment is None and not own.mosaic:
+            own = replace(own, augment='light')
     # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
     head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
     cfg['model']['test_cfg']['max_per_img'] = head['num_queries']

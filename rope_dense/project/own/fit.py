@@ -142,7 +142,7 @@ def finish_config(cfg: dict, own: Own, data: OwnData, mosaic: bool | None = None
     """The config with its augmentation, images, TensorBoard if installed, and limits in words."""
     if find_spec('tensorboard'):
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
-    fit_augmentation(cfg, own.augment, own.flip, mosaic)
+    fit_augmentation(cfg, own.augment or 'published', own.flip, mosaic)
     fit_images(cfg, own, data.survey)
     test_cfg, most = cfg['model'].get('test_cfg', {}), data.most_objects
     limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)

@@ -49,7 +49,7 @@ class Own:
     mean: Sequence[float] | None = None  # of each channel; None for a sample of training images
     std: Sequence[float] | None = None
     show: Sequence[int | str] | None = None  # three channels, or one: red, green and blue
-    augment: str = 'published'
+    augment: str | None = None  # None: 'published', or as ``realtime_config`` says
     flip: str | None = None  # None for the flip of `augment`
     tile: int | None = None  # side in pixels of an image; None to train on images as a whole
     overlap: int | None = None  # of tiles, in pixels of an image; None for a quarter of a tile
@@ -78,7 +78,7 @@ class Own:
                 f'own.weights: name the weights of {self.backbone} ({DOCS}/checkpoints.md), or '
                 f'None for random values; only {", ".join(WORDS)} have weights of their own'
             )
-        check_choice('own.augment', self.augment, AUGMENTS)
+        check_choice('own.augment', self.augment, (None, *AUGMENTS))
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
         check_channels(self)
         check_tile_settings(self)
@@ -139,7 +139,7 @@ class OwnRealtime(OwnObjects):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mosaic and self.augment != 'published':
+        if self.mosaic and self.augment not in (None, 'published'):
             raise ValueError(
                 f"own.mosaic=True: needs own.augment='published', got {self.augment!r}"
             )
