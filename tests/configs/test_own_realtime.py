@@ -73,6 +73,16 @@ def test_short_runs_and_random_weights_suppress_duplicates_sooner(
     assert model.test_cfg.get('nms_iou') == (0.7 if gamma == 1 else None)
 
 
+@pytest.mark.parametrize('weights, queries, denoising', [('default', 300, 100), (None, 100, 20)])
+def test_random_weights_have_queries_for_the_objects(
+    data: Path, weights: str | None, queries: int, denoising: int
+) -> None:
+    cfg = load(data, weights=weights)
+    head = cfg.model.bbox_head
+    assert (head.num_queries, head.denoising.num_queries) == (queries, denoising)
+    assert cfg.model.test_cfg.max_per_img == queries
+
+
 def test_sizes_follow_from_one(data: Path) -> None:
     cfg = load(data, size=160)
     resizes = [cfg.test_dataloader.dataset.pipeline[1], cfg.train_dataloader.dataset.pipeline[5]]
@@ -191,7 +201,8 @@ def test_masks_are_those_of_ecseg(data: Path) -> None:
 )
 def test_a_batch_of_each_stage_trains(data: Path, name: str, stage: int, keeps: bool) -> None:
     """Small: finite losses, on images of its own pipeline, with mosaics of the data set."""
-    cfg = load(data, name, size=96, weights=None, epochs=68, keep_ratio=keeps)
+    settings = dict(size=96, weights=None, epochs=68, augment='published', keep_ratio=keeps)
+    cfg = load(data, name, **settings)
     model = cfg.model
     model.backbone.arch = dict(
         embed_dims=32, depth=3, num_heads=2, rope=dict(type='AxialRoPE', theta=100.0)

@@ -123,7 +123,7 @@ def realtime_config(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mA
     if own.weights is None:
         head['num_queries'] = min(head['num_queries'], max(100, 3 * data.most_objects))
         head['denoising']['num_queries'] = RANDOM_DENOISING
-        if is_short and own.augment is None and not own.mosaic:
+        if is_short and own.augment is None and own.mosaic is None:
             own = replace(own, augment='light')
     # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
     head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
