@@ -218,7 +218,13 @@ def check_whole_backbone(model: nn.Module, weights: dict[str, Tensor], origin: s
     elif not weights.keys() & model.state_dict().keys():
         may_lack = ()
     own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
-    if problem := try_load_weights(part, own, may_lack):
+    problem, modules = try_load_weights(part, own, may_lack), dict(part.named_modules())
+    lost = [
+        key for key in own.keys() - part.state_dict().keys() if key.rpartition('.')[0] in modules
+    ]
+    if start and lost and not problem:
+        problem = f'it has {len(lost)} weights more, such as {keys_text(sorted(lost), 3)}'
+    if problem:
         raise UsageError(
             f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
             f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='

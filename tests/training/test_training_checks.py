@@ -26,7 +26,9 @@ def test_a_checkpoint_without_all_of_the_backbone(segmentor: str, detector: str)
     lacking = {key: weight for key, weight in weights.items() if 'blocks.1.' not in key}
     other = {f'module.{key}': weight for key, weight in weights.items()}
     larger = weights | {'backbone.blocks.0.attn.qkv.weight': torch.zeros(3, 3)}
-    for wrong, says in ((lacking, 'it lacks'), (other, 'it lacks'), (larger, 'size mismatch')):
+    more = weights | {'backbone.blocks.0.attn.q_bias': torch.zeros(3)}  # which would be lost
+    cases = (lacking, 'it lacks'), (other, 'it lacks'), (larger, 'size mismatch')
+    for wrong, says in (*cases, (more, 'it has 1 weights more, such as blocks')):
         with pytest.raises(UsageError, match=f"'x.pth' does not fit the backbone.*{says}"):
             check_whole_backbone(model, wrong, "load_from 'x.pth'")
 
