@@ -1,6 +1,7 @@
 """Draw the pictures of the guides, with the package's own functions.
 
-python docs/pictures/draw.py    # windows.png, views.png, tiles.png and scores.png beside it
+python docs/pictures/draw.py            # windows.png, views.png, tiles.png and scores.png beside it
+python docs/pictures/draw.py OUT FOLDER  # in OUT, and predictions.png of a folder of predictions
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image, ImageOps
 
 from rope_dense.backbones.windows import shifted_plan
 from rope_dense.datasets.generated.shapes import make_scene, render
@@ -140,9 +142,20 @@ def embeddings() -> Iterator[tuple[str, GridRoPE]]:
         yield f'Axial, {kind} for 28 x 28', rope
 
 
-def main(out: Path = Path(__file__).parent) -> None:
+def predictions(folder: Path) -> Image.Image:
+    """The middle squares of six pictures, evenly chosen, of a folder of predictions."""
+    files = sorted((folder / 'pictures').iterdir())
+    joined = Image.new('RGB', (6 * 200, 200))
+    for place, file in enumerate(files[len(files) // 12 :: len(files) // 6][:6]):
+        joined.paste(ImageOps.fit(Image.open(file), (200, 200)), (200 * place, 0))
+    return joined.quantize(128)
+
+
+def main(out: Path = Path(__file__).parent, predicted: Path | None = None) -> None:
     for draw in (windows, views, tiles, scores):
         draw().savefig(out / f'{draw.__name__}.png', dpi=100)
+    if predicted is not None:
+        predictions(predicted).save(out / 'predictions.png', optimize=True)
 
 
 if __name__ == '__main__':

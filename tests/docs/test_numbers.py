@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
+from PIL import Image
 
 from rope_dense.research.papers import paper_tables
 
@@ -51,7 +52,7 @@ def test_twice_the_size() -> None:
     sentence = (
         f'has {score("1.0", "none")} mIoU at its size and, at twice the size, '
         f'{score("2.0", "linear")} with `linear` scaling and {score("2.0", "none")} without; with '
-        f'absolute positions it has {score("1.0", "none", "ape")} and {score("2.0", "none", "ape")}'
+        f'absolute positions {score("1.0", "none", "ape")} and {score("2.0", "none", "ape")}'
     )
     assert sentence in WORDS
 
@@ -88,6 +89,19 @@ def test_pictures_are_drawn(program: str, pictures: list[str], tmp_path: Path) -
     for picture in pictures:
         drawn, stored = imread(tmp_path / Path(picture).name), imread(ROOT / 'docs' / picture)
         assert drawn.shape == stored.shape
+
+
+def test_predictions_are_drawn(tmp_path: Path) -> None:
+    (tmp_path / 'pictures').mkdir()
+    for index in range(13):
+        Image.new('RGB', (40 + index, 30), (20 * index, 0, 0)).save(
+            tmp_path / f'pictures/{index:02}.png'
+        )
+    draw = runpy.run_path(str(ROOT / 'docs/pictures/draw.py'))['predictions']
+    drawn = draw(tmp_path).convert('RGB')
+    assert drawn.size == Image.open(ROOT / 'docs/pictures/predictions.png').size
+    reds = [drawn.crop((200 * i, 0, 200 * i + 1, 1)).tobytes()[0] for i in range(6)]
+    assert reds == [20 * index for index in (1, 3, 5, 7, 9, 11)]
 
 
 def test_configs_are_counted() -> None:
