@@ -113,7 +113,6 @@ def add_prediction(parser: ToolParser) -> None:
     add_device(parser)
     parser.add_argument(
         '--score',
-        '--min-score',
         type=score_text,
         nargs='+',
         default=[DEFAULT],

@@ -43,7 +43,7 @@ MISTAKES = {
     'predict best.pth pictures': r"config 'best.pth': not a config",
     f'predict {RUN} picturs': r'picturs: no such file or folder; did you mean pictures\?',
     f'predict {RUN} pictures --score 30': r'--score: 30: give a score from 0 to 1',
-    f'predict-large {RUN} pictures/0.png --min-score 50': r'--min-score: must be from 0 to 1',
+    f'predict-large {RUN} pictures/0.png --min-score 0.5': r'did you mean --score\?',
     'predict coco pictures': r'coco: neither a run, .*, nor a stored model',
     'test realtime': NO_RUN,
     f'test {RUN} iter_3.pth': r"checkpoint 'iter_3.pth': no such file",

@@ -60,7 +60,7 @@ def test_training_and_tests_see_the_bits_that_are_used(data: Path, task: str) ->
 
 
 def test_mosaics_see_them_too(data: Path) -> None:
-    options = [f'own.data_root={data}', 'own.weights=None', 'own.max_value=1023']
+    options = [f'own.data_root={data}', 'own.weights=None', 'own.max_value=1023', 'own.mosaic=True']
     cfg = load_config(str(CONFIGS / 'own' / 'realtime.py'), options)
     stages = cfg.train_dataloader.dataset.pipeline[3]
     assert stages.transforms[1][0].transforms[0][0].max_value == 1023
