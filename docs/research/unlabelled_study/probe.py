@@ -27,14 +27,15 @@ IMAGE = 192, 256  # pixels: 12 x 16 patches
 
 
 def maps(weights: str | None, arch: str, images: Tensor) -> Tensor:
-    """Features [B, n, C] of images that are normalised as ImageNet's."""
+    """Features [B, n, C] of images that are normalised as ImageNet's, which LingBot's are, too."""
     source = weights and dict(type='Pretrained', checkpoint=weights)
     settings = dict(type='RoPEViT', arch=arch, img_size=RUN['SIZE'], init_cfg=source)
     if weights is None:
         settings |= dict(layer_scale_init_value=1.0)
     model = MODELS.build(settings)
     model.init_weights()
-    images = (images * HEADS['STD'] + HEADS['MEAN'] - 127.5) / 127.5
+    if arch == 'pe_spatial_tiny':
+        images = (images * HEADS['STD'] + HEADS['MEAN'] - 127.5) / 127.5
     with torch.no_grad():
         outs = [
             model.eval()(F.interpolate(x, IMAGE, mode='bilinear'))[-1] for x in images.split(32)

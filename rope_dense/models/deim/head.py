@@ -228,7 +228,7 @@ class DEIMHead(BaseModule):
 
 
 def repeated(corners: Tensor, labels: Tensor, iou: float) -> Tensor:
-    """Which boxes [B, M, 4] overlap an earlier one of their class by more than ``iou``: [B, M].
+    """True [B, M] for boxes [B, M, 4] that overlap an earlier one of their class by above ``iou``.
 
     Fast NMS, of Bolya et al., "YOLACT: Real-time Instance Segmentation" (ICCV 2019): that one may
     be repeated itself, so there is no loop, and it is traced for any batch and M. Checked against
