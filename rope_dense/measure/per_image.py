@@ -178,7 +178,7 @@ def load_predictions(coco: COCO, predictions: list[dict]) -> COCO:
 
 
 def class_matches(evaluation: COCOeval) -> list[ClassMatches]:
-    """The matches of the classes that have objects of any size, at its thresholds."""
+    """The matches of objects of any size, of the classes that have objects, by threshold."""
     params = evaluation.params
     places = {image: place for place, image in enumerate(params.imgIds)}
     params.areaRng, params.areaRngLbl = params.areaRng[:1], params.areaRngLbl[:1]
