@@ -205,7 +205,7 @@ def test_one_tile_of_predict_large_is_the_image(files: tuple[str, str], tmp_path
     images = Path(files[0]).parent / 'data' / 'images'
     first, out = sorted(images.glob('*.png'))[0], tmp_path / 'boxes.json'
     argv = [*files, str(first), '--out', str(out), '--picture', str(tmp_path / 'boxes.png')]
-    assert tool('predict_large')([*argv, '--min-score', '0.01']) == 0
+    assert tool('predict_large')([*argv, '--score', '0.01']) == 0
     content = json.loads(out.read_text())
     assert content['info']['angle_version'] == 'le90'
     (expected, *_) = predictions(files, images)
