@@ -7,10 +7,10 @@
 Needs torch, triton, mmengine and mmcv; models of timm, mmdet and transformers and the rotation of
 flash-attention are measured where they can be imported, and training steps need mmdet, mmseg and
 mmcv's compiled operators. The jobs run in the order of their importance. A job that would not end
-in time, by its estimate, is left out; one that fails does not stop the others. Both have a row with
-the reason, and the page is written anew after each job. A second run measures what is missing: jobs
-whose results are in results/gpu.jsonl for the same GPU, torch and source files are not repeated.
-This script has not run on a GPU so far, so the estimates are guesses.
+in time, by its estimate, is left out; one that fails does not stop the others, if need be in a new
+process. Both have a row with the reason, and the page is written anew after each job. A second run
+measures what is missing: jobs whose results are in results/gpu.jsonl for the same GPU, torch and
+source files are not repeated.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import contextlib
 import gc
 import hashlib
 import json
+import os
 import sys
 import time
 import traceback
@@ -129,7 +130,7 @@ def measure(args: argparse.Namespace, jobs: Sequence[Job]) -> int:
     constants = environment(device)
     log = args.out / ('gpu-pretended.jsonl' if args.pretend else 'gpu.jsonl')
     source = dict(device=constants['device'], torch=constants['torch'], source=source_hash())
-    done, rows = read_log(log, source), {}
+    done, rows = read_log(log, source, args.failed), {}
     for job in jobs:
         if job.section not in (args.sections or SECTIONS):
             continue
@@ -143,21 +144,47 @@ def measure(args: argparse.Namespace, jobs: Sequence[Job]) -> int:
         when = 'before' if name in done else f'{time.monotonic() - started:.0f} s'
         print(f'{name}: {when}\n')
         print('\n'.join(tables(new, SHOWN)), flush=True)
+        if name not in done and not can_go_on():
+            restart(name, deadline)
     failed = [row for section in rows.values() for row in section if row.get('ok') is False]
     for row in failed:
         print(f'NOT OK: {row["bench"]}, {row["work"]}')
     return 1 if failed else 0
 
 
-def read_log(file: Path, source: Row) -> dict[str, list[Row]]:
-    """Rows of the jobs that ended well before, for the same GPU, torch and source files."""
+def can_go_on() -> bool:
+    """Whether the GPU still answers: an illegal access ends that for a process."""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
+def restart(failed: str, deadline: float) -> None:
+    """Go on behind a job that failed, in a new process for the rest of the time."""
+    minutes = (deadline - time.monotonic()) / 60
+    more = ['--minutes', str(max(0.0, minutes)), '--failed', failed]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *sys.argv, *more])
+
+
+def read_log(file: Path, source: Row, failed: Sequence[str] = ()) -> dict[str, list[Row]]:
+    """Rows of the jobs that ended well before, for the same GPU, torch and source files.
+
+    Args:
+        failed: jobs of the same run, which are not to be repeated.
+    """
     lines = file.read_text().splitlines() if file.exists() else []
     entries = [json.loads(line) for line in lines]
     return {
         entry['job']: entry['rows']
         for entry in entries
         if source.items() <= entry.items()
-        and not any(row.get('ok') is False or row.get('no_time') for row in entry['rows'])
+        and (
+            entry['job'] in failed
+            or not any(row.get('ok') is False or row.get('no_time') for row in entry['rows'])
+        )
     }
 
 
@@ -192,6 +219,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('sections', nargs='*', metavar='SECTION', help=', '.join(SECTIONS))
     parser.add_argument('--minutes', type=float, default=45, help='to end within (%(default)s)')
     parser.add_argument('--out', type=Path, default=RESULTS, help='folder (benchmarks/results)')
+    parser.add_argument('--failed', action='append', default=[], help=argparse.SUPPRESS)
     parser.add_argument('--pretend', action='store_true', help='every part, tiny, without a GPU')
     args = parser.parse_args(argv)
     if unknown := [name for name in args.sections if name not in SECTIONS]:
@@ -280,8 +308,8 @@ def full_jobs(device: torch.device) -> list[Job]:
         Job('backbones', 'Swin-T, float32', 20, partial(swins, dtype=FP32)),
         Job('backbones', 'DINOv3-L, float32', 35, partial(dinov3s, dtype=FP32)),
         Job('compile', 'DINOv3-L', 110, partial(compilation, dinov3, sizes)),
-        Job('compile', 'ViT-B, mixed', 60, partial(compilation, mixed_vit, sizes, dtype=FP32)),
-        Job('compile', 'Swin-T, mixed', 80, partial(compilation, mixed_swin, sizes, dtype=FP32)),
+        Job('compile', 'ViT-B, float32', 60, partial(compilation, mixed_vit, sizes, dtype=FP32)),
+        Job('compile', 'Swin-T, float32', 80, partial(compilation, mixed_swin, sizes, dtype=FP32)),
     ]
 
 

@@ -30,6 +30,8 @@ def shallow(cls: type[nn.Module], name: str) -> nn.Module:
     arch = dict(cls.ARCHS[name])
     if cls is RoPEViT:
         arch['depth'] = 2
+        if arch.get('window_block_indexes'):
+            arch['window_block_indexes'] = (0,)
         return cls(arch, out_indices=(1,), drop_path_rate=0.0)
     arch['depths'] = (2,) * len(arch['depths'])
     return cls(arch, drop_path_rate=0.0)
