@@ -28,6 +28,7 @@ from bench_backbone import JOBS, within, work
 from bench_rotate import bench_rotate, check
 from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
 from page import page
+from parity import architectures, shallow
 from rope_dense.rope.rotation import Implementation
 from rotations import RotationShape, forms
 
@@ -432,6 +433,40 @@ def test_a_job_that_fails_or_has_no_time_does_not_stop_the_others(
     monkeypatch.setattr(gpu, 'source_hash', lambda: 'other code')
     assert gpu.main(arguments) == 0
     assert ran == ['failing', 'long', 'failing', 'long', 'good']
+
+
+def test_after_an_illegal_access_a_new_process_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    def lose() -> list[dict]:
+        monkeypatch.setattr(gpu, 'can_go_on', lambda: False)
+        raise RuntimeError('an illegal memory access')
+
+    def take_over(program: str, arguments: list[str]) -> None:
+        monkeypatch.setattr(gpu, 'can_go_on', lambda: True)
+        begun.append(arguments[1:])
+        raise SystemExit
+
+    begun: list[list[str]] = []
+    good = gpu.Job('rotation', 'good', 1, lambda: [dict(implementation='packed')])
+    jobs = [gpu.Job('rotation', 'losing', 1, lose), good]
+    monkeypatch.setattr(gpu, 'pretended_jobs', lambda device: jobs)
+    monkeypatch.setattr(gpu.os, 'execv', take_over)
+    arguments = ['--pretend', '--out', str(tmp_path)]
+    monkeypatch.setattr(sys, 'argv', arguments)
+    with pytest.raises(SystemExit):
+        gpu.main(arguments)
+    [more] = begun
+    assert more[:3] == arguments and more[-2:] == ['--failed', 'rotation, losing']
+    assert gpu.main(more) == 1 and len(begun) == 1
+    losing, found = read(tmp_path / 'gpu-rotation.csv')
+    assert losing['left_out'] and found['implementation'] == 'packed'
+
+
+def test_each_architecture_has_a_shallow_form():
+    with torch.device('meta'):
+        for cls, name in architectures():
+            assert len(list(shallow(cls, name).parameters())) > 10
 
 
 def test_the_page_has_values_of_both_modes_in_a_cell():

@@ -58,12 +58,33 @@ def test_twice_the_size() -> None:
 
 
 def test_a_training_step() -> None:
-    measured = rows('benchmarks/results/vitdet-both-cpu-float32.csv')
-    found = {row['implementation']: row for row in measured}
-    ours, other = found['rope_dense, mixed, window 14'], found['detectron2 / SAM form, window 14']
+    """On a GPU."""
+    measured = rows('benchmarks/results/gpu-backbones.csv')
+    found = {
+        row['implementation']: row
+        for row in measured
+        if (row['mode'], row['dtype']) == ('both', 'bfloat16') and 'vit' in row['work']
+    }
+    ours, other = found['rope_dense, mixed, window 16'], found['detectron2 / SAM form, window 14']
+    bare = found['rope_dense, no position, window 14']
     memory = float(ours['peak_tensors_mb']) / float(other['peak_tensors_mb'])
-    assert f'{1 / float(ours["median_ratio"]):.2f} times as fast' in WORDS
-    assert f'with {memory:.2f} of the memory' in WORDS
+    assert f'{times(ours, other):.2f} times as fast' in WORDS
+    assert (
+        f'with {memory:.2f} of the memory; without any position {times(bare, other):.2f}' in WORDS
+    )
+    ratio = times(found['rope_dense, mixed'], found['timm, mixed'])
+    assert f"ViT-B with mixed RoPE is {ratio:.2f} times as fast as timm's" in WORDS
+    [latency] = [
+        float(row['median_ms'])
+        for row in rows('benchmarks/results/gpu-realtime.csv')
+        if row['implementation'] == 'rope_dense, deployed, graph'
+        and (row['batch'], row['dtype']) == ('1', 'float16')
+    ]
+    assert f'DEIMv2-S takes {latency:.1f} ms an image' in WORDS
+
+
+def times(row: dict, other: dict) -> float:
+    return float(other['median_ms']) / float(row['median_ms'])
 
 
 def test_parity_with_timm() -> None:

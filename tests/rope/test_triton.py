@@ -8,7 +8,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -125,6 +127,54 @@ def test_any_size_and_any_split_into_programs(
     qkv, rotary = make_qkv(positions, batch, 14), make_rotary((positions, HEADS, 6), layout)
     assert_equal_but_for_rounding(by_kernel(qkv, rotary), rotate_definition(qkv, rotary))
     assert_same_gradients(qkv, rotary, torch.randn_like(qkv))
+
+
+def span(x: Tensor) -> tuple[int, int]:
+    """Address of the first byte of its values, and that behind the last one."""
+    last = sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+    return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
+
+
+@pytest.mark.skipif(DEVICE.type == 'cuda', reason='reads the addresses of the interpreter')
+@pairwise(layout=LAYOUTS, table=TABLES.keys(), dtype=DTYPES, programs=[2, 4096])
+def test_every_address_is_within_a_tensor(
+    monkeypatch: pytest.MonkeyPatch, layout: str, table: str, dtype: torch.dtype, programs: int
+):
+    """Of forward and both backwards, of a source with gaps; a GPU may not notice others."""
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    def watched(method: Callable, mask: int, spans: list[tuple[int, int]]) -> Callable:
+        def access(self: object, ptrs: Any, *args: Any) -> object:
+            first = ptrs.data[np.asarray(args[mask].data, bool)].astype(np.int64)
+            last = first + ptrs.get_element_ty().primitive_bitwidth // 8 - 1
+            inside = [(first >= start) & (last < end) for start, end in spans]
+            assert np.logical_or.reduce(inside).all()
+            return method(self, ptrs, *args)
+
+        return access
+
+    kernel = triton_rotary.rotate_kernel
+
+    class Watched:
+        def __getitem__(self, grid: tuple[int]) -> Callable:
+            def run(*args: object, **constants: object) -> None:
+                spans = [span(x) for x in args if isinstance(x, Tensor)]
+                with pytest.MonkeyPatch.context() as patch:
+                    for mask, name in enumerate(('create_masked_load', 'create_masked_store')):
+                        method = watched(getattr(InterpreterBuilder, name), mask, spans)
+                        patch.setattr(InterpreterBuilder, name, method)
+                    kernel[grid](*args, **constants)
+
+            return run
+
+    monkeypatch.setattr(triton_rotary, 'rotate_kernel', Watched())
+    monkeypatch.setattr(triton_rotary, 'PROGRAMS', programs)
+    rotary = make_rotary(TABLES[table], layout)
+    tokens = torch.randn(BATCH, PREFIX + POSITIONS, 3 * HEADS * 12 + 1, device=DEVICE).to(dtype)
+    qkv = tokens[..., 1:].unflatten(-1, (3, HEADS, 12))
+    rotated = by_kernel(qkv, rotary, PREFIX)
+    for kept in (None, rotated):
+        triton_rotary.rotate_backward(qkv, rotary.cos_sin, layout, PREFIX, kept)
 
 
 def test_many_windows_share_a_table():
