@@ -45,7 +45,7 @@ SETS: dict[str, dict] = {  # settings of ``own`` for each
     'coco_mini': {},
     'camvid_mini': dict(classes=CAMVID.split()),
 }
-MASKS = ('instance', 'realtime_masks')
+MASKS = ('instance', 'realtime_masks', 'oriented')  # rotated boxes are evaluated as their masks
 TASKS = ('detection', 'realtime', *MASKS, 'semantic')
 # Documented commands of other tools, run in the folder of the run.
 ULTRALYTICS = 'yolo train model={tool}.yaml data=data/data.yaml epochs={epochs}'
@@ -61,6 +61,7 @@ TOOLS = {  # commands, and what they leave: a folder, or a file somewhere in the
     'rtmdet-tiny': (OPENMMLAB, 'run'),
     'yolo11n': (ULTRALYTICS, '**/best.pt'),
     'yolo11n-seg': (ULTRALYTICS, '**/best.pt'),
+    'yolo11n-obb': (ULTRALYTICS, '**/best.pt'),
     'yolo9-t': (LIBREYOLO, '**/best.pt'),
 }
 HEADERS = dict(tool='tool', options='options', size='size', epochs='epochs', seed='seed')

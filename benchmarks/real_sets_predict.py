@@ -4,8 +4,9 @@
 
 FOLDER/images.json lists the images. FOLDER/predictions.json gets the CPU seconds of all images
 after a warm-up, and for each image boxes (left, top, right, bottom), scores, class numbers and
-masks as run lengths; FOLDER/N.png the class numbers of image N of a segmentor. Objects are those
-above a score of 0.001, at most 300 of an image, as ultralytics evaluates.
+masks, also of rotated boxes, as run lengths; FOLDER/N.png the class numbers of image N of a
+segmentor. Objects are those above a score of 0.001, at most 300 of an image, as ultralytics
+evaluates.
 """
 
 import json
@@ -52,7 +53,16 @@ def rope_dense(run: str, size: int) -> Callable[[str], Found]:
 
     def predict(image: str) -> Found:
         [sample] = model([image])
-        return model.plain(sample, SCORE)
+        found = model.plain(sample, SCORE)
+        if 'boxes' not in found or found['boxes'].shape[1] == 4:
+            return found
+        x, y, width, height, angle = found['boxes'].T[..., None]
+        along = np.array([-0.5, 0.5, 0.5, -0.5]) * width  # of four corners, before the rotation
+        across = np.array([-0.5, -0.5, 0.5, 0.5]) * height
+        cos, sin = np.cos(angle), np.sin(angle)
+        corners = np.stack([x + along * cos - across * sin, y + along * sin + across * cos], -1)
+        boxes = np.concatenate([corners.min(1), corners.max(1)], 1)
+        return found | dict(boxes=boxes, corners=corners, size=np.array(sample.ori_shape[:2]))
 
     return predict
 
@@ -79,22 +89,28 @@ def libreyolo(checkpoint: str, size: int) -> Callable[[str], Found]:
 
 def arrays(result: object) -> Found:
     """A result of ultralytics' or libreyolo's form."""
+    if getattr(result, 'obb', None) is not None:
+        boxes = result.obb.cpu().numpy()
+        found = dict(boxes=boxes.xyxy, scores=boxes.conf, labels=boxes.cls.astype(int))
+        return found | dict(corners=boxes.xyxyxyxy, size=np.array(result.orig_shape))
     boxes = result.boxes.cpu().numpy()
     found = dict(boxes=boxes.xyxy, scores=boxes.conf, labels=boxes.cls.astype(int))
-    if result.masks is not None:
+    if getattr(result, 'masks', None) is not None:
         found['masks'] = result.masks.data.cpu().numpy().astype(bool)
     return found
 
 
 def as_json(found: Found) -> dict:
     """Lists, and masks as COCO's run lengths."""
-    lists = {key: found[key].tolist() for key in ('boxes', 'scores', 'labels')}
-    if 'masks' in found:
-        from faster_coco_eval.core import mask
+    from faster_coco_eval.core import mask
 
-        runs = [mask.encode(np.asfortranarray(item.astype(np.uint8))) for item in found['masks']]
-        lists['masks'] = [dict(run, counts=run['counts'].decode()) for run in runs]
-    return lists
+    lists = {key: found[key].tolist() for key in ('boxes', 'scores', 'labels')}
+    masks = np.asarray(found.get('masks', []), np.uint8)
+    runs = [mask.encode(np.asfortranarray(item)) for item in masks]
+    if len(corners := found.get('corners', [])):
+        polygons = corners.reshape(-1, 8).astype(float).tolist()
+        runs = mask.frPyObjects(polygons, *found['size'].tolist())
+    return lists | dict(masks=[dict(run, counts=run['counts'].decode()) for run in runs])
 
 
 if __name__ == '__main__':

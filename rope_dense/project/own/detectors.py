@@ -114,17 +114,14 @@ def realtime_config(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mA
     name, shares, late = DEIM[own.vit.scale]
     cfg = fit.read_recipe(name)
     fit_objects(cfg, own, data)
-    fit_model(cfg, own)
+    fit_model(cfg, own, data)
     head, least = cfg['model']['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
     is_short = own.epochs * data.images < SHORT_RUN
     if own.weights is None or is_short:
         head['mal_gamma'] = SHORT_MAL_GAMMA
         cfg['model']['test_cfg']['nms_iou'] = SHORT_NMS
-    if own.weights is None:
-        head['num_queries'] = min(head['num_queries'], max(100, 3 * data.most_objects))
-        head['denoising']['num_queries'] = RANDOM_DENOISING
-        if is_short and own.augment is None and own.mosaic is None:
-            own = replace(own, augment='light')
+    if own.weights is None and is_short and own.augment is None and own.mosaic is None:
+        own = replace(own, augment='light')
     # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
     head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
     cfg['model']['test_cfg']['max_per_img'] = head['num_queries']
@@ -183,8 +180,8 @@ def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> No
     loader['drop_last'] = own.size < least_size and images % own.batch_size == 1
 
 
-def fit_model(cfg: dict, own: Own) -> None:
-    """Set the backbone; random weights have the learning rate of the rest."""
+def fit_model(cfg: dict, own: Own, data: OwnData) -> None:
+    """Set the backbone; random weights have the learning rate of the rest, and few queries."""
     vit, model = own.vit, cfg['model']
     blocks = [vit.depth // 2 - 1, vit.depth * 3 // 4 - 1, vit.depth - 1]
     model['backbone'].update(arch=vit.arch, out_indices=blocks)
@@ -192,6 +189,9 @@ def fit_model(cfg: dict, own: Own) -> None:
     fit.set_weights(cfg, own)
     if own.weights is None:
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
+        head = model['bbox_head']
+        head['num_queries'] = min(head['num_queries'], max(100, 3 * data.most_objects))
+        head['denoising']['num_queries'] = RANDOM_DENOISING
 
 
 def end_schedulers(warmup: dict, cosine: dict, iterations: int) -> list[dict]:
@@ -219,7 +219,7 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
     model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
     set_data(cfg, own.size)
     fit_objects(cfg, own, data)
-    fit_model(cfg, own)
+    fit_model(cfg, own, data)
     set_last_batch(cfg['train_dataloader'], own, data, 64)
     iterations = fit.set_schedule(cfg, own, data, DEIM_BATCH, 'dota/mAP')
     del cfg['custom_hooks'][-1]  # of the end of mosaics, which are not used here
