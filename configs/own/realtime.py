@@ -6,7 +6,7 @@ own = dict(
     backbone='small',  # tiny, small, base or large, or any architecture of RoPEViT
     weights='default',  # of the backbone: default (published), a file, a hub name, or None (random)
     epochs=50,
-    batch_size=8,  # images per GPU
+    # batch_size=8,  # images per GPU; from random weights 4
     size=640,  # side of the square that images are stretched to; keep_ratio=True fits them into it
     ema=True,  # evaluate and save a moving average of the weights
     # channels=['red', 'green', 'blue', 'nir'],  # or a number, or bands from 1; with all 16 bits

@@ -73,11 +73,15 @@ def test_short_runs_and_random_weights_suppress_duplicates_sooner(
     assert model.test_cfg.get('nms_iou') == (0.7 if gamma == 1 else None)
 
 
-@pytest.mark.parametrize('weights, queries, denoising', [('default', 300, 100), (None, 100, 20)])
-def test_random_weights_have_queries_for_the_objects(
-    data: Path, weights: str | None, queries: int, denoising: int
+@pytest.mark.parametrize('task', ['realtime', 'oriented'])
+@pytest.mark.parametrize(
+    'weights, queries, denoising, batch', [('default', 300, 100, 8), (None, 100, 20, 4)]
+)
+def test_random_weights_have_queries_for_the_objects_and_small_batches(
+    data: Path, task: str, weights: str | None, queries: int, denoising: int, batch: int
 ) -> None:
-    cfg = load(data, weights=weights)
+    cfg = load_config(task, own=dict(data_root=data, weights=weights))
+    assert cfg.train_dataloader.batch_size == batch
     head = cfg.model.bbox_head
     assert (head.num_queries, head.denoising.num_queries) == (queries, denoising)
     assert cfg.model.test_cfg.max_per_img == queries

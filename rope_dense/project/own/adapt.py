@@ -18,7 +18,7 @@ def adapt(own: OwnAdapt, data: OwnData) -> dict:
     data.apply(cfg)
     vit, model, optimizer = own.vit, cfg['model'], cfg['optim_wrapper']['optimizer']
     for name in ('val', 'test'):
-        cfg[f'{name}_dataloader']['batch_size'] = own.batch_size
+        cfg[f'{name}_dataloader']['batch_size'] = own.images_each
         cfg[f'{name}_dataloader']['dataset']['every'] = -(-data.images // SAMPLE)
     known = own.weights if own.teacher is None else own.teacher_weights
     model.update(num_pictures=data.images, backbone=backbone_of(vit, known))

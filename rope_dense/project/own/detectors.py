@@ -171,13 +171,13 @@ def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> No
     ValueError if each batch is so. ``least_size`` is the smallest ``size`` whose coarsest map, of
     stride 32, has several positions.
     """
-    images = math.ceil(data.images / (own.gpus or 1)) if data.text else own.batch_size
-    if own.size < least_size and 1 in (own.batch_size, images):
+    images = math.ceil(data.images / (own.gpus or 1)) if data.text else own.images_each
+    if own.size < least_size and 1 in (own.images_each, images):
         raise ValueError(
             f'own.size={own.size} with one image in a batch: batch norm needs several positions; '
             f'give own.size={least_size} or more, or own.batch_size=2 or more with as many images'
         )
-    loader['drop_last'] = own.size < least_size and images % own.batch_size == 1
+    loader['drop_last'] = own.size < least_size and images % own.images_each == 1
 
 
 def fit_model(cfg: dict, own: Own, data: OwnData) -> None:
@@ -214,12 +214,12 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
     model, head = cfg['model'], cfg['model']['bbox_head']
     head['type'] = 'OrientedDEIMHead'  # with costs and loss weights of its own
     del head['loss_weights'], head['matching']['giou_cost']
-    head['num_queries'] = min(head['num_queries'], (own.size // 8) ** 2)
-    model['test_cfg']['max_per_img'] = head['num_queries']
     model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
     set_data(cfg, own.size)
     fit_objects(cfg, own, data)
     fit_model(cfg, own, data)
+    head['num_queries'] = min(head['num_queries'], (own.size // 8) ** 2)
+    model['test_cfg']['max_per_img'] = head['num_queries']
     set_last_batch(cfg['train_dataloader'], own, data, 64)
     iterations = fit.set_schedule(cfg, own, data, DEIM_BATCH, 'dota/mAP')
     del cfg['custom_hooks'][-1]  # of the end of mosaics, which are not used here

@@ -99,8 +99,8 @@ def set_schedule(
         recipe_batch: images in an iteration of the recipe.
         metric, rule: chooses the best checkpoint, if any; 'greater' or 'less' is better.
     """
-    if data.text and own.batch_size > FEW and own.batch > data.images:
-        each = f'own.batch_size={own.batch_size}' + f' on {own.gpus} GPUs' * (own.gpus != 1)
+    if data.text and own.images_each > FEW and own.batch > data.images:
+        each = f'own.batch_size={own.images_each}' + f' on {own.gpus} GPUs' * (own.gpus != 1)
         raise ValueError(
             f'{each}: more than the {data.images} training images; give a smaller own.batch_size'
         )
@@ -119,7 +119,7 @@ def set_schedule(
     average, *others = cfg.get('custom_hooks') or [average]  # a recipe's own average is its first
     chosen = [*([stop] if own.patience else []), *([average] if own.ema else [])]
     cfg['custom_hooks'] = [*chosen, *others]
-    cfg['train_dataloader']['batch_size'] = own.batch_size
+    cfg['train_dataloader']['batch_size'] = own.images_each
     workers = min(4, len(os.sched_getaffinity(0)))  # the cores of this job, not of the machine
     for name in ('train', 'val', 'test'):
         # Persistent ones would keep their memory between evaluations.

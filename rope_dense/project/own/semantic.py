@@ -14,7 +14,7 @@ SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.15, 0.75)) | {'large': (0.2
 def semantic_config(own: OwnSemantic, data: OwnData) -> dict:
     """The config of UperNet on a plain ViT for masks of class numbers."""
     # UperNet pools to one position; batch norms of several processes are synchronised on GPUs only.
-    if own.batch_size == 1 and (own.gpus == 1 or not torch.cuda.is_available()):
+    if own.images_each == 1 and (own.gpus == 1 or not torch.cuda.is_available()):
         raise ValueError(
             'own.batch_size=1: the pooling of UperNet normalises over the images of a batch; give '
             '2 or more, with a smaller own.size where memory is short'

@@ -34,7 +34,7 @@ class Own:
     backbone: str = 'small'  # a key of ``WORDS``, or an architecture of ``RoPEViT``
     weights: str | None = 'default'  # file or hub name; 'default': of ``WORDS``; None: random
     epochs: int = 50
-    batch_size: int = 2  # images of one process in an iteration
+    batch_size: int | None = None  # images of one process in an iteration; see ``images_each``
     gpus: int | None = None  # processes; None for as many as the launcher started, else 1
     size: int = 640  # pixels: shorter side of a test image, or side of the square around it
     lr: float | None = None  # None for the recipe's, see ``fit.set_schedule``
@@ -105,9 +105,14 @@ class Own:
         return find_backbone(self.backbone)
 
     @property
+    def images_each(self) -> int:
+        """Images of one process in an iteration; from random values four learn more than eight."""
+        return self.batch_size or (4 if self.weights is None else 8)
+
+    @property
     def batch(self) -> int:
         """Images of all processes in an iteration."""
-        return self.batch_size * (self.gpus or 1)
+        return self.images_each * (self.gpus or 1)
 
 
 @dataclass(frozen=True)
@@ -198,7 +203,7 @@ class OwnAdapt(Own):
     """The settings of configs/own/adapt.py, which trains a backbone on pictures without labels."""
 
     size: int = 224  # pixels: side of the square crops
-    batch_size: int = 32
+    batch_size: int | None = 32
     lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
     blocks: int | None = None  # without adapters: train the last ones only; None for all
     teacher: str | None = None  # as `backbone`: distil its features
