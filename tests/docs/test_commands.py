@@ -1,4 +1,4 @@
-"""Commands and Python of README.md, docs/use.md and docs/own_data.md, on small data and models."""
+"""Commands of README.md and of pages from own data to the report, on small data and models."""
 
 import glob
 import io
@@ -27,11 +27,17 @@ from rope_dense_command import command
 pytest.importorskip('mmdet')
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('surroundings')]
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ('docs/own_data.md', 'README.md', 'docs/use.md')  # the first trains what the others use
+PAGES = ('docs/own_data.md', 'README.md', 'docs/use.md', 'docs/evaluation.md', 'docs/report.md')
+# The first page trains what the others use.
 SMALLER = {'RUN': ['work_dirs/cats'], 'DATA': ['shapes/coco', '--weights', 'None']}
 SMALLER |= {'20': ['1', '--size', '96'], '40': ['2']}
 SMALLER |= {'model.onnx': ['model.pt2', '--size', '96x128', '--batch', '1']}  # ONNX takes a minute
-SMALLER |= {'480': ['96'], '640': ['96'], '960': ['128']}
+SMALLER |= {'480': ['96'], '640': ['96'], '960': ['128'], '1280': ['128']}
+SMALLER |= {'500': ['2'], '14': ['4']}  # images, tokens of a window
+SMALLER |= {'CONFIG': ['work_dirs/cats/*.py'], 'CHECKPOINT': ['work_dirs/cats/best_*.pth']}
+SMALLER |= {'work_dirs/cats/scaling/960.py': ['work_dirs/cats/scaling/128.py']}
+SMALLER |= {'work_dirs/detection': ['work_dirs/cats'], 'work_dirs/a': ['work_dirs/cats']}
+SMALLER |= {'work_dirs/b': ['work_dirs/start']}
 IN_PYTHON = {"'640', '960'": "'96', '128'", 'harbour.png': 'pictures/0.png'}
 
 
@@ -122,14 +128,14 @@ class FolderHub:
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with pictures and labels; a small ViT."""
     folder = tmp_path_factory.mktemp('commands')
-    write_shapes(folder / 'shapes', ShapesSettings(train=4, val=2, size=(64, 96)))
+    write_shapes(folder / 'shapes', ShapesSettings(train=4, val=4, size=(64, 96)))
     write_sources(folder)
     write_detector(folder / 'hub/Intellindust/DEIMv2_DINOv3_S_COCO/model.safetensors')
     (folder / 'configs').symlink_to(CONFIGS)
     truth = json.loads(next(folder.rglob('instances_val2017.json')).read_text())
     truth['images'] = [dict(id=7 + i, file_name=f'{i}.png', height=64, width=96) for i in (0, 1)]
     (folder / 'instances.json').write_text(json.dumps(truth))
-    tiny = dict(embed_dims=32, depth=4, num_heads=2)
+    tiny = dict(embed_dims=32, depth=8, num_heads=2)  # half of the blocks in windows
     hub = pytest.importorskip('huggingface_hub')
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(VIT_ARCHS, 'small_test', tiny)
@@ -144,7 +150,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_commands_of_a_page_run(
     page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(commands(page)) > 3
+    assert len(commands(page)) > 2
     for words in commands(page):
         name, *given = arguments(words)
         if name == 'convert-data':  # which writes nothing over
@@ -160,6 +166,8 @@ def test_the_commands_of_a_page_run(
         ),
         'README.md': ('results/predictions.json', 'results/pictures/1.jpg', 'model.pt2'),
         'docs/use.md': ('results/predictions.json',),
+        'docs/evaluation.md': ('work_dirs/cats/resolutions.json', 'work_dirs/cats/scaling/128.py'),
+        'docs/report.md': ('work_dirs/cats/report/index.html', 'a_and_b/index.html'),
     }
     assert all((workplace / file).is_file() for file in made[page])
 
