@@ -53,6 +53,7 @@ ULTRALYTICS += ' imgsz={size} seed={seed} device=cpu'
 LIBREYOLO = 'libreyolo train --model {tool} --no-pretrained --data data/data.yaml --project .'
 LIBREYOLO += ' --name run --epochs {epochs} --imgsz {size} --seed {seed} --device cpu'
 OPENMMLAB = 'rope-dense train config.py --work-dir run'
+LIGHTLY = 'python train.py {epochs} {size} {seed}'
 OWN = 'rope-dense train {task} --data {root} --backbone tiny --weights None --size {size}'
 OWN += ' --epochs {epochs} --work-dir run --cfg-options randomness.seed={seed}'
 TOOLS = {  # commands, and what they leave: a folder, or a file somewhere in the folder of the run
@@ -63,7 +64,19 @@ TOOLS = {  # commands, and what they leave: a folder, or a file somewhere in the
     'yolo11n-seg': (ULTRALYTICS, '**/best.pt'),
     'yolo11n-obb': (ULTRALYTICS, '**/best.pt'),
     'yolo9-t': (LIBREYOLO, '**/best.pt'),
+    'ltdetr-vitt': (LIGHTLY, '**/exported_best.pt'),
 }
+# lightly-train's detector on DINOv3's ViT-T without its weights; it trains from Python alone.
+TRAIN_LTDETR = """import json, pathlib, sys, lightly_train
+epochs, size, seed = map(int, sys.argv[1:])
+text = pathlib.Path('data/data.yaml').read_text().split('names: ')[1]
+names = dict(enumerate(json.loads(text)))
+data = dict(path='data', train='images/train', val='images/val', names=names)
+images = len(list(pathlib.Path('data/images/train').iterdir()))
+lightly_train.train_object_detection(
+    out='run', model='dinov3/vitt16-notpretrained-ltdetr', data=data, seed=seed,
+    steps=epochs * images // 32, transform_args=dict(image_size=(size, size)), accelerator='cpu')
+"""
 HEADERS = dict(tool='tool', options='options', size='size', epochs='epochs', seed='seed')
 HEADERS |= dict(value='figure', at_50='at 0.5', cpu_s='CPU s', trained_per_s='trained images/CPU s')
 HEADERS |= dict(predicted_per_s='predicted images/CPU s', peak_mb='peak MB', commit='commit')
@@ -107,6 +120,7 @@ def measured(args: argparse.Namespace) -> Row:
         (out / 'config.py').write_text(CONFIGS[args.tool](args, training, validation))
     elif args.tool != 'rope_dense':
         write_yolo(out / 'data', training, validation)
+        (out / 'train.py').write_text(TRAIN_LTDETR)
     command, left = TOOLS[args.tool]
     command = command.format(**vars(args), root=root).split() + shlex.split(args.options)
     if args.tool == 'rope_dense' and 'classes' in SETS[args.set]:

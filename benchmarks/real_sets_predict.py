@@ -42,6 +42,8 @@ def main() -> None:
 def loader_of(tool: str) -> Callable[[str, int], Callable[[str], Found]]:
     if tool.startswith('yolo11'):
         return ultralytics
+    if tool.startswith('ltdetr'):
+        return lightly
     return libreyolo if tool.startswith('yolo9') else rope_dense  # also runs of mmdet and mmseg
 
 
@@ -85,6 +87,19 @@ def libreyolo(checkpoint: str, size: int) -> Callable[[str], Found]:
 
     model = LibreYOLO(checkpoint, device='cpu')
     return lambda image: arrays(model(image, imgsz=size, conf=SCORE, max_det=MOST))
+
+
+def lightly(checkpoint: str, size: int) -> Callable[[str], Found]:
+    """Of lightly-train; the checkpoint has the size."""
+    import lightly_train
+
+    model = lightly_train.load_model(checkpoint, device='cpu')
+
+    def predict(image: str) -> Found:
+        found = {key: value.numpy() for key, value in model.predict(image, SCORE).items()}
+        return dict(boxes=found['bboxes'], scores=found['scores'], labels=found['labels'])
+
+    return predict
 
 
 def arrays(result: object) -> Found:
