@@ -190,13 +190,7 @@ class RoPENAT(StagedBackbone):
 
 
 class ConvStem(PatchEmbed):
-    """Two 3 x 3 convolutions of stride 2: a token for each 4 x 4 pixels, which overlap.
-
-    Args:
-        in_channels: of the image.
-        embed_dims: C.
-        norm_cfg: of a norm of the tokens, or None.
-    """
+    """Two 3 x 3 convolutions of stride 2: a token for each 4 x 4 pixels, which overlap."""
 
     def __init__(self, in_channels: int, embed_dims: int, norm_cfg: dict | None) -> None:
         super().__init__(in_channels, embed_dims, patch_size=4, pad=True, norm_cfg=norm_cfg)
@@ -210,12 +204,7 @@ class ConvStem(PatchEmbed):
 
 
 class ConvMerging(nn.Module):
-    """A 3 x 3 convolution of stride 2 to twice the channels, and a norm.
-
-    Args:
-        embed_dims: C.
-        norm_cfg: of the norm.
-    """
+    """A 3 x 3 convolution of stride 2 to twice the channels, and a norm."""
 
     def __init__(self, embed_dims: int, norm_cfg: dict) -> None:
         super().__init__()

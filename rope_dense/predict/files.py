@@ -226,12 +226,7 @@ class FeatureFiles(ArrayFiles):
 
 
 class TaskFiles(Writer):
-    """The files of several tasks.
-
-    Args:
-        out: folder.
-        writers: of each task, to a folder of its own in it.
-    """
+    """The files of several tasks, each in a folder of its own in ``out``."""
 
     def __init__(self, out: Path, writers: Mapping[str, Writer]) -> None:
         self.out, self.writers = out, writers

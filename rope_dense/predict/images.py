@@ -188,11 +188,8 @@ def predict_images(
 ) -> dict[Path, Exception]:
     """Predict images, large ones in tiles; returns the errors of those that cannot be.
 
-    Images that an interrupted run has predicted are left out.
-
-    Args:
-        inferencer, trained: of the same model.
-        tile_above: megapixels.
+    Images that an interrupted run has predicted are left out. Large ones have more megapixels than
+    ``tile_above``, or a side longer than a tile of the training.
     """
     done = writer.done()
     left = [source for source in sources if source.file_name not in done]
