@@ -62,14 +62,8 @@ class RoPENAT(StagedBackbone):
             depend on them; the published detectors and segmentors have larger ones than their
             pre-training.
         backend: what computes attention, see ``NeighbourAttention``.
-        in_channels: image channels.
-        qkv_bias: bias in the qkv projections.
         layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale.
-        drop_path_rate: stochastic depth of the last block; grows linearly from 0 at the first.
-        out_indices: stages whose outputs are returned; negative ones count from the end.
-        frozen_stages: -1 trains everything, 0 freezes the patch embedding, n also the first n
-            stages with their reductions and output norms, 'all' everything. What is frozen stays in
-            evaluation mode: no drop path, no augmentation of coordinates.
+        in_channels, qkv_bias, drop_path_rate, out_indices, frozen_stages: see ``RoPESwin``.
         lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
 
     Raises:
