@@ -219,11 +219,7 @@ class Model:
 def read_picture(image: Picture, reader: ImageReader) -> np.ndarray:
     """Pixels [H, W, 3] of blue, green and red, uint8; or of any number of channels.
 
-    Args:
-        reader: of files.
-
-    Raises:
-        ValueError: a file is missing, or no image.
+    ValueError if a file is missing, or no image.
     """
     from PIL import ImageOps
 

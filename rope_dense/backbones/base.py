@@ -199,13 +199,8 @@ class Backbone(BaseModule):
     def add_lora(self, lora: dict | None) -> None:
         """Give the linear layers of the blocks low-rank adapters and freeze everything else.
 
-        The output does not change yet. None adds nothing.
-
-        Args:
-            lora: rank, alpha and targets, see ``lora.add_adapters``.
-
-        Raises:
-            ValueError: settings that are not allowed, or there are adapters already.
+        The output does not change yet. None adds nothing. For the settings see
+        ``lora.add_adapters``; ValueError if they are not allowed, or there are adapters already.
         """
         if lora is None:
             return

@@ -63,13 +63,7 @@ class Block(nn.Module):
 
 
 def recompute(block: Block, x: Tensor, *settings: object) -> Tensor:
-    """Call a block so that it keeps no activation: it is called again in backward, if there is one.
-
-    Args:
-        block: to call.
-        x: tokens [B, N, C].
-        settings: what ``Block.forward`` takes beside them.
-    """
+    """Call a block on tokens [B, N, C] without keeping activations: backward calls it again."""
     trains = x.requires_grad or any(weight.requires_grad for weight in block.parameters())
     if trains and torch.is_grad_enabled():
         return checkpoint(block, x, *settings, use_reentrant=False)

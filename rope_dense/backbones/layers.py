@@ -120,15 +120,12 @@ class PositionConv(nn.Conv2d):
 
 
 class SineEmbed(nn.Module):
-    """Sinusoidal position embedding, without parameters.
+    """Sinusoidal position embedding of C channels, a multiple of 4, without parameters.
 
     The sine and cosine of 10000 ** (-4 t / C) times the column, then of the same times the row, for
     t = 0 .. C / 4 - 1.
 
     Heo et al., "Rotary Position Embedding for Vision Transformer" (ECCV 2024), equation 2.
-
-    Args:
-        channels: C, a multiple of 4.
     """
 
     def __init__(self, channels: int) -> None:
@@ -144,12 +141,10 @@ class SineEmbed(nn.Module):
 class SineConvEmbed(nn.Module):
     """ResFormer's global position embedding: sinusoidal, then a depth-wise convolution.
 
-    Positions go up to 2 pi; half of the channels are for the row and half for the column.
+    Positions go up to 2 pi; half of the C channels, a multiple of 4, are for the row and half for
+    the column.
 
     Tian et al., "ResFormer: Scaling ViTs with Multi-Resolution Training" (CVPR 2023).
-
-    Args:
-        channels: C, a multiple of 4.
     """
 
     def __init__(self, channels: int) -> None:

@@ -62,14 +62,8 @@ class RoPENAT(StagedBackbone):
             depend on them; the published detectors and segmentors have larger ones than their
             pre-training.
         backend: what computes attention, see ``NeighbourAttention``.
-        in_channels: image channels.
-        qkv_bias: bias in the qkv projections.
         layer_scale_init_value: initial LayerScale of both branches, or None for no LayerScale.
-        drop_path_rate: stochastic depth of the last block; grows linearly from 0 at the first.
-        out_indices: stages whose outputs are returned; negative ones count from the end.
-        frozen_stages: -1 trains everything, 0 freezes the patch embedding, n also the first n
-            stages with their reductions and output norms, 'all' everything. What is frozen stays in
-            evaluation mode: no drop path, no augmentation of coordinates.
+        in_channels, qkv_bias, drop_path_rate, out_indices, frozen_stages: see ``RoPESwin``.
         lora, with_cp, norm_cfg, init_cfg, pretrained: see ``RoPEViT``.
 
     Raises:
@@ -190,13 +184,7 @@ class RoPENAT(StagedBackbone):
 
 
 class ConvStem(PatchEmbed):
-    """Two 3 x 3 convolutions of stride 2: a token for each 4 x 4 pixels, which overlap.
-
-    Args:
-        in_channels: of the image.
-        embed_dims: C.
-        norm_cfg: of a norm of the tokens, or None.
-    """
+    """Two 3 x 3 convolutions of stride 2: a token for each 4 x 4 pixels, which overlap."""
 
     def __init__(self, in_channels: int, embed_dims: int, norm_cfg: dict | None) -> None:
         super().__init__(in_channels, embed_dims, patch_size=4, pad=True, norm_cfg=norm_cfg)
@@ -210,12 +198,7 @@ class ConvStem(PatchEmbed):
 
 
 class ConvMerging(nn.Module):
-    """A 3 x 3 convolution of stride 2 to twice the channels, and a norm.
-
-    Args:
-        embed_dims: C.
-        norm_cfg: of the norm.
-    """
+    """A 3 x 3 convolution of stride 2 to twice the channels, and a norm."""
 
     def __init__(self, embed_dims: int, norm_cfg: dict) -> None:
         super().__init__()

@@ -146,15 +146,10 @@ class TableBiasNeighbourAttention(NeighbourAttention):
 def build_neighbour_attention(
     attention: dict | None, pretrain_kernel_size: Size, **layers: Any
 ) -> NeighbourAttention:
-    """Build the attention of one block from the config ``attention``.
+    """Build the attention of one block from the config ``attention``, or None for no bias.
 
-    Args:
-        attention: ``dict(type='TableBias')``, or None for no bias.
-        pretrain_kernel_size: K that tables are made for.
-        layers: arguments of ``NeighbourAttention``.
-
-    Raises:
-        ValueError: another config.
+    ``layers`` are arguments of ``NeighbourAttention``. ValueError for another type than
+    'TableBias', whose tables are for ``pretrain_kernel_size``.
     """
     if attention is None:
         return NeighbourAttention(**layers)
@@ -232,13 +227,9 @@ class NeighbourPlan:
         return x.flatten(3).flatten(1, 2)
 
     def bias(self, table: Tensor) -> Tensor:
-        """Gather a table of offsets query - key for the pairs of each tile.
+        """Gather a table [h, 2 K - 1, 2 K - 1] of offsets query - key for the pairs of each tile.
 
-        Args:
-            table: [h, 2 K - 1, 2 K - 1].
-
-        Returns:
-            [t, h, n, m]; -inf for pairs that are no neighbours.
+        Returns [t, h, n, m]; -inf for pairs that are no neighbours.
         """
         rows, columns = self.rows.offsets, self.columns.offsets
         bias = table[:, rows[:, None, :, None, :, None], columns[None, :, None, :, None, :]]
@@ -330,13 +321,9 @@ def axis_tiles(
 
 
 def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Gather [B, H', W', s, h, D] into tiles [s, t, B h, n, D].
+    """Gather [B, H', W', s, h, D] into tiles [s, t, B h, n, D] of rows and columns [., n].
 
     Images and heads are one axis, so that the mask of a tile is the same along it.
-
-    Args:
-        x: see above.
-        rows, columns: [., n] of the tiles.
     """
     x = x.index_select(1, rows.flatten()).index_select(2, columns.flatten())
     x = x.unflatten(2, columns.shape).unflatten(1, rows.shape)  # [B, ., n, ., n, s, h, D]

@@ -40,13 +40,7 @@ class StagedBackbone(Backbone):
         out_indices: Sequence[int],
         frozen_stages: FrozenStages,
     ) -> None:
-        """Set the returned maps and the frozen stages.
-
-        Args:
-            channels: of each stage.
-            patch_size: stride of the first stage.
-            out_indices, frozen_stages: as a constructor takes them, with -1 and 'all'.
-        """
+        """Set the returned maps and the frozen stages, as a constructor takes them."""
         self.out_indices = checked_indexes('out_indices', out_indices, len(channels))
         self.frozen_stages = checked_frozen_stages(frozen_stages, len(channels))
         self.out_channels = [channels[index] for index in self.out_indices]
@@ -76,11 +70,7 @@ class StagedBackbone(Backbone):
     ) -> Sequence[Plan | None]:
         """The plan of each block of a stage, for tokens [B, N, C]; None to attend globally.
 
-        Args:
-            stage: its index.
-            x: tokens, for their number of images and their device.
-            grid: (H, W).
-            image: [B, in_channels, height, width], for its size.
+        The number of images and the device are as of ``x``, the size as of ``image`` [B, c, H, W].
         """
 
     @property

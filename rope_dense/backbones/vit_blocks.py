@@ -31,13 +31,10 @@ def build_sine_embed(arch: ViTArch) -> nn.Module | None:
 def build_blocks(
     arch: ViTArch, window_blocks: Collection[int], global_prefix: bool, drop_path_rate: float
 ) -> Sequence[Block]:
-    """Build all blocks of an architecture.
+    """Build all blocks of an architecture, some of which attend within windows.
 
-    Args:
-        arch: the architecture.
-        window_blocks: indexes of the blocks that attend within windows.
-        global_prefix: whether prefix tokens of windows attend to all tokens.
-        drop_path_rate: of the last block; it grows linearly from 0 at the first.
+    With ``global_prefix`` prefix tokens of windows attend to all tokens. The rate of dropped paths
+    grows linearly from 0 at the first block.
     """
     places = [
         Place(

@@ -62,9 +62,7 @@ class WindowPlan:
     def partition(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """Gather tokens of the images, [B, N, ...], into windows, [w, num_copies + n, ...].
 
-        Args:
-            x: the tokens.
-            padding: [...], the value of places without a token; None for zeros.
+        Places without a token have the value ``padding`` [...], or zeros.
         """
         rows = x.flatten(0, 1).flatten(1)
         fill = None if padding is None else padding.to(x.dtype).flatten()
@@ -321,12 +319,7 @@ def token_indexes(
 
 
 def invert(index: Tensor, is_left_out: Tensor, number: int) -> Tensor:
-    """The place in ``index`` of each of ``number`` values.
-
-    Args:
-        index: the value of each place.
-        is_left_out: bool, places whose value does not count.
-    """
+    """The place in ``index`` of each of ``number`` values; none counts where ``is_left_out``."""
     places = torch.arange(index.shape[0], device=index.device)
     inverse = places.new_zeros(number + 1)  # and one more, where the others go
     return inverse.scatter(0, index.masked_fill(is_left_out, number), places)[:-1]

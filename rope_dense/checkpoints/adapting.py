@@ -203,12 +203,9 @@ def is_axial(freqs: Tensor) -> bool:
 
 
 def check_reference(model: Backbone, weights: StateDict, grid: Size | None) -> None:
-    """Raise CheckpointError unless the model's reference grid is the grid of pos_embed.
+    """Raise CheckpointError unless the model's reference grid is the grid (H, W) of pos_embed.
 
     Nothing else tells a checkpoint from one of another image size: pos_embed can be resized.
-
-    Args:
-        grid: (H, W) of pos_embed; None for a square.
     """
     positions = weights['pos_embed']
     side = math.isqrt(positions.shape[-2]) if positions.ndim > 1 else 0

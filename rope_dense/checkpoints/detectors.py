@@ -232,14 +232,9 @@ def check_stored_settings(weights: StateDict) -> None:
 
 
 def to_published(ours: StateDict, kind: str) -> StateDict:
-    """Weights of one of our detectors under the names of its authors' code.
+    """Weights of a whole DEIM of ours under the names of the code of 'deimv2' or 'edgecrafter'.
 
-    Args:
-        ours: of a whole DEIM.
-        kind: 'deimv2' or 'edgecrafter'.
-
-    Raises:
-        CheckpointError: they are of another detector.
+    CheckpointError if they are of another detector.
     """
     back = reversed_rows(deim.EDGECRAFTER if kind == 'edgecrafter' else deim.DEIMV2)
     backbone, others = split_backbone(ours)

@@ -242,9 +242,7 @@ def join_tensors(
 ) -> Tensor:
     """The tensors that a rule gives one name, concatenated or stacked in its order.
 
-    Args:
-        parts: the tensors and their matches, by their old keys.
-        weights: all, which tell the number of blocks.
+    ``parts`` are by their old keys, and ``weights`` tell the number of blocks.
     """
     rules_of_name = {match.rule if match else None for match, _ in parts.values()}
     if len(rules_of_name) > 1:

@@ -108,9 +108,7 @@ def entries_below(start: str, state: dict) -> dict:
 def without_shared_prefixes(weights: StateDict, prefix: str | None, name: str) -> StateDict:
     """Weights without any of ``SHARED_PREFIXES`` that all keys begin with; the log has a line.
 
-    Args:
-        prefix: none is removed if keys begin with this, which may start with one of them.
-        name: of the file in the line.
+    None is removed if keys begin with ``prefix``, which may start with one of them.
     """
     removed = ''
     while not prefix or not any(key.startswith(prefix) for key in weights):

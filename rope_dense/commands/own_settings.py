@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 import textwrap
+from dataclasses import fields
 from typing import Any
 
 from ..project.errors import UsageError, usage_errors
@@ -12,27 +13,31 @@ from ..utils.configs import DOCS
 from ..utils.locations import is_remote
 from .arguments import ToolParser
 
-VALUES = (
-    'epochs', 'batch_size', 'size', 'backbone', 'weights', 'lr', 'val_epochs', 'save_minutes',
-    'patience', 'augment', 'flip', 'gpus', 'format', 'max_value', 'unit', 'max_depth', 'lora',
-    'tile', 'overlap', 'empty_tiles', 'least_share',
-    'blocks', 'teacher', 'teacher_weights', 'teacher_size',
-)  # fmt: skip
-LISTS = ('classes', 'train', 'val', 'channels', 'mean', 'std', 'show', 'void', 'values', 'scales')
-SWITCHES = ('mosaic', 'keep_ratio', 'negatives', 'partial', 'report', 'separate_files')
-ALL: dict[str, dict] = {name: {} for name in VALUES} | {name: dict(nargs='+') for name in LISTS}
-ALL |= {name: dict(nargs='?', const='True') for name in SWITCHES}
+OTHERS = ('data_root', 'ema')  # have options of their own
+
+
+def setting_types() -> dict[str, str]:
+    """The type of each setting of any task, as text, by its name."""
+    from ..project.own.settings import Own
+
+    kinds = [Own]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {field.name: str(field.type) for kind in kinds for field in fields(kind)}
 
 
 def add_own_settings(parser: ToolParser) -> None:
     """Add an option for each setting of own data; ``take_own_settings`` reads them."""
-    options = {name: f'--{name.replace("_", "-")}' for name in ALL}
+    kinds = {name: kind for name, kind in setting_types().items() if name not in OTHERS}
+    options = {name: f'--{name.replace("_", "-")}' for name in kinds}
     text = f'{" ".join(options.values())}: as --cfg-options own.NAME=VALUE, see {DOCS}/own_data.md'
     text = textwrap.fill(text, 76, break_on_hyphens=False)
     group = parser.add_argument_group('settings of own data', text)
     hidden: dict[str, Any] = dict(default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     for name, option in options.items():
-        group.add_argument(option, dest=f'own.{name}', **hidden, **ALL[name])
+        form: dict[str, Any] = dict(nargs='+') if 'Sequence' in kinds[name] else {}
+        form |= dict(nargs='?', const='True') if 'bool' in kinds[name] else {}
+        group.add_argument(option, dest=f'own.{name}', **hidden, **form)
     parser.checks.append(take_own_settings)
 
 
@@ -53,7 +58,7 @@ def take_own_settings(args: argparse.Namespace) -> None:
             raise UsageError(f'--{key[4:]} {text}, {key}={given[key]}: give one of them')
         args.cfg_options.append(f'{key}={text}')
     written, is_run = written_settings(find_config(args.config)) or ({}, True)
-    meant = [f'{name}={given[name]}' for name in (*ALL, 'data_root') if name in given]
+    meant = [f'{name}={given[name]}' for name in setting_types() if name in given]
     if written and meant:
         raise UsageError(f'--cfg-options {meant[0]}: did you mean own.{meant[0]}?')
     own = {key[4:]: text for key, text in given.items() if key.startswith('own.')}

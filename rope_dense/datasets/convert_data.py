@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 
 from ..utils.atomic_write import atomic_write_text
 from .classes import CLASSES_FILE, read_classes
-from .labels import createml, geojson
 from .labels.canonical import write_splits
 from .labels.files import numbered_lines
 from .labels.folders import FORMATS
@@ -23,9 +22,6 @@ from .labels.splits import (
     split_pairs_by_hash,
 )
 from .mask_colours import colours_in, convert_masks
-
-# Formats with files of many images, whose images have keys as of the others.
-SHARED = {'createml': createml.FILES, 'geojson': geojson.FILES}
 
 
 def convert_data(
@@ -98,7 +94,7 @@ def given_folder(
         names = frozenset(known.stem_of(Path(x)) for x in listed) if split_file else None
         part = Part(source, folder, names=names, inventory=inventory)
         if val_share:
-            places = Places(SHARED[format], folder) if format in SHARED else None
+            places = Places(form.shared, folder) if form.shared else None
 
             def key_of(stem: str) -> str:
                 return places.of(f'{folder}/{stem}.').key if places else stem

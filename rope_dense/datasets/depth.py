@@ -30,10 +30,7 @@ Range = tuple[float, float]
 class ImageDepthDataset(BaseSegDataset):
     """Images and depth maps, from a list of pairs or matched by their names; see ``load_pairs``.
 
-    ``LoadDepth`` reads the depth maps.
-
-    Args:
-        **settings: of ``BaseSegDataset``, without its suffixes.
+    ``LoadDepth`` reads the depth maps. Settings are of ``BaseSegDataset``, without its suffixes.
     """
 
     METAINFO = dict(classes=(), palette=())

@@ -204,10 +204,8 @@ def check_palette(
 ) -> None:
     """Raise ValueError if a palette says that the indices are not the classes.
 
-    Its greys are numbers of classes, too, or another mask has other colours for an index.
-
-    Args:
-        first: mask and colour of each index that was seen; updated in place.
+    Its greys are numbers of classes, too, or another mask has other colours for an index: ``first``
+    has the mask and colour of each index that was seen, and is updated.
     """
     if mask.palette is None or not labels.keys() >= {*mask.numbers}:
         return
@@ -235,10 +233,7 @@ def unknown_numbers_text(
 ) -> str:
     """The line for numbers that are neither classes nor ignored, with their cause.
 
-    Args:
-        unknown: the first mask of each.
-        masks: in how many masks they are, in words.
-        counts: all numbers in the masks.
+    ``masks`` says in words in how many masks they are, ``counts`` are all numbers in the masks.
     """
     path = next(iter(unknown.values()))
     first = [number for number in unknown if unknown[number] == path]

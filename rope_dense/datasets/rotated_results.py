@@ -34,8 +34,7 @@ def about_convention(convention: str) -> dict[str, str]:
 def write_dota(folder: Path, classes: Sequence[str], objects: Iterable[tuple[str, dict]]) -> None:
     """Write Task1_CLASS.txt for each class, which DOTA's server takes in a zip file.
 
-    Args:
-        objects: name of the image without suffix, and the annotation with its score.
+    An object is the name of its image without suffix, and the annotation with its score.
     """
     lines: dict[int, list[str]] = {index: [] for index in range(1, len(classes) + 1)}
     for name, item in objects:

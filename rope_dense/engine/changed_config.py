@@ -19,8 +19,7 @@ OTHERS = (
 def changed_config(cfg: Config, earlier: str) -> list[str]:
     """Settings of own data that differ, in words; if none does, of the model and training data.
 
-    Args:
-        earlier: a config's text as mmengine writes it. It is read, and not run.
+    ``earlier`` is a config's text as mmengine writes it. It is read, and not run.
     """
     old = values_in(earlier)
     new, found = json.loads(json.dumps(cfg.to_dict(), default=str)), list[str]()

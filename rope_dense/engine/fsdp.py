@@ -96,9 +96,6 @@ def shard_backbone(backbone: Backbone, **fully_shard_arguments: Any) -> None:
 
     A model around the backbone is sharded after it. Checked on two processes in
     tests/engine/test_distributed.py.
-
-    Args:
-        fully_shard_arguments: see ``shard_blocks``.
     """
     shard_blocks(backbone, **fully_shard_arguments)
     fully_shard(backbone, **fully_shard_arguments)

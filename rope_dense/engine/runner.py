@@ -170,11 +170,7 @@ KINDS = dict(Runner=Runner, FlexibleRunner=FlexibleRunner)
 
 
 def build_runner(cfg: Config, trains: bool = False) -> Runner | FlexibleRunner:
-    """The Runner of a config, with ``ToolRunner``'s methods if it is one of mmengine's two.
-
-    Args:
-        trains: see ``ToolRunner``.
-    """
+    """The Runner of a config, with ``ToolRunner``'s methods if it is one of mmengine's two."""
     name = cfg.get('runner_type', 'Runner')
     if name in KINDS:
         kind: Any = type(name, (ToolRunner, KINDS[name]), dict(trains=trains))

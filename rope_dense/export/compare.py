@@ -22,9 +22,7 @@ TOO_MUCH = 1e-2  # in float32, of the largest value
 def compare_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
     """Run a file on noise of several sizes; yields a line of each, or why it was not run.
 
-    Args:
-        model: in float32, whatever the file is in.
-        metadata: what ``export`` returned.
+    The model is in float32, whatever the file is in; ``metadata`` is what ``export`` returned.
     """
     if path.suffix == '.onnx' and metadata['backbone_dtype'] == 'bf16':
         yield 'Not compared with the model: ONNX Runtime has no bfloat16 on a CPU'

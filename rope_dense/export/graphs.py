@@ -257,12 +257,7 @@ class CastBackbone(nn.Module):
 
 
 class InFloat32(nn.Module):
-    """A part in float32 in a model of another precision.
-
-    Args:
-        part: of the model.
-        out: of the part's output.
-    """
+    """A part in float32 in a model of another precision; its output gets the type ``out``."""
 
     def __init__(self, part: nn.Module, out: torch.dtype = torch.float32) -> None:
         super().__init__()

@@ -127,11 +127,8 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
 def pixel_shares(op: Callable[..., ir.Value], before: ir.Value, after: ir.Value) -> ir.Value:
     """The share [after, before] of each pixel of a line in the pixels of a resized line.
 
-    Triangles as of Pillow's BILINEAR, as wide as two pixels of the coarser line.
-
-    Args:
-        op: adds an operator.
-        before, after: numbers of pixels, [1] each.
+    Triangles as of Pillow's BILINEAR, as wide as two pixels of the coarser line. Both numbers of
+    pixels are [1].
     """
     half, one = (op('Constant', value_floats=[x]) for x in (0.5, 1.0))
     centres = []

@@ -41,13 +41,10 @@ class Level:
 
 
 def make_levels(height: int, width: int, tile: int, overlap: int, halvings: int) -> list[Level]:
-    """The image itself, and its halvings until it fits one tile.
+    """The image itself, and its halvings until it fits one tile, or as many (-1 for no limit).
 
     An object is inside of a tile at each level where it is not larger than the overlap, and at the
     last level, which has one tile.
-
-    Args:
-        halvings: how often at most; -1 for no limit.
     """
     shrink, levels = 1, []
     while True:
@@ -194,8 +191,7 @@ def duplicate_mask(
 def overlaps(boxes: np.ndarray, others: np.ndarray, mode: str) -> np.ndarray:
     """Intersection over union ('iou') or over the first box ('iof') [N] of pairs of boxes.
 
-    Args:
-        boxes, others: [N, 4]; or [N, 9] of rotated boxes, their upright boxes first.
+    Boxes are [N, 4]; or [N, 9] of rotated boxes, their upright boxes first.
     """
     first, second = torch.from_numpy(boxes), torch.from_numpy(others)
     result = bbox_overlaps(first[:, :4], second[:, :4], mode, is_aligned=True)

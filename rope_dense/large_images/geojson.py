@@ -16,14 +16,9 @@ WGS84 = 'EPSG:4326'  # longitude and latitude, the one system of GeoJSON
 
 
 def write_geojson(out: Path, content: dict, image: LargeImage) -> bool:
-    """Write the annotations of a COCO data set as polygons on the map.
+    """Write the boxes, or corners if `segmentation` is a polygon, as polygons on the map.
 
-    Args:
-        content: boxes, or their corners where `segmentation` is a polygon.
-        image: whose transform and coordinate system are taken.
-
-    Returns:
-        False if nothing was written, because the image lacks one of the two.
+    Returns False if nothing was written, because the image lacks transform or coordinate system.
     """
     if not image.file.crs or image.file.transform.is_identity:
         return False

@@ -70,10 +70,8 @@ def outline_in(
 ) -> tuple[list | dict, float]:
     """The part of an outline in a window, in its pixels, empty for none; and its share.
 
-    Args:
-        outline: polygons [x, y, x, y, ...], or run lengths.
-        box: around it.
-        reach: the window, beyond the sides of the image.
+    The outline is polygons [x, y, x, y, ...] or run lengths, with a box around it; ``reach`` is the
+    window, beyond the sides of the image.
     """
     if isinstance(outline, dict):
         return lengths_in(outline, box, window)

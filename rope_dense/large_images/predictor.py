@@ -16,12 +16,8 @@ from ..utils.config_parts import pipelines, without_labels
 class TilePredictor:
     """Predicts each tile as an image of its own, by the test pipeline of a config and the model.
 
-    Built and called within the default scope of the config.
-
-    Args:
-        model: in evaluation mode, on its device.
-        batch: tiles at a time.
-        report: called after each tile.
+    Built and called within the default scope of the config; the model is in evaluation mode, on its
+    device. Of ``batch`` tiles at a time, ``report`` is called after each.
     """
 
     def __init__(

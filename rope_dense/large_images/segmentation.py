@@ -90,10 +90,8 @@ class ScoreBlender:
     def blend(self, row: int, scores: Iterable[Tensor]) -> np.ndarray:
         """The labels [rows, width] above the next row of tiles.
 
-        The row of tiles before has been blended, by this process or an earlier one.
-
-        Args:
-            scores: [K, tile_height, tile_width] of each tile, from left to right.
+        The row of tiles before has been blended, by this process or an earlier one. Scores [K,
+        tile_height, tile_width] are of the tiles from left to right.
         """
         labels = np.empty((self.finished_rows[row], self.grid.width), self.dtype)
         for column, (left, tile_scores) in enumerate(zip(self.grid.lefts, scores, strict=True)):
@@ -104,10 +102,7 @@ class ScoreBlender:
     def add(self, row: int, column: int, scores: Tensor) -> Tensor:
         """The labels [rows, columns] of a tile that no later tile covers; on the CPU.
 
-        Tiles come row by row, from left to right.
-
-        Args:
-            scores: [K, tile_height, tile_width].
+        Tiles come row by row, from left to right, with scores [K, tile_height, tile_width].
         """
         rows, columns = self.finished_rows[row], self.finished_columns[column]
         total = scores * self.weights(row, column).to(scores)

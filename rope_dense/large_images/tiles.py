@@ -55,12 +55,8 @@ class TileGrid:
     """Tiles of equal size that cover an image; neighbours share ``overlap`` pixels or more.
 
     They are evenly spaced, the first begins and the last ends with the image. An image that is not
-    larger than a tile has a single one along that axis, of its own size.
-
-    Args:
-        height, width: of the image, in pixels.
-        tile: side of a tile, in pixels.
-        overlap: less than ``tile``.
+    larger than a tile has a single one along that axis, of its own size. All lengths are in pixels,
+    and the overlap is less than a tile.
     """
 
     height: int

@@ -23,10 +23,7 @@ CHOSEN, TIED, OTHER = COLOURS[1], COLOURS[3], COLOURS[0]
 def write_choice(content: dict, config: Config, evaluator: Evaluator, out: Path) -> None:
     """Write choice.json, choice.png and the config of each size; all files or none.
 
-    Args:
-        content: see ``choose_scaling``.
-        config: of the user, as it is.
-        evaluator: of its model.
+    ``content`` is of ``choose_scaling``, ``config`` the user's, ``evaluator`` of its model.
     """
     with atomic_files(out) as partial:
         for choice in content['sizes']:

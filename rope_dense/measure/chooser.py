@@ -32,10 +32,7 @@ class Chooser:
     done: int = field(default=0, init=False)
 
     def choose(self, settings: Sequence[Setting]) -> dict:
-        """Choose one of the settings of a size.
-
-        Args:
-            settings: the config's first.
+        """Choose one of the settings of a size, of which the config's is the first.
 
         Returns:
             size, rows (the settings with their metric, their difference to the first with its

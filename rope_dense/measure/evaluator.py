@@ -215,9 +215,7 @@ class ResolutionLoop(TestLoop):
     ) -> tuple[dict[str, float], float]:
         """Metrics on the test data of a config, and the seconds that an image took.
 
-        Args:
-            title: of the progress.
-            metrics: in place of the config's.
+        Other metrics may take the place of the config's; ``title`` is of the progress.
         """
         self.dataloader = self.runner.build_dataloader(config.test_dataloader)
         self.evaluator = metrics or self.runner.build_evaluator(config.test_evaluator)

@@ -91,13 +91,9 @@ def check_metric(config: Config) -> None:
 
 
 def score_images(evaluator: Evaluator, setting: Setting, sample: Sample, title: str) -> Scores:
-    """Test a sample of the images with a setting.
+    """Test a sample of the images with a setting; ``title`` is of the progress.
 
-    Args:
-        title: of the progress.
-
-    Raises:
-        ValueError: see ``Evaluator.apply``; or the sample has no image.
+    ValueError as of ``Evaluator.apply``, or if the sample has no image.
     """
     config = evaluator.apply(setting)
     config.test_dataloader.sampler = ConfigDict(type='ImageSampler', **asdict(sample))
@@ -194,9 +190,8 @@ def class_matches(evaluation: COCOeval) -> list[ClassMatches]:
 def matches_of(items: Sequence[dict], places: dict[int, int]) -> ClassMatches:
     """The matches of a class.
 
-    Args:
-        items: of pycocotools, for the images that have objects or predictions of the class.
-        places: index of an image by its id.
+    ``items`` are pycocotools' for the images that have objects or predictions of the class,
+    ``places`` the index of an image by its id.
     """
     objects = np.zeros(len(places))
     for item in items:

@@ -215,13 +215,9 @@ class Sweep:
 def evaluate_settings(
     settings: Sequence[Setting], results: Results, evaluator: Evaluator | None
 ) -> list[dict]:
-    """Print a line for each setting; those without a result are tested first.
+    """The row of each setting, printed; settings without a result are tested first.
 
-    Args:
-        evaluator: None if there is a result of every setting.
-
-    Returns:
-        The row of each setting.
+    The evaluator is None if there is a result of every setting.
     """
     rows = []
     for setting in settings:

@@ -14,13 +14,9 @@ from ..utils.validation import refuse
 class AnyChannels:
     """Mean and deviation of any number of channels; mmengine's preprocessor takes 1 or 3.
 
-    The channels keep their order. Other arguments: see the other base class.
-
-    Args:
-        mean, std: of each channel; None to leave the pixels as they are.
-
-    Raises:
-        ValueError: not one deviation above 0 for each mean.
+    The channels keep their order; without ``mean`` and ``std`` the pixels stay as they are. Other
+    arguments: see the other base class. ValueError unless there is a deviation above 0 for each
+    mean.
     """
 
     mean: Tensor

@@ -19,24 +19,10 @@ from .deformable import Convolution
 
 
 def deform_conv_forward(
-    input: Tensor,
-    weight: Tensor,
-    offset: Tensor,
-    output: Tensor,
-    columns: Tensor,
-    ones: Tensor,
-    kW: int,
-    kH: int,
-    dW: int,
-    dH: int,
-    padW: int,
-    padH: int,
-    dilationW: int,
-    dilationH: int,
-    group: int,
-    deformable_group: int,
-    im2col_step: int,
-) -> None:
+    input: Tensor, weight: Tensor, offset: Tensor, output: Tensor, columns: Tensor, ones: Tensor,
+    kW: int, kH: int, dW: int, dH: int, padW: int, padH: int, dilationW: int, dilationH: int,
+    group: int, deformable_group: int, im2col_step: int,
+) -> None:  # fmt: skip
     """Write the convolution of maps [B, C, H, W] with offsets to ``output`` [B, D, H', W'].
 
     Args:
@@ -56,25 +42,11 @@ def deform_conv_forward(
 
 
 def deform_conv_backward_input(
-    input: Tensor,
-    offset: Tensor,
-    gradOutput: Tensor,
-    gradInput: Tensor,
-    gradOffset: Tensor,
-    weight: Tensor,
-    columns: Tensor,
-    kW: int,
-    kH: int,
-    dW: int,
-    dH: int,
-    padW: int,
-    padH: int,
-    dilationW: int,
-    dilationH: int,
-    group: int,
-    deformable_group: int,
-    im2col_step: int,
-) -> None:
+    input: Tensor, offset: Tensor, gradOutput: Tensor, gradInput: Tensor, gradOffset: Tensor,
+    weight: Tensor, columns: Tensor,
+    kW: int, kH: int, dW: int, dH: int, padW: int, padH: int, dilationW: int, dilationH: int,
+    group: int, deformable_group: int, im2col_step: int,
+) -> None:  # fmt: skip
     """Write the gradients of maps and offsets; other arguments as in ``deform_conv_forward``."""
     settings = (kH, kW), (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
     gradients = Convolution(*settings).input_gradients(gradOutput, input, weight, offset, None)
@@ -83,25 +55,11 @@ def deform_conv_backward_input(
 
 
 def deform_conv_backward_parameters(
-    input: Tensor,
-    offset: Tensor,
-    gradOutput: Tensor,
-    gradWeight: Tensor,
-    columns: Tensor,
+    input: Tensor, offset: Tensor, gradOutput: Tensor, gradWeight: Tensor, columns: Tensor,
     ones: Tensor,
-    kW: int,
-    kH: int,
-    dW: int,
-    dH: int,
-    padW: int,
-    padH: int,
-    dilationW: int,
-    dilationH: int,
-    group: int,
-    deformable_group: int,
-    scale: float,
-    im2col_step: int,
-) -> None:
+    kW: int, kH: int, dW: int, dH: int, padW: int, padH: int, dilationW: int, dilationH: int,
+    group: int, deformable_group: int, scale: float, im2col_step: int,
+) -> None:  # fmt: skip
     """Add ``scale`` times the gradient of the kernel; others as in ``deform_conv_forward``."""
     settings = (kH, kW), (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
     convolution = Convolution(*settings)
@@ -110,26 +68,11 @@ def deform_conv_backward_parameters(
 
 
 def modulated_deform_conv_forward(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    ones: Tensor,
-    offset: Tensor,
-    mask: Tensor,
-    output: Tensor,
-    columns: Tensor,
-    kernel_h: int,
-    kernel_w: int,
-    stride_h: int,
-    stride_w: int,
-    pad_h: int,
-    pad_w: int,
-    dilation_h: int,
-    dilation_w: int,
-    group: int,
-    deformable_group: int,
-    with_bias: bool,
-) -> None:
+    input: Tensor, weight: Tensor, bias: Tensor, ones: Tensor, offset: Tensor, mask: Tensor,
+    output: Tensor, columns: Tensor,
+    kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, pad_h: int, pad_w: int,
+    dilation_h: int, dilation_w: int, group: int, deformable_group: int, with_bias: bool,
+) -> None:  # fmt: skip
     """``deform_conv_forward`` with a mask [B, G K, H', W'] and, if ``with_bias``, a bias [D]."""
     axes = (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
     convolution = Convolution(*axes, group, deformable_group)
@@ -139,31 +82,12 @@ def modulated_deform_conv_forward(
 
 
 def modulated_deform_conv_backward(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    ones: Tensor,
-    offset: Tensor,
-    mask: Tensor,
-    columns: Tensor,
-    grad_input: Tensor,
-    grad_weight: Tensor,
-    grad_bias: Tensor,
-    grad_offset: Tensor,
-    grad_mask: Tensor,
-    grad_output: Tensor,
-    kernel_h: int,
-    kernel_w: int,
-    stride_h: int,
-    stride_w: int,
-    pad_h: int,
-    pad_w: int,
-    dilation_h: int,
-    dilation_w: int,
-    group: int,
-    deformable_group: int,
-    with_bias: bool,
-) -> None:
+    input: Tensor, weight: Tensor, bias: Tensor, ones: Tensor, offset: Tensor, mask: Tensor,
+    columns: Tensor, grad_input: Tensor, grad_weight: Tensor, grad_bias: Tensor,
+    grad_offset: Tensor, grad_mask: Tensor, grad_output: Tensor,
+    kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, pad_h: int, pad_w: int,
+    dilation_h: int, dilation_w: int, group: int, deformable_group: int, with_bias: bool,
+) -> None:  # fmt: skip
     """Write all gradients; other arguments as in ``modulated_deform_conv_forward``."""
     axes = (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
     convolution = Convolution(*axes, group, deformable_group)

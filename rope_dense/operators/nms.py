@@ -169,9 +169,7 @@ def kept_positions(kept: np.ndarray) -> np.ndarray:
 def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
     """Groups of boxes: each one that is kept, then the boxes that it suppresses, by score.
 
-    Args:
-        dets: [N, 5], boxes and scores.
-        iou_threshold: a box is suppressed from this IoU on (in `nms`, above it).
+    Boxes and scores are [N, 5]; a box is suppressed from the threshold on (in `nms`, above it).
     """
     if not len(dets):
         return []

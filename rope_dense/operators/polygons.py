@@ -47,12 +47,8 @@ def convex_iou(pointsets: Tensor, polygons: Tensor, ious: Tensor) -> None:
 def convex_giou(pointsets: Tensor, polygons: Tensor, output: Tensor) -> None:
     """Write the generalized IoU of point sets with polygons of one index, and its gradient.
 
-    Rezatofighi et al., "Generalized Intersection over Union" (CVPR 2019).
-
-    Args:
-        pointsets: [N, 18].
-        polygons: [N, 8].
-        output: [N, 19]: the gradient of the point set, and the generalized IoU.
+    Rezatofighi et al., "Generalized Intersection over Union" (CVPR 2019). Point sets are [N, 18],
+    polygons [N, 8]; the output [N, 19] is the gradient of the point set, then the IoU.
     """
     for part, flat, polygon in zip(
         *(x.split(PAIRS) for x in (output, pointsets, polygons)), strict=True
@@ -168,13 +164,8 @@ def chamfer_distance_forward(
 ) -> None:
     """Write the squared distance of each point to the nearest one of the other set, and its index.
 
-    Args:
-        xyz1: points [B, n, 2].
-        xyz2: points [B, m, 2].
-        dist1: [B, n], as ``idx1``.
-        dist2: [B, m], as ``idx2``.
-        idx1: indices in ``xyz2``.
-        idx2: indices in ``xyz1``.
+    Points are [B, n, 2] and [B, m, 2]; ``dist1`` and ``idx1`` [B, n] are of the first set, with
+    indices in the second, ``dist2`` and ``idx2`` [B, m] the other way round.
     """
     distance = (xyz1[:, :, None] - xyz2[:, None]).square().sum(3)  # [B, n, m]
     for axis, dist, idx in ((2, dist1, idx1), (1, dist2, idx2)):

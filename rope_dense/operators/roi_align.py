@@ -101,11 +101,9 @@ class Samples:
         return low, high, (1 - share) * used, share * used
 
     def mean_taps(self, size: int, adjacent: bool) -> Taps:
-        """The means over the samples of each place, as sums over cells.
+        """The means over the samples of each place, as sums over cells of an axis of ``size``.
 
-        Args:
-            size: cells of the map along the axis.
-            adjacent: samples are at most one cell apart and share cells.
+        Adjacent samples are at most one cell apart and share cells.
         """
         low, high, low_weight, high_weight = self.corners(size)
         number = self.position.shape[-1]
@@ -223,13 +221,7 @@ def write_maxima(
 ) -> None:
     """Write the maxima over the samples of each place, and where they are.
 
-    Args:
-        pooling: arguments.
-        cells: [B H W, C].
-        rois: [R, 5].
-        output: [R, C, S, S'].
-        row: like ``output``.
-        column: like ``output``.
+    From cells [B H W, C] and regions [R, 5]; output, row and column are [R, C, S, S'].
     """
     samples = pooling.samples(rois)
     shape = [number for axis in samples for number in axis.position.shape[1:]]  # S G S' G'

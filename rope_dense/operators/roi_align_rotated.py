@@ -63,15 +63,10 @@ def roi_align_rotated_backward(
     aligned: bool,
     clockwise: bool,
 ) -> None:
-    """Add the gradient of the maps; other arguments as in forward.
+    """Add the gradient of the maps; the settings are as in forward.
 
-    The names are mmcv's, which passes the tensors by position and in another order.
-
-    Args:
-        rois: gradient of the output.
-        grad_input: regions [R, 6].
-        grad_output: gradient of the maps [B, C, H, W], changed.
-        pooled_height: as the following, see forward.
+    The names are mmcv's, which passes the tensors by position and in another order: ``rois`` is
+    the gradient of the output, ``grad_input`` regions [R, 6]; ``grad_output`` [B, C, H, W] changes.
     """
     gradient, regions, out = rois, grad_input, grad_output
     places, size = (pooled_height, pooled_width), (out.shape[2], out.shape[3])

@@ -72,13 +72,9 @@ def roi_pool_backward(
 
 
 def touched_cells(start: Tensor, length: Tensor, places: int, size: int) -> Taps:
-    """Cells that places of regions touch, along one axis.
+    """Cells that S places of regions touch, along one axis of ``size`` cells.
 
-    Args:
-        start: [R], in cells.
-        length: [R]; regions of length 0 have no cells.
-        places: S.
-        size: cells of the map.
+    ``start`` and ``length`` [R] are in cells; regions of length 0 have no cells.
     """
     place = torch.arange(places, device=start.device)
     step = (length / places)[:, None]
@@ -90,14 +86,10 @@ def touched_cells(start: Tensor, length: Tensor, places: int, size: int) -> Taps
 
 
 def bag_maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor]:
-    """Maxima [N, C] of cells in bags, and the first cell with each, as the bags number it.
+    """Maxima [N, C] of cells [B H W, C] in bags, and the first cell with each, as bags number it.
 
-    A bag without cells has 0 and -1. NaN is no maximum.
-
-    Args:
-        cells: [B H W, C].
-        bags: cells of maps.
-        first: [N], index in ``cells`` of the first cell of the map of a bag.
+    A bag without cells has 0 and -1. NaN is no maximum. ``first`` [N] is the index of the first
+    cell of the map of a bag.
     """
     bag = torch.repeat_interleave(bags.count)[:, None].expand(-1, cells.shape[1])  # [M, C]
     values = cells[bags.cell + first[bag[:, 0]]].nan_to_num(LOWEST, torch.inf, LOWEST)

@@ -17,13 +17,11 @@ from ..datasets.mask_colours import write_labels
 from ..datasets.rotated_results import rotated_annotation
 from ..models.shared_backbone import FEATURES
 from .formats import ABOUT, FORMATS, Output
-from .journal import ImageJournal
 from .thresholds import DEFAULT
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
-Colour = tuple[int, int, int]  # red, green, blue
 Image = np.ndarray  # uint8 [H, W, 3], blue, green, red
 DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
 PANOPTIC_OFFSET = 1000  # mmdet's INSTANCE_OFFSET: class + 1000 x instance
@@ -33,12 +31,16 @@ class Writer(ABC):
     """The files of predictions.
 
     Args:
-        out: folder.
-        journal: of the images that are done.
+        visualizer: with the classes of the model; None if no image is added.
+        output: their place and formats.
+        meta: ``classes``, their colours as ``palette``, and ``convention`` of rotated boxes.
     """
 
-    def __init__(self, out: Path, journal: ImageJournal) -> None:
-        self.out, self.journal = out, journal
+    def __init__(
+        self, visualizer: Visualizer | None, output: Output, meta: Mapping[str, Any]
+    ) -> None:
+        self.visualizer, self.output, self.meta = visualizer, output, meta
+        self.out, self.journal = output.folder, output.journal()
 
     @abstractmethod
     def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
@@ -62,26 +64,14 @@ class Writer(ABC):
 
 
 class DetectionFiles(Writer):
-    """Boxes and masks of all images in some formats, see ``formats``, beside pictures.
-
-    Args:
-        visualizer: of mmdet, with the classes of the model.
-        output: their place and formats.
-        classes: names.
-        convention: of the angles of rotated boxes; None for upright boxes.
-    """
+    """Boxes and masks of all images in some formats, see ``formats``, beside pictures."""
 
     def __init__(
-        self,
-        visualizer: Visualizer,
-        output: Output,
-        classes: Sequence[str],
-        convention: str | None = None,
+        self, visualizer: Visualizer | None, output: Output, meta: Mapping[str, Any]
     ) -> None:
-        super().__init__(output.folder, output.journal())
-        self.visualizer, self.output = visualizer, output
-        self.classes, self.convention = classes, convention
-        self.min_scores = [output.min_scores.get(name, DEFAULT) for name in classes]
+        super().__init__(visualizer, output, meta)
+        self.classes, self.convention = meta['classes'], meta.get('convention')
+        self.min_scores = [output.min_scores.get(name, DEFAULT) for name in self.classes]
 
     def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
@@ -155,27 +145,9 @@ def coco_annotations(instances: BaseDataElement, convention: str | None = None) 
 class SegmentationFiles(Writer):
     """A label image for each image, `out`/labels/NAME.png, beside pictures.
 
-    Args:
-        visualizer: of mmseg, or of mmdet for panoptic models, with the classes of the model.
-        out: folder.
-        colours: of the classes, by their numbers.
-        scores: also write the probability of each class, `out`/scores/NAME.npy, float16 [K, H, W].
-        journal: of the images that are done.
+    With ``output.scores`` also the probability of each class, `out`/scores/NAME.npy, float16
+    [K, H, W].
     """
-
-    def __init__(
-        self,
-        visualizer: Visualizer,
-        out: Path,
-        colours: Sequence[Colour],
-        scores: bool,
-        journal: ImageJournal,
-    ) -> None:
-        self.settings = (
-            {'with_labels': False} if type(visualizer).__name__.startswith('Seg') else {}
-        )
-        super().__init__(out, journal)
-        self.visualizer, self.colours, self.scores = visualizer, colours, scores
 
     def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
@@ -183,12 +155,13 @@ class SegmentationFiles(Writer):
         panoptic = 'pred_panoptic_seg' in sample
         data = sample.pred_panoptic_seg.sem_seg if panoptic else sample.pred_sem_seg.data
         labels = data[0].numpy() % PANOPTIC_OFFSET if panoptic else data[0].numpy()
-        write_labels(labels, self.out / LABELS / f'{stem}.png', self.colours)
-        if self.scores and 'seg_logits' in sample:
+        write_labels(labels, self.out / LABELS / f'{stem}.png', self.meta['palette'])
+        if self.output.scores and 'seg_logits' in sample:
             logits = sample.seg_logits.data.float()
             likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
             save_array(self.out / SCORES / f'{stem}.npy', likely.half().numpy())
-        drawn = draw(self.visualizer, self.out / DRAWN / picture, image, sample, **self.settings)
+        settings = {} if panoptic else dict(with_labels=False)  # which mmseg's visualizer has
+        drawn = draw(self.visualizer, self.out / DRAWN / picture, image, sample, **settings)
         self.journal.add(dict(file_name=file_name))
         return drawn
 
@@ -253,12 +226,7 @@ class FeatureFiles(ArrayFiles):
 
 
 class TaskFiles(Writer):
-    """The files of several tasks.
-
-    Args:
-        out: folder.
-        writers: of each task, to a folder of its own in it.
-    """
+    """The files of several tasks, each in a folder of its own in ``out``."""
 
     def __init__(self, out: Path, writers: Mapping[str, Writer]) -> None:
         self.out, self.writers = out, writers

@@ -43,7 +43,7 @@ from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
 from .processes import init_rank, should_merge
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import TiledImage, Tiling, TrainedModel, check_tiled_task, tile_and_overlap, unfinished
+from .tiles import TiledImage, Tiling, TrainedModel, result_ending, tile_and_overlap, unfinished
 
 Image = tuple[Source, np.ndarray]
 
@@ -188,11 +188,8 @@ def predict_images(
 ) -> dict[Path, Exception]:
     """Predict images, large ones in tiles; returns the errors of those that cannot be.
 
-    Images that an interrupted run has predicted are left out.
-
-    Args:
-        inferencer, trained: of the same model.
-        tile_above: megapixels.
+    Images that an interrupted run has predicted are left out. Large ones have more megapixels than
+    ``tile_above``, or a side longer than a tile of the training.
     """
     done = writer.done()
     left = [source for source in sources if source.file_name not in done]
@@ -222,7 +219,7 @@ def predict_in_tiles(
     """Predict large images by the same model; returns the errors of those that cannot be."""
     failed: dict[Path, Exception] = {}
     try:
-        check_tiled_task(trained.cfg)
+        labels = 'labels' in result_ending(trained.cfg)
         least = [output.min_scores[name] for name in trained.classes]
         tiling = Tiling(*tile_and_overlap(trained.cfg), batch, min_score=least)
     except (UsageError, ValueError) as problem:  # no image can be predicted so
@@ -231,8 +228,7 @@ def predict_in_tiles(
         out, picture = writer.tiles_file(source.picture), writer.out / DRAWN / source.picture
         for path in (out, picture):
             path.parent.mkdir(parents=True, exist_ok=True)
-        without = output.scores and task_of(trained.cfg) == 'semantic'
-        print(f'{source.path}: in tiles{", without --scores" if without else ""}')
+        print(f'{source.path}: in tiles{", without --scores" if output.scores and labels else ""}')
         try:
             TiledImage(trained, source.path, out, tiling, picture, journal_or_anew).predict()
             writer.add_tiles(source.file_name, source.picture)

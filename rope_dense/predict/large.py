@@ -25,7 +25,6 @@ from ..project.load import find_model
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.sizes import at_size
-from ..project.task import task_of
 from ..utils.config_parts import pipelines
 from ..utils.journal import JournalError
 from ..utils.lock import exclusive
@@ -33,7 +32,7 @@ from ..utils.peak_memory import peak_rss
 from ..utils.size_text import parse_size
 from .processes import init_rank
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import TiledImage, Tiling, TrainedModel, check_tiled_task, tile_and_overlap, unfinished
+from .tiles import TiledImage, Tiling, TrainedModel, result_ending, tile_and_overlap, unfinished
 
 
 def predict_large(
@@ -88,7 +87,7 @@ def predict_large(
     if picture is not None and given.is_dir():
         raise UsageError(f'--picture {picture}: of one image, and {given} is a folder')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
-    check_tiled_task(cfg)
+    result_ending(cfg)  # before anything is built
     assert weights is not None, 'a model of one task'
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
     tile, overlap = tile_and_overlap(cfg, tile, overlap)
@@ -129,15 +128,14 @@ def results_of(
     Raises:
         UsageError: of an image, it is no such file, or is there already.
     """
-    task = task_of(cfg)
-    ending = dict(semantic='labels.tif', depth='depth.tif').get(task, 'boxes.json')
+    ending = result_ending(cfg)
     if given.is_dir():
         folder = Path(out or cfg.work_dir)
         found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(given, folder)
         return {x.path: folder / f'{x.picture.removesuffix(".jpg")}_{ending}' for x in found}
     if out is None:
         out = Path(cfg.work_dir, f'{given.stem}_{ending}')
-    check_ending('--out', out, LABEL_FORMATS if task == 'semantic' else [Path(ending).suffix])
+    check_ending('--out', out, LABEL_FORMATS if 'labels' in ending else [Path(ending).suffix])
     if Path(out).exists() and not overwrite:
         raise UsageError(f'{out} exists: give another --out, or --overwrite to replace it')
     return {given: Path(out)}

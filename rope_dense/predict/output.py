@@ -7,21 +7,23 @@ from mmengine.visualization import Visualizer
 from ..models.shared_backbone import FEATURES, SharedBackbone
 from ..project.identity import Identity
 from ..project.model import classes_and_colours
-from ..project.task import angle_version, task_of, visualizer_of
+from ..project.task import Task, angle_version, task_of, visualizer_of
 from .files import DepthFiles, DetectionFiles, FeatureFiles, SegmentationFiles, TaskFiles, Writer
 from .formats import Output
+
+FILES: dict[Task, type[Writer]] = dict(
+    boxes=DetectionFiles,
+    oriented=DetectionFiles,
+    panoptic=SegmentationFiles,
+    semantic=SegmentationFiles,
+    depth=DepthFiles,
+)
 
 
 def files_of(cfg: Config, visualizer: Visualizer, output: Output) -> Writer:
     """The files of a model; the visualizer has its classes and colours."""
-    meta, task = visualizer.dataset_meta, task_of(cfg)
-    if task in ('boxes', 'oriented'):
-        return DetectionFiles(visualizer, output, meta['classes'], angle_version(cfg))
-    if task == 'depth':
-        return DepthFiles(output.folder, output.journal())
-    return SegmentationFiles(
-        visualizer, output.folder, meta['palette'], output.scores, output.journal()
-    )
+    meta = dict(visualizer.dataset_meta, convention=angle_version(cfg))
+    return FILES[task_of(cfg)](visualizer, output, meta)
 
 
 def task_files(cfg: Config, model: SharedBackbone, output: Output) -> TaskFiles:
@@ -36,6 +38,5 @@ def task_files(cfg: Config, model: SharedBackbone, output: Output) -> TaskFiles:
         visualizer.dataset_meta = dict(classes=classes, palette=colours)
         writers[name] = files_of(task, visualizer, output.within(name, identity))
     if model.features:
-        place = output.within(FEATURES)
-        writers[FEATURES] = FeatureFiles(place.folder, place.journal())
+        writers[FEATURES] = FeatureFiles(None, output.within(FEATURES), {})
     return TaskFiles(output.folder, writers)

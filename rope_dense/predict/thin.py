@@ -54,12 +54,7 @@ def pad_to_ratio(image: np.ndarray, ratio: float) -> np.ndarray:
 
 
 def crop_sample(sample: BaseDataElement, size: ImageSize, whole: ImageSize) -> None:
-    """Cut a prediction to the top left of its image, in place.
-
-    Args:
-        size: (height, width) of that part.
-        whole: (height, width) of the image.
-    """
+    """Cut a prediction to ``size`` at the top left of its image of the size ``whole``, in place."""
     sample.set_metainfo(dict(ori_shape=size))
     for name, value in sample.items():
         if isinstance(value, PixelData):  # of pixels, or of patches

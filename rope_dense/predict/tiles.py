@@ -34,7 +34,7 @@ from ..project.errors import UsageError
 from ..project.identity import Identity
 from ..project.model import Colour
 from ..project.sizes import configured_size, tile_plan
-from ..project.task import angle_version, task_of, visualizer_of
+from ..project.task import Task, angle_version, task_of, visualizer_of
 from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import pipelines
 from ..utils.journal import Journal
@@ -42,7 +42,10 @@ from ..utils.json_lines import read_json_lines
 from ..utils.progress import bar
 from .processes import should_merge
 
-REFUSED = {
+RESULTS: dict[Task, str] = dict(  # endings of the results: boxes, or rasters
+    boxes='boxes.json', oriented='boxes.json', semantic='labels.tif', depth='depth.tif'
+)
+REFUSED: dict[Task, str] = {
     'depth': 'depth is not predicted in tiles, each of which has a scale of its own, but by a run '
     'on tiles (own.tile): resize the image, or raise --tile-above of rope-dense predict',
     'several': 'several tasks predict no tiles: raise --tile-above, or give one task',
@@ -111,11 +114,12 @@ def tile_and_overlap(
     return tile, tile // 4 if overlap is None else overlap
 
 
-def check_tiled_task(cfg: Config) -> None:
-    """Raise UsageError for a task whose results in tiles do not fit together."""
+def result_ending(cfg: Config) -> str:
+    """Of a result in tiles, by the task; UsageError if the results of tiles do not fit together."""
     task = task_of(cfg)
     if task in REFUSED and not (task == 'depth' and tile_plan(cfg)):
         raise UsageError(REFUSED[task])
+    return RESULTS[task]
 
 
 def unfinished(out: Path, rank: int = 0, count: int = 1) -> Path:
@@ -165,8 +169,8 @@ class TiledImage:
             ValueError: the overlap is not less than a tile.
             JournalError: there is unfinished work of other settings, or it is damaged.
         """
-        has_labels = task_of(self.trained.cfg) in ('semantic', 'depth')
-        if is_written := self.write_labels() if has_labels else self.write_boxes():
+        has_boxes = RESULTS[task_of(self.trained.cfg)].endswith('.json')
+        if is_written := self.write_boxes() if has_boxes else self.write_labels():
             shutil.rmtree(unfinished(self.out))
         return is_written
 

@@ -39,8 +39,7 @@ RUN_NUMBERS = count()
 def build_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
     """Build the config's Runner, distributed unless the launcher is 'none'; or UsageError.
 
-    Args:
-        trains: the config is written to the work folder.
+    If it trains, the config is written to the work folder.
     """
     cfg.launcher = launcher
     if not trains:  # mmengine knows runs by this name and the second of their start

@@ -101,13 +101,9 @@ class Run:
         return sorted(x for x in self.folder.glob('*.pth') if CHECKPOINT.fullmatch(x.name))
 
     def written(self, launcher: str = 'none') -> AbstractContextManager[object]:
-        """Within this context, no other training can write the run.
+        """Within this context, no other training can write the run; BlockingIOError if one does.
 
-        Args:
-            launcher: of several processes, of which the first holds the lock for all.
-
-        Raises:
-            BlockingIOError: another training does; it is named.
+        Of several processes of a launcher the first holds the lock for all.
         """
         is_first = launcher == 'none' or all(os.environ.get(x, '0') == '0' for x in RANKS)
         return exclusive(self.folder / 'training') if is_first else nullcontext()

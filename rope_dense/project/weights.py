@@ -123,10 +123,8 @@ def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
 def check_class_names(cfg: Config, loader: str, checkpoint: dict, starts: bool = False) -> None:
     """Compare the classes of a checkpoint with the classes of a dataloader.
 
-    A warning names both if they differ; UsageError for the same words in another order.
-
-    Args:
-        starts: a training starts from the checkpoint, and any order is but a warning.
+    A warning names both if they differ; UsageError for the same words in another order, which is
+    but a warning if a training starts from the checkpoint.
     """
     stored = [*stored_classes(checkpoint).get('classes', ())]
     for key, dataset in datasets_of(cfg, loader) if cfg.get(loader) else ():

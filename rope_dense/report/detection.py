@@ -59,9 +59,7 @@ MEANING = (
 LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'
 
 
-def add_detection(
-    page: Page, cfg: Config, model: BaseModel, classes: Sequence[str], colours: Sequence[Colour]
-) -> None:
+def add_detection(page: Page, cfg: Config, model: BaseModel) -> None:
     """Add all sections on boxes, or masks; UsageError if the model predicts no instances."""
     loader = build_loader(cfg)
     images: list[dict] = []
@@ -76,6 +74,7 @@ def add_detection(
     masks = bool(predictions) and 'segmentation' in predictions[0]
     tiled = loader.dataset
     truth = ground_truth(tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks)
+    classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
     read = picture_reader(cfg)
     add_sections(page, images, truth, predictions, classes, colours, masks, read)
 

@@ -21,10 +21,9 @@ Colour = tuple[int, int, int]
 BORDER = 0.0075  # half the width of a boundary, as a share of the diagonal
 
 
-def add_segmentation(
-    page: Page, cfg: Config, model: BaseModel, classes: Sequence[str], colours: Sequence[Colour]
-) -> None:
+def add_segmentation(page: Page, cfg: Config, model: BaseModel) -> None:
     """Add all sections on labels of pixels; UsageError if data or predictions have none."""
+    classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
     tables = np.zeros((2, len(classes), len(classes)), int)  # interior, boundary
     images, ranked = 0, Ranked()
     for sample in predict_samples(model, build_loader(cfg)):

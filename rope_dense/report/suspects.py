@@ -38,9 +38,7 @@ class Suspect(NamedTuple):
 def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
     """The suspect labels among the truth of matches; each label or place once.
 
-    Args:
-        matches: of predictions of any score.
-        masks: compare masks rather than boxes.
+    Matches are of predictions of any score; masks rather than boxes may be compared.
     """
     key = 'segmentation' if masks else 'bbox'
     right = (match for match in matches.predictions if match.kind == 'right')
@@ -77,8 +75,7 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
 def suspect(match: JudgedPrediction, near: float, found: dict[int, float], key: str) -> Suspect:
     """The fault of a label by a prediction whose IoU with the nearest label is `near`.
 
-    Args:
-        found: scores of right predictions, by the labels that they found.
+    ``found`` has the scores of right predictions, by the labels that they found.
     """
     item, label, score = match.prediction, match.truth, match.prediction['score']
     rival = found.get(label['id'], 0.0) if label else 0.0  # what already found the label

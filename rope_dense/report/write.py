@@ -1,10 +1,11 @@
 """Write the report of a model."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.device import get_device
+from mmengine.model import BaseModel
 
 from ..project.building import checked_device
 from ..project.errors import UsageError
@@ -12,7 +13,7 @@ from ..project.load import find_model
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.run import Run
-from ..project.task import task_of
+from ..project.task import Task, task_of
 from ..project.weights import patch_mmengine_reader
 from ..utils.lock import exclusive
 from .curves import add_training
@@ -22,6 +23,14 @@ from .features import add_features
 from .page import Page
 from .segmentation import add_segmentation
 from .settings import used_settings
+
+SECTIONS: dict[Task, Callable[[Page, Config, BaseModel], None]] = dict(
+    boxes=add_detection,
+    panoptic=add_detection,
+    semantic=add_segmentation,
+    depth=add_depth,
+    features=add_features,
+)
 
 
 def report(
@@ -60,14 +69,14 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
         UsageError, CheckpointError: the data or the weights cannot be used.
         BlockingIOError: another process writes to the folder.
     """
-    task = task_of(cfg)
-    if task in ('oriented', 'several'):
+    if (add_sections := SECTIONS.get(task_of(cfg))) is None:
         raise UsageError('report: it compares upright boxes; test rotated ones by rope-dense test')
     patch_mmengine_reader()
     settings = used_settings(cfg)  # before data and model are built, which change some
     model, _, stored = ready(cfg, 'test', weights=checkpoint, has_runner=False)
     classes, colours = classes_and_colours(cfg, stored)
     model = model.to(device).eval()
+    model.dataset_meta = dict(classes=classes, palette=colours)
     copy = Path(cfg.work_dir, Path(cfg.filename).name)  # of the training
     config = str(copy if copy.is_file() else cfg.filename)
     about = dict(config=config, checkpoint=checkpoint, classes=len(classes))
@@ -76,13 +85,7 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     with exclusive(out):
         page = Page(out, f'{Path(cfg.filename).stem}: report', about)
         page.figures |= dict(names=list(classes), settings=settings)
-        if task == 'depth':
-            add_depth(page, cfg, model)
-        elif task == 'features':
-            add_features(page, cfg, model)
-        else:
-            add = add_segmentation if task == 'semantic' else add_detection
-            add(page, cfg, model, classes, colours)
+        add_sections(page, cfg, model)
         add_training(page, Path(cfg.work_dir))
         return page.write()
 
@@ -95,7 +98,7 @@ def report_training(cfg: Config) -> None:
     if not (cfg.get('own') or {}).get('report'):
         return
     try:
-        if task_of(cfg) == 'oriented':
+        if task_of(cfg) not in SECTIONS:
             return
         checkpoint = Run(Path(cfg.work_dir)).best
         print(write_report(cfg, checkpoint, Path(cfg.work_dir, 'report'), get_device()))

@@ -92,15 +92,10 @@ class RoPEClassifier(BaseModel):
         return data_samples
 
     def load_checkpoint(self, checkpoint: str) -> None:
-        """Load a published checkpoint of a classifier, or one of this package.
+        """Load a published checkpoint of a classifier, or one of this package; see ``fetch``.
 
-        Its contents are kept for the next reading of the file.
-
-        Args:
-            checkpoint: see ``fetch``.
-
-        Raises:
-            CheckpointError: it cannot be fetched or read, or does not fit; nothing is changed.
+        Its contents are kept for the next reading of the file. CheckpointError, and nothing is
+        changed, if it cannot be fetched or read, or does not fit.
         """
         contents = read_ahead(fetch(checkpoint), checkpoint)
         weights = select_weights(contents, '', checkpoint)

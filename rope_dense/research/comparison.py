@@ -34,14 +34,10 @@ class Comparison:
         return cls(runs, baselines[0] if baselines else None)
 
     def check(self, run: dict, planned: set[int]) -> None:
-        """Check that the baseline has a size of a run, and of each overlay.
+        """Check that the baseline has a size of a run, or planned for it, and of each overlay.
 
-        Args:
-            run: contents of a results file, perhaps without rows.
-            planned: sizes (shorter sides) that the run will have.
-
-        Raises:
-            ValueError: it has none.
+        ValueError if it has none. Sizes are shorter sides; the run is the contents of a results
+        file, perhaps without rows.
         """
         if self.baseline is None:
             return

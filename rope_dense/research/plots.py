@@ -100,10 +100,8 @@ def draw_angles(rows: Rows, out_file: str | Path) -> None:
 def draw_attention(rows: Rows, columns: Mapping[str, str], out_file: str | Path) -> None:
     """Draw curves over the blocks, without the last one, as in the paper.
 
-    There is a panel for each image size and each of ``columns``, a colour for each label.
-
-    Args:
-        columns: of the rows, and the labels of their axes.
+    There is a panel for each image size and each of ``columns`` (of the rows, with the labels of
+    their axes), a colour for each label.
     """
     sizes: Sequence[int] = sorted({row['size'] for row in rows})
     labels = [label for (label,) in group_rows(rows, 'label')]

@@ -290,13 +290,9 @@ def complex_backward(
     num_prefix_tokens: int,
     rotated: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The gradient of ``qkv`` and, if ``rotated`` is given, of the angles.
+    """The gradient of ``qkv`` and, if ``rotated`` (of ``rotate_complex``) is given, of the angles.
 
     With z' a rotated pair and g its gradient, the gradient of its angle is Im(conj(z') g).
-
-    Args:
-        grad: of the result of ``rotate_complex``.
-        rotated: that result, or None.
     """
     grad_qkv = rotate_complex(grad, cos_sin, layout, num_prefix_tokens, inverse=True)
     if rotated is None:

@@ -19,11 +19,9 @@ def nodes(part: object, key: str = '') -> Iterator[tuple[str, Any]]:
 def size_steps(
     part: object, key: str = '', names: Sequence[str] = ('scale',)
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield (config key, step, name) of each size in a pipeline, in steps within others too.
+    """Yield (config key, step, name) of each size in a pipeline or another part of a config.
 
-    Args:
-        part: a pipeline, or any part of a config.
-        names: of the settings that are sizes in pixels.
+    In steps within others, too; ``names`` are of the settings that are sizes in pixels.
     """
     for place, step in nodes(part, key):
         yield from ((place, step, name) for name in names if step.get(name) is not None)

@@ -1,10 +1,8 @@
 """Arguments of the tools: read before anything heavy is imported."""
 
-import dataclasses
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +19,6 @@ from rope_dense.datasets.labels.folders import FORMATS as LABELS
 from rope_dense.export.exporter import DTYPES
 from rope_dense.project.convert_checkpoint import DETECTORS
 from rope_dense.project.load import read_options
-from rope_dense.project.own.tasks import TASKS
 from rope_dense.research import position_figures
 from rope_dense_command import COMMANDS, RESEARCH, import_early
 
@@ -110,14 +107,6 @@ def test_choices_are_those_of_the_package() -> None:
     assert set(export.PRECISIONS) == set(DTYPES.values())
     figures = position_figures.OF_FREQUENCIES | position_figures.OF_ATTENTION
     assert (*figures,) == import_early('analyze_positions').FIGURES
-    fields = {field for task in TASKS.values() for field in dataclasses.fields(task.settings)}
-    allowed = {field.name: str(field.type) for field in fields} | {'save_minutes': ''}
-    settings = import_module('rope_dense.commands.own_settings')
-    assert {*settings.ALL} == allowed.keys() - {'data_root', 'ema'}
-    lists = {name for name, kind in allowed.items() if 'Sequence' in kind}
-    assert {*settings.LISTS} == lists
-    switches = {name for name, kind in allowed.items() if 'bool' in kind}
-    assert {*settings.SWITCHES} == switches - {'ema'}
     classify = import_early('eval_classification').parse_args
     for resize in get_args(TableResize):
         assert classify(['x.pth', 'folder', '--rpb-resize', resize]).rpb_resize == resize

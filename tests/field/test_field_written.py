@@ -62,7 +62,8 @@ def written(
         expected[file_name] = [(CLASSES[item['category_id'] - 1], item) for item in objects]
         image(folder / IN_IMAGES[name] / file_name, SIZE)
     output = Output(folder, {}, {}, scores, (name,), None, lambda name: np.zeros((*SIZE, 3)))
-    files = DetectionFiles(None, output, CLASSES, 'le90' if kind == 'rotated' else None)
+    convention = 'le90' if kind == 'rotated' else None
+    files = DetectionFiles(None, output, dict(classes=CLASSES, convention=convention))
     for entry in entries:
         files.journal.add(entry)
     out = FORMATS[name](files)

@@ -24,7 +24,6 @@ from helpers.tool_names import Fails
 from rope_dense.predict import files as prediction_files
 from rope_dense.predict.files import DetectionFiles
 from rope_dense.predict.formats import FORMATS, Output
-from rope_dense.predict.journal import ImageJournal
 from rope_dense.predict.thresholds import least_scores
 from rope_dense.project.errors import UsageError
 from rope_dense.project.run import Run
@@ -54,13 +53,13 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures('no_pictures')
 def test_no_box_is_above_the_least_score(tmp_path: Path) -> None:
-    given = sample((0.125, 0), (0.0625, 0))
-    files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.3}), ('cat',))
+    given, meta = sample((0.125, 0), (0.0625, 0)), dict(classes=('cat',))
+    files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.3}), meta)
     files.add('a.png', 'a.jpg', IMAGE, given.clone())
     first, second = files.finish().splitlines()
     assert first.startswith('0 objects in 1 images: ')
     assert second == 'the highest score is 0.12, below --score 0.3'
-    files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.1}), ('cat',))
+    files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.1}), meta)
     files.add('b.png', 'b.jpg', IMAGE, given)
     assert (said := files.finish()).startswith('1 objects in 1 images: ') and '\n' not in said
 
@@ -68,14 +67,14 @@ def test_no_box_is_above_the_least_score(tmp_path: Path) -> None:
 @pytest.mark.usefixtures('no_pictures')
 def test_another_format_continues_an_interrupted_run(tmp_path: Path) -> None:
     """With a least score for each class; what others put beside the labels stays."""
-    least, classes = {'cat': 0.3, 'dog': 0.6}, ('cat', 'dog')
-    first = DetectionFiles(None, output_of(tmp_path, least, 'coco'), classes)
+    least, meta = {'cat': 0.3, 'dog': 0.6}, dict(classes=('cat', 'dog'))
+    first = DetectionFiles(None, output_of(tmp_path, least, 'coco'), meta)
     first.add('s/a.png', 's/a.jpg', IMAGE, sample((0.5, 0), (0.5, 1)))
     first.journal.steps.note()  # as every two seconds
     for path in ('yolo/images/b.png', 'yolo/labels/of_another_run.txt'):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
-    files = DetectionFiles(None, output_of(tmp_path, least, 'yolo', scores=True), classes)
+    files = DetectionFiles(None, output_of(tmp_path, least, 'yolo', scores=True), meta)
     assert files.done() == {'s/a.png'}
     files.add('b.png', 'b.jpg', IMAGE, sample((0.2, 0), (0.75, 1)))
     assert files.finish() == f'2 objects in 2 images: {tmp_path / "yolo"}'
@@ -89,10 +88,8 @@ def test_another_format_continues_an_interrupted_run(tmp_path: Path) -> None:
 
 def test_an_image_is_done_when_all_tasks_are(tmp_path: Path) -> None:
     """A kill may come between two tasks."""
-    writers = {
-        name: prediction_files.FeatureFiles(tmp_path / name, ImageJournal(tmp_path / name, {}))
-        for name in ('a', 'b')
-    }
+    output = output_of(tmp_path, {})
+    writers = {name: prediction_files.FeatureFiles(None, output.within(name), {}) for name in 'ab'}
     files = prediction_files.TaskFiles(tmp_path, writers)
     for name, image in (('a', 'x.png'), ('a', 'y.png'), ('b', 'x.png')):
         writers[name].journal.add(dict(file_name=image))
@@ -106,7 +103,7 @@ def entry(file_name: str, objects: list[dict], height: int = 100, width: int = 1
 
 
 def files_of(output: Output, classes: tuple[str, ...], entries: list[dict]) -> DetectionFiles:
-    files = DetectionFiles(None, output, classes)
+    files = DetectionFiles(None, output, dict(classes=classes))
     for item in entries:
         files.journal.add(item)
     return files

@@ -238,10 +238,8 @@ def shrink(image: np.ndarray, width: int, height: int) -> np.ndarray:
 def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:
     """A picture, uint8 [H, W, 3] of blue, green and red, of an image [H, W, n] of any values.
 
-    The 2nd percentile of each shown channel is black and the 98th is white; NaN is black.
-
-    Args:
-        show: channels that are red, green and blue.
+    The channels ``show`` are red, green and blue. The 2nd percentile of each is black and the 98th
+    is white; NaN is black.
     """
     shown = np.asarray(image[..., [*show][::-1]], np.float32)
     flat = shown.reshape(-1, 3)

@@ -63,11 +63,7 @@ def write_rows(
 ) -> None:
     """Write pixels of ``shape`` (height, width, bands), of which ``read(top, bottom)`` gives rows.
 
-    Three bands are red, green and blue.
-
-    Args:
-        palette: red, green and blue of the values of one band.
-        **profile: further settings of the file, for rasterio.
+    Three bands are red, green and blue; of one band ``palette`` has them for its values.
     """
     height, width, bands = shape
     with atomic_write(out) as fresh, warnings.catch_warnings():
@@ -86,13 +82,9 @@ def write_rows(
 def read_map_window(
     path: Path, folder: str, window: Sequence[int], about: object, load: Callable[[], np.ndarray]
 ) -> np.ndarray:
-    """A window [h, w] of a map that ``load`` gives as a whole [H, W], for a copy of it.
+    """A window [h, w] of a map that ``load`` gives as a whole [H, W], for a copy of it in a folder.
 
-    Args:
-        path: of the map.
-        folder: of copies.
-        window: left, top, right, bottom.
-        about: what ``load`` depends on.
+    ``window`` is left, top, right, bottom; ``about`` is what ``load`` depends on.
     """
     left, top, right, bottom = window
     if not (copy := copy_path(path, Path(folder), about)).exists():

@@ -107,13 +107,9 @@ def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
 def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; of an animation the first frame.
 
-    Pillow reads what OpenCV cannot, if it has 8 bits.
-
-    Args:
-        max_value: of 16-bit images, see ``LoadDeepImage``.
-
-    Raises:
-        ValueError: the file is not there, or no picture (``check_picture``), or damaged.
+    Pillow reads what OpenCV cannot, if it has 8 bits; for ``max_value`` of 16 bits see
+    ``LoadDeepImage``. ValueError if the file is not there, or no picture (``check_picture``), or
+    damaged.
     """
     check_there(path)
     suffix, pixels = path.suffix.lower(), None

@@ -111,5 +111,11 @@ def shape_of(given: Any, where: str) -> Shape:
 WORDS = 'annotations?|labels?|jsons?|createml'
 FILES = Kind('CreateML', 'an entry', ('.json',), WORDS, is_one=is_createml)
 CREATEML = Format(
-    'createml', 'CreateML', FILES.suffixes, find_createml, read_createml, lists_classes=False
+    'createml',
+    'CreateML',
+    FILES.suffixes,
+    find_createml,
+    read_createml,
+    shared=FILES,
+    lists_classes=False,
 )

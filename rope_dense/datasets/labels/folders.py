@@ -34,9 +34,7 @@ def find_labels(
 ) -> LabelFolder:
     """The data set in a folder; ValueError for labels of no format, of several, or of no use.
 
-    Args:
-        format: a key of ``FORMATS``; None to recognise it.
-        train, val: COCO files, below the folder; None to recognise them.
+    The format, and COCO files below the folder, are recognised unless they are given.
     """
     root = inventory.root
     if format is not None:

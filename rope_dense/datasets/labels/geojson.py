@@ -319,5 +319,11 @@ def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
 WORDS = 'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?'
 FILES = Kind('GeoJSON', 'an object', ('.geojson', '.json'), WORDS, is_one=is_geojson)
 GEOJSON = Format(
-    'geojson', 'GeoJSON', FILES.suffixes, find_geojson, read_geojson, lists_classes=False
+    'geojson',
+    'GeoJSON',
+    FILES.suffixes,
+    find_geojson,
+    read_geojson,
+    shared=FILES,
+    lists_classes=False,
 )

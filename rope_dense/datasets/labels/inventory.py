@@ -28,11 +28,8 @@ class Inventory:
     """All files in a folder and below it, and in folders elsewhere that labels name.
 
     Without hidden files and links to files that are not there. Links to folders are followed, but
-    for links to a folder above.
-
-    Args:
-        channels: names of channels that are files of their own: images are the files of the first.
-        arrays: whether .npy files are images, too.
+    for links to a folder above. If ``channels`` are files of their own, images are the files of the
+    first; .npy files are images, too, with ``arrays``.
     """
 
     def __init__(self, root: Path, channels: Sequence[str] = (), *, arrays: bool = False) -> None:

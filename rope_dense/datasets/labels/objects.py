@@ -175,6 +175,7 @@ class Format:
     find: Callable[[Inventory], LabelFolder | None]
     read: Callable[[Part, Sequence[str] | None, Report], Read]
     kind: Kind | None = None  # of its files, if each image has one
+    shared: Kind | None = None  # of files of several images, whose images have keys as of others
     lists_classes: bool = True  # if not, classes.txt does
 
 

@@ -40,11 +40,7 @@ class SharedFiles:
     def split(self, labelled: Mapping[Path, Collection[Path]]) -> Splits:
         """Both splits, as of images that have a label file each.
 
-        Args:
-            labelled: the images of each file.
-
-        Raises:
-            ValueError: images of only one split are labelled.
+        ValueError if images of only one split are labelled.
         """
         images = {path: self.places.of(path) for path in map(str, self.images.by_path.values())}
         pairs = FilePairs(self.places.kind, self.images.folder, images, {})

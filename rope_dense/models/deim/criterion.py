@@ -239,12 +239,8 @@ def distill(
 def count_pairs(outputs: Outputs, union: Pairs, number: int) -> tuple[Share, Tensor, Share | None]:
     """The union of the pairs of all layers, the number of boxes, and the denoising queries' pairs.
 
-    All numbers are means over the processes, of one exchange between them.
-
-    Args:
-        outputs: of this process.
-        union: the pairs of any layer.
-        number: of annotations.
+    All numbers are means over the processes, of one exchange between them; ``union`` are the pairs
+    of any layer, ``number`` counts annotations.
     """
     logits, denoised = outputs.pre.logits, outputs.denoised
     pairs = [union] if denoised is None else [union, denoised.pairs]

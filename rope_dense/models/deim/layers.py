@@ -30,10 +30,6 @@ class SelfAttention(nn.Module):
     ``torch.nn.MultiheadAttention`` computes the same and is initialised so; queries and keys come
     from one product, and nothing of N x N is in memory. Checked against it in
     tests/models/deim/test_deim_attention.py.
-
-    Args:
-        channels: C.
-        num_heads: h.
     """
 
     def __init__(self, channels: int, num_heads: int) -> None:
@@ -46,12 +42,9 @@ class SelfAttention(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Tokens [B, N, C] to tokens.
+        """Tokens [B, N, C] with positions [B or 1, N, C] to tokens.
 
-        Args:
-            x: [B, N, C].
-            positions: [B or 1, N, C].
-            mask: [N, N], true where a token (row) attends to another (column).
+        The mask [N, N] is true where a token (row) attends to another (column).
         """
         split = 2 * x.shape[-1]
         weight, bias = self.in_proj.weight, self.in_proj.bias
@@ -107,12 +100,9 @@ class DeformableAttention(nn.Module):
             self.sampling_offsets.bias.copy_(offsets.flatten())
 
     def forward(self, query: Tensor, boxes: Tensor, values: Sequence[Tensor]) -> Tensor:
-        """Queries [B, Q, C] with boxes [B, Q, 4] to [B, Q, C].
+        """Queries [B, Q, C] with boxes [B, Q, 4] (cx, cy, w, h) to [B, Q, C].
 
-        Args:
-            query: [B, Q, C].
-            boxes: (cx, cy, w, h), float32.
-            values: [B h, D, H, W] of each map, float32.
+        Values [B h, D, H, W] of each map and boxes are float32.
         """
         heads = self.num_heads
         offsets = self.sampling_offsets(query).unflatten(-1, (heads, -1, 2))  # [B, Q, h, P, 2]

@@ -125,11 +125,8 @@ def in_image(
 ) -> Tensor:
     """Masks ``[M, *out]``, true where logits [M, h, w] are positive in the original image.
 
-    Args:
-        logits: of a padded image.
-        size: (height, width) of the padded image.
-        inside: of the image in it, at the top left.
-        out: of the original image.
+    Sizes are (height, width): ``size`` of the padded image, ``inside`` of the image at its top
+    left, ``out`` of the original image.
     """
     logits = logits[:, None]
     if tuple(inside) != tuple(size):

@@ -184,9 +184,7 @@ class ContrastiveDenoising(nn.Module):
     def noisy_boxes(self, boxes: Tensor, negative: Tensor) -> Tensor:
         """Move the corners of boxes [B, D, 4]; the result is before the sigmoid.
 
-        Args:
-            boxes: [B, D, 4].
-            negative: [D, 1], 1 for more than half of the size.
+        ``negative`` [D, 1] is 1 for more than half of the size.
         """
         sign = torch.randint_like(boxes, 0, 2) * 2 - 1
         share = torch.rand_like(boxes) + negative

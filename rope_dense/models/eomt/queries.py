@@ -80,25 +80,17 @@ class MaskQueries(nn.Module):
 
     @abstractmethod
     def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
-        """Predictions for images [B, 3, height, width].
+        """Predictions for images [B, 3, height, width] by a backbone that ``join`` was given.
 
         In training before each of the blocks and after them, in evaluation only after them.
-
-        Args:
-            backbone: has been given to ``join``.
         """
 
     def decode(
         self, x: Tensor, grid: Size, number: int, blocks: Sequence[RunBlock], norm: nn.Module
     ) -> list[Prediction]:
-        """Predictions from tokens that the queries join.
+        """Predictions from tokens [B, N - Q, C], R and a grid (H, W), that the queries join.
 
-        Args:
-            x: [B, N - Q, C].
-            grid: (H, W).
-            number: R.
-            blocks: that the queries pass.
-            norm: before each prediction.
+        The queries pass ``blocks``; ``norm`` is before each prediction.
         """
         queries = self.query.weight.to(x.dtype).expand(x.shape[0], -1, -1)
         x = torch.cat([queries, x], 1)  # [B, N, C]
@@ -122,12 +114,9 @@ class MaskQueries(nn.Module):
 
     @torch.no_grad()
     def attention_mask(self, masks: Tensor, num_tokens: int, grid: Size, step: int) -> Tensor:
-        """[B, 1, N, N], false where a token does not attend to another.
+        """[B, 1, N, N], false where a token does not attend to another in the block of a step.
 
-        Args:
-            masks: [B, Q, h, w], logits.
-            num_tokens: N.
-            step: which of the blocks it is for.
+        It is made of logits ``masks`` [B, Q, h, w].
         """
         inside = F.interpolate(masks, grid, mode='bilinear', align_corners=False) > 0
         free = torch.rand(masks.shape[:2], device=masks.device) >= self.mask_probs[step]  # [B, Q]

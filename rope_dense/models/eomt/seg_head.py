@@ -12,13 +12,8 @@ from .head import EoMTHead
 class EoMTSegHead(EoMTHead, Mask2FormerHead):
     """``EoMTHead`` for mmseg: one mask for each class of an image, as mmseg's ``Mask2FormerHead``.
 
-    Logits of a class are its probabilities in the queries times their masks, summed up.
-
-    Args:
-        in_channels: C, channels of the backbone.
-        num_classes: K.
-        ignore_index: label of the pixels that belong to no class.
-        settings: see ``EoMTHead``.
+    Logits of a class are its probabilities in the queries times their masks, summed up. Pixels of
+    the label ``ignore_index`` belong to no class. Other arguments: see ``EoMTHead``.
     """
 
     align_corners = False

@@ -114,10 +114,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     """Look up the data of a complete config anew, in place; a line says if they have changed.
 
     So labels are read as they are now, also where their canonical files were deleted. ValueError if
-    the data cannot be used, or have other classes.
-
-    Args:
-        data_root: another folder of the data; None for the config's own, if it is there.
+    the data cannot be used, or have other classes. ``data_root`` may be another folder of the data.
     """
     settings = cfg.own.to_dict()
     listed = Path(cfg.own_files['train'].get('ann_file') or '')

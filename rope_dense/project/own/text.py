@@ -8,7 +8,6 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
 import msgspec
-import numpy as np
 import yaml
 
 WORDS: dict[Any, str] = {
@@ -55,6 +54,8 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
 
 def plain_value(value: object) -> object:
     """Paths as text, and numbers and arrays of NumPy as Python's, also in lists."""
+    import numpy as np  # not for --help
+
     if isinstance(value, (set, frozenset)):
         raise TypeError('a set has no order')  # msgspec would make a list of it
     if isinstance(value, (np.generic, np.ndarray)):

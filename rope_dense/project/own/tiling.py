@@ -77,8 +77,7 @@ def tile_lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
 def set_tiles(cfg: dict, own: Own, most: int) -> None:
     """Let a complete recipe train on tiles and test whole images by their tiles, in place.
 
-    Args:
-        most: objects of an image.
+    An image has ``most`` objects at most.
     """
     if own.tile is None:
         return
