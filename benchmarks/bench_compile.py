@@ -87,6 +87,8 @@ def bench_compile(
             one compilation for each kind of block.
     """
     torch.compiler.reset()
+    if torch.__version__.startswith('2.11.'):  # as ``compile_blocks`` does
+        torch._inductor.config.triton.coalesce_tiling_analysis = False
     counter = CompileCounterWithBackend(backend)
     model = built(build, device).eval()
     settings = dict(backend=counter, dynamic=True, fullgraph=True)

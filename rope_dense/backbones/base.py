@@ -176,6 +176,8 @@ class Backbone(BaseModule):
         """
         torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
         torch._dynamo.config.specialize_float = True
+        if torch.__version__.startswith('2.11.'):  # its analysis fails: pytorch/pytorch#181793
+            torch._inductor.config.triton.coalesce_tiling_analysis = False
         shape_config.use_duck_shape = False
         self.has_compiled_blocks = True
         for block in self.ordered_blocks:

@@ -125,7 +125,7 @@ class GridRoPE(RotaryEmbedding):
     def frequencies(self, device: torch.device) -> Tensor:
         """F as a tensor, [2, h or 1, P]."""
         source = self.frequency_source()
-        return source if isinstance(source, Tensor) else source(device)
+        return source if isinstance(source, Tensor) else source.tensor(device)
 
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
         """See ``RotaryEmbedding``. In training mode the coordinates are augmented."""
@@ -141,7 +141,7 @@ class GridRoPE(RotaryEmbedding):
                 return fixed_rotary(
                     freqs, *settings, coordinates, size, span, dtype, device=x.device
                 )
-            freqs = freqs(x.device)
+            freqs = freqs.tensor(x.device)
         positions = coordinates.positions(*size, grid=span, device=x.device, dtype=dtype)  # [n, 2]
         if augments:
             positions = coordinates.augmented(positions)
@@ -188,7 +188,7 @@ def fixed_rotary(
 ) -> Rotary:
     """Angles of fixed frequencies on a grid or window; normalised coordinates cover ``span``."""
     positions = coordinates.positions(*size, grid=span, device=device, dtype=dtype)
-    return linear_rotary(positions, frequencies(device), pair_layout, scaling, size)
+    return linear_rotary(positions, frequencies.tensor(device), pair_layout, scaling, size)
 
 
 def linear_rotary(

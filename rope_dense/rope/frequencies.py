@@ -20,7 +20,7 @@ AXIS_ORDERS: dict[AxisOrder, tuple[int, ...]] = dict(xy=(0, 1), yx=(1, 0))
 class FixedFrequencies(Protocol):
     """A frozen specification of frequencies without parameters; equal ones give equal values."""
 
-    def __call__(self, device: torch.device) -> Tensor:
+    def tensor(self, device: torch.device) -> Tensor:
         """[2, h or 1, P]; index 0 for x, 1 for y."""
 
     def __hash__(self) -> int: ...
@@ -45,7 +45,7 @@ class AxialFrequencies:
     axes: AxisOrder
     factor: float = 1.0
 
-    def __call__(self, device: torch.device) -> Tensor:
+    def tensor(self, device: torch.device) -> Tensor:
         """[2, h or 1, P]."""
         return axial_frequencies([self.of_axis(device)] * 2, AXIS_ORDERS[self.axes])
 

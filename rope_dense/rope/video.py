@@ -70,7 +70,7 @@ class VideoFrequencies:
     theta: float
     factor: float
 
-    def __call__(self, device: torch.device) -> Tensor:
+    def tensor(self, device: torch.device) -> Tensor:
         """[2, 1, 3 K]; zero for the time."""
         channels = 2 * (self.head_dim // 6)
         series = self.factor * axis_frequencies(channels, self.theta, device=device, num_axes=1)

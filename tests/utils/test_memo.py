@@ -375,7 +375,7 @@ class Stretched(AxialRoPE):
     factor = 1.0
 
     def frequency_source(self) -> Tensor:
-        return self.factor * super().frequency_source()(CPU)
+        return self.factor * super().frequency_source().tensor(CPU)
 
 
 def test_a_subclass_has_its_own_frequencies():

@@ -110,7 +110,7 @@ class DirectionFrequencies:
     low: float
     high: float
 
-    def __call__(self, device: torch.device) -> Tensor:
+    def tensor(self, device: torch.device) -> Tensor:
         """[2, h or 1, P]."""
         heads = 1 if self.directions == 'simplex' else self.heads
         index = torch.arange(heads * self.pairs, device=device).view(heads, -1)
