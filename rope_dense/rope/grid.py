@@ -101,7 +101,7 @@ class Coordinates:
 
     @property
     def is_normalized(self) -> bool:
-        """True if every grid covers the same range, which a larger one has in a higher resolution."""
+        """True if every grid covers the same range, a larger one at a higher resolution."""
         return self.type != 'index' or self.reference is not None
 
     @memo
