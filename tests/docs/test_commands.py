@@ -46,7 +46,7 @@ PAGES = {
         'work_dirs/depth/predictions/depth/0.npy',
         'work_dirs/depth/report/index.html',
     ),
-    'docs/channels.md': ('work_dirs/realtime/last_checkpoint',),
+    'docs/channels.md': ('work_dirs/fields/last_checkpoint',),
     'docs/large_images.md': ('city.json', 'city.jpg', 'harbour_drawn.jpg'),
 }
 SHORT = ['--overwrite', '--epochs', '1', '--size', '96']  # trainings on data
@@ -61,7 +61,8 @@ SMALLER |= {'work_dirs/b': ['work_dirs/start']}
 PICTURES = 'shapes/coco/train2017', '--weights', 'None', '--batch-size', '4'
 SMALLER |= {'new': ['pictures'], 'PICTURES': [*PICTURES]}
 SMALLER |= {'data/own': ['rooms/depth', '--weights', 'None']}
-SMALLER |= {'data/fields': ['fields/warm', '--weights', 'None']}
+FIELDS = 'fields/warm', '--weights', 'None', '--work-dir', 'work_dirs/fields'
+SMALLER |= {'data/fields': [*FIELDS]}
 SMALLER |= {'SCENES': ['scenes/coco', '--weights', 'None'], '200': ['16'], '256': ['32']}
 SMALLER |= {'512': ['64'], '1024': ['96'], '2048': ['128']}  # tiles
 CORRECTED = 'own.data_root=shapes/coco', 'own.weights=None', '--work-dir', 'work_dirs/again'
