@@ -191,7 +191,7 @@ def add_training_options(parser: ToolParser) -> None:
         'start anew',
     )
     parser.add_switch(
-        '--overwrite', 'remove checkpoints and logs of an earlier training from the work dir'
+        '--overwrite', 'remove checkpoints and logs of an earlier run from the work dir'
     )
     parser.add_argument(
         '--amp',
@@ -207,7 +207,7 @@ def add_training_options(parser: ToolParser) -> None:
         const=0.0002,
         metavar='MOMENTUM',
         help='evaluate and save a moving average of the weights, to which each iteration adds this '
-        'share (%(const)s); for own data True or False',
+        'fraction (%(const)s) of the new ones; for own data True or False',
     )
     parser.add_switch(
         '--with-cp',

@@ -43,9 +43,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         '--val-share',
-        type=share,
-        metavar='SHARE',
-        help='write about this share of the images, by a hash, to val.json beside NAME.json',
+        type=fraction,
+        metavar='FRACTION',
+        help='write about this fraction of the images, by a hash, to val.json beside NAME.json',
     )
     parser.add_argument(
         '--split-file',
@@ -80,10 +80,10 @@ def check(args: argparse.Namespace) -> None:
         raise UsageError(f'{args.out}: with --val-share, val.json is the other file')
 
 
-def share(text: str) -> float:
+def fraction(text: str) -> float:
     value = float(text)
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f'{text}: give a share between 0 and 1, such as 0.2')
+        raise argparse.ArgumentTypeError(f'{text}: give a fraction between 0 and 1, such as 0.2')
     return value
 
 

@@ -135,7 +135,7 @@ class Graph(nn.Module, ABC):
     def example(self, batch: int, height: int, width: int) -> Tensor:
         """Images of noise, [B, C, H, W]: uint8, or float32 if pixels may have more bits."""
         pixels = torch.randint(0, 256, (batch, self.channels, height, width), dtype=torch.uint8)
-        return self.preprocess.values(pixels) if self.preprocess.any_channels else pixels
+        return self.preprocess.pixels_of_noise(pixels) if self.preprocess.any_channels else pixels
 
     def description(self) -> dict:
         """Properties of the input, for the metadata of the file."""
@@ -224,7 +224,7 @@ class Preprocess(nn.Module):
         bottom, right = sides
         return F.pad(image, (0, right, 0, bottom), value=self.pad_value)
 
-    def values(self, noise: Tensor) -> Tensor:
+    def pixels_of_noise(self, noise: Tensor) -> Tensor:
         """Noise from 0 to 255 in the range of the pixels that the model is made for."""
         relative = noise / 127.5 - 1
         return relative * self.std + self.mean if self.normalize else relative

@@ -54,7 +54,7 @@ class BandImage(LargeImage):
         pixels = np.concatenate(parts, axis=2)
         return np.pad(pixels, ((0, bottom - stop), (0, right - end), (0, 0)), mode='edge')
 
-    def shrunken(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
+    def shrink_chunk(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
         """A chunk in the pixels of the shrunken image; NaN where all pixels have no data."""
         small = shrink(self.bands.filled(chunk), width, height)
         if (missing := no_data(chunk)) is not None:

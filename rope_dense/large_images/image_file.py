@@ -100,9 +100,9 @@ class LargeImage:
     def window(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
         """A part of the image, [bottom - top, right - left, channels]."""
         chunk = self.decode_chunk(*(side * self.shrink for side in (left, top, right, bottom)))
-        return chunk if self.shrink == 1 else self.shrunken(chunk, right - left, bottom - top)
+        return chunk if self.shrink == 1 else self.shrink_chunk(chunk, right - left, bottom - top)
 
-    def shrunken(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
+    def shrink_chunk(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
         """A chunk in the pixels of the shrunken image."""
         return cv2.resize(chunk, (width, height), interpolation=cv2.INTER_AREA)
 

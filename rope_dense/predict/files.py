@@ -179,14 +179,14 @@ class ArrayFiles(Writer):
     kind: ClassVar[str]
 
     def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
-        values = self.values(sample.cpu())
+        values = self.array_of(sample.cpu())
         save_array(self.out / self.kind / Path(picture).with_suffix('.npy'), values)
         drawn = self.draw(self.out / DRAWN / picture, image, values)
         self.journal.add(dict(file_name=file_name))
         return drawn
 
     @abstractmethod
-    def values(self, sample: BaseDataElement) -> np.ndarray:
+    def array_of(self, sample: BaseDataElement) -> np.ndarray:
         """The array of a prediction."""
 
     @abstractmethod
@@ -203,7 +203,7 @@ class DepthFiles(ArrayFiles):
 
     kind = DEPTH
 
-    def values(self, sample: BaseDataElement) -> np.ndarray:
+    def array_of(self, sample: BaseDataElement) -> np.ndarray:
         return sample.pred_depth_map.data[0].numpy()
 
     def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -218,7 +218,7 @@ class FeatureFiles(ArrayFiles):
 
     kind = FEATURES
 
-    def values(self, sample: BaseDataElement) -> np.ndarray:
+    def array_of(self, sample: BaseDataElement) -> np.ndarray:
         return sample.data.half().numpy()
 
     def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:

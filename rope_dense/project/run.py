@@ -122,7 +122,7 @@ class Run:
                 with file.open('r+') as opened:  # the text stays
                     lock(opened, self.folder, 0)
             raise UsageError(
-                f'{self.folder} has {len(found)} checkpoints of an earlier training, such as '
+                f'{self.folder} has {len(found)} checkpoints of an earlier run, such as '
                 f'{found[-1].name}: continue it by resume (--resume), give another work_dir '
                 '(--work-dir), or remove it by overwrite (--overwrite)'
             )

@@ -55,12 +55,12 @@ def tile_groups(tokens: Tensor, plan: NeighbourPlan) -> tuple[Tensor, Tensor]:
     """Queries [t, n, 4] and keys [t, m, 4] of the tiles, of a table [H W, 4]."""
     table = plan.pad(tokens[None]).unflatten(1, plan.padded)[:, :, :, None, None]
     queries, keys = plan.split_queries(table)[0, :, 0], plan.split_keys(table)[0, :, 0]
-    rows, columns = weights_in_tiles(plan.rows), weights_in_tiles(plan.columns)
+    rows, columns = query_mask(plan.rows), query_mask(plan.columns)
     weights = (rows[:, None, :, None] * columns[None, :, None, :]).flatten(2).flatten(0, 1)
     return torch.cat([queries[..., :3], weights[..., None]], -1), keys
 
 
-def weights_in_tiles(axis: AxisTiles) -> Tensor:
+def query_mask(axis: AxisTiles) -> Tensor:
     """Return 1 where the tiles of an axis have a query, 0 for padding or a repetition, [t, n]."""
     weights = torch.zeros(axis.queries.shape, device=axis.queries.device)
     weights[axis.tile, axis.place] = 1

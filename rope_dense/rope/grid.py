@@ -101,7 +101,7 @@ class Coordinates:
 
     @property
     def is_normalized(self) -> bool:
-        """True if every grid covers the same range, so that a larger one is sampled finer."""
+        """True if every grid covers the same range, a larger one at a higher resolution."""
         return self.type != 'index' or self.reference is not None
 
     @memo
@@ -173,8 +173,8 @@ class RopeScaling:
     type          factor of a frequency
     ============  ==================================================================================
     ``none``      1: positions run past the pre-training range (Heo et al., ECCV 2024)
-    ``linear``    1 / s: the pre-training range, sampled finer (Chen et al., "Extending Context
-                  Window of Large Language Models via Positional Interpolation", 2023)
+    ``linear``    1 / s: the pre-training range at a higher resolution (Chen et al., "Extending
+                  Context Window of Large Language Models via Positional Interpolation", 2023)
     ``ntk``       s ** (-k / (K - 1)) for the k-th of K frequencies of an axis: the highest stays,
                   the lowest is divided by s. The same as theta * s ** (K / (K - 1)) (bloc97,
                   "NTK-aware scaled RoPE", 2023). Only for frequencies that come from a theta.

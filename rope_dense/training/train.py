@@ -39,7 +39,7 @@ def train(
 
     Args:
         config, own, cfg_options, work_dir, data_root: see ``load_config``.
-        overwrite: remove an earlier training from the work folder.
+        overwrite: remove an earlier run from the work folder.
         launcher: of the processes of a distributed run.
         options: see ``apply_training_options``.
 

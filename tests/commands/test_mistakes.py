@@ -88,9 +88,9 @@ MISTAKES = {
     'train --resume work_dirs/realtime': FIRST,
     f'train {DATA} --resume iter_9.pth': r"checkpoint 'iter_9.pth': no such file",
     f'train {DATA} --load-from work_dirs/realtim': rf'did you mean {RUN}\?',
-    f'train {RUN}': r'has 1 checkpoints of an earlier training.*--resume.*--work-dir.*--overwrite',
-    f'train {DATA} --weights None': r'has 1 checkpoints of an earlier training',
-    f'train {RUN} --epochs 9': r'has 1 checkpoints of an earlier training',
+    f'train {RUN}': r'has 1 checkpoints of an earlier run.*--resume.*--work-dir.*--overwrite',
+    f'train {DATA} --weights None': r'has 1 checkpoints of an earlier run',
+    f'train {RUN} --epochs 9': r'has 1 checkpoints of an earlier run',
     f'train {RUN} --resume --overwrite': r'resume \(--resume\) and overwrite \(--overwrite\)',
     f'report {RUN} --cfg-options own.size=96': r'own.size: this config computes nothing from it',
 }

@@ -103,7 +103,7 @@ def test_three_lines_train_a_model(
     assert Path(model.checkpoint).parent.resolve() == (tmp_path / 'cats').resolve()
     assert len(model(data / 'coco' / 'val2017' / '00000000.jpg')) == 1
 
-    with pytest.raises(UsageError, match='has 2 checkpoints of an earlier training'):
+    with pytest.raises(UsageError, match='has 2 checkpoints of an earlier run'):
         rope_dense.train('detection', **settings)
     resumed = rope_dense.train('detection', resume=True, amp='bf16', **settings | dict(epochs=2))
     assert resumed.cfg.optim_wrapper.type == 'BFloat16OptimWrapper'

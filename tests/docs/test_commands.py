@@ -1,4 +1,4 @@
-"""Commands of README.md and of pages from own data to the report, on small data and models."""
+"""Commands of README.md and of pages on own data, on small data and models."""
 
 import glob
 import io
@@ -27,17 +27,48 @@ from rope_dense_command import command
 pytest.importorskip('mmdet')
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('surroundings')]
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ('docs/own_data.md', 'README.md', 'docs/use.md', 'docs/evaluation.md', 'docs/report.md')
-# The first page trains what the others use.
+# The files that the commands of a page make; the first two pages train what the others use.
+PAGES = {
+    'docs/own_data.md': (
+        *('data/masks/train/0.png', 'work_dirs/cats/predictions/pictures/0.jpg'),
+        'work_dirs/start/last_checkpoint',
+    ),
+    'README.md': ('results/predictions.json', 'results/pictures/1.jpg', 'model.pt2'),
+    'docs/use.md': ('results/predictions.json',),
+    'docs/evaluation.md': ('work_dirs/cats/resolutions.json', 'work_dirs/cats/scaling/128.py'),
+    'docs/report.md': ('work_dirs/cats/report/index.html', 'a_and_b/index.html'),
+    'docs/pre_labelling.md': ('pre/predictions.json', 'pre/yolo/classes.txt'),
+    'docs/adapt.md': (
+        'work_dirs/adapt/backbone.safetensors',
+        'work_dirs/realtime/report/index.html',
+    ),
+    'docs/depth.md': (
+        'work_dirs/depth/predictions/depth/0.npy',
+        'work_dirs/depth/report/index.html',
+    ),
+    'docs/channels.md': ('work_dirs/fields/last_checkpoint',),
+    'docs/large_images.md': ('city.json', 'city.jpg', 'harbour_drawn.jpg'),
+}
+SHORT = ['--overwrite', '--epochs', '1', '--size', '96']  # trainings on data
 SMALLER = {'RUN': ['work_dirs/cats'], 'DATA': ['shapes/coco', '--weights', 'None']}
-SMALLER |= {'20': ['1', '--size', '96'], '40': ['2']}
+SMALLER |= {'40': ['2'], 'work_dirs/cats/scaling/960.py': ['work_dirs/cats/scaling/128.py']}
 SMALLER |= {'model.onnx': ['model.pt2', '--size', '96x128', '--batch', '1']}  # ONNX takes a minute
 SMALLER |= {'480': ['96'], '640': ['96'], '960': ['128'], '1280': ['128']}
 SMALLER |= {'500': ['2'], '14': ['4']}  # images, tokens of a window
 SMALLER |= {'CONFIG': ['work_dirs/cats/*.py'], 'CHECKPOINT': ['work_dirs/cats/best_*.pth']}
-SMALLER |= {'work_dirs/cats/scaling/960.py': ['work_dirs/cats/scaling/128.py']}
 SMALLER |= {'work_dirs/detection': ['work_dirs/cats'], 'work_dirs/a': ['work_dirs/cats']}
 SMALLER |= {'work_dirs/b': ['work_dirs/start']}
+PICTURES = 'shapes/coco/train2017', '--weights', 'None', '--batch-size', '4'
+SMALLER |= {'new': ['pictures'], 'PICTURES': [*PICTURES]}
+SMALLER |= {'data/own': ['rooms/depth', '--weights', 'None']}
+FIELDS = 'fields/warm', '--weights', 'None', '--work-dir', 'work_dirs/fields'
+SMALLER |= {'data/fields': [*FIELDS]}
+SMALLER |= {'SCENES': ['scenes/coco', '--weights', 'None'], '200': ['16'], '256': ['32']}
+SMALLER |= {'512': ['64'], '1024': ['96'], '2048': ['128']}  # tiles
+CORRECTED = 'own.data_root=shapes/coco', 'own.weights=None', '--work-dir', 'work_dirs/again'
+SMALLER |= {'own.data_root=corrected': [*CORRECTED]}
+RUNS = {'docs/large_images.md': 'work_dirs/ships', 'docs/pre_labelling.md': 'work_dirs/realtime'}
+PUBLISHED = 'configs/depth/linear_dinov3'  # weights and data that need a download
 IN_PYTHON = {"'640', '960'": "'96', '128'", 'harbour.png': 'pictures/0.png'}
 
 
@@ -46,12 +77,18 @@ def commands(page: str) -> list[list[str]]:
     text = (ROOT / page).read_text()
     blocks = '\n'.join(re.findall(r'```bash\n(.*?)```', text, re.DOTALL))
     lines = [line.rpartition(' | ')[2] for line in blocks.replace('\\\n', '').splitlines()]
-    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith('rope-dense')]
+    lines = [line for line in lines if line.startswith('rope-dense') and PUBLISHED not in line]
+    return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
-def arguments(words: list[str]) -> list[str]:
+def arguments(words: list[str], page: str) -> list[str]:
     """Of a command, with the trained model, small settings and expanded names."""
-    words = [small for word in words for small in SMALLER.get(word, [word])]
+    smaller = SMALLER
+    if run := RUNS.get(page):
+        smaller = smaller | {'RUN': [run], 'CHECKPOINT': [f'{run}/best_*.pth']}
+    if words[0] == 'train' and '--resume' not in words:
+        words = [*words, *SHORT]
+    words = [small for word in words for small in smaller.get(word, [word])]
     return [name for word in words for name in (sorted(glob.glob(word)) or [word])]
 
 
@@ -62,6 +99,8 @@ def write_sources(folder: Path) -> None:
         (folder / place).mkdir(parents=True)
         for index in range(2):
             Image.fromarray(pixels).save(folder / place / f'{index}.png')
+    for name in ('city.tif', 'harbour.png'):
+        Image.fromarray(np.tile(pixels, (2, 2, 1))).save(folder / name)
     (folder / 'street.jpg').write_bytes((folder / 'pictures' / '0.png').read_bytes())
     video = cv2.VideoWriter(str(folder / 'drive.mp4'), cv2.VideoWriter.fourcc(*'mp4v'), 5, (96, 64))
     for _ in range(2):
@@ -129,6 +168,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with pictures and labels; a small ViT."""
     folder = tmp_path_factory.mktemp('commands')
     write_shapes(folder / 'shapes', ShapesSettings(train=4, val=4, size=(64, 96)))
+    write_shapes(folder / 'scenes', ShapesSettings(train=2, val=2, size=(128, 160)))
+    for name, layout in (('rooms', 'depth'), ('fields', 'warm')):
+        small = ShapesSettings(train=4, val=2, size=(96, 128), layouts=(layout,))
+        write_shapes(folder / name, small)
     write_sources(folder)
     write_detector(folder / 'hub/Intellindust/DEIMv2_DINOv3_S_COCO/model.safetensors')
     (folder / 'configs').symlink_to(CONFIGS)
@@ -139,7 +182,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     hub = pytest.importorskip('huggingface_hub')
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(VIT_ARCHS, 'small_test', tiny)
-        patch.setattr('rope_dense.project.own.backbones.WORDS', {'small': ('small_test', '')})
+        words = {'small': ('small_test', ''), 'tiny': ('small_test', '')}
+        words['large'] = 'small_test', 'work_dirs/adapt'  # the teacher, adapted before
+        patch.setattr('rope_dense.project.own.backbones.WORDS', words)
         patch.setattr(hub, 'HfApi', FolderHub)
         patch.setattr(hub, 'hf_hub_download', FolderHub.download)
         patch.chdir(folder)
@@ -150,26 +195,16 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_commands_of_a_page_run(
     page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(commands(page)) > 2
+    assert commands(page)
     for words in commands(page):
-        name, *given = arguments(words)
+        name, *given = arguments(words, page)
         if name == 'convert-data':  # which writes nothing over
             for file in glob.glob('data/annotations/*.json'):
                 Path(file).unlink()
         monkeypatch.setattr('sys.stdin', io.StringIO('pictures/0.png\n'))
         with DefaultScope.overwrite_default_scope('mmengine'):
             assert command(name.replace('-', '_'))(given) == 0, words
-    made = {
-        'docs/own_data.md': (
-            *('data/masks/train/0.png', 'work_dirs/cats/predictions/pictures/0.jpg'),
-            'work_dirs/start/last_checkpoint',
-        ),
-        'README.md': ('results/predictions.json', 'results/pictures/1.jpg', 'model.pt2'),
-        'docs/use.md': ('results/predictions.json',),
-        'docs/evaluation.md': ('work_dirs/cats/resolutions.json', 'work_dirs/cats/scaling/128.py'),
-        'docs/report.md': ('work_dirs/cats/report/index.html', 'a_and_b/index.html'),
-    }
-    assert all((workplace / file).is_file() for file in made[page])
+    assert all((workplace / file).is_file() for file in PAGES[page])
 
 
 def test_the_python_of_the_readme_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

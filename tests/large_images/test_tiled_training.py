@@ -385,7 +385,7 @@ def own_config(root: Path, task: str = 'realtime', **own: object) -> Config:
         (dict(tile=96, overlap=96), 'own.overlap=96: give less than own.tile=96'),
         (dict(scales=[0.5, 1]), 'own.overlap, own.scales: for tiles of images; give own.tile'),
         (dict(tile=96, scales=[0, 1]), 'own.scales=[0.0, 1.0]: give numbers above 0'),
-        (dict(tile=96, least_share=1.5), 'own.least_share=1.5: give a share, up to 1'),
+        (dict(tile=96, least_share=1.5), 'own.least_share=1.5: give a fraction, up to 1'),
         (dict(tile=96, max_value=4095), 'own.max_value=4095: tiles of 16 bits are read by own.ch'),
         (dict(tile=8), 'own.tile must be an integer from 32 up, got 8'),
     ],

@@ -86,7 +86,7 @@ def test_a_training_that_is_refused_changes_no_byte(
             assert digests(run) == before and 'is being written by' in capsys.readouterr().err
     before = digests(run)
     assert command('train')([detector, '--work-dir', str(run)]) == 2
-    assert digests(run) == before and 'of an earlier training' in capsys.readouterr().err
+    assert digests(run) == before and 'of an earlier run' in capsys.readouterr().err
 
 
 def test_the_best_checkpoint_is_the_recorded_one(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ ADAPTER_LR = 1e-3  # of 32 images
 SAMPLE = 512  # pictures that are evaluated, evenly chosen
 
 
-def adapt(own: OwnAdapt, data: OwnData) -> dict:
+def adapt_config(own: OwnAdapt, data: OwnData) -> dict:
     """The config of a classifier of pictures, or of a distillation from ``own.teacher``."""
     cfg = fit.read_recipe('_base_/unlabelled.py')
     fit.resize_config(cfg, own.size / 224)
@@ -21,7 +21,7 @@ def adapt(own: OwnAdapt, data: OwnData) -> dict:
         cfg[f'{name}_dataloader']['batch_size'] = own.images_each
         cfg[f'{name}_dataloader']['dataset']['every'] = -(-data.images // SAMPLE)
     known = own.weights if own.teacher is None else own.teacher_weights
-    model.update(num_pictures=data.images, backbone=backbone_of(vit, known))
+    model.update(num_pictures=data.images, backbone=backbone_config(vit, known))
     fit.set_weights(cfg, own)
     if own.weights is None:
         model['backbone']['img_size'] = own.size
@@ -38,7 +38,7 @@ def adapt(own: OwnAdapt, data: OwnData) -> dict:
     return cfg
 
 
-def backbone_of(vit: OwnBackbone, weights: str | None) -> dict[str, Any]:
+def backbone_config(vit: OwnBackbone, weights: str | None) -> dict[str, Any]:
     """The config of a backbone that gives its last map and, of published weights, its class token.
 
     Detectors and segmentors leave the class token untrained.
@@ -52,7 +52,7 @@ def distil(cfg: dict, own: OwnAdapt) -> None:
     vit, model = find_backbone(str(own.teacher)), cfg['model']
     weights = vit.weights if own.teacher_weights == 'default' else own.teacher_weights
     source = dict(type='Pretrained', checkpoint=fit.pretrained_file(weights))
-    teacher = dict(backbone_of(vit, own.teacher_weights), frozen_stages='all', init_cfg=source)
+    teacher = dict(backbone_config(vit, own.teacher_weights), frozen_stages='all', init_cfg=source)
     mean, std = [*vit.mean], [*vit.std]
     if own.channels is not None:
         mean, std = (model['data_preprocessor'][name] for name in ('mean', 'std'))

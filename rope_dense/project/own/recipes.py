@@ -21,7 +21,7 @@ from mmengine.utils import import_modules_from_strings
 
 from ...datasets.labels.kept import is_up_to_date
 from ...utils.config_parts import all_datasets, nodes
-from .adapt import adapt
+from .adapt import adapt_config
 from .data import OwnData, check_root
 from .depth import depth_config
 from .detectors import (
@@ -44,7 +44,7 @@ DERIVE: dict[str, Callable[[Any, OwnData], dict]] = dict(
     oriented=oriented_config,
     semantic=semantic_config,
 )
-DERIVE |= dict(realtime=realtime_config, realtime_masks=realtime_masks_config, adapt=adapt)
+DERIVE |= dict(realtime=realtime_config, realtime_masks=realtime_masks_config, adapt=adapt_config)
 
 
 def is_own_file(cfg: Config) -> bool:

@@ -312,4 +312,4 @@ def check_tile_settings(own: Own) -> None:
     if own.max_value is not None:
         raise ValueError(f'own.max_value={own.max_value}: {DEEP_TILES}')
     if isinstance(own, OwnObjects) and own.least_share > 1:
-        raise ValueError(f'own.least_share={own.least_share}: give a share, up to 1')
+        raise ValueError(f'own.least_share={own.least_share}: give a fraction, up to 1')
