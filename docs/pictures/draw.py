@@ -1,7 +1,7 @@
 """Draw the pictures of the guides, with the package's own functions.
 
 python docs/pictures/draw.py            # windows.png, views.png, tiles.png and scores.png beside it
-python docs/pictures/draw.py OUT FOLDER  # in OUT, and predictions.png of a folder of predictions
+python docs/pictures/draw.py OUT FOLDER [...]  # in OUT, and predictions.png of rope-dense predict
 """
 
 from __future__ import annotations
@@ -142,20 +142,22 @@ def embeddings() -> Iterator[tuple[str, GridRoPE]]:
         yield f'Axial, {kind} for 28 x 28', rope
 
 
-def predictions(folder: Path) -> Image.Image:
-    """The middle squares of six pictures, evenly chosen, of a folder of predictions."""
-    files = sorted((folder / 'pictures').iterdir())
-    joined = Image.new('RGB', (6 * 200, 200))
-    for place, file in enumerate(files[len(files) // 12 :: len(files) // 6][:6]):
+def predictions(*folders: Path) -> Image.Image:
+    """The middle squares of six pictures, evenly chosen, of one to six folders of predictions."""
+    joined, number, chosen = Image.new('RGB', (6 * 200, 200)), 6 // len(folders), []
+    for folder in folders:
+        files = sorted((folder / 'pictures').iterdir())
+        chosen += files[len(files) // (2 * number) :: len(files) // number][:number]
+    for place, file in enumerate(chosen):
         joined.paste(ImageOps.fit(Image.open(file), (200, 200)), (200 * place, 0))
     return joined.quantize(128)
 
 
-def main(out: Path = Path(__file__).parent, predicted: Path | None = None) -> None:
+def main(out: Path = Path(__file__).parent, *predicted: Path) -> None:
     for draw in (windows, views, tiles, scores):
         draw().savefig(out / f'{draw.__name__}.png', dpi=100)
-    if predicted is not None:
-        predictions(predicted).save(out / 'predictions.png', optimize=True)
+    if predicted:
+        predictions(*predicted).save(out / 'predictions.png', optimize=True)
 
 
 if __name__ == '__main__':
