@@ -79,7 +79,7 @@ lightly_train.train_object_detection(
 """
 HEADERS = dict(tool='tool', options='options', size='size', epochs='epochs', seed='seed')
 HEADERS |= dict(value='figure', at_50='at 0.5', cpu_s='CPU s', trained_per_s='trained images/CPU s')
-HEADERS |= dict(predicted_per_s='predicted images/CPU s', peak_mb='peak MB', commit='commit')
+HEADERS |= dict(predicted_per_s='predicted images/CPU s', commit='commit')
 
 
 def main() -> None:
@@ -263,7 +263,7 @@ def write_page(page: Path, rows: Sequence[Row]) -> None:
         kind = dict.fromkeys(MASKS, 'mask AP').get(place[1], 'box AP')
         chosen = [row for row in rows if (row['set'], row['task']) == place]
         kind = 'mIoU' if place[1] == 'semantic' else kind
-        lines = [list((HEADERS | dict(value=kind)).values()), ['---'] * 2 + ['---:'] * 9 + ['---']]
+        lines = [list((HEADERS | dict(value=kind)).values()), ['---'] * 2 + ['---:'] * 8 + ['---']]
         lines += [[cell(name, str(row[name])) for name in HEADERS] for row in chosen]
         text = '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
         tables.append(f'### {place[0]}, {place[1]}\n\n{text}\n')
