@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
@@ -89,9 +90,14 @@ class ToolRunner:
         kwargs.setdefault('name', self.log_dir)  # type: ignore[attr-defined]
         logger = super().build_logger(log_level, log_file, **kwargs)  # type: ignore[misc]
         logger.addFilter(lambda record: not record.getMessage().startswith(NOISE))
+        runner = weakref.ref(self)  # which mmengine's loggers, that stay, would keep with its data
+
+        def is_shown(record: logging.LogRecord) -> bool:
+            return record.levelno >= logging.WARNING or getattr(runner(), 'started', True)
+
         for handler in logger.handlers:
             if type(handler) is logging.StreamHandler:  # a file has a handler of a derived class
-                handler.addFilter(lambda record: self.started or record.levelno >= logging.WARNING)
+                handler.addFilter(is_shown)
         return logger
 
     def build_message_hub(self, message_hub: dict | None = None) -> MessageHub:

@@ -1,8 +1,10 @@
 """rope_dense.train and rope_dense.load do what the commands do."""
 
+import gc
 import io
 import logging
 import shutil
+from multiprocessing import active_children
 from pathlib import Path
 
 import cv2
@@ -99,7 +101,10 @@ def test_three_lines_train_a_model(
     monkeypatch.setitem(VIT_ARCHS, 'four_blocks', dict(embed_dims=32, depth=4, num_heads=2))
     settings = dict(backbone='four_blocks', weights=None, epochs=1, size=96, batch_size=2)
     settings |= dict(data_root=data / 'coco', work_dir='cats')
+    others = {*active_children()}
     model = rope_dense.train('detection', **settings)
+    gc.collect()
+    assert {*active_children()} <= others  # nothing holds the run, whose workers load data
     assert Path(model.checkpoint).parent.resolve() == (tmp_path / 'cats').resolve()
     assert len(model(data / 'coco' / 'val2017' / '00000000.jpg')) == 1
 
