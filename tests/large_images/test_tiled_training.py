@@ -400,7 +400,7 @@ def test_the_recipe_says_what_becomes_of_the_images(scenes: Path) -> None:
     cfg = own_config(scenes, tile=100, overlap=0)
     assert '5 training images are 30 tiles of 100 pixels, resized to 96' in cfg.own_data
     assert 'of 150 objects are whole in no tile' in cfg.own_data
-    assert cfg.train_cfg.max_iters == 50 * -(-30 // 8)
+    assert cfg.train_cfg.max_iters == 50 * -(-30 // 4)
     assert cfg.val_evaluator.type == 'TiledEvaluator' and 'tta_pipeline' not in cfg
     deep = Config(cfg.to_dict())
     assert deep.own.tile == 100
