@@ -102,6 +102,16 @@ def test_a_copy_works_in_any_folder(
     assert cfg.model == load(task, data, epochs=7).model
 
 
+@pytest.mark.parametrize('task, batch', dict(detection=2, semantic=2, realtime=8).items())
+def test_a_copy_without_a_batch_size(task: str, batch: int, data: Path, tmp_path: Path) -> None:
+    lines = (OWN / f'{task}.py').read_text().splitlines()
+    copied = tmp_path / 'cats.py'
+    copied.write_text('\n'.join(line for line in lines if 'batch_size' not in line))
+    root = data / ROOTS.get(task, 'coco')
+    cfg = load_config(str(copied), [f'own.data_root={root}'])
+    assert cfg.train_dataloader.batch_size == batch
+
+
 @pytest.mark.parametrize('task, backbone', pairs)
 def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) -> None:
     """Built without memory; the maps of the backbone and the classes of each head."""

@@ -56,6 +56,7 @@ class Own:
     scales: Sequence[float] = (1.0,)  # at which images are cut into tiles: 0.5, 1 ...
 
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
+    batches: ClassVar[tuple[int, int]] = (2, 2)  # usual images of one process; from random values
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -106,8 +107,8 @@ class Own:
 
     @property
     def images_each(self) -> int:
-        """Images of one process in an iteration; from random values four learn more than eight."""
-        return self.batch_size or (4 if self.weights is None else 8)
+        """Images of one process in an iteration: ``batch_size``, or what is usual."""
+        return self.batch_size or self.batches[self.weights is None]
 
     @property
     def batch(self) -> int:
@@ -141,6 +142,7 @@ class OwnRealtime(OwnObjects):
     keep_ratio: bool = False  # scale images to fit the square, instead of stretching them to it
 
     multiple: ClassVar[int] = 32
+    batches: ClassVar[tuple[int, int]] = (8, 4)  # docs/real_sets.md
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,6 +157,7 @@ class OwnOriented(OwnObjects):
     """The settings of configs/own/oriented.py."""
 
     multiple: ClassVar[int] = 32
+    batches: ClassVar[tuple[int, int]] = (8, 4)  # docs/real_sets.md
 
 
 @dataclass(frozen=True)
