@@ -23,7 +23,7 @@ COMMANDS = (
     *('benchmark', 'position_bias', 'demo'),
 )
 RESEARCH = ('eval_classification', 'analyze_positions', 'make_shapes')  # rope-dense research NAME
-ROOMS = {name: 'commands' for name in COMMANDS} | {name: 'research' for name in RESEARCH}
+PACKAGES = {name: 'commands' for name in COMMANDS} | {name: 'research' for name in RESEARCH}
 POSTPONED: list[str] = []  # packages in sys.modules that are not executed yet
 
 
@@ -92,22 +92,22 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
         except KeyboardInterrupt:
             return 130
         import_packages()
-        door = importlib.import_module('rope_dense.commands.run')
-        return door.run(module.main, args)
+        runner = importlib.import_module('rope_dense.commands.run')
+        return runner.run(module.main, args)
 
     return run
 
 
 def import_early(name: str) -> ModuleType:
     """Import the module of a command, and postpone the packages that early modules are in."""
-    room = f'rope_dense.{ROOMS[name]}'
-    for package in ('rope_dense', 'rope_dense.commands', room, 'rope_dense.backbones'):
+    parent = f'rope_dense.{PACKAGES[name]}'
+    for package in ('rope_dense', 'rope_dense.commands', parent, 'rope_dense.backbones'):
         if package not in sys.modules:
             spec = importlib.util.find_spec(package)
             assert spec is not None
             sys.modules[package] = importlib.util.module_from_spec(spec)
             POSTPONED.append(package)
-    return importlib.import_module(f'{room}.{name}')
+    return importlib.import_module(f'{parent}.{name}')
 
 
 def import_packages() -> None:

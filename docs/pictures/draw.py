@@ -1,12 +1,13 @@
 """Draw the pictures of the guides, with the package's own functions.
 
-python docs/pictures/draw.py            # windows.png, views.png, tiles.png and scores.png beside it
+python docs/pictures/draw.py            # layers, windows, views, tiles and scores beside it
 python docs/pictures/draw.py OUT FOLDER [...]  # in OUT, and predictions.png of rope-dense predict
 """
 
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from rope_dense.datasets.generated.shapes import make_scene, render
 from rope_dense.large_images.tiles import TilePlan
 from rope_dense.rope import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RopeScaling
 
+ROOT = Path(__file__).parents[2]
 CPU = torch.device('cpu')
 LINE = dict(fill=False, linewidth=2)
 COLOURS = ('#e76f51', '#269db2', '#f4b942', '#54699a')
@@ -33,6 +35,23 @@ def panels(number: int, width: float, height: float) -> tuple[Figure, list[Axes]
     for one in axes:
         one.set(xticks=[], yticks=[])
     return figure, axes
+
+
+def layers() -> Figure:
+    """Packages of rope_dense, the lowest at the bottom, as pyproject.toml lets them import."""
+    contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['importlinter']
+    rows = contracts['contracts'][0]['layers']
+    figure, (one,) = panels(1, 5.2, 4.2)
+    for height, row in enumerate(reversed(rows)):
+        names = row.split(' : ')
+        for index, name in enumerate(names):
+            left, width = index / len(names), 1 / len(names) - 0.01
+            colour = COLOURS[3 * height // len(rows)]
+            one.add_patch(Rectangle((left, height), width, 0.85, facecolor=colour, alpha=0.35))
+            one.text(left + width / 2, height + 0.4, name, ha='center', va='center', fontsize=9)
+    one.set(xlim=(0, 1), ylim=(0, len(rows)))
+    one.spines[:].set_visible(False)
+    return figure
 
 
 def windows() -> Figure:
@@ -154,7 +173,7 @@ def predictions(*folders: Path) -> Image.Image:
 
 
 def main(out: Path = Path(__file__).parent, *predicted: Path) -> None:
-    for draw in (windows, views, tiles, scores):
+    for draw in (layers, windows, views, tiles, scores):
         draw().savefig(out / f'{draw.__name__}.png', dpi=100)
     if predicted:
         predictions(*predicted).save(out / 'predictions.png', optimize=True)

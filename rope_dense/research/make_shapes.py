@@ -30,7 +30,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--layout',
         nargs='+',
-        choices=['coco', 'ade', 'dota', 'depth', 'warm'],
+        choices=['coco', 'panoptic', 'ade', 'dota', 'depth', 'warm'],
         default=['coco', 'ade'],
         help='dota: rotated shapes; depth: rooms with depth in 16-bit millimetres; warm: circles '
         'whose class shows in a fourth channel only (coco ade)',

@@ -28,8 +28,8 @@ def test_help_and_mistakes_are_answered_without_torch() -> None:
     program = """
 import contextlib, io, sys
 sys.modules.update(torch=None, numpy=None, mmengine=None)
-from rope_dense_command import ROOMS, command
-for name in ROOMS:
+from rope_dense_command import PACKAGES, command
+for name in PACKAGES:
     for argument, code in (('--help', 0), ('--no-such-option', 2)):
         text = io.StringIO()
         try:

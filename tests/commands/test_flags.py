@@ -18,10 +18,10 @@ from rope_dense.project.options import (
     enable_ema,
     enable_fsdp,
 )
-from rope_dense_command import ROOMS, command
+from rope_dense_command import PACKAGES, command
 
 
-@pytest.mark.parametrize('name', ROOMS)
+@pytest.mark.parametrize('name', PACKAGES)
 def test_the_help_of_every_command_has_debug(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command(name)(['--help'])

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from mmdet.datasets import CocoDataset
+from mmdet.datasets import CocoDataset, CocoPanopticDataset
 from mmengine.registry import init_default_scope
 from mmseg.datasets import BaseSegDataset
 from pycocotools.coco import COCO
@@ -28,7 +28,8 @@ from rope_dense.datasets.generated import files as shapes_files
 from rope_dense.datasets.generated.shapes import COLORS, MIN_VISIBLE, DrawnShape, coverage
 from rope_dense_command import command
 
-SETTINGS = ShapesSettings(train=3, val=4, size=(96, 128), seed=5)
+LAYOUTS = 'coco', 'ade', 'panoptic'
+SETTINGS = ShapesSettings(train=3, val=4, size=(96, 128), seed=5, layouts=LAYOUTS)
 WIDTH_TO_HEIGHT = 128 / 96
 ARM = 0.33  # half the width of a cross's arm, relative to the arm's length
 # At outer radius 1.
@@ -186,6 +187,34 @@ def test_mmdet_reads_boxes_and_masks(shapes_dir: Path) -> None:
     assert sample['img'].shape == (96, 128, 3)
     assert sample['gt_bboxes_labels'].tolist() == [shape.label for shape in scene.shapes]
     np.testing.assert_array_equal(sample['gt_masks'].masks, render(scene, 96, 128)[1])
+
+
+def test_mmdet_reads_segments_of_shapes_and_their_background(shapes_dir: Path) -> None:
+    """Colours as github.com/cocodataset/panopticapi joins them to numbers."""
+    things = METAINFO['classes']
+    dataset = CocoPanopticDataset(
+        data_root=str(shapes_dir / 'panoptic'),
+        ann_file='annotations/panoptic_val2017.json',
+        data_prefix=dict(img='val2017/', seg='annotations/panoptic_val2017/'),
+        metainfo=dict(
+            classes=(*things, 'background'), thing_classes=things, stuff_classes=('background',)
+        ),
+    )
+    assert len(dataset) == 4
+    for index in range(4):
+        scene, sample = make_scene(5, 'val', index, aspect=WIDTH_TO_HEIGHT), dataset[index]
+        assert Path(sample['img_path']).is_file()
+        colours = cv2.imread(sample['seg_map_path'])[..., ::-1]  # RGB
+        ids = colours @ np.array([1, 256, 256**2])
+        masks = render(scene, 96, 128)[1]
+        *shapes, background = sample['segments_info']
+        for shape, mask, segment in zip(scene.shapes, masks, shapes, strict=True):
+            np.testing.assert_array_equal(ids == segment['id'], mask)
+            assert (segment['category'], segment['is_thing']) == (shape.label, 1)
+        np.testing.assert_array_equal(ids == background['id'], ~masks.any(0))
+        assert (background['category'], background['is_thing']) == (6, 0)
+        boxes = [[x, y, x + w, y + h] for x, y, w, h in map(extents, masks)]
+        assert [instance['bbox'] for instance in sample['instances']] == boxes
 
 
 def test_mmseg_reads_labels_with_background_first(shapes_dir: Path) -> None:

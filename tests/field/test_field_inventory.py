@@ -42,7 +42,7 @@ LABELLED = (('.jpg', None), ('.txt', BOX))
 DATA = ('train_dataloader', 'val_dataloader')
 NAMES = [f'{split}/{n}' for split in ('train', 'val') for n in range(4)]
 PACKAGE = f'{Path(rope_dense.__file__).parent}/'
-ROOMS = ('datasets', 'own', 'checks', 'project')
+PACKAGES = ('datasets', 'own', 'checks', 'project')
 listed = Counter[str]()  # audit hooks stay for the life of the process: this one is for all tests
 
 
@@ -102,7 +102,7 @@ def test_a_start_lists_each_folder_once(name: str, tmp_path: Path) -> None:
 
 
 def files_passed(run: Callable[[], object], last: str = '') -> set[str]:
-    """Files of the four rooms whose functions are called, until one of them is called `last`."""
+    """Files of the four packages whose functions are called, until one of them is called `last`."""
     found, is_over = set[str](), False
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
@@ -112,7 +112,7 @@ def files_passed(run: Callable[[], object], last: str = '') -> set[str]:
             return
         is_over = frame.f_code.co_name == last
         name = path.removeprefix(PACKAGE)
-        if not is_over and name.split('/')[0] in ROOMS and frame.f_code.co_name[0] != '<':
+        if not is_over and name.split('/')[0] in PACKAGES and frame.f_code.co_name[0] != '<':
             found.add(name)
 
     sys.setprofile(profile)

@@ -1,4 +1,4 @@
-"""Shapes on disk: in the formats of COCO, ADE20K and DOTA, in four channels; rooms with depth."""
+"""Shapes on disk: in COCO's, ADE20K's and DOTA's formats, in four channels; rooms with depth."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from .shapes import METAINFO, SPLITS, DrawnShape, Scene, make_scene, render
 from .warm_shapes import WARM_METAINFO, ThermalCircle, render_channels
 
 FORMATS = ('coco', 'ade')
-KINDS = {'coco': DrawnShape, 'ade': DrawnShape, 'dota': RotatedShape, 'warm': ThermalCircle}
+KINDS = {'dota': RotatedShape, 'warm': ThermalCircle}  # of others DrawnShape
 SETTINGS_FILE = 'rope_dense_shapes.json'
 ADE_SPLITS = {'train': 'training', 'val': 'validation'}
 
@@ -52,6 +52,9 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
         rope_dense_shapes.json                             the settings
         coco/annotations/instances_{train,val}2017.json    boxes and masks of the visible parts
         coco/{train,val}2017/00000000.jpg
+        panoptic/annotations/panoptic_{train,val}2017.json shapes, and the background as stuff
+        panoptic/annotations/panoptic_{train,val}2017/00000000.png
+        panoptic/{train,val}2017/00000000.jpg
         ade/images/{training,validation}/00000000.jpg
         ade/annotations/{training,validation}/00000000.png
         dota/{train,val}/images/00000000.png
@@ -81,7 +84,7 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
             f'{out} is not empty and holds no shapes data set (no {SETTINGS_FILE}): '
             'choose another folder or empty it'
         )
-    writers = dict(coco=_coco, ade=_ade, dota=_dota, depth=_depth, warm=_warm)
+    writers = dict(coco=_coco, panoptic=_panoptic, ade=_ade, dota=_dota, depth=_depth, warm=_warm)
     with atomic_folder(out) as fresh:
         for layout in settings.layouts:
             for split in SPLITS:
@@ -100,6 +103,29 @@ def _coco(root: Path, settings: ShapesSettings, split: str) -> None:
         _write_image(objects[-1][0], image)
     path = root / 'annotations' / f'instances_{split}2017.json'
     _write_json(path, objects, METAINFO['classes'])
+
+
+def _panoptic(root: Path, settings: ShapesSettings, split: str) -> None:
+    images, labelled = list[dict](), list[dict]()
+    folder = root / 'annotations' / f'panoptic_{split}2017'
+    for name, image, scene, masks in _pictures('panoptic', settings, split):
+        file, (height, width) = root / f'{split}2017' / f'{name}.jpg', settings.size
+        _write_image(file, image)
+        images.append(dict(id=int(name), file_name=file.name, height=height, width=width))
+        masks = np.concatenate([masks, ~masks.any(axis=0, keepdims=True)])
+        ids = np.zeros((height, width, 3), np.uint8)  # id = red + 256 green + 65536 blue
+        ids[..., 0] = 1 + masks.argmax(axis=0)
+        _write_image(folder / f'{name}.png', ids)
+        labels = [*(shape.label for shape in scene.shapes), len(METAINFO['classes'])]
+        segments = [
+            dict(id=i, category_id=label + 1, iscrowd=0, **_extent(_run_lengths(mask)))
+            for i, (label, mask) in enumerate(zip(labels, masks, strict=True), 1)
+        ]
+        labelled.append(dict(image_id=int(name), file_name=f'{name}.png', segments_info=segments))
+    categories = [dict(x, isthing=1) for x in _categories(METAINFO['classes'])]
+    categories.append(dict(id=len(categories) + 1, name='background', isthing=0))
+    content = dict(images=images, annotations=labelled, categories=categories)
+    folder.with_suffix('.json').write_text(json.dumps(content))
 
 
 def _warm(root: Path, settings: ShapesSettings, split: str) -> None:
@@ -145,7 +171,7 @@ def _pictures(
 ) -> Iterator[tuple[str, np.ndarray, Scene, np.ndarray]]:
     """Yield name, pixels, scene and masks of each scene of a split, with a progress bar."""
     (height, width), seed, colors = settings.size, settings.seed, settings.colors
-    kind, aspect = KINDS[layout], width / height
+    kind, aspect = KINDS.get(layout, DrawnShape), width / height
     for index in progress(range(getattr(settings, split)), f'{layout} {split}'):
         scene = make_scene(seed, split, index, aspect=aspect, colors=colors, kind=kind)
         pixels, masks = (render_channels if layout == 'warm' else render)(scene, height, width)
@@ -169,14 +195,29 @@ def _write_json(
         height, width = masks.shape[1:]
         images.append(dict(id=index, file_name=image.name, height=height, width=width))
         for shape, mask in zip(scene.shapes, masks, strict=True):
-            run_lengths = coco_mask.encode(np.asfortranarray(mask, dtype=np.uint8))
+            run_lengths = _run_lengths(mask)
             annotation = dict(id=len(annotations) + 1, image_id=index, category_id=shape.label + 1)
-            annotation |= dict(bbox=coco_mask.toBbox(run_lengths).tolist(), area=int(mask.sum()))
             segmentation = dict(size=[*mask.shape], counts=run_lengths['counts'].decode())
-            annotations.append(annotation | dict(iscrowd=0, segmentation=segmentation))
-    categories = [dict(id=i, name=name) for i, name in enumerate(classes, 1)]
+            annotation |= dict(iscrowd=0, segmentation=segmentation, **_extent(run_lengths))
+            annotations.append(annotation)
+    categories = _categories(classes)
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(dict(images=images, annotations=annotations, categories=categories)))
+
+
+def _run_lengths(mask: np.ndarray) -> dict:
+    """COCO's run lengths of a mask [H, W]."""
+    return coco_mask.encode(np.asfortranarray(mask, dtype=np.uint8))
+
+
+def _extent(run_lengths: dict) -> dict:
+    """Box and area of a mask."""
+    area = int(coco_mask.area(run_lengths))
+    return dict(bbox=coco_mask.toBbox(run_lengths).tolist(), area=area)
+
+
+def _categories(classes: Sequence[str]) -> list[dict]:
+    return [dict(id=i, name=name) for i, name in enumerate(classes, 1)]
 
 
 def _write_image(path: Path, image: np.ndarray) -> None:
