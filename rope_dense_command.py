@@ -17,11 +17,9 @@ from pathlib import Path
 from types import ModuleType
 
 COMMANDS = (
-    *('train', 'predict', 'report', 'test', 'eval_resolutions', 'choose_scaling'),
-    *('export', 'predict_large'),
-    *('browse_data', 'convert_data', 'convert_checkpoint', 'push_to_hub', 'print_recipe'),
-    *('benchmark', 'position_bias', 'demo'),
-)
+    'train predict report test eval_resolutions choose_scaling export predict_large browse_data '
+    'convert_data convert_checkpoint push_to_hub print_recipe benchmark position_bias demo'
+).split()
 RESEARCH = ('eval_classification', 'analyze_positions', 'make_shapes')  # rope-dense research NAME
 PACKAGES = {name: 'commands' for name in COMMANDS} | {name: 'research' for name in RESEARCH}
 POSTPONED: list[str] = []  # packages in sys.modules that are not executed yet

@@ -51,9 +51,8 @@ from run import RESULTS, tables
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 SECTIONS = (
-    *('correctness', 'parity', 'rotation', 'backbones', 'realtime', 'training', 'graphs', 'blocks'),
-    *('compile', 'two-gpus'),
-)
+    'correctness parity rotation backbones realtime training graphs blocks compile two-gpus'
+).split()
 ROOT = Path(__file__).parents[1]
 IMAGES = {  # of each shape
     'ViT-B, 512 px, mixed': 8,
@@ -67,8 +66,12 @@ COMPILED = ('ViT-B, 512 px, mixed', 'DINOv3-L, 1024 px', 'Swin-T, stage 1, mixed
 IMPLEMENTATIONS = ('triton', 'packed', 'definition')
 MODELS = {  # names of each job to measure
     'vit': (
-        *('rope_dense, no position', 'rope_dense, axial', 'rope_dense, mixed'),
-        *('timm, deit3 (no rope)', 'timm, axial', 'timm, mixed'),
+        'rope_dense, no position',
+        'rope_dense, axial',
+        'rope_dense, mixed',
+        'timm, deit3 (no rope)',
+        'timm, axial',
+        'timm, mixed',
     ),
     'swin': ('mmdet', 'rope_dense, no position', 'rope_dense, mixed', 'rope_dense, bias'),
     'dinov3': ('rope_dense, no position', 'rope_dense, axial', 'timm, axial'),
@@ -80,28 +83,10 @@ MODELS = {  # names of each job to measure
     ),
 }
 SHOWN = (
-    *(
-        'implementation',
-        'values',
-        'gradients',
-        'grad_qkv',
-        'grad_angles',
-        'same_bits',
-        'median_ms',
-        'p20_ms',
-    ),
-    *(
-        'p80_ms',
-        'p99_ms',
-        'median_ratio',
-        'gb_per_s',
-        'images_per_s',
-        'peak_tensors_mb',
-        'compilations',
-    ),
-    *('peak_gb', 'reserved_gb', 'seconds', 'error', 'ok'),
-    'left_out',
-)
+    'implementation values gradients grad_qkv grad_angles same_bits median_ms p20_ms p80_ms p99_ms '
+    'median_ratio gb_per_s images_per_s peak_tensors_mb compilations peak_gb reserved_gb seconds '
+    'error ok left_out'
+).split()
 
 
 @dataclass(frozen=True)

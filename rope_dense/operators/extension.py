@@ -14,6 +14,7 @@ from inspect import isfunction
 from types import ModuleType
 from typing import Any, NoReturn
 
+from ..utils.configs import DOCS
 from . import (
     deform_conv,
     deformable_attention,
@@ -70,7 +71,7 @@ class Extension(ModuleType):
             raise NotImplementedError(
                 f'mmcv is installed without its compiled operator {name}'
                 f'{f", which {users[0]} needs" if users else ""}; the others run in PyTorch, this '
-                'one has to be compiled: make setup OPERATORS=compiled (docs/operators.md)'
+                f'one has to be compiled: make setup OPERATORS=compiled ({DOCS}/operators.md)'
             )
 
         return refuse

@@ -139,7 +139,7 @@ def test_commands_parse(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_options_in_the_text_exist(capsys: pytest.CaptureFixture[str]) -> None:
     known = set(OTHER_OPTIONS)
-    for name in COMMANDS + RESEARCH:
+    for name in (*COMMANDS, *RESEARCH):
         with pytest.raises(SystemExit):
             import_early(name).parse_args(['--help'])
         known |= set(re.findall(r'--[a-z-]+', capsys.readouterr().out))
