@@ -51,7 +51,8 @@ train_dataloader = dict(
 )
 test_pipeline = [
     dict(type='LoadImageFromFile'),
-    dict(type='LoadPanopticAnnotations'),
+    dict(type='Resize', scale=(128, 128), keep_ratio=True),
+    dict(type='LoadPanopticAnnotations'),  # after Resize: labels keep the original's size
     dict(
         type='PackDetInputs',
         meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),

@@ -15,7 +15,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from PIL import Image, ImageOps
+from PIL import Image
 
 from rope_dense.backbones.windows import shifted_plan
 from rope_dense.datasets.generated.shapes import make_scene, render
@@ -162,14 +162,16 @@ def embeddings() -> Iterator[tuple[str, GridRoPE]]:
 
 
 def predictions(*folders: Path) -> Image.Image:
-    """The middle squares of six pictures, evenly chosen, of one to six folders of predictions."""
-    joined, number, chosen = Image.new('RGB', (6 * 200, 200)), 6 // len(folders), []
+    """The middle picture of each folder of predictions, 150 pixels high, beside each other."""
+    chosen = []
     for folder in folders:
         files = sorted((folder / 'pictures').iterdir())
-        chosen += files[len(files) // (2 * number) :: len(files) // number][:number]
-    for place, file in enumerate(chosen):
-        joined.paste(ImageOps.fit(Image.open(file), (200, 200)), (200 * place, 0))
-    return joined.quantize(128)
+        image = Image.open(files[len(files) // 2])
+        chosen.append(image.resize((round(150 * image.width / image.height), 150)))
+    joined = Image.new('RGB', (sum(image.width for image in chosen), 150))
+    for index, image in enumerate(chosen):
+        joined.paste(image, (sum(before.width for before in chosen[:index]), 0))
+    return joined.quantize(200)
 
 
 def main(out: Path = Path(__file__).parent, *predicted: Path) -> None:

@@ -100,7 +100,7 @@ def test_parity_with_timm() -> None:
         ('research/sizes.py', ['sizes.png']),
         (
             'pictures/draw.py',
-            [f'pictures/{n}.png' for n in ('windows', 'views', 'tiles', 'scores')],
+            [f'pictures/{n}.png' for n in ('layers', 'windows', 'views', 'tiles', 'scores')],
         ),
     ],
 )
@@ -113,16 +113,18 @@ def test_pictures_are_drawn(program: str, pictures: list[str], tmp_path: Path) -
 
 
 def test_predictions_are_drawn(tmp_path: Path) -> None:
-    (tmp_path / 'pictures').mkdir()
-    for index in range(13):
-        Image.new('RGB', (40 + index, 30), (20 * index, 0, 0)).save(
-            tmp_path / f'pictures/{index:02}.png'
-        )
+    """The middle ones of five pictures and of one, of twice and three times their height."""
+    for folder, number, width in (('boxes', 5, 80), ('depth', 1, 120)):
+        (tmp_path / folder / 'pictures').mkdir(parents=True)
+        for index in range(number):
+            picture = Image.new('RGB', (width, 40), (50 * index, width, 0))
+            picture.save(tmp_path / folder / f'pictures/{index}.png')
     draw = runpy.run_path(str(ROOT / 'docs/pictures/draw.py'))['predictions']
-    drawn = draw(tmp_path).convert('RGB')
-    assert drawn.size == Image.open(ROOT / 'docs/pictures/predictions.png').size
-    reds = [drawn.crop((200 * i, 0, 200 * i + 1, 1)).tobytes()[0] for i in range(6)]
-    assert reds == [20 * index for index in (1, 3, 5, 7, 9, 11)]
+    drawn = draw(tmp_path / 'boxes', tmp_path / 'depth').convert('RGB')
+    assert drawn.size == (300 + 450, 150)
+    pixels = [drawn.getpixel((x, 75)) for x in (0, 299, 300, 749)]
+    assert pixels == [(100, 80, 0), (100, 80, 0), (0, 120, 0), (0, 120, 0)]
+    assert Image.open(ROOT / 'docs/pictures/predictions.png').height == 150
 
 
 def test_configs_are_counted() -> None:

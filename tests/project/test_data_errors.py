@@ -1,16 +1,19 @@
 """Data sets that are missing, broken or do not fit: one message, before anything begins."""
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from mmdet.datasets import CocoPanopticDataset
 from mmengine.config import Config
 from PIL import Image
 
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
+from rope_dense.datasets.generated import ShapesSettings, write_shapes
 from rope_dense.project.checks import data as data_checks
 from rope_dense.project.errors import UsageError
 from rope_dense.project.model import random_model
@@ -208,3 +211,28 @@ def test_images_that_the_model_refuses(
         assert 'less than one patch' in message or 'size in a batch should be the same' in message
         assert f'(test_dataloader.batch_size={batch}, images {narrow}' in message
         assert 'Traceback' not in message
+
+
+def test_segments_that_mmdet_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a panoptic file the things count, but crowds; stuff does not."""
+    write_shapes(tmp_path / 'set', ShapesSettings(4, 0, (64, 64), layouts=('panoptic',)))
+    capsys.readouterr()
+    file = tmp_path / 'set/panoptic/annotations/panoptic_train2017.json'
+    content = json.loads(file.read_text())
+    names = [item['name'] for item in content['categories']]
+    first = content['annotations'][0]['segments_info'][0]
+
+    def warning() -> str:
+        file.write_text(json.dumps(content))
+        metainfo = dict(classes=names, thing_classes=names[:-1], stuff_classes=names[-1:])
+        paths = dict(ann_file=str(file), data_prefix=dict(img='', seg=''))
+        built = CocoPanopticDataset(metainfo=metainfo, serialize_data=False, **paths)
+        data_checks.check_objects('data', built, str(file))
+        return capsys.readouterr().err
+
+    given = sum(len(item['segments_info']) - 1 for item in content['annotations'])
+    assert warning() == ''
+    first.update(iscrowd=1)
+    assert warning() == ''
+    first.update(iscrowd=0, area=0)
+    assert f'mmdet hands out {given - 1} of the {given} objects' in warning()

@@ -151,10 +151,16 @@ def check_objects(key: str, built: BaseDataset, file: str) -> None:
     """Compare the objects that a data set hands out with the objects of its COCO file.
 
     mmdet leaves out objects without a word: of area 0, of less than a pixel, outside of their
-    image, of an unknown image, with ``ignore``. UsageError if none is left.
+    image, of an unknown image, with ``ignore``. UsageError if none is left. Objects of a panoptic
+    file are its segments of things, but crowds.
     """
     content, numbers = mmengine.load(file), {*built.cat_ids}
-    given = sum(item.get('category_id') in numbers for item in content['annotations'])
+    numbers -= {item['id'] for item in content['categories'] if item.get('isthing') == 0}
+    given = sum(
+        part.get('category_id') in numbers and (part is item or not part.get('iscrowd'))
+        for item in content['annotations']
+        for part in item.get('segments_info', [item])
+    )
     left = sum(len(info['instances']) for info in built.data_list)
     if left == given:
         return
