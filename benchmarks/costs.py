@@ -57,9 +57,9 @@ EOMT = 'eomt/eomt_dinov3-b_8xb2-20k_ade20k-512x512'
 ROUNDS = 3
 
 
-def windows() -> Iterable[Row]:
-    """DINOv3-S, one image of 800 x 800 pixels."""
-    image = torch.randn(1, 3, 800, 800)
+def windows(side: int = 800) -> Iterable[Row]:
+    """DINOv3-S, one square image."""
+    image = torch.randn(1, 3, side, side)
     for name, options in PREFIXES.items():
         model = RoPEViT('dinov3_small', rope=DINOV3_ROPE, **options)
         forward, backward, _ = count_passes(model, image)
