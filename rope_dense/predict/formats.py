@@ -246,7 +246,7 @@ def outline_of(item: dict) -> np.ndarray:
 
 
 def mask_outline(run_lengths: dict) -> np.ndarray:
-    """One polygon [N, 2] along the edges of a mask's pixels, half a pixel beside them at most.
+    """One polygon [N, 2] along the edges of a mask's pixels, less than a pixel beside them.
 
     Holes are filled. Parts are joined by lines, there and back. The first corner is repeated until
     no reader can take the numbers, with or without a score, for a box with key points.

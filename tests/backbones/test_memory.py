@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from helpers.pairwise import pairwise
+from helpers.saved_tensors import saved, size_of, tensors
 from rope_dense.backbones.layers import to_map
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
@@ -60,41 +61,6 @@ def few_objects() -> Iterator[None]:
 
 
 # ---------------------------------------------------------------- saved for backward
-
-
-def tensors() -> dict[int, Tensor]:
-    """All that Python knows of, by identity."""
-    return {id(found): found for found in gc.get_objects() if type(found) is Tensor}
-
-
-def saved(model: nn.Module, image: Tensor) -> dict[int, Tensor]:
-    """The tensors that exist after forward for backward alone, by storage; parameters left out.
-
-    Of the second forward, as the first fills caches.
-    """
-    model(image)
-    storages = {}
-    parameters = {p.untyped_storage().data_ptr() for p in (*model.parameters(), image)}
-
-    def keep(tensor: Tensor) -> Tensor:
-        pointer = tensor.untyped_storage().data_ptr()
-        if pointer not in parameters:
-            storages[pointer] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        before = tensors()
-        outs = model(image)
-    now = tensors()
-    for new in now.keys() - before.keys():  # such as attributes of an autograd function
-        keep(now[new])
-    assert outs[0].requires_grad
-    return storages
-
-
-def size_of(storages: dict[int, Tensor]) -> int:
-    """In bytes."""
-    return sum(tensor.untyped_storage().nbytes() for tensor in storages.values())
 
 
 @pairwise(rope=ROPES, side=[112, 160], build=MODELS)

@@ -16,6 +16,7 @@ from rope_dense.utils import memo
 
 sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
+import costs
 import launches
 from launches import LaunchCounter, count_passes, models
 
@@ -141,3 +142,12 @@ def test_launches_of_a_backbone_are_within_the_goal(name: str):
     assert all(x <= goal for x, goal in zip(found, GOALS[name], strict=True)), (
         f'{found} launches, see python benchmarks/launches.py --by-operation {name}'
     )
+
+
+def test_costs_of_windows():
+    """At a small size: a prefix in windows costs launches, as a global one most."""
+    plain, none, copy, whole = costs.windows(side=64)
+    for passes in ('forward', 'backward'):
+        assert plain[passes] < none[passes] < copy[passes] < whole[passes]
+    assert none['gflop'] < copy['gflop'] and whole['gflop'] < copy['gflop']
+    assert 0 < plain['saved_mib'] < none['saved_mib'] < copy['saved_mib']

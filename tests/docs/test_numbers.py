@@ -87,6 +87,40 @@ def times(row: dict, other: dict) -> float:
     return float(other['median_ms']) / float(row['median_ms'])
 
 
+COSTS = {  # a page, and the columns of the csv file as its table shows them
+    'windows': ('architecture.md', '{gflop:.1f}( GFLOP)? \\| {saved_mib:.0f}( MiB)? '),
+    'positions': ('positions.md', '{saved_mib_256x352:.0f} \\| {saved_mib_512x512:.0f} '),
+    'training': ('training.md', '{tensors:.0f} \\| {saved_mib:.0f}( MiB)? \\| {trained:,.0f} '),
+    'heads': (
+        'eomt.md',
+        '{parameters:.1f} M \\| {multiply_adds:.1f} G \\| {prediction:.0f} \\| '
+        '{forward:.0f} \\+ {backward:.0f} \\| {seconds:.1f} ',
+    ),
+}
+
+
+@pytest.mark.parametrize('table', COSTS)
+def test_costs(table: str) -> None:
+    page, cells = COSTS[table]
+    text = (ROOT / 'docs' / page).read_text()
+    measured = rows(f'benchmarks/results/costs-{table}.csv')
+    assert len(measured) > 2
+    for row in measured:
+        numbers = {key: float(x) for key, x in row.items() if re.fullmatch(r'\d+(\.\d+)?', x)}
+        assert re.search(cells.format(**numbers), text), row
+
+
+def test_positions_in_maps_of_random_weights() -> None:
+    text = ' '.join((ROOT / 'docs' / 'positions.md').read_text().split())
+    found: dict[str, list[float]] = {}
+    for row in rows('benchmarks/results/position_bias.csv'):
+        found.setdefault(row['form'], []).append(float(row['bias']))
+    spans = [f'{min(values):.2f} to {max(values):.2f}' for values in found.values()]
+    assert len(spans) == 4
+    assert all(span in text for span in spans if span != '0.00 to 0.00')
+    assert max(found['without prefix tokens']) < 7e-7 and 'without prefix tokens 7e-7' in text
+
+
 def test_parity_with_timm() -> None:
     models = rows('docs/parity.csv')
     largest = max(float(row[name]) for row in models for name in row if 'difference' in name)

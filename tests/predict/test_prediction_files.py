@@ -17,13 +17,15 @@ from mmdet.evaluation import CocoMetric
 from mmdet.structures import DetDataSample
 from mmengine.config import Config
 from mmengine.structures import InstanceData
+from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+from scipy import ndimage
 
 from helpers.tool_names import Fails
 from rope_dense.predict import files as prediction_files
 from rope_dense.predict.files import DetectionFiles
-from rope_dense.predict.formats import FORMATS, Output
+from rope_dense.predict.formats import FORMATS, Output, mask_outline
 from rope_dense.predict.thresholds import least_scores
 from rope_dense.project.errors import UsageError
 from rope_dense.project.run import Run
@@ -162,6 +164,23 @@ def test_results_give_the_ap_of_the_test(tmp_path: Path, capsys: pytest.CaptureF
     assert 0.2 < evaluation.stats[0] < 0.9
     assert expected['coco/bbox_mAP'] == pytest.approx(evaluation.stats[0], abs=5e-4)
     assert expected['coco/bbox_mAP_50'] == pytest.approx(evaluation.stats[1], abs=5e-4)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_a_polygon_is_within_a_pixel_of_its_mask(seed: int) -> None:
+    """Of the border of the squares of its pixels, in both directions."""
+    shapely = pytest.importorskip('shapely')
+    rng = np.random.default_rng(seed)
+    blob = cv2.GaussianBlur(rng.random((60, 80)), (0, 0), 5) > 0.52
+    count, parts = cv2.connectedComponents(blob.astype(np.uint8), connectivity=4)
+    largest = max(range(1, count), key=lambda part: (parts == part).sum())
+    mask = ndimage.binary_fill_holes(parts == largest)
+    assert 100 < mask.sum() < 4000
+    run_lengths = coco_mask.encode(np.asfortranarray(mask, np.uint8))
+    polygon = shapely.Polygon(mask_outline(run_lengths))
+    squares = [shapely.box(x, y, x + 1, y + 1) for y, x in np.argwhere(mask)]
+    border = shapely.unary_union(squares).exterior
+    assert polygon.exterior.hausdorff_distance(border) < 0.9
 
 
 def test_crops_are_the_pixels_of_the_boxes(tmp_path: Path) -> None:
