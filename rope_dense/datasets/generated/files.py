@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -118,7 +119,7 @@ def _panoptic(root: Path, settings: ShapesSettings, split: str) -> None:
         _write_image(folder / f'{name}.png', ids)
         labels = [*(shape.label for shape in scene.shapes), len(METAINFO['classes'])]
         segments = [
-            dict(id=i, category_id=label + 1, iscrowd=0, **_extent(_run_lengths(mask)))
+            dict(id=i, category_id=label + 1, **_extent(_run_lengths(mask)))
             for i, (label, mask) in enumerate(zip(labels, masks, strict=True), 1)
         ]
         labelled.append(dict(image_id=int(name), file_name=f'{name}.png', segments_info=segments))
@@ -198,11 +199,10 @@ def _write_json(
             run_lengths = _run_lengths(mask)
             annotation = dict(id=len(annotations) + 1, image_id=index, category_id=shape.label + 1)
             segmentation = dict(size=[*mask.shape], counts=run_lengths['counts'].decode())
-            annotation |= dict(iscrowd=0, segmentation=segmentation, **_extent(run_lengths))
-            annotations.append(annotation)
-    categories = _categories(classes)
+            annotations.append(annotation | _extent(run_lengths) | dict(segmentation=segmentation))
+    content = dict(images=images, annotations=annotations, categories=_categories(classes))
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(dict(images=images, annotations=annotations, categories=categories)))
+    path.write_text(json.dumps(content))
 
 
 def _run_lengths(mask: np.ndarray) -> dict:
@@ -210,10 +210,10 @@ def _run_lengths(mask: np.ndarray) -> dict:
     return coco_mask.encode(np.asfortranarray(mask, dtype=np.uint8))
 
 
-def _extent(run_lengths: dict) -> dict:
-    """Box and area of a mask."""
+def _extent(run_lengths: dict) -> dict[str, Any]:
+    """Box and area of a mask, of one object."""
     area = int(coco_mask.area(run_lengths))
-    return dict(bbox=coco_mask.toBbox(run_lengths).tolist(), area=area)
+    return dict(bbox=coco_mask.toBbox(run_lengths).tolist(), area=area, iscrowd=0)
 
 
 def _categories(classes: Sequence[str]) -> list[dict]:
