@@ -267,8 +267,8 @@ def add_sizes(parser: ToolParser, default: str) -> None:
         '--train-size',
         type=image_size,
         metavar='SIZE',
-        help="size of the training's images, which a scaling without a factor refers to (as the "
-        "config's training ends with; of a config without a training, the size of its test images)",
+        help='size of the training images, which a scaling without a factor refers to (as the '
+        'training ends with; of a config without a training loop, the size of its test images)',
     )
 
 

@@ -6,7 +6,7 @@ written to the work folder:
 
     data*/               the generated images
     training/            logs, checkpoints, and the results at all resolutions
-    report/index.html    kinds of error, pictures, the training's curve
+    report/index.html    kinds of error, pictures, the loss curve
     results.json         written last, so the file exists only after a complete run
 
 The exit status is 1 if the box AP50 at the training resolution misses the goal.

@@ -71,7 +71,7 @@ def add_settings(page: Page, reports: Reports) -> None:
     rows = differing_settings(first['settings'], second['settings'])
     trained = [report.get('losses', {}).get('loss', [[None]])[0][-1] for report in reports.values()]
     if trained[0] != trained[1]:
-        rows.insert(0, ('last iteration of the training', *trained))
+        rows.insert(0, ('last iteration of the run', *trained))
     text = 'Folders of data and output are left out, but for own.data_root.'
     if not rows:
         text = f'The runs have the same settings. {text}'

@@ -96,5 +96,5 @@ def advice_of(metrics: dict[str, Line]) -> str | None:
     word = 'falls' if sign < 0 else 'rises'
     return (
         f'{name} still {word} at the end, from {sign * max(before):.3f} to {values[-1]:.3f} in the '
-        'last quarter of the training: train longer.'
+        'last quarter of the run: train longer.'
     )

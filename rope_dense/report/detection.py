@@ -42,19 +42,19 @@ CROPS = 24
 LOW = 0.05  # AP50 below which a model counts as untrained
 CHECKS = {
     'class': 'similar classes in the confusion matrix, wrong labels',
-    'place': 'image size, loose labels, length of the training',
-    'both': 'as for class and for place',
-    'duplicate': 'NMS; for a DETR, length of the training',
+    'localisation': 'image size, loose labels, more epochs',
+    'both': 'as for class and localisation',
+    'duplicate': 'NMS; for a DETR, more epochs',
     'background': 'objects without labels (see the pictures), images without objects in training',
     'missed': 'small objects: image size; rare classes: more data',
 }
 MEANING = (
     'AP50 lost is the gain from fixing one kind alone, over predictions of any score. The number '
     'counts the errors at the thresholds of the best F1, as the pictures below show them: an '
-    'object can be missed there, and be found at a lower score for little AP50. class: right '
-    'place, wrong class. place: right class, IoU 0.1 to 0.5. both: wrong class and place. '
-    'duplicate: the object was already found. background: nothing is there. missed: no prediction '
-    'comes near.'
+    'object can be missed there, and be found at a lower score for little AP50. class: wrong '
+    'class, IoU 0.5 or more. localisation: right class, IoU 0.1 to 0.5. both: wrong class, IoU 0.1 '
+    'to 0.5. duplicate: the object was already found. background: nothing is there. missed: no '
+    'prediction comes near.'
 )
 LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'
 
@@ -246,7 +246,7 @@ def add_confusion(page: Page, table: np.ndarray, classes: Sequence[str]) -> None
 
 
 def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
-    """Add the share of right predictions against the score."""
+    """Add the fraction of right predictions against the score."""
     page.section(
         'Calibration',
         'A score of 0.8 should be right 8 times of 10: bars below the diagonal are overconfident.',
@@ -257,7 +257,7 @@ def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
 
 
 def calibration(scored: Sequence[Scored], bins: int = 10) -> list[dict[str, float]]:
-    """Number, mean score and share of right predictions in equal ranges of the score."""
+    """Number, mean score and fraction of right predictions in equal ranges of the score."""
     scores = np.array([item.score for item in scored])
     right = np.array([item.right for item in scored])
     places = np.minimum((scores * bins).astype(int), bins - 1)
@@ -302,11 +302,11 @@ def rank_images(matches: Matches, paths: Sequence[str]) -> Ranked:
 
 def add_crops(page: Page, painter: Painter, matches: Matches) -> None:
     """Add small pictures of missed objects and of predictions where nothing is."""
-    invented = [item for item in matches.predictions if item.kind == 'background']
+    false_positives = [item for item in matches.predictions if item.kind == 'background']
     missed = sorted(matches.missed, key=lambda item: -item['area'])
     for title, name, items in (
-        ('Missed objects', 'missed_objects', missed),
-        ('Invented objects', 'invented_objects', [item.prediction for item in invented]),
+        ('Missed objects (false negatives)', 'missed_objects', missed),
+        ('False positives', 'false_positives', [item.prediction for item in false_positives]),
     ):
         page.section(title, f'{len(items)} at the best thresholds; the first {CROPS} at most.')
         crops = [(painter.crop(item), painter.label(item)) for item in items[:CROPS]]

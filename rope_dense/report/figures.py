@@ -87,7 +87,7 @@ def matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
 
 
 def calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
-    """Share of right predictions against the score, over the number of predictions."""
+    """Fraction of right predictions against the score, over the number of predictions."""
     figure = Figure(figsize=(WIDTH * min(len(runs), 2), HEIGHT), layout='constrained')
     places = figure.subplots(
         2, len(runs), sharex=True, sharey='row', squeeze=False, height_ratios=(3, 1)
@@ -96,7 +96,7 @@ def calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
         scores = [row['score'] for row in rows]
         upper.plot([0, 1], [0, 1], color='gray', linestyle='--', linewidth=1)
         upper.bar(scores, [row['right'] for row in rows], width=0.07)
-        upper.set(ylabel='share right', xlim=(0, 1), ylim=(0, 1))
+        upper.set(ylabel='fraction right', xlim=(0, 1), ylim=(0, 1))
         upper.set_title(name, fontsize=10)
         lower.bar(scores, [row['number'] for row in rows], width=0.07, color='gray')
         lower.set(xlabel='score', ylabel='number', yscale='log')

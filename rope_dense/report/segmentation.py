@@ -18,7 +18,7 @@ from .predictions import ReadPicture, build_loader, picture_reader, predict_samp
 from .ranked import Image, Ranked, side_by_side
 
 Colour = tuple[int, int, int]
-BORDER = 0.0075  # half the width of a boundary, as a share of the diagonal
+BORDER = 0.0075  # half the width of a boundary, as a fraction of the diagonal
 
 
 def add_segmentation(page: Page, cfg: Config, model: BaseModel) -> None:
@@ -75,7 +75,7 @@ def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
     page.section(
         'Classes',
         'IoU of all pixels, of pixels near a boundary of the truth, and of the others; accuracy is '
-        'the share of true pixels that are found. Low near boundaries only: outlines are coarse.',
+        'the fraction of true pixels found. Low near boundaries only: mask borders are coarse.',
     )
     inside, near = ious(tables[0]), ious(tables[1])
     table = tables.sum(0)

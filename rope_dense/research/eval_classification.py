@@ -72,7 +72,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--crop-ratio',
         type=float,
-        help='share of the resized shorter side that is kept (see above)',
+        help='fraction of the resized shorter side that is kept (see above)',
     )
     parser.add_argument(
         '--class-index',

@@ -192,8 +192,8 @@ def test_masks_are_trained_on_outlines_of_all_objects(tmp_path: Path) -> None:
     shapes = Shape('cat', BOX), polygon_shape('cat', [0, 0, 9, 0, 9, 9])  # F14
     found, text, _ = one(tmp_path, *shapes, outlines=True)
     assert found[0]['segmentation'] == [[10, 5, 30, 5, 30, 15, 10, 15]]
-    assert '2 x object without an outline (the outline of its box is taken): a.png, val' in text
-    with pytest.raises(ValueError, match='no object has an outline'):
+    assert '2 x object without a polygon or mask (its box is taken as one): a.png, val' in text
+    with pytest.raises(ValueError, match='no object has a polygon or mask'):
         one(tmp_path / 'boxes', Shape('cat', BOX), outlines=True)
 
 

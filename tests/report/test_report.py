@@ -199,7 +199,7 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     assert numbers == dict.fromkeys(numbers, 0) | dict(background=1, missed=1)
     assert report['confusion'] == [[1, 0, 0], [0, 0, 1], [1, 0, 0]]
     assert (tmp_path / 'out' / 'missed_objects.png').is_file()
-    assert (tmp_path / 'out' / 'invented_objects.png').is_file()
+    assert (tmp_path / 'out' / 'false_positives.png').is_file()
     assert report['worst'][0]['f1'] == 0.5
     picture = cv2.imread(str(tmp_path / 'out' / 'worst_1.png'))  # enlarged, and a gap between
     assert picture.shape == (480, 2 * 600 + 15, 3) and (picture[:, 600:615] == 255).all()

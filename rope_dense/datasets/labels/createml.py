@@ -104,7 +104,7 @@ def shape_of(given: Any, where: str) -> Shape:
             finite_numbers([box[k]], k)[0] for k in ('x', 'y', 'width', 'height')
         )
         if 0 < max(x, y, width, height) <= 1:
-            raise ValueError('its coordinates are shares of the image: CreateML has pixels')
+            raise ValueError('its coordinates are fractions of the image size: CreateML has pixels')
         return Shape(str(label), (x - width / 2, y - height / 2, width, height), where=where)
 
 

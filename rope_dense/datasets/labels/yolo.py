@@ -1,4 +1,4 @@
-"""YOLO: a text file for each image, a line for each object, in shares of the image.
+"""YOLO: a text file for each image, a line for each object, in fractions of the image size.
 
 A line, see https://docs.ultralytics.com/datasets, has the number of the class, then a box
 (centre, width, height), the corners of a polygon or of a rotated box, or a box with key points.
@@ -20,7 +20,7 @@ from .objects import Labelled, Part, Read, Report, Shape
 from .pairs import Kind, read_pairs
 from .yolo_yaml import names_above
 
-FARTHEST = 2.0  # shares of the image: numbers beyond are no shares
+FARTHEST = 2.0  # fraction of the image size: numbers beyond are no fractions
 BORDER = 0.05  # of the image, by which corners may be outside
 PARALLEL = 0.01  # of the image, by which opposite sides of a rotated box may differ
 # Folders of DOTA's labels and of lists, and lists of classes.
@@ -97,7 +97,7 @@ class LineReader:
         if len(self.triangles) > 1 and self.outlines == len(self.triangles):
             raise ValueError(
                 f'{source}: {self.triangles[0]} has 6 numbers after the class, as all other '
-                f'outlines: {TWO_READINGS}'
+                f'polygons: {TWO_READINGS}'
             )
         most = self.boxes / (4 if self.corners == self.boxes else 2)
         if len(self.beyond) > max(1, most):
@@ -155,7 +155,7 @@ class LineReader:
         (width, height), (x, y, across, down) = size, values[:4]
         if max(map(abs, values[:4])) > FARTHEST:
             far = max(values[:4], key=abs)
-            raise ValueError(f'{far:g} is no share of the image, 0 to 1: are the labels in pixels?')
+            raise ValueError(f'{far:g} is no fraction of the image size, 0 to 1: is it in pixels?')
         if self.kpt_shape is None:
             self.boxes += 1
             if 0 <= x < across <= 1 and 0 <= y < down <= 1:
@@ -170,7 +170,7 @@ class LineReader:
         count = len(values)
         if count > 7 and count % 2 and (count - 4) % 3 and 0 <= values[-1] <= 1:
             # Not so where the numbers may be of key points.
-            self.report.note('outline with a number behind it (taken as its score)', where)
+            self.report.note('polygon with a number behind it (taken as its score)', where)
             values = values[:-1]
         elif count < 6 or count % 2:
             hint = 'is a fifth an angle? For rotated boxes write their four corners; '
@@ -187,7 +187,7 @@ class LineReader:
                 f'{other}'
             )
         if count == 6:
-            self.report.note('outline of three corners', where)
+            self.report.note('polygon of three corners', where)
             x, y, across, down = values[:4]
             reach = max(abs(x - 0.5) + across / 2, abs(y - 0.5) + down / 2)
             if reach < 0.5 + BORDER and min(across, down) > 0:

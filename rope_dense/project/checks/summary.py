@@ -58,7 +58,7 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
         'model': f'{cfg.model.type}, {num_parameters(model):,d} parameters: {", ".join(parts)}',
         'weights': f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start,
         'frozen': ', '.join(frozen) + ' parameters' if frozen else 'nothing',
-        'colours': part_text(cfg.model.get('data_preprocessor')),
+        'inputs': part_text(cfg.model.get('data_preprocessor')),
         'maps': maps_text(model),
         'position': positions_text(model),
         'windows': windows_text(model),

@@ -25,7 +25,7 @@ COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain'
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
 MODULES = 'rope_dense.datasets.images'
 PAGES = 'image of several pages, of which the first is taken'
-LEFT_OUT = 'colours of training: brightness, contrast and noise of each channel, no hue, saturation'
+LEFT_OUT = 'colour augmentation: brightness, contrast and noise of each channel, no hue, saturation'
 
 
 def settings_of_images(own: Own) -> object:
