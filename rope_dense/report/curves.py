@@ -18,7 +18,7 @@ LOWER_IS_BETTER = ('rmse',)
 TIME = re.compile(r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE)  # of a line of a log
 
 
-def summary_of(work_dir: Path) -> dict[str, str]:
+def read_summary(work_dir: Path) -> dict[str, str]:
     """The best figure of a training, its checkpoint, the date and the length, as far as known.
 
     The length is from the first to the last line of the log, of each start of the training.
@@ -45,7 +45,7 @@ def summary_of(work_dir: Path) -> dict[str, str]:
 
 def add_training(page: Page, work_dir: Path) -> None:
     """Add a summary, curves, and AP or mIoU against image size, where the work folder has them."""
-    page.figures['about'] = summary_of(work_dir) | page.figures['about']
+    page.figures['about'] = read_summary(work_dir) | page.figures['about']
     losses, metrics = read_logs(sorted(work_dir.glob('*/vis_data/scalars.json')))
     if losses:
         page.section('Training', 'Losses by iteration, and the metrics of each evaluation.')

@@ -20,7 +20,7 @@ from ..project.ready import ready
 from ..project.run import Run
 from ..project.task import task_of
 from ..project.weights import check_fetched_weights
-from ..report.curves import summary_of
+from ..report.curves import read_summary
 from ..report.write import report_training
 
 
@@ -94,5 +94,5 @@ def result_text(cfg: Config) -> str:
         if cfg.model.backbone.type == 'RoPEViT':
             start = f'--backbone {cfg.model.backbone.arch} --weights {folder}'
             commands = f'rope-dense train realtime --data DATA {start}'
-    lines = {**summary_of(Path(cfg.work_dir)), 'next': commands}.items()
+    lines = {**read_summary(Path(cfg.work_dir)), 'next': commands}.items()
     return '\n'.join(f'{name:<11}{text}' for name, text in lines)

@@ -27,7 +27,7 @@ def find_createml(inventory: Inventory) -> LabelFolder | None:
     if not files or not shared.images.by_path:
         return None
     labelled = {
-        file: [image for _, image, _ in entries_in(file, shared) if image is not None]
+        file: [image for _, image, _ in read_objects(file, shared) if image is not None]
         for file in map(Path, files)
     }
     if not any(labelled.values()):
@@ -41,7 +41,7 @@ def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> 
     def items() -> Iterator[Labelled]:
         shared = SharedFiles(FILES, part.inventory)
         for file, why in label_files(part, FILES.suffixes).items():
-            for name, image, shapes in entries_in(file, shared):
+            for name, image, shapes in read_objects(file, shared):
                 if image is not None and part.takes(image):
                     yield Labelled(image, shapes)
                 elif image is None and why:
@@ -73,7 +73,7 @@ def read_entries(path: Path) -> list[Any] | None:
     return content if keys.intersection(IMAGE) and keys.intersection(OBJECTS) else None
 
 
-def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | None, list[Shape]]]:
+def read_objects(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | None, list[Shape]]]:
     """Name, image if it is there, and objects of each entry; ValueError for a broken one."""
     entries = read_entries(file) or []
     beside, images = shared.inventory.images(file.parent), shared.images_for(file)

@@ -63,7 +63,7 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         )
     parts, by = shared.split(labelled)
     # Headers do not have the georeferences, so what is kept of an earlier start depends on this.
-    found = georeferenced_images([image for some in labelled.values() for image in some], inventory)
+    found = read_geo_images([image for some in labelled.values() for image in some], inventory)
     options = dict(georeferences=[(str(one.crs), one.to_map.tolist()) for one in found])
     return LabelFolder(GEOJSON, {x: replace(one, options=options) for x, one in parts.items()}, by)
 
@@ -241,7 +241,7 @@ def read_geo_image(file: Path, state: State) -> GeoImage | None:
     return None if np.array_equal(to_map, np.eye(3)) else found
 
 
-def georeferenced_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
+def read_geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
     """The images that are georeferenced."""
     found = (read_geo_image(file, inventory.files.get(str(file), ())) for file in files)
     return [image for image in found if image is not None]
@@ -262,9 +262,7 @@ def place_objects(
     _, tree, said = inventory.content(file, read_features)
     placed = list[tuple[GeoImage, list[Placed]]]()
     for crs in [said] if said else [CRS.from_epsg(4326), None]:
-        placed = [
-            (one, placed_in(one, tree, crs)) for one in georeferenced_images(images, inventory)
-        ]
+        placed = [(one, placed_in(one, tree, crs)) for one in read_geo_images(images, inventory)]
         if any(objects for _, objects in placed):
             if crs is None:
                 system = f'taken as the system of its images, {placed[0][0].crs or "not known"}'

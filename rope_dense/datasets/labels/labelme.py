@@ -75,7 +75,7 @@ def is_labelme(path: Path) -> bool:
     return isinstance(content, dict) and 'shapes' in content
 
 
-def named_image(path: Path) -> str | None:
+def read_named_image(path: Path) -> str | None:
     """The ``imagePath`` of a file."""
     try:
         content = read_json(path)
@@ -187,7 +187,9 @@ def add_part(shape: Shape, other: Shape) -> None:
 
 
 FOLDERS = 'annotations?|labels?|jsons?|anns?|labelme'
-FILES = Kind('LabelMe', 'a JSON file', ('.json',), FOLDERS, is_one=is_labelme, named=named_image)
+FILES = Kind(
+    'LabelMe', 'a JSON file', ('.json',), FOLDERS, is_one=is_labelme, named=read_named_image
+)
 LABELME = Format(
     'labelme', 'LabelMe', ('.json',), find_labelme, read_labelme, FILES, lists_classes=False
 )

@@ -23,14 +23,14 @@ UNREAD = 'file that cannot be read (left out)'
 DOUBLE = 'copy of another image, to the byte (left out)'
 
 
-def as_pictures(
+def write_picture_list(
     inventory: Inventory,
     out: Path,
     folder: str | None,
     survey: Callable[[Mapping[str, Sequence[Path]]], Any],
     settings: object,
 ) -> MapFiles:
-    """A list of pictures, for ``UnlabelledDataset``, as a file in a folder of ``out``.
+    """Write a list of pictures, for ``UnlabelledDataset``, to a file in a folder of ``out``.
 
     Copies of an image are left out, because each picture is a class of its own; of a video one
     frame a second is taken, as a file beside the list. See ``write_pair_lists``.

@@ -33,7 +33,7 @@ def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     """Images with an XML file: of their name, else the one whose ``filename`` they are."""
 
     def read(path: Path, image: Path) -> Labelled | None:
-        if (root := annotation_in(path, report)) is None:
+        if (root := read_annotation(path, report)) is None:
             return None
         item = Labelled(image, size=size_in(root))
         for number, node in enumerate(root.findall('object'), start=1):
@@ -50,20 +50,20 @@ def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
         return item
 
     def count(path: Path) -> int | None:
-        root = annotation_in(path, report)
+        root = read_annotation(path, report)
         return None if root is None else len(root.findall('object'))
 
     return classes or (), read_pairs(part, FILES, report, read, count)
 
 
-def named_image(path: Path) -> str | None:
+def read_named_image(path: Path) -> str | None:
     """The ``folder`` and ``filename`` of the image that an annotation names."""
     root = read_xml(path)
     folder, name = ((root.findtext(tag) or '').strip() for tag in ('folder', 'filename'))
     return f'{folder}/{name}' if name else None
 
 
-def annotation_in(path: Path, report: Report) -> Element | None:
+def read_annotation(path: Path, report: Report) -> Element | None:
     """The root of an annotation; None for other XML files, which are noted.
 
     ValueError if boxes or names are elsewhere than in <object>.
@@ -151,6 +151,12 @@ def is_annotation(path: Path) -> bool:
 
 FOLDERS = 'annotations?|xmls?|labels?'
 FILES = Kind(
-    'VOC', 'an XML file', ('.xml',), FOLDERS, is_one=is_annotation, named=named_image, lists='main'
+    'VOC',
+    'an XML file',
+    ('.xml',),
+    FOLDERS,
+    is_one=is_annotation,
+    named=read_named_image,
+    lists='main',
 )
 VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES, lists_classes=False)

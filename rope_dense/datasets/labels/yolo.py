@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from .dota import has_corners
-from .files import PlacedError, finite_numbers, numbered_lines, read_text
+from .files import PlacedError, finite_numbers, read_numbered_lines, read_text
 from .geometry import polygon_shape
 from .objects import Labelled, Part, Read, Report, Shape
 from .pairs import Kind, read_pairs
-from .yolo_yaml import names_above
+from .yolo_yaml import read_names_above
 
 FARTHEST = 2.0  # fraction of the image size: numbers beyond are no fractions
 BORDER = 0.05  # of the image, by which corners may be outside
@@ -46,7 +46,7 @@ def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read
     """
     names, options = classes or (), dict(part.options)
     if not names:
-        if (found := names_above([part.source], part.inventory)) is None:
+        if (found := read_names_above([part.source], part.inventory)) is None:
             raise ValueError(
                 f'{part.source}: no names of classes: write them to classes.txt in it or above, '
                 'one a line in the order of their numbers, or give --classes'
@@ -112,7 +112,7 @@ class LineReader:
     def read(self, path: Path, file: Path) -> Labelled:
         """An image with the objects of its label file."""
         item = Labelled(file)
-        if not (lines := list(numbered_lines(path))):
+        if not (lines := list(read_numbered_lines(path))):
             return item
         try:
             image = self.part.inventory.header(file)
@@ -244,7 +244,7 @@ def has_yolo(path: Path) -> bool:
     """Return whether the first line of a text file is a class and numbers, and not DOTA's."""
     if NO_LABELS.search('/'.join(path.parts[-4:])):
         return False
-    return is_yolo(next(numbered_lines(path), ('', ''))[1])
+    return is_yolo(next(read_numbered_lines(path), ('', ''))[1])
 
 
 FILES = Kind(

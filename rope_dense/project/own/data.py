@@ -19,7 +19,7 @@ from ...datasets.labels.maps import PairsOf, write_pair_lists
 from ...datasets.labels.objects import LabelFolder
 from ...datasets.labels.pairs import Kind
 from ...datasets.labels.splits import WORDS
-from ...datasets.labels.unlabelled import as_pictures
+from ...datasets.labels.unlabelled import write_picture_list
 from ...utils.similar import did_you_mean
 from .images import settings_of_images, survey_images
 from .settings import Own, OwnAdapt, OwnMaps, OwnObjects
@@ -179,7 +179,7 @@ def find_pictures(own: OwnAdapt) -> OwnData:
     inventory = own_inventory(own)
     survey = partial(survey_images, own, inventory.header)
     folder = None if own.train is None else str(own.train)
-    found = as_pictures(inventory, CONVERTED, folder, survey, settings_of_images(own))
+    found = write_picture_list(inventory, CONVERTED, folder, survey, settings_of_images(own))
     files = {s: dict(data_root=str(own.root), ann_file=file) for s, file in found.ann_file.items()}
     number = found.images['train']
     classes = (f'{number} pictures',)  # of which a resumed run must have as many
