@@ -54,7 +54,7 @@ def add_training(page: Page, work_dir: Path) -> None:
     if losses and metrics:
         figure = figures.lines({'': metrics}, 'step of the evaluation', 'metric')
         page.add_figure('metrics', figure, 'Metrics.', metrics)
-        if advice := advice_of(metrics):
+        if advice := advice_text(metrics):
             page.advise(advice)
     results = work_dir / 'resolutions.json'
     if results.is_file() and (content := read_results(results))['rows']:
@@ -82,7 +82,7 @@ def read_logs(files: Iterable[Path]) -> tuple[dict[str, Line], dict[str, Line]]:
     return dict(losses), dict(metrics)
 
 
-def advice_of(metrics: dict[str, Line]) -> str | None:
+def advice_text(metrics: dict[str, Line]) -> str | None:
     """Advice from the curve of the main metric; None if it had ended to improve."""
     name = headline(metrics)
     steps, values = metrics[name]

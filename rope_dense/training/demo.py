@@ -13,7 +13,7 @@ from mmengine.device import get_device
 
 from ..datasets.generated import ShapesSettings, write_shapes
 from ..measure.evaluator import Evaluator
-from ..measure.results import Results, table_header, table_line
+from ..measure.results import Results, header_text, row_text
 from ..measure.settings import Setting
 from ..project.building import building
 from ..project.errors import UsageError
@@ -145,7 +145,7 @@ def evaluate_scales(
     rows: list[dict] = []
     for scale, config in configs.items():
         row = evaluator.evaluate(Setting('{}x{}'.format(*scaled_size(shapes, scale))), config)
-        print(table_line(row) if rows else f'{table_header(row)}\n{table_line(row)}', flush=True)
+        print(row_text(row) if rows else f'{header_text(row)}\n{row_text(row)}', flush=True)
         stored.add(row)
         sizes = dict(scale=scale, height=row['height'], width=row['width'])
         metrics = {name: row['metrics'][key] for name, key in METRICS.items()}

@@ -17,7 +17,7 @@ from rope_dense.datasets.generated import METAINFO
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.run import Run
-from rope_dense.report.curves import advice_of, read_logs
+from rope_dense.report.curves import advice_text, read_logs
 from rope_dense.report.detection import (
     CHECKS,
     NUMBER,
@@ -289,7 +289,7 @@ def test_logs_of_a_resumed_run_follow_each_other(tmp_path: Path) -> None:
     ],
 )
 def test_advice_by_the_curve(name: str, values: list, says: str) -> None:
-    advice = advice_of({'lr': ([1], [1]), name: ([*range(1, len(values) + 1)], values)})
+    advice = advice_text({'lr': ([1], [1]), name: ([*range(1, len(values) + 1)], values)})
     assert says in advice if says else advice is None
 
 

@@ -75,7 +75,7 @@ def is_labelme(path: Path) -> bool:
     return isinstance(content, dict) and 'shapes' in content
 
 
-def read_named_image(path: Path) -> str | None:
+def read_image_name(path: Path) -> str | None:
     """The ``imagePath`` of a file."""
     try:
         content = read_json(path)
@@ -188,7 +188,7 @@ def add_part(shape: Shape, other: Shape) -> None:
 
 FOLDERS = 'annotations?|labels?|jsons?|anns?|labelme'
 FILES = Kind(
-    'LabelMe', 'a JSON file', ('.json',), FOLDERS, is_one=is_labelme, named=read_named_image
+    'LabelMe', 'a JSON file', ('.json',), FOLDERS, is_one=is_labelme, named=read_image_name
 )
 LABELME = Format(
     'labelme', 'LabelMe', ('.json',), find_labelme, read_labelme, FILES, lists_classes=False

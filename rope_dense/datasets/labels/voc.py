@@ -56,7 +56,7 @@ def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
     return classes or (), read_pairs(part, FILES, report, read, count)
 
 
-def read_named_image(path: Path) -> str | None:
+def read_image_name(path: Path) -> str | None:
     """The ``folder`` and ``filename`` of the image that an annotation names."""
     root = read_xml(path)
     folder, name = ((root.findtext(tag) or '').strip() for tag in ('folder', 'filename'))
@@ -144,19 +144,13 @@ def points_in(polygon: Element) -> list[float]:
     return [value - 1 for value in finite_numbers(values, 'a corner')]
 
 
-def is_annotation(path: Path) -> bool:
+def is_voc(path: Path) -> bool:
     """Return whether an XML file is an annotation of Pascal VOC; ValueError if it is broken."""
     return read_xml(path).tag == 'annotation'
 
 
 FOLDERS = 'annotations?|xmls?|labels?'
 FILES = Kind(
-    'VOC',
-    'an XML file',
-    ('.xml',),
-    FOLDERS,
-    is_one=is_annotation,
-    named=read_named_image,
-    lists='main',
+    'VOC', 'an XML file', ('.xml',), FOLDERS, is_one=is_voc, named=read_image_name, lists='main'
 )
 VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES, lists_classes=False)

@@ -8,7 +8,7 @@ from mmengine.config import Config
 from torch import nn
 
 from ...backbones.base import Backbone
-from ...engine.param_groups import group_table
+from ...engine.param_groups import group_table_text
 from ...rope import RotaryEmbedding
 from ...rope.grid import build_scaling
 from ..model import build_optimizer
@@ -63,7 +63,7 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
         'position': positions_text(model),
         'windows': windows_text(model),
         'optimizer': part_text(cfg.optim_wrapper),
-        'groups': group_table(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr),
+        'groups': group_table_text(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr),
         'schedule': schedule_text(cfg),
         'evaluation': '; '.join(map(part_text, settings)),
         '--tta': '; '.join(map(part_text, tta)) if all(tta) else 'not in this config',
