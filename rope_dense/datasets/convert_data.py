@@ -11,7 +11,7 @@ from .labels.canonical import write_splits
 from .labels.files import read_numbered_lines
 from .labels.folders import FORMATS
 from .labels.inventory import Inventory
-from .labels.objects import LabelFolder, Part
+from .labels.objects import LabelFolder, Split
 from .labels.pairs import SPLITS, Places, home_of, pairs_in
 from .labels.splits import (
     VAL_PART,
@@ -92,7 +92,7 @@ def given_folder(
             absent.append(line)
     if form.kind is None:
         names = frozenset(known.stem_of(Path(x)) for x in listed) if split_file else None
-        part = Part(source, folder, names=names, inventory=inventory)
+        part = Split(source, folder, names=names, inventory=inventory)
         if val_share:
             places = Places(form.shared, folder) if form.shared else None
 

@@ -184,7 +184,7 @@ def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
         CheckpointError: a file cannot be fetched or read, the model cannot be built, or the
             weights do not fit.
     """
-    cfg, weights = read_settings(fetch_config_file(source)), fetch_weights_file(source)
+    cfg, weights = read_settings(fetch_model_file(source, CONFIG)), fetch_weights_file(source)
     init_default_scope(cfg.default_scope)
     try:
         with MODELS.switch_scope_and_registry(cfg.default_scope) as models, registered_only():
@@ -206,11 +206,6 @@ def one_line(error: Exception) -> str:
     return shorten(str(error), 400, placeholder=' ...') or type(error).__name__
 
 
-def fetch_config_file(source: str) -> Path:
-    """The config.json of a model, by ``hf-hub:owner/name[@revision]`` or its folder."""
-    return fetch_model_file(source, CONFIG)
-
-
 def fetch_weights_file(source: str) -> str:
     """The safetensors file of a model; CheckpointError if it is missing, or of another format."""
     path = str(fetch_model_file(source, WEIGHTS))
@@ -220,7 +215,7 @@ def fetch_weights_file(source: str) -> str:
 
 
 def fetch_model_file(source: str, name: str) -> Path:
-    """A file of a hub repository, downloaded, or of a folder.
+    """A file of ``hf-hub:owner/name[@revision]``, downloaded, or of a folder.
 
     Raises:
         CheckpointError: there is none, or it is a link that leaves the folder.

@@ -150,8 +150,7 @@ def explain_stop(result: Path) -> Iterator[None]:
         advice = 'Give another --out, or --overwrite to begin anew'
         raise UsageError(f'{error}. {advice}') from error
     except KeyboardInterrupt:
-        folder = journal_dir(result)
-        print(f'\nstopped; the same command continues ({folder})', file=sys.stderr)
+        print(f'\nstopped; the same command continues ({journal_dir(result)})', file=sys.stderr)
         raise
 
 

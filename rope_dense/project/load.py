@@ -14,7 +14,7 @@ from pathlib import Path
 from mmengine.config import Config, DictAction
 from mmengine.runner import Runner
 
-from ..integrations.hub import fetch_config_file, fetch_weights_file
+from ..integrations.hub import CONFIG, fetch_model_file, fetch_weights_file
 from ..integrations.hub_config import read_settings
 from ..utils.config_parts import nodes
 from ..utils.locations import is_remote
@@ -66,7 +66,7 @@ def load_config(
         work_dir = work_dir or folder
     name = Path(path).stem
     if is_hub_model(path):
-        name, path = Path(path).name, str(fetch_config_file(path))
+        name, path = Path(path).name, str(fetch_model_file(path, CONFIG))
     pairs = read_options(options)
     given = {key[4:]: pairs.pop(key) for key in [*pairs] if key.startswith('own.')}
     given.update(own or {})

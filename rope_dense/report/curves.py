@@ -49,10 +49,10 @@ def add_training(page: Page, work_dir: Path) -> None:
     losses, metrics = read_logs(sorted(work_dir.glob('*/vis_data/scalars.json')))
     if losses:
         page.section('Training', 'Losses by iteration, and the metrics of each evaluation.')
-        figure = figures.lines({'': losses}, 'iteration', 'loss')
+        figure = figures.draw_lines({'': losses}, 'iteration', 'loss')
         page.add_figure('losses', figure, 'Losses.', losses)
     if losses and metrics:
-        figure = figures.lines({'': metrics}, 'step of the evaluation', 'metric')
+        figure = figures.draw_lines({'': metrics}, 'step of the evaluation', 'metric')
         page.add_figure('metrics', figure, 'Metrics.', metrics)
         if advice := advice_text(metrics):
             page.advise(advice)
@@ -89,9 +89,7 @@ def advice_text(metrics: dict[str, Line]) -> str | None:
     sign = -1 if name in LOWER_IS_BETTER else 1
     before = [sign * v for step, v in zip(steps, values, strict=True) if step <= LATE * steps[-1]]
     last = sign * values[-1]
-    if not before or last < max(sign * v for v in values):
-        return None
-    if last - max(before) <= GAIN * abs(last):
+    if not before or last < max(sign * v for v in values) or last - max(before) <= GAIN * abs(last):
         return None
     word = 'falls' if sign < 0 else 'rises'
     return (

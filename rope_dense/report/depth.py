@@ -76,7 +76,7 @@ def add_distances(page: Page, rows: list[dict[str, Any]]) -> None:
         'mean error as a fraction of the distance, d1 the fraction of pixels within a factor 1.25.',
     )
     lengths = {row['class']: row['rmse'] for row in rows}
-    page.add_figure('rmse', figures.bars({'': lengths}, 'RMSE of the pixels (m)'), 'RMSE.')
+    page.add_figure('rmse', figures.draw_bars({'': lengths}, 'RMSE of the pixels (m)'), 'RMSE.')
     page.add_table('classes', rows)  # under the name by which reports are compared
 
 

@@ -210,7 +210,7 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
         for kind in ERRORS
     ]
     page.figures['AP50'] = mean_ap(*fix_errors(matches))
-    page.add_figure('errors', figures.bars({'': gains}, LOST), 'AP50 lost to each kind of error.')
+    page.add_figure('errors', figures.draw_bars({'': gains}, LOST), 'AP50 lost by kind of error.')
     page.add_table('errors', rows)
     worst = max(ERRORS, key=lambda kind: gains[kind])
     if page.figures['AP50'] < LOW:
@@ -234,15 +234,15 @@ def add_precision_recall(
     for label, count in counts.items():
         precision, recall, _ = precision_recall(by_class[label], count)
         lines[classes[label - 1]] = (recall.tolist(), precision.tolist())
-    figure = figures.lines({'': lines}, 'recall', 'precision', unit=True)
+    figure = figures.draw_lines({'': lines}, 'recall', 'precision', unit=True)
     page.add_figure('precision_recall', figure, 'Precision against recall.', lines)
 
 
 def add_confusion(page: Page, table: np.ndarray, classes: Sequence[str]) -> None:
     """Add the number of objects by true and predicted class."""
     page.section('Confusion', 'Objects by true and predicted class, at the best thresholds.')
-    figure = figures.matrix({'': table}, [*classes, 'nothing'])
-    page.add_figure('confusion', figure, 'Rows are the truth.', table)
+    figure = figures.draw_matrix({'': table}, [*classes, 'nothing'])
+    page.add_figure('confusion', figure, 'Rows: truth.', table)
 
 
 def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
@@ -251,12 +251,12 @@ def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
         'Calibration',
         'A score of 0.8 should be right 8 times of 10: bars below the diagonal are overconfident.',
     )
-    data = calibration(scored)
-    figure = figures.calibration({'': data})
-    page.add_figure('calibration', figure, 'Right predictions by score, at IoU 0.5.', data)
+    data = calibration_rows(scored)
+    figure = figures.draw_calibration({'': data})
+    page.add_figure('calibration', figure, 'True positives by score, at IoU 0.5.', data)
 
 
-def calibration(scored: Sequence[Scored], bins: int = 10) -> list[dict[str, float]]:
+def calibration_rows(scored: Sequence[Scored], bins: int = 10) -> list[dict[str, float]]:
     """Number, mean score and fraction of right predictions in equal ranges of the score."""
     scores = np.array([item.score for item in scored])
     right = np.array([item.right for item in scored])
@@ -311,4 +311,4 @@ def add_crops(page: Page, painter: Painter, matches: Matches) -> None:
         page.section(title, f'{len(items)} at the best thresholds; the first {CROPS} at most.')
         crops = [(painter.crop(item), painter.label(item)) for item in items[:CROPS]]
         if crops:
-            page.add_figure(name, figures.grid(crops), title)
+            page.add_figure(name, figures.draw_grid(crops), title)

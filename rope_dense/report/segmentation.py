@@ -45,7 +45,7 @@ def add_segmentation(page: Page, cfg: Config, model: BaseModel) -> None:
     add_classes(page, tables, classes)
     table = tables.sum(0)
     page.section('Confusion', 'Pixels by true and predicted class.')
-    page.add_figure('confusion', figures.matrix({'': table}, classes), 'Rows are the truth.', table)
+    page.add_figure('confusion', figures.draw_matrix({'': table}, classes), 'Rows: truth.', table)
     add_pictures(page, ranked, classes, colours, picture_reader(cfg))
 
 
@@ -86,7 +86,7 @@ def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
     for index, name in enumerate(classes):
         rows.append({'class': name} | {key: float(v[index]) for key, v in columns.items()})
     order = dict(sorted(zip(classes, columns['IoU'].tolist(), strict=True), key=lambda x: -x[1]))
-    page.add_figure('iou', figures.bars({'': order}, 'IoU'), 'IoU by class.')
+    page.add_figure('iou', figures.draw_bars({'': order}, 'IoU'), 'IoU by class.')
     page.add_table('classes', rows)
 
 

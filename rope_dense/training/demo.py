@@ -18,7 +18,7 @@ from ..measure.settings import Setting
 from ..project.building import building
 from ..project.errors import UsageError
 from ..project.identity import Identity
-from ..project.launch import build_runner, run_training
+from ..project.launch import launch_runner, run_training
 from ..project.load import load_config, with_data_root
 from ..project.run import Run
 from ..report.write import write_report
@@ -67,7 +67,7 @@ def demo(
     configs = {scale: with_data_root(cfg, data[scale]) for scale in SCALES}
     seconds, started = None, time.monotonic()
     if not evaluate_only:
-        run_training(build_runner(configs[1], 'none', trains=True))
+        run_training(launch_runner(configs[1], 'none', trains=True))
         seconds = round(time.monotonic() - started)
     checkpoint = Run(training).last if training.is_dir() else None
     if checkpoint is None:

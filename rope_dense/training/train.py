@@ -13,7 +13,7 @@ from ..project.adapted import write_backbone
 from ..project.building import building
 from ..project.checks.summary import recipe_text
 from ..project.checks.training import check_processes, check_schedule, warn_of_random_weights
-from ..project.launch import build_runner, leave_group, run_training
+from ..project.launch import launch_runner, leave_group, run_training
 from ..project.load import load_config
 from ..project.options import TrainingOptions, apply_training_options
 from ..project.ready import ready
@@ -63,7 +63,7 @@ def train(
         warn_of_random_weights(cfg, model)
     with run.written(launcher):  # before anything is
         run.check_new(cfg, overwrite, is_locked=True)
-        runner = build_runner(cfg, launcher, trains=True)
+        runner = launch_runner(cfg, launcher, trains=True)
         with building('the config'):
             check_fetched_weights(cfg, model)
         del model

@@ -20,10 +20,10 @@ from rope_dense.datasets.labels.objects import (
     Format,
     LabelFolder,
     Labelled,
-    Part,
     Read,
     Report,
     Shape,
+    Split,
 )
 
 BOX: Box = (10, 5, 20, 10)
@@ -36,7 +36,7 @@ def folder_of(
     val = val or [Labelled(image(root / 'images/val.png'), [Shape('cat', BOX)])]
     given = dict(train=train, val=val)
 
-    def read(labels: Part, classes: Sequence[str] | None, report: Report) -> Read:
+    def read(labels: Split, classes: Sequence[str] | None, report: Report) -> Read:
         items: Iterator[Labelled] = iter(given[labels.options['split']])
         return names, items
 
@@ -44,7 +44,7 @@ def folder_of(
     (root / 'labels').mkdir(exist_ok=True)
     inventory = Inventory(root)
     splits = {
-        split: Part(root / 'labels', root / 'images', None, dict(split=split), inventory)
+        split: Split(root / 'labels', root / 'images', None, dict(split=split), inventory)
         for split in given
     }
     return LabelFolder(form, splits, 'folder')

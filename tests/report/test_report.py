@@ -22,7 +22,7 @@ from rope_dense.report.detection import (
     CHECKS,
     NUMBER,
     add_sections,
-    calibration,
+    calibration_rows,
     ground_truth,
     rank_images,
 )
@@ -250,7 +250,7 @@ def test_only_the_pictures_that_are_drawn_are_kept() -> None:
 def test_calibration_of_known_scores() -> None:
     scored = [Scored(1, 0.95, True), Scored(1, 0.95, False), Scored(1, 0.15, False)]
     rows = [dict(number=1, score=0.15, right=0), dict(number=2, score=0.95, right=0.5)]
-    assert [pytest.approx(row) for row in calibration(scored)] == rows
+    assert [pytest.approx(row) for row in calibration_rows(scored)] == rows
 
 
 def test_iou_on_boundaries_and_inside() -> None:

@@ -21,7 +21,7 @@ from .geometry import (
     outer_points,
     outline_lengths,
 )
-from .objects import Labelled, Part, Report, Shape
+from .objects import Labelled, Report, Shape, Split
 
 if TYPE_CHECKING:
     from ..images.headers import Header
@@ -60,7 +60,7 @@ class Rules:
 
 
 def annotate(
-    items: Iterator[Labelled], part: Part, rules: Rules, report: Report
+    items: Iterator[Labelled], part: Split, rules: Rules, report: Report
 ) -> Iterator[tuple[dict, list[dict]]]:
     """The entry of each image of a COCO file, and its annotations; both without ids.
 

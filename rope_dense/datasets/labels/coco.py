@@ -15,7 +15,7 @@ from .coco_images import check_unlabelled, find_image, part_of, relative_folder,
 from .coco_shapes import ARE_CORNERS, CORNERS, NO_BOX, UNLIKE, Annotation, are_polygons, is_plain
 from .files import class_name, class_names, errors_at, is_set, size_in
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report
+from .objects import Format, LabelFolder, Labelled, Read, Report, Split
 
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')  # of labelme2coco, X-AnyLabeling
 LOOKED_AT = 10_000  # annotations, which tell what their numbers are
@@ -87,7 +87,7 @@ def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
     return file
 
 
-def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_coco(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a COCO file; one without annotations has no objects.
 
     Ids may be of any type, and are used to tell what belongs together. Boxes are taken from
@@ -131,7 +131,7 @@ def categories_of(file: CocoFile, report: Report) -> tuple[dict[str, str], tuple
 
 
 def labelled_images(
-    file: CocoFile, part: Part, names: dict[str, str], report: Report
+    file: CocoFile, part: Split, names: dict[str, str], report: Report
 ) -> Iterator[Labelled]:
     """The images of a split that the file has."""
     images, num_outlines = part.inventory.images(part.images), 0

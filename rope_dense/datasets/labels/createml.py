@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from .files import errors_at, finite_numbers, read_json
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, files_with_labels
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, files_with_labels
 from .shared_files import SharedFiles, label_files
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
@@ -35,7 +35,7 @@ def find_createml(inventory: Inventory) -> LabelFolder | None:
     return LabelFolder(CREATEML, *shared.split(labelled))
 
 
-def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_createml(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images with an entry; one without annotations has no objects."""
 
     def items() -> Iterator[Labelled]:
@@ -109,7 +109,7 @@ def shape_of(given: Any, where: str) -> Shape:
 
 
 WORDS = 'annotations?|labels?|jsons?|createml'
-FILES = Kind('CreateML', 'an entry', ('.json',), WORDS, is_one=is_createml)
+FILES = FileKind('CreateML', 'an entry', ('.json',), WORDS, is_one=is_createml)
 CREATEML = Format(
     'createml',
     'CreateML',

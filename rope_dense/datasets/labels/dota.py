@@ -13,8 +13,8 @@ from ..classes import CLASSES_FILE, read_classes
 from .files import errors_at, finite_numbers, read_numbered_lines
 from .geometry import polygon_shape
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, find_pairs, read_pairs
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, find_pairs, read_pairs
 from .splits import split_files
 
 HEAD = ('imagesource', 'gsd')
@@ -34,7 +34,7 @@ def find_dota(inventory: Inventory) -> LabelFolder | None:
     return LabelFolder(DOTA, {s: replace(x, options=options) for s, x in parts.items()}, by)
 
 
-def read_dota(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_dota(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a split that have a label file, which may be empty."""
     if (has := part.options.get('difficulty')) is None:
         has = has_difficulty([*part.pairs, *part.orphans])
@@ -126,5 +126,5 @@ def has_difficulty(files: Sequence[Path]) -> bool:
 
 
 FOLDERS = r'labeltxt.*|annfiles|dota-v.*'
-FILES = Kind('DOTA', 'a label file', ('.txt',), FOLDERS, is_one=is_oriented, is_apart=True)
+FILES = FileKind('DOTA', 'a label file', ('.txt',), FOLDERS, is_one=is_oriented, is_apart=True)
 DOTA = Format('dota', 'DOTA', ('.txt',), find_dota, read_dota, FILES, lists_classes=False)

@@ -20,8 +20,8 @@ import numpy as np
 from .files import class_name, errors_at, read_json
 from .geometry import bounding_box
 from .inventory import Inventory, State
-from .objects import Box, Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, files_with_labels, pair_files
+from .objects import Box, Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, files_with_labels, pair_files
 from .shared_files import SharedFiles, label_files
 
 if find_spec('rasterio') and find_spec('shapely'):
@@ -68,7 +68,7 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
     return LabelFolder(GEOJSON, {x: replace(one, options=options) for x, one in parts.items()}, by)
 
 
-def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """Images with a file of their name, which may have no object; else those with objects.
 
     Objects have one class, `classes` or ``ONE_CLASS``, if they have no text property.
@@ -195,7 +195,7 @@ def is_name(value: Any) -> bool:
     return bool(str(value).strip()) and type(value) in (str, int)
 
 
-def class_property(files: Iterable[Path], part: Part, report: Report) -> str | None:
+def class_property(files: Iterable[Path], part: Split, report: Report) -> str | None:
     """The property with the class of each object; None if there is neither one nor another text.
 
     Raises:
@@ -299,12 +299,12 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
     ends = shapely.bounds(parts)
     is_cut = ~(np.abs(ends - shapely.bounds(polygons)).max(1, initial=0) <= 0.01)
     return [
-        (int(near[n]), outline_of(polygons[n]), bounding_box(ends[n]), bool(is_cut[n]))
+        (int(near[n]), pixel_polygons(polygons[n]), bounding_box(ends[n]), bool(is_cut[n]))
         for n in np.flatnonzero(~is_cut | (shapely.area(parts) >= 1))
     ]
 
 
-def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
+def pixel_polygons(polygon: shapely.Geometry) -> list[list[float]]:
     """The polygons of an object in pixels; a line leads into each hole, and back."""
     outline = []
     for one in shapely.get_parts(polygon):
@@ -315,7 +315,7 @@ def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
 
 
 WORDS = 'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?'
-FILES = Kind('GeoJSON', 'an object', ('.geojson', '.json'), WORDS, is_one=is_geojson)
+FILES = FileKind('GeoJSON', 'an object', ('.geojson', '.json'), WORDS, is_one=is_geojson)
 GEOJSON = Format(
     'geojson',
     'GeoJSON',

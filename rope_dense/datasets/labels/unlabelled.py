@@ -16,7 +16,7 @@ from .files import VIDEO_SUFFIXES
 from .inventory import Inventory
 from .kept import write_if_changed
 from .maps import DEPTH, MASKS, MapFiles, MapFolder, relative_path
-from .objects import Part, Report
+from .objects import Report, Split
 
 IS_MAP = 'file of a folder of masks or depth maps (left out)'
 UNREAD = 'file that cannot be read (left out)'
@@ -74,7 +74,7 @@ def find_pictures(inventory: Inventory, folder: str | None, report: Report) -> M
             files.append(path)
     if not files:
         raise ValueError(f'{top}: no picture; there are {inventory.suffixes_in(top)}')
-    part = Part(files[0], root, inventory=inventory, unlabelled=files)
+    part = Split(files[0], root, inventory=inventory, unlabelled=files)
     return MapFolder(MASKS, dict(train=part), 'without labels')
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from .files import errors_at, finite_numbers, read_xml
 from .geometry import polygon_shape, rotated_shape
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, find_pairs, read_pairs
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, find_pairs, read_pairs
 from .splits import split_files
 
 PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
@@ -29,7 +29,7 @@ def find_voc(inventory: Inventory) -> LabelFolder | None:
     return LabelFolder(VOC, *split_files(pairs, inventory)) if pairs else None
 
 
-def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_voc(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """Images with an XML file: of their name, else the one whose ``filename`` they are."""
 
     def read(path: Path, image: Path) -> Labelled | None:
@@ -150,7 +150,7 @@ def is_voc(path: Path) -> bool:
 
 
 FOLDERS = 'annotations?|xmls?|labels?'
-FILES = Kind(
+FILES = FileKind(
     'VOC', 'an XML file', ('.xml',), FOLDERS, is_one=is_voc, named=read_image_name, lists='main'
 )
 VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES, lists_classes=False)

@@ -16,8 +16,8 @@ import numpy as np
 from .dota import has_corners
 from .files import PlacedError, finite_numbers, read_numbered_lines, read_text
 from .geometry import polygon_shape
-from .objects import Labelled, Part, Read, Report, Shape
-from .pairs import Kind, read_pairs
+from .objects import Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, read_pairs
 from .yolo_yaml import read_names_above
 
 FARTHEST = 2.0  # fraction of the image size: numbers beyond are no fractions
@@ -35,7 +35,7 @@ TWO_READINGS = (
 KPT_SHAPE = 'write kpt_shape: [points, 2 or 3] to data.yaml'
 
 
-def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_yolo(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """All images of a split; one without a label file has no objects.
 
     ValueError if no image has a label file, or nothing names the classes.
@@ -73,7 +73,7 @@ def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read
 class LineReader:
     """Reads the lines of the label files of a split, and remembers what only all of them show."""
 
-    part: Part
+    part: Split
     names: Sequence[str]  # of the classes, in the order of their numbers
     kpt_shape: tuple[int, int] | None  # (points, numbers of a point) of pose labels
     report: Report
@@ -247,6 +247,6 @@ def has_yolo(path: Path) -> bool:
     return is_yolo(next(read_numbered_lines(path), ('', ''))[1])
 
 
-FILES = Kind(
+FILES = FileKind(
     'YOLO', 'a label file', ('.txt',), 'labels?', is_one=has_yolo, negatives=True, lists=''
 )

@@ -17,7 +17,7 @@ from ...datasets.labels.foreign import form_by_name
 from ...datasets.labels.inventory import Inventory, inventory_of
 from ...datasets.labels.maps import PairsOf, write_pair_lists
 from ...datasets.labels.objects import LabelFolder
-from ...datasets.labels.pairs import Kind
+from ...datasets.labels.pairs import FileKind
 from ...datasets.labels.splits import WORDS
 from ...datasets.labels.unlabelled import write_picture_list
 from ...utils.similar import did_you_mean
@@ -139,7 +139,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
 
 def find_own_maps(
     own: OwnMaps,
-    kind: Kind,
+    kind: FileKind,
     survey: Callable[[list[tuple[Path, Path]], str], dict],
     lines: Callable[[dict], Sequence[str]],
     settings: object,
