@@ -38,8 +38,7 @@ def write_geojson(out: Path, content: dict, image: LargeImage) -> bool:
 
 def four_corners(annotation: dict) -> np.ndarray:
     """The corners [4, 2] of the box of an annotation, in pixels."""
-    outline = annotation.get('segmentation')
-    if 'rbox' in annotation and outline:
+    if 'rbox' in annotation and (outline := annotation.get('segmentation')):
         return np.reshape(outline[0], (4, 2))
     left, top, width, height = annotation['bbox']
     right, bottom = left + width, top + height

@@ -50,9 +50,8 @@ class Annotation:
         rotation = attributes.get('rotation') if isinstance(attributes, dict) else None
         if not rotation or outline or 0 in box[2:]:
             return Shape(label, box, outline)
-        return geometry.rotated_shape(
-            label, box, finite_numbers([rotation], 'attributes.rotation')[0]
-        )
+        (angle,) = finite_numbers([rotation], 'attributes.rotation')
+        return geometry.rotated_shape(label, box, angle)
 
     def outline(self) -> Outline | None:
         """Its polygons or run lengths, also in forms that COCO has not; None for none."""
@@ -67,9 +66,8 @@ class Annotation:
             raise ValueError(f'segmentation is {given!r:.80}, neither polygons nor run lengths')
         if all(isinstance(part, dict) for part in given):
             self.report.note(OTHER_FORM, self.where)
-            return (
-                geometry.merge_outlines([x for part in given if (x := self.lengths(part))]) or None
-            )
+            lengths = [x for part in given if (x := self.lengths(part))]
+            return geometry.merge_outlines(lengths) or None
         parts = [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
         if odd := [part for part in parts if not isinstance(part, list)]:
             raise ValueError(f'segmentation has {odd[0]!r:.80}, which is no polygon')

@@ -125,9 +125,8 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Split) -> 
     kind, pairs = given.get('shape_type') or 'polygon', given.get('points') or []
     if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
         raise ValueError(f'points are {pairs!r:.80}, not [[x, y], ...]')
-    points = np.reshape(
-        finite_numbers([value for pair in pairs for value in pair], 'a point'), (-1, 2)
-    )
+    values = finite_numbers([value for pair in pairs for value in pair], 'a point')
+    points = np.reshape(values, (-1, 2))
     if kind == 'mask':
         return mask_of(given, name, points, item, part, more)
     if kind == 'rectangle' and len(points) == 2:
