@@ -101,7 +101,7 @@ def kernel() -> Implementation:
     """The Triton kernel; its module imports Triton."""
     from rope_dense.rope import rotation_triton
 
-    return Implementation(rotation_triton.rotate, rotation_triton.rotate_backward)
+    return Implementation(rotation_triton.rotate_triton, rotation_triton.triton_backward)
 
 
 def why_no_triton(device: torch.device) -> str | None:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rope_dense.report.matching import best_threshold, fix_errors, match_truth
-from rope_dense.report.suspects import find_suspects, overlaps
+from rope_dense.report.suspects import find_suspects, overlaps_of
 
 SHARE, SEEDS, KINDS = 0.05, range(5, 15), ('removed', 'moved', 'class')
 Place = tuple[float, int, int | None, dict]  # suspicion, image, id of the label, box
@@ -131,7 +131,7 @@ def named(places: Sequence[Place], done: dict[int, tuple[str, dict]]) -> set[int
     found = set()
     for _, image, label, box in sorted(places, key=lambda place: -place[0])[: len(done)]:
         near = [item for _, item in done.values() if item['image_id'] == image]
-        same = overlaps(box, near, 'bbox') >= 0.5 if box and near else []
+        same = overlaps_of(box, near, 'bbox') >= 0.5 if box and near else []
         found |= {label} & {*done}
         found |= {item['id'] for item, is_same in zip(near, same, strict=False) if is_same}
     return found

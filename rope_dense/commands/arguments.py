@@ -123,7 +123,7 @@ def add_prediction(parser: ToolParser) -> None:
     parser.add_argument('--batch', type=at_least(1), default=1, help=help)
     parser.add_argument(
         '--size',
-        type=image_size,
+        type=image_size_text,
         help='size of an image, or a tile, as model input, in pixels: the shorter side, or '
         'HEIGHTxWIDTH (as the test pipeline of the config resizes it)',
     )
@@ -255,7 +255,7 @@ def add_sizes(parser: ToolParser, default: str) -> None:
         'SIZE',
         'in pixels: the shorter side (128), or HEIGHTxWIDTH (96x128); squares of classifiers '
         f'({default})',
-        type=image_size,
+        type=image_size_text,
     )
     parser.add_list(
         '--tiles',
@@ -265,20 +265,19 @@ def add_sizes(parser: ToolParser, default: str) -> None:
     )
     parser.add_argument(
         '--train-size',
-        type=image_size,
+        type=image_size_text,
         metavar='SIZE',
-        help="size of the training's images, which a scaling without a factor refers to (as the "
-        "config's training ends with; of a config without a training, the size of its test images)",
+        help='size of the training images, which a scaling without a factor refers to (as the '
+        'training ends with; of a config without a training loop, the size of its test images)',
     )
 
 
-def image_size(text: str) -> str:
+def image_size_text(text: str) -> str:
     """A type of image sizes: the text itself, which ``parse_size`` reads."""
     try:
-        parse_size(text)
+        return (parse_size(text), text)[1]
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    return text
 
 
 def values(args: argparse.Namespace) -> dict[str, Any]:
@@ -301,7 +300,7 @@ def at_least(least: float, kind: Number = int, most: float = inf) -> Number:
     return number
 
 
-def config(text: str) -> str:
+def config_path(text: str) -> str:
     """A type of configs; UsageError for none."""
     find_config(text)
     return text

@@ -15,19 +15,19 @@ folder: benchmark.json has all results, benchmark.csv one line per size and mode
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_cfg_options, at_least, config, image_size, values
+from .arguments import ToolParser, add_cfg_options, at_least, config_path, image_size_text, values
 
 MODES = ('forward', 'training', 'end-to-end')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument('config', type=config, help='config file, or the folder of a run')
+    parser.add_argument('config', type=config_path, help='config file, or the folder of a run')
     parser.add_list(
         '--sizes',
         'HEIGHTxWIDTH',
         'in pixels; 512 is 512x512 (the size of the test images or crops of the config)',
-        type=image_size,
+        type=image_size_text,
     )
     parser.add_argument(
         '--modes', nargs='+', choices=MODES, default=MODES[:2], help='(forward training)'

@@ -22,7 +22,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from .arguments import ToolParser, add_cfg_options, config, values
+from .arguments import ToolParser, add_cfg_options, config_path, values
 
 LAYOUTS = ('ours', 'naver', 'timm', 'deimv2', 'edgecrafter')
 
@@ -34,7 +34,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--to', choices=LAYOUTS, default='ours', help='layout to write (%(default)s)'
     )
-    parser.add_argument('--config', type=config, help='config of a model with EoMT or PMT')
+    parser.add_argument('--config', type=config_path, help='config of a model with EoMT or PMT')
     parser.add_argument('--base', help="DINOv3's weights that such a source lacks")
     add_cfg_options(parser)
     parser.add_switch('--report', 'print the result for each key')

@@ -6,7 +6,7 @@ written to the work folder:
 
     data*/               the generated images
     training/            logs, checkpoints, and the results at all resolutions
-    report/index.html    kinds of error, pictures, the training's curve
+    report/index.html    kinds of error, pictures, the loss curve
     results.json         written last, so the file exists only after a complete run
 
 The exit status is 1 if the box AP50 at the training resolution misses the goal.
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..utils.configs import CONFIGS
-from .arguments import ToolParser, add_cfg_options, at_least, config, values
+from .arguments import ToolParser, add_cfg_options, at_least, config_path, values
 
 CONFIG = CONFIGS / 'demo' / 'deim_quick_shapes.py'
 
@@ -25,7 +25,7 @@ CONFIG = CONFIGS / 'demo' / 'deim_quick_shapes.py'
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     parser.add_argument(
-        '--config', type=config, default=str(CONFIG), help='a detector config with a `shapes` entry'
+        '--config', type=config_path, default=str(CONFIG), help='a detector config with `shapes`'
     )
     parser.add_argument(
         '--work-dir', type=Path, default=Path('work_dirs/demo'), help='(%(default)s)'

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from .arguments import ToolParser, add_cfg_options, add_model, at_least, image_size, values
+from .arguments import ToolParser, add_cfg_options, add_model, at_least, image_size_text, values
 
 PRECISIONS = 'fp32', 'fp16', 'bf16', 'int8'
 T = TypeVar('T')
@@ -32,7 +32,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('out', type=Path, help='file to write: NAME.onnx or NAME.pt2')
     parser.add_argument(
         '--size',
-        type=or_dynamic(image_size),
+        type=or_dynamic(image_size_text),
         default='dynamic',
         help='HEIGHTxWIDTH in pixels, or dynamic (%(default)s)',
     )

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..project.errors import UsageError, usage_errors
-from ..project.find import check_path, find_config, written_settings
+from ..project.find import check_path, find_config, read_written_settings
 from ..utils.configs import DOCS
 from ..utils.locations import is_remote
 from .arguments import ToolParser
@@ -57,7 +57,7 @@ def take_own_settings(args: argparse.Namespace) -> None:
         if given.setdefault(key, text) != text:
             raise UsageError(f'--{key[4:]} {text}, {key}={given[key]}: give one of them')
         args.cfg_options.append(f'{key}={text}')
-    written, is_run = written_settings(find_config(args.config)) or ({}, True)
+    written, is_run = read_written_settings(find_config(args.config)) or ({}, True)
     meant = [f'{name}={given[name]}' for name in setting_types() if name in given]
     if written and meant:
         raise UsageError(f'--cfg-options {meant[0]}: did you mean own.{meant[0]}?')

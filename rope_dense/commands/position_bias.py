@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ..backbones.archs import VIT_ARCHS
 from ..project.find import check_checkpoint, find_files
-from .arguments import ToolParser, add_cfg_options, image_size, values
+from .arguments import ToolParser, add_cfg_options, image_size_text, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -29,7 +29,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--sizes',
         'SIZE',
         'in pixels: 512 is 512x512 (1, 1.5 and 2 times the size of the training)',
-        type=image_size,
+        type=image_size_text,
     )
     parser.add_list(
         '--scaling',

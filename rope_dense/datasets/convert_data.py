@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 from ..utils.atomic_write import atomic_write_text
 from .classes import CLASSES_FILE, read_classes
 from .labels.canonical import write_splits
-from .labels.files import numbered_lines
+from .labels.files import read_numbered_lines
 from .labels.folders import FORMATS
 from .labels.inventory import Inventory
-from .labels.objects import LabelFolder, Part
+from .labels.objects import LabelFolder, Split
 from .labels.pairs import SPLITS, Places, home_of, pairs_in
 from .labels.splits import (
     VAL_PART,
@@ -21,7 +21,7 @@ from .labels.splits import (
     split_by_hash,
     split_pairs_by_hash,
 )
-from .mask_colours import colours_in, convert_masks
+from .mask_colours import convert_masks, read_colours
 
 
 def convert_data(
@@ -85,14 +85,14 @@ def given_folder(
     inventory.val_part = round(1 / val_share) if val_share else VAL_PART
     by, known = 'the command', inventory.images(folder)
     listed, absent = dict[str, None](), list[str]()
-    for _, line in numbered_lines(split_file) if split_file else ():
+    for _, line in read_numbered_lines(split_file) if split_file else ():
         if image := listed_image(line, known):
             listed[str(image)] = None
         else:
             absent.append(line)
     if form.kind is None:
         names = frozenset(known.stem_of(Path(x)) for x in listed) if split_file else None
-        part = Part(source, folder, names=names, inventory=inventory)
+        part = Split(source, folder, names=names, inventory=inventory)
         if val_share:
             places = Places(form.shared, folder) if form.shared else None
 
@@ -140,7 +140,7 @@ def convert_colours(source: Path, out: Path, images: Path | None, classes: Path 
     listing = out / CLASSES_FILE
     if classes is None and listing.exists():
         raise ValueError(f'{listing} exists: give it with --classes')
-    colours = read_classes(classes)[1] if classes else colours_in(source)
+    colours = read_classes(classes)[1] if classes else read_colours(source)
     count, odd = convert_masks(source, out, colours, images)
     print(f'{out}: {count} masks, {len(colours)} classes')
     if classes is None:

@@ -67,7 +67,7 @@ def survey_depths(
     known, shares, medians = list[np.ndarray](), list[float](), dict[str, float]()
     empty, least, largest = list[str](), np.inf, 0.0
     for image, path in progress(pairs, f'{WORDS[split]} depth maps'):
-        depth = known_depths(checked_depth(image, path)) * unit
+        depth = known_depths(read_checked_depth(image, path)) * unit
         depths = depth[depth > 0]
         shares.append(1 - depths.size / depth.size)
         if not depths.size:
@@ -102,7 +102,7 @@ def survey_depths(
     )
 
 
-def checked_depth(image: Path, path: Path) -> np.ndarray:
+def read_checked_depth(image: Path, path: Path) -> np.ndarray:
     """The numbers [H, W] of a depth file, decoded only if its header has the size of the image."""
     is_array = path.suffix.lower() == ARRAY
     check_header(image, path, 'depth map', read_depth(path).shape if is_array else None)

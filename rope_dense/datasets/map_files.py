@@ -11,14 +11,14 @@ from typing import Any
 from .images import headers
 from .labels.inventory import Inventory
 from .labels.maps import check_missing_maps
-from .labels.pairs import Kind, pairs_in
+from .labels.pairs import FileKind, pairs_in
 from .labels.splits import part_of
 
 Pair = tuple[Path, Path]  # an image, and its mask or depth map
 USUAL = ('uint8', 'uint16', 'int16', 'float32')  # types of a band that is read
 
 
-def load_pairs(ann_file: str, images: str, maps: str, kind: Kind) -> list[Pair]:
+def load_pairs(ann_file: str, images: str, maps: str, kind: FileKind) -> list[Pair]:
     """The images of a data set, each with its mask or depth map.
 
     Args:

@@ -19,7 +19,7 @@ from .labels.pairs import pairs_in
 COLOURS = replace(MASKS, words=(*MASKS.others, *MASKS.words), others=())
 
 
-def colours_in(masks: Path) -> list[Colour]:
+def read_colours(masks: Path) -> list[Colour]:
     """All colours of the masks in a folder, the most frequent first; ValueError above 255."""
     counts = Counter[int]()
     for path in mask_files(masks):

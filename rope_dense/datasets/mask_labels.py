@@ -84,7 +84,7 @@ class StoredMask:
     @cached_property
     def numbers(self) -> list[Number]:
         """The stored numbers that occur, sorted."""
-        return numbers_in(self.stored)
+        return distinct_numbers(self.stored)
 
     def known_by(
         self, labels: Mapping[float, int]
@@ -94,12 +94,13 @@ class StoredMask:
         With the sorted numbers that occur, and the numbers without a label.
         """
         unknown = [number for number in self.numbers if number not in labels]
-        if unknown and self.shown is not None and labels.keys() >= {*(n := numbers_in(self.shown))}:
-            return self.shown, n, []
+        shown = self.shown if unknown else None
+        if shown is not None and labels.keys() >= {*(numbers := distinct_numbers(shown))}:
+            return shown, numbers, []
         return self.stored, self.numbers, unknown
 
 
-def numbers_in(pixels: np.ndarray) -> list[Number]:
+def distinct_numbers(pixels: np.ndarray) -> list[Number]:
     """The numbers that occur, sorted."""
     if pixels.dtype in TABLED:  # faster than sorting
         flat, found = pixels.reshape(-1), np.zeros(np.iinfo(pixels.dtype).max + 1, int)
@@ -132,7 +133,7 @@ def read_mask(path: Path) -> StoredMask:
     if colours is not None:
         palette = np.zeros((256, 3), np.uint8)
         palette.reshape(-1)[: len(colours)] = colours
-        used = palette[np.array(numbers_in(pixels), int)]
+        used = palette[np.array(distinct_numbers(pixels), int)]
         is_grey = (used == used[:, :1]).all()
         return StoredMask(pixels, palette[pixels, 0] if is_grey else None, palette)
     if pixels.ndim == 3:

@@ -21,6 +21,14 @@ CONVENTIONS: Mapping[str, tuple[float, float, bool]] = {
 ROUNDING = 1e-4  # radians and share of a side that float32 and decimals may add
 
 
+def fixed_convention(kind: str | None) -> str | None:
+    """The ``box_convention`` of the registered class of this name, None without one."""
+    from mmengine.registry import MODELS  # imports PyTorch, which labels are read without
+
+    classes = [known.module_dict.get(kind) for known in (MODELS, *MODELS.children.values())]
+    return next(filter(None, (getattr(x, 'box_convention', None) for x in classes)), None)
+
+
 def smallest_rectangle(points: Sequence[float]) -> np.ndarray:
     """The rectangle [5] of least area around points [x, y, x, y, ...], its angle in (0, pi / 2]."""
     corners = np.reshape(points, (-1, 2)).astype(float)

@@ -18,7 +18,7 @@ BEFORE, LEAST = 'rank_before', 0.5  # of the rank before training, below which f
 
 @DATASETS.register_module()
 class UnlabelledDataset(BaseDataset):
-    """Pictures of a list of ``as_pictures``, each with its ``number`` in it.
+    """Pictures of a list of ``write_picture_list``, each with its ``number`` in it.
 
     Args:
         every: 1 for all of them, 2 for every second ...

@@ -44,14 +44,14 @@ def figures_of(metrics: Mapping[str, object]) -> dict[str, dict[str, str]]:
     return rows or {'': {'no figures': '(the log file says why)'}}
 
 
-def figures_line(title: str, metrics: Mapping[str, object], is_best: bool) -> str:
+def figures_line_text(title: str, metrics: Mapping[str, object], is_best: bool) -> str:
     """The figures of an evaluation, in one line for boxes and one for masks."""
     rows = figures_of(metrics).items()
     lines = ['  '.join([kind, *map(' '.join, row.items())]).strip() for kind, row in rows]
     return f'{title}: ' + f'\n{title}: '.join(lines) + '  (best so far)' * is_best
 
 
-def figures_table(metrics: Mapping[str, object]) -> str:
+def figures_table_text(metrics: Mapping[str, object]) -> str:
     """The figures of a test, in a column each."""
     rows = figures_of(metrics)
     names = dict.fromkeys(name for row in rows.values() for name in row)

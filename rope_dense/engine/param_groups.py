@@ -99,7 +99,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
             group['params'].append(param)
         params.extend(groups[name] for name in sorted(groups))
         heading = f'Parameter groups of lr {self.base_lr:g}, weight decay {self.base_wd:g}:'
-        print_log(f'{heading}\n{group_table(params, self.base_lr)}', logger='current')
+        print_log(f'{heading}\n{group_table_text(params, self.base_lr)}', logger='current')
 
     def learning_rates(self, model: nn.Module) -> dict[str, tuple[str, float]]:
         """From each parameter's name to the first part of its group's name and its lr factor."""
@@ -153,7 +153,7 @@ def check_parameter_path(path: str, names: list[str]) -> None:
     )
 
 
-def group_table(groups: list[dict], base_lr: float) -> str:
+def group_table_text(groups: list[dict], base_lr: float) -> str:
     """A row for each parameter group; groups that differ in the number of a layer share one.
 
     Columns are the name, the factor of the learning rate ``base_lr``, weight decay, parameters.

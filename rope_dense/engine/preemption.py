@@ -1,4 +1,4 @@
-"""Trainings that end with a checkpoint when a scheduler or a person asks them to."""
+"""Runs that end with a checkpoint when a scheduler or a person asks them to."""
 
 import os
 import signal

@@ -15,7 +15,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from tqdm import tqdm
 
-from .log_line import figures_line, figures_table
+from .log_line import figures_line_text, figures_table_text
 from .train_loop import epoch_length
 
 SECONDS = 10.0
@@ -67,7 +67,7 @@ class ProgressHook(Hook):
     def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
         done, total = runner.iter + 1, runner.max_iters
         each = epoch_length(runner.train_dataloader)
-        left = time_left(self.training, done - self.first, total - done)
+        left = time_left_text(self.training, done - self.first, total - done)
         text = (
             f'epoch {runner.iter // each + 1} of {-(-total // each)}, iteration {done} of {total}'
         )
@@ -90,7 +90,7 @@ class ProgressHook(Hook):
     def _after_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
         mode, done = others['mode'], batch_idx + 1
         total = len(getattr(runner, f'{mode}_dataloader'))
-        left = time_left(self.testing, done, total - done)
+        left = time_left_text(self.testing, done, total - done)
         self.show(runner, f'{NAMES[mode]}: {done} of {total}, {left}', done / total)
 
     def evaluate(self, logger: logging.Logger, compute: Callable[[int], dict], size: int) -> dict:
@@ -110,12 +110,12 @@ class ProgressHook(Hook):
             epoch, within = divmod(runner.iter, epoch_length(runner.train_dataloader))
             step = f'iteration {runner.iter}' if within else f'epoch {epoch}'
             is_best = runner.message_hub.get_info('best_ckpt') != self.best
-            print(figures_line(step, metrics or {}, is_best), flush=True)
+            print(figures_line_text(step, metrics or {}, is_best), flush=True)
 
     def after_test_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
         self.remove_bar()
         if runner.rank == 0:
-            print(figures_table(metrics or {}), flush=True)
+            print(figures_table_text(metrics or {}), flush=True)
 
     def show(self, runner: Runner, text: str, share: float, at_once: bool = False) -> None:
         """Update the bar, and log a line, at once or if the last one is old enough."""
@@ -147,7 +147,7 @@ def has_terminal() -> bool:
     return True
 
 
-def time_left(started: float, done: int, left: int) -> str:
+def time_left_text(started: float, done: int, left: int) -> str:
     """The time for as many iterations as are left."""
     seconds = (time.monotonic() - started) / done * left
     return f'{tqdm.format_interval(seconds)} left'

@@ -72,7 +72,7 @@ class DEIMGraph(Graph):
     def details(self) -> dict:
         """The convention of angles of oriented boxes; the divisor of the sides of masks."""
         if self.is_oriented:
-            return dict(angle_version='le90')
+            return dict(angle_version=self.model.bbox_head.box_convention)
         small_masks = 'masks' in self.outputs and self.resize is None
         return dict(padded_to=self.divisor) if small_masks else {}
 

@@ -184,7 +184,7 @@ def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
         CheckpointError: a file cannot be fetched or read, the model cannot be built, or the
             weights do not fit.
     """
-    cfg, weights = read_settings(config_file(source)), weights_file(source)
+    cfg, weights = read_settings(fetch_model_file(source, CONFIG)), fetch_weights_file(source)
     init_default_scope(cfg.default_scope)
     try:
         with MODELS.switch_scope_and_registry(cfg.default_scope) as models, registered_only():
@@ -206,27 +206,22 @@ def one_line(error: Exception) -> str:
     return shorten(str(error), 400, placeholder=' ...') or type(error).__name__
 
 
-def config_file(source: str) -> Path:
-    """The config.json of a model, by ``hf-hub:owner/name[@revision]`` or its folder."""
-    return model_file(source, CONFIG)
-
-
-def weights_file(source: str) -> str:
+def fetch_weights_file(source: str) -> str:
     """The safetensors file of a model; CheckpointError if it is missing, or of another format."""
-    path = str(model_file(source, WEIGHTS))
+    path = str(fetch_model_file(source, WEIGHTS))
     if file_format(path, source) != 'safetensors':
         raise CheckpointError(f'{path}: not a safetensors file, which {WEIGHTS} has to be')
     return path
 
 
-def model_file(source: str, name: str) -> Path:
-    """A file of a hub repository, downloaded, or of a folder.
+def fetch_model_file(source: str, name: str) -> Path:
+    """A file of ``hf-hub:owner/name[@revision]``, downloaded, or of a folder.
 
     Raises:
         CheckpointError: there is none, or it is a link that leaves the folder.
     """
     if source.startswith(HUB):
-        return hub_file(source, name)
+        return fetch_hub_file(source, name)
     folder = Path(source)
     if not (folder / name).is_file():
         raise CheckpointError(
@@ -240,7 +235,7 @@ def model_file(source: str, name: str) -> Path:
     return folder / name
 
 
-def hub_file(source: str, name: str) -> Path:
+def fetch_hub_file(source: str, name: str) -> Path:
     """A file of a hub repository, in huggingface_hub's cache."""
     try:
         from huggingface_hub import hf_hub_download

@@ -22,6 +22,7 @@ from mmengine.registry import MODELS, TASK_UTILS, Registry, registry
 
 from ..checkpoints.errors import CheckpointError
 from ..datasets.images.bands import LoadBands
+from ..datasets.rotated import fixed_convention
 from ..rope.grid import ScalingType, TemperatureType
 from ..utils.config_parts import nodes
 
@@ -37,7 +38,6 @@ OTHER_TYPES = {
     *get_args(ScalingType),
     *get_args(TemperatureType),
 }  # fmt: skip
-ORIENTED = 'OrientedDEIMHead'  # its predictions are boxes of mmrotate
 TRANSFORMS = (  # what predictions need
     'LoadImageFromFile', 'LoadImageFromNDArray', 'Resize', 'ResizeShortestEdge',
     'ResizeToMultiple', 'FixScaleResize', 'FixShapeResize', 'CenterCrop', 'Pad',
@@ -100,7 +100,7 @@ def read_settings(path: Path) -> Config:
         raise CheckpointError(f'{path}: {error}') from error
     except RecursionError as error:  # of the JSON reader, before the depth is checked
         raise CheckpointError(f'{path}: {TOO_DEEP}') from error
-    if any(node.get('type') == ORIENTED for _, node in nodes(settings['model'])):
+    if any(fixed_convention(node.get('type')) for _, node in nodes(settings['model'])):
         import_module('rope_dense.integrations.mmrotate')
     scope, pipeline = settings['default_scope'], settings['test_pipeline']
     dataset = dict(type=DATASETS[scope], pipeline=pipeline, metainfo=settings['metainfo'])

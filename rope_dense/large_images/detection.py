@@ -181,14 +181,14 @@ def duplicate_mask(
         first = some[first]
         rivals = (later > first) & (tiles[later] != tiles[first])
         first, later = first[rivals], later[rivals]
-        covered = overlaps(boxes[later], boxes[first], 'iou') > threshold
-        covered |= cut[later] & (overlaps(boxes[later], boxes[first], 'iof') > threshold)
+        covered = pair_overlaps(boxes[later], boxes[first], 'iou') > threshold
+        covered |= cut[later] & (pair_overlaps(boxes[later], boxes[first], 'iof') > threshold)
         for index, other in zip(first[covered], later[covered], strict=True):
             out[other] |= not out[index]
     return out
 
 
-def overlaps(boxes: np.ndarray, others: np.ndarray, mode: str) -> np.ndarray:
+def pair_overlaps(boxes: np.ndarray, others: np.ndarray, mode: str) -> np.ndarray:
     """Intersection over union ('iou') or over the first box ('iof') [N] of pairs of boxes.
 
     Boxes are [N, 4]; or [N, 9] of rotated boxes, their upright boxes first.

@@ -38,7 +38,7 @@ class TileJoiner:
         self.blender: ScoreBlender
         self.maps: Tensor
 
-    def joined(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
+    def join(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
         """Yield the samples that further tiles complete."""
         for sample in samples:
             place: TilePlace | None = sample.metainfo.get('place')
@@ -49,7 +49,7 @@ class TileJoiner:
             elif place and 'pred_depth_map' in sample:
                 yield from self.whole_depth(sample, place)
             elif place and 'seg_logits' in sample and 'pred_sem_seg' in sample:
-                yield self.blended(sample, place)
+                yield self.blended_part(sample, place)
             else:
                 yield sample
 
@@ -80,7 +80,7 @@ class TileJoiner:
         del whole.place, whole.no_data
         return whole
 
-    def finished(self, sample: BaseDataElement, place: TilePlace) -> Tensor:
+    def blend(self, sample: BaseDataElement, place: TilePlace) -> Tensor:
         """Labels, or depth, of blended scores [rows, columns] that no later tile covers."""
         scores = pixel_scores(sample)
         if place.number == 0:
@@ -89,7 +89,7 @@ class TileJoiner:
             self.blender = ScoreBlender(
                 place.level.grid, Path(self.folder.name), len(scores), threshold
             )
-        values = self.blender.add(place.row, place.column, scores)
+        values = self.blender.blend_tile(place.row, place.column, scores)
         if place.is_last:
             self.folder.cleanup()
         if (missing := sample.metainfo['no_data']) is not None:
@@ -101,7 +101,7 @@ class TileJoiner:
         """Keep the depth of a tile, and yield the sample of an image after its last tile."""
         if place.number == 0:
             self.maps = torch.zeros(2, *place.size)  # predicted, true
-        values, (top, left) = self.finished(sample, place), place.start
+        values, (top, left) = self.blend(sample, place), place.start
         rows, columns = values.shape
         part = self.maps[:, top : top + rows, left : left + columns]
         part[0], part[1] = values, sample.gt_depth_map.data[0, :rows, :columns]
@@ -111,9 +111,9 @@ class TileJoiner:
             whole.gt_depth_map = PixelData(data=self.maps[1:])
             yield whole
 
-    def blended(self, sample: BaseDataElement, place: TilePlace) -> BaseDataElement:
+    def blended_part(self, sample: BaseDataElement, place: TilePlace) -> BaseDataElement:
         """The pixels of a tile that no later tile covers, with labels of blended scores."""
-        labels = self.finished(sample, place)
+        labels = self.blend(sample, place)
         part, (rows, columns) = copy.copy(sample), labels.shape
         del part.seg_logits
         part.pred_sem_seg = PixelData(data=labels[None])
@@ -131,5 +131,5 @@ class TiledEvaluator(Evaluator):
 
     def process(self, data_samples: Sequence[BaseDataElement], data_batch: Any = None) -> None:
         """Give the metrics the images that these tiles complete."""
-        for sample in self.joiner.joined(data_samples):
+        for sample in self.joiner.join(data_samples):
             super().process([sample], data_batch)

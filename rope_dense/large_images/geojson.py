@@ -26,7 +26,7 @@ def write_geojson(out: Path, content: dict, image: LargeImage) -> bool:
     features = [
         dict(
             type='Feature',
-            geometry=dict(type='Polygon', coordinates=[on_map(outline_of(item), image)]),
+            geometry=dict(type='Polygon', coordinates=[on_map(four_corners(item), image)]),
             properties={'class': names[item['category_id']], 'score': item['score']},
         )
         for item in content['annotations']
@@ -36,10 +36,9 @@ def write_geojson(out: Path, content: dict, image: LargeImage) -> bool:
     return True
 
 
-def outline_of(annotation: dict) -> np.ndarray:
+def four_corners(annotation: dict) -> np.ndarray:
     """The corners [4, 2] of the box of an annotation, in pixels."""
-    outline = annotation.get('segmentation')
-    if 'rbox' in annotation and outline:
+    if 'rbox' in annotation and (outline := annotation.get('segmentation')):
         return np.reshape(outline[0], (4, 2))
     left, top, width, height = annotation['bbox']
     right, bottom = left + width, top + height

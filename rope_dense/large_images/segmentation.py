@@ -95,11 +95,11 @@ class ScoreBlender:
         """
         labels = np.empty((self.finished_rows[row], self.grid.width), self.dtype)
         for column, (left, tile_scores) in enumerate(zip(self.grid.lefts, scores, strict=True)):
-            part = self.add(row, column, tile_scores)
+            part = self.blend_tile(row, column, tile_scores)
             labels[:, left : left + part.shape[1]] = part.numpy()
         return labels
 
-    def add(self, row: int, column: int, scores: Tensor) -> Tensor:
+    def blend_tile(self, row: int, column: int, scores: Tensor) -> Tensor:
         """The labels [rows, columns] of a tile that no later tile covers; on the CPU.
 
         Tiles come row by row, from left to right, with scores [K, tile_height, tile_width].

@@ -8,7 +8,7 @@ import numpy as np
 from .bootstrap import Difference, choose_setting, compare_settings, draw_images
 from .evaluator import Evaluator
 from .per_image import Sample, score_images
-from .results import columns, shown_settings
+from .results import columns_text, shown_settings
 from .scores import Scores
 from .settings import Setting
 
@@ -40,7 +40,7 @@ class Chooser:
             row), reason, judged (rows of the first and the chosen one, or None).
         """
         size = settings[0].size
-        rows, scores = self.compared(settings, self.samples[0])
+        rows, scores = self.compare(settings, self.samples[0])
         chosen, reason = choose_setting([difference_of(row) for row in rows])
         weights = self.weights(scores[0], self.samples[0])
         for row, other in zip(rows, scores, strict=True):
@@ -53,12 +53,12 @@ class Chooser:
             print(f'{size}: within the spread of it: {"; ".join(tied)}')
         judged = None
         if chosen and self.samples[1].number:
-            judged, _ = self.compared([settings[0], settings[chosen]], self.samples[1])
+            judged, _ = self.compare([settings[0], settings[chosen]], self.samples[1])
             verdict = 'confirmed' if difference_of(judged[1]).is_clear else 'not confirmed'
             print(f'{size}: {verdict} on {self.samples[1].number} other images', flush=True)
         return dict(size=size, rows=rows, chosen=chosen, reason=reason, judged=judged)
 
-    def compared(
+    def compare(
         self, settings: Sequence[Setting], sample: Sample
     ) -> tuple[list[dict], list[Scores]]:
         """A row for each setting, with its difference to the first, and its scores."""
@@ -106,11 +106,11 @@ def setting_text(row: dict) -> str:
 def header_text(metric: str, row: dict) -> str:
     """The header of the table that begins with this row."""
     names = [metric.rpartition('/')[2], 'better by', '90 % from', 'to']
-    return columns(shown_settings(row), names, 11)
+    return columns_text(shown_settings(row), names, 11)
 
 
 def choice_row_text(row: dict) -> str:
     """A row of ``Chooser.choose`` as a line of the table."""
     figures = [f'{row["metric"]:.3f}']
     figures += [f'{row[name]:+.3f}' for name in ('value', 'low', 'high')]
-    return columns(shown_settings(row).values(), figures, 11)
+    return columns_text(shown_settings(row).values(), figures, 11)

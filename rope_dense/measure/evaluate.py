@@ -11,7 +11,7 @@ from mmengine.dist import is_main_process
 
 from ..project.building import building
 from ..project.errors import UsageError
-from ..project.launch import build_runner, run_test
+from ..project.launch import launch_runner, run_test
 from ..project.load import find_model
 from ..project.options import enable_compile
 from ..project.parts import datasets_of, evaluators
@@ -58,7 +58,7 @@ def evaluate(
         if compile:
             enable_compile(cfg)
     with saved_predictions(cfg, out) if out else nullcontext():
-        run_test(build_runner(cfg, launcher))
+        run_test(launch_runner(cfg, launcher))
 
 
 def enable_tta(cfg: Config) -> None:

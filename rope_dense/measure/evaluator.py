@@ -20,7 +20,7 @@ from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
-from ..project.launch import build_runner
+from ..project.launch import launch_runner
 from ..project.parts import evaluators
 from ..project.sizes import at_size, configured_size, resize_steps
 from ..project.weights import SelfLoading
@@ -64,7 +64,7 @@ class Evaluator:
         settings = runner_config(config)
         settings.load_from, settings.resume = str(checkpoint), False
         settings.work_dir = str(work_dir or config.work_dir)
-        runner = build_runner(settings, launcher)
+        runner = launch_runner(settings, launcher)
         runner.call_hook('before_run')
         model = runner.model.module if is_model_wrapper(runner.model) else runner.model
         if isinstance(model, SelfLoading):
@@ -238,10 +238,9 @@ class ResolutionLoop(TestLoop):
 
 def no_boxes(config: Config) -> dict[str, float]:
     """0 for the metrics of mmdet's ``CocoMetric``, which has none if a test finds no box at all."""
-    metrics = [metric for _, metric in evaluators(config, 'test_evaluator')]
     return {
         f'{metric.get("prefix") or "coco"}/{kind}_{item}': 0.0
-        for metric in metrics
+        for _, metric in evaluators(config, 'test_evaluator')
         if str(metric.type).endswith('CocoMetric')
         for kind in np.atleast_1d(metric.get('metric', 'bbox'))
         for item in metric.get('metric_items') or COCO_ITEMS

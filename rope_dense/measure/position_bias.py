@@ -50,8 +50,8 @@ def position_bias(
         scaling: see ``each_scaling``.
 
     Returns:
-        A row for each setting and map: height, width, scaling, prefix (see ``forms``), map (its
-        index), and see ``biases``.
+        A row for each setting and map: height, width, scaling, prefix (see ``prefix_forms``), map
+        (its index), and see ``biases``.
 
     Raises:
         UsageError, CheckpointError, ValueError: the model or a setting cannot be used.
@@ -75,7 +75,7 @@ def position_bias(
     pixels = [to_2tuple(parse_size(size)) for size in sizes]
     pixels = pixels or [(round(trained[0] * by), round(trained[1] * by)) for by in GROWTH]
     rows: list[dict] = []
-    for prefix, form in forms(backbone, settings):
+    for prefix, form in prefix_forms(backbone, settings):
         for text in each_scaling(form, scaling, trained):
             for height, width in pixels:
                 setting = dict(height=height, width=width, scaling=text, prefix=prefix)
@@ -97,7 +97,7 @@ def position_bias(
     return rows
 
 
-def forms(backbone: Backbone, settings: dict) -> Iterator[tuple[str, Backbone]]:
+def prefix_forms(backbone: Backbone, settings: dict) -> Iterator[tuple[str, Backbone]]:
     """The backbone, of a config, with each ``window_prefix`` where that matters; else as '-'."""
     names = get_args(WindowPrefix) if backbone.has_windows and backbone.num_prefix_tokens else ()
     for name in names:

@@ -63,7 +63,7 @@ class Results:
         self.rows.append(row)
         if is_main_process():
             atomic_write_text(self.path, json.dumps(self.content(), indent=1) + '\n')
-            atomic_write_text(self.path.with_suffix('.csv'), rows_as_csv([self.content()]))
+            atomic_write_text(self.path.with_suffix('.csv'), rows_csv_text([self.content()]))
 
     def content(self) -> dict:
         """The content of the JSON file."""
@@ -88,7 +88,7 @@ def read_results(path: Path) -> dict:
         raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
 
 
-def rows_as_csv(runs: Sequence[dict]) -> str:
+def rows_csv_text(runs: Sequence[dict]) -> str:
     """A line for each row of the contents of results files, with the metrics of all."""
     names = ('size', 'height', 'width', 'scaling', 'window', 'slide', 'tile')
     return csv_text(
@@ -117,17 +117,17 @@ def headline(names: Iterable[str]) -> str:
     return next((name for name in HEADLINES if name in names), names[0])
 
 
-def table_header(row: dict) -> str:
+def header_text(row: dict) -> str:
     """The header of a table whose first row this is."""
     names = [name.rpartition('/')[2].removeprefix('bbox_') for name in _shown_metrics(row)]
-    return columns(shown_settings(row), [*names, 's/tile' if row.get('tile') else 's/image'])
+    return columns_text(shown_settings(row), [*names, 's/tile' if row.get('tile') else 's/image'])
 
 
-def table_line(row: dict) -> str:
+def row_text(row: dict) -> str:
     """A row as a line of the table."""
     values = [row['metrics'][name] for name in _shown_metrics(row)] + [row['seconds_per_image']]
     figures = ['-' if value is None else f'{value:.3f}' for value in values]
-    return columns(shown_settings(row).values(), figures)
+    return columns_text(shown_settings(row).values(), figures)
 
 
 def _shown_metrics(row: dict) -> list[str]:
@@ -140,7 +140,7 @@ def shown_settings(row: dict) -> dict[str, Any]:
     return {name: row[name] for name in WIDTHS if row.get(name) is not None}
 
 
-def columns(settings: Iterable[object], figures: Sequence[str], width: int = 9) -> str:
+def columns_text(settings: Iterable[object], figures: Sequence[str], width: int = 9) -> str:
     """A line of a table: a setting, then figures."""
     left = (f'{text:<{width - 1}} ' for text, width in zip(settings, WIDTHS.values(), strict=False))
     return ''.join([*left, *(f'{figure:>{width}}' for figure in figures)])

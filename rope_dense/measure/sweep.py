@@ -24,7 +24,7 @@ from ..utils.size_text import parse_size
 from .candidates import with_factor
 from .evaluator import Evaluator
 from .plot import draw_resolutions
-from .results import Results, headline, table_header, table_line
+from .results import Results, header_text, headline, row_text
 from .settings import FROM_CONFIG, Setting, Slide, combine
 
 
@@ -176,11 +176,11 @@ class Sweep:
         rank, count = init_rank() if launcher == 'pytorch' else (0, 1)
         left = [setting for setting in self.settings if not self.results.find(setting)]
         if tile_plan(self.config) is None or not 1 < count <= len(left):
-            return self.tested(launcher)
+            return self.test(launcher)
         path = self.results.path
         files = [path.with_stem(f'{path.stem}_{number + 1}') for number in range(count)]
         parts = [replace(self.results, path=file, rows=[]) for file in files]
-        replace(self, settings=left[rank::count], results=parts[rank]).tested()
+        replace(self, settings=left[rank::count], results=parts[rank]).test()
         if not should_merge(rank, count):
             return []
         for part in parts:
@@ -193,7 +193,7 @@ class Sweep:
             file.with_suffix('.csv').unlink()
         return evaluate_settings(self.settings, self.results, None)
 
-    def tested(self, launcher: str = 'none') -> list[dict]:
+    def test(self, launcher: str = 'none') -> list[dict]:
         """The rows of all settings; this process, or this group of them, tests what is left."""
         evaluator = None
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
@@ -228,6 +228,6 @@ def evaluate_settings(
             results.add(row)
         rows.append(row)
         if is_main_process():
-            header = f'{table_header(row)}\n' * (setting == settings[0])
-            print(f'{header}{table_line(row)}{note}', flush=True)
+            header = f'{header_text(row)}\n' * (setting == settings[0])
+            print(f'{header}{row_text(row)}{note}', flush=True)
     return rows

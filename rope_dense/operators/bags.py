@@ -93,14 +93,14 @@ def bag_sums(values: Tensor, index: Tensor, weight: Tensor, count: Tensor) -> Te
     return F.embedding_bag(index, values, first, mode='sum', per_sample_weights=weight)
 
 
-def real(dtype: torch.dtype) -> torch.dtype:
-    """The type to compute in."""
-    return torch.promote_types(dtype, torch.float32)
+def at_least_float32(x: Tensor) -> Tensor:
+    """A tensor in the type to compute in: its own, or float32 for half precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def as_cells(maps: Tensor) -> Tensor:
     """Maps [B, C, H, W] to their cells [B H W, C], in the type to compute in."""
-    return maps.permute(0, 2, 3, 1).flatten(0, 2).to(real(maps.dtype)).contiguous()
+    return at_least_float32(maps.permute(0, 2, 3, 1).flatten(0, 2)).contiguous()
 
 
 def row_slices(x: Tensor, size: int) -> Iterator[slice]:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .bags import Bags, as_cells, real
+from .bags import Bags, as_cells, at_least_float32
 from .compiled import torchvision_operators
 
 VALUES = 2**24  # read at once: bounds the memory, but an image is never divided
@@ -93,12 +93,12 @@ class Convolution:
 
     def grouped(self, weight: Tensor) -> Tensor:
         """The kernel as [groups, D / groups, K, C / groups]."""
-        kernel = weight.to(real(weight.dtype)).flatten(2).transpose(1, 2)
+        kernel = at_least_float32(weight).flatten(2).transpose(1, 2)
         return kernel.unflatten(0, (self.groups, -1)).contiguous()
 
     def grouped_map(self, grad: Tensor) -> Tensor:
         """A map like the output as [B, groups, D / groups, P]."""
-        return grad.to(real(grad.dtype)).flatten(2).unflatten(1, (self.groups, -1))
+        return at_least_float32(grad).flatten(2).unflatten(1, (self.groups, -1))
 
     def images(self, maps: Tensor, offset: Tensor) -> Iterator[slice]:
         """Images that are processed at once."""
@@ -122,7 +122,7 @@ class Convolution:
 
     def positions(self, offset: Tensor) -> Tensor:
         """Rows and columns [2, B, H', W', kh, kw, G] of all reads."""
-        offset = self.split(offset.to(real(offset.dtype)))
+        offset = self.split(at_least_float32(offset))
         y = offset[0] + self.places(0, offset[0])[:, None, :, None, None]
         x = offset[1] + self.places(1, offset[1])[:, None, :, None]
         return torch.stack([y, x])
@@ -163,7 +163,7 @@ class Convolution:
         self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor
     ) -> tuple[Any, ...]:
         """Arguments of both operators of torchvision, after the gradient."""
-        maps, weight, offset, mask = (x.to(real(x.dtype)) for x in (maps, weight, offset, mask))
+        maps, weight, offset, mask = map(at_least_float32, (maps, weight, offset, mask))
         offset = offset.nan_to_num(-FAR).clamp(-FAR, FAR)  # torchvision may crash at NaN
         tensors = maps, weight, offset, mask, weight.new_zeros(len(weight))
         axes = *self.stride, *self.padding, *self.dilation

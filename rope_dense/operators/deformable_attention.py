@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .bags import real
+from .bags import at_least_float32
 
 
 def sample_maps(
@@ -56,16 +56,14 @@ def ms_deform_attn_forward(
         im2col_step: not used, images at once.
     """
     dtype = value.dtype
-    value, sampling_locations, attention_weights = (
-        x.to(real(x.dtype)) for x in (value, sampling_locations, attention_weights)
-    )
+    value, places, weights = map(at_least_float32, (value, sampling_locations, attention_weights))
     sizes = value_spatial_shapes.tolist()
     tokens = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
     parts = tokens.split([height * width for height, width in sizes], -1)
     maps = [part.unflatten(2, size) for part, size in zip(parts, sizes, strict=True)]
-    num_points = [sampling_locations.shape[4]] * len(sizes)
-    points = (2 * sampling_locations - 1).flatten(3, 4)
-    return sample_maps(maps, points, num_points, attention_weights.flatten(3)).to(dtype)
+    num_points = [places.shape[4]] * len(sizes)
+    points = (2 * places - 1).flatten(3, 4)
+    return sample_maps(maps, points, num_points, weights.flatten(3)).to(dtype)
 
 
 def ms_deform_attn_backward(

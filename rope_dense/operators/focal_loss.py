@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .bags import real
+from .bags import at_least_float32
 
 LEAST = torch.finfo(torch.float32).tiny  # of probabilities
 
@@ -92,12 +92,12 @@ def prepare_logits(
 ) -> tuple[Tensor, Tensor, float, float]:
     """Logits [N, C] to compute with, whether a class is the target, and the settings as float32."""
     is_class = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
-    return logits.to(real(logits.dtype)), is_class, c_float(gamma).value, c_float(alpha).value
+    return at_least_float32(logits), is_class, c_float(gamma).value, c_float(alpha).value
 
 
 def probability(probabilities: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Of the target classes [N], and the weights of the items, 0 for targets below 0."""
-    p = probabilities.gather(1, target.clamp(min=0)[:, None])[:, 0].to(real(probabilities.dtype))
+    p = at_least_float32(probabilities.gather(1, target.clamp(min=0)[:, None])[:, 0])
     return p, weight_of(target, weight, probabilities.shape[1]) * (target >= 0)
 
 
@@ -106,4 +106,4 @@ def weight_of(target: Tensor, weight: Tensor, num_classes: int) -> Tensor:
     if not weight.numel():
         return torch.ones_like(target, dtype=torch.float32)
     is_class = (target >= 0) & (target < num_classes)
-    return torch.where(is_class, weight[target.clamp(0, num_classes - 1)].to(real(weight.dtype)), 1)
+    return torch.where(is_class, at_least_float32(weight[target.clamp(0, num_classes - 1)]), 1)

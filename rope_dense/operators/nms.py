@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .bags import real
+from .bags import at_least_float32
 from .compiled import torchvision_operators
 from .greedy import greedy_keep
 
@@ -25,7 +25,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
     is rounded to float32 as the compiled operator does. NaN and 0 / 0 suppress nothing. Of equal
     scores the first counts as the highest.
     """
-    threshold, boxes = c_float(iou_threshold).value, boxes.to(real(boxes.dtype))
+    threshold, boxes = c_float(iou_threshold).value, at_least_float32(boxes)
     if offset == 0 and (torchvision := torchvision_operators(boxes.device)):
         return torchvision.nms(boxes, scores.to(boxes.dtype), threshold)
     iou = make_pairwise_iou(boxes, offset)
@@ -73,7 +73,7 @@ def bbox_overlaps(
         mode: divide the shared area by the area of the union (0) or of the first box (1).
         offset: see the module.
     """
-    a, b = (boxes.to(real(boxes.dtype)).t() for boxes in (bboxes1, bboxes2))
+    a, b = (at_least_float32(boxes).t() for boxes in (bboxes1, bboxes2))
     a, b = (a, b) if aligned else (a[:, :, None], b[:, None])
     shared = shared_area(a, b, offset)
     ious.copy_(shared / (area(a, offset) if mode else area(a, offset) + area(b, offset) - shared))

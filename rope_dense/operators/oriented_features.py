@@ -10,7 +10,7 @@ from ctypes import c_float
 import torch
 from torch import Tensor
 
-from .bags import Bags, as_cells, real
+from .bags import Bags, as_cells, at_least_float32
 from .roi_align_rotated import four_cells
 
 
@@ -44,7 +44,7 @@ def rotated_feature_align_backward(
 
 def box_bags(maps: Tensor, boxes: Tensor, spatial_scale: float, points: int) -> Bags:
     """The cells that a box of each cell reads, a bag each."""
-    boxes = boxes.reshape(-1, 5).to(real(boxes.dtype))
+    boxes = at_least_float32(boxes.reshape(-1, 5))
     y, x, width, height = (boxes[:, :4] * c_float(spatial_scale).value).unbind(1)
     right = torch.tensor([0, 1, -1, -1, 1], device=boxes.device)[:points] / 2
     down = torch.tensor([0, 1, 1, -1, -1], device=boxes.device)[:points] / 2

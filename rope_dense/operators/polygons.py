@@ -11,7 +11,7 @@ Letters: N point sets of 9 points (x1, y1, ..., x9, y9), K quadrilaterals (x1, y
 import torch
 from torch import Tensor
 
-from .bags import real
+from .bags import at_least_float32
 from .convex import (
     PAIRS,
     Points,
@@ -144,7 +144,7 @@ def points_in_polygons_forward(points: Tensor, polygons: Tensor, output: Tensor)
     Edges to the right of a point are counted. As in mmcv, a point on an edge stops the count there,
     so that it is in or out according to which edge it is on.
     """
-    corners = Points.of(polygons.to(real(polygons.dtype)))
+    corners = Points.of(at_least_float32(polygons))
     rows = POINTS // max(len(polygons), 1) + 1
     for part, out in zip(points.split(rows), output.split(rows), strict=True):
         x, y = part.to(corners.x.dtype)[:, :, None].unbind(1)  # [b, 1]

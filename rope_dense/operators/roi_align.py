@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .bags import Bags, Taps, as_cells, real, rectangles, row_slices
+from .bags import Bags, Taps, as_cells, at_least_float32, rectangles, row_slices
 from .compiled import torchvision_operators
 
 CHUNK = 1024  # regions at once: bounds the memory of indices
@@ -39,7 +39,7 @@ class Pooling:
     def samples(self, rois: Tensor) -> tuple[Samples, Samples]:
         """The rows and columns of the samples of regions [R, 5]."""
         offset = 0.5 if self.aligned else 0.0
-        low, high = (rois[:, 1:].to(real(rois.dtype)) * self.scale - offset).split(2, 1)  # [R, 2]
+        low, high = (at_least_float32(rois[:, 1:]) * self.scale - offset).split(2, 1)  # [R, 2]
         length = high - low
         if not self.aligned:
             length = length.clamp(min=1)
@@ -171,7 +171,8 @@ def roi_align_forward(
     places = aligned_height, aligned_width
     scale = c_float(spatial_scale).value
     if pool_mode == 1 and (torchvision := torchvision_operators(input.device)):
-        maps, rois = input.to(real(input.dtype)), rois.to(real(input.dtype))
+        maps = at_least_float32(input)
+        rois = rois.to(maps.dtype)
         output.copy_(torchvision.roi_align(maps, rois, scale, *places, sampling_ratio, aligned))
         return
     pooling = Pooling(places, scale, sampling_ratio, aligned, (input.shape[2], input.shape[3]))
@@ -204,9 +205,9 @@ def roi_align_backward(
         return
     scale = c_float(spatial_scale).value
     if torchvision := torchvision_operators(grad_output.device):
-        grad, rois = grad_output.to(real(rois.dtype)), rois.to(real(rois.dtype))
+        rois = at_least_float32(rois)
         grad_input += torchvision._roi_align_backward(
-            grad, rois, scale, *places, *size, sampling_ratio, aligned
+            grad_output.to(rois.dtype), rois, scale, *places, *size, sampling_ratio, aligned
         )
         return
     pooling = Pooling(places, scale, sampling_ratio, aligned, (size[2], size[3]))
@@ -262,7 +263,7 @@ def add_at_samples(
     channel = rois[:, 0].long()[:, None] * channels + torch.arange(channels, device=rois.device)
     first = (channel * height * width)[..., None, None]  # [R, C, 1, 1]
     inside = (row != -1) & (row >= -1) & (row <= height) & (column >= -1) & (column <= width)
-    grad = grad_output.to(real(grad_output.dtype)) * inside
+    grad = at_least_float32(grad_output) * inside
     total = torch.zeros(grad_input.numel(), device=grad.device, dtype=grad.dtype)
     axes = [cells_around(x.to(grad.dtype), size) for x, size in ((row, height), (column, width))]
     for y, y_weight in ((axes[0][0], 1 - axes[0][2]), (axes[0][1], axes[0][2])):

@@ -16,7 +16,7 @@ from math import pi
 import torch
 from torch import Tensor
 
-from .bags import Bags, as_cells, bag_items, real
+from .bags import Bags, as_cells, at_least_float32, bag_items
 from .roi_align import cells_around
 
 SAMPLES = 2**18  # of all places at once: bounds the memory, but a region is never divided
@@ -120,7 +120,7 @@ def riroi_align_rotated_backward(
 
 def orientations(rois: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """The angle of regions in orientations: whole [R] and the part behind [R, 1, 1, 1, 1]."""
-    angle = rois[:, 5].to(real(rois.dtype)) * number / (2 * pi)
+    angle = at_least_float32(rois[:, 5]) * number / (2 * pi)
     return angle.floor().long(), (angle - angle.floor()).view(-1, 1, 1, 1, 1)
 
 
@@ -165,7 +165,7 @@ class Pooling:
 
     def sides(self, rois: Tensor) -> Tensor:
         """Height and width [R, 2] in cells."""
-        sides = rois[:, [4, 3]].to(real(rois.dtype)) * c_float(self.scale).value
+        sides = at_least_float32(rois[:, [4, 3]]) * c_float(self.scale).value
         return sides if self.aligned else sides.clamp(min=1)
 
     def samples(self, sides: Tensor) -> Tensor:

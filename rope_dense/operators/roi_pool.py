@@ -10,7 +10,7 @@ from ctypes import c_float
 import torch
 from torch import Tensor
 
-from .bags import Bags, Taps, as_cells, real, rectangles, row_slices
+from .bags import Bags, Taps, as_cells, at_least_float32, rectangles, row_slices
 
 VALUES = 2**24  # of the cells of regions at once: bounds the memory
 LOWEST = torch.finfo(torch.float32).min
@@ -40,7 +40,7 @@ def roi_pool_forward(
     _, channels, height, width = input.shape
     places, cells = (pooled_height, pooled_width), as_cells(input)
     for part in row_slices(rois, max(1, VALUES // (2 * height * width * channels))):
-        corners = rois[part, 1:].to(real(rois.dtype))
+        corners = at_least_float32(rois[part, 1:])
         low = corners[:, :2] * c_float(spatial_scale).value  # [R, 2], x and y
         length = (corners[:, 2:] + 1) * c_float(spatial_scale).value - low
         length = length * (length > 0).all(1, keepdim=True)
@@ -66,7 +66,7 @@ def roi_pool_backward(
     channels, height, width = grad_input.shape[1:]
     channel = rois[:, 0].long()[:, None] * channels + torch.arange(channels, device=rois.device)
     cell = (channel * height * width)[..., None, None] + argmax.clamp(min=0)
-    grad = grad_output.to(real(grad_output.dtype)) * (argmax >= 0)
+    grad = at_least_float32(grad_output) * (argmax >= 0)
     total = torch.zeros(grad_input.numel(), device=grad.device, dtype=grad.dtype)
     grad_input += total.index_add_(0, cell.flatten(), grad.flatten()).view_as(grad_input)
 

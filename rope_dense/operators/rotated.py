@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .bags import real
+from .bags import at_least_float32
 from .convex import (
     PAIRS,
     Points,
@@ -156,7 +156,7 @@ def write_ious(
 
 def kept_by_nms(boxes: Tensor, scores: Tensor, pair: Pair, iou_threshold: float) -> Tensor:
     """Indices that greedy suppression keeps; of equal scores the first counts as the highest."""
-    dtype, boxes = real(boxes.dtype), boxes.double()
+    dtype, boxes = at_least_float32(boxes).dtype, boxes.double()
     threshold = c_float(iou_threshold).value
 
     def overlapping(rows: Tensor, columns: Tensor) -> Tensor:

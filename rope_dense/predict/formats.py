@@ -99,7 +99,7 @@ class Output:
                 print(f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out')
 
 
-def stem_of(entry: Entry) -> str:
+def output_stem(entry: Entry) -> str:
     """The path of an image's files in a folder, without suffix; no other image has it."""
     return Path(entry['picture']).with_suffix('').as_posix().partition('/')[2]
 
@@ -143,7 +143,7 @@ def write_yolo(files: DetectionFiles) -> Path:
         for entry in files.journal.entries.values():
             sides, lines = np.array([entry['width'], entry['height']]), []
             for item in entry['objects']:
-                points = np.clip(outline_of(item), 0, sides) / sides
+                points = np.clip(annotation_corners(item), 0, sides) / sides
                 low, high = points.min(0), points.max(0)
                 if 'segmentation' not in item:
                     points = np.stack([(low + high) / 2, high - low])
@@ -151,7 +151,7 @@ def write_yolo(files: DetectionFiles) -> Path:
                 numbers += [f'{item["score"]:.4f}'] if files.output.scores else []
                 if (high > low).all():  # else it is outside of the image
                     lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}\n')
-            atomic_write_text(folder / f'{stem_of(entry)}.txt', ''.join(lines))
+            atomic_write_text(folder / f'{output_stem(entry)}.txt', ''.join(lines))
     atomic_write_text(out / 'classes.txt', ''.join(f'{label}\n' for label in files.classes))
     return out
 
@@ -170,9 +170,9 @@ def write_voc(files: DetectionFiles) -> Path:
                 box = xml_nodes({side: f'{value:.2f}' for side, value in sides.items()})
                 name = xml_nodes(dict(name=files.classes[item['category_id'] - 1], difficult=0))
                 text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
-            file = folder / f'{stem_of(entry)}.xml'
+            file = folder / f'{output_stem(entry)}.xml'
             atomic_write_text(file, f'<annotation>\n{text}</annotation>\n')
-    names = ''.join(f'{stem_of(entry)}\n' for entry in files.journal.entries.values())
+    names = ''.join(f'{output_stem(entry)}\n' for entry in files.journal.entries.values())
     atomic_write_text(out / 'ImageSets' / 'Main' / 'default.txt', names)
     atomic_write_text(out / 'labelmap.txt', ''.join(f'{label}:::\n' for label in files.classes))
     return out
@@ -190,7 +190,7 @@ def write_crops(files: DetectionFiles) -> Path:
                 part = pixels[max(0, int(top)) : bottom, max(0, int(left)) : right]
                 if part.size:  # else the box is outside of the image
                     place = folder / names[item['category_id'] - 1]
-                    mmcv.imwrite(part, str(place / f'{stem_of(entry)}_{number}.jpg'))
+                    mmcv.imwrite(part, str(place / f'{output_stem(entry)}_{number}.jpg'))
     return files.out / 'crops'
 
 
@@ -235,7 +235,7 @@ def dota_names(images: Sequence[dict]) -> dict[int, str]:
     }
 
 
-def outline_of(item: dict) -> np.ndarray:
+def annotation_corners(item: dict) -> np.ndarray:
     """The corners [N, 2] of a rotated box, a mask, or opposite ones of a box."""
     outline = item.get('segmentation')
     if isinstance(outline, dict):

@@ -43,7 +43,7 @@ from .journal import UNFINISHED, journal_or_anew
 from .output import files_of, task_files
 from .processes import init_rank, should_merge
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import TiledImage, Tiling, TrainedModel, result_ending, tile_and_overlap, unfinished
+from .tiles import TiledImage, Tiling, TrainedModel, journal_dir, result_ending, tile_and_overlap
 
 Image = tuple[Source, np.ndarray]
 
@@ -233,7 +233,7 @@ def predict_in_tiles(
             TiledImage(trained, source.path, out, tiling, picture, journal_or_anew).predict()
             writer.add_tiles(source.file_name, source.picture)
         except Exception as problem:  # whatever it is, other images can be predicted
-            shutil.rmtree(unfinished(out), ignore_errors=True)
+            shutil.rmtree(journal_dir(out), ignore_errors=True)
             failed[source.path] = problem
     return failed
 

@@ -32,7 +32,7 @@ from ..utils.peak_memory import peak_rss
 from ..utils.size_text import parse_size
 from .processes import init_rank
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import TiledImage, Tiling, TrainedModel, result_ending, tile_and_overlap, unfinished
+from .tiles import TiledImage, Tiling, TrainedModel, journal_dir, result_ending, tile_and_overlap
 
 
 def predict_large(
@@ -112,11 +112,11 @@ def predict_large(
         trained = TrainedModel(cfg, model, classes, colours, identity)
         drawn = None if picture is None else Path(picture)
         for path, result in share:
-            with exclusive(unfinished(result, *part) if part[0] else result), explain_stop(result):
+            with exclusive(journal_dir(result, *part) if part[0] else result), explain_stop(result):
                 if overwrite:
-                    shutil.rmtree(unfinished(result, *part), ignore_errors=True)
+                    shutil.rmtree(journal_dir(result, *part), ignore_errors=True)
                 if TiledImage(trained, path, result, tiling, drawn, share=part).predict():
-                    print(f'{result}{f", {picture}" if picture else ""}; {memory_used()}')
+                    print(f'{result}{f", {picture}" if picture else ""}; {memory_text()}')
     return Path(out or cfg.work_dir) if given.is_dir() else result
 
 
@@ -150,12 +150,11 @@ def explain_stop(result: Path) -> Iterator[None]:
         advice = 'Give another --out, or --overwrite to begin anew'
         raise UsageError(f'{error}. {advice}') from error
     except KeyboardInterrupt:
-        folder = unfinished(result)
-        print(f'\nstopped; the same command continues ({folder})', file=sys.stderr)
+        print(f'\nstopped; the same command continues ({journal_dir(result)})', file=sys.stderr)
         raise
 
 
-def memory_used() -> str:
+def memory_text() -> str:
     """The largest memory so far, of the process and of the GPU."""
     text = f'peak memory {peak_rss() / 2**20:.0f} MB'
     if torch.cuda.is_available():

@@ -122,8 +122,8 @@ def result_ending(cfg: Config) -> str:
     return RESULTS[task]
 
 
-def unfinished(out: Path, rank: int = 0, count: int = 1) -> Path:
-    """The folder of the unfinished result, or of a process's part of it."""
+def journal_dir(out: Path, rank: int = 0, count: int = 1) -> Path:
+    """The folder of the journal of an unfinished result, or of a process's part of it."""
     folder = out.with_name(f'{out.name}.unfinished')
     return folder if count == 1 else folder / f'{rank + 1}_of_{count}'
 
@@ -171,7 +171,7 @@ class TiledImage:
         """
         has_boxes = RESULTS[task_of(self.trained.cfg)].endswith('.json')
         if is_written := self.write_boxes() if has_boxes else self.write_labels():
-            shutil.rmtree(unfinished(self.out))
+            shutil.rmtree(journal_dir(self.out))
         return is_written
 
     def settings(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class TiledImage:
             'overlap': self.tiling.overlap,
         }
 
-    def predicted(self, rows: Sequence[int], settings: dict[str, Any], work: Work) -> Path | None:
+    def predict_all(self, rows: Sequence[int], settings: dict[str, Any], work: Work) -> Path | None:
         """Predict the rows of tiles of this process, and wait for the others.
 
         Args:
@@ -195,7 +195,7 @@ class TiledImage:
         Returns:
             The file of all rows, or None if another process merges.
         """
-        journal = self.open_journal(unfinished(self.out, *self.share), settings)
+        journal = self.open_journal(journal_dir(self.out, *self.share), settings)
         steps, count = share_of(rows, *self.share), self.share[1]
         total, left = (sum(rows[step] for step in x) for x in (steps, steps[journal.finished :]))
         trained, tiling = self.trained, self.tiling
@@ -206,11 +206,11 @@ class TiledImage:
                 work(TilePredictor(trained.model, trained.cfg, **about), journal, steps)
         if not should_merge(*self.share):
             return None
-        whole = unfinished(self.out) / journal.content.name
+        whole = journal_dir(self.out) / journal.content.name
         if count > 1:
             with whole.open('wb') as file:
                 for rank in range(count):
-                    part = unfinished(self.out, rank, count) / whole.name
+                    part = journal_dir(self.out, rank, count) / whole.name
                     with part.open('rb') as rows_file:
                         shutil.copyfileobj(rows_file, file)
         return whole
@@ -226,7 +226,7 @@ class TiledImage:
         elif num_scores == 1:
             threshold = model.decode_head.threshold
         work = partial(segment, image, grid, num_scores, threshold)
-        if (content := self.predicted(rows, self.settings(), work)) is None:
+        if (content := self.predict_all(rows, self.settings(), work)) is None:
             return False
         dtype, colours = value_type(num_scores, threshold), dict(enumerate(self.trained.colours))
         write_raster(content, self.out, image, dtype, colours)
@@ -246,7 +246,7 @@ class TiledImage:
         rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
         more = {'halvings': halvings, 'min-score': tiling.min_score}
         work = partial(detect, path, levels, tiling.min_score, self.bands)
-        if (content := self.predicted(rows, self.settings() | more, work)) is None:
+        if (content := self.predict_all(rows, self.settings() | more, work)) is None:
             return False
         self.merge(list(read_json_lines(content, strict=True)))
         return True

@@ -36,7 +36,7 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
     source, given = str(source), None if checkpoint is None else str(checkpoint)
     is_run = os.path.isdir(source) and not (is_hub_model(source) or (given and source in recipes()))
     config = Run(Path(source)).config_file if is_run else find_config(source)
-    if not given and not is_run and (written := written_settings(config)):
+    if not given and not is_run and (written := read_written_settings(config)):
         run = Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)
         raise UsageError(f'{source} is a recipe, not a run: give {run}, or a checkpoint, too')
     if given:
@@ -74,7 +74,7 @@ def find_config(path: str) -> str:
     raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)}){hint}')
 
 
-def written_settings(config: str) -> tuple[dict[str, Any], bool] | None:
+def read_written_settings(config: str) -> tuple[dict[str, Any], bool] | None:
     """Settings and 'task' of a config of own data, and whether it is a run's; None if not plain."""
     try:
         values = {} if is_hub_model(config) else values_in(Path(config).read_text(encoding='utf-8'))

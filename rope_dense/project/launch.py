@@ -36,7 +36,7 @@ LIMIT = 600  # seconds that a process waits for another
 RUN_NUMBERS = count()
 
 
-def build_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
+def launch_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
     """Build the config's Runner, distributed unless the launcher is 'none'; or UsageError.
 
     If it trains, the config is written to the work folder.

@@ -14,7 +14,7 @@ from pathlib import Path
 from mmengine.config import Config, DictAction
 from mmengine.runner import Runner
 
-from ..integrations.hub import config_file, weights_file
+from ..integrations.hub import CONFIG, fetch_model_file, fetch_weights_file
 from ..integrations.hub_config import read_settings
 from ..utils.config_parts import nodes
 from ..utils.locations import is_remote
@@ -66,7 +66,7 @@ def load_config(
         work_dir = work_dir or folder
     name = Path(path).stem
     if is_hub_model(path):
-        name, path = Path(path).name, str(config_file(path))
+        name, path = Path(path).name, str(fetch_model_file(path, CONFIG))
     pairs = read_options(options)
     given = {key[4:]: pairs.pop(key) for key in [*pairs] if key.startswith('own.')}
     given.update(own or {})
@@ -130,7 +130,7 @@ def find_model(
         raise UsageError(f'{source}: a backbone without a head; train one with --weights {source}')
     if files.checkpoint is None and not is_hub_model(files.config):
         raise UsageError(f'{source}: give its checkpoint, too, or the folder of a run')
-    return cfg, files.checkpoint or weights_file(files.config)
+    return cfg, files.checkpoint or fetch_weights_file(files.config)
 
 
 def read_config(path: str) -> Config:

@@ -4,12 +4,11 @@ from typing import Literal
 
 from mmengine.config import Config
 
-from ..datasets.rotated import CONVENTIONS
+from ..datasets.rotated import CONVENTIONS, fixed_convention
 from ..utils.config_parts import all_datasets, nodes
 from .errors import UsageError
 
 Task = Literal['boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several', 'features']
-FIXED = {'OrientedDEIMHead': 'le90'}  # of heads that have no such setting
 CONVENTION, VERSION = 'box_convention', 'angle_version'
 
 
@@ -50,7 +49,7 @@ def angle_version(cfg: Config) -> str | None:
     """
     parts = list(nodes(cfg.get('model'), 'model'))
     given = {f'{key}.{VERSION}': node[VERSION] for key, node in parts if VERSION in node}
-    given |= {key: FIXED[node['type']] for key, node in parts if node.get('type') in FIXED}
+    given |= {key: x for key, node in parts if (x := fixed_convention(node.get('type')))}
     if not given and VERSION in cfg:  # else a name that mmrotate's configs use
         given = {VERSION: cfg[VERSION]}
     versions = sorted({*given.values()})

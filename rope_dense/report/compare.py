@@ -71,7 +71,7 @@ def add_settings(page: Page, reports: Reports) -> None:
     rows = differing_settings(first['settings'], second['settings'])
     trained = [report.get('losses', {}).get('loss', [[None]])[0][-1] for report in reports.values()]
     if trained[0] != trained[1]:
-        rows.insert(0, ('last iteration of the training', *trained))
+        rows.insert(0, ('last iteration of the run', *trained))
     text = 'Folders of data and output are left out, but for own.data_root.'
     if not rows:
         text = f'The runs have the same settings. {text}'
@@ -90,7 +90,7 @@ def add_classes(page: Page, reports: Reports) -> None:
         run: {row['class']: row[columns[0]] for row in report['classes']}
         for run, report in reports.items()
     }
-    page.add_figure('classes', figures.bars(lengths, columns[0]), f'{columns[0]} by class.')
+    page.add_figure('classes', figures.draw_bars(lengths, columns[0]), f'{columns[0]} by class.')
     page.add_table('classes', changes(reports, 'classes', 'class', columns))
 
 
@@ -104,7 +104,7 @@ def add_errors(page: Page, reports: Reports) -> None:
         run: {row['error']: row[lost] for row in report['errors']}
         for run, report in reports.items()
     }
-    page.add_figure('errors', figures.bars(lengths, lost), 'AP50 lost to each kind of error.')
+    page.add_figure('errors', figures.draw_bars(lengths, lost), 'AP50 lost by kind of error.')
     page.add_table('errors', changes(reports, 'errors', 'error', [lost, count]))
 
 
@@ -112,7 +112,7 @@ def add_plots(page: Page, reports: Reports) -> None:
     """Add plots of the test, each where both runs have it."""
     if runs := values_of_both(reports, 'precision_recall'):
         page.section('Precision and recall')
-        figure = figures.lines(runs, 'recall', 'precision', unit=True)
+        figure = figures.draw_lines(runs, 'recall', 'precision', unit=True)
         page.add_figure('precision_recall', figure, 'At IoU 0.5, by class.')
     names = next(iter(reports.values()))['names']
     if all(report['names'] == names for report in reports.values()) and (
@@ -121,10 +121,10 @@ def add_plots(page: Page, reports: Reports) -> None:
         tables = {run: np.array(table) for run, table in runs.items()}
         names = [*names, 'nothing'][: len(next(iter(tables.values())))]
         page.section('Confusion')
-        page.add_figure('confusion', figures.matrix(tables, names), 'Rows are the truth.')
+        page.add_figure('confusion', figures.draw_matrix(tables, names), 'Rows: truth.')
     if runs := values_of_both(reports, 'calibration'):
         page.section('Calibration')
-        page.add_figure('calibration', figures.calibration(runs), 'Right predictions by score.')
+        page.add_figure('calibration', figures.draw_calibration(runs), 'True positives by score.')
 
 
 def add_training(page: Page, reports: Reports) -> None:
@@ -133,11 +133,11 @@ def add_training(page: Page, reports: Reports) -> None:
     if runs and all('loss' in losses for losses in runs.values()):
         page.section('Training')
         curves = {run: losses['loss'] for run, losses in runs.items()}
-        page.add_figure('losses', figures.lines({'': curves}, 'iteration', 'loss'), 'Loss.')
+        page.add_figure('losses', figures.draw_lines({'': curves}, 'iteration', 'loss'), 'Loss.')
     if runs := values_of_both(reports, 'metrics'):
         metric = headline(next(iter(runs.values())))
         curves = {run: metrics[metric] for run, metrics in runs.items() if metric in metrics}
-        figure = figures.lines({'': curves}, 'step of the evaluation', metric)
+        figure = figures.draw_lines({'': curves}, 'step of the evaluation', metric)
         page.add_figure('metrics', figure, f'{metric}.')
 
 

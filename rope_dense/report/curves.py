@@ -18,7 +18,7 @@ LOWER_IS_BETTER = ('rmse',)
 TIME = re.compile(r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE)  # of a line of a log
 
 
-def summary_of(work_dir: Path) -> dict[str, str]:
+def read_summary(work_dir: Path) -> dict[str, str]:
     """The best figure of a training, its checkpoint, the date and the length, as far as known.
 
     The length is from the first to the last line of the log, of each start of the training.
@@ -45,16 +45,16 @@ def summary_of(work_dir: Path) -> dict[str, str]:
 
 def add_training(page: Page, work_dir: Path) -> None:
     """Add a summary, curves, and AP or mIoU against image size, where the work folder has them."""
-    page.figures['about'] = summary_of(work_dir) | page.figures['about']
+    page.figures['about'] = read_summary(work_dir) | page.figures['about']
     losses, metrics = read_logs(sorted(work_dir.glob('*/vis_data/scalars.json')))
     if losses:
         page.section('Training', 'Losses by iteration, and the metrics of each evaluation.')
-        figure = figures.lines({'': losses}, 'iteration', 'loss')
+        figure = figures.draw_lines({'': losses}, 'iteration', 'loss')
         page.add_figure('losses', figure, 'Losses.', losses)
     if losses and metrics:
-        figure = figures.lines({'': metrics}, 'step of the evaluation', 'metric')
+        figure = figures.draw_lines({'': metrics}, 'step of the evaluation', 'metric')
         page.add_figure('metrics', figure, 'Metrics.', metrics)
-        if advice := advice_of(metrics):
+        if advice := advice_text(metrics):
             page.advise(advice)
     results = work_dir / 'resolutions.json'
     if results.is_file() and (content := read_results(results))['rows']:
@@ -82,19 +82,17 @@ def read_logs(files: Iterable[Path]) -> tuple[dict[str, Line], dict[str, Line]]:
     return dict(losses), dict(metrics)
 
 
-def advice_of(metrics: dict[str, Line]) -> str | None:
+def advice_text(metrics: dict[str, Line]) -> str | None:
     """Advice from the curve of the main metric; None if it had ended to improve."""
     name = headline(metrics)
     steps, values = metrics[name]
     sign = -1 if name in LOWER_IS_BETTER else 1
     before = [sign * v for step, v in zip(steps, values, strict=True) if step <= LATE * steps[-1]]
     last = sign * values[-1]
-    if not before or last < max(sign * v for v in values):
-        return None
-    if last - max(before) <= GAIN * abs(last):
+    if not before or last < max(sign * v for v in values) or last - max(before) <= GAIN * abs(last):
         return None
     word = 'falls' if sign < 0 else 'rises'
     return (
         f'{name} still {word} at the end, from {sign * max(before):.3f} to {values[-1]:.3f} in the '
-        'last quarter of the training: train longer.'
+        'last quarter of the run: train longer.'
     )

@@ -73,10 +73,10 @@ def add_distances(page: Page, rows: list[dict[str, Any]]) -> None:
         'Errors in metres by the true distance, over all of its pixels in all images. (The test '
         'prints the mean over the images, as the head of this page does: images of near scenes '
         'count as much there as others.) bias is the mean of prediction less truth, abs_rel the '
-        'mean error as a share of the distance, d1 the share of pixels within a factor 1.25.',
+        'mean error as a fraction of the distance, d1 the fraction of pixels within a factor 1.25.',
     )
     lengths = {row['class']: row['rmse'] for row in rows}
-    page.add_figure('rmse', figures.bars({'': lengths}, 'RMSE of the pixels (m)'), 'RMSE.')
+    page.add_figure('rmse', figures.draw_bars({'': lengths}, 'RMSE of the pixels (m)'), 'RMSE.')
     page.add_table('classes', rows)  # under the name by which reports are compared
 
 

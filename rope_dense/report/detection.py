@@ -42,19 +42,19 @@ CROPS = 24
 LOW = 0.05  # AP50 below which a model counts as untrained
 CHECKS = {
     'class': 'similar classes in the confusion matrix, wrong labels',
-    'place': 'image size, loose labels, length of the training',
-    'both': 'as for class and for place',
-    'duplicate': 'NMS; for a DETR, length of the training',
+    'localisation': 'image size, loose labels, more epochs',
+    'both': 'as for class and localisation',
+    'duplicate': 'NMS; for a DETR, more epochs',
     'background': 'objects without labels (see the pictures), images without objects in training',
     'missed': 'small objects: image size; rare classes: more data',
 }
 MEANING = (
     'AP50 lost is the gain from fixing one kind alone, over predictions of any score. The number '
     'counts the errors at the thresholds of the best F1, as the pictures below show them: an '
-    'object can be missed there, and be found at a lower score for little AP50. class: right '
-    'place, wrong class. place: right class, IoU 0.1 to 0.5. both: wrong class and place. '
-    'duplicate: the object was already found. background: nothing is there. missed: no prediction '
-    'comes near.'
+    'object can be missed there, and be found at a lower score for little AP50. class: wrong '
+    'class, IoU 0.5 or more. localisation: right class, IoU 0.1 to 0.5. both: wrong class, IoU 0.1 '
+    'to 0.5. duplicate: the object was already found. background: nothing is there. missed: no '
+    'prediction comes near.'
 )
 LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'
 
@@ -210,7 +210,7 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
         for kind in ERRORS
     ]
     page.figures['AP50'] = mean_ap(*fix_errors(matches))
-    page.add_figure('errors', figures.bars({'': gains}, LOST), 'AP50 lost to each kind of error.')
+    page.add_figure('errors', figures.draw_bars({'': gains}, LOST), 'AP50 lost by kind of error.')
     page.add_table('errors', rows)
     worst = max(ERRORS, key=lambda kind: gains[kind])
     if page.figures['AP50'] < LOW:
@@ -234,30 +234,30 @@ def add_precision_recall(
     for label, count in counts.items():
         precision, recall, _ = precision_recall(by_class[label], count)
         lines[classes[label - 1]] = (recall.tolist(), precision.tolist())
-    figure = figures.lines({'': lines}, 'recall', 'precision', unit=True)
+    figure = figures.draw_lines({'': lines}, 'recall', 'precision', unit=True)
     page.add_figure('precision_recall', figure, 'Precision against recall.', lines)
 
 
 def add_confusion(page: Page, table: np.ndarray, classes: Sequence[str]) -> None:
     """Add the number of objects by true and predicted class."""
     page.section('Confusion', 'Objects by true and predicted class, at the best thresholds.')
-    figure = figures.matrix({'': table}, [*classes, 'nothing'])
-    page.add_figure('confusion', figure, 'Rows are the truth.', table)
+    figure = figures.draw_matrix({'': table}, [*classes, 'nothing'])
+    page.add_figure('confusion', figure, 'Rows: truth.', table)
 
 
 def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
-    """Add the share of right predictions against the score."""
+    """Add the fraction of right predictions against the score."""
     page.section(
         'Calibration',
         'A score of 0.8 should be right 8 times of 10: bars below the diagonal are overconfident.',
     )
-    data = calibration(scored)
-    figure = figures.calibration({'': data})
-    page.add_figure('calibration', figure, 'Right predictions by score, at IoU 0.5.', data)
+    data = calibration_rows(scored)
+    figure = figures.draw_calibration({'': data})
+    page.add_figure('calibration', figure, 'True positives by score, at IoU 0.5.', data)
 
 
-def calibration(scored: Sequence[Scored], bins: int = 10) -> list[dict[str, float]]:
-    """Number, mean score and share of right predictions in equal ranges of the score."""
+def calibration_rows(scored: Sequence[Scored], bins: int = 10) -> list[dict[str, float]]:
+    """Number, mean score and fraction of right predictions in equal ranges of the score."""
     scores = np.array([item.score for item in scored])
     right = np.array([item.right for item in scored])
     places = np.minimum((scores * bins).astype(int), bins - 1)
@@ -302,13 +302,13 @@ def rank_images(matches: Matches, paths: Sequence[str]) -> Ranked:
 
 def add_crops(page: Page, painter: Painter, matches: Matches) -> None:
     """Add small pictures of missed objects and of predictions where nothing is."""
-    invented = [item for item in matches.predictions if item.kind == 'background']
+    false_positives = [item for item in matches.predictions if item.kind == 'background']
     missed = sorted(matches.missed, key=lambda item: -item['area'])
     for title, name, items in (
-        ('Missed objects', 'missed_objects', missed),
-        ('Invented objects', 'invented_objects', [item.prediction for item in invented]),
+        ('Missed objects (false negatives)', 'missed_objects', missed),
+        ('False positives', 'false_positives', [item.prediction for item in false_positives]),
     ):
         page.section(title, f'{len(items)} at the best thresholds; the first {CROPS} at most.')
         crops = [(painter.crop(item), painter.label(item)) for item in items[:CROPS]]
         if crops:
-            page.add_figure(name, figures.grid(crops), title)
+            page.add_figure(name, figures.draw_grid(crops), title)

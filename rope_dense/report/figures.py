@@ -27,7 +27,7 @@ def panels(
     return figure, list(places)
 
 
-def bars(runs: Mapping[str, Mapping[str, float | None]], label: str) -> Figure:
+def draw_bars(runs: Mapping[str, Mapping[str, float | None]], label: str) -> Figure:
     """A bar for each name, or for each name and run."""
     names = list(dict.fromkeys(name for values in runs.values() for name in values))[::-1]
     height = 0.8 / len(runs)
@@ -49,7 +49,7 @@ def bars(runs: Mapping[str, Mapping[str, float | None]], label: str) -> Figure:
     return figure
 
 
-def lines(
+def draw_lines(
     runs: Mapping[str, Mapping[str, Line]], across: str, up: str, unit: bool = False
 ) -> Figure:
     """One line of points for each name; `unit`: both axes are from 0 to 1."""
@@ -67,7 +67,7 @@ def lines(
     return figure
 
 
-def matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
+def draw_matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
     """Counts as colours, by row; few classes also have their counts as text."""
     side = min(14.0, 2.5 + 0.42 * len(names))
     figure, places = panels(runs, max(WIDTH, side), max(HEIGHT, side * 0.9))
@@ -86,8 +86,8 @@ def matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
     return figure
 
 
-def calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
-    """Share of right predictions against the score, over the number of predictions."""
+def draw_calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+    """Fraction of right predictions against the score, over the number of predictions."""
     figure = Figure(figsize=(WIDTH * min(len(runs), 2), HEIGHT), layout='constrained')
     places = figure.subplots(
         2, len(runs), sharex=True, sharey='row', squeeze=False, height_ratios=(3, 1)
@@ -96,7 +96,7 @@ def calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
         scores = [row['score'] for row in rows]
         upper.plot([0, 1], [0, 1], color='gray', linestyle='--', linewidth=1)
         upper.bar(scores, [row['right'] for row in rows], width=0.07)
-        upper.set(ylabel='share right', xlim=(0, 1), ylim=(0, 1))
+        upper.set(ylabel='fraction right', xlim=(0, 1), ylim=(0, 1))
         upper.set_title(name, fontsize=10)
         lower.bar(scores, [row['number'] for row in rows], width=0.07, color='gray')
         lower.set(xlabel='score', ylabel='number', yscale='log')
@@ -105,7 +105,7 @@ def calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
     return figure
 
 
-def grid(pictures: Sequence[tuple[np.ndarray, str]], columns: int = 6) -> Figure:
+def draw_grid(pictures: Sequence[tuple[np.ndarray, str]], columns: int = 6) -> Figure:
     """Small pictures (RGB) with their titles."""
     rows = -(-len(pictures) // columns)
     figure = Figure(figsize=(WIDTH * 1.2, rows * 1.6), layout='constrained')

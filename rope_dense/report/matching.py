@@ -12,7 +12,7 @@ import numpy as np
 from pycocotools import mask as coco_mask
 
 FOREGROUND, BACKGROUND = 0.5, 0.1  # IoU from which an object is found, up to which it is nothing
-ERRORS = ('class', 'place', 'both', 'duplicate', 'background', 'missed')
+ERRORS = ('class', 'localisation', 'both', 'duplicate', 'background', 'missed')
 PER_CLASS = 100  # predictions of an image and class that count, as in COCO's evaluation
 RECALLS = np.linspace(0, 1, 101)
 
@@ -23,7 +23,7 @@ class JudgedPrediction:
 
     Attributes:
         kind: 'right', 'ignored' (inside a crowd), or one of ``ERRORS`` but 'missed'.
-        truth: the object found, or the object that a class or place error is about, or None.
+        truth: the object found, or the object that a class or localisation error is about, or None.
     """
 
     prediction: dict
@@ -122,7 +122,7 @@ def largest_overlap(overlaps: np.ndarray, among: np.ndarray) -> int:
 
 
 def error_kind(overlaps: np.ndarray, same: np.ndarray, real: np.ndarray) -> tuple[str, int | None]:
-    """The kind of an error, and the index of the object that a class or place error is about.
+    """The kind of an error; for class and localisation, the index of the object that it is about.
 
     Args:
         overlaps: IoU of the prediction with each object of the image.
@@ -133,7 +133,7 @@ def error_kind(overlaps: np.ndarray, same: np.ndarray, real: np.ndarray) -> tupl
     of_own = overlaps[own] if (same & real)[own] else 0.0
     of_other = overlaps[other] if (~same & real)[other] else 0.0
     if BACKGROUND <= of_own < FOREGROUND:
-        return 'place', own
+        return 'localisation', own
     if of_other >= FOREGROUND:
         return 'class', other
     if of_own >= FOREGROUND:
@@ -146,8 +146,8 @@ def fix_errors(
 ) -> tuple[list[Scored], dict[int, int]]:
     """Predictions as scored ones, and the number of objects of each class, with errors fixed.
 
-    A class or place error becomes a right prediction if its object is not found, and no class or
-    place error about the object scores higher; else it is removed, like the other errors. Missed
+    A class or localisation error becomes a right prediction if its object is not found, and no
+    such error about the object scores higher; else it is removed, like the other errors. Missed
     objects are no longer counted.
     """
     found = set(matches.found)

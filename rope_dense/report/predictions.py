@@ -36,7 +36,7 @@ def predict_samples(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataEl
     for batch in progress(loader, 'report'):
         with torch.no_grad():
             samples = model.test_step(batch)
-        for sample in joiner.joined(samples):
+        for sample in joiner.join(samples):
             yield sample.cpu()
 
 

@@ -18,7 +18,7 @@ from .predictions import ReadPicture, build_loader, picture_reader, predict_samp
 from .ranked import Image, Ranked, side_by_side
 
 Colour = tuple[int, int, int]
-BORDER = 0.0075  # half the width of a boundary, as a share of the diagonal
+BORDER = 0.0075  # half the width of a boundary, as a fraction of the diagonal
 
 
 def add_segmentation(page: Page, cfg: Config, model: BaseModel) -> None:
@@ -45,7 +45,7 @@ def add_segmentation(page: Page, cfg: Config, model: BaseModel) -> None:
     add_classes(page, tables, classes)
     table = tables.sum(0)
     page.section('Confusion', 'Pixels by true and predicted class.')
-    page.add_figure('confusion', figures.matrix({'': table}, classes), 'Rows are the truth.', table)
+    page.add_figure('confusion', figures.draw_matrix({'': table}, classes), 'Rows: truth.', table)
     add_pictures(page, ranked, classes, colours, picture_reader(cfg))
 
 
@@ -75,7 +75,7 @@ def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
     page.section(
         'Classes',
         'IoU of all pixels, of pixels near a boundary of the truth, and of the others; accuracy is '
-        'the share of true pixels that are found. Low near boundaries only: outlines are coarse.',
+        'the fraction of true pixels found. Low near boundaries only: mask borders are coarse.',
     )
     inside, near = ious(tables[0]), ious(tables[1])
     table = tables.sum(0)
@@ -86,7 +86,7 @@ def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
     for index, name in enumerate(classes):
         rows.append({'class': name} | {key: float(v[index]) for key, v in columns.items()})
     order = dict(sorted(zip(classes, columns['IoU'].tolist(), strict=True), key=lambda x: -x[1]))
-    page.add_figure('iou', figures.bars({'': order}, 'IoU'), 'IoU by class.')
+    page.add_figure('iou', figures.draw_bars({'': order}, 'IoU'), 'IoU by class.')
     page.add_table('classes', rows)
 
 

@@ -49,12 +49,12 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
     suspects: list[Suspect] = []
     for match in matches.predictions:
         if match.prediction['score'] >= LEAST and match.kind not in ('ignored', 'duplicate'):
-            near = overlaps(match.prediction, labels.get(match.prediction['image_id'], ()), key)
+            near = overlaps_of(match.prediction, labels.get(match.prediction['image_id'], ()), key)
             suspects.append(suspect(match, near.max(initial=0.0), found, key))
     for first in matches.truth:
         rest = (x for x in labels[first['image_id']] if x['category_id'] == first['category_id'])
         others = [item for item in rest if item['id'] > first['id']]
-        for second, overlap in zip(others, overlaps(first, others, key), strict=True):
+        for second, overlap in zip(others, overlaps_of(first, others, key), strict=True):
             weak, strong = sorted((first, second), key=lambda item: found.get(item['id'], 0.0))
             doubt = found.get(strong['id'], 0.0) * (1 - found.get(weak['id'], 0.0))
             if overlap >= FOREGROUND:
@@ -66,7 +66,7 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
             kept.setdefault(one.label['id'], one)
             continue
         rivals = places.setdefault(one.other['image_id'], [])
-        if overlaps(one.other, rivals, key).max(initial=0.0) < FOREGROUND:
+        if overlaps_of(one.other, rivals, key).max(initial=0.0) < FOREGROUND:
             rivals.append(one.other)
             kept[id(one.other)] = one
     return [one for one in kept.values() if one.suspicion >= LEAST]
@@ -82,12 +82,12 @@ def suspect(match: JudgedPrediction, near: float, found: dict[int, float], key: 
     if label and match.kind == 'class':
         return Suspect(score * (1 - rival), 'class', label, item, near)
     if label and (match.kind == 'right' or not rival):
-        overlap = overlaps(item, [label], key)[0]
+        overlap = overlaps_of(item, [label], key)[0]
         return Suspect(score * (1 - overlap), 'box', label, item, overlap)
     return Suspect(score * max(0.0, 1 - near / FOREGROUND), 'missing', None, item, near)
 
 
-def overlaps(item: dict, others: Sequence[dict], key: str) -> np.ndarray:
+def overlaps_of(item: dict, others: Sequence[dict], key: str) -> np.ndarray:
     """IoU [N] of an object with others."""
     rows = coco_mask.iou([item[key]], [x[key] for x in others], [0] * len(others))
     return np.asarray(rows, float).reshape(-1)
@@ -112,4 +112,4 @@ def add_suspects(page: Page, painter: Painter, suspects: Sequence[Suspect]) -> N
     page.section('Suspect labels', f'{MEANING} All {len(suspects)} are in suspects.csv.')
     page.add_table('suspects', rows)
     if crops:
-        page.add_figure('suspect_labels', figures.grid(crops), 'Suspect labels, by rank.')
+        page.add_figure('suspect_labels', figures.draw_grid(crops), 'Suspect labels, by rank.')

@@ -63,7 +63,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--crop-ratio',
         type=float,
         default=1.0,
-        help='share of the resized shorter side that is kept, of which the middle (%(default)s)',
+        help='fraction of the resized shorter side that is kept, of which the middle (%(default)s)',
     )
     parser.add_argument('--block', type=int, default=0, help='of the frequencies (%(default)s)')
     parser.add_argument('--head', type=int, default=0, help='of the frequencies (%(default)s)')

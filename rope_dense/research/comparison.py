@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..measure.plot import draw_resolutions
-from ..measure.results import rows_as_csv
+from ..measure.results import rows_csv_text
 from ..utils.atomic_write import atomic_write_text
 from .papers import read_runs
 
@@ -76,7 +76,7 @@ class Comparison:
                     f'pixels, which {self.baseline["label"]} does not have'
                 )
         runs = [run for run, _ in differences]
-        atomic_write_text(files[0], rows_as_csv(runs))
+        atomic_write_text(files[0], rows_csv_text(runs))
         draw_resolutions(runs, metric, files[1], baseline=self.baseline['label'])
         return [plot, *files]
 

@@ -22,7 +22,7 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from ..commands.arguments import ToolParser, add_sweep_arguments, at_least, image_size, values
+from ..commands.arguments import ToolParser, add_sweep_arguments, at_least, image_size_text, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -72,7 +72,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--crop-ratio',
         type=float,
-        help='share of the resized shorter side that is kept (see above)',
+        help='fraction of the resized shorter side that is kept (see above)',
     )
     parser.add_argument(
         '--class-index',
@@ -88,7 +88,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--real-labels', metavar='JSON', help='ReaL: lists of right classes, by number of the image'
     )
     parser.add_argument(
-        '--train-size', type=image_size, metavar='SIZE', default='224', help='(%(default)s)'
+        '--train-size', type=image_size_text, metavar='SIZE', default='224', help='(%(default)s)'
     )
     parser.add_argument(
         '--config',

@@ -13,7 +13,7 @@ TRAINING_SIZE = (224, 224)  # height and width in pixels, of all models of the t
 
 
 @cache
-def paper_tables() -> dict[str, dict]:
+def read_paper_tables() -> dict[str, dict]:
     """The tables of ``paper_tables.yml`` by name."""
     return mmengine.load(TABLES)['tables']
 
@@ -29,7 +29,7 @@ def expand_sizes(sizes: Sequence[str]) -> list[str]:
 
 def find_table(option: str, name: str) -> dict:
     """A table over image sizes; ValueError, which names the option, for another name."""
-    tables = {key: table for key, table in paper_tables().items() if 'sizes' in table}
+    tables = {key: table for key, table in read_paper_tables().items() if 'sizes' in table}
     if name not in tables:
         raise ValueError(
             f'{option} {name}: no such table of a paper'
@@ -50,7 +50,7 @@ def read_runs(option: str, name: str) -> list[dict]:
         ValueError: there is no such file, table or row, or it is a table of differences.
     """
     table_name, _, row = name.partition(':')
-    if table_name not in paper_tables():
+    if table_name not in read_paper_tables():
         try:
             return [read_results(Path(name))]
         except ValueError as error:
@@ -71,7 +71,7 @@ def read_runs(option: str, name: str) -> list[dict]:
 
 def as_run(table_name: str, row: str) -> dict:
     """A row of a table as the content of a results file."""
-    table = paper_tables()[table_name]
+    table = read_paper_tables()[table_name]
     settings = dict(scaling=None, window=None, slide=None)  # do not apply
     rows = [
         dict(settings, size=str(side), height=side, width=side, metrics={table['metric']: value})

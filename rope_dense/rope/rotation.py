@@ -251,7 +251,7 @@ def implementation(device: torch.device, dtype: torch.dtype) -> Implementation |
         except ImportError as error:
             reason = str(error)
         if reason is None:
-            return Implementation(rotation_triton.rotate, rotation_triton.rotate_backward)
+            return Implementation(rotation_triton.rotate_triton, rotation_triton.triton_backward)
         logger.info(f'rotation of {dtype} on {device} without a kernel: {reason}')
     return Implementation(rotate_complex, complex_backward)
 

@@ -49,14 +49,16 @@ PROGRAMS = 4096
 THREADS = 128
 
 
-def rotate(qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int) -> Tensor:
+def rotate_triton(
+    qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int
+) -> Tensor:
     """See ``rotate_complex``, which rotates what the kernel cannot take."""
     if not is_supported(qkv):
         return rotate_complex(qkv, cos_sin, layout, num_prefix_tokens)
     return launch(qkv, cos_sin, layout, num_prefix_tokens)[0]
 
 
-def rotate_backward(
+def triton_backward(
     grad: Tensor,
     cos_sin: Tensor,
     layout: PairLayout,
@@ -173,7 +175,7 @@ def self_check(device: torch.device) -> None:
             angle_gradient(rotated, grad, rotary.angles, layout, 2),
         )
         settings = rotary.cos_sin, layout, 2
-        actual = rotate(qkv, *settings), *rotate_backward(grad, *settings, rotated)
+        actual = rotate_triton(qkv, *settings), *triton_backward(grad, *settings, rotated)
         for a, b in zip(actual, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCES[b.dtype])
 

@@ -13,12 +13,12 @@ from mmengine.device import get_device
 
 from ..datasets.generated import ShapesSettings, write_shapes
 from ..measure.evaluator import Evaluator
-from ..measure.results import Results, table_header, table_line
+from ..measure.results import Results, header_text, row_text
 from ..measure.settings import Setting
 from ..project.building import building
 from ..project.errors import UsageError
 from ..project.identity import Identity
-from ..project.launch import build_runner, run_training
+from ..project.launch import launch_runner, run_training
 from ..project.load import load_config, with_data_root
 from ..project.run import Run
 from ..report.write import write_report
@@ -67,7 +67,7 @@ def demo(
     configs = {scale: with_data_root(cfg, data[scale]) for scale in SCALES}
     seconds, started = None, time.monotonic()
     if not evaluate_only:
-        run_training(build_runner(configs[1], 'none', trains=True))
+        run_training(launch_runner(configs[1], 'none', trains=True))
         seconds = round(time.monotonic() - started)
     checkpoint = Run(training).last if training.is_dir() else None
     if checkpoint is None:
@@ -145,7 +145,7 @@ def evaluate_scales(
     rows: list[dict] = []
     for scale, config in configs.items():
         row = evaluator.evaluate(Setting('{}x{}'.format(*scaled_size(shapes, scale))), config)
-        print(table_line(row) if rows else f'{table_header(row)}\n{table_line(row)}', flush=True)
+        print(row_text(row) if rows else f'{header_text(row)}\n{row_text(row)}', flush=True)
         stored.add(row)
         sizes = dict(scale=scale, height=row['height'], width=row['width'])
         metrics = {name: row['metrics'][key] for name, key in METRICS.items()}

@@ -13,14 +13,14 @@ from ..project.adapted import write_backbone
 from ..project.building import building
 from ..project.checks.summary import recipe_text
 from ..project.checks.training import check_processes, check_schedule, warn_of_random_weights
-from ..project.launch import build_runner, leave_group, run_training
+from ..project.launch import launch_runner, leave_group, run_training
 from ..project.load import load_config
 from ..project.options import TrainingOptions, apply_training_options
 from ..project.ready import ready
 from ..project.run import Run
 from ..project.task import task_of
 from ..project.weights import check_fetched_weights
-from ..report.curves import summary_of
+from ..report.curves import read_summary
 from ..report.write import report_training
 
 
@@ -63,7 +63,7 @@ def train(
         warn_of_random_weights(cfg, model)
     with run.written(launcher):  # before anything is
         run.check_new(cfg, overwrite, is_locked=True)
-        runner = build_runner(cfg, launcher, trains=True)
+        runner = launch_runner(cfg, launcher, trains=True)
         with building('the config'):
             check_fetched_weights(cfg, model)
         del model
@@ -94,5 +94,5 @@ def result_text(cfg: Config) -> str:
         if cfg.model.backbone.type == 'RoPEViT':
             start = f'--backbone {cfg.model.backbone.arch} --weights {folder}'
             commands = f'rope-dense train realtime --data DATA {start}'
-    lines = {**summary_of(Path(cfg.work_dir)), 'next': commands}.items()
+    lines = {**read_summary(Path(cfg.work_dir)), 'next': commands}.items()
     return '\n'.join(f'{name:<11}{text}' for name, text in lines)

@@ -9,24 +9,28 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
 import large_training
-from rope_dense.engine.log_line import figures_line, figures_table
+from rope_dense.engine.log_line import figures_line_text, figures_table_text
 
 
-@pytest.mark.parametrize('write', [lambda x: figures_line('epoch 1', x, True), figures_table])
+@pytest.mark.parametrize(
+    'write', [lambda x: figures_line_text('epoch 1', x, True), figures_table_text]
+)
 def test_figures_of_boxes_are_read_of_lines_and_tables(write):
     metrics = {'coco/bbox_mAP': 0.607, 'coco/bbox_mAP_50': 0.941, 'coco/bbox_mAP_75': 0.7}
     assert large_training.figures_of(write(metrics)) == dict(AP=0.607, AP50=0.941)
 
 
 def test_figures_of_rotated_boxes_and_labels_are_read():
-    line = figures_line('epoch 60', {'dota/mAP': 0.129, 'dota/AP50': 0.397, 'dota/AP55': 0.3}, True)
+    line = figures_line_text(
+        'epoch 60', {'dota/mAP': 0.129, 'dota/AP50': 0.397, 'dota/AP55': 0.3}, True
+    )
     assert large_training.figures_of(line) == dict(AP=0.129, AP50=0.397)
-    table = figures_table(dict(aAcc=98.1, mIoU=59.16, mAcc=70.2))
+    table = figures_table_text(dict(aAcc=98.1, mIoU=59.16, mAcc=70.2))
     assert large_training.figures_of(table) == dict(mIoU=59.16)
 
 
 def test_an_output_without_figures_is_zero_only_if_it_says_so():
-    assert large_training.figures_of(figures_line('epoch 1', {}, False)) == dict(AP=0, AP50=0)
+    assert large_training.figures_of(figures_line_text('epoch 1', {}, False)) == dict(AP=0, AP50=0)
     with pytest.raises(ValueError, match='no AP'):
         large_training.figures_of('trained')
 

@@ -79,7 +79,7 @@ MISTAKES = {
     'train realtime --data nameless': r'names of the classes are missing: write them to ',
     'train realtime --data pixels': r'0.txt.*line 1',
     f'train {DATA} --classes cow': r'cow.*circle, square, triangle',
-    'train instance --data boxes': r'no object has an outline, which masks need',
+    'train instance --data boxes': r'no object has a polygon or mask, which masks are trained on',
     'train semantic --data coco': r'no images with masks|classes.txt: no such file',
     'train depth --data coco': r'no images with depth',
     'browse-data realtime --data coco --split test2017': r'argument --split: invalid choice',

@@ -126,7 +126,7 @@ def whole_samples(config: str, weights: str, joiner: TileJoiner) -> list[BaseDat
     model.load_state_dict(torch.load(weights)['state_dict'])
     with DefaultScope.overwrite_default_scope(cfg.default_scope), torch.no_grad():
         loader = Runner.build_dataloader(cfg.test_dataloader)
-        return [one for batch in loader for one in joiner.joined(model.test_step(batch))]
+        return [one for batch in loader for one in joiner.join(model.test_step(batch))]
 
 
 def run(name: str, *arguments: object) -> int:
@@ -246,7 +246,7 @@ def write_depths(root: Path) -> Path:
 class Apart(TileJoiner):
     """Joins nothing."""
 
-    def joined(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
+    def join(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
         return iter(samples)
 
 

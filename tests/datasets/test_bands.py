@@ -13,7 +13,7 @@ from mmengine.registry import MODELS
 from PIL import Image
 
 from rope_dense.datasets.dense.mosaic import AffineMosaic
-from rope_dense.datasets.images.band_files import band_header, is_first
+from rope_dense.datasets.images.band_files import is_first, read_band_header
 from rope_dense.datasets.images.bands import BandJitter, IgnoreNoData, LoadBands, picture, shrink
 from rope_dense.engine.runner import LoadError, NamingPipeline
 
@@ -55,7 +55,7 @@ def test_all_bands_and_bits_reach_the_model(bands, dtype, suffix, tmp_path):
     assert np.array_equal(results['img'], pixels)
     assert results['img_shape'] == results['ori_shape'] == (HEIGHT, WIDTH)
     assert 'no_data' not in results
-    header = band_header(path)
+    header = read_band_header(path)
     assert (header.height, header.width, header.bands) == (HEIGHT, WIDTH, bands)
     assert header.dtype == dtype
 
@@ -64,7 +64,7 @@ def test_pages_are_bands(tmp_path):
     pixels = pixels_of(6, 'uint16')
     cv2.imwritemulti(str(tmp_path / 'a.tif'), [*np.moveaxis(pixels, 2, 0)])
     assert np.array_equal(load(tmp_path / 'a.tif', 6)['img'], pixels)
-    assert band_header(tmp_path / 'a.tif').bands == 6
+    assert read_band_header(tmp_path / 'a.tif').bands == 6
 
 
 def test_chosen_bands_and_files_of_single_bands(tmp_path):

@@ -12,7 +12,7 @@ from mmengine.registry import DATASETS, DefaultScope
 from PIL import Image
 
 from helpers.grid import CONFIGS
-from rope_dense.datasets.images.deep import LoadDeepImage, to_8_bits, white_value
+from rope_dense.datasets.images.deep import LoadDeepImage, read_white_value, to_8_bits
 from rope_dense.datasets.images.headers import read_header
 from rope_dense.datasets.images.sources import ImageReader, read_image
 from rope_dense.project.load import load_config
@@ -68,7 +68,7 @@ def test_mosaics_see_them_too(data: Path) -> None:
 
 
 def white(folder: Path) -> int | None:
-    return white_value({path: read_header(path) for path in folder.iterdir()})
+    return read_white_value({path: read_header(path) for path in folder.iterdir()})
 
 
 def test_ranges(tmp_path: Path) -> None:

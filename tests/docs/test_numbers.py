@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 from PIL import Image
 
-from rope_dense.research.papers import paper_tables
+from rope_dense.research.papers import read_paper_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / 'README.md').read_text()
@@ -27,7 +27,7 @@ def rows(file: str) -> list[dict[str, str]]:
 
 
 def test_accuracies_of_the_paper() -> None:
-    table = paper_tables()['table-a.4']
+    table = read_paper_tables()['table-a.4']
     mixed, ape = (
         dict(zip(table['sizes'], table['rows'][f'vit-b_{name}'], strict=True))
         for name in ('rope-mixed', 'ape')

@@ -138,7 +138,7 @@ class Stand:
 )
 def test_a_matcher_that_fails_is_not_the_reason(options: dict, says: str, tmp_path: Path) -> None:
     """Nor are the images, unless nothing has been trained: finite weights can be too large."""
-    runner = launch.build_runner(toy_config(tmp_path, model=dict(type='Toy', **options)), 'none')
+    runner = launch.launch_runner(toy_config(tmp_path, model=dict(type='Toy', **options)), 'none')
     with pytest.raises(UsageError, match=f'^{says}'):
         launch.run_training(runner)
     assert len(checkpoints(tmp_path)) == (0 if options['refuses'] == 1 else 2)

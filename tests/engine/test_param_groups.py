@@ -10,7 +10,7 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
 import rope_dense  # noqa: F401
-from rope_dense.engine.param_groups import group_table
+from rope_dense.engine.param_groups import group_table_text
 from rope_dense.rope import MixedRoPE
 
 ALL_ROLES = ['norm', 'embedding', 'position', 'frequency', 'one_dim']
@@ -199,7 +199,7 @@ def test_table_counts_what_is_in_the_groups(caplog: pytest.LogCaptureFixture) ->
     logger.addHandler(caplog.handler)
     with caplog.at_level(logging.INFO):
         groups = wrap(Model(), lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES).optimizer.param_groups
-    table = group_table(groups, 0.1)
+    table = group_table_text(groups, 0.1)
     assert caplog.text.count('Parameter groups of lr 0.1, weight decay 0.5:') == 1
     assert table in caplog.text
     lines = table.splitlines()
@@ -215,7 +215,7 @@ def test_layers_share_a_row() -> None:
         dict(name=f'backbone/layer_{i:02d}/decay', lr=0.1 * 0.5**i, weight_decay=0.1, params=[p])
         for i, p in enumerate(nn.Linear(2, 3).parameters())
     ]
-    (row,) = group_table(groups, 0.1).splitlines()[1:]
+    (row,) = group_table_text(groups, 0.1).splitlines()[1:]
     assert row.split() == ['backbone/layer_*/decay', *'x 0.5 to x 1 0.1 9'.split()]
 
 

@@ -66,7 +66,7 @@ def config(folder: Path, **options: Any) -> Config:
 
 
 def train(cfg: Config, *hooks: Hook, launcher: str = 'none') -> None:
-    runner = launch.build_runner(cfg, launcher, trains=True)
+    runner = launch.launch_runner(cfg, launcher, trains=True)
     for hook in hooks:
         runner.register_hook(hook)
     launch.run_training(runner)

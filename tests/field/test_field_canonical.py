@@ -20,10 +20,10 @@ from rope_dense.datasets.labels.objects import (
     Format,
     LabelFolder,
     Labelled,
-    Part,
     Read,
     Report,
     Shape,
+    Split,
 )
 
 BOX: Box = (10, 5, 20, 10)
@@ -36,7 +36,7 @@ def folder_of(
     val = val or [Labelled(image(root / 'images/val.png'), [Shape('cat', BOX)])]
     given = dict(train=train, val=val)
 
-    def read(labels: Part, classes: Sequence[str] | None, report: Report) -> Read:
+    def read(labels: Split, classes: Sequence[str] | None, report: Report) -> Read:
         items: Iterator[Labelled] = iter(given[labels.options['split']])
         return names, items
 
@@ -44,7 +44,7 @@ def folder_of(
     (root / 'labels').mkdir(exist_ok=True)
     inventory = Inventory(root)
     splits = {
-        split: Part(root / 'labels', root / 'images', None, dict(split=split), inventory)
+        split: Split(root / 'labels', root / 'images', None, dict(split=split), inventory)
         for split in given
     }
     return LabelFolder(form, splits, 'folder')
@@ -192,8 +192,8 @@ def test_masks_are_trained_on_outlines_of_all_objects(tmp_path: Path) -> None:
     shapes = Shape('cat', BOX), polygon_shape('cat', [0, 0, 9, 0, 9, 9])  # F14
     found, text, _ = one(tmp_path, *shapes, outlines=True)
     assert found[0]['segmentation'] == [[10, 5, 30, 5, 30, 15, 10, 15]]
-    assert '2 x object without an outline (the outline of its box is taken): a.png, val' in text
-    with pytest.raises(ValueError, match='no object has an outline'):
+    assert '2 x object without a polygon or mask (its box is taken as one): a.png, val' in text
+    with pytest.raises(ValueError, match='no object has a polygon or mask'):
         one(tmp_path / 'boxes', Shape('cat', BOX), outlines=True)
 
 

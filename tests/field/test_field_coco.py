@@ -186,8 +186,10 @@ def test_a_corner_far_away_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     'item, line',
     [
-        pytest.param(lacking('bbox'), 'without a box and an outline', id='nothing'),
-        pytest.param(thing(bbox=None, segmentation=[]), 'without a box and an outline', id='null'),
+        pytest.param(lacking('bbox'), 'without a box, polygon or mask', id='nothing'),
+        pytest.param(
+            thing(bbox=None, segmentation=[]), 'without a box, polygon or mask', id='null'
+        ),
         pytest.param(thing(category_id=9), 'of category 9, which the file does not', id='F9'),
         pytest.param(lacking('category_id'), 'of category None', id='make-sense 144'),
         pytest.param(thing(image_id=5), 'of an image that the file does not list', id='F3'),
@@ -288,7 +290,7 @@ def test_a_polygon_within_another_of_its_object_is_said(tmp_path: Path) -> None:
 
 def test_a_box_at_the_origin_is_no_pair_of_corners(tmp_path: Path) -> None:
     found = one(tmp_path, thing(bbox=[0, 0, 3, 3], segmentation=[[1, 1, 5, 1, 5, 5, 1, 5]]))
-    assert 'box unlike its outline' in found.text and 'shows to be' not in found.text
+    assert 'box unlike its polygon or mask' in found.text and 'shows to be' not in found.text
 
 
 def test_images_of_lvis_that_are_not_labelled_for_all_classes(tmp_path: Path) -> None:
@@ -315,7 +317,7 @@ def test_a_polygon_that_leaves_the_image_keeps_its_slope(tmp_path: Path) -> None
 
 def test_a_box_unlike_its_outline_is_said(tmp_path: Path) -> None:
     found = one(tmp_path, thing(segmentation=[[1, 1, 9, 1, 9, 9]]))
-    assert objects(found) == [CAT] and 'box unlike its outline' in found.text
+    assert objects(found) == [CAT] and 'box unlike its polygon or mask' in found.text
 
 
 @pytest.mark.parametrize('rotation', [45, 45.0, '45', -135.0, 405])
@@ -346,7 +348,7 @@ def test_five_numbers_by_the_convention_that_the_file_names(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     'boxes, line',
     [
-        ([[0.25, 0.2, 0.5, 0.3], [0.1, 0.1, 0.9, 0.9]], 'shares of the image'),  # F3
+        ([[0.25, 0.2, 0.5, 0.3], [0.1, 0.1, 0.9, 0.9]], 'fractions of the image size'),  # F3
         ([[10, 5, 30, 15], [25, 12, 38, 29], [20, 9, 39, 20], [3, 3, 9, 9]], 'two corners'),
     ],
 )
@@ -364,8 +366,11 @@ def test_two_boxes_that_leave_their_image_are_corners(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     'box, line',
     [
-        ([10, 5, 30, 15], 'are unlike their outlines; they are [left, top, right, bottom]: write'),
-        ([20, 10, 20, 10], 'are unlike their outlines; write'),  # centre, width, height
+        (
+            [10, 5, 30, 15],
+            'are unlike their polygons or masks; they are [left, top, right, bottom]: write',
+        ),
+        ([20, 10, 20, 10], 'are unlike their polygons or masks; write'),  # centre, width, height
     ],
 )
 def test_boxes_unlike_their_outlines(tmp_path: Path, box: list[float], line: str) -> None:
@@ -378,7 +383,7 @@ def test_boxes_unlike_their_outlines(tmp_path: Path, box: list[float], line: str
 def test_outlines_in_other_numbers(tmp_path: Path) -> None:
     shares = [0.25, 0.2, 0.75, 0.2, 0.75, 0.5]
     message = said(tmp_path, thing(segmentation=[shares]))
-    assert 'train.json: all outlines are shares of the image' in message
+    assert 'train.json: all polygons are fractions of the image size' in message
 
 
 def test_small_boxes_and_clipped_ones_are_no_other_numbers(tmp_path: Path) -> None:

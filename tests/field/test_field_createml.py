@@ -75,7 +75,7 @@ def test_variants(tmp_path: Path, given: dict) -> None:
         (entry('a.jpg', thing(x='left')), "entry 2, annotation 1: x is 'left', which is no number"),
         (entry('a.jpg', thing(y=float('nan'))), 'entry 2, annotation 1: y is nan'),
         (entry('a.jpg', dict(label='a', coordinates=dict(x=1, y=2, width=3))), 'height'),
-        (entry('a.jpg', thing(x=0.5, y=0.5, width=0.2, height=0.1)), 'shares of the image'),
+        (entry('a.jpg', thing(x=0.5, y=0.5, width=0.2, height=0.1)), 'fractions of the image size'),
     ],
 )
 def test_broken_entries(tmp_path: Path, given: Any, line: str) -> None:

@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import putchunk
 
 from helpers.field import SIZE, coco, files, image, reading, refusal, write
 from rope_dense.datasets.depth_maps import read_depth
-from rope_dense.datasets.images.band_files import band_header
+from rope_dense.datasets.images.band_files import read_band_header
 
 BOX = dict(bbox=[10, 5, 20, 10])
 IMAGE = dict(id=1, file_name='a.jpg')
@@ -384,7 +384,7 @@ def array_file(path: Path, shape: tuple[int, int]) -> Path:
     return path
 
 
-@pytest.mark.parametrize('read', [read_depth, band_header])
+@pytest.mark.parametrize('read', [read_depth, read_band_header])
 def test_arrays_that_run_code_or_are_not_there(
     tmp_path: Path, read: Callable[[Path], object]
 ) -> None:

@@ -16,7 +16,7 @@ from rope_dense.datasets.classes import find_class_numbers
 from rope_dense.datasets.labels.inventory import Inventory
 from rope_dense.datasets.labels.maps import DEPTH, MASKS, MapFolder, find_maps, report_text
 from rope_dense.datasets.labels.objects import Report
-from rope_dense.datasets.labels.pairs import Kind
+from rope_dense.datasets.labels.pairs import FileKind
 from rope_dense.datasets.labels.splits import BY_HASH, is_for_validation
 from rope_dense.project.checks.data import check_data
 from rope_dense.project.errors import UsageError
@@ -54,11 +54,11 @@ def pairs_of(root: Path, folder: MapFolder) -> dict[str, list]:
     }
 
 
-def found(root: Path, kind: Kind = MASKS, **given: list[str] | None) -> MapFolder:
+def found(root: Path, kind: FileKind = MASKS, **given: list[str] | None) -> MapFolder:
     return find_maps(Inventory(root), kind, given)
 
 
-def text_of(root: Path, kind: Kind = MASKS) -> str:
+def text_of(root: Path, kind: FileKind = MASKS) -> str:
     inventory = Inventory(root)
     return report_text(find_maps(inventory, kind), inventory, Report())
 

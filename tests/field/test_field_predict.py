@@ -16,7 +16,7 @@ from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from PIL import Image
 
 from helpers.field import image, write
-from rope_dense.datasets.images.deep import white_value
+from rope_dense.datasets.images.deep import read_white_value
 from rope_dense.datasets.images.headers import read_header
 from rope_dense.datasets.images.sources import (
     find_sources,
@@ -156,7 +156,7 @@ def test_ranges_of_black_and_of_mixed_images(tmp_path: Path) -> None:
 
 
 def white(folder: Path) -> int | None:
-    return white_value({path: read_header(path) for path in folder.iterdir()})
+    return read_white_value({path: read_header(path) for path in folder.iterdir()})
 
 
 def test_training_reads_by_pillow_what_opencv_cannot(

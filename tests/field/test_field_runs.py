@@ -47,7 +47,7 @@ def test_f21_another_batch_size_is_refused_in_one_line(tmp_path: Path) -> None:
     toy_run(toy_config(tmp_path, 4))
     cfg = toy_config(tmp_path, 8, **{'train_dataloader.batch_size': 4})
     cfg.resume, cfg.load_from = True, str(tmp_path / 'iter_4.pth')
-    runner = launch.build_runner(cfg, 'none')
+    runner = launch.launch_runner(cfg, 'none')
     with pytest.raises(UsageError, match=r'had batch_size 2, .*this one has batch_size 4.*--load'):
         launch.run_training(runner)
 
@@ -61,7 +61,7 @@ def test_a_training_that_is_refused_leaves_the_config_of_the_run(tmp_path: Path)
         cfg.merge_from_dict(options)
         if (run := Run(Path(cfg.work_dir))).folder.exists():
             cfg.resume, cfg.load_from = True, run.last
-        runner = launch.build_runner(cfg, 'none', trains=True)
+        runner = launch.launch_runner(cfg, 'none', trains=True)
         with contextlib.suppress(UsageError):
             launch.run_training(runner)
         return (run.folder / 'a.py').read_text()
@@ -115,7 +115,7 @@ def test_a_copied_run_resumes_from_its_own_checkpoint(tmp_path: Path) -> None:
 
 def test_f22_each_run_of_a_process_has_its_own_curves(tmp_path: Path) -> None:
     for name, steps in (('first', 4), ('second', 6)):
-        runner = launch.build_runner(toy_config(tmp_path / name, steps), 'none')
+        runner = launch.launch_runner(toy_config(tmp_path / name, steps), 'none')
         launch.run_training(runner)
     assert sorted(curves(tmp_path / 'first')) == [1, 2, 3, 4]
     assert sorted(curves(tmp_path / 'second')) == [1, 2, 3, 4, 5, 6]
@@ -151,7 +151,7 @@ def test_f15_results_with_objects_are_compared_as_before(tmp_path: Path) -> None
 
 def test_f26_a_loss_of_nan_ends_the_training_in_one_line(tmp_path: Path) -> None:
     cfg = toy_config(tmp_path, model=dict(type='Toy', bad_losses=range(6, 13)))
-    runner = launch.build_runner(cfg, 'none')
+    runner = launch.launch_runner(cfg, 'none')
     with pytest.raises(UsageError) as raised:
         launch.run_training(runner)
     assert str(raised.value) == (

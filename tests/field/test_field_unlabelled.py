@@ -140,7 +140,7 @@ def test_a_collapse_is_said(capsys: pytest.CaptureFixture) -> None:
     [
         (dict(teacher='dinov3_large'), 'teacher_weights: name the weights of dinov3_large'),
         (dict(teacher_size=448), 'give own.teacher, too'),
-        (dict(lora=4), 'adapters are for trainings without'),
+        (dict(lora=4), 'adapters are for runs without'),
         (dict(patience=3), 'own.patience: not for pictures without labels'),
         (dict(weights='a.pth', blocks=99), 'own.blocks'),
     ],

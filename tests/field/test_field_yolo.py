@@ -748,11 +748,11 @@ def test_lines_of_other_formats_are_refused(root: Path, lines: list[str], said: 
         ('0.0 5e-1 .5 +.5 .4', BOX, ''),  # a class 0.0 is 0
         ('0 .5 .5 .5 .4 .9', BOX, 'a fifth number (taken as its score; an angle is not read)'),
         ('0 .25 .3 .75 .3 .75 .7 .25 .7', BOX, ''),  # OBB
-        ('0 .25 .3 .75 .3 .75 .7', BOX, 'outline of three corners'),
+        ('0 .25 .3 .75 .3 .75 .7', BOX, 'polygon of three corners'),
         (
             '0 .25 .3 .75 .3 .75 .7 .25 .7 .9',
             BOX,
-            'outline with a number behind it (taken as its',
+            'polygon with a number behind it (taken as its',
         ),  # F10
         ('0 .25 .3 .75 .3 .75 .7 .5 .7 .25 .7', BOX, ''),
         ('0 .5 .5 -.5 .4', BOX, 'box with its corners in another order'),
@@ -786,8 +786,11 @@ def test_a_polygon_is_the_outline(root: Path) -> None:
         ('0 .5 .5 .5', '3 numbers after the class'),
         ('0', '0 numbers after the class'),
         ('0 .1 .1 .2 .2 .3 .3 .4', '7 numbers after the class'),
-        ('0 20 15 20 12', '20 is no share of the image, 0 to 1: are the labels in pixels?'),  # F9
-        ('0 50 .5 .5 .4', '50 is no share'),
+        (
+            '0 20 15 20 12',
+            '20 is no fraction of the image size, 0 to 1: is it in pixels?',
+        ),  # F9
+        ('0 50 .5 .5 .4', '50 is no fraction'),
         ('0 .5 .5 .5 .4 3', '5 numbers after the class'),
         ('0 10 9 30 9 30 21 10 21', 'a corner at 30'),
         ('0 .5 .5 .2 .2 .45 .45 2 .55 .55 2', 'kpt_shape'),  # F4: a polygon over half the image

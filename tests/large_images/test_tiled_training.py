@@ -360,7 +360,7 @@ def test_labels_of_whole_images(tmp_path: Path) -> None:
         scores = torch.nn.functional.one_hot(sample.gt_sem_seg.data[0], 3).permute(2, 0, 1)
         sample.seg_logits = PixelData(data=scores.float())
         sample.pred_sem_seg = PixelData(data=sample.gt_sem_seg.data)
-        (part,) = joiner.joined([sample])
+        (part,) = joiner.join([sample])
         predicted, true = part.pred_sem_seg.data[0].numpy(), part.gt_sem_seg.data[0].numpy()
         assert (predicted == true).all()
         place = part.metainfo['place']

@@ -12,7 +12,7 @@ import pytest
 from mmengine.config import Config
 
 from rope_dense.project.errors import UsageError
-from rope_dense.project.find import written_settings
+from rope_dense.project.find import read_written_settings
 from rope_dense.project.run import Run
 from rope_dense_command import command
 
@@ -119,7 +119,7 @@ def test_a_tool_of_mmdet_leaves_the_config(run: Path) -> None:
 def test_settings_are_read_from_a_copy_of_a_recipe_with_a_model(tmp_path: Path) -> None:
     path = tmp_path / 'mine.py'
     path.write_text("task = 'realtime'\nown = dict(epochs=3)\nmodel = dict(neck=None)\n")
-    assert written_settings(str(path)) == (dict(epochs=3, task='realtime'), False)
+    assert read_written_settings(str(path)) == (dict(epochs=3, task='realtime'), False)
 
 
 @pytest.mark.parametrize('is_resumed', [False, True])

@@ -17,12 +17,12 @@ from rope_dense.datasets.generated import METAINFO
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.run import Run
-from rope_dense.report.curves import advice_of, read_logs
+from rope_dense.report.curves import advice_text, read_logs
 from rope_dense.report.detection import (
     CHECKS,
     NUMBER,
     add_sections,
-    calibration,
+    calibration_rows,
     ground_truth,
     rank_images,
 )
@@ -199,7 +199,7 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     assert numbers == dict.fromkeys(numbers, 0) | dict(background=1, missed=1)
     assert report['confusion'] == [[1, 0, 0], [0, 0, 1], [1, 0, 0]]
     assert (tmp_path / 'out' / 'missed_objects.png').is_file()
-    assert (tmp_path / 'out' / 'invented_objects.png').is_file()
+    assert (tmp_path / 'out' / 'false_positives.png').is_file()
     assert report['worst'][0]['f1'] == 0.5
     picture = cv2.imread(str(tmp_path / 'out' / 'worst_1.png'))  # enlarged, and a gap between
     assert picture.shape == (480, 2 * 600 + 15, 3) and (picture[:, 600:615] == 255).all()
@@ -250,7 +250,7 @@ def test_only_the_pictures_that_are_drawn_are_kept() -> None:
 def test_calibration_of_known_scores() -> None:
     scored = [Scored(1, 0.95, True), Scored(1, 0.95, False), Scored(1, 0.15, False)]
     rows = [dict(number=1, score=0.15, right=0), dict(number=2, score=0.95, right=0.5)]
-    assert [pytest.approx(row) for row in calibration(scored)] == rows
+    assert [pytest.approx(row) for row in calibration_rows(scored)] == rows
 
 
 def test_iou_on_boundaries_and_inside() -> None:
@@ -289,7 +289,7 @@ def test_logs_of_a_resumed_run_follow_each_other(tmp_path: Path) -> None:
     ],
 )
 def test_advice_by_the_curve(name: str, values: list, says: str) -> None:
-    advice = advice_of({'lr': ([1], [1]), name: ([*range(1, len(values) + 1)], values)})
+    advice = advice_text({'lr': ([1], [1]), name: ([*range(1, len(values) + 1)], values)})
     assert says in advice if says else advice is None
 
 

@@ -19,7 +19,7 @@ OBJECT = [10, 10, 20, 20]
 CASES = {  # predictions (box, class, score) for one object of class 1 at OBJECT: their kinds
     'right': ([(OBJECT, 1, 0.9)], {'right': 1}),
     'class': ([(OBJECT, 2, 0.9)], {'class': 1}),
-    'place': ([([20, 10, 20, 20], 1, 0.9)], {'place': 1}),  # IoU 1/3
+    'localisation': ([([20, 10, 20, 20], 1, 0.9)], {'localisation': 1}),  # IoU 1/3
     'both': ([([20, 10, 20, 20], 2, 0.9)], {'both': 1, 'missed': 1}),
     'duplicate': ([(OBJECT, 1, 0.9), (OBJECT, 1, 0.8)], {'right': 1, 'duplicate': 1}),
     'background': ([(OBJECT, 1, 0.9), ([60, 60, 9, 9], 1, 0.8)], {'right': 1, 'background': 1}),
@@ -70,7 +70,7 @@ def test_each_fix_alone_gains_and_is_the_cost() -> None:
     gains = error_costs(matches)
     assert set(gains) == set(ERRORS)
     assert all(gains[kind] >= 0 for kind in ERRORS)
-    assert gains['class'] > 0 and gains['place'] > 0 and gains['missed'] > 0
+    assert gains['class'] > 0 and gains['localisation'] > 0 and gains['missed'] > 0
 
 
 OTHER = [60, 60, 9, 9]
@@ -80,7 +80,7 @@ OTHER = [60, 60, 9, 9]
     'errors, expected',
     [
         ([(OTHER, 2, 0.8)], {'class': 50 / 101}),
-        ([([64, 60, 9, 9], 1, 0.8)], {'place': 50 / 101}),  # IoU 5/13
+        ([([64, 60, 9, 9], 1, 0.8)], {'localisation': 50 / 101}),  # IoU 5/13
         ([([64, 60, 9, 9], 2, 0.8)], {'both': 0, 'missed': 50 / 101}),  # class 2 has no truth
         ([(OBJECT, 1, 0.8), (OTHER, 1, 0.7)], {'duplicate': 50 / 3 / 101}),
         ([([30, 70, 9, 9], 1, 0.8), (OTHER, 1, 0.7)], {'background': 50 / 3 / 101}),
@@ -105,8 +105,8 @@ def test_an_object_is_won_once_by_fixed_errors() -> None:
     """Two wrong places for one object: the better one finds it, the other is removed."""
     near = [20, 10, 20, 20]
     matches = match_truth(annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)]))
-    assert kinds(matches) == {'place': 2}
-    scored, counts = fix_errors(matches, ('place',))
+    assert kinds(matches) == {'localisation': 2}
+    scored, counts = fix_errors(matches, ('localisation',))
     assert [(item.score, item.right) for item in scored] == [(0.9, True)]
     assert counts == {1: 1}
 
@@ -121,7 +121,7 @@ def test_predictions_in_a_crowd_are_ignored() -> None:
 def test_confusion_counts_every_object_and_prediction_once() -> None:
     truth, predictions = all_cases()
     table = confusion(match_truth(truth, predictions), 2)
-    # 3 found, 1 taken for class 2, 3 not found; of class 1: place, duplicate, background invented.
+    # 3 found, 1 taken for class 2, 3 not found; of class 1: localisation, duplicate, background.
     np.testing.assert_array_equal(table, [[3, 1, 3], [0, 0, 0], [3, 1, 0]])
 
 

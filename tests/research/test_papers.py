@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rope_dense.research.comparison import relative_to
-from rope_dense.research.papers import expand_sizes, paper_tables, read_runs
+from rope_dense.research.papers import expand_sizes, read_paper_tables, read_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = paper_tables()
+TABLES = read_paper_tables()
 TOP1 = {name: table for name, table in TABLES.items() if table['metric'] == 'accuracy/top1'}
 # The first digits of the SHA-256 of each table, which was compared with its paper number by number.
 # A table changes together with its checksum, after another comparison.

@@ -117,7 +117,7 @@ def test_by_the_triton_kernel(monkeypatch: pytest.MonkeyPatch):
     """In Triton's interpreter: one part of a projection, and channels that are not rotated."""
     pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
     kernel = import_module('rope_dense.rope.rotation_triton')
-    how = rotation.Implementation(kernel.rotate, kernel.rotate_backward)
+    how = rotation.Implementation(kernel.rotate_triton, kernel.triton_backward)
     monkeypatch.setattr(rotation, 'implementation', lambda device, dtype: how)
     x, theta = torch.randn(SHAPE, requires_grad=True), torch.randn(1, TOKENS, 3, requires_grad=True)
     out = apply_rotary(x, theta)

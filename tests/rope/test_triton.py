@@ -30,7 +30,7 @@ from rope_dense.rope.rotation import (
 
 triton = pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
 triton_rotary = importlib.import_module('rope_dense.rope.rotation_triton')
-KERNEL = Implementation(triton_rotary.rotate, triton_rotary.rotate_backward)
+KERNEL = Implementation(triton_rotary.rotate_triton, triton_rotary.triton_backward)
 DEVICE = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
 LAYOUTS, DTYPES = ('interleaved', 'half'), (torch.float32, torch.bfloat16, torch.float16)
 BATCH, HEADS, POSITIONS, PAIRS, PREFIX = 2, 3, 11, 4, 5
@@ -174,7 +174,7 @@ def test_every_address_is_within_a_tensor(
     qkv = tokens[..., 1:].unflatten(-1, (3, HEADS, 12))
     rotated = by_kernel(qkv, rotary, PREFIX)
     for kept in (None, rotated):
-        triton_rotary.rotate_backward(qkv, rotary.cos_sin, layout, PREFIX, kept)
+        triton_rotary.triton_backward(qkv, rotary.cos_sin, layout, PREFIX, kept)
 
 
 def test_many_windows_share_a_table():

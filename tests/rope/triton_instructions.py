@@ -22,7 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
-from rope_dense.rope.rotation_triton import rotate, rotate_backward
+from rope_dense.rope.rotation_triton import rotate_triton, triton_backward
 
 PTXAS = Path(triton.__file__).with_name('backends') / 'nvidia' / 'bin' / 'ptxas'
 HEADS, HEAD_DIM = 3, 64
@@ -56,9 +56,9 @@ def run(qkv: Tensor, table_shape: tuple[int, ...], layout: str, kind: str) -> Co
     """The kernel of the rotation, or of its backward, without or with the angles' gradient."""
     settings = torch.zeros(*table_shape, 2), layout, 1
     if kind != 'forward':
-        rotate_backward(qkv, *settings, qkv if kind == 'learned' else None)
+        triton_backward(qkv, *settings, qkv if kind == 'learned' else None)
     else:
-        rotate(qkv, *settings)
+        rotate_triton(qkv, *settings)
     return compiled[-1]
 
 

@@ -55,7 +55,7 @@ def test_a_loading_process_that_is_killed(
         given = cfg.val_dataloader, cfg.val_cfg, cfg.val_evaluator
         cfg.test_dataloader, cfg.test_cfg, cfg.test_evaluator = given
     cfg.merge_from_dict(loader)
-    runner = launch.build_runner(cfg, 'none')
+    runner = launch.launch_runner(cfg, 'none')
     start = launch.run_test if loop == 'test' else launch.run_training
     with pytest.raises(UsageError) as caught:
         start(runner)
@@ -72,7 +72,7 @@ def test_a_loading_process_that_is_killed(
 )
 def test_another_rank_that_ended_is_said(error: Exception, tmp_path: Path) -> None:
     """The traceback of a collective would hide the line of the rank that failed."""
-    runner = launch.build_runner(toy_config(tmp_path), 'none')
+    runner = launch.launch_runner(toy_config(tmp_path), 'none')
     expected = r'^another process of this run has ended, [^.]* say why \([^.]*(.cc:)?553[^.]*\)$'
     with pytest.raises(UsageError, match=expected), launch.usage_errors_of_run(runner, 'train'):
         try:
@@ -94,7 +94,7 @@ def test_processes_that_never_come(
     cfg = toy_config(tmp_path)
     cfg.env_cfg.dist_cfg.timeout = 1
     with pytest.raises(UsageError, match=r'--launcher pytorch: .*1/2 clients joined'):
-        launch.build_runner(cfg, 'pytorch')
+        launch.launch_runner(cfg, 'pytorch')
     line = f'waiting for 2 processes at 127.0.0.1:{unused_port}, at most 1 s: '
     assert capsys.readouterr().err.startswith(line)
     assert launch.LIMIT == 600 and not distributed.is_initialized()

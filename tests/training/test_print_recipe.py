@@ -16,7 +16,7 @@ from rope_dense.project.model import build_shapes
 from rope_dense_command import command
 
 LABELS = (
-    *('train data', 'test data', 'model', 'weights', 'frozen', 'colours', 'maps', 'position'),
+    *('train data', 'test data', 'model', 'weights', 'frozen', 'inputs', 'maps', 'position'),
     *('windows', 'optimizer', 'groups', 'schedule', 'evaluation', '--tta'),
 )
 
@@ -59,7 +59,7 @@ def words(leaf: Leaf) -> dict[str, list[str]]:
         'model': [f'{parameters:,d} parameters'],
         'weights': [leaf.weights or 'random values'],
         'frozen': ['nothing'],
-        'colours': ['mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], bgr_to_rgb=True'],
+        'inputs': ['mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], bgr_to_rgb=True'],
         'maps': ['without the final norm' if leaf.is_vit else 'strides'],
         'schedule': ['90000' if leaf.experiment.startswith('dino') else '160000', '8 x 2'],
         'evaluation': ['CocoMetric' if leaf.experiment.startswith('dino') else 'mIoU'],
@@ -92,7 +92,7 @@ def test_how_a_foundation_backbone_is_used(name: str) -> None:
     said = f'backbone {frozen:,d} of {frozen:,d}{neck} parameters'
     assert actual['frozen'] == (said if head in ('linear', 'linear-fine', 'dpt') else 'nothing')
     colours = [f'{key}={numbers}' for key, numbers in foundation.COLOURS[family].items()]
-    assert all(text in actual['colours'] for text in (*colours, 'bgr_to_rgb=True'))
+    assert all(text in actual['inputs'] for text in (*colours, 'bgr_to_rgb=True'))
     assert f'blocks {str(foundation.MAPS[head, family]).strip("(,)")};' in actual['maps']
     normed = foundation.FINAL_NORM[family] == 'all'
     assert ('each after' if normed else 'without') + ' the final norm' in actual['maps']

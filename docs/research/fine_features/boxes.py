@@ -18,7 +18,7 @@ from mmengine.config import Config
 
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
-from rope_dense.project.launch import build_runner, run_training
+from rope_dense.project.launch import launch_runner, run_training
 from rope_dense.project.load import load_config, with_data_root
 from rope_dense.project.run import Run
 from rope_dense.training.demo import METRICS, make_data, shapes_settings
@@ -54,7 +54,7 @@ def run(method: str, seed: int, out: Path) -> dict[str, object]:
     config = config_of(method, seed, out / f'{method}_seed{seed}')
     config = with_data_root(config, make_data(out, shapes_settings(config), 1))
     started = time.process_time()
-    run_training(build_runner(config, 'none', trains=True))
+    run_training(launch_runner(config, 'none', trains=True))
     seconds = time.process_time() - started
     checkpoint = Run(Path(config.work_dir)).last
     assert checkpoint is not None, config.work_dir

@@ -20,7 +20,7 @@ from plan import KINDS, POSITIONS
 
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
-from rope_dense.project.launch import build_runner, run_training
+from rope_dense.project.launch import launch_runner, run_training
 from rope_dense.project.load import load_config, with_data_root
 from rope_dense.project.run import Run
 from rope_dense.training.demo import make_data, scaled_size, shapes_settings
@@ -78,7 +78,7 @@ def run(position: str, seed: int, args: argparse.Namespace) -> None:
     data = {factor: make_data(args.out, shapes, factor) for factor in FACTORS}
     configs = {factor: with_data_root(config, data[factor]) for factor in FACTORS}
     started = time.process_time()
-    run_training(build_runner(configs[1], 'none', trains=True))
+    run_training(launch_runner(configs[1], 'none', trains=True))
     checkpoint = Run(folder).last
     assert checkpoint is not None, folder
     evaluator = Evaluator.from_checkpoint(configs[1], checkpoint)

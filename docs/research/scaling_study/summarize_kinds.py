@@ -152,7 +152,7 @@ def mean_of(values: Values) -> float:
 
 
 def repeated() -> str:
-    """How far trainings of the first study that were repeated here differ from it."""
+    """How far runs of the first study that were repeated here differ from it."""
     old, new = Scores(read()), Scores(read(RESULTS))
     shared = old.values.keys() & new.values.keys()
     differences = [
@@ -162,7 +162,7 @@ def repeated() -> str:
     ]
     return (
         f'{len(differences)} figures of the study of scalings were measured again here, from '
-        f'trainings with the same seeds: they differ by {median(differences):.1f} points in the '
+        f'runs with the same seeds: they differ by {median(differences):.1f} points in the '
         f'median and by {max(differences):.1f} at most.'
     )
 

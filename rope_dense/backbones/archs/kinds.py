@@ -55,7 +55,7 @@ class ViTArch:
             attends globally. Weights do not depend on it; see also ``set_window_size``.
         window_block_indexes: blocks that attend within windows; the others attend globally.
         layer_scale_init_value: initial LayerScale of the branches, or None for no LayerScale. The
-            published 1e-4 hides the blocks, and so position, in short trainings from random
+            published 1e-4 hides the blocks, and so position, in short runs from random
             weights: take 1.0 for these.
         layer_scale_mlp: LayerScale of the branch of the MLP, too.
         final_norm: normalise no output (False), the last block's (True), or each one with its

@@ -1,12 +1,12 @@
 """Key layouts of published checkpoints: the table, and which layout a checkpoint has.
 
-To add a publisher, write a file beside this one and name it in ``PUBLISHERS``. The file has
-``LAYOUTS``: each a ``Layout`` with the keys that tell it from others (``signs``), rows of its keys
-and ours (``keys``, see ``checkpoints.keys``), and functions for tensors whose shape is not ours
-(``tensors``). A key that no row names keeps its name; strict loading finds out whether the model
-has it. ``resformer.py`` is the shortest example. tests/checkpoints/test_checkpoint_layouts.py
-checks names and shapes of the published files against timm's models; newer publishers have a
-test_NAME.py beside it, such as test_sapiens.py.
+A layout is the names and shapes of the weights in a file. To add a publisher, write a file beside
+this one and register it in ``PUBLISHERS``. The file has ``LAYOUTS``: each a ``Layout`` with the
+keys that tell it from others (``signs``), rows of its keys and ours (``keys``, see
+``checkpoints.keys``), and functions for tensors whose shape is not ours (``tensors``). A key
+without a row keeps its name; strict loading finds out whether the model has it. ``resformer.py``
+is the shortest example. tests/checkpoints/test_checkpoint_layouts.py checks names and shapes of
+the published files against timm's; newer ones have a test_NAME.py, such as test_sapiens.py.
 """
 
 from collections.abc import Callable, Collection

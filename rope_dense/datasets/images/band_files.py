@@ -158,7 +158,7 @@ def open_array(path: Path) -> np.ndarray:
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
-def band_header(path: Path) -> BandHeader:
+def read_band_header(path: Path) -> BandHeader:
     """The header of a file, without its pixels; ValueError as ``BandFile``."""
     with closing(BandFile(path)) as file:
         return file.header

@@ -49,7 +49,7 @@ def to_8_bits(pixels: np.ndarray, max_value: int) -> np.ndarray:
     return (scaled + 0.5).astype(np.uint8)
 
 
-def white_value(headers: Mapping[Path, Header]) -> int | None:
+def read_white_value(headers: Mapping[Path, Header]) -> int | None:
     """The value that is white in 16-bit images; None if they use all 16 bits, or are black.
 
     It is what TIFF files say (MaxSampleValue), else the end of the bits that the brightest of up to

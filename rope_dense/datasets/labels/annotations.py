@@ -21,7 +21,7 @@ from .geometry import (
     outer_points,
     outline_lengths,
 )
-from .objects import Labelled, Part, Report, Shape
+from .objects import Labelled, Report, Shape, Split
 
 if TYPE_CHECKING:
     from ..images.headers import Header
@@ -30,7 +30,7 @@ TWICE = 'object that is there twice (taken once)'
 NESTED = (
     'polygon wholly within another of its object (filled, as COCO does; a hole needs run lengths)'
 )
-NO_OUTLINE = 'object without an outline (the outline of its box is taken)'
+NO_OUTLINE = 'object without a polygon or mask (its box is taken as one)'
 CUT = 0.9  # share of a box within the image: less counts as cut
 FARTHEST = 1e9  # pixels: no image is as large
 SLACK = 0.01  # pixels outside of an image: the box stays as it is
@@ -60,7 +60,7 @@ class Rules:
 
 
 def annotate(
-    items: Iterator[Labelled], part: Part, rules: Rules, report: Report
+    items: Iterator[Labelled], part: Split, rules: Rules, report: Report
 ) -> Iterator[tuple[dict, list[dict]]]:
     """The entry of each image of a COCO file, and its annotations; both without ids.
 
@@ -164,7 +164,7 @@ def visible_part(
         lengths = outline_lengths(outline, size)
         area = float(coco_mask.area(lengths))
         if not area and isinstance(outline, list):
-            report.note('outline without a pixel in its image (left out, its box is taken)', where)
+            report.note('polygon without a pixel in its image (left out, its box is taken)', where)
             outline = lengths = None
         elif isinstance(outline, list) and has_nested(outline, size):
             report.note(NESTED, where)

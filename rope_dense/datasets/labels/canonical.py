@@ -158,8 +158,8 @@ def write_splits(
         )
     if total.kept and total.count(NO_OUTLINE) == total.kept:
         raise ValueError(
-            f'{first.source}: no object has an outline, which masks need: '
-            'label polygons or masks, or train boxes by configs/own/detection.py or realtime.py'
+            f'{first.source}: no object has a polygon or mask, which masks are '
+            'trained on: label them, or train boxes by configs/own/detection.py or realtime.py'
         )
     if oriented and not total.num_rotated:
         total.note('upright object: none is rotated, so no angle is learned', 'all', total.kept)

@@ -15,7 +15,7 @@ from .coco_images import check_unlabelled, find_image, part_of, relative_folder,
 from .coco_shapes import ARE_CORNERS, CORNERS, NO_BOX, UNLIKE, Annotation, are_polygons, is_plain
 from .files import class_name, class_names, errors_at, is_set, size_in
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report
+from .objects import Format, LabelFolder, Labelled, Read, Report, Split
 
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')  # of labelme2coco, X-AnyLabeling
 LOOKED_AT = 10_000  # annotations, which tell what their numbers are
@@ -24,7 +24,7 @@ BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
 BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
 FEDERATED = ('not_exhaustive_category_ids', 'neg_category_ids')  # of images of LVIS
 NOT_WHOLE = 'image that is not labelled for all classes, as of LVIS (what is not, is background)'
-NO_PLACE = 'object without a box and an outline'
+NO_PLACE = 'object without a box, polygon or mask'
 POINTS = 'object of key points without a box, which no box is made of'
 SCORED = 'object with a score (of predictions? all are taken as labels)'
 
@@ -87,7 +87,7 @@ def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
     return file
 
 
-def read_coco(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_coco(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a COCO file; one without annotations has no objects.
 
     Ids may be of any type, and are used to tell what belongs together. Boxes are taken from
@@ -131,7 +131,7 @@ def categories_of(file: CocoFile, report: Report) -> tuple[dict[str, str], tuple
 
 
 def labelled_images(
-    file: CocoFile, part: Part, names: dict[str, str], report: Report
+    file: CocoFile, part: Split, names: dict[str, str], report: Report
 ) -> Iterator[Labelled]:
     """The images of a split that the file has."""
     images, num_outlines = part.inventory.images(part.images), 0
@@ -163,8 +163,8 @@ def labelled_images(
     if unlike + corners > max(1, both / 2):
         what = 'they are [left, top, right, bottom]: ' if corners > unlike else ''
         raise ValueError(
-            f'{file.path}: {unlike + corners} of {both} boxes are unlike their outlines; {what}'
-            "write COCO's [left, top, width, height] in bbox"
+            f'{file.path}: {unlike + corners} of {both} boxes are unlike their polygons or masks; '
+            f"{what}write COCO's [left, top, width, height] in bbox"
         )
 
 
@@ -198,7 +198,7 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
 
 
 def check_coordinates(file: CocoFile, entries: Iterable[Entry]) -> None:
-    """Refuse boxes and outlines that are shares of the image, and boxes that are two corners."""
+    """Refuse boxes and polygons in fractions of the image size, and boxes that are two corners."""
     pairs = ((entry, file.annotation(number)) for entry in entries for number in entry.numbers)
     boxes, farthest = list[tuple[float, ...]](), [0.0]
     is_small = True  # the images are, of one or two pixels
@@ -206,13 +206,13 @@ def check_coordinates(file: CocoFile, entries: Iterable[Entry]) -> None:
         is_small &= bool(entry.size and max(entry.size) <= 2)
         if is_plain(item.get('bbox')) and item.get('bbox_mode') != CORNERS:
             boxes.append((*item['bbox'], *(entry.size or (0, 0))))
-        if are_polygons(outline := item.get('segmentation') or ()):
-            farthest += map(max, outline)
+        if are_polygons(polygons := item.get('segmentation') or ()):
+            farthest += map(max, polygons)
     table = np.reshape(boxes, (-1, 6)).astype(float)
     left, top, width, height, image_height, image_width = table.T
-    for name, largest in dict(boxes=table[:, :4].max(initial=0), outlines=max(farthest)).items():
+    for name, largest in dict(boxes=table[:, :4].max(initial=0), polygons=max(farthest)).items():
         if 0 < largest <= 1 and not is_small:
-            raise ValueError(f'all {name} are shares of the image (0 to 1), not in pixels')
+            raise ValueError(f'all {name} are fractions of the image size (0 to 1), not in pixels')
     is_within = (left >= 0) & (top >= 0) & (width <= image_width + 1) & (height <= image_height + 1)
     is_beyond = (left + width > BEYOND * image_width) | (top + height > BEYOND * image_height)
     are_corners = bool((is_within & (left < width) & (top < height)).all())

@@ -9,14 +9,14 @@ from urllib.parse import unquote
 from .coco_files import USUAL_FOLDERS, CocoFile, splits_in, words_of
 from .files import parts_of, without_suffix
 from .inventory import Images, Inventory
-from .objects import Part, printable_text
+from .objects import Split, printable_text
 from .splits import SPLITS, Splits, split_by_hash, unlabelled_error
 
 IMAGE_FOLDERS = ('images', 'data', 'jpegimages')
 SAMPLE = 50  # names that are looked for in a folder of images
 
 
-def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Part:
+def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Split:
     """The labels of a file, with the folder that has most of its images.
 
     Images are looked for by their names as they are, then anywhere below. A split's folder that has
@@ -51,7 +51,7 @@ def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Par
         name = printable_text(names[0])
         such = f'its images, such as {name:.200}, are in none of {looked} of {home}'
         raise ValueError(f'{path}: {such}, which has {inventory.suffixes_in(home)}')
-    return Part(path, best, inventory=inventory)
+    return Split(path, best, inventory=inventory)
 
 
 def relative_folder(folder: Path, home: Path) -> str:
@@ -96,7 +96,7 @@ def stem_of(name: str, images: Images) -> str:
     return images.stem_of(file) if file else without_suffix('/'.join(parts_of(name)))
 
 
-def split_one(file: CocoFile, part: Part) -> Splits:
+def split_one(file: CocoFile, part: Split) -> Splits:
     """Both splits of the images of one file, and what says which is in which.
 
     Their folders do, if all are in one that names a split; else a hash of their names. Images in
@@ -128,7 +128,7 @@ def split_one(file: CocoFile, part: Part) -> Splits:
     return splits, described + of_file
 
 
-def check_unlabelled(part: Part, home: Path, listed: Set[Path | None]) -> None:
+def check_unlabelled(part: Split, home: Path, listed: Set[Path | None]) -> None:
     """Refuse a folder such as val/ or images/val/ of which the only COCO file lists no image."""
     inventory = part.inventory
     for top in tops_of(home, inventory):

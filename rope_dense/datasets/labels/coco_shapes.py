@@ -15,9 +15,9 @@ from . import geometry
 from .files import finite_numbers
 from .objects import Box, Outline, Report, Shape
 
-UNLIKE = 'box unlike its outline (boxes are trained on it, masks on the outline)'
-ARE_CORNERS = 'box that its outline shows to be [left, top, right, bottom]'
-NO_BOX = 'object without a box (the box of its outline is taken)'
+UNLIKE = 'box unlike its polygon or mask (boxes are trained on the first, masks on the second)'
+ARE_CORNERS = 'box that its polygon or mask shows to be [left, top, right, bottom]'
+NO_BOX = 'object without a box (the box of its polygon or mask is taken)'
 OTHER_FORM = 'run lengths in another form than COCO has (read as run lengths)'
 NUMBERS = re.compile(r'\s*\d+([\s,]+\d+)+\s*')
 CORNERS = 0  # the bbox_mode of detectron2 for [left, top, right, bottom]
@@ -50,9 +50,8 @@ class Annotation:
         rotation = attributes.get('rotation') if isinstance(attributes, dict) else None
         if not rotation or outline or 0 in box[2:]:
             return Shape(label, box, outline)
-        return geometry.rotated_shape(
-            label, box, finite_numbers([rotation], 'attributes.rotation')[0]
-        )
+        (angle,) = finite_numbers([rotation], 'attributes.rotation')
+        return geometry.rotated_shape(label, box, angle)
 
     def outline(self) -> Outline | None:
         """Its polygons or run lengths, also in forms that COCO has not; None for none."""
@@ -67,9 +66,8 @@ class Annotation:
             raise ValueError(f'segmentation is {given!r:.80}, neither polygons nor run lengths')
         if all(isinstance(part, dict) for part in given):
             self.report.note(OTHER_FORM, self.where)
-            return (
-                geometry.merge_outlines([x for part in given if (x := self.lengths(part))]) or None
-            )
+            lengths = [x for part in given if (x := self.lengths(part))]
+            return geometry.merge_outlines(lengths) or None
         parts = [given] if is_points(given) or not isinstance(given[0], (list, dict)) else given
         if odd := [part for part in parts if not isinstance(part, list)]:
             raise ValueError(f'segmentation has {odd[0]!r:.80}, which is no polygon')
@@ -78,7 +76,7 @@ class Annotation:
         kept = [points for points in polygons if len(points) >= 6 and len(points) % 2 == 0]
         if len(kept) < len(polygons):
             rest = 'its other parts are taken' if kept else 'its box is taken'
-            self.report.note(f'outline with a part of less than three corners ({rest})', self.where)
+            self.report.note(f'polygon with a part of less than three corners ({rest})', self.where)
         if kept and kept != given:
             note = 'polygons in another form than COCO has (read as polygons)'
             self.report.note(note, self.where)

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from .files import errors_at, finite_numbers, read_json
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, files_with_labels
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, files_with_labels
 from .shared_files import SharedFiles, label_files
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
@@ -27,7 +27,7 @@ def find_createml(inventory: Inventory) -> LabelFolder | None:
     if not files or not shared.images.by_path:
         return None
     labelled = {
-        file: [image for _, image, _ in entries_in(file, shared) if image is not None]
+        file: [image for _, image, _ in read_objects(file, shared) if image is not None]
         for file in map(Path, files)
     }
     if not any(labelled.values()):
@@ -35,13 +35,13 @@ def find_createml(inventory: Inventory) -> LabelFolder | None:
     return LabelFolder(CREATEML, *shared.split(labelled))
 
 
-def read_createml(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_createml(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images with an entry; one without annotations has no objects."""
 
     def items() -> Iterator[Labelled]:
         shared = SharedFiles(FILES, part.inventory)
         for file, why in label_files(part, FILES.suffixes).items():
-            for name, image, shapes in entries_in(file, shared):
+            for name, image, shapes in read_objects(file, shared):
                 if image is not None and part.takes(image):
                     yield Labelled(image, shapes)
                 elif image is None and why:
@@ -73,7 +73,7 @@ def read_entries(path: Path) -> list[Any] | None:
     return content if keys.intersection(IMAGE) and keys.intersection(OBJECTS) else None
 
 
-def entries_in(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | None, list[Shape]]]:
+def read_objects(file: Path, shared: SharedFiles) -> Iterator[tuple[str, Path | None, list[Shape]]]:
     """Name, image if it is there, and objects of each entry; ValueError for a broken one."""
     entries = read_entries(file) or []
     beside, images = shared.inventory.images(file.parent), shared.images_for(file)
@@ -104,12 +104,12 @@ def shape_of(given: Any, where: str) -> Shape:
             finite_numbers([box[k]], k)[0] for k in ('x', 'y', 'width', 'height')
         )
         if 0 < max(x, y, width, height) <= 1:
-            raise ValueError('its coordinates are shares of the image: CreateML has pixels')
+            raise ValueError('its coordinates are fractions of the image size: CreateML has pixels')
         return Shape(str(label), (x - width / 2, y - height / 2, width, height), where=where)
 
 
 WORDS = 'annotations?|labels?|jsons?|createml'
-FILES = Kind('CreateML', 'an entry', ('.json',), WORDS, is_one=is_createml)
+FILES = FileKind('CreateML', 'an entry', ('.json',), WORDS, is_one=is_createml)
 CREATEML = Format(
     'createml',
     'CreateML',

@@ -15,7 +15,7 @@ from .cvat_pictures import Node, Picture, read_contents
 from .files import errors_at, finite_numbers
 from .geometry import check_mask, ellipse, mask_shape, polygon_shape, rotated_shape
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
 from .pairs import SPLIT_NAMES, SPLITS
 from .splits import split_by_hash, unlabelled_error
 
@@ -46,12 +46,12 @@ def find_cvat(inventory: Inventory) -> LabelFolder | None:
     return LabelFolder(CVAT, found[0], 'folder') if is_whole else split_one(found[0]['train'])
 
 
-def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
+def files_in(home: Path, inventory: Inventory) -> dict[str, Split]:
     """The file of each split in a folder, or the only file as 'train'.
 
     A split has the only file in train/, train.xml or annotations/train.xml.
     """
-    found, folders = dict[str, Part](), inventory.subfolders(home)
+    found, folders = dict[str, Split](), inventory.subfolders(home)
     for split, names in SPLITS.items():
         for name in names:
             beside = home / f'{name}.xml', home / 'annotations' / f'{name}.xml'
@@ -76,12 +76,12 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Part]:
     return found
 
 
-def part_of(file: Path, inventory: Inventory) -> Part:
+def part_of(file: Path, inventory: Inventory) -> Split:
     """A file of labels and the folder of its images: images/ beside it or beside its folder."""
     home = file.parent.parent if file.parent.name == 'annotations' else file.parent
     places = [home / 'images' / file.stem, home / 'images', home]
     images = next(place for place in places if str(place) in inventory.folders)
-    return Part(file, images, inventory=inventory)
+    return Split(file, images, inventory=inventory)
 
 
 def single_file(folder: Path, inventory: Inventory) -> Path | None:
@@ -115,7 +115,7 @@ def is_cvat(file: Path) -> bool:
         return False
 
 
-def split_one(part: Part) -> LabelFolder:
+def split_one(part: Split) -> LabelFolder:
     """Both splits of one file: by subsets of a project, by folders of images, or by a hash."""
     (pictures, classes), subsets = read_contents(part), dict[str, set[str]]()
     for picture in pictures:
@@ -147,13 +147,13 @@ def split_one(part: Part) -> LabelFolder:
     return LabelFolder(CVAT, splits, words, classes or None)
 
 
-def read_cvat(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_cvat(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images and frames of one file; classes in the order of its project, task or job."""
     pictures, listed = read_contents(part)
     return classes or listed, labelled_images(pictures, part, report)
 
 
-def labelled_images(pictures: Sequence[Picture], part: Part, report: Report) -> Iterator[Labelled]:
+def labelled_images(pictures: list[Picture], part: Split, report: Report) -> Iterator[Labelled]:
     """The images of a split that the file has."""
     images, named = part.inventory.images(part.images), set[Path]()
     for picture in pictures:
@@ -174,7 +174,7 @@ def labelled_images(pictures: Sequence[Picture], part: Part, report: Report) -> 
             report.note('two images of one name (the first is taken)', both)
 
 
-def labelled(picture: Picture, file: Path, part: Part, report: Report) -> Labelled:
+def labelled(picture: Picture, file: Path, part: Split, report: Report) -> Labelled:
     """An image or frame with its objects."""
     item = Labelled(file, size=picture.size)
     for number, node in enumerate(picture.nodes, start=1):
@@ -218,7 +218,7 @@ def numbers_in(node: Node, *names: str) -> list[float]:
     return [finite_numbers([node.attrib.get(name)], name)[0] for name in names]
 
 
-def mask_of(node: Node, item: Labelled, part: Part) -> Shape | str:
+def mask_of(node: Node, item: Labelled, part: Split) -> Shape | str:
     """A mask: run lengths of the rows in its box, the first of pixels outside of the object."""
     left, top, width, height = map(int, numbers_in(node, 'left', 'top', 'width', 'height'))
     counts = np.array(finite_numbers(node.attrib.get('rle', '').split(','), 'a run length'), int)

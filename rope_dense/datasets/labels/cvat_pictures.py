@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from .files import errors_at, finite_numbers, without_suffix
 from .inventory import Images
-from .objects import Part
+from .objects import Split
 
 FRAME = re.compile(r'(?:^|/)frame_(\d+)$')  # as CVAT exports frames
 NUMBER = re.compile(r'(\d+)$')
@@ -44,7 +44,7 @@ class Picture:
 Contents = tuple[list[Picture], list[str]]
 
 
-def read_contents(part: Part) -> Contents:
+def read_contents(part: Split) -> Contents:
     """The pictures of a file with their shapes, and its classes; parsed once for both splits.
 
     Raises:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..classes import CLASSES_FILE, read_classes
-from .files import errors_at, finite_numbers, numbered_lines
+from .files import errors_at, finite_numbers, read_numbered_lines
 from .geometry import polygon_shape
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, find_pairs, read_pairs
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, find_pairs, read_pairs
 from .splits import split_files
 
 HEAD = ('imagesource', 'gsd')
@@ -34,7 +34,7 @@ def find_dota(inventory: Inventory) -> LabelFolder | None:
     return LabelFolder(DOTA, {s: replace(x, options=options) for s, x in parts.items()}, by)
 
 
-def read_dota(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_dota(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a split that have a label file, which may be empty."""
     if (has := part.options.get('difficulty')) is None:
         has = has_difficulty([*part.pairs, *part.orphans])
@@ -42,10 +42,10 @@ def read_dota(part: Part, classes: Sequence[str] | None, report: Report) -> Read
     report.note(f'folder of labels {kind}', '/'.join(part.source.parts[-2:]))
 
     def read(path: Path, image: Path) -> Labelled:
-        return Labelled(image, [shape_in(path, *line, has) for line in object_lines(path)])
+        return Labelled(image, [shape_in(path, *line, has) for line in read_object_lines(path)])
 
     def count(path: Path) -> int | None:
-        return sum(has_corners(line) for _, line in object_lines(path)) or None
+        return sum(has_corners(line) for _, line in read_object_lines(path)) or None
 
     return classes or (), read_pairs(part, FILES, report, read, count)
 
@@ -60,9 +60,9 @@ def is_oriented(path: Path) -> bool:
     return is_text(path) and not HORIZONTAL.search('/'.join(path.parts[-4:-1]))
 
 
-def object_lines(path: Path) -> Iterator[tuple[str, str]]:
+def read_object_lines(path: Path) -> Iterator[tuple[str, str]]:
     """(place, line) of each object, without the head of source and ground sample distance."""
-    return (pair for pair in numbered_lines(path) if not pair[1].lower().startswith(HEAD))
+    return (pair for pair in read_numbered_lines(path) if not pair[1].lower().startswith(HEAD))
 
 
 def has_corners(line: str) -> bool:
@@ -98,7 +98,7 @@ def has_difficulty(files: Sequence[Path]) -> bool:
     """
     places: dict[str, str] = {}  # the first place of each end of a line, behind the corners
     for path in files:
-        for where, line in object_lines(path):
+        for where, line in read_object_lines(path):
             if has_corners(line):  # the reader refuses other lines
                 places.setdefault(' '.join(line.split()[8:]), str(path.with_name(where)))
     parts = {end: end.rpartition(' ') for end in places}
@@ -126,5 +126,5 @@ def has_difficulty(files: Sequence[Path]) -> bool:
 
 
 FOLDERS = r'labeltxt.*|annfiles|dota-v.*'
-FILES = Kind('DOTA', 'a label file', ('.txt',), FOLDERS, is_one=is_oriented, is_apart=True)
+FILES = FileKind('DOTA', 'a label file', ('.txt',), FOLDERS, is_one=is_oriented, is_apart=True)
 DOTA = Format('dota', 'DOTA', ('.txt',), find_dota, read_dota, FILES, lists_classes=False)

@@ -64,7 +64,7 @@ def read_text(path: Path) -> str:
         raise ValueError(f'{path} is no UTF-8 text ({error}): save it as UTF-8') from error
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
+def read_numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
     """(place, line) of each line that is not blank: ('a.txt, line 3', '0 .5 .5 .2 .2')."""
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if line.strip():

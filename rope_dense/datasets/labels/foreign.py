@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .files import numbered_lines, read_json
+from .files import read_json, read_numbered_lines
 from .inventory import Inventory
 
 Forms = dict[str, tuple[set[str], ...]]  # each with keys that are all in its JSON
@@ -119,7 +119,7 @@ def form_by_content(path: Path) -> str | None:
     try:
         if suffix == '.json':
             return other_tool(read_json(path))
-        first = next((line for _, line in numbered_lines(path)), '')
+        first = next((line for _, line in read_numbered_lines(path)), '')
         if suffix in LINES:
             return form_in(IN_LINE, json.loads(first))
     except (ValueError, OSError, RecursionError):

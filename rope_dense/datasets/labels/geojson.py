@@ -20,8 +20,8 @@ import numpy as np
 from .files import class_name, errors_at, read_json
 from .geometry import bounding_box
 from .inventory import Inventory, State
-from .objects import Box, Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, files_with_labels, pair_files
+from .objects import Box, Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, files_with_labels, pair_files
 from .shared_files import SharedFiles, label_files
 
 if find_spec('rasterio') and find_spec('shapely'):
@@ -63,12 +63,12 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         )
     parts, by = shared.split(labelled)
     # Headers do not have the georeferences, so what is kept of an earlier start depends on this.
-    found = georeferenced_images([image for some in labelled.values() for image in some], inventory)
+    found = read_geo_images([image for some in labelled.values() for image in some], inventory)
     options = dict(georeferences=[(str(one.crs), one.to_map.tolist()) for one in found])
     return LabelFolder(GEOJSON, {x: replace(one, options=options) for x, one in parts.items()}, by)
 
 
-def read_geojson(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """Images with a file of their name, which may have no object; else those with objects.
 
     Objects have one class, `classes` or ``ONE_CLASS``, if they have no text property.
@@ -195,7 +195,7 @@ def is_name(value: Any) -> bool:
     return bool(str(value).strip()) and type(value) in (str, int)
 
 
-def class_property(files: Iterable[Path], part: Part, report: Report) -> str | None:
+def class_property(files: Iterable[Path], part: Split, report: Report) -> str | None:
     """The property with the class of each object; None if there is neither one nor another text.
 
     Raises:
@@ -241,7 +241,7 @@ def read_geo_image(file: Path, state: State) -> GeoImage | None:
     return None if np.array_equal(to_map, np.eye(3)) else found
 
 
-def georeferenced_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
+def read_geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
     """The images that are georeferenced."""
     found = (read_geo_image(file, inventory.files.get(str(file), ())) for file in files)
     return [image for image in found if image is not None]
@@ -262,9 +262,7 @@ def place_objects(
     _, tree, said = inventory.content(file, read_features)
     placed = list[tuple[GeoImage, list[Placed]]]()
     for crs in [said] if said else [CRS.from_epsg(4326), None]:
-        placed = [
-            (one, placed_in(one, tree, crs)) for one in georeferenced_images(images, inventory)
-        ]
+        placed = [(one, placed_in(one, tree, crs)) for one in read_geo_images(images, inventory)]
         if any(objects for _, objects in placed):
             if crs is None:
                 system = f'taken as the system of its images, {placed[0][0].crs or "not known"}'
@@ -301,12 +299,12 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
     ends = shapely.bounds(parts)
     is_cut = ~(np.abs(ends - shapely.bounds(polygons)).max(1, initial=0) <= 0.01)
     return [
-        (int(near[n]), outline_of(polygons[n]), bounding_box(ends[n]), bool(is_cut[n]))
+        (int(near[n]), pixel_polygons(polygons[n]), bounding_box(ends[n]), bool(is_cut[n]))
         for n in np.flatnonzero(~is_cut | (shapely.area(parts) >= 1))
     ]
 
 
-def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
+def pixel_polygons(polygon: shapely.Geometry) -> list[list[float]]:
     """The polygons of an object in pixels; a line leads into each hole, and back."""
     outline = []
     for one in shapely.get_parts(polygon):
@@ -317,7 +315,7 @@ def outline_of(polygon: shapely.Geometry) -> list[list[float]]:
 
 
 WORDS = 'annotations?|labels?|geojsons?|jsons?|vectors?|polygons?'
-FILES = Kind('GeoJSON', 'an object', ('.geojson', '.json'), WORDS, is_one=is_geojson)
+FILES = FileKind('GeoJSON', 'an object', ('.geojson', '.json'), WORDS, is_one=is_geojson)
 GEOJSON = Format(
     'geojson',
     'GeoJSON',

@@ -18,7 +18,7 @@ from ...utils.atomic_write import atomic_folder, atomic_write_text
 from ...utils.lock import exclusive
 from ...utils.progress import progress
 from .inventory import Inventory, cached_inventory
-from .objects import Part
+from .objects import Split
 
 VERSION = 6  # of the rules that make the files; a new one makes them anew
 WAIT = 3600.0  # seconds for another process that reads the same labels
@@ -26,15 +26,15 @@ SAMPLED = 50  # images whose bytes are compared, too
 STATE, HEADERS, MOVED = 'state.json', 'headers.json', 'split.json'
 
 
-class Found(Protocol):
+class FoundData(Protocol):
     """The data set in a folder: both splits, and all that is known beside them."""
 
     @property
-    def splits(self) -> Mapping[str, Part]: ...
+    def splits(self) -> Mapping[str, Split]: ...
     def known(self) -> object: ...
 
 
-Data = TypeVar('Data', bound=Found)
+Data = TypeVar('Data', bound=FoundData)
 
 
 def write_if_changed(
@@ -105,7 +105,7 @@ def sizes_and_times(folder: Path) -> dict[str, list[int]]:
     return {name: [one.st_size, one.st_mtime_ns] for name, one in about.items()}
 
 
-def content_digest(found: Found, inventory: Inventory) -> str:
+def content_digest(found: FoundData, inventory: Inventory) -> str:
     """A digest of the content of labels, and of names, sizes and headers of images."""
     parts = [part for _, part in sorted(found.splits.items())]
     about = [vars(x) | dict(inventory=None, names=sorted(x.names or ())) for x in parts]

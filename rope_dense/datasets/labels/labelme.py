@@ -16,8 +16,8 @@ from PIL import Image, UnidentifiedImageError
 from . import geometry
 from .files import errors_at, finite_numbers, is_set, read_json, read_text, size_in
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import LOOKED_AT, Kind, find_pairs, read_pairs
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import LOOKED_AT, FileKind, find_pairs, read_pairs
 from .splits import split_files
 
 POLYGONS = ('polygon', 'rectangle', 'rotation', 'oriented_rectangle', 'quadrilateral')
@@ -41,7 +41,7 @@ def find_labelme(inventory: Inventory) -> LabelFolder | None:
     return None
 
 
-def read_labelme(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_labelme(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images with a JSON file; one without shapes has no objects."""
 
     def read(path: Path, image: Path) -> Labelled:
@@ -75,7 +75,7 @@ def is_labelme(path: Path) -> bool:
     return isinstance(content, dict) and 'shapes' in content
 
 
-def named_image(path: Path) -> str | None:
+def read_image_name(path: Path) -> str | None:
     """The ``imagePath`` of a file."""
     try:
         content = read_json(path)
@@ -85,7 +85,7 @@ def named_image(path: Path) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def labelled(path: Path, image: Path, part: Part, report: Report) -> Labelled:
+def labelled(path: Path, image: Path, part: Split, report: Report) -> Labelled:
     """An image with the objects of its JSON file: shapes of one label and ``group_id`` are one."""
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get('shapes'), list):
@@ -113,7 +113,7 @@ def labelled(path: Path, image: Path, part: Part, report: Report) -> Labelled:
     return item
 
 
-def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> Shape | str:
+def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Split) -> Shape | str:
     """The object of a shape; the reason to leave it out if it has no area or no label."""
     label, flags = given.get('label'), given.get('flags')
     if label is None or isinstance(label, (list, dict)) or not (name := str(label).strip()):
@@ -125,9 +125,8 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> S
     kind, pairs = given.get('shape_type') or 'polygon', given.get('points') or []
     if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
         raise ValueError(f'points are {pairs!r:.80}, not [[x, y], ...]')
-    points = np.reshape(
-        finite_numbers([value for pair in pairs for value in pair], 'a point'), (-1, 2)
-    )
+    values = finite_numbers([value for pair in pairs for value in pair], 'a point')
+    points = np.reshape(values, (-1, 2))
     if kind == 'mask':
         return mask_of(given, name, points, item, part, more)
     if kind == 'rectangle' and len(points) == 2:
@@ -149,9 +148,9 @@ def shape_of(given: dict[str, Any], item: Labelled, where: str, part: Part) -> S
 
 
 def mask_of(
-    given: dict[str, Any], label: str, points: np.ndarray, item: Labelled, part: Part, more: dict
+    given: dict[str, Any], label: str, ends: np.ndarray, item: Labelled, part: Split, more: dict
 ) -> Shape | str:
-    """An object from a PNG in base64, whose first pixel is at the first point, else ValueError."""
+    """An object from a PNG in base64 whose first pixel is at the first of ``ends``; ValueError."""
     if not (text := given.get('mask')):
         return 'mask without its PNG'
     if not isinstance(text, str):
@@ -165,9 +164,9 @@ def mask_of(
         raise ValueError(f'a mask of many more pixels than its image ({error})') from error
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(f'its mask is no PNG in base64 ({error})') from error
-    if len(points) == 2 and (abs(np.diff(points, axis=0)[0] + 1 - mask.shape[::-1]) > SLACK).any():
-        raise ValueError(f'a mask of {mask.shape[::-1]} pixels (w, h) between {points.tolist()}')
-    left, top = map(round, points[0].tolist()) if len(points) else (0, 0)
+    if len(ends) == 2 and (abs(np.diff(ends, axis=0)[0] + 1 - mask.shape[::-1]) > SLACK).any():
+        raise ValueError(f'a mask of {mask.shape[::-1]} pixels (w, h) between {ends.tolist()}')
+    left, top = map(round, ends[0].tolist()) if len(ends) else (0, 0)
     item.size = item.size or (picture.height, picture.width)
     try:
         return geometry.mask_shape(label, mask, left, top, item.size, **more)
@@ -187,7 +186,9 @@ def add_part(shape: Shape, other: Shape) -> None:
 
 
 FOLDERS = 'annotations?|labels?|jsons?|anns?|labelme'
-FILES = Kind('LabelMe', 'a JSON file', ('.json',), FOLDERS, is_one=is_labelme, named=named_image)
+FILES = FileKind(
+    'LabelMe', 'a JSON file', ('.json',), FOLDERS, is_one=is_labelme, named=read_image_name
+)
 LABELME = Format(
     'labelme', 'LabelMe', ('.json',), find_labelme, read_labelme, FILES, lists_classes=False
 )

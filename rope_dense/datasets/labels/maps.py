@@ -14,8 +14,8 @@ from .files import IMAGE_SUFFIXES
 from .foreign import foreign_form
 from .inventory import Inventory
 from .kept import write_if_changed
-from .objects import EXAMPLES, Part, Report
-from .pairs import SPLITS, Kind, find_pairs, pairs_in, stem_without
+from .objects import EXAMPLES, Report, Split
+from .pairs import SPLITS, FileKind, find_pairs, pairs_in, stem_without
 from .splits import BY_HASH, part_of, split_files, split_pairs_by_hash
 
 MISSING_PART = 10  # not more than a tenth of the images may lack a map
@@ -24,7 +24,7 @@ PLACES = 8  # folders that are named where no layout is recognised
 IMAGES = 'images?|imgs?|jpegimages|leftimg8bit|image_2|input'
 CITYSCAPES = '(?:gtFine_|gtCoarse_)?'  # begins the names of its masks
 MASK_WORDS = 'annotation', 'masks?', 'labels?', 'seg', 'segmentation', 'gt', 'L', 'P', 'manual1'
-MASKS = Kind(
+MASKS = FileKind(
     'masks',
     'a mask',
     ('.png', '.tif', '.tiff', '.bmp', '.gif'),
@@ -69,8 +69,8 @@ class MapFiles:
 class MapFolder:
     """Images and their maps in a folder."""
 
-    kind: Kind
-    splits: Mapping[str, Part]  # 'train' and 'val'; ``pairs`` has the image of each map
+    kind: FileKind
+    splits: Mapping[str, Split]  # 'train' and 'val'; ``pairs`` has the image of each map
     split_by: str  # what says which image is in which split, in words
 
     def known(self) -> object:
@@ -79,7 +79,7 @@ class MapFolder:
 
 def write_pair_lists(
     inventory: Inventory,
-    kind: Kind,
+    kind: FileKind,
     out: Path,
     given: Given,
     survey: Callable[[PairsOf], Any],
@@ -123,7 +123,7 @@ def relative_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> MapFolder:
+def find_maps(inventory: Inventory, kind: FileKind, given: Given | None = None) -> MapFolder:
     """The images with their maps in a folder; ValueError where one of both is not found."""
     named = {split: names for split, names in (given or {}).items() if names is not None}
     if named:
@@ -138,10 +138,10 @@ def find_maps(inventory: Inventory, kind: Kind, given: Given | None = None) -> M
 
 
 def maps_by_settings(
-    inventory: Inventory, kind: Kind, named: Mapping[str, Sequence[str]]
+    inventory: Inventory, kind: FileKind, named: Mapping[str, Sequence[str]]
 ) -> MapFolder:
     """The images and maps in folders that settings name, and the other split beside them."""
-    root, parts = inventory.root, dict[str, Part]()
+    root, parts = inventory.root, dict[str, Split]()
     for split, folders in named.items():
         images, maps = (root / name for name in folders)
         if not {str(images), str(maps)} <= inventory.folders.keys():
@@ -171,7 +171,7 @@ def maps_by_settings(
     return MapFolder(kind, {split: parts[split] for split in SPLITS}, by)
 
 
-def check_missing_maps(part: Part, kind: Kind, inventory: Inventory) -> None:
+def check_missing_maps(part: Split, kind: FileKind, inventory: Inventory) -> None:
     """Raise ValueError if too many of the images of a split have no map."""
     missing = [*part.absent, *(relative_path(path, part.images) for path in part.unlabelled)]
     count = len(part.pairs) + len(missing)
@@ -187,7 +187,7 @@ def check_missing_maps(part: Part, kind: Kind, inventory: Inventory) -> None:
     )
 
 
-def refuse_lossy(inventory: Inventory, folder: Path, kind: Kind) -> None:
+def refuse_lossy(inventory: Inventory, folder: Path, kind: FileKind) -> None:
     """Raise ValueError for a folder whose maps are files that are not read, such as JPEG."""
     suffixes = {os.path.splitext(path)[1].lower() for path in inventory.paths(folder)}
     if suffixes.isdisjoint(kind.suffixes) and (unread := suffixes.intersection(UNREAD)):
@@ -197,7 +197,7 @@ def refuse_lossy(inventory: Inventory, folder: Path, kind: Kind) -> None:
         )
 
 
-def refuse_layout(inventory: Inventory, kind: Kind) -> NoReturn:
+def refuse_layout(inventory: Inventory, kind: FileKind) -> NoReturn:
     """Raise the ValueError for a folder whose layout is not known."""
     root = inventory.root
     if known := foreign_form(inventory):
@@ -227,7 +227,7 @@ def refuse_layout(inventory: Inventory, kind: Kind) -> NoReturn:
     )
 
 
-def folders_advice_text(kind: Kind, split: str = 'train') -> str:
+def folders_advice_text(kind: FileKind, split: str = 'train') -> str:
     """The setting that names folders."""
     return f'name them by "own.{split}=[IMAGES,{kind.title.upper()}]", below data_root'
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .inventory import Inventory
-    from .pairs import Kind
+    from .pairs import FileKind
 
 Box = tuple[float, float, float, float]
 Outline = list[list[float]] | dict[str, Any]  # polygons, or run lengths {'size': [h, w], 'counts'}
@@ -130,7 +130,7 @@ def printable_text(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class Split:
     """The labels of a split; `pairs` and what follows are of formats with a file for each image."""
 
     source: Path  # folder or file of the labels
@@ -173,9 +173,9 @@ class Format:
     title: str  # such as 'Pascal VOC', for reports
     suffixes: tuple[str, ...]  # of its label files
     find: Callable[[Inventory], LabelFolder | None]
-    read: Callable[[Part, Sequence[str] | None, Report], Read]
-    kind: Kind | None = None  # of its files, if each image has one
-    shared: Kind | None = None  # of files of several images, whose images have keys as of others
+    read: Callable[[Split, Sequence[str] | None, Report], Read]
+    kind: FileKind | None = None  # of its files, if each image has one
+    shared: FileKind | None = None  # of files of several images, which have keys as of others
     lists_classes: bool = True  # if not, classes.txt does
 
 
@@ -184,7 +184,7 @@ class LabelFolder:
     """A recognised data set."""
 
     format: Format
-    splits: Mapping[str, Part]  # 'train' and 'val'
+    splits: Mapping[str, Split]  # 'train' and 'val'
     split_by: str  # in words: 'ImageSets (train.txt, ...)'
     classes: Sequence[str] | None = None  # in their order; None for all in the labels
     notes: tuple[str, ...] = ()  # lines for the report

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .inventory import Inventory
 from .matching import FileMatcher, stem_without
-from .objects import Labelled, Part, Report
+from .objects import Labelled, Report, Split
 
 SPLITS = {
     'train': ('train2017', 'train', 'training'),
@@ -28,7 +28,7 @@ LOOKED_AT = 5  # files that decide whether a folder has labels
 
 
 @dataclass(frozen=True)
-class Kind:
+class FileKind:
     """A kind of files that belong to an image each."""
 
     title: str  # of the format, for messages
@@ -83,7 +83,7 @@ class FilePlace(NamedTuple):
 class Places:
     """The places of files, by words in their paths below the folder of the data set."""
 
-    def __init__(self, kind: Kind, home: Path) -> None:
+    def __init__(self, kind: FileKind, home: Path) -> None:
         self.kind, self.home = kind, os.path.join(home, '')
         self.of_folder: dict[str, FilePlace] = {}  # with the start of keys
 
@@ -110,7 +110,7 @@ class Places:
 class FilePairs:
     """Files of a kind and the images in a folder, with their places, matched."""
 
-    kind: Kind
+    kind: FileKind
     home: Path  # folder of the data set
     images: dict[str, FilePlace]
     files: dict[str, FilePlace]
@@ -125,7 +125,7 @@ class FilePairs:
         return (self.images[image].split if image else '') or self.files[path].split
 
 
-def find_pairs(inventory: Inventory, kind: Kind) -> FilePairs | None:
+def find_pairs(inventory: Inventory, kind: FileKind) -> FilePairs | None:
     """The files of a kind and their images in the data set of a folder; None without one of both.
 
     ValueError for several data sets, two files of one image, or files that are all broken.
@@ -160,7 +160,9 @@ def find_pairs(inventory: Inventory, kind: Kind) -> FilePairs | None:
     return pairs if pairs.files and pairs.images else None
 
 
-def pair_files(kind: Kind, home: Path, images: Iterable[str], files: Iterable[str]) -> FilePairs:
+def pair_files(
+    kind: FileKind, home: Path, images: Iterable[str], files: Iterable[str]
+) -> FilePairs:
     """Files of a kind in a data set, with their images; ValueError for two files of an image."""
     places = Places(kind, home)
     found = {path: places.of(path) for path in images}
@@ -179,7 +181,7 @@ def pair_files(kind: Kind, home: Path, images: Iterable[str], files: Iterable[st
     return match_files(FilePairs(kind, home, found, placed))
 
 
-def pairs_in(kind: Kind, images: Path, files: Path, inventory: Inventory) -> FilePairs:
+def pairs_in(kind: FileKind, images: Path, files: Path, inventory: Inventory) -> FilePairs:
     """The files of a kind in a folder, and their images in another or the same one."""
 
     def placed(folder: Path, paths: Iterable[str], of_labels: bool | None) -> dict[str, FilePlace]:
@@ -216,7 +218,7 @@ def match_files(pairs: FilePairs) -> FilePairs:
     return FileMatcher(pairs).match()
 
 
-def files_with_labels(paths: Iterable[str], kind: Kind) -> list[str]:
+def files_with_labels(paths: Iterable[str], kind: FileKind) -> list[str]:
     """The files in folders that have labels, by the first of each; ValueError if all are broken."""
     groups: dict[str, list[str]] = {}
     for path in paths:
@@ -240,7 +242,7 @@ def files_with_labels(paths: Iterable[str], kind: Kind) -> list[str]:
     return kept + broken
 
 
-def home_of(files: Iterable[str], images: Iterable[str], root: Path, kind: Kind) -> Path:
+def home_of(files: Iterable[str], images: Iterable[str], root: Path, kind: FileKind) -> Path:
     """The highest folder above words of the layout that has images; ValueError for several."""
     start = len(os.path.join(root, ''))
     homes = set[str]()
@@ -262,8 +264,8 @@ def home_of(files: Iterable[str], images: Iterable[str], root: Path, kind: Kind)
 
 
 def read_pairs(
-    part: Part,
-    kind: Kind,
+    part: Split,
+    kind: FileKind,
     report: Report,
     read: Callable[[Path, Path], Labelled | None],
     count: Callable[[Path], int | None],

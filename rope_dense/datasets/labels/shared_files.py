@@ -6,8 +6,8 @@ from pathlib import Path
 
 from .coco_files import words_of
 from .inventory import Images, Inventory
-from .objects import NO_IMAGE, Part
-from .pairs import SPLIT_NAMES, SPLITS, FilePairs, Kind, Places
+from .objects import NO_IMAGE, Split
+from .pairs import SPLIT_NAMES, SPLITS, FileKind, FilePairs, Places
 from .splits import Splits, split_files
 
 GROUPS = {word: split for split, words in SPLITS.items() for word in words}
@@ -17,7 +17,7 @@ GROUPS |= {'test': 'test', '': ''}
 class SharedFiles:
     """Label files of several images each, and the images in the folder of a data set."""
 
-    def __init__(self, kind: Kind, inventory: Inventory) -> None:
+    def __init__(self, kind: FileKind, inventory: Inventory) -> None:
         self.inventory, self.places = inventory, Places(kind, inventory.root)
         self.images = inventory.images(inventory.root)
         self.known: dict[str, Images] = {}
@@ -58,7 +58,7 @@ class SharedFiles:
                 files[name][file] = NO_IMAGE if name == names[0] else ''
         lacking = f'image without {pairs.kind.what} (not labelled, so left out)'
         for name, part in parts.items():
-            parts[name] = Part(
+            parts[name] = Split(
                 source=Path(os.path.commonpath(labelled)),
                 images=self.images.folder,
                 names=frozenset(map(self.images.stem_of, part.pairs)),
@@ -73,7 +73,7 @@ class SharedFiles:
         return parts, by
 
 
-def label_files(part: Part, suffixes: tuple[str, ...]) -> Mapping[Path, str]:
+def label_files(part: Split, suffixes: tuple[str, ...]) -> Mapping[Path, str]:
     """The label files of a split, with the reason of labels without an image; '' to skip them."""
     files = [part.source] if part.source.is_file() else part.inventory.below(part.source, suffixes)
     return part.orphans or dict.fromkeys(files, NO_IMAGE)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from .files import read_text, without_suffix
 from .inventory import VAL_PART, Images, Inventory
-from .objects import Part
+from .objects import Split
 from .pairs import SPLITS, FilePairs
 
-Splits = tuple[dict[str, Part], str]  # and what says which image is in which, in words
+Splits = tuple[dict[str, Split], str]  # and what says which image is in which, in words
 WORDS = {'train': 'training', 'val': 'validation'}
 BY_HASH = f'a hash of the name (one image of {VAL_PART} for validation)'
 TRAINING = ('trainval', *SPLITS['train'], 'default')  # CVAT exports default.txt
@@ -57,10 +57,10 @@ def validation_of(stems: Collection[str], inventory: Inventory, source: Path) ->
     return val
 
 
-def split_by_hash(part: Part, stems: Collection[str], key_of: Callable[[str], str] = str) -> Splits:
-    """Both splits of the labelled images of one file, by keys of paths as in ``Part.names``."""
-    val = validation_of({*map(key_of, stems)}, part.inventory, part.source)
-    of_val = frozenset(stem for stem in stems if key_of(stem) in val)
+def split_by_hash(part: Split, stems: Collection[str], key: Callable[[str], str] = str) -> Splits:
+    """Both splits of the labelled images of one file, by keys of paths as in ``Split.names``."""
+    val = validation_of({*map(key, stems)}, part.inventory, part.source)
+    of_val = frozenset(stem for stem in stems if key(stem) in val)
     names = {'train': frozenset(stems) - of_val, 'val': of_val}
     return {split: replace(part, names=some) for split, some in names.items()}, BY_HASH
 
@@ -85,13 +85,13 @@ def part_of(
     files: Collection[str],
     images: Collection[str],
     absent: Collection[str] = (),
-) -> Part:
+) -> Split:
     """The labels of a split."""
     matched = {file: pairs.image_of[file] for file in files if file in pairs.image_of}
     labelled = {*pairs.image_of.values()}
     tops = {pairs.images[image].top for image in (*matched.values(), *images)}
     folders = {os.path.dirname(file) for file in files or pairs.files}
-    return Part(
+    return Split(
         source=Path(os.path.commonpath(folders)) if folders else pairs.source or pairs.home,
         images=Path(os.path.commonpath(tops)) if tops else pairs.home,
         inventory=inventory,

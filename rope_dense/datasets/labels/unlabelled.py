@@ -16,21 +16,21 @@ from .files import VIDEO_SUFFIXES
 from .inventory import Inventory
 from .kept import write_if_changed
 from .maps import DEPTH, MASKS, MapFiles, MapFolder, relative_path
-from .objects import Part, Report
+from .objects import Report, Split
 
 IS_MAP = 'file of a folder of masks or depth maps (left out)'
 UNREAD = 'file that cannot be read (left out)'
 DOUBLE = 'copy of another image, to the byte (left out)'
 
 
-def as_pictures(
+def write_picture_list(
     inventory: Inventory,
     out: Path,
     folder: str | None,
     survey: Callable[[Mapping[str, Sequence[Path]]], Any],
     settings: object,
 ) -> MapFiles:
-    """A list of pictures, for ``UnlabelledDataset``, as a file in a folder of ``out``.
+    """Write a list of pictures, for ``UnlabelledDataset``, to a file in a folder of ``out``.
 
     Copies of an image are left out, because each picture is a class of its own; of a video one
     frame a second is taken, as a file beside the list. See ``write_pair_lists``.
@@ -74,7 +74,7 @@ def find_pictures(inventory: Inventory, folder: str | None, report: Report) -> M
             files.append(path)
     if not files:
         raise ValueError(f'{top}: no picture; there are {inventory.suffixes_in(top)}')
-    part = Part(files[0], root, inventory=inventory, unlabelled=files)
+    part = Split(files[0], root, inventory=inventory, unlabelled=files)
     return MapFolder(MASKS, dict(train=part), 'without labels')
 
 

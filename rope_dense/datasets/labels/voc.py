@@ -15,8 +15,8 @@ import numpy as np
 from .files import errors_at, finite_numbers, read_xml
 from .geometry import polygon_shape, rotated_shape
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Part, Read, Report, Shape
-from .pairs import Kind, find_pairs, read_pairs
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, find_pairs, read_pairs
 from .splits import split_files
 
 PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
@@ -29,11 +29,11 @@ def find_voc(inventory: Inventory) -> LabelFolder | None:
     return LabelFolder(VOC, *split_files(pairs, inventory)) if pairs else None
 
 
-def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_voc(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """Images with an XML file: of their name, else the one whose ``filename`` they are."""
 
     def read(path: Path, image: Path) -> Labelled | None:
-        if (root := annotation_in(path, report)) is None:
+        if (root := read_annotation(path, report)) is None:
             return None
         item = Labelled(image, size=size_in(root))
         for number, node in enumerate(root.findall('object'), start=1):
@@ -50,20 +50,20 @@ def read_voc(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
         return item
 
     def count(path: Path) -> int | None:
-        root = annotation_in(path, report)
+        root = read_annotation(path, report)
         return None if root is None else len(root.findall('object'))
 
     return classes or (), read_pairs(part, FILES, report, read, count)
 
 
-def named_image(path: Path) -> str | None:
+def read_image_name(path: Path) -> str | None:
     """The ``folder`` and ``filename`` of the image that an annotation names."""
     root = read_xml(path)
     folder, name = ((root.findtext(tag) or '').strip() for tag in ('folder', 'filename'))
     return f'{folder}/{name}' if name else None
 
 
-def annotation_in(path: Path, report: Report) -> Element | None:
+def read_annotation(path: Path, report: Report) -> Element | None:
     """The root of an annotation; None for other XML files, which are noted.
 
     ValueError if boxes or names are elsewhere than in <object>.
@@ -144,13 +144,13 @@ def points_in(polygon: Element) -> list[float]:
     return [value - 1 for value in finite_numbers(values, 'a corner')]
 
 
-def is_annotation(path: Path) -> bool:
+def is_voc(path: Path) -> bool:
     """Return whether an XML file is an annotation of Pascal VOC; ValueError if it is broken."""
     return read_xml(path).tag == 'annotation'
 
 
 FOLDERS = 'annotations?|xmls?|labels?'
-FILES = Kind(
-    'VOC', 'an XML file', ('.xml',), FOLDERS, is_one=is_annotation, named=named_image, lists='main'
+FILES = FileKind(
+    'VOC', 'an XML file', ('.xml',), FOLDERS, is_one=is_voc, named=read_image_name, lists='main'
 )
 VOC = Format('voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES, lists_classes=False)

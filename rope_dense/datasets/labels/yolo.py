@@ -1,4 +1,4 @@
-"""YOLO: a text file for each image, a line for each object, in shares of the image.
+"""YOLO: a text file for each image, a line for each object, in fractions of the image size.
 
 A line, see https://docs.ultralytics.com/datasets, has the number of the class, then a box
 (centre, width, height), the corners of a polygon or of a rotated box, or a box with key points.
@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from .dota import has_corners
-from .files import PlacedError, finite_numbers, numbered_lines, read_text
+from .files import PlacedError, finite_numbers, read_numbered_lines, read_text
 from .geometry import polygon_shape
-from .objects import Labelled, Part, Read, Report, Shape
-from .pairs import Kind, read_pairs
-from .yolo_yaml import names_above
+from .objects import Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, read_pairs
+from .yolo_yaml import read_names_above
 
-FARTHEST = 2.0  # shares of the image: numbers beyond are no shares
+FARTHEST = 2.0  # fraction of the image size: numbers beyond are no fractions
 BORDER = 0.05  # of the image, by which corners may be outside
 PARALLEL = 0.01  # of the image, by which opposite sides of a rotated box may differ
 # Folders of DOTA's labels and of lists, and lists of classes.
@@ -35,7 +35,7 @@ TWO_READINGS = (
 KPT_SHAPE = 'write kpt_shape: [points, 2 or 3] to data.yaml'
 
 
-def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read:
+def read_yolo(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """All images of a split; one without a label file has no objects.
 
     ValueError if no image has a label file, or nothing names the classes.
@@ -46,7 +46,7 @@ def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read
     """
     names, options = classes or (), dict(part.options)
     if not names:
-        if (found := names_above([part.source], part.inventory)) is None:
+        if (found := read_names_above([part.source], part.inventory)) is None:
             raise ValueError(
                 f'{part.source}: no names of classes: write them to classes.txt in it or above, '
                 'one a line in the order of their numbers, or give --classes'
@@ -73,7 +73,7 @@ def read_yolo(part: Part, classes: Sequence[str] | None, report: Report) -> Read
 class LineReader:
     """Reads the lines of the label files of a split, and remembers what only all of them show."""
 
-    part: Part
+    part: Split
     names: Sequence[str]  # of the classes, in the order of their numbers
     kpt_shape: tuple[int, int] | None  # (points, numbers of a point) of pose labels
     report: Report
@@ -97,7 +97,7 @@ class LineReader:
         if len(self.triangles) > 1 and self.outlines == len(self.triangles):
             raise ValueError(
                 f'{source}: {self.triangles[0]} has 6 numbers after the class, as all other '
-                f'outlines: {TWO_READINGS}'
+                f'polygons: {TWO_READINGS}'
             )
         most = self.boxes / (4 if self.corners == self.boxes else 2)
         if len(self.beyond) > max(1, most):
@@ -112,7 +112,7 @@ class LineReader:
     def read(self, path: Path, file: Path) -> Labelled:
         """An image with the objects of its label file."""
         item = Labelled(file)
-        if not (lines := list(numbered_lines(path))):
+        if not (lines := list(read_numbered_lines(path))):
             return item
         try:
             image = self.part.inventory.header(file)
@@ -155,7 +155,7 @@ class LineReader:
         (width, height), (x, y, across, down) = size, values[:4]
         if max(map(abs, values[:4])) > FARTHEST:
             far = max(values[:4], key=abs)
-            raise ValueError(f'{far:g} is no share of the image, 0 to 1: are the labels in pixels?')
+            raise ValueError(f'{far:g} is no fraction of the image size, 0 to 1: is it in pixels?')
         if self.kpt_shape is None:
             self.boxes += 1
             if 0 <= x < across <= 1 and 0 <= y < down <= 1:
@@ -170,7 +170,7 @@ class LineReader:
         count = len(values)
         if count > 7 and count % 2 and (count - 4) % 3 and 0 <= values[-1] <= 1:
             # Not so where the numbers may be of key points.
-            self.report.note('outline with a number behind it (taken as its score)', where)
+            self.report.note('polygon with a number behind it (taken as its score)', where)
             values = values[:-1]
         elif count < 6 or count % 2:
             hint = 'is a fifth an angle? For rotated boxes write their four corners; '
@@ -187,7 +187,7 @@ class LineReader:
                 f'{other}'
             )
         if count == 6:
-            self.report.note('outline of three corners', where)
+            self.report.note('polygon of three corners', where)
             x, y, across, down = values[:4]
             reach = max(abs(x - 0.5) + across / 2, abs(y - 0.5) + down / 2)
             if reach < 0.5 + BORDER and min(across, down) > 0:
@@ -244,9 +244,9 @@ def has_yolo(path: Path) -> bool:
     """Return whether the first line of a text file is a class and numbers, and not DOTA's."""
     if NO_LABELS.search('/'.join(path.parts[-4:])):
         return False
-    return is_yolo(next(numbered_lines(path), ('', ''))[1])
+    return is_yolo(next(read_numbered_lines(path), ('', ''))[1])
 
 
-FILES = Kind(
+FILES = FileKind(
     'YOLO', 'a label file', ('.txt',), 'labels?', is_one=has_yolo, negatives=True, lists=''
 )

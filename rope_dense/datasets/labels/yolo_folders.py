@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..classes import CLASSES_FILE
-from .dota import has_corners, object_lines
+from .dota import has_corners, read_object_lines
 from .files import read_text
 from .inventory import Inventory
 from .objects import Format, LabelFolder
@@ -17,10 +17,10 @@ from .splits import BY_HASH, WORDS, Chosen, listed_image, part_of, split_files, 
 from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
 from .yolo_yaml import (
     class_names_of,
-    declaration_in,
+    find_declaration,
     find_folder,
     key_points,
-    names_above,
+    read_names_above,
     split_entries,
 )
 
@@ -34,11 +34,11 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
     ValueError for several data sets, or one that lacks names of classes, images or labels.
     """
     root = inventory.root
-    if declaration := declaration_in(root, inventory):
+    if declaration := find_declaration(root, inventory):
         return declared_folder(*declaration, inventory)
     found, homes = list[LabelFolder](), dict[frozenset[str], Path]()  # of images
     for folder in inventory.subfolders(root).values():
-        if declaration := declaration_in(folder, inventory):
+        if declaration := find_declaration(folder, inventory):
             found.append(one := declared_folder(*declaration, inventory))
             parts = one.splits.values()
             images = [x for part in parts for x in (*part.pairs.values(), *part.unlabelled)]
@@ -61,7 +61,7 @@ def undeclared_folder(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
     """A data set by the names of its folders; ValueError without one list of classes."""
     parts, by = split_files(pairs, inventory)
     places = dict.fromkeys(x for part in parts.values() for x in (part.source, part.images))
-    if (found := names_above(places, inventory)) is None:
+    if (found := read_names_above(places, inventory)) is None:
         raise ValueError(
             f'{parts["train"].source} has YOLO labels, but names of the classes are missing: write '
             f'them to {inventory.root / CLASSES_FILE}, one a line in the order of their numbers, '
@@ -188,7 +188,7 @@ def refuse_unplaced(inventory: Inventory) -> None:
     """Refuse label files whose images are not where YOLO has them, or whose lines are DOTA's."""
     root = inventory.root
     for path in map(Path, texts_in([str(root)], inventory)[: 4 * LOOKED_AT]):
-        where, line = next(object_lines(path), ('', ''))
+        where, line = next(read_object_lines(path), ('', ''))
         if has_corners(line) and not is_yolo(line):
             raise ValueError(f'{path.with_name(where)}: {OF_DOTA}')
         if is_yolo(line) and ',' not in line:

@@ -20,7 +20,7 @@ ABOVE = 3  # folders above label files outside the data set that may have names 
 KEYS = [name for names in SPLITS.values() for name in names]
 
 
-def declaration_in(folder: Path, inventory: Inventory) -> tuple[Path, dict[str, Any]] | None:
+def find_declaration(folder: Path, inventory: Inventory) -> tuple[Path, dict[str, Any]] | None:
     """The file in a folder that declares a YOLO data set, and its content; ValueError for two."""
     for suffixes in DECLARATIONS:
         found = dict[Path, dict[str, Any]]()
@@ -107,7 +107,7 @@ def class_names_of(
     """
     given, is_yaml = content.get('names'), file.suffix.lower() != '.data'
     if given is None:
-        if (found := names_above([file.parent], inventory)) is None:
+        if (found := read_names_above([file.parent], inventory)) is None:
             raise ValueError(f'{file} has no `names` of the classes')
         names = found[0]
     elif is_yaml:
@@ -146,7 +146,7 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
     return class_names(given, file)
 
 
-def names_above(
+def read_names_above(
     folders: Iterable[Path], inventory: Inventory
 ) -> tuple[tuple[str, ...], dict[str, Any]] | None:
     """The names of the classes in the file nearest to label files, and the options that it says.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...utils.validation import checked_settings
 from .masks import mask_losses
-from .matching import POINT_RATIO, Matcher, overlaps
+from .matching import POINT_RATIO, Matcher, box_overlaps
 from .predictions import Pairs, Prediction, Targets, encode_distances, nearest_bins, tensor_like
 
 WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
@@ -53,7 +53,7 @@ class Outputs(NamedTuple):
     denoised: Denoised | None = None
 
 
-class Share(NamedTuple):
+class LossPairs(NamedTuple):
     """Pairs that a loss is summed over, and numbers as a mean over the processes.
 
     Attributes:
@@ -137,11 +137,11 @@ class Criterion:
         self,
         prediction: Prediction,
         targets: Targets,
-        classes: Share,
-        boxes: Share,
+        classes: LossPairs,
+        boxes: LossPairs,
         bins: Tensor,
         teacher: Prediction | None,
-        balance: Share,
+        balance: LossPairs,
     ) -> dict[str, Tensor]:
         """Losses of one set of predictions.
 
@@ -167,16 +167,16 @@ class Criterion:
             sides = self.side_loss(prediction, target, pairs, iou, bins)
             found['fgl'] = sides / boxes.number
         if prediction.corners is not None and teacher is not None:
-            found['ddf'] = distill(prediction.corners, teacher, boxes, iou, balance, len(bins))
+            found['ddf'] = distill(prediction.corners, teacher, boxes, iou, balance)
         return {f'loss_{name}': self.weights[name] * loss for name, loss in found.items()}
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """IoU [M] of boxes and annotations [M, 4]."""
-        return overlaps(boxes, targets, 'iou', aligned=True)
+        return box_overlaps(boxes, targets, 'iou', aligned=True)
 
     def box_losses(self, boxes: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """Sums of the losses of boxes [M, 4], not weighted."""
-        giou = overlaps(boxes, targets, 'giou', aligned=True)
+        giou = box_overlaps(boxes, targets, 'giou', aligned=True)
         return dict(bbox=F.l1_loss(boxes, targets, reduction='sum'), giou=(1 - giou).sum())
 
     def encode(self, reference: Tensor, boxes: Tensor) -> Tensor:
@@ -210,49 +210,49 @@ class Criterion:
 
 
 def distill(
-    corners: Tensor, teacher: Prediction, share: Share, iou: Tensor, balance: Share, num_bins: int
+    corners: Tensor, teacher: Prediction, boxes: LossPairs, iou: Tensor, balance: LossPairs
 ) -> Tensor:
-    """Divergence of distributions [B, Q, 4 (R + 1)] from a teacher's; ``num_bins`` is R + 1.
+    """Divergence of distributions [B, Q, 4 (R + 1)], or 7, from a teacher's.
 
     It is weighted by the IoU of queries with an annotation, and by the teacher's class score of the
     others. The means over the two are weighted by the square roots of their numbers in ``balance``:
     the encoder's queries are counted also where denoising queries learn, as in the source.
     """
     assert teacher.corners is not None
-    queries = share.pairs.queries
+    queries, sides = boxes.pairs.queries, teacher.boxes.shape[-1]
     weight = teacher.logits.detach().float().sigmoid().amax(-1).flatten()  # [B Q]
     weight = weight.index_put((queries,), iou)
     matched = torch.zeros_like(weight).index_fill(0, queries, 1.0)
     student, target = (
-        (x.flatten(0, 1).unflatten(-1, (-1, num_bins)) / TEMPERATURE).log_softmax(-1)
+        (x.flatten(0, 1).unflatten(-1, (sides, -1)) / TEMPERATURE).log_softmax(-1)
         for x in (corners, teacher.corners.detach().float())
     )
     divergence = F.kl_div(student, target, reduction='none', log_target=True).sum((1, 2))  # [B Q]
     divergence = weight * TEMPERATURE**2 * divergence
-    number = student.shape[1]  # of distributions
-    mean_matched = (divergence * matched).sum() / (number * share.matched.clamp(min=LEAST))
-    mean_others = (divergence * (1 - matched)).sum() / (number * share.others.clamp(min=LEAST))
+    mean_matched = (divergence * matched).sum() / (sides * boxes.matched.clamp(min=LEAST))
+    mean_others = (divergence * (1 - matched)).sum() / (sides * boxes.others.clamp(min=LEAST))
     roots = balance.matched.sqrt(), balance.others.sqrt()
     return (mean_matched * roots[0] + mean_others * roots[1]) / sum(roots)
 
 
-def count_pairs(outputs: Outputs, union: Pairs, number: int) -> tuple[Share, Tensor, Share | None]:
+def count_pairs(
+    outputs: Outputs, union: Pairs, number: int
+) -> tuple[LossPairs, Tensor, LossPairs | None]:
     """The union of the pairs of all layers, the number of boxes, and the denoising queries' pairs.
 
     All numbers are means over the processes, of one exchange between them; ``union`` are the pairs
     of any layer, ``number`` counts annotations.
     """
     logits, denoised = outputs.pre.logits, outputs.denoised
-    pairs = [union] if denoised is None else [union, denoised.pairs]
-    queries = [logits] if denoised is None else [logits, denoised.pre.logits]
-    numbers = [number]
-    for some, part in zip(pairs, queries, strict=True):
-        numbers += [len(some), part.shape[0] * part.shape[1] - len(some)]
+    numbers = [number, len(union), logits[..., 0].numel() - len(union)]
+    if denoised is not None:
+        pairs, queries = denoised.pairs, denoised.pre.logits[..., 0]
+        numbers += [len(pairs), queries.numel() - len(pairs)]
     means = reduce_mean(tensor_like(numbers, logits.float()))
     num_boxes, matched, others, *noisy = means.unbind()
     num_boxes = num_boxes.clamp(min=1)
-    share = Share(union, matched.clamp(min=1), matched, others)
+    boxes = LossPairs(union, matched.clamp(min=1), matched, others)
     if denoised is None:
-        return share, num_boxes, None
+        return boxes, num_boxes, None
     groups = max(denoised.num_groups, 1)
-    return share, num_boxes, Share(denoised.pairs, num_boxes * groups, *noisy)
+    return boxes, num_boxes, LossPairs(denoised.pairs, num_boxes * groups, *noisy)

@@ -176,7 +176,7 @@ class DEIMHead(BaseModule):
         scores, labels, query = self.best(prediction.logits)
         corners = bbox_cxcywh_to_xyxy(take(prediction.boxes, query))
         if self.nms_iou is not None:
-            scores = scores.masked_fill(repeated(corners, labels, self.nms_iou), 0)
+            scores = scores.masked_fill(is_duplicate(corners, labels, self.nms_iou), 0)
             scores, order = scores.topk(scores.shape[1])
             labels, query = labels.gather(1, order), query.gather(1, order)
             corners = take(corners, order)
@@ -227,7 +227,7 @@ class DEIMHead(BaseModule):
         return results
 
 
-def repeated(corners: Tensor, labels: Tensor, iou: float) -> Tensor:
+def is_duplicate(corners: Tensor, labels: Tensor, iou: float) -> Tensor:
     """True [B, M] for boxes [B, M, 4] that overlap an earlier one of their class by above ``iou``.
 
     Fast NMS, of Bolya et al., "YOLACT: Real-time Instance Segmentation" (ICCV 2019): that one may

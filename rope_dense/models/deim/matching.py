@@ -100,11 +100,11 @@ class Matcher:
     def box_costs(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """Costs [P, t] of boxes [P, 4] and [t, 4]."""
         distance = torch.cdist(boxes, targets, p=1)
-        return self.bbox_cost * distance - self.giou_cost * overlaps(boxes, targets, 'giou')
+        return self.bbox_cost * distance - self.giou_cost * box_overlaps(boxes, targets, 'giou')
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """IoU [P, t] of boxes [P, 4] and [t, 4]."""
-        return overlaps(boxes, targets, 'iou')
+        return box_overlaps(boxes, targets, 'iou')
 
     def mask_costs(self, predictions: Sequence[Prediction], targets: Targets) -> list[Tensor]:
         """Costs [S Q, t] of the masks of each image, 0 for predictions without masks."""
@@ -143,7 +143,7 @@ def check_boxes(targets: Targets) -> None:
             raise ValueError(f'{name} has an annotation whose box is infinite or not a number')
 
 
-def overlaps(boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = False) -> Tensor:
+def box_overlaps(boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = False) -> Tensor:
     """IoU or GIoU of boxes [P, 4] and [t, 4], (cx, cy, w, h): [P, t], or [P] if aligned.
 
     As mmdet's ``bbox_overlaps``, whose constant a GPU would wait for. Checked against it in

@@ -237,6 +237,7 @@ class OrientedDEIMHead(DEIMHead):
     parts = Parts(
         OrientedSelection, OrientedDecoder, OrientedDenoising, OrientedMatcher, OrientedCriterion
     )
+    box_convention = 'le90'  # of the predictions, see ``fixed_convention``
 
     def __init__(self, *args: Any, masks: None = None, **kwargs: Any) -> None:
         if masks is not None:
@@ -286,7 +287,7 @@ class OrientedDEIMHead(DEIMHead):
             if rescale:
                 x, y = sample.scale_factor
                 boxes.rescale_((1 / x, 1 / y))
-            boxes.regularize_boxes('le90')
+            boxes.regularize_boxes(self.box_convention)
             results.append(InstanceData(scores=scores, labels=labels, bboxes=boxes))
         return results
 

@@ -124,8 +124,8 @@ def check_dataset(cfg: Config, key: str, dataset: ConfigDict) -> None:
     lacking = [path for path, item in objects if 'mask' not in item]
     if lacking and any(step.get('with_mask') for step in dataset.get('pipeline') or ()):
         raise UsageError(
-            f'{key}: {len(lacking)} objects have no outline (`segmentation`), which masks are '
-            f'trained on, such as in {", ".join(dict.fromkeys(lacking[:EXAMPLES]))}'
+            f'{key}: {len(lacking)} objects have no polygon or mask (`segmentation`), which '
+            f'masks are trained on, such as in {", ".join(dict.fromkeys(lacking[:EXAMPLES]))}'
         )
     check_maps(cfg, key, dataset, built)
 

@@ -8,7 +8,7 @@ from mmengine.config import Config
 from torch import nn
 
 from ...backbones.base import Backbone
-from ...engine.param_groups import group_table
+from ...engine.param_groups import group_table_text
 from ...rope import RotaryEmbedding
 from ...rope.grid import build_scaling
 from ..model import build_optimizer
@@ -58,12 +58,12 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
         'model': f'{cfg.model.type}, {num_parameters(model):,d} parameters: {", ".join(parts)}',
         'weights': f'{start}; all from {cfg.load_from}' if cfg.get('load_from') else start,
         'frozen': ', '.join(frozen) + ' parameters' if frozen else 'nothing',
-        'colours': part_text(cfg.model.get('data_preprocessor')),
+        'inputs': part_text(cfg.model.get('data_preprocessor')),
         'maps': maps_text(model),
         'position': positions_text(model),
         'windows': windows_text(model),
         'optimizer': part_text(cfg.optim_wrapper),
-        'groups': group_table(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr),
+        'groups': group_table_text(optimizer.param_groups, cfg.optim_wrapper.optimizer.lr),
         'schedule': schedule_text(cfg),
         'evaluation': '; '.join(map(part_text, settings)),
         '--tta': '; '.join(map(part_text, tta)) if all(tta) else 'not in this config',

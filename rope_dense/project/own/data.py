@@ -17,9 +17,9 @@ from ...datasets.labels.foreign import form_by_name
 from ...datasets.labels.inventory import Inventory, inventory_of
 from ...datasets.labels.maps import PairsOf, write_pair_lists
 from ...datasets.labels.objects import LabelFolder
-from ...datasets.labels.pairs import Kind
+from ...datasets.labels.pairs import FileKind
 from ...datasets.labels.splits import WORDS
-from ...datasets.labels.unlabelled import as_pictures
+from ...datasets.labels.unlabelled import write_picture_list
 from ...utils.similar import did_you_mean
 from .images import settings_of_images, survey_images
 from .settings import Own, OwnAdapt, OwnMaps, OwnObjects
@@ -139,7 +139,7 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
 
 def find_own_maps(
     own: OwnMaps,
-    kind: Kind,
+    kind: FileKind,
     survey: Callable[[list[tuple[Path, Path]], str], dict],
     lines: Callable[[dict], Sequence[str]],
     settings: object,
@@ -179,7 +179,7 @@ def find_pictures(own: OwnAdapt) -> OwnData:
     inventory = own_inventory(own)
     survey = partial(survey_images, own, inventory.header)
     folder = None if own.train is None else str(own.train)
-    found = as_pictures(inventory, CONVERTED, folder, survey, settings_of_images(own))
+    found = write_picture_list(inventory, CONVERTED, folder, survey, settings_of_images(own))
     files = {s: dict(data_root=str(own.root), ann_file=file) for s, file in found.ann_file.items()}
     number = found.images['train']
     classes = (f'{number} pictures',)  # of which a resumed run must have as many

@@ -67,7 +67,7 @@ def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
 
 
 def set_weights(cfg: dict, own: Own) -> None:
-    """Set the weights of the backbone, and the colours and sizes that they were trained with."""
+    """Set the weights of the backbone, and the mean, std and image sizes of their training."""
     backbone, preprocessor = cfg['model']['backbone'], cfg['model']['data_preprocessor']
     vit = own.vit
     preprocessor.update(mean=[*vit.mean], std=[*vit.std])

@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ...datasets.images.band_files import BandHeader, band_header
+from ...datasets.images.band_files import BandHeader, read_band_header
 from ...datasets.images.headers import Header
 from ...datasets.images.pictures import check_picture
 from ...datasets.labels.objects import Report
@@ -25,7 +25,7 @@ COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain'
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
 MODULES = 'rope_dense.datasets.images'
 PAGES = 'image of several pages, of which the first is taken'
-LEFT_OUT = 'colours of training: brightness, contrast and noise of each channel, no hue, saturation'
+LEFT_OUT = 'colour augmentation: brightness, contrast and noise of each channel, no hue, saturation'
 
 
 def settings_of_images(own: Own) -> object:
@@ -81,9 +81,9 @@ def survey_pictures(
         needs_pillow |= header.compression == 'odd tiles' or not is_known
     white = max_value
     if is_deep:
-        from ...datasets.images.deep import white_value
+        from ...datasets.images.deep import read_white_value
 
-        white = white or white_value(headers)
+        white = white or read_white_value(headers)
         white = white or (WHOLE if needs_pillow else None)  # Pillow cuts off at 255
     notes = [[PAGES, path.name] for path, header in headers.items() if header.pages > 1]
     return dict(white=white, backend='pillow' if needs_pillow else None, notes=notes)
@@ -137,7 +137,7 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
     if train:
         loader, images = LoadBands(**load), sample_files([*train, *val], HEADERS)
         headers = {
-            path: {file: band_header(file) for file in loader.files(path)} for path in images
+            path: {file: read_band_header(file) for file in loader.files(path)} for path in images
         }
         firsts = [next(iter(files.items())) for files in headers.values()]
         if names == chosen and not own.separate_files:
@@ -146,7 +146,7 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
         loader = LoadBands(**load)
         for image, files in headers.items():
             loader.check_headers(image, files)
-    mean, std, text = statistics(own, sample_files(train, READ), load)
+    mean, std, text = read_statistics(own, sample_files(train, READ), load)
     return dict(load=dict(load, fill=mean), mean=mean, std=std, text=text)
 
 
@@ -167,7 +167,7 @@ def sample_files(files: Sequence[Path], number: int) -> Sequence[Path]:
     return files[:: -(-len(files) // number)] if files else []
 
 
-def statistics(
+def read_statistics(
     own: Own, files: Sequence[Path], load: Mapping[str, Any]
 ) -> tuple[list[float], list[float], str]:
     """Mean and deviation of each channel by settings or files, and a text about them.

@@ -225,7 +225,7 @@ class OwnAdapt(Own):
             raise ValueError(f'own.train={self.train!r}: give one folder, below data_root')
         if self.lora and trains_all:
             others = 'own.teacher, own.blocks and own.weights=None'
-            raise ValueError(f'own.lora={self.lora}: adapters are for trainings without {others}')
+            raise ValueError(f'own.lora={self.lora}: adapters are for runs without {others}')
         if self.blocks is not None:
             checked_integer('own.blocks', self.blocks, 1, self.vit.depth)
         if self.teacher is None and (self.teacher_weights != 'default' or self.teacher_size):

@@ -78,7 +78,7 @@ def trained_classes(
     own: OwnSemantic,
 ) -> tuple[tuple[str, ...], list[Colour], dict[str, list[int] | None]]:
     """Names and colours of the trained classes, and ``void`` and ``values`` of their masks."""
-    names, colours, values = named_classes(own)
+    names, colours, values = read_named_classes(own)
     listed = ', '.join(names)
     if values is not None and len(values) != len(names):
         raise ValueError(
@@ -96,7 +96,9 @@ def trained_classes(
     return trained, palette, dict(void=void, values=own_values)
 
 
-def named_classes(own: OwnSemantic) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
+def read_named_classes(
+    own: OwnSemantic,
+) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
     file, given, values = own.root / CLASSES_FILE, own.classes, own.values
     if file.is_file():

@@ -13,8 +13,8 @@ from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from helpers.deim import CLASSES, close, pair, to_ours
-from rope_dense.models.deim.criterion import Criterion, Denoised, Outputs, Share, distill
-from rope_dense.models.deim.matching import Matcher, overlaps
+from rope_dense.models.deim.criterion import Criterion, Denoised, LossPairs, Outputs, distill
+from rope_dense.models.deim.matching import Matcher, box_overlaps
 from rope_dense.models.deim.predictions import (
     Pairs,
     Prediction,
@@ -155,11 +155,11 @@ def test_distillation_of_denoising_queries() -> None:
     expected = theirs(outputs, targets)
     batch, number = layers[0].logits.shape[:2]
     own = (float(len(pairs)), float(batch * number - len(pairs)))
-    share = Share(pairs, torch.ones(()), *map(torch.tensor, own))
+    summed = LossPairs(pairs, torch.ones(()), *map(torch.tensor, own))
     for index, layer in enumerate(layers[:-1]):
         predicted = layer.boxes.detach().flatten(0, 1)[pairs.queries]
-        iou = overlaps(predicted, targets.boxes[pairs.targets], 'iou', aligned=True)
-        loss = 1.5 * distill(layer.corners, layers[-1], share, iou, share, len(outputs.bins))
+        iou = box_overlaps(predicted, targets.boxes[pairs.targets], 'iou', aligned=True)
+        loss = 1.5 * distill(layer.corners, layers[-1], summed, iou, summed)
         assert loss.item() == pytest.approx(expected[f'dn_d{index}.loss_ddf'].item(), rel=1e-5)
 
 

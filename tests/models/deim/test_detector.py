@@ -12,7 +12,7 @@ from torch import nn
 
 from helpers.deim import CLASSES, close, config, ours, pair, randomise
 from rope_dense.models.deim.encoder import MeanMapPyramid
-from rope_dense.models.deim.head import repeated
+from rope_dense.models.deim.head import is_duplicate
 from rope_dense.models.deim.queries import anchors_of
 
 SIZES = ((64, 64), (96, 96), (96, 160), (128, 64))
@@ -63,7 +63,7 @@ def test_which_boxes_are_repeated() -> None:
     boxes[:, 3] = boxes[:, 2]
     boxes[:, 5] = boxes[:, 5, [0, 1, 0, 1]]  # empty
     labels = torch.randint(0, 2, (2, 40))
-    found = repeated(boxes, labels, 0.4)
+    found = is_duplicate(boxes, labels, 0.4)
     for some, numbers, actual in zip(boxes, labels, found, strict=True):
         overlaps = bbox_overlaps(some, some)
         for late in range(40):
@@ -79,7 +79,7 @@ def test_a_model_leaves_out_what_it_repeats() -> None:
     before = model(image, [DetDataSample(metainfo=meta)], mode='predict')[0].pred_instances
     model.bbox_head.nms_iou = 0.3
     after = model(image, [DetDataSample(metainfo=meta)], mode='predict')[0].pred_instances
-    kept = ~repeated(before.bboxes[None], before.labels[None], 0.3)[0]
+    kept = ~is_duplicate(before.bboxes[None], before.labels[None], 0.3)[0]
     assert 0 < kept.sum() < len(kept)
     assert torch.equal(after.scores, before.scores[kept])
     assert torch.equal(after.labels, before.labels[kept])

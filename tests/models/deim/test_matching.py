@@ -13,7 +13,7 @@ from mmdet.structures.bbox import bbox_cxcywh_to_xyxy, bbox_overlaps
 from mmengine.structures import InstanceData
 from torch import Tensor
 
-from rope_dense.models.deim.matching import Matcher, overlaps, unite
+from rope_dense.models.deim.matching import Matcher, box_overlaps, unite
 from rope_dense.models.deim.predictions import Pairs, Prediction, Targets
 
 COUNTS = [3, 0, 5]
@@ -144,6 +144,6 @@ def test_overlaps_are_those_of_mmdet(mode: str) -> None:
     second = torch.cat([boxes(8), torch.zeros(1, 4)])
     corners = [bbox_cxcywh_to_xyxy(x) for x in (first, second)]
     expected = bbox_overlaps(*corners, mode=mode)
-    assert torch.equal(overlaps(first, second, mode), expected)
+    assert torch.equal(box_overlaps(first, second, mode), expected)
     aligned = bbox_overlaps(*corners, mode=mode, is_aligned=True)
-    assert torch.equal(overlaps(first, second, mode, aligned=True), aligned)
+    assert torch.equal(box_overlaps(first, second, mode, aligned=True), aligned)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from mmcv.ops import box_iou_rotated
+from mmdet import registry
 from mmdet.structures import DetDataSample
-from mmengine.registry import MODELS
+from mmengine.config import Config
+from mmengine.registry import MODELS, Registry
 from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from helpers.deim import CLASSES, config, ours, randomise
+from rope_dense.integrations import hub_config
 from rope_dense.models.deim.layers import DeformableAttention
 from rope_dense.models.deim.oriented import (
     OrientedAttention,
     OrientedCriterion,
     OrientedDecoder,
+    OrientedDEIMHead,
     OrientedDenoising,
     OrientedMatcher,
     from_pixels,
@@ -28,6 +34,7 @@ from rope_dense.models.deim.oriented import (
 )
 from rope_dense.models.deim.oriented_boxes import change_between, from_rotated, to_rotated
 from rope_dense.models.deim.predictions import Targets
+from rope_dense.project.task import angle_version, task_of
 
 QUARTER = math.pi / 2
 
@@ -313,6 +320,27 @@ def test_annotations_come_as_mmrotate_has_them_and_predictions_return_so() -> No
     )
     (sample,) = model(image, data, mode='predict')
     assert sample.pred_instances.bboxes.shape == (30, 5)
+
+
+@pytest.mark.parametrize('where', [MODELS, registry.MODELS], ids=['mmengine', 'mmdet'])
+def test_a_registered_subclass_is_oriented(
+    where: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By its config, and by its settings of the hub, which ask for mmrotate."""
+    head = type('HeadOfAPlugin', (OrientedDEIMHead,), dict(__module__='rope_dense.plugin'))
+    monkeypatch.setitem(where.module_dict, 'SubclassOfTheHead', head)
+    asked: list[str] = []
+    monkeypatch.setattr(hub_config, 'import_module', asked.append)
+    parts = dict(test_pipeline=[], metainfo=dict(classes=['a'], palette=[[0, 0, 0]]))
+    for kind, task in (('SubclassOfTheHead', 'oriented'), ('DEIMHead', 'boxes')):
+        model = dict(type=settings()['type'], bbox_head=dict(type=kind))
+        cfg = Config(dict(default_scope='mmdet', model=model, **parts))
+        assert task_of(cfg) == task and (angle_version(cfg) == 'le90') == (task == 'oriented')
+        stored = hub_config.storable_settings(cfg.to_dict())
+        (tmp_path / 'config.json').write_text(json.dumps(stored))
+        asked.clear()
+        hub_config.read_settings(tmp_path / 'config.json')
+        assert ('rope_dense.integrations.mmrotate' in asked) == (task == 'oriented')
 
 
 @pytest.mark.slow
