@@ -61,6 +61,7 @@ class ResumableTrainLoop(IterBasedTrainLoop):
             runner.model.train()
             self.run_iter(next(self.dataloader_iterator))
             self.validate_if_due()
+        self.dataloader_iterator.batches = None  # ends its workers; as garbage, each waits for 5 s
         runner.call_hook('after_train_epoch')
         runner.call_hook('after_train')
         return runner.model
