@@ -26,10 +26,9 @@ class ResumableTrainLoop(IterBasedTrainLoop):
 
     The random state (Python, NumPy, torch) of each image and each iteration follows from the seed
     of the run, the process and the position, and a resumed run skips earlier batches without
-    loading them (mmengine draws the random numbers of the start again). So a resumed run has the
-    loss curve of an uninterrupted one, whatever the validation in between and the number of loading
-    workers. The epoch, which is 'epoch' of mmengine's message hub, follows from the iteration too.
-    A run that ended in a validation, also in its last, validates first when it is resumed.
+    loading them. So it has the loss curve of an uninterrupted run, whatever the validation in
+    between and the number of workers. The epoch, 'epoch' of mmengine's message hub, follows from
+    the iteration. A run that ended in a validation, even the last, validates first when resumed.
 
     It needs the same `randomness.seed` (None gives another data order) and number of processes. On
     a GPU, kernels that add in no fixed order still differ.
@@ -61,6 +60,7 @@ class ResumableTrainLoop(IterBasedTrainLoop):
             runner.model.train()
             self.run_iter(next(self.dataloader_iterator))
             self.validate_if_due()
+        self.dataloader_iterator.batches = None  # ends its workers; as garbage, each waits for 5 s
         runner.call_hook('after_train_epoch')
         runner.call_hook('after_train')
         return runner.model

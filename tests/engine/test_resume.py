@@ -1,6 +1,7 @@
 """Runs that were killed, and resumed, against one that was not."""
 
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -24,6 +25,7 @@ from mmengine.registry import MODELS
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from helpers.small_configs import make_data, small_config
+from helpers.toy_runs import toy_config, toy_run
 from rope_dense.engine import AtomicCheckpointHook
 from rope_dense.engine.train_loop import SeededBatches
 from rope_dense.utils.atomic_write import PARTIAL, atomic_write
@@ -305,3 +307,11 @@ def test_remote_folders_are_refused(tmp_path: Path) -> None:
     hook = AtomicCheckpointHook(out_dir='http://store')
     with pytest.raises(ValueError, match=r'out_dir=http://store.*folders only'):
         hook.before_train(Saver(tmp_path))
+
+
+def test_loading_processes_end_with_the_training(tmp_path: Path) -> None:
+    """Not when garbage collection finds them, which would wait for 5 s for each."""
+    before = set(multiprocessing.active_children())
+    runner = toy_run(toy_config(tmp_path, 4, **{'train_dataloader.num_workers': 2}))
+    assert runner.iter == 4
+    assert set(multiprocessing.active_children()) <= before
