@@ -58,6 +58,14 @@ def own_data_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
+@pytest.fixture(scope='session', autouse=True)
+def no_loading_processes() -> Iterator[None]:
+    """Own data is loaded in the process of a test: to fork it takes longer than to load."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('os.sched_getaffinity', lambda process: set())
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher's variable, which a training in this process leaves, is not of the next test."""

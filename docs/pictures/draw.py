@@ -46,8 +46,7 @@ def layers() -> Figure:
         names = row.split(' : ')
         for index, name in enumerate(names):
             left, width = index / len(names), 1 / len(names) - 0.01
-            colour = COLOURS[3 * height // len(rows)]
-            one.add_patch(Rectangle((left, height), width, 0.85, facecolor=colour, alpha=0.35))
+            one.add_patch(Rectangle((left, height), width, 0.85, facecolor=COLOURS[1], alpha=0.35))
             one.text(left + width / 2, height + 0.4, name, ha='center', va='center', fontsize=9)
     one.set(xlim=(0, 1), ylim=(0, len(rows)))
     one.spines[:].set_visible(False)

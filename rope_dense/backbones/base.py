@@ -21,7 +21,7 @@ from .archs import FinalNorm, WindowSetting
 from .block import Block
 from .layers import PatchEmbed
 from .lora import LORA_DEFAULTS, add_adapters, find_adapters, merge_adapters
-from .position_bias import offset_grid
+from .position_bias import offset_counts
 from .windows import checked_window_setting
 
 FrozenStages = int | Literal['all']
@@ -121,7 +121,7 @@ class Backbone(BaseModule):
 
         By default these are the relative position bias tables, over offsets in ``pretrain_grid``.
         """
-        grid = offset_grid(self.pretrain_grid)
+        grid = offset_counts(self.pretrain_grid)
         return {name: grid for name, _ in self.named_parameters() if name.endswith(BIAS_TABLE)}
 
     @abstractmethod

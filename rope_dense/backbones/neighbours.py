@@ -24,7 +24,7 @@ from ..utils.validation import checked_size, refuse
 from . import natten_backend
 from .attention import AttentionLayers, softmax_scale
 from .layers import may_differ, pad_bottom_right, resize_grid
-from .position_bias import bias_table, offset_grid
+from .position_bias import bias_table, offset_counts
 
 Backend = Literal['auto', 'torch', 'natten']
 
@@ -137,7 +137,7 @@ class TableBiasNeighbourAttention(NeighbourAttention):
         return False
 
     def mask(self, plan: NeighbourPlan, batch: int, dtype: torch.dtype) -> Tensor:
-        old, new = offset_grid(self.bias_kernel), offset_grid(plan.kernel_size)
+        old, new = offset_counts(self.bias_kernel), offset_counts(plan.kernel_size)
         table = resize_grid(self.relative_position_bias_table[None], old, new)[0]
         bias = plan.bias(table.T.unflatten(1, new).to(dtype))  # [t, h, n, m]
         return bias.repeat(1, batch, 1, 1)

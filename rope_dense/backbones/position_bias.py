@@ -45,7 +45,7 @@ class TableBiasAttention(Attention):
     def bias(self, q: Tensor, size: Size) -> Tensor:
         resized = resize_grid if self.resize == 'bicubic' else pad_grid
         table = self.relative_position_bias_table[None]
-        table = resized(table, offset_grid(self.bias_window), offset_grid(size))[0]
+        table = resized(table, offset_counts(self.bias_window), offset_counts(size))[0]
         return pair_bias(table, size)  # [h, n, n]
 
 
@@ -121,14 +121,14 @@ class LocalPositionAttention(Attention):
         return super().attend_tokens(x, qkv, grid, plan, mask) + F.pad(local, (0, 0, before, 0))
 
 
-def offset_grid(size: Size) -> Size:
+def offset_counts(size: Size) -> Size:
     """Return the numbers of row and column offsets between tokens of a grid or window."""
     return 2 * size[0] - 1, 2 * size[1] - 1
 
 
 def bias_table(size: Size, num_heads: int) -> nn.Parameter:
     """Make a learned value for each offset in a grid or window of ``size``: [offsets, h]."""
-    rows, columns = offset_grid(size)
+    rows, columns = offset_counts(size)
     return nn.Parameter(0.02 * torch.randn(rows * columns, num_heads))
 
 
@@ -140,7 +140,7 @@ def pair_bias(table: Tensor, size: Size) -> Tensor:
             -(W - 1) .. W - 1 columns.
     """
     rows, columns = (offset_index(side, device=table.device) for side in size)
-    table = table.unflatten(0, offset_grid(size))  # [2 H - 1, 2 W - 1, h]
+    table = table.unflatten(0, offset_counts(size))  # [2 H - 1, 2 W - 1, h]
     # The indexes broadcast: nothing of the size of all pairs is made of them.
     values = table[rows[:, None, :, None], columns[None, :, None]]  # [H, W, H, W, h]
     return values.flatten(2, 3).flatten(0, 1).permute(2, 0, 1)

@@ -96,7 +96,7 @@ def adapt(
     for pattern in KEEP_INIT:
         if not any(pattern.fullmatch(key) for key in weights):
             report.new += [key for key in expected if pattern.fullmatch(key)]
-    if is_of_classifier(weights):
+    if are_classifier_weights(weights):
         report.new += [key for key in expected if OUTPUT_NORM.fullmatch(key) and key not in adapted]
     ropes = embeddings(model)
     if not any(key in weights for key in ropes):  # learned axial ones start at the axial values
@@ -117,7 +117,7 @@ def can_load(model: Backbone, weights: StateDict) -> bool:
     return not kept and not find_incompatible(model, adapted)
 
 
-def is_of_classifier(weights: StateDict) -> bool:
+def are_classifier_weights(weights: StateDict) -> bool:
     """True if only the last stage has an output norm, as in our classifiers."""
     stages = {int(match[1]) for key in weights if (match := re.match(r'layers\.(\d+)\.', key))}
     norms = {int(match[1]) for key in weights if (match := OUTPUT_NORM.fullmatch(key))}

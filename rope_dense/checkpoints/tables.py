@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..backbones.base import BIAS_TABLE
 from ..backbones.layers import resize_grid
-from ..backbones.position_bias import offset_grid
+from ..backbones.position_bias import offset_counts
 from ..utils.sizes import Size
 from .errors import CheckpointError
 
@@ -69,7 +69,7 @@ def same_aspect(key: str, number: int, tokens: Size) -> Size | None:
 
 def in_entries(key: str, tokens: Size) -> Size:
     """(rows, columns) of entries of a table over a grid or window of (H, W) tokens."""
-    return offset_grid(tokens) if key.endswith(BIAS_TABLE) else tokens
+    return offset_counts(tokens) if key.endswith(BIAS_TABLE) else tokens
 
 
 def table_grid(key: str, entries: Size) -> Size:

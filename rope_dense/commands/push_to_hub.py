@@ -29,7 +29,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--metric', 'NAME=VALUE', 'results for the card, such as "box AP=0.41"', type=metric
     )
     parser.add_switch('--private', 'make the repository private')
-    parser.add_argument('--folder', type=empty, help='write the files here, and do not upload')
+    parser.add_argument(
+        '--folder', type=empty_folder, help='write the files here, and do not upload'
+    )
     add_cfg_options(parser)
     args = parser.parse_intermixed_args(argv)
     find_files(args.config, args.checkpoint)
@@ -47,7 +49,7 @@ def metric(text: str) -> tuple[str, float]:
     return name, float(value)
 
 
-def empty(text: str) -> Path:
+def empty_folder(text: str) -> Path:
     folder = Path(text)
     if folder.exists() and any(folder.iterdir()):
         raise argparse.ArgumentTypeError(f'{text} is not empty: give another folder')

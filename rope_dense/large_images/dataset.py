@@ -31,7 +31,7 @@ from mmengine.dist import barrier, get_rank, get_world_size
 from mmengine.registry import DATA_SAMPLERS, DATASETS, TRANSFORMS
 
 from ..datasets.classes import IGNORED
-from ..datasets.images.bands import bands_in
+from ..datasets.images.bands import find_load_bands
 from ..datasets.images.headers import read_header
 from ..datasets.mask_labels import read_mask_labels
 from ..utils.config_parts import nodes
@@ -103,7 +103,7 @@ class TiledDataset(BaseDataset):
     ) -> None:
         self.plan, self.copies = TilePlan(tile, overlap, scales), copies
         self.least_share, self.empty, self.counts = least_share, empty, Counter[str]()
-        self.bands = bands_in(pipeline)
+        self.bands = find_load_bands(pipeline)
         given = dict(type=kind, pipeline=[], metainfo=metainfo, test_mode=test_mode, **files)
         self.whole = DATASETS.build(given)
         super().__init__(
@@ -240,7 +240,7 @@ class LoadWindow(BaseTransform):
     """
 
     def __init__(self, bands: dict | None = None) -> None:
-        self.bands = bands_in([bands]) if bands else None
+        self.bands = find_load_bands([bands]) if bands else None
         self.text = json.dumps(bands, default=list)
 
     def transform(self, results: dict) -> dict:
@@ -257,7 +257,7 @@ class LoadWindow(BaseTransform):
 def open_cached(process: int, path: str, bands: str, shrink: int, copies: str | None) -> LargeImage:
     """An open image; a loading process, which is a fork, opens its own."""
     step = json.loads(bands)
-    return open_image(path, bands_in([step]) if step else None, shrink, copies)
+    return open_image(path, find_load_bands([step]) if step else None, shrink, copies)
 
 
 @DATA_SAMPLERS.register_module()

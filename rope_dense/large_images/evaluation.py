@@ -12,7 +12,7 @@ from mmengine.registry import EVALUATOR
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from torch import Tensor
 
-from ..datasets.images.bands import drop_no_data
+from ..datasets.images.bands import drop_predictions_without_data
 from .dataset import TilePlace
 from .detection import ROTATED_IOU, UPRIGHT_IOU, detection_lines, suppress_duplicates
 from .segmentation import ScoreBlender, pixel_scores
@@ -42,7 +42,7 @@ class TileJoiner:
         """Yield the samples that further tiles complete."""
         for sample in samples:
             place: TilePlace | None = sample.metainfo.get('place')
-            drop_no_data(sample, sample.metainfo.get('no_data'))
+            drop_predictions_without_data(sample, sample.metainfo.get('no_data'))
             if place and 'pred_instances' in sample:
                 if whole := self.add_boxes(sample, place):
                     yield whole

@@ -9,7 +9,7 @@ from mmengine.dataset import Compose
 from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 
-from ..datasets.images.bands import drop_no_data, no_data
+from ..datasets.images.bands import drop_predictions_without_data, no_data
 from ..utils.config_parts import pipelines, without_labels
 
 
@@ -37,6 +37,6 @@ class TilePredictor:
             with torch.no_grad():
                 samples = self.model.test_step(inputs)
             for sample, tile in zip(samples, batch, strict=True):
-                drop_no_data(sample, no_data(tile))
+                drop_predictions_without_data(sample, no_data(tile))
                 yield sample
                 self.report()

@@ -23,7 +23,7 @@ from ..backbones.base import Backbone
 from ..project.launch import launch_runner
 from ..project.parts import evaluators
 from ..project.sizes import at_size, configured_size, resize_steps
-from ..project.weights import SelfLoading
+from ..project.weights import SelfLoadingModel
 from ..utils.progress import bar
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize, Size
@@ -67,7 +67,7 @@ class Evaluator:
         runner = launch_runner(settings, launcher)
         runner.call_hook('before_run')
         model = runner.model.module if is_model_wrapper(runner.model) else runner.model
-        if isinstance(model, SelfLoading):
+        if isinstance(model, SelfLoadingModel):
             model.load_checkpoint(str(checkpoint))
         else:
             runner.load_or_resume()

@@ -183,7 +183,7 @@ def near_pairs(bounds1: Tensor, bounds2: Tensor) -> Iterator[tuple[Tensor, Tenso
         yield from zip((i + start).split(PAIRS), j.split(PAIRS), strict=True)
 
 
-def margin(*sets: Points) -> Tensor:
+def rounding_tolerance(*sets: Points) -> Tensor:
     """Rounding of the coordinates of sets [n, K_i], as [n, 1]: distances below it are nothing."""
     values = torch.cat([value for points in sets for value in (points.x, points.y)], 1)
     return 8 * torch.finfo(values.dtype).eps * values.detach().abs().amax(1, keepdim=True)

@@ -28,7 +28,7 @@ def rotated_feature_align_forward(
         spatial_scale: cells to a pixel.
         points: 1 for the value at the centre, 5 for the sum with those at the corners.
     """
-    bags = box_bags(features, best_bboxes, spatial_scale, points)
+    bags = cells_of_boxes(features, best_bboxes, spatial_scale, points)
     sums = bags.sums(as_cells(features)).unflatten(0, (-1, *features.shape[2:]))
     output.copy_(features + sums.permute(0, 3, 1, 2))
 
@@ -37,12 +37,12 @@ def rotated_feature_align_backward(
     top_grad: Tensor, best_bboxes: Tensor, bottom_grad: Tensor, spatial_scale: float, points: int
 ) -> None:
     """Add the gradient of the maps to ``bottom_grad``; other arguments as in forward."""
-    bags = box_bags(top_grad, best_bboxes, spatial_scale, points)
+    bags = cells_of_boxes(top_grad, best_bboxes, spatial_scale, points)
     cells = bags.spread(as_cells(top_grad), len(bags.count)).unflatten(0, (-1, *top_grad.shape[2:]))
     bottom_grad += top_grad + cells.permute(0, 3, 1, 2)
 
 
-def box_bags(maps: Tensor, boxes: Tensor, spatial_scale: float, points: int) -> Bags:
+def cells_of_boxes(maps: Tensor, boxes: Tensor, spatial_scale: float, points: int) -> Bags:
     """The cells that a box of each cell reads, a bag each."""
     boxes = at_least_float32(boxes.reshape(-1, 5))
     y, x, width, height = (boxes[:, :4] * c_float(spatial_scale).value).unbind(1)

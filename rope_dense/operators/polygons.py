@@ -22,9 +22,9 @@ from .convex import (
     hull,
     intersection,
     join_points,
-    margin,
     near_pairs,
     polygon_area,
+    rounding_tolerance,
 )
 
 POINTS = 2**20  # pairs of a point and a polygon at once
@@ -104,7 +104,7 @@ def contains(polygon: Points, points: Points) -> Tensor:
     """
     side = polygon.next() - polygon
     start = points[:, :, None] - polygon[:, None]  # [n, P, K]
-    least = -margin(polygon, points) * dot(side, side).sqrt().detach()  # [n, K]
+    least = -rounding_tolerance(polygon, points) * dot(side, side).sqrt().detach()  # [n, K]
     return (cross(side[:, None], start) >= least[:, None]).all(2)
 
 

@@ -32,9 +32,9 @@ from .convex import (
     dot,
     intersection,
     join_points,
-    margin,
     near_pairs,
     polygon_area,
+    rounding_tolerance,
 )
 from .greedy import greedy_keep
 
@@ -215,7 +215,7 @@ def is_within(points: Points, box: Points) -> Tensor:
     """
     start = points - box[:, :1]
     first, last = box[:, 1:2] - box[:, :1], box[:, 3:] - box[:, :1]
-    slack, inside = margin(points, box), torch.ones_like(points.x, dtype=torch.bool)
+    slack, inside = rounding_tolerance(points, box), torch.ones_like(points.x, dtype=torch.bool)
     for side in (first, last):
         along, length = dot(start, side), dot(side, side)
         more = slack * (length.sqrt() + dot(start, start).sqrt())

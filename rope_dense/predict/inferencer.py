@@ -13,7 +13,7 @@ from mmengine.infer import BaseInferencer
 from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement
 
-from ..datasets.images.bands import bands_in, drop_no_data, no_data
+from ..datasets.images.bands import drop_predictions_without_data, find_load_bands, no_data
 from ..integrations.hub_config import is_stored_config, registered_only
 from ..project.checks.image_sizes import patch_size
 from ..project.model import classes_and_colours
@@ -39,7 +39,7 @@ def build_inferencer(cfg: Config, checkpoint: str | None, device: str) -> BaseIn
     cfg.load_from = None
     dataset = cfg.test_dataloader.dataset
     dataset.pipeline = without_labels(dataset.pipeline)
-    if bands_in(dataset.pipeline):  # the inferencers look for a step of this name
+    if find_load_bands(dataset.pipeline):  # the inferencers look for a step of this name
         dataset.pipeline.insert(0, dict(type='LoadImageFromFile'))
     if detects(cfg):
         from mmdet.apis import DetInferencer as Inferencer
@@ -82,7 +82,8 @@ def predict_batch(
 ) -> list[BaseDataElement]:
     """The predictions for images (BGR), as data samples; thin images are padded, see ``thin``.
 
-    Nothing is predicted where an image of any number of channels has no data, see ``drop_no_data``.
+    Nothing is predicted where an image of any number of channels has no data
+    (``drop_predictions_without_data``).
     ValueError for a prediction that is not finite.
     """
     if not images:
@@ -102,7 +103,7 @@ def predict_batch(
             )
         if whole is not image:
             crop_sample(sample, image.shape[:2], whole.shape[:2])
-        drop_no_data(sample, no_data(image))
+        drop_predictions_without_data(sample, no_data(image))
     return samples
 
 

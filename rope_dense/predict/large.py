@@ -12,7 +12,7 @@ from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 
-from ..datasets.images.bands import bands_in
+from ..datasets.images.bands import find_load_bands
 from ..datasets.images.sources import ImageReader
 from ..large_images.band_image import open_image
 from ..large_images.image_file import LABEL_FORMATS
@@ -98,7 +98,7 @@ def predict_large(
     share = [x for x in items if overwrite or not x[1].exists()]
     if given.is_dir():
         print(f'{len(share)} of {len(results)} images are predicted by this process')
-    bands = bands_in(next(pipelines(cfg.test_dataloader.dataset)))
+    bands = find_load_bands(next(pipelines(cfg.test_dataloader.dataset)))
     for path, _ in share:  # before the model is built
         opened = open_image(path, bands)
         len(TileGrid(opened.height, opened.width, tile, overlap))

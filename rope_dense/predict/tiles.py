@@ -12,7 +12,7 @@ import numpy as np
 from mmengine.config import Config
 from mmengine.model import BaseModel
 
-from ..datasets.images.bands import bands_in
+from ..datasets.images.bands import find_load_bands
 from ..datasets.rotated_results import write_dota
 from ..large_images.band_image import open_image
 from ..large_images.detection import (
@@ -159,7 +159,7 @@ class TiledImage:
     share: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
-        self.bands = bands_in(next(pipelines(self.trained.cfg.test_dataloader.dataset)))
+        self.bands = find_load_bands(next(pipelines(self.trained.cfg.test_dataloader.dataset)))
         self.image = open_image(self.path, self.bands)
 
     def predict(self) -> bool:

@@ -36,7 +36,7 @@ TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
 
 @runtime_checkable
-class SelfLoading(Protocol):
+class SelfLoadingModel(Protocol):
     """A model that converts published checkpoints on its own."""
 
     def load_checkpoint(self, checkpoint: str) -> None:
@@ -152,7 +152,7 @@ def load_tested_weights(
     CheckpointError or UsageError if it cannot be read, does not fit, or is not finite.
     """
     origin = f'checkpoint {path!r}'
-    if isinstance(model, SelfLoading):
+    if isinstance(model, SelfLoadingModel):
         model.load_checkpoint(path)
         check_finite(model.state_dict(), origin)
         return {}

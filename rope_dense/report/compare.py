@@ -27,7 +27,7 @@ def compare_runs(first: Path, second: Path, out: Path) -> Path:
     Raises:
         UsageError: a run has no report, or they are of different tasks.
     """
-    reports = dict(zip(names_of(first, second), map(read_report, (first, second)), strict=True))
+    reports = dict(zip(run_names(first, second), map(read_report, (first, second)), strict=True))
     a, b = reports.values()
     if list(a['classes'][0]) != list(b['classes'][0]):
         raise UsageError(f'--compare {first} {second}: reports of different tasks')
@@ -43,7 +43,7 @@ def compare_runs(first: Path, second: Path, out: Path) -> Path:
         return page.write()
 
 
-def names_of(first: Path, second: Path) -> tuple[str, str]:
+def run_names(first: Path, second: Path) -> tuple[str, str]:
     """Names of two runs: of their folders, or the paths if these are equal."""
     runs = [path.parent if path.name == 'report' else path for path in (first, second)]
     a, b = (path.resolve().name for path in runs)

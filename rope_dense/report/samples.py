@@ -16,7 +16,7 @@ from mmengine.structures import BaseDataElement, PixelData
 from mmengine.visualization import Visualizer
 from torch.nn.functional import interpolate
 
-from ..datasets.images.bands import LoadBands, bands_in, picture
+from ..datasets.images.bands import LoadBands, find_load_bands, picture
 from ..datasets.images.drawing import draw_depth
 from ..engine.runner import NamingPipeline
 from ..engine.train_loop import set_epoch
@@ -89,7 +89,7 @@ def draw_samples(cfg: Config, split: Split, out: Path, count: int, seed: int) ->
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
-    bands = bands_in(next(pipelines(cfg[f'{split}_dataloader'].dataset)))
+    bands = find_load_bands(next(pipelines(cfg[f'{split}_dataloader'].dataset)))
     late, files = loads_labels_late(dataset), []
     for index in progress(range(min(count, len(dataset))), 'browse-data: samples'):
         packed = dataset[index]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
-from rope_dense.datasets.images.bands import drop_no_data, no_data
+from rope_dense.datasets.images.bands import drop_predictions_without_data, no_data
 from rope_dense.datasets.mask_colours import ignored_label
 
 
@@ -31,7 +31,7 @@ def test_labels_and_depth_are_unknown_there(classes, label):
     sample.seg_logits = PixelData(data=torch.zeros(classes, 8, 12))
     sample.pred_sem_seg = PixelData(data=torch.ones(1, 8, 12, dtype=torch.long))
     sample.pred_depth_map = PixelData(data=torch.ones(1, 8, 12))
-    drop_no_data(sample, no_data(image_without_left_half()))
+    drop_predictions_without_data(sample, no_data(image_without_left_half()))
     assert (sample.pred_sem_seg.data[:, :, :6] == label).all()
     assert (sample.pred_sem_seg.data[:, :, 6:] == 1).all()
     assert sample.pred_depth_map.data.sum() == 48
@@ -54,7 +54,7 @@ def test_objects_are_dropped_by_their_centre_or_most_of_their_mask(kind):
     found = InstanceData(scores=torch.tensor([0.9, 0.8, 0.7]), **OBJECTS[kind])
     sample = BaseDataElement()
     sample.pred_instances = found
-    drop_no_data(sample, no_data(image_without_left_half()))
+    drop_predictions_without_data(sample, no_data(image_without_left_half()))
     torch.testing.assert_close(sample.pred_instances.scores, torch.tensor([0.8, 0.7]))
-    drop_no_data(sample, np.ones((8, 12), bool))
+    drop_predictions_without_data(sample, np.ones((8, 12), bool))
     assert len(sample.pred_instances) == (0 if kind != 'masks' else 1)  # a mask without pixels

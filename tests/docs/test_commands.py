@@ -76,7 +76,7 @@ SMALLER = {
     'data/own': ['rooms/depth', '--weights', 'None'],
     'data/harbour': ['harbour/dota', '--weights', 'None', '--backbone', 'tiny'],
     'data/fields': ['fields/warm', '--weights', 'None'],
-    'own.data_root=corrected': ['own.data_root=shapes/coco', 'own.weights=None'],
+    'corrected': ['shapes/coco', '--weights', 'None'],
     'new': ['pictures'],
     'FOLDER': ['pictures'],
     'SOURCE': ['vit.pth'],

@@ -53,7 +53,6 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(VIT_ARCHS, 'small_test', TINY)
         patch.setattr('rope_dense.project.own.backbones.WORDS', words)
-        patch.setattr('os.sched_getaffinity', lambda process: set())  # no loading processes
         patch.setattr(hub, 'HfApi', FolderHub)
         patch.setattr(hub, 'hf_hub_download', FolderHub.download)
         patch.chdir(folder)

@@ -196,7 +196,7 @@ def no_data(image: np.ndarray) -> np.ndarray | None:
     return missing if missing.any() else None
 
 
-def drop_no_data(sample: BaseDataElement, missing: np.ndarray | None) -> None:
+def drop_predictions_without_data(sample: BaseDataElement, missing: np.ndarray | None) -> None:
     """Drop predictions for pixels without data, bool [H, W] of ``no_data``, in place.
 
     Labels are ``ignored_label`` there, and depth is 0 (unknown). Of objects the centre has to have
@@ -251,7 +251,7 @@ def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:
     return (np.nan_to_num(scaled).clip(0, 1) * 255 + 0.5).astype(np.uint8)
 
 
-def bands_in(pipeline: Iterable[Mapping]) -> LoadBands | None:
+def find_load_bands(pipeline: Iterable[Mapping]) -> LoadBands | None:
     """The ``LoadBands`` of a test pipeline, or None."""
     step = next((step for step in pipeline if step['type'] == 'LoadBands'), None)
     return LoadBands(**{key: step[key] for key in step if key != 'type'}) if step else None

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from ..labels.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from ..labels.inventory import HIDDEN, list_files, suffixes_in
 from .band_files import ARRAY, is_first
-from .bands import bands_in, picture
+from .bands import find_load_bands, picture
 from .deep import read_deep, to_8_bits
 from .headers import read_header
 from .pictures import check_picture
@@ -158,7 +158,7 @@ class ImageReader:
         steps = [*pipeline]
         deep = [step['max_value'] for step in steps if step['type'] == 'LoadDeepImage']
         self.max_value: int | None = deep[0] if deep else None
-        self.bands = bands_in(steps)
+        self.bands = find_load_bands(steps)
         self.suffixes = IMAGE_SUFFIXES if self.bands is None else (*IMAGE_SUFFIXES, ARRAY)
 
     def read(self, path: Path) -> np.ndarray:
