@@ -29,6 +29,7 @@ LEFT_OUT = {
         'docs/research/positions.md * CHECKPOINT *',
     ),
     'a GPU': ('* --device cuda*',),
+    'panopticapi, which no package registry has': ('*/small_models.md *panoptic_shapes.py*',),
     'ten minutes': ('docs/install.md demo', 'docs/report.md demo *'),
     'as the run of another model or seed': (
         *('*/resolution_study/* *_seed1*', '*/resolution_study/* *_rpb_*'),
