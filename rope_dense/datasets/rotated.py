@@ -21,11 +21,11 @@ CONVENTIONS: Mapping[str, tuple[float, float, bool]] = {
 ROUNDING = 1e-4  # radians and share of a side that float32 and decimals may add
 
 
-def fixed_convention(kind: str | None) -> str | None:
-    """The ``box_convention`` of the registered class of this name, None without one."""
+def fixed_convention(kind: object) -> str | None:
+    """The ``box_convention`` of the registered class of a config's ``type``, None without one."""
     from mmengine.registry import MODELS  # imports PyTorch, which labels are read without
 
-    classes = [known.module_dict.get(kind) for known in (MODELS, *MODELS.children.values())]
+    classes = [known.module_dict.get(str(kind)) for known in (MODELS, *MODELS.children.values())]
     return next(filter(None, (getattr(x, 'box_convention', None) for x in classes)), None)
 
 

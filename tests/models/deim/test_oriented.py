@@ -341,6 +341,7 @@ def test_a_registered_subclass_is_oriented(
         asked.clear()
         hub_config.read_settings(tmp_path / 'config.json')
         assert ('rope_dense.integrations.mmrotate' in asked) == (task == 'oriented')
+    assert angle_version(Config(dict(model=dict(type=['no name'])))) is None
 
 
 @pytest.mark.slow
