@@ -42,8 +42,12 @@ PREFIXES = {
     "windows, 'global'": dict(WINDOWS, window_prefix='global'),
 }
 POSITIONS = (
-    *('rope-vit/none', 'rope-vit/axial', 'rope-vit/mixed'),
-    *('positions/axial-relative', 'positions/mixed-relative', 'positions/TableBias'),
+    'rope-vit/none',
+    'rope-vit/axial',
+    'rope-vit/mixed',
+    'positions/axial-relative',
+    'positions/mixed-relative',
+    'positions/TableBias',
 )
 TRAINED = {
     "frozen_stages='all'": dict(frozen_stages='all'),

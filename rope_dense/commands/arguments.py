@@ -275,9 +275,10 @@ def add_sizes(parser: ToolParser, default: str) -> None:
 def image_size_text(text: str) -> str:
     """A type of image sizes: the text itself, which ``parse_size`` reads."""
     try:
-        return (parse_size(text), text)[1]
+        parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def values(args: argparse.Namespace) -> dict[str, Any]:
