@@ -82,7 +82,9 @@ def preparation(
         q, k, v = form(qkv, rotary, shape.num_prefix_tokens)
         return (F.scaled_dot_product_attention(q, k, v),) if attention else (q, k, v)
 
-    grads = unpack(torch.randn_like(qkv))[: 1 if attention else 3]
+    grads = unpack(torch.randn_like(qkv))
+    if attention:  # of the layout that a model gives, see "An illegal memory access" in README.md
+        grads = (torch.randn_like(qkv[:, :, 0]).transpose(1, 2),)
 
     @torch.no_grad()
     def run_forward() -> None:

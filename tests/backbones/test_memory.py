@@ -1,4 +1,4 @@
-"""Tensors that a training step saves and allocates, and those that are made only once."""
+"""Tensors of a training step: saved, allocated, made only once, and the layout of gradients."""
 
 import gc
 import random
@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -270,3 +271,28 @@ def test_150_sizes_take_little_more_than_50() -> None:
         if number == 50:
             before = tensor_bytes()
     assert tensor_bytes() - before < MAX_GROWTH
+
+
+# ---------------------------------------------------------------- layout of gradients
+
+
+@pytest.mark.parametrize('build', MODELS.values(), ids=MODELS)
+def test_gradients_of_attention_have_one_layout(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[..., nn.Module]
+) -> None:
+    """PyTorch's backward on cuDNN goes wrong where queries, keys and values of one shape meet
+    gradients of several layouts in a process (benchmarks/README.md, "An illegal memory access")."""
+    layouts: dict[tuple, set[tuple[int, ...]]] = {}
+    attend = F.scaled_dot_product_attention
+
+    def watched(*qkv: Tensor | None, **options: object) -> Tensor:
+        out = attend(*qkv, **options)
+        seen = layouts.setdefault(tuple((x.shape, x.stride()) for x in qkv[:3]), set())
+        out.register_hook(lambda grad: seen.add(grad.stride()))
+        return out
+
+    monkeypatch.setattr(F, 'scaled_dot_product_attention', watched)
+    for batch, side in ((1, 112), (2, 160)):
+        outs = build(rope=MIXED)(torch.randn(batch, 3, side, side))
+        sum(out.square().mean() for out in outs).backward()
+    assert layouts and all(len(seen) == 1 for seen in layouts.values()), layouts
