@@ -8,9 +8,10 @@ OPERATORS ?= pytorch
 ifeq ($(filter pytorch compiled,$(OPERATORS)),)
 $(error OPERATORS is '$(OPERATORS)'; it can be pytorch or compiled)
 endif
-VENV := .venv$(if $(filter onedl,$(FAMILY)),,-$(FAMILY))$(if $(filter compiled,$(OPERATORS)),-compiled)
+BASE := .venv$(if $(filter onedl,$(FAMILY)),,-$(FAMILY))
+VENV := $(BASE)$(if $(filter compiled,$(OPERATORS)),-compiled)
 # An environment remembers another TORCH than the pinned one, and the PYTHON it came with.
--include $(VENV)/choice.mk
+-include $(BASE)/choice.mk
 PINNED_TORCH := torch==2.13.0
 TORCH ?= $(PINNED_TORCH)
 PYTHON ?= python3.11
@@ -20,7 +21,8 @@ RUN := $(VENV)/bin/python
 # pages (with glibc on Linux; no page faults for every 4 KiB).
 export OMP_WAIT_POLICY ?= passive
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
-ENVIRONMENT := $(VENV)/.made-with-$(subst =,-,$(TORCH))
+ENVIRONMENT := $(BASE)/.made-with-$(subst =,-,$(TORCH))
+COMPILED := $(BASE)-compiled/.made
 PACKAGE := $(VENV)/.package-installed
 
 .PHONY: help setup demo test lint docs dist clean distclean
@@ -30,7 +32,7 @@ help:  ## list the commands and their variables
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo 'FAMILY=openmmlab     the upstream packages, in an environment of their own (default: onedl)'
-	@echo 'OPERATORS=compiled   operators of mmcv compiled on this machine, in an environment of their own (default: pytorch)'
+	@echo 'OPERATORS=compiled   operators of mmcv compiled on this machine, in an environment on top (default: pytorch)'
 	@echo 'PYTHON=python3.12    the Python to build the environment from (default: python3.11)'
 	@echo 'TORCH=torch==2.9.1   another torch, or TORCH=installed: the one that PYTHON already has'
 	@echo 'PIP_ARGS=...         more options for the pip command that installs torch, such as an index'
@@ -45,7 +47,7 @@ demo: $(PACKAGE)  ## train a small detector on generated pictures, evaluate it a
 
 # One process a core, each with its part of the tests in their order (a file's tests share models and data); who is
 # done first takes half of what is left to another.
-test: $(PACKAGE) $(if $(SLOW),$(VENV)/.openvino-installed)  ## run the tests but the slow ones; SLOW=1 runs those too
+test: $(PACKAGE) $(if $(SLOW),$(BASE)/.openvino-installed)  ## run the tests but the slow ones; SLOW=1 runs those too
 	$(RUN) -m pytest -n logical --dist worksteal $(if $(SLOW),,-m 'not slow') \
 		--junitxml=build/tests.xml --durations=50 $(PYTEST_ARGS)
 
@@ -55,7 +57,7 @@ lint: $(PACKAGE)  ## check style, types and imports between the parts of the pac
 	$(VENV)/bin/lint-imports --no-cache
 
 # Commands are left out: their docstrings are the text of --help.
-docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the API to build/site/html
+docs: $(PACKAGE) $(BASE)/.docs-installed  ## write the guides and pages of the API to build/site/html
 	rm -rf build/site
 	mkdir -p build/site/source
 	cp -r docs build/site/source/guides
@@ -66,7 +68,7 @@ docs: $(PACKAGE) $(VENV)/.docs-installed  ## write the guides and pages of the A
 		$(addprefix rope_dense/research/,analyze_positions.py eval_classification.py make_shapes.py)
 	$(RUN) -m sphinx -q -W --keep-going -c docs/api build/site/source build/site/html
 
-dist: $(PACKAGE) $(VENV)/.dist-installed  ## build source distribution and wheel in dist/; try the wheel in an environment of its own
+dist: $(PACKAGE) $(BASE)/.dist-installed  ## build source distribution and wheel in dist/; try the wheel in an environment of its own
 	rm -rf dist *.egg-info
 	$(RUN) -m build --no-isolation
 	.ci/try_wheel.sh $(RUN)
@@ -79,22 +81,26 @@ distclean: clean  ## remove the compiled operators and the results too
 	rm -rf .wheels work_dirs
 
 $(ENVIRONMENT): requirements/common.txt requirements/build.txt requirements/torch.txt requirements/triton.txt requirements/$(FAMILY).txt
-	requirements/install.sh '$(PYTHON)' '$(VENV)' '$(FAMILY)' '$(TORCH)' '$(OPERATORS)'
-	$(if $(filter-out $(PINNED_TORCH),$(TORCH)),printf '%s\n' 'TORCH ?= $(TORCH)' 'PYTHON ?= $(PYTHON)' > $(VENV)/choice.mk)
+	requirements/install.sh '$(PYTHON)' '$(BASE)' '$(FAMILY)' '$(TORCH)'
+	$(if $(filter-out $(PINNED_TORCH),$(TORCH)),printf '%s\n' 'TORCH ?= $(TORCH)' 'PYTHON ?= $(PYTHON)' > $(BASE)/choice.mk)
 	touch $@
 
-$(VENV)/.docs-installed: $(ENVIRONMENT) requirements/docs.txt
-	$(RUN) -m pip install --quiet --no-deps -r requirements/docs.txt
+$(COMPILED): $(ENVIRONMENT)
+	requirements/install_compiled.sh '$(BASE)' '$(BASE)-compiled' '$(FAMILY)'
 	touch $@
 
-$(VENV)/.openvino-installed: $(ENVIRONMENT) requirements/openvino.txt
-	$(RUN) -m pip install --quiet --no-deps -r requirements/openvino.txt
+$(BASE)/.docs-installed: $(ENVIRONMENT) requirements/docs.txt
+	$(BASE)/bin/python -m pip install --quiet --no-deps -r requirements/docs.txt
 	touch $@
 
-$(VENV)/.dist-installed: $(ENVIRONMENT) requirements/dist.txt
-	$(RUN) -m pip install --quiet --no-deps -r requirements/dist.txt
+$(BASE)/.openvino-installed: $(ENVIRONMENT) requirements/openvino.txt
+	$(BASE)/bin/python -m pip install --quiet --no-deps -r requirements/openvino.txt
 	touch $@
 
-$(PACKAGE): $(ENVIRONMENT) setup.py pyproject.toml rope_dense/version.py
+$(BASE)/.dist-installed: $(ENVIRONMENT) requirements/dist.txt
+	$(BASE)/bin/python -m pip install --quiet --no-deps -r requirements/dist.txt
+	touch $@
+
+$(PACKAGE): $(ENVIRONMENT) $(if $(filter compiled,$(OPERATORS)),$(COMPILED)) setup.py pyproject.toml rope_dense/version.py
 	$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
