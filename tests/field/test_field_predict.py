@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
+from textwrap import dedent
 from zlib import crc32
 
 import cv2
@@ -96,6 +99,7 @@ FORMATS = {
     'palette.png': ('P', {}),
     'alpha.png': ('RGBA', {}),
     'a.avif': ('RGB', {}),
+    'a.heic': ('RGB', {}),
 }
 
 
@@ -115,6 +119,20 @@ def test_formats_are_read_by_opencv_or_pillow(
     assert pixels.shape == (6, 8, 3) and pixels.flags.c_contiguous
     if not (mode == 'CMYK' and opencv):  # without a profile
         assert np.abs(pixels[0, 0].astype(int) - COLOUR[::-1]).max() < 12
+
+
+def test_photographs_of_phones_need_a_plug_in(tmp_path: Path) -> None:
+    write(tmp_path / 'a.HEIC', b'')
+    code = """
+    import sys
+    sys.modules['pillow_heif'] = None
+    from pathlib import Path
+    from rope_dense.datasets.images.sources import find_sources
+    find_sources(Path(sys.argv[1]))
+    """
+    command = [sys.executable, '-c', dedent(code), str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert 'there are 1 .HEIC (pip install pillow-heif)' in said
 
 
 def test_pillow_turns_photographs_and_refuses_numbers(

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,11 @@ import yaml
 from PIL import Image
 
 from .objects import printable_text
+
+with suppress(ImportError):  # which teaches Pillow to read the photographs of phones
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener()
 
 OPENCV_SUFFIXES = '.jpg .jpeg .jfif .png .tif .tiff .bmp .webp'.split()
 PILLOW_SUFFIXES = [
