@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.registry import DefaultScope
+from mmengine.visualization import Visualizer
 
 from helpers.timm_import import import_timm
 
@@ -64,6 +65,14 @@ def no_loading_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('os.sched_getaffinity', lambda process: set())
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_visualizer_of_another_run() -> Iterator[None]:
+    """mmengine would give it to a run that starts within the same second; its folder is gone."""
+    yield
+    for kind in (Visualizer, *Visualizer.__subclasses__()):
+        kind._instance_dict.clear()
 
 
 @pytest.fixture(autouse=True)
