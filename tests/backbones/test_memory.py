@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from helpers.pairwise import pairwise
 from helpers.saved_tensors import saved, size_of, tensors
 from rope_dense.backbones.layers import to_map
+from rope_dense.backbones.nat import RoPENAT
 from rope_dense.backbones.swin import RoPESwin
 from rope_dense.backbones.vit import RoPEViT
 from rope_dense.utils import memo
@@ -39,6 +40,11 @@ def vit(**options: object) -> RoPEViT:
 def swin(**options: object) -> RoPESwin:
     arch = dict(embed_dims=C, depths=(2, 2), num_heads=(2, 4))
     return RoPESwin(arch, out_indices=(0, 1), **options)
+
+
+def nat(**options: object) -> RoPENAT:
+    arch = dict(embed_dims=C, depths=(2, 2), num_heads=(2, 4))
+    return RoPENAT(arch, **{'kernel_size': 5, 'out_indices': (0, 1), **options})
 
 
 MODELS = {
@@ -276,7 +282,10 @@ def test_150_sizes_take_little_more_than_50() -> None:
 # ---------------------------------------------------------------- layout of gradients
 
 
-@pytest.mark.parametrize('build', MODELS.values(), ids=MODELS)
+WITH_NEIGHBOURS = MODELS | {'nat': nat, 'nat in one tile': partial(nat, kernel_size=13)}
+
+
+@pytest.mark.parametrize('build', WITH_NEIGHBOURS.values(), ids=WITH_NEIGHBOURS)
 def test_gradients_of_attention_have_one_layout(
     monkeypatch: pytest.MonkeyPatch, build: Callable[..., nn.Module]
 ) -> None:
@@ -292,7 +301,7 @@ def test_gradients_of_attention_have_one_layout(
         return out
 
     monkeypatch.setattr(F, 'scaled_dot_product_attention', watched)
-    for batch, side in ((1, 112), (2, 160)):
+    for batch, side in ((1, 112), (1, 104), (1, 109), (2, 160)):  # padded to as many windows
         outs = build(rope=MIXED)(torch.randn(batch, 3, side, side))
         sum(out.square().mean() for out in outs).backward()
     assert layouts and all(len(seen) == 1 for seen in layouts.values()), layouts
