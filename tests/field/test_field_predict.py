@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from zlib import crc32
@@ -36,7 +37,7 @@ from rope_dense.predict.formats import dota_names
 from rope_dense.predict.journal import ImageJournal
 from rope_dense.predict.thin import MOST, UNBOUNDED, crop_sample, max_aspect_ratio, pad_to_ratio
 from rope_dense.project.errors import UsageError
-from rope_dense.project.own.images import survey_pictures
+from rope_dense.project.own.images import fit_pictures, survey_pictures
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 COLOUR = (204, 102, 0)  # red, green, blue: of the web's palette
@@ -183,8 +184,17 @@ def test_training_reads_by_pillow_what_opencv_cannot(
     files = [image(tmp_path / 'a.jpg'), image(tmp_path / 'b.gif')]
     monkeypatch.setattr(cv2, 'haveImageReader', lambda path: not path.endswith('.gif'))
     headers = {path: read_header(path) for path in files}
-    assert survey_pictures(headers, None)['backend'] == 'pillow'
     assert survey_pictures({files[0]: headers[files[0]]}, None)['backend'] is None
+    survey = survey_pictures(headers, None)
+    assert survey['backend'] == 'pillow'
+    load = dict(type='LoadImageFromFile')
+    loader = dict(dataset=dict(pipeline=[load]))
+    cfg = {f'{split}_dataloader': loader for split in ('train', 'val', 'test')}
+    cfg['custom_imports'] = dict(imports=[])
+    fit_pictures(cfg, survey)
+    assert load['imdecode_backend'] == 'pillow'
+    (plug_ins,) = cfg['custom_imports']['imports']  # for programs that have only the config
+    assert vars(import_module(plug_ins))['MISSING'] == {}
 
 
 def resize(name: str = 'Resize', **settings: object) -> list[dict]:

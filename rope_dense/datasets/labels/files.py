@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,8 @@ from xml.etree import ElementTree
 import yaml
 from PIL import Image
 
+from ..images import plug_ins  # noqa: F401  # before Pillow says what it reads
 from .objects import printable_text
-
-with suppress(ImportError):  # which teaches Pillow to read the photographs of phones
-    from pillow_heif import register_heif_opener
-
-    register_heif_opener()
 
 OPENCV_SUFFIXES = '.jpg .jpeg .jfif .png .tif .tiff .bmp .webp'.split()
 PILLOW_SUFFIXES = [

@@ -15,15 +15,11 @@ from typing import Any, TypeVar
 
 from ..images.band_files import ARRAY, is_first
 from ..images.headers import Header, read_header
+from ..images.plug_ins import MISSING
 from .files import IMAGE_SUFFIXES, fold_case, parts_of
 
 HIDDEN = ('.', '__MACOSX')  # macOS writes '._a.jpg' and '__MACOSX'
 VAL_PART = 5  # one of so many images is for validation where nothing says which
-PLUG_INS = {
-    suffix: ' (pip install pillow-heif)'
-    for suffix in ('.heic', '.heif')
-    if suffix not in IMAGE_SUFFIXES
-}
 TICK = 0.01  # seconds: a file system's clock may be as coarse
 Content = TypeVar('Content')
 State = tuple[int, ...]  # what any write changes: size, both times, inode
@@ -135,7 +131,7 @@ class Inventory:
     def suffixes_in(self, folder: Path) -> str:
         """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""
         counts = Counter(os.path.splitext(path)[1] or '(none)' for path in self.paths(folder))
-        found = [f'{n} {name}{PLUG_INS.get(name.lower(), "")}' for name, n in counts.most_common()]
+        found = [f'{n} {name}{MISSING.get(name.lower(), "")}' for name, n in counts.most_common()]
         return ', '.join(found) or 'no files'
 
     def is_file(self, path: Path) -> bool:

@@ -104,6 +104,8 @@ def fit_pictures(cfg: dict, survey: Mapping[str, Any]) -> list[str]:
                 step['imdecode_backend'] = backend
     for note, place in survey['notes']:
         report.note(note, place)
+    if backend is not None:
+        cfg['custom_imports']['imports'].append(f'{MODULES}.plug_ins')
     if white is None:
         return report.lines()
     cfg['custom_imports']['imports'].append(f'{MODULES}.deep')
