@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bench_backbone import outputs
 from measure import Case, Row, compare
 from peers import Builder
+from rope_dense.project.launch import leave_group
 
 WAYS = ('one', 'DDP', 'FSDP')
 
@@ -60,6 +61,16 @@ def process(
     if kind == 'cuda':
         torch.cuda.set_device(device)
     dist.init_process_group('nccl' if kind == 'cuda' else 'gloo', rank=rank, world_size=2)
+    rows = measured(build, size, batch, rounds, device)
+    if rank == 0:
+        torch.save(rows, Path(folder) / 'rows.pt')
+    leave_group()  # no model holds it any more: gloo would abort at exit
+
+
+def measured(
+    build: Builder, size: tuple[int, int], batch: int, rounds: int, device: torch.device
+) -> list[Row]:
+    """A row for each way, in each of the two processes."""
     torch.manual_seed(0)
     model = build().to(device)
     rows = []
@@ -69,9 +80,7 @@ def process(
         dist.barrier()
         (row,) = compare([Case(way, lambda step=step: step)], device, rounds=rounds, warmup=3)
         rows.append(row | dict(ok=way == 'one' or same_everywhere(trained)))
-    if rank == 0:
-        torch.save(rows, Path(folder) / 'rows.pt')
-    dist.destroy_process_group()
+    return rows
 
 
 def wrapped(model: nn.Module, way: str) -> nn.Module:
