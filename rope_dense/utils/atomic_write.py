@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,32 +18,55 @@ WRITER_SIGNS = ('PytorchStreamWriter', 'inline_container', 'iostream')  # in err
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a new, empty file beside ``path``, which replaces ``path`` on leaving.
+def atomic_write(
+    path: str | Path, folder: str | Path | None = None, is_flushed: bool = True
+) -> Iterator[Path]:
+    """Yield a new, empty file, which replaces ``path`` on leaving, unless it was removed.
 
-    It is flushed to the disk before it is renamed. After an error it is removed. Its name is
-    random, and it is created exclusively: what has this name, such as a symbolic link, is not
-    written to. OSError, with ``path`` and the space that is left, if the disk is full or cannot be
-    written to.
+    It is flushed to the disk before it is renamed, and has the mode of a new file. After an error
+    it is removed. Its name is random, and it is created exclusively: what has this name, such as a
+    symbolic link, is not written to. OSError, with ``path`` and the space that is left, if the disk
+    is full or cannot be written to.
+
+    Args:
+        path: its folder is made, too.
+        folder: of the new file, on the same disk, where it keeps the suffix of ``path``; by default
+            it is beside ``path``, as NAME.partial.
+        is_flushed: False for files that a crash of the machine may damage.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'{path.name}.{secrets.token_hex(8)}{PARTIAL}')
+    token = secrets.token_hex(8)
+    partial = path.with_name(f'{path.name}.{token}{PARTIAL}')
+    if folder is not None:
+        partial = Path(folder, f'{token}{path.suffix}')
     try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
         partial.touch(exist_ok=False)  # O_EXCL, which follows no link; the mode is by the umask
+        mode = partial.stat().st_mode
         try:
             yield partial
-            with open(partial, 'rb') as file:
-                os.fsync(file.fileno())
-            os.replace(partial, path)
+            if partial.exists():
+                os.chmod(partial, mode)  # safetensors makes a file that nobody else can read
+                if is_flushed:
+                    flush(partial)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:
         if not is_disk_error(error):
             raise
-        free = shutil.disk_usage(path.parent).free / 1e9
-        reason = f'cannot be written ({error}); its disk has {free:.1f} GB left'
+        reason = f'cannot be written ({error})'
+        with suppress(OSError):
+            free = shutil.disk_usage(partial.parent).free / 1e9
+            reason += f'; its disk has {free:.1f} GB left'
         raise OSError(getattr(error, 'errno', None) or errno.EIO, reason, str(path)) from error
+
+
+def flush(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with open(path, 'rb') as file:
+        os.fsync(file.fileno())
 
 
 @contextmanager

@@ -29,6 +29,7 @@ def test_another_process_is_refused_until_the_first_one_ends(tmp_path: Path, end
     process.communicate(timeout=30)
     with exclusive(path):
         assert (path.parent / '.labels.tif.lock').exists()
+    assert not list(path.parent.iterdir())
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_a_file_system_without_locks(
     with exclusive(tmp_path / 'x') as first, exclusive(tmp_path / 'x', 60) as second:
         assert not first and not second
     line = f'{tmp_path}/.x.lock: {os.strerror(number)}: start no second process here'
-    assert capsys.readouterr().err.splitlines() == [line] * 2
+    assert capsys.readouterr().err.splitlines() == [line]
 
 
 def test_a_child_that_outlives_a_killed_process_does_not_hold_its_lock(tmp_path: Path) -> None:

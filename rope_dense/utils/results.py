@@ -1,0 +1,231 @@
+"""What commands write for a user: never onto an input, and over nothing that the user made.
+
+A folder of results has a hidden folder, ``.rope_dense``, with a record of what was written there. A
+file that no record names, or that was changed since, is the user's: it is not replaced or removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from .atomic_write import atomic_write
+from .json_lines import read_json_lines
+from .lock import exclusive
+
+HOME = '.rope_dense'
+RECORD = 'record.jsonl'
+COMPARED = 2**26  # bytes of a file that is known by its content; a larger one by size and time
+
+Owner = Literal['nobody', 'program', 'input', 'edited', 'user']
+REASONS: dict[Owner, str] = dict(
+    input='is read by this command, and would be replaced',
+    edited='was changed after rope-dense wrote it, and would be replaced',
+    user='was not written by rope-dense, and would be replaced',
+)
+
+
+class ForeignFileError(ValueError):
+    """A result would replace a file of the user's; the message names it."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file as it was written.
+
+    Args:
+        path: below the folder of results.
+        size: in bytes.
+        digest: of its content; of a large file, its time of change.
+        source: the image that it is a result of.
+    """
+
+    path: str
+    size: int
+    digest: str
+    source: str = ''
+
+
+class Results:
+    """The files that a command writes into a folder.
+
+    Within ``with`` no other process writes there by the same name, and what a killed one left
+    unfinished is removed.
+
+    Args:
+        folder: of the results; it need not exist.
+        name: of what writes, such as 'predict'; what others have written there is known, too.
+        inputs: files that the command reads.
+        is_flushed: each file is on the disk before it gets its name, for what a crash of the
+            machine must not lose.
+
+    Attributes:
+        home: the hidden folder of this name, for unfinished work.
+        edited: paths whose files the user has edited, and that stayed as they are.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        name: str,
+        inputs: Iterable[str | Path] = (),
+        is_flushed: bool = True,
+    ) -> None:
+        self.folder, self.is_flushed = Path(folder), is_flushed
+        self.home = self.folder / HOME / name
+        self.inputs = {file_identity(path) for path in inputs if os.path.exists(path)}
+        self.edited: list[Path] = []
+        self.known = read_records(self.folder)
+        self.stack, self.is_new = ExitStack(), False
+
+    def __enter__(self) -> Self:
+        self.is_new = not self.folder.exists()
+        self.stack.enter_context(exclusive(self.folder, file=self.home / 'lock'))
+        self.known = read_records(self.folder)
+        for path in self.home.iterdir():
+            if path.is_file() and path.name not in (RECORD, 'lock'):
+                path.unlink()  # of a process that was killed
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stack.close()
+        for folder in (self.home, *self.home.parents):
+            if folder == self.folder and not self.is_new:
+                break
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
+            if folder == self.folder:
+                break
+
+    def owner(self, path: str | Path, source: str = '') -> Owner:
+        """Whose the file of a path is: an edited result counts as such for its source alone."""
+        path = Path(path)
+        if not os.path.lexists(path):
+            return 'nobody'
+        if path.exists() and file_identity(path) in self.inputs:
+            return 'input'
+        past = self.known.get(self.name_of(path), [])
+        if path.is_file() and not path.is_symlink():
+            size = path.stat().st_size
+            digests = {x.digest for x in past if x.size == size}
+            if digests and digest_of(path) in digests:
+                return 'program'
+        return 'edited' if any(x.source == source for x in past) else 'user'
+
+    def check(self, paths: Iterable[str | Path], source: str = '', keeps: bool = False) -> None:
+        """Raise ForeignFileError if one of the paths is not to be written.
+
+        Args:
+            source: of the results, see ``Written``.
+            keeps: a result that the user has edited stays as it is, and is no error.
+        """
+        for path in paths:
+            owner = self.owner(path, source)
+            if owner in REASONS and not (keeps and owner == 'edited'):
+                raise ForeignFileError(f'{path} {REASONS[owner]}: write elsewhere, or move it away')
+
+    @contextmanager
+    def write(self, path: str | Path, source: str = '', keeps: bool = False) -> Iterator[Path]:
+        """Yield a new file with the suffix of ``path``, which it becomes on leaving.
+
+        After an error ``path`` is as it was. Arguments and errors: see ``check``; OSError: see
+        ``atomic_write``.
+        """
+        path = Path(path)
+        self.check([path], source, keeps)
+        with atomic_write(path, self.home, self.is_flushed) as partial:
+            yield partial
+            self.check([path], source, keeps)  # it may have come meanwhile
+            if self.owner(path, source) == 'edited':
+                self.edited.append(path)
+                partial.unlink()
+                return
+            self.note(path, partial, source)
+
+    def write_bytes(
+        self, path: str | Path, content: bytes, source: str = '', keeps: bool = False
+    ) -> None:
+        """Write a file as a whole; see ``write``."""
+        with self.write(path, source, keeps) as partial:
+            partial.write_bytes(content)
+
+    def write_text(
+        self, path: str | Path, text: str, source: str = '', keeps: bool = False
+    ) -> None:
+        """Write a text; names that are no UTF-8 keep their bytes."""
+        self.write_bytes(path, text.encode('utf-8', 'surrogateescape'), source, keeps)
+
+    def note(self, path: str | Path, content: str | Path, source: str = '') -> None:
+        """Record that a path has, or is about to have, the content of a file."""
+        size = Path(content).stat().st_size
+        entry = Written(self.name_of(path), size, digest_of(Path(content)), source)
+        self.known.setdefault(entry.path, []).append(entry)
+        self.home.mkdir(parents=True, exist_ok=True)
+        with open(self.home / RECORD, 'a', encoding='utf-8') as file:
+            file.write(json.dumps(asdict(entry)) + '\n')
+
+    def remove(self, path: str | Path) -> None:
+        """Remove a file that the program wrote; one of the user's stays."""
+        if self.owner(path) == 'program':
+            Path(path).unlink()
+
+    def paths(self) -> list[Path]:
+        """The recorded files that are there as they were written."""
+        found = [self.folder / name for name in sorted(self.known)]
+        return [path for path in found if self.owner(path) == 'program']
+
+    def edited_text(self) -> str:
+        """A line on the files that the user has edited; '' for none."""
+        if not self.edited:
+            return ''
+        return f'{len(self.edited)} edited files stay as they are, such as {self.edited[0]}'
+
+    def name_of(self, path: str | Path) -> str:
+        """The path of a file below the folder."""
+        return Path(os.path.relpath(path, self.folder)).as_posix()
+
+
+def read_records(folder: Path) -> dict[str, list[Written]]:
+    """All that was ever written in a folder of results, by its path below it."""
+    known: dict[str, list[Written]] = {}
+    for record in sorted(folder.joinpath(HOME).rglob(RECORD)):
+        for line in read_json_lines(record):
+            with suppress(TypeError):  # a damaged line
+                entry = Written(**line)
+                known.setdefault(entry.path, []).append(entry)
+    return known
+
+
+def results_below(folder: Path) -> set[Path]:
+    """The absolute paths of all results in a folder and below it."""
+    found = set[Path]()
+    for home in folder.absolute().rglob(HOME):
+        found.update(home.parent / name for name in read_records(home.parent))
+    return found
+
+
+def file_identity(path: str | Path) -> tuple[int, int]:
+    """Device and inode of a file: the same for all its names and links."""
+    about = os.stat(path)
+    return about.st_dev, about.st_ino
+
+
+def digest_of(path: Path) -> str:
+    """What a file is known by, beside its size: its content or, of a large one, its time."""
+    about = path.stat()
+    if about.st_size > COMPARED:
+        return f'{about.st_mtime_ns}'
+    with open(path, 'rb') as file:
+        return hashlib.file_digest(file, 'sha256').hexdigest()
