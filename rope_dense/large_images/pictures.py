@@ -50,7 +50,7 @@ def draw_labels(
         for short, long in zip(small.shape, labels.shape, strict=False)
     )
     if dtype.kind == 'f':
-        draw_depth(out, small, labels[rows][:, columns])
+        mmcv.imwrite(draw_depth(small, labels[rows][:, columns]), str(out))
         return
     colours = np.zeros((np.iinfo(dtype).max + 1, 3), np.uint8)  # no data is black
     for label, (red, green, blue) in palette.items():
@@ -89,4 +89,6 @@ def draw_boxes(
     visualizer = VISUALIZERS.build(dict(type=kind, name=str(out), line_width=1))
     colours = [palette[label] for label in range(len(classes))]
     visualizer.dataset_meta = dict(classes=classes, palette=colours)
-    draw(visualizer, out, small, DetDataSample(pred_instances=found), pred_score_thr=-1.0)
+    sample = DetDataSample(pred_instances=found)
+    drawn = draw(visualizer, out.name, small, sample, pred_score_thr=-1.0)
+    mmcv.imwrite(drawn, str(out))

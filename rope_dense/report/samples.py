@@ -17,7 +17,7 @@ from mmengine.visualization import Visualizer
 from torch.nn.functional import interpolate
 
 from ..datasets.images.bands import LoadBands, find_load_bands, picture
-from ..datasets.images.drawing import draw_depth
+from ..datasets.images.drawing import draw_depth, encoded
 from ..engine.runner import NamingPipeline
 from ..engine.train_loop import set_epoch
 from ..project.building import building
@@ -132,7 +132,10 @@ def draw_sample(
 ) -> None:
     """Write pixels with their labels drawn on them, or depth beside them."""
     if 'gt_depth_map' in labels:
-        draw_depth(path, pixels, labels.gt_depth_map.data[0].numpy())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(
+            encoded(draw_depth(pixels, labels.gt_depth_map.data[0].numpy()), path.suffix)
+        )
         return
     image = np.ascontiguousarray(pixels[..., ::-1])
     with warnings.catch_warnings():

@@ -1,11 +1,9 @@
 """Pictures with predictions drawn on them."""
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import cv2
-import mmcv
 import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
@@ -14,19 +12,19 @@ LEGEND, GAP, BAR, TEXT = 72, 4, 12, 12  # pixels: widths of a legend and its par
 
 
 def draw(
-    visualizer: Visualizer, path: Path, image: np.ndarray, sample: BaseDataElement, **settings: Any
+    visualizer: Visualizer, name: str, image: np.ndarray, sample: BaseDataElement, **settings: Any
 ) -> np.ndarray:
-    """Draw a prediction on a copy of an image (BGR), by ``add_datasample``; write and return it."""
+    """A copy of an image (BGR) with a prediction drawn on it, by ``add_datasample``."""
     rgb = np.ascontiguousarray(image[..., ::-1])
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', '.*out of bounds')  # rotated boxes reach beyond the image
-        visualizer.add_datasample(path.name, rgb, sample, draw_gt=False, **settings)
-    return write(path, np.ascontiguousarray(visualizer.get_image()[..., ::-1]))
+        visualizer.add_datasample(name, rgb, sample, draw_gt=False, **settings)
+    return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
 
 
-def draw_depth(path: Path, image: np.ndarray, depth: np.ndarray) -> np.ndarray:
-    """Write an image [H, W, 3] (BGR) with its ``depth_picture`` beside it; returns both."""
-    return write(path, np.hstack([image, depth_picture(depth)]))
+def draw_depth(image: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """An image [H, W, 3] (BGR) with its ``depth_picture`` beside it."""
+    return np.hstack([image, depth_picture(depth)])
 
 
 def depth_picture(depth: np.ndarray) -> np.ndarray:
@@ -57,21 +55,19 @@ def colour_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
     return colours
 
 
-def draw_features(path: Path, image: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Write the three principal components of features [C, H, W] in the size of their image.
+def draw_features(image: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """The three principal components of features [C, H, W] in the size of their image, BGR.
 
-    They are blue, green and red, each from its least to its largest value. Returns the picture.
+    They are blue, green and red, each from its least to its largest value.
     """
     x = features.reshape(len(features), -1).T.astype(np.float64)  # [H W, C]
     x -= x.mean(0)
     x = x @ np.linalg.eigh(x.T @ x)[1][:, -3:]  # [H W, 3]
     x = (x - x.min(0)) / np.maximum(np.ptp(x, axis=0), 1e-9)
     places = (255 * x).astype(np.uint8).reshape(*features.shape[1:], 3)
-    return write(path, cv2.resize(places, image.shape[1::-1], interpolation=cv2.INTER_NEAREST))
+    return cv2.resize(places, image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
 
 
-def write(path: Path, drawn: np.ndarray) -> np.ndarray:
-    """Write a picture (BGR) and return it."""
-    if not mmcv.imwrite(drawn, str(path)):
-        raise OSError(f'{path}: cannot be written')
-    return drawn
+def encoded(picture: np.ndarray, suffix: str = '.jpg') -> bytes:
+    """The content of an image file of a picture (BGR)."""
+    return cv2.imencode(suffix, picture)[1].tobytes()
