@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,10 +24,12 @@ HOME = '.rope_dense'
 RECORD = 'record.jsonl'
 COMPARED = 2**26  # bytes of a file that is known by its content; a larger one by size and time
 
-Owner = Literal['nobody', 'program', 'input', 'edited', 'user']
+Write = Callable[[Path], AbstractContextManager[Path]]  # see ``Results.write``
+Owner = Literal['nobody', 'program', 'input', 'edited', 'other', 'user']
 REASONS: dict[Owner, str] = dict(
     input='is read by this command, and would be replaced',
     edited='was changed after rope-dense wrote it, and would be replaced',
+    other='is an edited result of another image, and would be replaced',
     user='was not written by rope-dense, and would be replaced',
 )
 
@@ -122,7 +124,9 @@ class Results:
             digests = {x.digest for x in past if x.size == size}
             if digests and digest_of(path) in digests:
                 return 'program'
-        return 'edited' if any(x.source == source for x in past) else 'user'
+        if not past:
+            return 'user'
+        return 'edited' if any(x.source == source for x in past) else 'other'
 
     def check(self, paths: Iterable[str | Path], source: str = '', keeps: bool = False) -> None:
         """Raise ForeignFileError if one of the paths is not to be written.

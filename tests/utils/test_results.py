@@ -79,7 +79,7 @@ def test_an_edited_result_is_kept_for_its_source_only(tmp_path: Path) -> None:
     results = write(tmp_path, 'a.txt', 'again', source='/camA/a.jpg', keeps=True)
     assert (tmp_path / 'a.txt').read_text() == 'corrected'
     assert results.edited == [tmp_path / 'a.txt'] and 'a.txt' in results.edited_text()
-    with pytest.raises(ForeignFileError, match='was not written by'):
+    with pytest.raises(ForeignFileError, match='result of another image'):
         write(tmp_path, 'a.txt', 'other', source='/camB/a.jpg', keeps=True)
 
 
