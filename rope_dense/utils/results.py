@@ -190,6 +190,12 @@ class Results:
         found = [self.folder / name for name in sorted(self.known)]
         return [path for path in found if self.owner(path) == 'program']
 
+    def recorded(self, folder: Path) -> dict[Path, str]:
+        """The recorded paths below a folder with the sources of the last; they may be gone."""
+        below = f'{self.name_of(folder)}/'
+        names = (name for name in self.known if name.startswith(below))
+        return {self.folder / name: self.known[name][-1].source for name in names}
+
     def edited_text(self) -> str:
         """A line on the files that the user has edited; '' for none."""
         if not self.edited:
