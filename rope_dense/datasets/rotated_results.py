@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..utils.atomic_write import atomic_write_text
 from .labels.geometry import bounding_box
 from .rotated import rectangle_corners, to_convention
 
@@ -31,8 +29,8 @@ def about_convention(convention: str) -> dict[str, str]:
     return dict(angle_version=convention, angle_unit='radian')
 
 
-def write_dota(folder: Path, classes: Sequence[str], objects: Iterable[tuple[str, dict]]) -> None:
-    """Write Task1_CLASS.txt for each class, which DOTA's server takes in a zip file.
+def dota_texts(classes: Sequence[str], objects: Iterable[tuple[str, dict]]) -> dict[str, str]:
+    """The text of Task1_CLASS.txt for each class, which DOTA's server takes in a zip file.
 
     An object is the name of its image without suffix, and the annotation with its score.
     """
@@ -40,9 +38,8 @@ def write_dota(folder: Path, classes: Sequence[str], objects: Iterable[tuple[str
     for name, item in objects:
         corners = ' '.join(f'{value:.2f}' for value in item['segmentation'][0])
         lines[item['category_id']].append(f'{name} {item["score"]:.4f} {corners}\n')
-    folder.mkdir(parents=True, exist_ok=True)
-    for index, name in enumerate(names_of_files(classes), start=1):
-        atomic_write_text(folder / f'Task1_{name}.txt', ''.join(lines[index]))
+    names = names_of_files(classes)
+    return {f'Task1_{name}.txt': ''.join(lines[i]) for i, name in enumerate(names, start=1)}
 
 
 def names_of_files(classes: Sequence[str]) -> list[str]:

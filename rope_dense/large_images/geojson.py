@@ -2,11 +2,9 @@
 
 import json
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 
-from ..utils.atomic_write import atomic_write_text
 from .image_file import LargeImage
 
 if find_spec('rasterio'):
@@ -15,13 +13,13 @@ if find_spec('rasterio'):
 WGS84 = 'EPSG:4326'  # longitude and latitude, the one system of GeoJSON
 
 
-def write_geojson(out: Path, content: dict, image: LargeImage) -> bool:
-    """Write the boxes, or corners if `segmentation` is a polygon, as polygons on the map.
+def is_on_map(image: LargeImage) -> bool:
+    """Return whether an image has a transform and a coordinate system."""
+    return bool(image.file.crs) and not image.file.transform.is_identity
 
-    Returns False if nothing was written, because the image lacks transform or coordinate system.
-    """
-    if not image.file.crs or image.file.transform.is_identity:
-        return False
+
+def geojson_text(content: dict, image: LargeImage) -> str:
+    """The boxes, or corners if `segmentation` is a polygon, as polygons on the map."""
     names = {category['id']: category['name'] for category in content['categories']}
     features = [
         dict(
@@ -31,9 +29,7 @@ def write_geojson(out: Path, content: dict, image: LargeImage) -> bool:
         )
         for item in content['annotations']
     ]
-    collection = dict(type='FeatureCollection', features=features)
-    atomic_write_text(out, json.dumps(collection) + '\n')
-    return True
+    return json.dumps(dict(type='FeatureCollection', features=features)) + '\n'
 
 
 def four_corners(annotation: dict) -> np.ndarray:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import cv2
@@ -16,7 +15,6 @@ from ..datasets.images.band_files import open_raster
 from ..datasets.images.copies import write_rows
 from ..datasets.images.headers import check_pixel_count, read_header
 from ..datasets.images.pictures import check_picture
-from ..utils.atomic_write import atomic_write
 
 if find_spec('rasterio'):
     import rasterio
@@ -160,14 +158,15 @@ def write_raster(
     dtype: np.dtype,
     palette: Mapping[int, tuple[int, int, int]],
 ) -> None:
-    """Write a raster of labels or of depth from a file of its rows; all of ``out`` or nothing.
+    """Write a raster of labels or of depth from a file of its rows.
 
     A tiff is tiled and compressed. It has the georeference of the image, if there is one. The
     largest number of the type, of depth 0, is the no-data value of an image of any number of
     channels.
 
     Args:
-        rows_file: labels or depth [height, width], as numpy's ``tobytes`` has them.
+        rows_file: labels or depth [height, width], as numpy's ``tobytes`` has them. A file of the
+            same name, and .tif, is beside it meanwhile.
         out: NAME.tif, NAME.tiff or NAME.png.
         image: what they are of.
         palette: red, green, blue of labels; for labels of 8 bits only.
@@ -184,11 +183,10 @@ def write_raster(
     def read(top: int, end: int) -> np.ndarray:
         return np.fromfile(rows_file, dtype, (end - top) * width, offset=top * size)
 
-    with atomic_write(out) as finished:
-        write_rows(finished, (height, width, 1), dtype, read, colours, **profile)
-        driver = LABEL_FORMATS[out.suffix.lower()]
-        if driver != 'GTiff':
-            with TemporaryDirectory(dir=out.parent, prefix=f'.{out.name}.') as folder:
-                copy = Path(folder, out.name)
-                rasterio.shutil.copy(finished, copy, driver=driver)
-                os.replace(copy, finished)
+    driver = LABEL_FORMATS[out.suffix.lower()]
+    tiff = out if driver == 'GTiff' else rows_file.with_name(f'{rows_file.name}.tif')
+    write_rows(tiff, (height, width, 1), dtype, read, colours, **profile)
+    if tiff != out:
+        with rasterio.Env(GDAL_PAM_ENABLED='NO'):  # no file beside it for what a png has no place
+            rasterio.shutil.copy(tiff, out, driver=driver)
+        tiff.unlink()

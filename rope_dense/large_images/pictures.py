@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
-import mmcv
 import numpy as np
 import torch
 from mmengine.registry import VISUALIZERS
@@ -37,10 +36,9 @@ def draw_labels(
     labels_file: Path,
     dtype: np.dtype,
     palette: Palette,
-    out: Path,
     bands: LoadBands | None = None,
-) -> None:
-    """Write an image mixed with the colours of its labels, or beside its depth."""
+) -> np.ndarray:
+    """An image (BGR) mixed with the colours of its labels, or beside its depth."""
     full = open_image(path, bands)
     small, shrink = read_shrunken(path, bands)
     labels = np.memmap(labels_file, dtype, 'r', shape=(full.height, full.width))
@@ -50,13 +48,11 @@ def draw_labels(
         for short, long in zip(small.shape, labels.shape, strict=False)
     )
     if dtype.kind == 'f':
-        mmcv.imwrite(draw_depth(small, labels[rows][:, columns]), str(out))
-        return
+        return draw_depth(small, labels[rows][:, columns])
     colours = np.zeros((np.iinfo(dtype).max + 1, 3), np.uint8)  # no data is black
     for label, (red, green, blue) in palette.items():
         colours[label] = blue, green, red
-    drawn = cv2.addWeighted(small, 0.5, colours[labels[rows][:, columns]], 0.5, 0)
-    mmcv.imwrite(drawn, str(out))
+    return cv2.addWeighted(small, 0.5, colours[labels[rows][:, columns]], 0.5, 0)
 
 
 def draw_boxes(
@@ -64,11 +60,10 @@ def draw_boxes(
     lines: Sequence[dict],
     classes: Sequence[str],
     palette: Palette,
-    out: Path,
     kind: str = 'mmdet.DetLocalVisualizer',
     bands: LoadBands | None = None,
-) -> None:
-    """Write an image with its boxes, classes and scores.
+) -> np.ndarray:
+    """An image (BGR) with its boxes, classes and scores.
 
     Args:
         kind: of the visualizer, which is mmrotate's for rotated boxes.
@@ -86,9 +81,8 @@ def draw_boxes(
         rotated[:, :4] /= shrink
         found = InstanceData(bboxes=rotated)
     found.labels, found.scores = torch.tensor(labels, dtype=torch.long), torch.tensor(scores)
-    visualizer = VISUALIZERS.build(dict(type=kind, name=str(out), line_width=1))
+    visualizer = VISUALIZERS.build(dict(type=kind, name=str(path), line_width=1))
     colours = [palette[label] for label in range(len(classes))]
     visualizer.dataset_meta = dict(classes=classes, palette=colours)
     sample = DetDataSample(pred_instances=found)
-    drawn = draw(visualizer, out.name, small, sample, pred_score_thr=-1.0)
-    mmcv.imwrite(drawn, str(out))
+    return draw(visualizer, path.name, small, sample, pred_score_thr=-1.0)

@@ -1,10 +1,9 @@
 """Predict images larger than memory: the work of ``rope-dense predict-large``."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -26,13 +25,22 @@ from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.sizes import at_size
 from ..utils.config_parts import pipelines
-from ..utils.journal import JournalError
+from ..utils.journal import JournalError, remove_journal
 from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
+from ..utils.results import HOME, Results
 from ..utils.size_text import parse_size
 from .processes import init_rank
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import TiledImage, Tiling, TrainedModel, journal_dir, result_ending, tile_and_overlap
+from .tiles import (
+    TiledImage,
+    Tiling,
+    TrainedModel,
+    files_in_tiles,
+    part_of,
+    result_ending,
+    tile_and_overlap,
+)
 
 
 def predict_large(
@@ -93,31 +101,39 @@ def predict_large(
     tile, overlap = tile_and_overlap(cfg, tile, overlap)
     if picture is not None:
         check_ending('--picture', picture, PICTURES)
-    results = results_of(cfg, given, out, overwrite)
-    items = [*results.items()][rank::count] if given.is_dir() else results.items()
+    places = results_of(cfg, given, out, overwrite)
+    items = [*places.items()][rank::count] if given.is_dir() else places.items()
     share = [x for x in items if overwrite or not x[1].exists()]
     if given.is_dir():
-        print(f'{len(share)} of {len(results)} images are predicted by this process')
+        print(f'{len(share)} of {len(places)} images are predicted by this process')
+    folder, name = Path(out or cfg.work_dir), 'predict-large'
+    if not given.is_dir():
+        folder, name = places[given].parent, f'{name}/{places[given].name}'
+    results = Results(folder, str(part_of(Path(name), rank, count)), places)
+    drawn = None if picture is None else Path(picture)
+    results.check([drawn] if drawn else [])
     bands = find_load_bands(next(pipelines(cfg.test_dataloader.dataset)))
-    for path, _ in share:  # before the model is built
+    for path, result in share:  # before the model is built
         opened = open_image(path, bands)
         len(TileGrid(opened.height, opened.width, tile, overlap))
-    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        results.check(files_in_tiles(cfg, opened, result))
+    with DefaultScope.overwrite_default_scope(cfg.default_scope), results:
         used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
         classes, colours = classes_and_colours(cfg, used.checkpoint)
-        least = [*least_scores(score, Path(cfg.work_dir), classes).values()]
+        least = [*least_scores(score, Path(cfg.work_dir), classes, weights).values()]
         tiling = Tiling(tile, overlap, batch, halvings, least, merge_iou)
         model = revert_sync_batchnorm(used.model).to(place).eval()
         identity = Identity.of(cfg, str(config), weights)
         trained = TrainedModel(cfg, model, classes, colours, identity)
-        drawn = None if picture is None else Path(picture)
         for path, result in share:
-            with exclusive(journal_dir(result, *part) if part[0] else result), explain_stop(result):
+            with unfinished(result, *part) as journal, explain_stop():
                 if overwrite:
-                    shutil.rmtree(journal_dir(result, *part), ignore_errors=True)
-                if TiledImage(trained, path, result, tiling, drawn, share=part).predict():
+                    remove_journal(part_of(journal, *part))
+                write = results.write
+                tiled = TiledImage(trained, path, result, tiling, write, journal, drawn, share=part)
+                if tiled.predict():
                     print(f'{result}{f", {picture}" if picture else ""}; {memory_text()}')
-    return Path(out or cfg.work_dir) if given.is_dir() else result
+    return folder if given.is_dir() else places[given]
 
 
 def results_of(
@@ -142,7 +158,20 @@ def results_of(
 
 
 @contextmanager
-def explain_stop(result: Path) -> Iterator[None]:
+def unfinished(result: Path, rank: int, count: int) -> Iterator[Path]:
+    """The hidden folder of the journal of a result, which no other process of this rank has."""
+    home = result.parent / HOME / result.name
+    try:
+        with exclusive(result, file=home / (f'lock_{rank + 1}_of_{count}' if rank else 'lock')):
+            yield home / 'journal'
+    finally:
+        for folder in (home, home.parent):
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
+
+
+@contextmanager
+def explain_stop() -> Iterator[None]:
     """Within this context, say how to go on after Ctrl-C, or where unfinished work is another's."""
     try:
         yield
@@ -150,7 +179,7 @@ def explain_stop(result: Path) -> Iterator[None]:
         advice = 'Give another --out, or --overwrite to begin anew'
         raise UsageError(f'{error}. {advice}') from error
     except KeyboardInterrupt:
-        print(f'\nstopped; the same command continues ({journal_dir(result)})', file=sys.stderr)
+        print('\nstopped; the same command continues', file=sys.stderr)
         raise
 
 

@@ -13,7 +13,8 @@ from mmengine.config import Config
 from mmengine.model import BaseModel
 
 from ..datasets.images.bands import find_load_bands
-from ..datasets.rotated_results import write_dota
+from ..datasets.images.drawing import encoded
+from ..datasets.rotated_results import dota_texts
 from ..large_images.band_image import open_image
 from ..large_images.detection import (
     ROTATED_IOU,
@@ -23,8 +24,8 @@ from ..large_images.detection import (
     make_levels,
     suppress_duplicates,
 )
-from ..large_images.geojson import write_geojson
-from ..large_images.image_file import write_raster
+from ..large_images.geojson import geojson_text, is_on_map
+from ..large_images.image_file import LargeImage, write_raster
 from ..large_images.pictures import draw_boxes, draw_labels
 from ..large_images.predictor import TilePredictor
 from ..large_images.segmentation import segment, value_type
@@ -35,11 +36,11 @@ from ..project.identity import Identity
 from ..project.model import Colour
 from ..project.sizes import configured_size, tile_plan
 from ..project.task import Task, angle_version, task_of, visualizer_of
-from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import pipelines
-from ..utils.journal import Journal
+from ..utils.journal import Journal, remove_journal
 from ..utils.json_lines import read_json_lines
 from ..utils.progress import bar
+from ..utils.results import Write
 from .processes import should_merge
 
 RESULTS: dict[Task, str] = dict(  # endings of the results: boxes, or rasters
@@ -122,9 +123,23 @@ def result_ending(cfg: Config) -> str:
     return RESULTS[task]
 
 
-def journal_dir(out: Path, rank: int = 0, count: int = 1) -> Path:
-    """The folder of the journal of an unfinished result, or of a process's part of it."""
-    folder = out.with_name(f'{out.name}.unfinished')
+def files_in_tiles(cfg: Config, image: LargeImage, out: Path) -> list[Path]:
+    """The files that a result replaces or comes beside: itself, GeoJSON, and DOTA's of classes."""
+    files = [out]
+    if out.suffix == '.json' and is_on_map(image):
+        files.append(out.with_suffix('.geojson'))
+    if task_of(cfg) == 'oriented':
+        files += sorted(dota_folder(out).glob('Task1_*.txt'))
+    return files
+
+
+def dota_folder(out: Path) -> Path:
+    """The folder of the files in DOTA's format beside NAME.json."""
+    return out.with_name(f'{out.stem}_dota')
+
+
+def part_of(folder: Path, rank: int, count: int) -> Path:
+    """The folder of a process, of several that share a result."""
     return folder if count == 1 else folder / f'{rank + 1}_of_{count}'
 
 
@@ -142,6 +157,8 @@ class TiledImage:
     Args:
         path: of the image.
         out: label raster (NAME.tif, NAME.png), depth (NAME.tif) or detections (NAME.json).
+        write: gives the new file of each path that is written, see ``Results.write``.
+        journal: folder of the unfinished result, which is removed in the end.
         picture: also draw the result on a reduced image, in this file.
         open_journal: called with the folder of the unfinished result and its settings.
         share: rank and number of the processes that share the rows of tiles; the first merges.
@@ -154,6 +171,8 @@ class TiledImage:
     path: Path
     out: Path
     tiling: Tiling
+    write: Write
+    journal: Path
     picture: Path | None = None
     open_journal: OpenJournal = Journal
     share: tuple[int, int] = (0, 1)
@@ -171,7 +190,7 @@ class TiledImage:
         """
         has_boxes = RESULTS[task_of(self.trained.cfg)].endswith('.json')
         if is_written := self.write_boxes() if has_boxes else self.write_labels():
-            shutil.rmtree(journal_dir(self.out))
+            remove_journal(self.journal)
         return is_written
 
     def settings(self) -> dict[str, Any]:
@@ -195,7 +214,7 @@ class TiledImage:
         Returns:
             The file of all rows, or None if another process merges.
         """
-        journal = self.open_journal(journal_dir(self.out, *self.share), settings)
+        journal = self.open_journal(part_of(self.journal, *self.share), settings)
         steps, count = share_of(rows, *self.share), self.share[1]
         total, left = (sum(rows[step] for step in x) for x in (steps, steps[journal.finished :]))
         trained, tiling = self.trained, self.tiling
@@ -206,11 +225,11 @@ class TiledImage:
                 work(TilePredictor(trained.model, trained.cfg, **about), journal, steps)
         if not should_merge(*self.share):
             return None
-        whole = journal_dir(self.out) / journal.content.name
+        whole = self.journal / journal.content.name
         if count > 1:
             with whole.open('wb') as file:
                 for rank in range(count):
-                    part = journal_dir(self.out, rank, count) / whole.name
+                    part = part_of(self.journal, rank, count) / whole.name
                     with part.open('rb') as rows_file:
                         shutil.copyfileobj(rows_file, file)
         return whole
@@ -229,9 +248,11 @@ class TiledImage:
         if (content := self.predict_all(rows, self.settings(), work)) is None:
             return False
         dtype, colours = value_type(num_scores, threshold), dict(enumerate(self.trained.colours))
-        write_raster(content, self.out, image, dtype, colours)
         if self.picture:
-            draw_labels(self.path, content, dtype, colours, self.picture, self.bands)
+            drawn = draw_labels(self.path, content, dtype, colours, self.bands)
+            self.write_picture(self.picture, drawn)
+        with self.write(self.out) as file:
+            write_raster(content, file, image, dtype, colours)
         return True
 
     def write_boxes(self) -> bool:
@@ -261,10 +282,23 @@ class TiledImage:
         result = as_coco(lines, self.path.name, (image.height, image.width), classes, version)
         if version:
             objects = ((self.path.stem, item) for item in result['annotations'])
-            write_dota(self.out.with_name(f'{self.out.stem}_dota'), classes, objects)
-        on_map = write_geojson(self.out.with_suffix('.geojson'), result, image)
-        atomic_write_text(self.out, json.dumps(result) + '\n')
-        print(f'{len(lines)} objects' + f', also as {self.out.stem}.geojson' * on_map)
+            for name, text in dota_texts(classes, objects).items():
+                self.write_text(dota_folder(self.out) / name, text)
+        said = f'{len(lines)} objects'
+        if is_on_map(image):
+            self.write_text(self.out.with_suffix('.geojson'), geojson_text(result, image))
+            said += f', also as {self.out.stem}.geojson'
         if self.picture:
             kind, colours = visualizer_of(cfg, '', 0)['type'], dict(enumerate(self.trained.colours))
-            draw_boxes(self.path, lines, classes, colours, self.picture, kind, self.bands)
+            drawn = draw_boxes(self.path, lines, classes, colours, kind, self.bands)
+            self.write_picture(self.picture, drawn)
+        self.write_text(self.out, json.dumps(result) + '\n')  # last: it says that all is there
+        print(said)
+
+    def write_text(self, path: Path, text: str) -> None:
+        with self.write(path) as file:
+            file.write_text(text, encoding='utf-8')
+
+    def write_picture(self, path: Path, picture: np.ndarray) -> None:
+        with self.write(path) as file:
+            file.write_bytes(encoded(picture, path.suffix))

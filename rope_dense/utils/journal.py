@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -57,6 +58,10 @@ class Journal:
         atomic_write_text(self.state, json.dumps(state, indent=1) + '\n')
         self.noted = time.monotonic()
 
+    def remove(self) -> None:
+        """Remove the folder: the work is complete."""
+        remove_journal(self.folder)
+
     def _read_state(self) -> tuple[int, int]:
         """Finished steps, and the bytes of their content."""
         try:
@@ -81,6 +86,11 @@ class Journal:
                 f'{self.folder} has the unfinished result of other settings: '
                 f'{"; ".join(differences)}'
             )
+
+
+def remove_journal(folder: Path) -> None:
+    """Remove the hidden folder of a journal, or of several, if it is there."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 class JournalError(ValueError):

@@ -17,7 +17,7 @@ from shapely.geometry import Polygon, box
 from helpers.field import image, objects_in, reading, refusal, write
 from rope_dense.datasets.convert_data import convert_data
 from rope_dense.datasets.labels import geojson
-from rope_dense.large_images.geojson import write_geojson
+from rope_dense.large_images.geojson import geojson_text
 from rope_dense.large_images.image_file import LargeImage
 
 UTM = 'EPSG:32633'
@@ -327,7 +327,7 @@ def test_what_predict_large_writes_is_read_back(tmp_path: Path, to_map: Affine) 
     for split in ('train', 'val'):
         large = LargeImage(tif(root / split / 'a.tif', to_map))
         content = dict(categories=categories, annotations=boxes)
-        assert write_geojson(root / split / 'a.geojson', content, large)
+        write(root / split / 'a.geojson', geojson_text(content, large).encode())
     first, second = reading(root).content['train']['annotations']
     assert first['bbox'] == pytest.approx([3.2, 4.4, 12.5, 7.1], abs=0.01)
     assert first['category_id'] == 1 and second['category_id'] == 2

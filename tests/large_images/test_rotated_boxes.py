@@ -12,7 +12,7 @@ from mmengine.structures import BaseDataElement, InstanceData
 from PIL import Image
 
 from rope_dense.datasets.rotated import rectangle_corners, smallest_rectangle, to_convention
-from rope_dense.datasets.rotated_results import write_dota
+from rope_dense.datasets.rotated_results import dota_texts
 from rope_dense.large_images.detection import (
     as_coco,
     detect,
@@ -20,7 +20,7 @@ from rope_dense.large_images.detection import (
     suppress_duplicates,
     upright,
 )
-from rope_dense.large_images.geojson import write_geojson
+from rope_dense.large_images.geojson import geojson_text, is_on_map
 from rope_dense.large_images.image_file import LargeImage
 from rope_dense.utils.journal import Journal
 from rope_dense.utils.json_lines import read_json_lines
@@ -111,28 +111,27 @@ def test_results_have_their_convention_and_dota_s_form(tmp_path: Path) -> None:
     for item in content['annotations']:
         assert -np.pi / 4 <= item['rbox'][4] < 3 * np.pi / 4 and item['rbox'][2] >= item['rbox'][3]
         assert item['area'] == pytest.approx(item['rbox'][2] * item['rbox'][3])
-    write_dota(
-        tmp_path / 'dota', ['ship', 'large vehicle'], (('a', x) for x in content['annotations'])
-    )
-    first, *others = (tmp_path / 'dota' / 'Task1_ship.txt').read_text().splitlines()
+    objects = [('a', item) for item in content['annotations']]
+    texts = dota_texts(['ship', 'large vehicle'], objects)
+    first, *others = texts['Task1_ship.txt'].splitlines()
     name, score, *corners = first.split()
     assert name == 'a' and float(score) == pytest.approx(lines[0]['score'], abs=1e-4)
     np.testing.assert_allclose(
         np.array(corners, float), content['annotations'][0]['segmentation'][0], atol=0.006
     )
     assert len(others) == len(BOXES) - 1
-    assert (tmp_path / 'dota' / 'Task1_large vehicle.txt').read_text() == ''
+    assert texts['Task1_large vehicle.txt'] == ''
 
 
-def test_each_class_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_class_has_a_file_of_its_own() -> None:
     """K9: `a/b` and `a_b` wrote one file, the second emptied the first."""
     classes = ['a/b', 'a_b', 'A_b', 'x' * 300, 'y\0']
     corners = [[0, 0, 9, 0, 9, 9, 0, 9]]
     items = [dict(category_id=n, score=0.5, segmentation=corners) for n in range(1, 6)]
-    write_dota(tmp_path, classes, (('a', item) for item in items))
+    texts = dota_texts(classes, [('a', item) for item in items])
     names = ['Task1_A_b_3.txt', 'Task1_a_b.txt', 'Task1_a_b_2.txt', f'Task1_{"x" * 100}.txt']
-    assert sorted(path.name for path in tmp_path.iterdir()) == [*names, 'Task1_y_.txt']
-    assert all(path.read_text().startswith('a 0.5000 0.00') for path in tmp_path.iterdir())
+    assert sorted(texts) == [*names, 'Task1_y_.txt']
+    assert all(text.startswith('a 0.5000 0.00') for text in texts.values())
 
 
 def geotiff(path: Path, **more: object) -> LargeImage:
@@ -157,8 +156,7 @@ def test_geojson_is_on_the_map(tmp_path: Path) -> None:
     for keys in (('box', 'rbox'), ('box',)):
         some = [{k: v for k, v in line.items() if k in (*keys, 'score', 'label')} for line in lines]
         content = as_coco(some, 'a.tif', (256, 256), ['ship'], 'le90')
-        assert write_geojson(tmp_path / 'a.geojson', content, image)
-        features = json.loads((tmp_path / 'a.geojson').read_text())['features']
+        features = json.loads(geojson_text(content, image))['features']
         assert features[0]['properties'] == {'class': 'ship', 'score': 0.9}
         for feature, box, hull in zip(features, BOXES, hulls, strict=True):
             (ring,) = feature['geometry']['coordinates']
@@ -175,6 +173,5 @@ def test_geojson_is_on_the_map(tmp_path: Path) -> None:
 
 
 def test_without_a_coordinate_system_there_is_no_geojson(tmp_path: Path) -> None:
-    content = as_coco([], 'a.tif', (256, 256), ['ship'])
-    assert not write_geojson(tmp_path / 'a.geojson', content, geotiff(tmp_path / 'a.tif'))
-    assert not (tmp_path / 'a.geojson').exists()
+    assert not is_on_map(geotiff(tmp_path / 'a.tif'))
+    assert not is_on_map(geotiff(tmp_path / 'a.tif', crs='EPSG:32633'))

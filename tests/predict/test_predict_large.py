@@ -163,8 +163,8 @@ def test_tiles_of_a_segmentor(
     assert predict_large([*segmenting, image, '--out', str(two)]) == 0
     assert '12 tiles of 64 pixels, 4 of them not finished' in capsys.readouterr().out
     assert (labels_of(two) == labels_of(one)).all()
-    assert {path.name for path in tmp_path.glob('[!.]*')} == {
-        'one.tif', 'two.tif', 'three.png', 'picture.jpg'
+    assert {path.name for path in tmp_path.rglob('*') if path.is_file()} == {
+        'one.tif', 'two.tif', 'three.png', 'picture.jpg', 'record.jsonl'
     }  # fmt: skip
 
     model, pixels = plain_segmentor(*segmenting), mmcv.imread(image)
@@ -270,7 +270,8 @@ def test_processes_share_a_folder(
     assert predict_large(command) == 0
     said = capsys.readouterr().out
     assert '2 of 4 images are predicted by this process' in said
-    assert len([*out.rglob('*_labels.tif')]) == 4 and not [*out.rglob('*.unfinished')]
+    assert len([*out.rglob('*_labels.tif')]) == 4
+    assert not [path for path in out.rglob('*') if path.name in ('journal', 'lock')]
     assert all(path.stat().st_mtime_ns == time for path, time in there.items())
     for name in ('a/one', 'b/two'):
         alone = tmp_path / 'alone.tif'
@@ -319,7 +320,7 @@ def test_processes_share_an_image(
     assert last[0] + second[0] + first[0] == number and min(last[0], first[0]) > 0
     assert second[0] == second[1] == again[0] > again[1]
     assert out.read_bytes() == (tmp_path / kind).read_bytes()
-    assert not out.with_name(f'{kind}.unfinished').exists()
+    assert [path.name for path in out.parent.rglob('*') if path.is_file()] == [kind, 'record.jsonl']
 
 
 @pytest.mark.slow
@@ -396,19 +397,74 @@ def test_a_result_and_other_settings_stay_what_they_are(
 ) -> None:
     out = tmp_path / 'labels.tif'
     command = [*segmenting, image, '--out', str(out)]
-    out.write_text('an earlier result')
-    assert predict_large(command) == 2
-    assert 'labels.tif exists' in capsys.readouterr().err
-    out.unlink()
-    Journal(tmp_path / 'labels.tif.unfinished', dict(tile=32))
-    (tmp_path / 'labels.tif.unfinished' / 'state.json').write_text(
-        json.dumps(dict(settings=dict(tile=32), finished=1, size=0))
-    )
+    Journal(tmp_path / '.rope_dense' / 'labels.tif' / 'journal', dict(tile=32)).note()
     assert predict_large(command) == 2
     message = capsys.readouterr().err
     assert 'tile 32, now 64' in message and '--overwrite' in message
     assert predict_large([*command, '--overwrite']) == 0
     assert labels_of(out).shape == (150, 200)
+    assert predict_large(command) == 2
+    assert 'labels.tif exists' in capsys.readouterr().err
+    assert predict_large([*command, '--overwrite', '--overlap', '8']) == 0
+
+
+@pytest.mark.parametrize(
+    'foreign, more',
+    [
+        ('trees.json', ['--overwrite']),
+        ('trees.geojson', []),
+        ('trees_dota/Task1_tree.txt', []),
+        ('drawn.png', ['--picture', 'drawn.png']),
+        ('scene.tif', ['--picture', 'link.png']),
+    ],
+)
+def test_nothing_of_the_users_is_replaced(
+    predict_large: Main,
+    detecting: Files,
+    fails: Fails,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    foreign: str,
+    more: list[str],
+) -> None:
+    """What is there is found before the model is built."""
+    import rasterio
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr('rope_dense.predict.large.ready', lambda *_, **__: pytest.fail('is built'))
+    if 'dota' in foreign:
+        monkeypatch.setattr('rope_dense.predict.tiles.task_of', lambda cfg: 'oriented')
+    profile = dict(driver='GTiff', dtype='uint8', count=3, height=64, width=64, photometric='rgb')
+    profile |= dict(crs='EPSG:25832', transform=rasterio.Affine(1, 0, 500_000, 0, -1, 5_000_000))
+    with rasterio.open('scene.tif', 'w', **profile) as file:
+        file.write(np.zeros((3, 64, 64), np.uint8))
+    Path('link.png').symlink_to('scene.tif')
+    if foreign != 'scene.tif':
+        Path(foreign).parent.mkdir(exist_ok=True)
+        Path(foreign).write_text('mine')
+    before = {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
+    named = more[-1] if '--picture' in more else foreign
+    fails(predict_large, *detecting, 'scene.tif', '--out', 'trees.json', *more, says=[f'{named} '])
+    assert {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()} == before
+
+
+def test_an_edited_result_stays(
+    predict_large: Main, segmenting: Files, small_image: str, tmp_path: Path, fails: Fails
+) -> None:
+    """Also one of a folder, of which the others are predicted anew."""
+    scenes, out = tmp_path / 'scenes', tmp_path / 'out'
+    for name in ('camA/0.png', 'camB/0.png', 'camB/0.tif'):
+        (scenes / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.open(small_image).save(scenes / name)
+    command = [*segmenting, str(scenes), '--out', str(out)]
+    assert predict_large(command) == 0
+    names = ['camA/0_labels.tif', 'camB/0.png_labels.tif', 'camB/0.tif_labels.tif']
+    assert sorted(path.relative_to(out).as_posix() for path in out.rglob('*.tif')) == names
+    assert predict_large([*command, '--overwrite']) == 0
+    (out / names[1]).write_text('corrected')
+    says = [f'{names[1]} was changed after']
+    fails(predict_large, *command, '--overwrite', says=says)
+    assert (out / names[1]).read_text() == 'corrected' and predict_large(command) == 0
 
 
 # ---------------------------------------------------------------- memory
