@@ -1,8 +1,11 @@
 """Predictions as files: drawn pictures, COCO json, label images in colours of classes, depth."""
 
+import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,11 +15,18 @@ import torch
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-from ..datasets.images.drawing import draw, draw_depth, draw_features
+from ..datasets.classes import IGNORED
+from ..datasets.images.drawing import draw, draw_depth, draw_features, encoded
+from ..datasets.images.sources import Source
 from ..datasets.mask_colours import write_labels
+from ..datasets.panoptic import OFFSET, PANOPTIC, panoptic_content, panoptic_segments, write_ids
 from ..datasets.rotated_results import rotated_annotation
 from ..models.shared_backbone import FEATURES
-from .formats import ABOUT, FORMATS, Output
+from ..project.errors import UsageError
+from ..project.identity import Identity
+from ..utils.results import Results, Write
+from .formats import FORMATS, Detections, ids_of, json_text, output_stem
+from .journal import ImageJournal, State, file_state
 from .thresholds import DEFAULT
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
@@ -24,7 +34,96 @@ if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
 
 Image = np.ndarray  # uint8 [H, W, 3], blue, green, red
 DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
-PANOPTIC_OFFSET = 1000  # mmdet's INSTANCE_OFFSET: class + 1000 x instance
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is written of predictions.
+
+    Args:
+        formats: detectors: names in ``FORMATS``.
+        scores: segmentors: also the probability of each class; of 'yolo' the score of a box.
+        ids: COCO file with the ids of images and classes, for 'results'.
+    """
+
+    formats: Sequence[str] = ('coco',)
+    scores: bool = False
+    ids: Path | None = None
+
+    def check(self, tasks: Sequence[str], has_names: bool) -> None:
+        """Raise UsageError if predictions of these tasks cannot be written so.
+
+        Args:
+            has_names: of images, which frames of a video have not.
+        """
+        formats, said = {*self.formats}, ''
+        if formats - {*FORMATS}:
+            said = f'--write: the formats are {", ".join(FORMATS)}'
+        elif formats != {'coco'} and not {'boxes', 'oriented', 'several'} & {*tasks}:
+            said = f'--write: for detectors, and the task of this model is {tasks[0]}'
+        elif 'voc' in formats and 'oriented' in tasks:
+            said = '--write voc: it has no rotated boxes'
+        elif 'crops' in formats and not has_names:
+            said = '--write crops: not of videos; give the frames as images'
+        elif self.ids and 'results' not in formats:
+            said = '--ids: only --write results has ids'
+        if said:
+            raise UsageError(said)
+
+    def say_lacking(self, classes: Sequence[str], names: Sequence[str]) -> None:
+        """Print what ``ids`` lacks of the classes, and of the names of images."""
+        if self.ids is None:
+            return
+        for kind, given in (('categories', classes), ('images', names)):
+            lacking = sorted({*given} - {*ids_of(self.ids, kind, given)})
+            if lacking:
+                print(f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out')
+
+
+@dataclass(frozen=True)
+class Output:
+    """The place of predictions.
+
+    Args:
+        results: which all files go through.
+        folder: for all files, ``results.folder`` or, of one of several tasks, below it.
+        wanted: what is written.
+        settings: what the predictions depend on; JSON.
+        min_scores: detectors: score of a box that is written, by class, see ``least_scores``.
+        read: the pixels of an image by its ``file_name``, BGR, for 'crops'.
+        name: of one of several tasks.
+        journals: of the images, one for each task.
+    """
+
+    results: Results
+    folder: Path
+    wanted: Wanted
+    settings: Mapping[str, Any]
+    min_scores: Mapping[str, float]
+    read: Callable[[str], np.ndarray]
+    name: str = ''
+    journals: list[ImageJournal] = field(default_factory=list)
+
+    def within(self, name: str, identity: Identity | None = None) -> 'Output':
+        """The output of one of several tasks, in a folder of its own."""
+        more = {} if identity is None else {name: identity.described()}
+        settings = {**self.settings, **more}
+        return replace(self, folder=self.folder / name, settings=settings, name=name)
+
+    def journal(self) -> ImageJournal:
+        """The journal of the images that are done, by this run or an interrupted one."""
+        self.journals.append(ImageJournal(self.results, self.settings, self.name))
+        return self.journals[-1]
+
+    def gather(self, states: Mapping[str, State]) -> None:
+        """Take the images of all processes, in the order of their names."""
+        for journal in self.journals:
+            journal.gather(states)
+
+    def forget(self) -> None:
+        """Remove the journals: all images are predicted."""
+        for journal in self.journals:
+            journal.remove()
 
 
 class Writer(ABC):
@@ -33,7 +132,9 @@ class Writer(ABC):
     Args:
         visualizer: with the classes of the model; None if no image is added.
         output: their place and formats.
-        meta: ``classes``, their colours as ``palette``, and ``convention`` of rotated boxes.
+        meta: ``classes``, their colours as ``palette``, ``convention`` of rotated boxes, and
+            ``numbers`` of the labels in masks, see ``mask_numbers``; of panoptic models
+            ``num_things``.
     """
 
     def __init__(
@@ -42,8 +143,28 @@ class Writer(ABC):
         self.visualizer, self.output, self.meta = visualizer, output, meta
         self.out, self.journal = output.folder, output.journal()
 
+    @classmethod
+    def check(
+        cls, results: Results, folder: Path, wanted: Wanted, sources: Sequence[Source]
+    ) -> None:
+        """Raise ForeignFileError if a file to be written would replace one of the user's."""
+        results.check(folder / name for name in cls.files(wanted))
+        for source in sources:
+            paths = (folder / name for name in cls.image_files(source, wanted))
+            results.check(paths, source.id, keeps=True)
+
+    @classmethod
+    def files(cls, wanted: Wanted) -> list[str]:
+        """The paths of the files of all images, below the folder."""
+        return []
+
+    @classmethod
     @abstractmethod
-    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
+    def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
+        """The paths of the files of an image, below the folder."""
+
+    @abstractmethod
+    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         """Write the prediction for an image; returns the drawn picture."""
 
     @abstractmethod
@@ -54,13 +175,33 @@ class Writer(ABC):
         """The names of the images that are done."""
         return {*self.journal.entries}
 
+    def note(self, source: Source, **about: Any) -> None:
+        """Note that an image is done."""
+        state = file_state(source.path)
+        known = dict(file_name=source.file_name, source=source.id, state=state)
+        self.journal.add(known | about)
+
+    def writing(self, source: Source) -> Write:
+        """The function that writes a file of an image, which stays if the user has edited it."""
+        return partial(self.output.results.write, source=source.id, keeps=True)
+
+    def write(self, source: Source, name: str, content: bytes) -> None:
+        """Write a file of an image, see ``writing``."""
+        with self.writing(source)(self.out / name) as partial_file:
+            partial_file.write_bytes(content)
+
+    def show(self, source: Source, picture: Image) -> Image:
+        """Write the drawn picture of an image, and return it."""
+        self.write(source, f'{DRAWN}/{source.picture}', encoded(picture))
+        return picture
+
     def tiles_file(self, picture: str) -> Path:
         """The result of an image that is predicted in tiles, see ``TiledImage``."""
         raise NotImplementedError
 
-    def add_tiles(self, file_name: str, picture: str) -> None:
+    def add_tiles(self, source: Source) -> None:
         """Add the image of this result."""
-        self.journal.add(dict(file_name=file_name))
+        self.note(source)
 
 
 class DetectionFiles(Writer):
@@ -73,7 +214,18 @@ class DetectionFiles(Writer):
         self.classes, self.convention = meta['classes'], meta.get('convention')
         self.min_scores = [output.min_scores.get(name, DEFAULT) for name in self.classes]
 
-    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
+    @classmethod
+    def files(cls, wanted: Wanted) -> list[str]:
+        return [name for key in wanted.formats for name in FORMATS[key].files]
+
+    @classmethod
+    def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
+        picture = f'{DRAWN}/{source.picture}'
+        stem = output_stem(dict(picture=picture))
+        labels = [FORMATS[key].labels for key in wanted.formats]
+        return [picture, *(template.format(stem) for template in labels if template)]
+
+    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
         objects: list[dict] = []
         highest = 0.0  # score of any box, also of those left out
@@ -83,34 +235,46 @@ class DetectionFiles(Writer):
             found = found[found.scores >= torch.tensor(self.min_scores)[found.labels]]
             objects = coco_annotations(found, self.convention)
             sample.pred_instances = found
-        path = self.out / DRAWN / picture
-        drawn = draw(self.visualizer, path, image, sample, pred_score_thr=0.0)
+        drawn = draw(self.visualizer, source.picture, image, sample, pred_score_thr=0.0)
+        self.show(source, drawn)
         height, width = image.shape[:2]
-        about = dict(file_name=file_name, height=height, width=width, highest=highest)
-        self.add_image(about, picture, objects)
+        self.note_objects(source, objects, height=height, width=width, highest=highest)
         return drawn
 
-    def add_image(self, image: dict, picture: str, objects: Sequence[dict]) -> None:
-        """Add an image and its objects, in COCO's form but for their numbers."""
-        image = dict(image, picture=f'{DRAWN}/{picture}')
-        about = {key: image[key] for key in ABOUT}
-        self.journal.add(dict(about, objects=list(objects), highest=image.get('highest', 0.0)))
+    def note_objects(self, source: Source, objects: Sequence[dict], **about: Any) -> None:
+        """Note an image and its objects, in COCO's form but for their numbers."""
+        self.note(source, picture=f'{DRAWN}/{source.picture}', objects=list(objects), **about)
 
     def tiles_file(self, picture: str) -> Path:
         return self.out / 'tiles' / Path(picture).with_suffix('.json')
 
-    def add_tiles(self, file_name: str, picture: str) -> None:
-        content = json.loads(self.tiles_file(picture).read_text(encoding='utf-8'))
-        image = dict(content['images'][0], file_name=file_name)
-        self.add_image(image, picture, content['annotations'])
+    def add_tiles(self, source: Source) -> None:
+        text = self.tiles_file(source.picture).read_text(encoding='utf-8')
+        content = json.loads(text)
+        image = content['images'][0]
+        sides = {name: image[name] for name in ('height', 'width')}
+        self.note_objects(source, content['annotations'], **sides, highest=0.0)
+
+    def detections(self) -> Detections:
+        """All that was predicted."""
+        return Detections(
+            results=self.output.results,
+            folder=self.out,
+            entries=[*self.journal.entries.values()],
+            classes=self.classes,
+            convention=self.convention,
+            scores=self.output.wanted.scores,
+            ids=self.output.wanted.ids,
+            read=self.output.read,
+        )
 
     def finish(self) -> str:
         """Write all formats; returns the numbers of objects and images, in words."""
-        written = [str(FORMATS[name](self)) for name in dict.fromkeys(self.output.formats)]
-        self.journal.remove()
-        objects = sum(len(entry['objects']) for entry in self.journal.entries.values())
-        highest = max((entry['highest'] for entry in self.journal.entries.values()), default=0.0)
-        said = f'{objects} objects in {len(self.journal.entries)} images: {", ".join(written)}'
+        found, formats = self.detections(), dict.fromkeys(self.output.wanted.formats)
+        written = [str(FORMATS[name].write(found)) for name in formats]
+        objects = sum(len(entry['objects']) for entry in found.entries)
+        highest = max((entry['highest'] for entry in found.entries), default=0.0)
+        said = f'{objects} objects in {len(found.entries)} images: {", ".join(written)}'
         if highest and not objects:
             said += f'\nthe highest score is {highest:.2g}, below --score {min(self.min_scores):g}'
         return said
@@ -145,32 +309,78 @@ def coco_annotations(instances: BaseDataElement, convention: str | None = None) 
 class SegmentationFiles(Writer):
     """A label image for each image, `out`/labels/NAME.png, beside pictures.
 
-    With ``output.scores`` also the probability of each class, `out`/scores/NAME.npy, float16
-    [K, H, W].
+    Numbered as the masks of the data set. With ``wanted.scores`` also the probability of each
+    class, `out`/scores/NAME.npy, float16 [K, H, W].
     """
 
-    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
+    @classmethod
+    def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
+        names = [f'{DRAWN}/{source.picture}', f'{LABELS}/{with_suffix(source, ".png")}']
+        if wanted.scores:
+            names.append(f'{SCORES}/{with_suffix(source, ".npy")}')
+        return names
+
+    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
-        stem = Path(picture).with_suffix('')
-        panoptic = 'pred_panoptic_seg' in sample
-        data = sample.pred_panoptic_seg.sem_seg if panoptic else sample.pred_sem_seg.data
-        labels = data[0].numpy() % PANOPTIC_OFFSET if panoptic else data[0].numpy()
-        write_labels(labels, self.out / LABELS / f'{stem}.png', self.meta['palette'])
-        if self.output.scores and 'seg_logits' in sample:
+        self.write_labels(source, sample.pred_sem_seg.data[0].numpy())
+        if self.output.wanted.scores and 'seg_logits' in sample:
             logits = sample.seg_logits.data.float()
             likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
-            save_array(self.out / SCORES / f'{stem}.npy', likely.half().numpy())
-        settings = {} if panoptic else dict(with_labels=False)  # which mmseg's visualizer has
-        drawn = draw(self.visualizer, self.out / DRAWN / picture, image, sample, **settings)
-        self.journal.add(dict(file_name=file_name))
+            path = f'{SCORES}/{with_suffix(source, ".npy")}'
+            self.write(source, path, array_content(likely.half().numpy()))
+        drawn = draw(self.visualizer, source.picture, image, sample, with_labels=False)
+        self.show(source, drawn)
+        self.note(source)
         return drawn
+
+    def write_labels(self, source: Source, labels: np.ndarray) -> None:
+        """Write class numbers [H, W] as the data set numbers them."""
+        with self.writing(source)(self.out / LABELS / with_suffix(source, '.png')) as file:
+            write_labels(labels, file, self.meta['palette'], self.meta.get('numbers'))
 
     def tiles_file(self, picture: str) -> Path:
         return self.out / LABELS / Path(picture).with_suffix('.png')
 
     def finish(self) -> str:
-        self.journal.remove()
         return f'{len(self.journal.entries)} images: {self.out}'
+
+
+class PanopticFiles(SegmentationFiles):
+    """Segments as COCO has them, panoptic.json and `out`/panoptic/NAME.png, beside label images."""
+
+    @classmethod
+    def files(cls, wanted: Wanted) -> list[str]:
+        return [f'{PANOPTIC}.json']
+
+    @classmethod
+    def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
+        names = super().image_files(source, replace(wanted, scores=False))
+        return [*names, f'{PANOPTIC}/{with_suffix(source, ".png")}']
+
+    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
+        sample = sample.cpu()
+        labels, png = sample.pred_panoptic_seg.sem_seg[0].numpy(), with_suffix(source, '.png')
+        ids, segments = panoptic_segments(labels, self.category_ids)
+        with self.writing(source)(self.out / PANOPTIC / png) as file:
+            write_ids(ids, file)
+        classes = labels % OFFSET
+        self.write_labels(source, np.where(classes < len(self.category_ids), classes, IGNORED))
+        drawn = self.show(source, draw(self.visualizer, source.picture, image, sample))
+        height, width = labels.shape
+        self.note(source, height=height, width=width, png=png, segments=segments)
+        return drawn
+
+    @property
+    def category_ids(self) -> range:
+        return range(1, len(self.meta['classes']) + 1)
+
+    def finish(self) -> str:
+        entries, meta = self.journal.entries.values(), self.meta
+        about = meta['classes'], meta['palette'], meta['num_things'], self.category_ids
+        path, content = self.out / f'{PANOPTIC}.json', panoptic_content(entries, *about)
+        self.output.results.write_text(path, json_text(content))
+        segments = sum(len(entry['segments']) for entry in entries)
+        return f'{segments} segments in {len(entries)} images: {path}'
 
 
 class ArrayFiles(Writer):
@@ -178,11 +388,16 @@ class ArrayFiles(Writer):
 
     kind: ClassVar[str]
 
-    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
+    @classmethod
+    def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
+        return [f'{DRAWN}/{source.picture}', f'{cls.kind}/{with_suffix(source, ".npy")}']
+
+    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         values = self.array_of(sample.cpu())
-        save_array(self.out / self.kind / Path(picture).with_suffix('.npy'), values)
-        drawn = self.draw(self.out / DRAWN / picture, image, values)
-        self.journal.add(dict(file_name=file_name))
+        self.write(source, f'{self.kind}/{with_suffix(source, ".npy")}', array_content(values))
+        drawn = self.draw(image, values)
+        self.show(source, drawn)
+        self.note(source)
         return drawn
 
     @abstractmethod
@@ -190,11 +405,10 @@ class ArrayFiles(Writer):
         """The array of a prediction."""
 
     @abstractmethod
-    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Write a picture of the array of an image, and return it."""
+    def draw(self, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """A picture of the array of an image."""
 
     def finish(self) -> str:
-        self.journal.remove()
         return f'{self.kind} of {len(self.journal.entries)} images: {self.out}'
 
 
@@ -206,8 +420,8 @@ class DepthFiles(ArrayFiles):
     def array_of(self, sample: BaseDataElement) -> np.ndarray:
         return sample.pred_depth_map.data[0].numpy()
 
-    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return draw_depth(path, image, values)
+    def draw(self, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return draw_depth(image, values)
 
     def tiles_file(self, picture: str) -> Path:
         return self.out / DEPTH / Path(picture).with_suffix('.tif')
@@ -221,8 +435,8 @@ class FeatureFiles(ArrayFiles):
     def array_of(self, sample: BaseDataElement) -> np.ndarray:
         return sample.data.half().numpy()
 
-    def draw(self, path: Path, image: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return draw_features(path, image, values)
+    def draw(self, image: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return draw_features(image, values)
 
 
 class TaskFiles(Writer):
@@ -231,12 +445,15 @@ class TaskFiles(Writer):
     def __init__(self, out: Path, writers: Mapping[str, Writer]) -> None:
         self.out, self.writers = out, writers
 
-    def add(self, file_name: str, picture: str, image: Image, sample: BaseDataElement) -> Image:
+    @classmethod
+    def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
+        return []  # known when the model of each task is
+
+    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         """Write the predictions for an image; returns the pictures of all tasks side by side."""
-        pictures = [
-            writer.add(file_name, picture, image, sample.get(name))
-            for name, writer in self.writers.items()
-        ]
+        pictures = []
+        for name, writer in self.writers.items():
+            pictures.append(writer.add(source, image, sample.get(name)))
         return np.hstack(pictures)
 
     def done(self) -> set[str]:
@@ -246,7 +463,13 @@ class TaskFiles(Writer):
         return '\n'.join(writer.finish() for writer in self.writers.values())
 
 
-def save_array(path: Path, values: np.ndarray) -> None:
-    """Write an array, with its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, values)
+def with_suffix(source: Source, suffix: str) -> str:
+    """The path of a result of an image in its folder."""
+    return Path(source.picture).with_suffix(suffix).as_posix()
+
+
+def array_content(values: np.ndarray) -> bytes:
+    """The content of a .npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    return buffer.getvalue()

@@ -1,33 +1,28 @@
 """Predictions of a detector in the formats of other programs, written when a run is complete."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 import cv2
-import mmcv
 import numpy as np
 
+from ..datasets.images.drawing import encoded
 from ..datasets.labels.coco_files import load_coco
 from ..datasets.labels.objects import printable_text
-from ..datasets.rotated_results import about_convention, names_of_files, write_dota
+from ..datasets.rotated_results import about_convention, dota_texts, names_of_files
 from ..project.errors import UsageError
-from ..project.identity import Identity
-from ..utils.atomic_write import atomic_folder, atomic_write_text
 from ..utils.progress import progress
-from .journal import Entry, ImageJournal
+from ..utils.results import Results
+from .journal import Entry
 
-if TYPE_CHECKING:
-    from .files import DetectionFiles
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
@@ -35,68 +30,34 @@ ABOUT = 'file_name', 'height', 'width', 'picture'  # of an image in predictions.
 
 
 @dataclass(frozen=True)
-class Output:
-    """The place of predictions, and what is written.
+class Detections:
+    """The predictions for all images, and their place.
 
     Args:
-        folder: for all files.
-        settings: what the predictions depend on; JSON.
-        min_scores: detectors: score of a box that is written, by class, see ``least_scores``.
-        scores: segmentors: also write the probability of each class; of 'yolo' the score of a box.
-        formats: detectors: names in ``FORMATS``.
+        results: which the files go through.
+        folder: of the files.
+        entries: of the images.
+        classes: names.
+        convention: of rotated boxes.
+        scores: 'yolo': also write the score of each box.
         ids: COCO file with the ids of images and classes, for 'results'.
         read: the pixels of an image by its ``file_name``, BGR, for 'crops'.
-        rank: of the process.
-        journals: of the images, one for each task.
     """
 
+    results: Results
     folder: Path
-    settings: Mapping[str, Any]
-    min_scores: Mapping[str, float]
+    entries: Sequence[Entry]
+    classes: Sequence[str]
+    convention: str | None
     scores: bool
-    formats: Sequence[str]
     ids: Path | None
     read: Callable[[str], np.ndarray]
-    rank: int = 0
-    journals: list[ImageJournal] = field(default_factory=list)
 
-    def within(self, name: str, identity: Identity | None = None) -> Output:
-        """The output of one of several tasks, in a folder of its own."""
-        more = {} if identity is None else {name: identity.described()}
-        return replace(self, folder=self.folder / name, settings={**self.settings, **more})
-
-    def journal(self) -> ImageJournal:
-        """The images that are done, by this run or an interrupted one."""
-        self.journals.append(ImageJournal(self.folder, self.settings, self.rank))
-        return self.journals[-1]
-
-    def gather(self, names: Sequence[str]) -> None:
-        """Take the images of all processes, in the order of their names."""
-        for journal in self.journals:
-            journal.gather(names)
-
-    def check(self, tasks: Sequence[str], classes: Sequence[str], names: Sequence[str]) -> None:
-        """Raise UsageError if predictions of these tasks cannot be written in these formats.
-
-        Print what `ids` lacks of the classes, and of the names of images (none of a video).
-        """
-        formats, said = {*self.formats}, ''
-        if formats - {*FORMATS}:
-            said = f'--write: the formats are {", ".join(FORMATS)}'
-        elif formats != {'coco'} and not {'boxes', 'oriented'} & {*tasks}:
-            said = f'--write: for detectors, and the task of this model is {tasks[0]}'
-        elif 'voc' in formats and 'oriented' in tasks:
-            said = '--write voc: it has no rotated boxes'
-        elif 'crops' in formats and not names:
-            said = '--write crops: not of videos; give the frames as images'
-        elif self.ids and 'results' not in formats:
-            said = '--ids: only --write results has ids'
-        if said:
-            raise UsageError(said)
-        for kind, given in (('categories', classes), ('images', names)):
-            lacking = sorted({*given} - {*ids_of(self.ids, kind, given)}) if self.ids else []
-            if lacking:
-                print(f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out')
+    def write(self, name: str, text: str, entry: Entry | None = None) -> Path:
+        """Write a text and return its path; a file of one image that the user edited stays."""
+        path, source = self.folder / name, entry['source'] if entry else ''
+        self.results.write_text(path, text, source, keeps=entry is not None)
+        return path
 
 
 def output_stem(entry: Entry) -> str:
@@ -104,99 +65,144 @@ def output_stem(entry: Entry) -> str:
     return Path(entry['picture']).with_suffix('').as_posix().partition('/')[2]
 
 
-def write_coco(files: DetectionFiles) -> Path:
+def write_coco(found: Detections) -> Path:
     """A data set, predictions.json; of rotated boxes also dota/, for DOTA's server."""
     images, annotations = list[dict](), list[dict]()
-    for number, entry in enumerate(files.journal.entries.values(), start=1):
+    for number, entry in enumerate(found.entries, start=1):
         images.append(dict(id=number, **{key: entry[key] for key in ABOUT}))
         for item in entry['objects']:
             annotations.append({**item, 'id': len(annotations) + 1, 'image_id': number})
-    categories = [dict(id=number, name=name) for number, name in enumerate(files.classes, start=1)]
+    categories = [dict(id=number, name=name) for number, name in enumerate(found.classes, start=1)]
     content = dict[str, Any](images=images, annotations=annotations, categories=categories)
-    if files.convention:
-        content['info'] = about_convention(files.convention)
+    if found.convention:
+        content['info'] = about_convention(found.convention)
         names = dota_names(images)
         objects = ((names[item['image_id']], item) for item in annotations)
-        write_dota(files.out / 'dota', files.classes, objects)
-    return write_json(files.out / 'predictions.json', content)
+        for name, text in dota_texts(found.classes, objects).items():
+            found.write(f'dota/{name}', text)
+    return found.write('predictions.json', json_text(content))
 
 
-def write_results(files: DetectionFiles) -> Path:
+def write_results(found: Detections) -> Path:
     """The list that ``loadRes`` of pycocotools takes, results.json, with the ids of a COCO file."""
-    names, labels, results = [*files.journal.entries], files.classes, []
-    images, classes = [{name: n for n, name in enumerate(x, start=1)} for x in (names, labels)]
-    if file := files.output.ids:
+    names, labels = [entry['file_name'] for entry in found.entries], found.classes
+    images: Mapping[str, Any] = {name: number for number, name in enumerate(names, start=1)}
+    classes: Mapping[str, Any] = {name: number for number, name in enumerate(labels, start=1)}
+    if file := found.ids:
         images, classes = ids_of(file, 'images', names), ids_of(file, 'categories', labels)
-    for name, entry in files.journal.entries.items():
+    results = []
+    for entry in found.entries:
         for item in entry['objects']:
-            label = labels[item['category_id'] - 1]
+            name, label = entry['file_name'], labels[item['category_id'] - 1]
             if name in images and label in classes:
                 about = {key: item[key] for key in ('bbox', 'score', 'segmentation') if key in item}
                 results.append(dict(image_id=images[name], category_id=classes[label], **about))
-    return write_json(files.out / 'results.json', results)
+    return found.write('results.json', json_text(results))
 
 
-def write_yolo(files: DetectionFiles) -> Path:
-    """yolo/labels/NAME.txt and yolo/classes.txt: boxes, corners of rotated boxes, or outlines."""
-    out = files.out / 'yolo'
-    with atomic_folder(out / 'labels') as folder:
-        for entry in files.journal.entries.values():
-            sides, lines = np.array([entry['width'], entry['height']]), []
-            for item in entry['objects']:
-                points = np.clip(annotation_corners(item), 0, sides) / sides
-                low, high = points.min(0), points.max(0)
-                if 'segmentation' not in item:
-                    points = np.stack([(low + high) / 2, high - low])
-                numbers = [f'{value:.6f}' for value in points.ravel()]
-                numbers += [f'{item["score"]:.4f}'] if files.output.scores else []
-                if (high > low).all():  # else it is outside of the image
-                    lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}\n')
-            atomic_write_text(folder / f'{output_stem(entry)}.txt', ''.join(lines))
-    atomic_write_text(out / 'classes.txt', ''.join(f'{label}\n' for label in files.classes))
-    return out
+def write_yolo(found: Detections) -> Path:
+    """yolo/labels/NAME.txt and yolo/classes.txt: boxes, corners of rotated boxes, or outlines.
+
+    UsageError if labels of other images would have other classes.
+    """
+    names = [YOLO_LABELS.format(output_stem(entry)) for entry in found.entries]
+    file, text = found.folder / YOLO_CLASSES, ''.join(f'{label}\n' for label in found.classes)
+    others = {*found.results.recorded(file.parent)} - {found.folder / name for name in names}
+    others.discard(file)
+    if others and file.exists() and file.read_text('utf-8', 'surrogateescape') != text:
+        raise UsageError(
+            f'{file} has other classes, for labels of other images such as {min(others)}: give '
+            'another --out'
+        )
+    for name, entry in zip(names, found.entries, strict=True):
+        sides, lines = np.array([entry['width'], entry['height']]), []
+        for item in entry['objects']:
+            points = np.clip(annotation_corners(item), 0, sides) / sides
+            low, high = points.min(0), points.max(0)
+            if 'segmentation' not in item:
+                points = np.stack([(low + high) / 2, high - low])
+            numbers = [f'{value:.6f}' for value in points.ravel()]
+            if found.scores:
+                numbers.append(f'{item["score"]:.4f}')
+            if (high > low).all():  # else it is outside of the image
+                lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}\n')
+        found.write(name, ''.join(lines), entry)
+    return found.write(YOLO_CLASSES, text).parent
 
 
-def write_voc(files: DetectionFiles) -> Path:
-    """voc/Annotations/NAME.xml, whose pixels count from 1, and lists of images and classes."""
-    out = files.out / 'voc'
-    with atomic_folder(out / 'Annotations') as folder:
-        for entry in files.journal.entries.values():
-            size = xml_nodes(dict(width=entry['width'], height=entry['height'], depth=3))
-            name = xml_nodes(dict(filename=Path(entry['file_name']).name))
-            text = f'{name}<size>{size}</size>\n'
-            for item in entry['objects']:
-                left, top, width, height = item['bbox']
-                sides = dict(xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height)
-                box = xml_nodes({side: f'{value:.2f}' for side, value in sides.items()})
-                name = xml_nodes(dict(name=files.classes[item['category_id'] - 1], difficult=0))
-                text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
-            file = folder / f'{output_stem(entry)}.xml'
-            atomic_write_text(file, f'<annotation>\n{text}</annotation>\n')
-    names = ''.join(f'{output_stem(entry)}\n' for entry in files.journal.entries.values())
-    atomic_write_text(out / 'ImageSets' / 'Main' / 'default.txt', names)
-    atomic_write_text(out / 'labelmap.txt', ''.join(f'{label}:::\n' for label in files.classes))
-    return out
+def write_voc(found: Detections) -> Path:
+    """voc/Annotations/NAME.xml, whose pixels count from 1, and lists of images and classes.
+
+    The list has all images with labels that were written there, also by earlier commands.
+    """
+    for entry in found.entries:
+        size = xml_nodes(dict(width=entry['width'], height=entry['height'], depth=3))
+        name = xml_nodes(dict(filename=Path(entry['file_name']).name))
+        text = f'{name}<size>{size}</size>\n'
+        for item in entry['objects']:
+            left, top, width, height = item['bbox']
+            sides = dict(xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height)
+            box = xml_nodes({side: f'{value:.2f}' for side, value in sides.items()})
+            name = xml_nodes(dict(name=found.classes[item['category_id'] - 1], difficult=0))
+            text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
+        file = VOC_LABELS.format(output_stem(entry))
+        found.write(file, f'<annotation>\n{text}</annotation>\n', entry)
+    place = found.folder / Path(VOC_LABELS).parent
+    labels = sorted(path for path in found.results.recorded(place) if path.exists())
+    names = [path.relative_to(place).with_suffix('').as_posix() for path in labels]
+    found.write(VOC_IMAGES, ''.join(f'{name}\n' for name in names))
+    found.write(VOC_CLASSES, ''.join(f'{label}:::\n' for label in found.classes))
+    return found.folder / 'voc'
 
 
-def write_crops(files: DetectionFiles) -> Path:
+def write_crops(found: Detections) -> Path:
     """crops/CLASS/NAME_1.jpg: the upright box of each object, cut out of its image."""
-    names = names_of_files(files.classes)
-    with atomic_folder(files.out / 'crops') as folder:
-        for entry in progress([x for x in files.journal.entries.values() if x['objects']], 'crops'):
-            pixels = files.output.read(entry['file_name'])
-            for number, item in enumerate(entry['objects'], start=1):
-                left, top, width, height = item['bbox']
-                bottom, right = max(0, ceil(top + height)), max(0, ceil(left + width))
-                part = pixels[max(0, int(top)) : bottom, max(0, int(left)) : right]
-                if part.size:  # else the box is outside of the image
-                    place = folder / names[item['category_id'] - 1]
-                    mmcv.imwrite(part, str(place / f'{output_stem(entry)}_{number}.jpg'))
-    return files.out / 'crops'
+    names, written = names_of_files(found.classes), set[Path]()
+    folder = found.folder / 'crops'
+    entries = [entry for entry in found.entries if entry['objects']]
+    for entry in progress(entries, 'crops'):
+        pixels = found.read(entry['file_name'])
+        for number, item in enumerate(entry['objects'], start=1):
+            left, top, width, height = item['bbox']
+            bottom, right = max(0, ceil(top + height)), max(0, ceil(left + width))
+            part = pixels[max(0, int(top)) : bottom, max(0, int(left)) : right]
+            if part.size:  # else the box is outside of the image
+                label = names[item['category_id'] - 1]
+                path = folder / label / f'{output_stem(entry)}_{number}.jpg'
+                found.results.write_bytes(path, encoded(part), entry['source'], keeps=True)
+                written.add(path)
+    sources = {entry['source'] for entry in found.entries}
+    for path, source in found.results.recorded(folder).items():
+        if source in sources and path not in written:  # of an object that is no longer found
+            found.results.remove(path)
+    return folder
 
 
-# Each writes the files of a format when all images are done, and returns their place.
-FORMATS: dict[str, Callable[[DetectionFiles], Path]] = dict(
-    coco=write_coco, results=write_results, yolo=write_yolo, voc=write_voc, crops=write_crops
+YOLO_LABELS, YOLO_CLASSES = 'yolo/labels/{}.txt', 'yolo/classes.txt'
+VOC_LABELS, VOC_CLASSES = 'voc/Annotations/{}.xml', 'voc/labelmap.txt'
+VOC_IMAGES = 'voc/ImageSets/Main/default.txt'
+
+
+class Format(NamedTuple):
+    """A format of detections.
+
+    Args:
+        write: its files when all images are done; returns their place.
+        files: of all images.
+        labels: of one image, by its path in the folder, without suffix.
+    """
+
+    write: Callable[[Detections], Path]
+    files: tuple[str, ...] = ()
+    labels: str | None = None
+
+
+FORMATS = dict(
+    coco=Format(write_coco, ('predictions.json',)),
+    results=Format(write_results, ('results.json',)),
+    yolo=Format(write_yolo, (YOLO_CLASSES,), YOLO_LABELS),
+    voc=Format(write_voc, (VOC_CLASSES, VOC_IMAGES), VOC_LABELS),
+    crops=Format(write_crops),
 )
 
 
@@ -266,10 +272,9 @@ def mask_outline(run_lengths: dict) -> np.ndarray:
     return np.concatenate([points, points[:1].repeat(-(len(points) - 1) % 3, 0)])
 
 
-def write_json(file: Path, content: object) -> Path:
-    """Write a file, and return its path."""
-    atomic_write_text(file, json.dumps(content, allow_nan=False) + '\n')
-    return file
+def json_text(content: object) -> str:
+    """A file of JSON in one line."""
+    return json.dumps(content, allow_nan=False) + '\n'
 
 
 def xml_nodes(values: Mapping[str, object]) -> str:

@@ -1,9 +1,11 @@
 """Predict images, folders, lists and videos: the work of ``rope-dense predict``."""
 
-import shutil
+import errno
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 
@@ -31,27 +33,80 @@ from ..project.load import find_model
 from ..project.parts import used_loaders
 from ..project.sizes import at_size, tile_plan
 from ..project.task import task_of
+from ..utils.atomic_write import is_disk_error
 from ..utils.config_parts import pipelines
-from ..utils.lock import exclusive
+from ..utils.journal import remove_journal
 from ..utils.progress import progress
+from ..utils.results import Results
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
-from .files import DRAWN, Writer
-from .formats import Output
+from .files import DRAWN, Output, Wanted, Writer
 from .inferencer import build_inferencer, predict_batch
-from .journal import UNFINISHED, journal_or_anew
-from .output import files_of, task_files
+from .journal import file_state, journal_or_anew
+from .output import FILES, files_of, task_files
 from .processes import init_rank, should_merge
 from .thresholds import DEFAULT, Scores, least_scores
-from .tiles import TiledImage, Tiling, TrainedModel, journal_dir, result_ending, tile_and_overlap
+from .tiles import TiledImage, Tiling, TrainedModel, result_ending, tile_and_overlap
 
+Given = str | Path | Sequence[str | Path]  # one path, or several
 Image = tuple[Source, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The images that are predicted.
+
+    Args:
+        given: what the user gave.
+        reader: of the config's images.
+        sources: of all processes; none of a video.
+        video: or None.
+    """
+
+    given: Given
+    reader: ImageReader
+    sources: Sequence[Source]
+    video: Video | None
+
+    def inputs(self) -> list[str | Path]:
+        """The files that are read."""
+        return [self.video.given] if self.video else [source.path for source in self.sources]
+
+    @cached_property
+    def paths(self) -> dict[str, Path]:
+        """The files of the images, by their names."""
+        return {source.file_name: source.path for source in self.sources}
+
+    def drawable(self, file_name: str) -> np.ndarray:
+        """The pixels of an image by its name: BGR uint8 [H, W, 3]."""
+        return self.reader.picture(self.reader.read(self.paths[file_name]))
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A built model with what is done with its predictions.
+
+    Args:
+        trained: the model.
+        inferencer: of mmdet or mmseg.
+        writer: of the files.
+        output: their place.
+        batch: images at a time.
+        tile_above: megapixels above which an image is predicted in tiles.
+    """
+
+    trained: TrainedModel
+    inferencer: BaseInferencer
+    writer: Writer
+    output: Output
+    batch: int
+    tile_above: float
 
 
 def predict(
     config: str | Path,
     checkpoint: str | Path | None,
-    images: str | Path | Sequence[str | Path],
+    images: Given,
     *,
     out: str | Path | None = None,
     score: Scores = DEFAULT,
@@ -67,14 +122,15 @@ def predict(
 ) -> Path:
     """Predict images and write what is found; an interrupted run is continued.
 
-    What cannot be read or predicted is named at the end. Several processes (see ``processes``)
-    share the images.
+    What cannot be read, predicted or drawn is named at the end. Several processes (see
+    ``processes``) share the images.
 
     Args:
         config, checkpoint, cfg_options, work_dir: see ``find_model``.
         images: a file, a folder, a list of files, a video, the number of a camera, the address of a
             stream; or '-' for paths on standard input.
-        out: folder; by default predictions, in the work folder.
+        out: folder; by default predictions, in the work folder. Files of the user's in it stay:
+            see ``Results``.
         score: detectors: of a box that is written and drawn, at least; for all classes or each, see
             ``least_scores``.
         write: detectors: formats, see ``FORMATS``.
@@ -97,107 +153,136 @@ def predict(
     rank, count = init_rank()
     place = checked_device(device)
     warnings.filterwarnings('ignore', 'torch.meshgrid')  # of mmdet's DINO
-    video = find_video(str(images)) if isinstance(images, (str, Path)) else None
-    if count > 1 and (video or images == '-'):
-        raise UsageError('several processes predict images of a folder or a list, no video or -')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
     used_loaders(cfg, 'test')
     cfg = cfg if size is None else at_size(cfg, parse_size(size))
     folder = Path(cfg.work_dir, 'predictions') if out is None else Path(out)
-    reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
-    sources = [] if video else sources_of(images, folder, reader)
-    paths = {source.file_name: source.path for source in sources}
-    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+    pictures = find_pictures(cfg, images, folder, count)
+    wanted = Wanted(write, scores, None if ids is None else Path(ids))
+    wanted.check([task_of(cfg)], pictures.video is None)
+    inputs = [*pictures.inputs(), config, weights or '', ids or '']
+    results = Results(folder, f'predict/{rank}', inputs, is_flushed=False)
+    with results, DefaultScope.overwrite_default_scope(cfg.default_scope):
+        check_files(cfg, pictures, results, wanted)
         inferencer = build_inferencer(cfg, weights, str(place))
-        meta = inferencer.model.dataset_meta
-        identity = Identity.of(cfg, str(config), weights or '')
+        meta, identity = inferencer.model.dataset_meta, Identity.of(cfg, str(config), weights or '')
         trained = TrainedModel(cfg, inferencer.model, meta['classes'], meta['palette'], identity)
-        tasks = {'': cfg} if task_of(cfg) != 'several' else inferencer.model.configs
-        metas = {'': meta} if task_of(cfg) != 'several' else inferencer.model.dataset_metas
-        classes = [name for part in metas.values() for name in part.get('classes', ())]
-        least = least_scores(score, Path(cfg.work_dir), classes)
+        classes = check_tasks(cfg, inferencer, pictures, wanted)
+        least = least_scores(score, Path(cfg.work_dir), classes, weights or '')
         given = str(images) if isinstance(images, (str, Path)) else [*map(str, images)]
         settings = dict(images=given, score=least, scores=scores, tile_above=tile_above)
-        file = None if ids is None else Path(ids)
-        about = identity.described() | settings, least, scores, write, file
-        output = Output(
-            folder, *about, lambda x: reader.picture(reader.read(paths.get(x, Path(x)))), rank
-        )
-        output.check([*map(task_of, tasks.values())], classes, [*paths])
-        with exclusive(folder / UNFINISHED / str(rank) if rank else folder):
-            writer = writer_of(cfg, inferencer, output)
-            if video:
-                predict_video(inferencer, writer, video, batch)
-            else:
-                share, names = sources[rank::count], [source.file_name for source in sources]
-                try:
-                    failed = predict_images(
-                        inferencer, trained, writer, share, output, batch, tile_above
-                    )
-                except KeyboardInterrupt:
-                    done = f'{len(writer.done())} of {len(sources)} images are in {folder}'
-                    print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
-                    raise
-                output.gather(names)  # notes the share of this process
-                if is_last := should_merge(rank, count):
-                    output.gather(names)
-                lines = [path_error_text(*item) for item in failed.items()]
-                if is_last and lines and not writer.done():
-                    reason = next(iter(failed.values()))
-                    raise UsageError(f'no image could be predicted; {lines[0]}') from reason
-                print(*(f'not predicted: {line}\n' for line in lines), sep='', end='')
-                if not is_last:
-                    return folder
-                if isinstance(images, (str, Path)) and (
-                    others := left_out_text(Path(images), reader.suffixes, folder)
-                ):
-                    print(f'not predicted: {others}')
+        settings |= identity.described()
+        output = Output(results, folder, wanted, settings, least, pictures.drawable)
+        if task_of(cfg) == 'several':
+            writer: Writer = task_files(cfg, inferencer.model, output)
+        else:
+            writer = files_of(cfg, inferencer.visualizer, output)
+        predictor = Predictor(trained, inferencer, writer, output, batch, tile_above)
+        if pictures.video:
+            predict_video(predictor, pictures.video)
             print(writer.finish())
+            output.forget()
+        else:
+            predict_sources(predictor, pictures, rank, count)
+        if edited := results.edited_text():
+            print(edited)
     return folder
 
 
-def sources_of(
-    images: str | Path | Sequence[str | Path], out: Path, reader: ImageReader
-) -> list[Source]:
-    """The images of a file, a list or a folder, but not those in ``out``.
+def find_pictures(cfg: Config, images: Given, out: Path, count: int) -> Pictures:
+    """The images that the user gave, for a number of processes.
 
-    With folders and dead links that have the name of an image: they are named at the end.
+    UsageError if they cannot be shared, or the images of a folder would be among the results.
     """
+    reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
+    is_path = isinstance(images, (str, Path))
+    video = find_video(str(images)) if is_path else None
+    if count > 1 and (video or images == '-'):
+        raise UsageError('several processes predict images of a folder or a list, no video or -')
+    if video:
+        return Pictures(images, reader, [], video)
     if images == '-':
-        return listed_sources(sys.stdin)
+        return Pictures(images, reader, listed_sources(sys.stdin), None)
     if not isinstance(images, (str, Path)):
-        return listed_sources(map(str, images))
-    return [*reader.find(Path(images), out), *unreadable_sources(Path(images), out)]
+        return Pictures(images, reader, listed_sources(map(str, images)), None)
+    given, inside = Path(images), out.resolve()
+    if given.is_dir() and inside in (given.resolve(), *given.resolve().parents):
+        raise UsageError(
+            f'--out {out} contains the images of {given}: give a folder beside or below them'
+        )
+    # Folders and dead links that have the name of an image are named at the end.
+    return Pictures(
+        images, reader, [*reader.find(given, out), *unreadable_sources(given, out)], None
+    )
 
 
-def writer_of(cfg: Config, inferencer: BaseInferencer, output: Output) -> Writer:
-    """The files of a model, or of several tasks."""
+def check_files(cfg: Config, pictures: Pictures, results: Results, wanted: Wanted) -> None:
+    """Raise ForeignFileError if a result would replace a file of the user's."""
+    FILES[task_of(cfg)].check(results, results.folder, wanted, pictures.sources)
+    if pictures.video:
+        results.check([video_file(results.folder, pictures.video)])
+
+
+def check_tasks(
+    cfg: Config, inferencer: BaseInferencer, pictures: Pictures, wanted: Wanted
+) -> list[str]:
+    """The classes of all tasks, whose predictions can be written; else UsageError."""
+    metas = {'': inferencer.model.dataset_meta}
     if task_of(cfg) == 'several':
-        return task_files(cfg, inferencer.model, output)
-    return files_of(cfg, inferencer.visualizer, output)
+        tasks, metas = inferencer.model.configs, inferencer.model.dataset_metas
+        wanted.check([task_of(task) for task in tasks.values()], pictures.video is None)
+    classes = [name for meta in metas.values() for name in meta.get('classes', ())]
+    wanted.say_lacking(classes, [source.file_name for source in pictures.sources])
+    return classes
 
 
-def predict_images(
-    inferencer: BaseInferencer,
-    trained: TrainedModel,
-    writer: Writer,
-    sources: Sequence[Source],
-    output: Output,
-    batch: int,
-    tile_above: float,
-) -> dict[Path, Exception]:
+def predict_sources(predictor: Predictor, pictures: Pictures, rank: int, count: int) -> None:
+    """Predict the share of a process, and finish the files if it is the last.
+
+    UsageError if no image can be predicted.
+    """
+    output, writer, sources = predictor.output, predictor.writer, pictures.sources
+    states = {source.file_name: file_state(source.path) for source in sources}
+    output.gather(states)
+    try:
+        failed = predict_images(predictor, sources[rank::count])
+    except KeyboardInterrupt:
+        done = f'{len(writer.done())} of {len(sources)} images are in {output.folder}'
+        print(f'\nstopped; {done}: the same command continues', file=sys.stderr)
+        raise
+    output.gather(states)  # notes the share of this process
+    is_last = should_merge(rank, count)
+    if is_last:
+        output.gather(states)
+    lines = [path_error_text(*item) for item in failed.items()]
+    if is_last and lines and not writer.done():
+        reason = next(iter(failed.values()))
+        raise UsageError(f'no image could be predicted; {lines[0]}') from reason
+    for line in lines:
+        print(f'not predicted: {line}')
+    if not is_last:
+        return
+    if isinstance(pictures.given, (str, Path)):
+        suffixes = pictures.reader.suffixes
+        if others := left_out_text(Path(pictures.given), suffixes, output.folder):
+            print(f'not predicted: {others}')
+    print(writer.finish())
+    output.forget()
+
+
+def predict_images(predictor: Predictor, sources: Sequence[Source]) -> dict[Path, Exception]:
     """Predict images, large ones in tiles; returns the errors of those that cannot be.
 
     Images that an interrupted run has predicted are left out. Large ones have more megapixels than
     ``tile_above``, or a side longer than a tile of the training.
     """
-    done = writer.done()
+    done = predictor.writer.done()
     left = [source for source in sources if source.file_name not in done]
     if len(left) < len(sources):
         print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
     small, large = list[Source](), list[Source]()
-    bands = ImageReader(inferencer.cfg.test_dataloader.dataset.pipeline).bands
-    plan = tile_plan(trained.cfg)
+    bands = ImageReader(predictor.inferencer.cfg.test_dataloader.dataset.pipeline).bands
+    plan = tile_plan(predictor.trained.cfg)
     for source in progress(left, 'sizes of images'):
         try:
             header = read_header(source.path)
@@ -206,45 +291,46 @@ def predict_images(
             continue
         if header.pages > 1 and bands is None:
             print(f'{source.path}: {header.pages} pages, the first is predicted')
-        is_large = header.height * header.width > tile_above * 1e6
+        is_large = header.height * header.width > predictor.tile_above * 1e6
         is_large |= plan is not None and max(header.height, header.width) > plan.tile
         (large if is_large else small).append(source)
-    failed = predict_in_tiles(trained, writer, large, output, batch) if large else {}
-    return failed | predict_small(inferencer, writer, small, batch)
+    failed = predict_in_tiles(predictor, large) if large else {}
+    return failed | predict_small(predictor, small)
 
 
-def predict_in_tiles(
-    trained: TrainedModel, writer: Writer, sources: Sequence[Source], output: Output, batch: int
-) -> dict[Path, Exception]:
+def predict_in_tiles(predictor: Predictor, sources: Sequence[Source]) -> dict[Path, Exception]:
     """Predict large images by the same model; returns the errors of those that cannot be."""
+    trained, writer, output = predictor.trained, predictor.writer, predictor.output
     failed: dict[Path, Exception] = {}
     try:
         labels = 'labels' in result_ending(trained.cfg)
         least = [output.min_scores[name] for name in trained.classes]
-        tiling = Tiling(*tile_and_overlap(trained.cfg), batch, min_score=least)
+        tiling = Tiling(*tile_and_overlap(trained.cfg), predictor.batch, min_score=least)
     except (UsageError, ValueError) as problem:  # no image can be predicted so
         return dict.fromkeys((source.path for source in sources), problem)
+    without = ', without --scores' if output.wanted.scores and labels else ''
     for source in sources:
-        out, picture = writer.tiles_file(source.picture), writer.out / DRAWN / source.picture
-        for path in (out, picture):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        print(f'{source.path}: in tiles{", without --scores" if output.scores and labels else ""}')
+        print(f'{source.path}: in tiles{without}')
+        journal = output.results.home / 'tiles' / source.picture
+        image = partial(TiledImage, trained, source.path, writer.tiles_file(source.picture), tiling)
+        picture = writer.out / DRAWN / source.picture
         try:
-            TiledImage(trained, source.path, out, tiling, picture, journal_or_anew).predict()
-            writer.add_tiles(source.file_name, source.picture)
-        except Exception as problem:  # whatever it is, other images can be predicted
-            shutil.rmtree(journal_dir(out), ignore_errors=True)
-            failed[source.path] = problem
+            image(writer.writing(source), journal, picture, journal_or_anew).predict()
+            writer.add_tiles(source)
+        except Exception as error:
+            if is_disk_error(error):
+                raise
+            remove_journal(journal)
+            failed[source.path] = error
     return failed
 
 
-def predict_small(
-    inferencer: BaseInferencer, writer: Writer, sources: Sequence[Source], batch: int
-) -> dict[Path, Exception]:
+def predict_small(predictor: Predictor, sources: Sequence[Source]) -> dict[Path, Exception]:
     """Predict images as a whole; returns the errors of those that cannot be."""
     failed: dict[Path, Exception] = {}
+    inferencer, writer = predictor.inferencer, predictor.writer
     reader = ImageReader(inferencer.cfg.test_dataloader.dataset.pipeline)
-    for chunk in chunks(progress(sources, 'images'), batch):
+    for chunk in chunks(progress(sources, 'images'), predictor.batch):
         images = []
         for source in chunk:
             try:
@@ -252,7 +338,12 @@ def predict_small(
             except ValueError as error:
                 failed[source.path] = error
         for (source, image), sample in predict_some(inferencer, images, failed):
-            writer.add(source.file_name, source.picture, reader.picture(image), sample)
+            try:
+                writer.add(source, reader.picture(image), sample)
+            except Exception as error:  # whatever it is, other images can be written
+                if is_disk_error(error):
+                    raise
+                failed[source.path] = error
     return failed
 
 
@@ -287,37 +378,81 @@ def chunks(items: Iterable, size: int) -> Iterator[list]:
     return iter(lambda: [*islice(left, size)], [])
 
 
-def predict_video(inferencer: BaseInferencer, writer: Writer, source: Video, batch: int) -> None:
+def video_file(folder: Path, video: Video) -> Path:
+    """The drawn video."""
+    return folder / f'{video.name}.mp4'
+
+
+def predict_video(predictor: Predictor, video: Video) -> None:
     """Predict the frames of a video; the drawn ones become a video again.
 
     A camera or a stream ends with Ctrl-C.
     """
-    video, target, number = None, writer.out / f'{source.name}.mp4', 0
-    try:
-        for images in chunks(progress(source.frames(), 'frames', source.count), batch):
-            for image, sample in zip(images, predict_batch(inferencer, images, batch), strict=True):
-                frame = f'{source.name}/{number:06d}.jpg'
-                drawn = writer.add(frame, frame, image, sample)
-                video = video or open_video(target, source.rate, drawn.shape[:2])
-                video.write(drawn)
-                number += 1
-    except KeyboardInterrupt:
-        if source.count:
-            raise
-    finally:
-        if video is not None:
-            video.release()
+    target, number = video_file(predictor.output.folder, video), 0
+    with predictor.output.results.write(target) as file:
+        drawn = DrawnVideo(file, target, video.rate)
+        try:
+            for images in chunks(progress(video.frames(), 'frames', video.count), predictor.batch):
+                samples = predict_batch(predictor.inferencer, images, predictor.batch)
+                for image, sample in zip(images, samples, strict=True):
+                    name = f'{video.name}/{number:06d}.jpg'
+                    frame = Source(Path(video.given), name, name)
+                    drawn.add(predictor.writer.add(frame, image, sample))
+                    number += 1
+        except KeyboardInterrupt:
+            if video.count:
+                raise
+        finally:
+            drawn.close()
+        drawn.check(number)
     print(f'{number} frames drawn: {target}')
 
 
-def open_video(target: Path, rate: float, size: ImageSize) -> cv2.VideoWriter:
-    """A video to be written; UsageError if OpenCV has no writer for this size."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+class DrawnVideo:
+    """A video that is written frame by frame.
+
+    Args:
+        file: that is written.
+        target: its name in errors.
+        rate: frames a second.
+    """
+
+    def __init__(self, file: Path, target: Path, rate: float) -> None:
+        self.file, self.target, self.rate = file, target, rate
+        self.video: cv2.VideoWriter | None = None
+
+    def add(self, frame: np.ndarray) -> None:
+        """Add a frame (BGR); UsageError if OpenCV has no writer for its size."""
+        if self.video is None:
+            self.video = open_video(self.file, self.rate, frame.shape[:2], self.target)
+        self.video.write(frame)
+
+    def close(self) -> None:
+        if self.video is not None:
+            self.video.release()
+
+    def check(self, number: int) -> None:
+        """Raise OSError unless all frames are in the file: OpenCV is silent on a full disk."""
+        if not number:
+            self.file.unlink()
+            return
+        capture = cv2.VideoCapture(str(self.file))
+        written = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+        capture.release()
+        if 0 <= written < number:
+            raise OSError(errno.ENOSPC, f'{written} of {number} frames were written')
+
+
+def open_video(
+    file: Path, rate: float, size: ImageSize, target: Path | None = None
+) -> cv2.VideoWriter:
+    """A video to be written; UsageError, with its name, if OpenCV has no writer for this size."""
     height, width = size
-    video = cv2.VideoWriter(str(target), cv2.VideoWriter.fourcc(*'mp4v'), rate, (width, height))
+    code = cv2.VideoWriter.fourcc(*'mp4v')
+    video = cv2.VideoWriter(str(file), code, rate, (width, height))
     if not video.isOpened():
         raise UsageError(
-            f'{target}: OpenCV writes no video of {width} x {height} pixels; predict its frames as '
-            'images, or a smaller video'
+            f'{target or file}: OpenCV writes no video of {width} x {height} pixels; predict its '
+            'frames as images, or a smaller video'
         )
     return video

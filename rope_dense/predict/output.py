@@ -6,24 +6,37 @@ from mmengine.visualization import Visualizer
 
 from ..models.shared_backbone import FEATURES, SharedBackbone
 from ..project.identity import Identity
-from ..project.model import classes_and_colours
+from ..project.model import classes_and_colours, mask_numbers, num_things
 from ..project.task import Task, angle_version, task_of, visualizer_of
-from .files import DepthFiles, DetectionFiles, FeatureFiles, SegmentationFiles, TaskFiles, Writer
-from .formats import Output
+from .files import (
+    DepthFiles,
+    DetectionFiles,
+    FeatureFiles,
+    Output,
+    PanopticFiles,
+    SegmentationFiles,
+    TaskFiles,
+    Writer,
+)
 
 FILES: dict[Task, type[Writer]] = dict(
     boxes=DetectionFiles,
     oriented=DetectionFiles,
-    panoptic=SegmentationFiles,
+    panoptic=PanopticFiles,
     semantic=SegmentationFiles,
     depth=DepthFiles,
+    several=TaskFiles,
 )
 
 
 def files_of(cfg: Config, visualizer: Visualizer, output: Output) -> Writer:
-    """The files of a model; the visualizer has its classes and colours."""
-    meta = dict(visualizer.dataset_meta, convention=angle_version(cfg))
-    return FILES[task_of(cfg)](visualizer, output, meta)
+    """The files of a model of one task; the visualizer has its classes and colours."""
+    task, meta = task_of(cfg), dict(visualizer.dataset_meta, convention=angle_version(cfg))
+    if task in ('semantic', 'panoptic'):
+        meta['numbers'] = mask_numbers(cfg)
+    if task == 'panoptic':
+        meta['num_things'] = num_things(cfg)
+    return FILES[task](visualizer, output, meta)
 
 
 def task_files(cfg: Config, model: SharedBackbone, output: Output) -> TaskFiles:

@@ -103,7 +103,7 @@ def atomic_write_text(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding='utf-8')
 
 
-def is_disk_error(error: OSError | RuntimeError) -> bool:
+def is_disk_error(error: Exception) -> bool:
     """Return whether a file could not be written; not, say, a failed connection or Ctrl-C."""
     if isinstance(error, OSError):
         return error.errno in DISK_ERRORS

@@ -85,10 +85,12 @@ class Results:
         self.inputs = {file_identity(path) for path in inputs if os.path.exists(path)}
         self.edited: list[Path] = []
         self.known = read_records(self.folder)
-        self.stack, self.is_new = ExitStack(), False
+        self.stack = ExitStack()
+        self.folders: list[Path] = []  # that are made, and removed where they stay empty
 
     def __enter__(self) -> Self:
-        self.is_new = not self.folder.exists()
+        above = [self.home, *self.home.parents]
+        self.folders = [folder for folder in above if not folder.exists()]
         self.stack.enter_context(exclusive(self.folder, file=self.home / 'lock'))
         self.known = read_records(self.folder)
         for path in self.home.iterdir():
@@ -103,13 +105,9 @@ class Results:
         trace: TracebackType | None,
     ) -> None:
         self.stack.close()
-        for folder in (self.home, *self.home.parents):
-            if folder == self.folder and not self.is_new:
-                break
+        for folder in self.folders:
             with suppress(OSError):  # it is not empty
                 folder.rmdir()
-            if folder == self.folder:
-                break
 
     def owner(self, path: str | Path, source: str = '') -> Owner:
         """Whose the file of a path is: an edited result counts as such for its source alone."""

@@ -38,6 +38,7 @@ from rope_dense.predict.journal import ImageJournal
 from rope_dense.predict.thin import MOST, UNBOUNDED, crop_sample, max_aspect_ratio, pad_to_ratio
 from rope_dense.project.errors import UsageError
 from rope_dense.project.own.images import fit_pictures, survey_pictures
+from rope_dense.utils.results import Results
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 COLOUR = (204, 102, 0)  # red, green, blue: of the web's palette
@@ -279,7 +280,7 @@ def test_predictions_that_are_no_numbers_are_named(tmp_path: Path) -> None:
     found = list(inference.predict_some(inferencer, images, failed))
     assert [source.file_name for (source, _), _ in found] == ['a.png']
     assert 'not finite (NaN)' in str(failed[tmp_path / 'b.png'])
-    journal = ImageJournal(tmp_path, {})
+    journal = ImageJournal(Results(tmp_path, 'predict/0'), {})
     with pytest.raises(ValueError, match='not JSON compliant'):
         journal.add(dict(file_name='a', score=float('nan')))
 

@@ -11,8 +11,9 @@ from pycocotools import mask as coco_mask
 from helpers.field import image, reading
 from helpers.seeds import seed_of_the_week
 from rope_dense.datasets.rotated_results import rotated_annotation
-from rope_dense.predict.files import DetectionFiles
-from rope_dense.predict.formats import FORMATS, Output
+from rope_dense.predict.files import DetectionFiles, Output, Wanted
+from rope_dense.predict.formats import FORMATS
+from rope_dense.utils.results import Results
 
 CLASSES = ('1.10', 'Größe <3> & "x"', 'class 2', 'traffic light', 'yes')
 SIZE = (150, 200)
@@ -58,15 +59,16 @@ def written(
             item |= dict(score=float(random.uniform()), area=1.0)
         picture = f'pictures/{Path(file_name).with_suffix(".jpg").as_posix()}'
         about = dict(file_name=file_name, height=SIZE[0], width=SIZE[1], picture=picture)
-        entries.append(dict(about, objects=objects))
+        entries.append(dict(about, objects=objects, source=f'/in/{file_name}'))
         expected[file_name] = [(CLASSES[item['category_id'] - 1], item) for item in objects]
         image(folder / IN_IMAGES[name] / file_name, SIZE)
-    output = Output(folder, {}, {}, scores, (name,), None, lambda name: np.zeros((*SIZE, 3)))
+    results, wanted = Results(folder, 'predict/0'), Wanted((name,), scores)
+    output = Output(results, folder, wanted, {}, {}, lambda name: np.zeros((*SIZE, 3)))
     convention = 'le90' if kind == 'rotated' else None
     files = DetectionFiles(None, output, dict(classes=CLASSES, convention=convention))
     for entry in entries:
         files.journal.add(entry)
-    out = FORMATS[name](files)
+    out = FORMATS[name].write(files.detections())
     files.journal.remove()
     return out if out.is_dir() else folder, expected
 

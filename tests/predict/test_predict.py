@@ -94,13 +94,13 @@ def test_labels_are_those_of_the_inferencer(
     inferencer = MMSegInferencer(segmentor, segmentor_weights, device='cpu')
     palette = Config.fromfile(segmentor).test_dataloader.dataset.metainfo.palette
     for file in files:
-        expected = inferencer(str(file))['predictions']
+        expected = inferencer(str(file))['predictions'] + 1  # in ADE20K's masks 0 is no class
         with Image.open(tmp_path / 'labels' / f'{file.stem}.png') as image:
             labels, colours = np.asarray(image), np.asarray(image.convert('RGB'))
         assert (labels == expected).all()
-        assert (colours == np.asarray(palette)[labels]).all()
+        assert (colours == np.asarray(palette)[labels - 1]).all()
         scores = np.load(tmp_path / 'scores' / f'{file.stem}.npy')
-        assert scores.shape == (7, *labels.shape) and (scores.argmax(0) == labels).mean() > 0.99
+        assert scores.shape == (7, *labels.shape) and (scores.argmax(0) == labels - 1).mean() > 0.99
         assert (tmp_path / 'pictures' / f'{file.stem}.jpg').is_file()
 
 
@@ -170,7 +170,7 @@ def test_a_stream_is_numbered_like_a_video(
         names = [i['file_name'] for i in mmengine.load(out / 'predictions.json')['images']]
         assert names == [f'{name}/000000.jpg', f'{name}/000001.jpg']
         assert (out / f'{name}.mp4').is_file()
-    assert opened[0] == 0 and opened[-1] == 'rtsp://host:554/live/door.1?x=2'
+    assert opened[0] == 0 and 'rtsp://host:554/live/door.1?x=2' in opened
 
 
 @pytest.mark.parametrize('task', ['detector', 'segmentor'])
@@ -211,7 +211,8 @@ def test_large_images_go_in_tiles(
     assert said.count(tiled) == 4 and ' of 64 pixels, ' in said
     names = [*(f'large{number}' for number in range(4)), 'small']
     assert sorted(path.stem for path in (out / 'pictures').iterdir()) == names
-    assert not [path for path in out.rglob('*') if path.name.startswith('.')]
+    hidden = [path.name for path in out.rglob('.rope_dense/**/*') if path.is_file()]
+    assert hidden == ['record.jsonl']
     assert not [*out.rglob('*unfinished*')]
     if task == 'detector':
         content = mmengine.load(out / 'predictions.json')
@@ -340,12 +341,13 @@ def test_an_interrupted_run_goes_on(
     assert predict(command) == 130
     said = f'stopped; 2 of 4 images are in {out}: the same command continues'
     assert said in capsys.readouterr().err
-    with (out / 'unfinished' / 'content').open('a') as file:
+    (content,) = out.glob('.rope_dense/predict/0/images/content')
+    with content.open('a') as file:
         file.write('{"file_name": "c.p')  # a line that a killed process was writing
     assert predict(command) == 0
     assert seen == ['a.png', 'b.jpg', 'c.png', 'c.png', 'd.gif']
     assert '2 of 4 images were predicted before' in capsys.readouterr().out
-    assert not (out / 'unfinished').exists()
+    assert not content.exists()
     if task == 'detector':
         content = mmengine.load(out / 'predictions.json')
         assert [image['file_name'] for image in content['images']] == [

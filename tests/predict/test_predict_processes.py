@@ -57,10 +57,10 @@ def expected(predict: Main, model: list[str], pictures: Path, folder: Path) -> d
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    """All files, by their paths, but for locks."""
+    """All files, by their paths, but for records."""
     paths = sorted(path for path in folder.rglob('*') if path.is_file())
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-    return {name: content for name, content in found.items() if not name.endswith('.lock')}
+    return {name: content for name, content in found.items() if not name.startswith('.')}
 
 
 def as_rank(monkeypatch: pytest.MonkeyPatch, rank: int, count: int) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -23,12 +24,15 @@ from pycocotools.cocoeval import COCOeval
 from scipy import ndimage
 
 from helpers.tool_names import Fails
+from rope_dense.datasets.images.sources import Source
 from rope_dense.predict import files as prediction_files
-from rope_dense.predict.files import DetectionFiles
-from rope_dense.predict.formats import FORMATS, Output, mask_outline
-from rope_dense.predict.thresholds import least_scores
+from rope_dense.predict.files import DetectionFiles, Output, Wanted
+from rope_dense.predict.formats import FORMATS, mask_outline
+from rope_dense.predict.thresholds import Scores, least_scores
 from rope_dense.project.errors import UsageError
+from rope_dense.project.identity import hash_of
 from rope_dense.project.run import Run
+from rope_dense.utils.results import Results
 from rope_dense_command import command
 
 IMAGE = np.zeros((8, 8, 3), np.uint8)
@@ -36,8 +40,14 @@ IMAGE = np.zeros((8, 8, 3), np.uint8)
 
 def output_of(folder: Path, least: dict[str, float], *formats: str, **more: Any) -> Output:
     """Where predictions go, by default as predictions.json."""
-    given = dict(scores=False, ids=None, read=lambda name: IMAGE) | more
-    return Output(folder, {}, least, formats=formats or ('coco',), **given)
+    read = more.pop('read', lambda name: IMAGE)
+    wanted = Wanted(formats or ('coco',), **more)
+    return Output(Results(folder, 'predict/0'), folder, wanted, {}, least, read)
+
+
+def source(file_name: str) -> Source:
+    picture = Path(file_name).with_suffix('.jpg').as_posix()
+    return Source(Path('/in', file_name), file_name, picture)
 
 
 def sample(*objects: tuple[float, int]) -> DetDataSample:
@@ -50,19 +60,19 @@ def sample(*objects: tuple[float, int]) -> DetDataSample:
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prediction_files, 'draw', lambda *_, **__: None)
+    monkeypatch.setattr(prediction_files, 'draw', lambda *_, **__: IMAGE)
 
 
 @pytest.mark.usefixtures('no_pictures')
 def test_no_box_is_above_the_least_score(tmp_path: Path) -> None:
     given, meta = sample((0.125, 0), (0.0625, 0)), dict(classes=('cat',))
     files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.3}), meta)
-    files.add('a.png', 'a.jpg', IMAGE, given.clone())
+    files.add(source('a.png'), IMAGE, given.clone())
     first, second = files.finish().splitlines()
     assert first.startswith('0 objects in 1 images: ')
     assert second == 'the highest score is 0.12, below --score 0.3'
     files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.1}), meta)
-    files.add('b.png', 'b.jpg', IMAGE, given)
+    files.add(source('b.png'), IMAGE, given)
     assert (said := files.finish()).startswith('1 objects in 1 images: ') and '\n' not in said
 
 
@@ -71,18 +81,20 @@ def test_another_format_continues_an_interrupted_run(tmp_path: Path) -> None:
     """With a least score for each class; what others put beside the labels stays."""
     least, meta = {'cat': 0.3, 'dog': 0.6}, dict(classes=('cat', 'dog'))
     first = DetectionFiles(None, output_of(tmp_path, least, 'coco'), meta)
-    first.add('s/a.png', 's/a.jpg', IMAGE, sample((0.5, 0), (0.5, 1)))
+    first.add(source('s/a.png'), IMAGE, sample((0.5, 0), (0.5, 1)))
     first.journal.steps.note()  # as every two seconds
     for path in ('yolo/images/b.png', 'yolo/labels/of_another_run.txt'):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     files = DetectionFiles(None, output_of(tmp_path, least, 'yolo', scores=True), meta)
+    files.output.gather({'s/a.png': None})
     assert files.done() == {'s/a.png'}
-    files.add('b.png', 'b.jpg', IMAGE, sample((0.2, 0), (0.75, 1)))
+    files.add(source('b.png'), IMAGE, sample((0.2, 0), (0.75, 1)))
     assert files.finish() == f'2 objects in 2 images: {tmp_path / "yolo"}'
-    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob('*.*')}
-    labels = {'yolo/labels/s/a.txt', 'yolo/labels/b.txt'}
-    assert written == {*labels, 'yolo/classes.txt', 'yolo/images/b.png'}
+    out = tmp_path / 'yolo'
+    written = {path.relative_to(out).as_posix() for path in out.rglob('*.*')}
+    labels = {'labels/s/a.txt', 'labels/b.txt', 'labels/of_another_run.txt'}
+    assert written == {*labels, 'classes.txt', 'images/b.png'}
     text = '0 0.250000 0.250000 0.500000 0.500000 0.5000\n'
     assert (tmp_path / 'yolo/labels/s/a.txt').read_text() == text
     assert (tmp_path / 'yolo/classes.txt').read_text() == 'cat\ndog\n'
@@ -101,7 +113,8 @@ def test_an_image_is_done_when_all_tasks_are(tmp_path: Path) -> None:
 def entry(file_name: str, objects: list[dict], height: int = 100, width: int = 120) -> dict:
     picture = f'pictures/{Path(file_name).with_suffix(".jpg").as_posix()}'
     size = dict(height=height, width=width)
-    return dict(size, file_name=file_name, picture=picture, objects=objects, highest=0.5)
+    about = dict(source=f'/in/{file_name}', picture=picture, objects=objects, highest=0.5)
+    return dict(size, file_name=file_name, **about)
 
 
 def files_of(output: Output, classes: tuple[str, ...], entries: list[dict]) -> DetectionFiles:
@@ -140,10 +153,10 @@ def test_results_give_the_ap_of_the_test(tmp_path: Path, capsys: pytest.CaptureF
     truth.write_text(json.dumps(content))
     output = output_of(tmp_path, {}, 'results', ids=truth)
     entries.append(entry('pictures/other.png', [thing(1, 1, 1, 9, 9)]))
-    output.check(['boxes'], classes, [image['file_name'] for image in entries])
+    output.wanted.say_lacking(classes, [image['file_name'] for image in entries])
     said = capsys.readouterr().out
     assert said == f'{truth} lacks 1 images, such as pictures/other.png: left out\n'
-    file = FORMATS['results'](files_of(output, classes, entries))
+    file = FORMATS['results'].write(files_of(output, classes, entries).detections())
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO(str(truth))
         evaluation = COCOeval(coco, coco.loadRes(str(file)), 'bbox')
@@ -193,7 +206,8 @@ def test_crops_are_the_pixels_of_the_boxes(tmp_path: Path) -> None:
     ]
     output = output_of(tmp_path, {}, read=lambda name: dict([('s/a b.tif', pixels)])[name])
     entries = [entry('s/a b.tif', objects), entry('nothing.png', [])]
-    out = FORMATS['crops'](files_of(output, ('..', 'a/b', 'A_B', 'star'), entries))
+    found = files_of(output, ('..', 'a/b', 'A_B', 'star'), entries).detections()
+    out = FORMATS['crops'].write(found)
     crops = {path.relative_to(out).as_posix(): cv2.imread(str(path)) for path in out.rglob('*.jpg')}
     names = ('_.', 'a_b', 'A_B_3', 'star')
     shapes = ((1, (32, 48)), (2, (32, 48)), (3, (10, 20)), (6, (40, 40)))
@@ -207,31 +221,46 @@ def test_crops_are_the_pixels_of_the_boxes(tmp_path: Path) -> None:
 
 
 def test_least_scores_of_classes(tmp_path: Path) -> None:
-    classes = ('cat', 'dog', 'traffic=light')
-    one = dict.fromkeys(classes, 0.5)
-    assert least_scores(0.5, tmp_path, classes) == least_scores('0.5', tmp_path, classes) == one
-    given = ['dog=0.25', 'traffic=light=1', 0.4]
-    expected = {'cat': 0.4, 'dog': 0.25, 'traffic=light': 1}
-    assert least_scores(given, tmp_path, classes) == expected
+    classes, checkpoint = ('cat', 'dog', 'traffic=light'), tmp_path / 'best.pth'
+    checkpoint.write_bytes(b'weights')
+
+    def least(given: Scores) -> dict[str, float]:
+        return least_scores(given, tmp_path, classes, str(checkpoint))
+
+    assert least(0.5) == least('0.5') == dict.fromkeys(classes, 0.5)
+    assert least(['dog=0.25', 'traffic=light=1', 0.4]) == {
+        'cat': 0.4,
+        'dog': 0.25,
+        'traffic=light': 1,
+    }
     rows = [{'class': 'mean', 'threshold': 0.1, 'f1': 1.0}]
     rows += [
         {'class': 'cat', 'threshold': 0.7, 'f1': 0.5},
         {'class': 'dog', 'threshold': 1, 'f1': 0},
     ]
     with pytest.raises(ValueError, match='write it by rope-dense report'):
-        least_scores('report', tmp_path, classes)
-    (tmp_path / 'report').mkdir()
-    (tmp_path / 'report' / 'report.json').write_text(json.dumps(dict(classes=rows)))
-    given = ['report', 'traffic=light=0.9']
-    expected = {'cat': 0.7, 'dog': 0.3, 'traffic=light': 0.9}
-    assert least_scores(given, tmp_path, classes) == expected
+        least('report')
+    report = tmp_path / 'report' / 'report.json'
+    report.parent.mkdir()
+    digest = hash_of(str(checkpoint))
+    of_another = dict(about=dict(checkpoint='runs/other.pth'))  # by its name, without a digest
+    by_name = dict(about=dict(checkpoint='moved/best.pth'))
+    for about in (by_name, of_another | dict(checkpoint_sha256=digest)):
+        report.write_text(json.dumps(about | dict(classes=rows)))
+        expected = {'cat': 0.7, 'dog': 0.3, 'traffic=light': 0.9}
+        assert least(['report', 'traffic=light=0.9']) == expected
+    for about in (of_another, by_name | dict(checkpoint_sha256='0'), {}):
+        report.write_text(json.dumps(about | dict(classes=rows)))
+        anew = f'not of {checkpoint}; write it anew by rope-dense report {tmp_path} {checkpoint}'
+        with pytest.raises(ValueError, match=re.escape(anew)):
+            least('report')
     for wrong in (30, -0.1, 'nan', 'dog=', 'dog', 'dog=1.1', '=x'):
         with pytest.raises(ValueError, match='give a score from 0 to 1, CLASS=SCORE, or report'):
-            least_scores(wrong, tmp_path, classes)
+            least(wrong)
     with pytest.raises(SystemExit):
         command('predict')(['a.py', 'b.pth', 'c', '--score', '30'])
     with pytest.raises(ValueError, match='no class dgo; did you mean dog'):
-        least_scores('dgo=0.5', tmp_path, classes)
+        least('dgo=0.5')
 
 
 @pytest.mark.parametrize(
@@ -264,7 +293,7 @@ def test_wrong_options(
     fails(command('predict'), detector, weights, pictures, *given, says=[says])
 
 
-def test_what_a_task_cannot_write(tmp_path: Path) -> None:
+def test_what_a_task_cannot_write() -> None:
     cases = {
         'for detectors, and the task of this model is depth': (['depth'], ['a.png'], 'yolo'),
         'voc: it has no rotated boxes': (['oriented'], ['a.png'], 'coco', 'voc'),
@@ -272,9 +301,9 @@ def test_what_a_task_cannot_write(tmp_path: Path) -> None:
     }
     for says, (tasks, names, *formats) in cases.items():
         with pytest.raises(UsageError, match=says):
-            output_of(tmp_path, {}, *formats).check(tasks, ('cat',), names)
-    output_of(tmp_path, {}).check(['depth'], (), [])
-    output_of(tmp_path, {}, 'yolo').check(['depth', 'boxes'], ('cat',), [])
+            Wanted(formats).check(tasks, bool(names))
+    Wanted().check(['depth'], has_names=False)
+    Wanted(['yolo']).check(['depth', 'boxes'], has_names=False)
 
 
 def test_all_formats_of_small_and_tiled_images(

@@ -13,6 +13,7 @@ import mmcv
 import numpy as np
 from PIL import Image, ImageOps
 
+from ...utils.results import results_below
 from ..labels.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from ..labels.inventory import HIDDEN, list_files, suffixes_in
 from .band_files import ARRAY, is_first
@@ -36,18 +37,29 @@ class Source:
     file_name: str  # its path below what the user gave
     picture: str  # the path of the drawn picture below the folder of pictures, .jpg
 
+    @property
+    def id(self) -> str:
+        """What tells it from all other images: its whole path."""
+        return str(self.path.absolute())
+
 
 def find_sources(
     given: Path, without: Path | None = None, suffixes: Sequence[str] = IMAGE_SUFFIXES
 ) -> list[Source]:
-    """The images of a folder and below it, but for one folder, or one image; ValueError if none."""
+    """The images of a folder and below it, or one image; ValueError if none.
+
+    Neither those in one folder, nor results of earlier commands.
+    """
     if given.is_file():
         return named_sources([given], given.parent)
     if not given.is_dir():
         raise ValueError(f'{given}: no such file or folder')
-    if files := paths_outside(list_files(given, suffixes), without):
+    found = list_files(given, suffixes)
+    if files := paths_outside(found, without, given):
         return named_sources(files, given)
     looked, there = ', '.join(suffixes), suffixes_in(given)
+    if found:
+        raise ValueError(f'{given}: the {len(found)} images in it are results of earlier commands')
     raise ValueError(f'{given}: no image in it. Looked for {looked}; there are {there}')
 
 
@@ -71,16 +83,20 @@ def left_out_text(given: Path, suffixes: Sequence[str], without: Path | None = N
 
 
 def visible(given: Path, without: Path | None) -> list[Path]:
-    """All that is in a folder, if it is one, but for what is hidden and what is in another."""
+    """All that is in a folder, if it is one, but for what is hidden, in another, or a result."""
     found = sorted(given.rglob('*')) if given.is_dir() else []
     start = len(given.parts)
     shown = [p for p in found if not any(x.startswith(HIDDEN) for x in p.parts[start:])]
-    return paths_outside(shown, without)
+    return paths_outside(shown, without, given)
 
 
-def paths_outside(paths: Iterable[Path], folder: Path | None) -> list[Path]:
-    """The paths that are not in a folder."""
-    return [p for p in paths if folder is None or folder.absolute() not in p.absolute().parents]
+def paths_outside(paths: Iterable[Path], folder: Path | None, given: Path) -> list[Path]:
+    """The paths that are neither in a folder nor results in the ``given`` one."""
+    results = results_below(given)
+    outside = [path for path in paths if path.absolute() not in results]
+    if folder is None:
+        return outside
+    return [path for path in outside if folder.absolute() not in path.absolute().parents]
 
 
 def listed_sources(lines: Iterable[str]) -> list[Source]:
