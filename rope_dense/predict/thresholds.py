@@ -4,7 +4,9 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from ..project.identity import hash_of
 from ..utils.similar import did_you_mean
 
 REPORT, DEFAULT = 'report', 0.3
@@ -24,27 +26,47 @@ def read_score(text: object) -> tuple[str, float]:
     raise ValueError(f'{text}: give a score from 0 to 1, CLASS=SCORE, or {REPORT}')
 
 
-def least_scores(given: Scores, run: Path, classes: Sequence[str]) -> dict[str, float]:
+def least_scores(
+    given: Scores, run: Path, classes: Sequence[str], checkpoint: str
+) -> dict[str, float]:
     """The least score of each class.
 
     Args:
         given: one or several of a number, a text for ``read_score``, and 'report': the scores with
             the best F1 in the report of a `run`, where a prediction of the class is right.
+        checkpoint: that predicts, of which the report has to be.
 
     Raises:
-        ValueError: a text is none of these, or of another class; there is no report of a detector.
+        ValueError: a text is none of these, or of another class; there is no report of a detector,
+            or it is of another checkpoint.
     """
-    scores, file = {'': DEFAULT}, run / 'report' / 'report.json'
+    scores = {'': DEFAULT}
     for text in [given] if isinstance(given, (str, float, int)) else given:
         if text != REPORT:
             scores |= dict([read_score(text)])
             continue
-        if not file.is_file():
-            raise ValueError(f'--score {REPORT}: no {file}; write it by rope-dense report {run}')
-        rows = json.loads(file.read_text(encoding='utf-8')).get('classes', ())
+        rows = read_report(run, checkpoint).get('classes', ())
         scores |= {row['class']: row['threshold'] for row in rows[1:] if row.get('f1')}
     other = scores.pop('')
     for name in {*scores} - {*classes}:
         near = did_you_mean(name, classes) or f'; the classes are {", ".join(classes)}'
         raise ValueError(f'--score: the model has no class {name}{near}')
     return dict.fromkeys(classes, other) | scores
+
+
+def read_report(run: Path, checkpoint: str) -> dict[str, Any]:
+    """The content of the report of a run; ValueError if it is of another checkpoint, or missing."""
+    file = run / 'report' / 'report.json'
+    if not file.is_file():
+        raise ValueError(f'--score {REPORT}: no {file}; write it by rope-dense report {run}')
+    content = json.loads(file.read_text(encoding='utf-8'))
+    reported = content.get('about', {}).get('checkpoint', 'an unknown checkpoint')
+    is_same = Path(reported).name == Path(checkpoint).name
+    if digest := content.get('checkpoint_sha256'):  # reports of earlier versions have none
+        is_same = digest == hash_of(checkpoint)
+    if not is_same:
+        raise ValueError(
+            f'--score {REPORT}: {file} is of {reported}, not of {checkpoint}; write it anew by '
+            f'rope-dense report {run} {checkpoint}'
+        )
+    return content
