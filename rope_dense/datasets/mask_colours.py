@@ -122,13 +122,26 @@ def ignored_label(num_classes: int) -> int:
     return int(np.iinfo(label_type(num_classes)).max)
 
 
-def write_labels(labels: np.ndarray, path: Path, colours: Sequence[Colour]) -> None:
-    """Write class numbers [H, W] as a png: with a palette, or of 16 bits above 255 classes."""
+def write_labels(
+    labels: np.ndarray, path: Path, colours: Sequence[Colour], numbers: np.ndarray | None = None
+) -> None:
+    """Write labels [H, W] as a png: with a palette, or of 16 bits above 255.
+
+    Args:
+        colours: of each class.
+        numbers: that stand for the labels in the file, see ``stored_numbers``; by default they are
+            the labels.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    dtype = label_type(len(colours))
-    image = Image.fromarray(labels.astype(dtype))
-    if dtype == np.uint8:
+    if numbers is None:
+        last = ignored_label(len(colours))
+        numbers = np.arange(last + 1, dtype=label_type(len(colours)))
+    image = Image.fromarray(numbers[labels])
+    if numbers.dtype == np.uint8:
         image = image.convert('P')
-        others = [distinct_colour(index) for index in range(len(colours), IGNORED)]
-        image.putpalette([part for colour in (*colours, *others, (0, 0, 0)) for part in colour])
+        palette = [distinct_colour(number) for number in range(IGNORED + 1)]
+        palette[numbers[IGNORED]] = (0, 0, 0)
+        for label, colour in enumerate(colours):
+            palette[numbers[label]] = colour
+        image.putpalette([part for colour in palette for part in colour])
     image.save(path)

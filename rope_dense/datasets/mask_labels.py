@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ COLOURS = '`rope-dense convert-data colours` makes class numbers of them'
 GREY_STEPS = {'uint2': 85, 'uint4': 17}  # between the greys that Pillow makes of 2 and 4 bits
 TABLED = (np.uint8, np.uint16)
 BINARY = [0, IGNORED]
+UINT16 = 2**16 - 1
 CHUNK = 2**24  # pixels that are counted at a time
 SHOWN = 8  # numbers that are neither a class nor ignored, in an error
 Number = float  # or a whole one
@@ -49,6 +51,45 @@ def label_map(
         )
     ignored: dict[float, int] = dict.fromkeys((*void, IGNORED), IGNORED)
     return ignored | {value: label for label, value in enumerate(values)}
+
+
+def labels_in_masks(
+    dataset: Any, settings: Mapping[str, Any], classes: Sequence[str]
+) -> dict[float, int]:
+    """The label of each number in the masks of a data set; see ``label_map``.
+
+    Args:
+        dataset: its class, ``ImageMaskDataset`` or one of mmseg.
+        settings: of the class; others have its defaults.
+    """
+    parameters: dict[str, Parameter] = {}
+    for part in reversed(dataset.mro()):
+        parameters |= signature(part.__init__).parameters
+    if 'values' in parameters:
+        return label_map(classes, settings.get('values'), settings.get('void') or ())
+    name, known = 'reduce_zero_label', dataset.get_label_map(classes) or {}
+    first = int(settings.get(name, parameters[name].default))
+    labels: dict[float, int] = {IGNORED: IGNORED}
+    return labels | {label + first: known.get(label, label) for label in range(IGNORED - 1)}
+
+
+def stored_numbers(labels: Mapping[float, int]) -> np.ndarray:
+    """The number in masks of each label, [256], the inverse of ``label_map``.
+
+    The number of 255, of ignored pixels, is 255 or the first that is ignored; else the largest up
+    to 255 that is no class. ValueError for a number that no PNG can have.
+    """
+    numbers = {label: int(number) for number, label in reversed([*labels.items()])}
+    if labels.get(IGNORED) == IGNORED:
+        numbers[IGNORED] = IGNORED
+    numbers.setdefault(IGNORED, max({*range(IGNORED)} - {*labels}))
+    if min(numbers.values()) < 0 or max(numbers.values()) > UINT16:
+        raise ValueError(
+            f'masks of the numbers {short_text(sorted(numbers.values()))} cannot be written: a PNG '
+            f'has 0 to {UINT16}; own.values gives the number of each class'
+        )
+    dtype = np.uint8 if max(numbers.values()) <= IGNORED else np.uint16
+    return np.array([numbers.get(label, label) for label in range(IGNORED + 1)], dtype)
 
 
 def read_labels(path: Path, labels: Mapping[float, int]) -> np.ndarray:

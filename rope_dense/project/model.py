@@ -10,13 +10,15 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.optim import OptimWrapper, build_optim_wrapper
-from mmengine.registry import MODELS, OPTIM_WRAPPERS
+from mmengine.registry import DATASETS, MODELS, OPTIM_WRAPPERS
 from torch import nn
 
+from ..datasets.classes import IGNORED
+from ..datasets.mask_labels import labels_in_masks, stored_numbers
 from ..utils.config_parts import nodes
 from .building import build_part, building
 from .errors import UsageError
-from .parts import class_info, datasets_of, model_heads, stored_classes
+from .parts import class_info, component_of, datasets_of, model_heads, stored_classes
 from .task import check_angle_convention
 
 Colour = tuple[int, int, int]  # red, green, blue
@@ -76,6 +78,26 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[
     if len(palette) < len(classes):
         palette = np.random.default_rng(0).integers(256, size=(len(classes), 3)).tolist()
     return list(classes), [tuple(colour) for colour in palette[: len(classes)]]
+
+
+def mask_numbers(cfg: Config) -> np.ndarray | None:
+    """The number of each label in the masks of the test data set, see ``stored_numbers``.
+
+    None where labels are the numbers. ValueError for numbers that no PNG can have.
+    """
+    _, dataset = next(datasets_of(cfg, 'test_dataloader'))
+    kind = component_of(cfg, DATASETS, dataset)
+    classes = class_info(cfg, dataset).get('classes') or ()
+    if kind is None or not hasattr(kind, 'get_label_map') or len(classes) > IGNORED:
+        return None
+    numbers = stored_numbers(labels_in_masks(kind, dataset, classes))
+    used = [*range(len(classes)), IGNORED]
+    return None if (numbers[used] == used).all() else numbers
+
+
+def num_things(cfg: Config) -> int:
+    """The number of things among the classes of a panoptic model; they are the first."""
+    return cfg.model.panoptic_fusion_head.get('num_things_classes', 80)  # as mmdet
 
 
 def check_classes(cfg: Config, key: str, classes: Sequence[str]) -> None:
