@@ -25,7 +25,8 @@ def task_of(cfg: Config) -> Task:
         return 'semantic'
     if angle_version(cfg):
         return 'oriented'
-    return 'panoptic' if (cfg.model.get('test_cfg') or {}).get('panoptic_on') else 'boxes'
+    is_panoptic = (cfg.model.get('test_cfg') or {}).get('panoptic_on', True)  # as in mmdet
+    return 'panoptic' if is_panoptic and cfg.model.get('panoptic_fusion_head') else 'boxes'
 
 
 def detects(cfg: Config) -> bool:

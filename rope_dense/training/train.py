@@ -86,7 +86,7 @@ def train(
 def result_text(cfg: Config) -> str:
     """The result of a training, and the next commands."""
     folder = shlex.quote(cfg.work_dir)
-    test = 'test' if task_of(cfg) in ('oriented', 'panoptic') else 'report'
+    test = 'test' if task_of(cfg) == 'oriented' else 'report'
     predict = 'predict' if (cfg.get('own') or {}).get('tile') is None else 'predict-large'
     commands = f'rope-dense {predict} {folder} PICTURES\n{"":11}rope-dense {test} {folder}'
     if task_of(cfg) == 'features':

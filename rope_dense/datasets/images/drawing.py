@@ -1,5 +1,6 @@
 """Pictures with predictions drawn on them."""
 
+import copy
 import warnings
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
+from ..panoptic import OFFSET
+
 LEGEND, GAP, BAR, TEXT = 72, 4, 12, 12  # pixels: widths of a legend and its parts; height of text
 
 
@@ -15,6 +18,11 @@ def draw(
     visualizer: Visualizer, name: str, image: np.ndarray, sample: BaseDataElement, **settings: Any
 ) -> np.ndarray:
     """A copy of an image (BGR) with a prediction drawn on it, by ``add_datasample``."""
+    if 'pred_panoptic_seg' in sample:
+        num_classes = len(visualizer.dataset_meta['classes'])
+        if not (sample.pred_panoptic_seg.sem_seg % OFFSET < num_classes).any():
+            sample = copy.copy(sample)
+            del sample.pred_panoptic_seg  # mmdet cannot draw no segment
     rgb = np.ascontiguousarray(image[..., ::-1])
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', '.*out of bounds')  # rotated boxes reach beyond the image
