@@ -157,6 +157,7 @@ def write_raster(
     image: LargeImage,
     dtype: np.dtype,
     palette: Mapping[int, tuple[int, int, int]],
+    numbers: np.ndarray | None = None,
 ) -> None:
     """Write a raster of labels or of depth from a file of its rows.
 
@@ -170,22 +171,29 @@ def write_raster(
         out: NAME.tif, NAME.tiff or NAME.png.
         image: what they are of.
         palette: red, green, blue of labels; for labels of 8 bits only.
+        numbers: that stand for the labels in the raster, see ``stored_numbers``.
     """
     height, width = image.height, image.width
     profile = dict[str, Any](zlevel=6)
+    missing = np.iinfo(dtype).max if dtype.kind == 'u' else 0
+    stored = dtype
+    if numbers is not None:
+        missing, stored = int(numbers[missing]), numbers.dtype
+        palette = {int(numbers[label]): colour for label, colour in palette.items()}
     if image.has_no_data:
-        profile |= dict(nodata=np.iinfo(dtype).max if dtype.kind == 'u' else 0)
+        profile |= dict(nodata=missing)
     if image.file.crs:
         profile |= dict(crs=image.file.crs, transform=image.file.transform)
-    colours = palette if dtype == np.uint8 else None
+    colours = palette if stored == np.uint8 else None
     size = width * dtype.itemsize  # bytes of a row
 
     def read(top: int, end: int) -> np.ndarray:
-        return np.fromfile(rows_file, dtype, (end - top) * width, offset=top * size)
+        values = np.fromfile(rows_file, dtype, (end - top) * width, offset=top * size)
+        return values if numbers is None else numbers[values]
 
     driver = LABEL_FORMATS[out.suffix.lower()]
     tiff = out if driver == 'GTiff' else rows_file.with_name(f'{rows_file.name}.tif')
-    write_rows(tiff, (height, width, 1), dtype, read, colours, **profile)
+    write_rows(tiff, (height, width, 1), stored, read, colours, **profile)
     if tiff != out:
         with rasterio.Env(GDAL_PAM_ENABLED='NO'):  # no file beside it for what a png has no place
             rasterio.shutil.copy(tiff, out, driver=driver)

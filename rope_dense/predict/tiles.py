@@ -33,7 +33,7 @@ from ..large_images.tiles import TileGrid
 from ..project.checks.training import training_crops, warn
 from ..project.errors import UsageError
 from ..project.identity import Identity
-from ..project.model import Colour
+from ..project.model import Colour, mask_numbers
 from ..project.sizes import configured_size, tile_plan
 from ..project.task import Task, angle_version, task_of, visualizer_of
 from ..utils.config_parts import pipelines
@@ -251,8 +251,9 @@ class TiledImage:
         if self.picture:
             drawn = draw_labels(self.path, content, dtype, colours, self.bands)
             self.write_picture(self.picture, drawn)
+        numbers = mask_numbers(self.trained.cfg) if dtype.kind == 'u' else None
         with self.write(self.out) as file:
-            write_raster(content, file, image, dtype, colours)
+            write_raster(content, file, image, dtype, colours, numbers)
         return True
 
     def write_boxes(self) -> bool:

@@ -86,7 +86,8 @@ def small_image(image: str, folder: Path) -> str:
 
 
 def labels_of(path: Path) -> np.ndarray:
-    return np.array(Image.open(path))
+    """The classes of a raster as ADE20K's masks number them, from 1."""
+    return np.array(Image.open(path)) - np.uint8(1)
 
 
 # ---------------------------------------------------------------- one tile
