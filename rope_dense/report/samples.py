@@ -1,7 +1,6 @@
 """Samples of a data set after its pipeline, as a model gets them, drawn with their labels."""
 
 import random
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from mmengine.visualization import Visualizer
 from torch.nn.functional import interpolate
 
 from ..datasets.images.bands import LoadBands, find_load_bands, picture
-from ..datasets.images.drawing import draw_depth, encoded
+from ..datasets.images.drawing import draw, draw_depth, encoded
 from ..engine.runner import NamingPipeline
 from ..engine.train_loop import set_epoch
 from ..project.building import building
@@ -132,15 +131,11 @@ def draw_sample(
 ) -> None:
     """Write pixels with their labels drawn on them, or depth beside them."""
     if 'gt_depth_map' in labels:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(
-            encoded(draw_depth(pixels, labels.gt_depth_map.data[0].numpy()), path.suffix)
-        )
-        return
-    image = np.ascontiguousarray(pixels[..., ::-1])
-    with warnings.catch_warnings():
-        warnings.filterwarnings('ignore', '.*out of bounds')  # labels that a crop has cut
-        visualizer.add_datasample(path.stem, image, labels, draw_pred=False, out_file=str(path))
+        drawn = draw_depth(pixels, labels.gt_depth_map.data[0].numpy())
+    else:
+        drawn = draw(visualizer, path.stem, pixels, labels, draw_gt=True, draw_pred=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encoded(drawn, path.suffix))
 
 
 def resize_labels(sample: BaseDataElement) -> None:

@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import cv2
+import matplotlib
 import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
@@ -17,16 +18,20 @@ LEGEND, GAP, BAR, TEXT = 72, 4, 12, 12  # pixels: widths of a legend and its par
 def draw(
     visualizer: Visualizer, name: str, image: np.ndarray, sample: BaseDataElement, **settings: Any
 ) -> np.ndarray:
-    """A copy of an image (BGR) with a prediction drawn on it, by ``add_datasample``."""
+    """A copy of an image (BGR) with a prediction drawn on it, by ``add_datasample``.
+
+    Names of classes are drawn as they are, and not as formulas. ``settings`` such as
+    ``draw_gt=True, draw_pred=False`` draw the truth.
+    """
     if 'pred_panoptic_seg' in sample:
         num_classes = len(visualizer.dataset_meta['classes'])
         if not (sample.pred_panoptic_seg.sem_seg % OFFSET < num_classes).any():
             sample = copy.copy(sample)
             del sample.pred_panoptic_seg  # mmdet cannot draw no segment
     rgb = np.ascontiguousarray(image[..., ::-1])
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), matplotlib.rc_context({'text.parse_math': False}):
         warnings.filterwarnings('ignore', '.*out of bounds')  # rotated boxes reach beyond the image
-        visualizer.add_datasample(name, rgb, sample, draw_gt=False, **settings)
+        visualizer.add_datasample(name, rgb, sample, **{'draw_gt': False} | settings)
     return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
 
 
