@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from .json_lines import read_json_lines
 from .lock import exclusive
 
 HOME = '.rope_dense'
-RECORD = 'record.jsonl'
+RECORD, FRESH = 'record.jsonl', 'fresh'
 COMPARED = 2**26  # bytes of a file that is known by its content; a larger one by size and time
 
 Write = Callable[[Path], AbstractContextManager[Path]]  # see ``Results.write``
@@ -169,6 +170,30 @@ class Results:
         """Write a text; names that are no UTF-8 keep their bytes."""
         self.write_bytes(path, text.encode('utf-8', 'surrogateescape'), source, keeps)
 
+    @contextmanager
+    def fresh(self, becomes: Path | None = None) -> Iterator[Path]:
+        """Yield a new hidden folder; after an error nothing of it is written.
+
+        On leaving its files go to their paths below the folder of results, NAME.onnx.data before
+        NAME.onnx; or it becomes another folder, where nothing may be.
+        """
+        fresh = self.home / FRESH
+        shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed
+        fresh.mkdir(parents=True)
+        try:
+            yield fresh
+            if becomes is not None:
+                os.rename(fresh, becomes)
+                return
+            files = [path for path in sorted(fresh.rglob('*'), reverse=True) if path.is_file()]
+            places = [self.folder / file.relative_to(fresh) for file in files]
+            self.check(places)
+            for file, place in zip(files, places, strict=True):
+                with self.write(place) as partial:
+                    os.replace(file, partial)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
     def note(self, path: str | Path, content: str | Path, source: str = '') -> None:
         """Record that a path has, or is about to have, the content of a file."""
         size = Path(content).stat().st_size
@@ -183,9 +208,9 @@ class Results:
         if self.owner(path) == 'program':
             Path(path).unlink()
 
-    def paths(self) -> list[Path]:
-        """The recorded files that are there as they were written."""
-        found = [self.folder / name for name in sorted(self.known)]
+    def paths(self, name: str = '') -> list[Path]:
+        """The recorded files that are there as they were written; all, or by one name."""
+        found = [self.folder / path for path in sorted(read_records(self.folder, name))]
         return [path for path in found if self.owner(path) == 'program']
 
     def recorded(self, folder: Path) -> dict[Path, str]:
@@ -205,10 +230,10 @@ class Results:
         return Path(os.path.relpath(path, self.folder)).as_posix()
 
 
-def read_records(folder: Path) -> dict[str, list[Written]]:
-    """All that was ever written in a folder of results, by its path below it."""
+def read_records(folder: Path, name: str = '') -> dict[str, list[Written]]:
+    """All that was ever written in a folder of results, by its path below it; or by one name."""
     known: dict[str, list[Written]] = {}
-    for record in sorted(folder.joinpath(HOME).rglob(RECORD)):
+    for record in sorted(folder.joinpath(HOME, name).rglob(RECORD)):
         for line in read_json_lines(record):
             with suppress(TypeError):  # a damaged line
                 entry = Written(**line)

@@ -125,6 +125,33 @@ def test_an_error_leaves_no_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ['empty']
 
 
+def test_a_folder_is_written_as_a_whole(tmp_path: Path) -> None:
+    """After an error not at all; what another process left of it is removed."""
+    home = tmp_path / '.rope_dense' / 'test'
+    (home / 'fresh' / 'old').mkdir(parents=True)
+    (tmp_path / 'sub').mkdir()
+    (tmp_path / 'sub' / 'a.txt').write_text('mine')
+    for names in (['sub/a.txt', 'z.txt'], ['sub/b.txt']):
+        with (
+            pytest.raises(ForeignFileError if 'z.txt' in names else ZeroDivisionError),
+            Results(tmp_path, 'test') as results,
+            results.fresh() as fresh,
+        ):
+            (fresh / 'sub').mkdir()
+            for name in names:
+                (fresh / name).write_text('new')
+            assert 'z.txt' in names or 1 / 0
+    assert [path.name for path in tmp_path.rglob('*') if path.is_file()] == ['a.txt']
+    with Results(tmp_path, 'test') as results:
+        with results.fresh() as fresh:
+            (fresh / 'b.txt').write_text('new')
+        with results.fresh(tmp_path / 'whole') as fresh:
+            (fresh / 'c.txt').write_text('new')
+        assert results.paths() == [tmp_path / 'b.txt'] and not (home / 'fresh').exists()
+    assert [path.name for path in (tmp_path / 'whole').iterdir()] == ['c.txt']
+    assert {path.name for path in tmp_path.iterdir()} == {'.rope_dense', 'b.txt', 'sub', 'whole'}
+
+
 def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     name = os.fsdecode(b'\xff\xfe.txt')
     write(tmp_path, name, f'name {name}')
