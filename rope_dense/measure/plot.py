@@ -5,16 +5,24 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from ..datasets.labels.objects import printable_text
+
 COLOURS = ('#269db2', '#e76f51', '#54699a', '#f4b942', '#58ab60', '#be5cb8', '#7a5c46', '#777777')
 STYLES = ('-', '--', ':', '-.')
 MARKERS = 'osD^vPX*'
 SETTINGS = ('scaling', 'window', 'slide', 'tile')
+LONGEST = 40  # characters of a name; longer ones would leave no room for the plot
 
 
 def draw_resolutions(
     runs: Sequence[dict], metric: str, out_file: str | Path, baseline: str | None = None
 ) -> None:
-    """Draw a metric against the shorter side of the images, the training sizes marked.
+    """Write a plot of ``plot_resolutions`` to a file. ValueError: see there."""
+    plot_resolutions(runs, metric, baseline).savefig(out_file, dpi=150)
+
+
+def plot_resolutions(runs: Sequence[dict], metric: str, baseline: str | None = None) -> Figure:
+    """A metric against the shorter side of the images, the training sizes marked.
 
     Lines of one run have one colour; its settings differ in marker and dashes.
 
@@ -43,7 +51,7 @@ def draw_resolutions(
             linestyle=STYLES[(line['number'] if several else 0) % len(STYLES)],
             marker=MARKERS[line['number'] % len(MARKERS)],
             markersize=4,
-            label=', '.join(parts),
+            label=shown(', '.join(parts), 3 * LONGEST),  # in the plot, not beside it
         )
     for side in sorted({min(run['training_size']) for run in runs}):
         axes.axvline(side, color='gray', linestyle=(0, (1, 2)), linewidth=1)
@@ -56,16 +64,25 @@ def draw_resolutions(
             ha='center',
             va='bottom',
         )
-    axes.set(xlabel='shorter side of the image in pixels', ylabel=metric)
+    axes.set(xlabel='shorter side of the image in pixels', ylabel=shown(metric))
     if baseline is not None:
-        axes.set_ylabel(f'{metric}, difference to\n{baseline}')
+        axes.set_ylabel(f'{shown(metric)}, difference to\n{shown(baseline)}')
         axes.axhline(0, color='gray', linewidth=1)
     axes.set_xticks(sorted({x for line in lines for x, _ in line['points']}))
     axes.tick_params(axis='x', rotation=45)
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
-    figure.savefig(out_file, dpi=150)
+    return figure
+
+
+def shown(name: str, longest: int = LONGEST) -> str:
+    """A name for matplotlib, which shows it as it is: no formula, on one line and not too long."""
+    text = printable_text(' '.join(name.split()))
+    if len(text) > longest:
+        text = f'{text[: longest - 1]}…'
+    text = f' {text}' if text.startswith('_') else text  # legends leave such names out
+    return text.replace('$', r'\$')
 
 
 def curves_of(runs: Sequence[dict], metric: str) -> list[dict]:

@@ -17,6 +17,7 @@ from .settings import Setting
 
 # The metrics that are plotted by default.
 HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
+FORMULA = ('=', '+', '-', '@', '\t', '\r')  # what it begins with
 COLUMNS = 6  # metrics in the table; the files have all
 WIDTHS = dict(size=11, scaling=18, window=9, tile=7)  # of the columns before them
 
@@ -102,13 +103,21 @@ def rows_csv_text(runs: Sequence[dict]) -> str:
 
 
 def csv_text(lines: Iterable[dict]) -> str:
-    """CSV with a column for each key of any line; a cell is empty where a line lacks the key."""
-    lines = list(lines)
+    """CSV with a column for each key of any line; a cell is empty where a line lacks the key.
+
+    Texts: see ``cell_text``.
+    """
+    lines = [{cell_text(name): cell_text(x) for name, x in line.items()} for line in lines]
     file = io.StringIO()
     writer = csv.DictWriter(file, dict.fromkeys(n for x in lines for n in x), lineterminator='\n')
     writer.writeheader()
     writer.writerows(lines)
     return file.getvalue()
+
+
+def cell_text(value: Any) -> Any:
+    """The value of a cell: a text that a spreadsheet would take for a formula has a ' before it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def headline(names: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.measure.plot import curves_of, draw_resolutions
+from rope_dense.measure.plot import LONGEST, curves_of, draw_resolutions, plot_resolutions, shown
 
 
 def results(label: str, *settings: str) -> dict:
@@ -47,3 +47,29 @@ def test_runs_are_drawn_over_each_other(tmp_path: Path, monkeypatch: pytest.Monk
     *_, zero = drawn[-1].lines
     assert list(zero.get_ydata()) == [0, 0]
     assert drawn[-1].get_ylabel() == 'mIoU, difference to\nape'
+
+
+@pytest.mark.parametrize(
+    'name, expected',
+    [
+        ('US$1-US$5', r'US\$1-US\$5'),
+        ('two\nlines\tand more', 'two lines and more'),
+        ('_hidden', ' _hidden'),
+        ('bad \udcff\x07name', 'bad name'),
+        ('x' * 500, 'x' * (LONGEST - 1) + '…'),
+    ],
+)
+def test_names_are_shown_as_they_are(name: str, expected: str) -> None:
+    assert shown(name) == expected
+
+
+def test_names_of_runs_and_metrics_are_no_formulas(tmp_path: Path) -> None:
+    runs = [results('$x^$', 'none'), results('US$1-US$5', 'none')]
+    for run in runs:
+        run['rows'] = [dict(row, metrics={'IoU.$y_$': 1.0}) for row in run['rows']]
+    draw_resolutions(runs, 'IoU.$y_$', tmp_path / 'plot.png', baseline='$x^$')
+    labels = [
+        text.get_text()
+        for text in plot_resolutions(runs, 'IoU.$y_$').axes[0].get_legend().get_texts()
+    ]
+    assert labels == [r'\$x^\$, scaling none', r'US\$1-US\$5, scaling none']
