@@ -117,7 +117,10 @@ def csv_text(lines: Iterable[dict]) -> str:
 
 def cell_text(value: Any) -> Any:
     """The value of a cell: a text that a spreadsheet would take for a formula has a ' before it."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    text = value.replace('\r', r'\r')  # which csv does not quote
+    return f"'{text}" if value.startswith(FORMULA) else text
 
 
 def headline(names: Iterable[str]) -> str:

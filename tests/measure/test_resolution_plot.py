@@ -72,4 +72,4 @@ def test_names_of_runs_and_metrics_are_no_formulas(tmp_path: Path) -> None:
         text.get_text()
         for text in plot_resolutions(runs, 'IoU.$y_$').axes[0].get_legend().get_texts()
     ]
-    assert labels == [r'\$x^\$, scaling none', r'US\$1-US\$5, scaling none']
+    assert labels == [r'\$x^\$', r'US\$1-US\$5']
