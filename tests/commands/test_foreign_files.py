@@ -17,7 +17,7 @@ from rope_dense_command import command
 
 # The arguments of each command that writes. Words in capitals are files; OUT is an empty folder.
 COMMANDS = {
-    'predict boxes': 'DETECTOR WEIGHTS PICTURES --out OUT --write coco yolo voc crops --score 0.05',
+    'predict boxes': 'DETECTOR WEIGHTS PICTURES --out OUT --write coco yolo voc crops --score 0.01',
     'predict labels': 'SEGMENTOR LABELLER PICTURES --out OUT --scores',
     'predict-large boxes': 'DETECTOR WEIGHTS PICTURE --out OUT/boxes.json --picture OUT/drawn.png',
     'predict-large labels': 'SEGMENTOR LABELLER PICTURE --out OUT/a.tif --picture OUT/drawn.jpg',
