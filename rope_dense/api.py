@@ -175,15 +175,25 @@ class Model:
         Returns:
             Of a detector boxes [n, 4] (left, top, right, bottom in pixels), or rotated ones [n, 5]
             (x, y, w, h, angle in radians), scores [n], labels [n], and masks [n, H, W] if it has
-            them; of a segmentor labels [H, W]; of a depth model
-            depth [H, W] in metres.
+            them; of a segmentor labels [H, W]; of a depth model depth [H, W] in metres. Of a
+            panoptic model, which has no scores, ids [H, W] (0 where it finds nothing), and labels
+            [n] and areas [n], in pixels, of the segments with the ids 1 to n.
         """
+        from .datasets.panoptic import panoptic_segments
+
         if not 0 <= score <= 1:
             raise ValueError(f'score={score}: give a number from 0 to 1')
         if 'pred_sem_seg' in sample:
             return dict(labels=sample.pred_sem_seg.data[0].numpy())
         if 'pred_depth_map' in sample:
             return dict(depth=sample.pred_depth_map.data[0].numpy())
+        if 'pred_panoptic_seg' in sample:
+            parts = self.inferencer.model.modules()
+            count = max(part.num_classes for part in parts if hasattr(part, 'num_stuff_classes'))
+            pixels = sample.pred_panoptic_seg.sem_seg[0].numpy()
+            ids, segments = panoptic_segments(pixels, range(count))
+            labels, areas = ([x[key] for x in segments] for key in ('category_id', 'area'))
+            return dict(ids=ids, labels=np.array(labels, int), areas=np.array(areas, int))
         found = sample.pred_instances[sample.pred_instances.scores >= score]
         names = dict(boxes='bboxes', scores='scores', labels='labels', masks='masks')
         return {name: found[key].numpy() for name, key in names.items() if key in found}

@@ -1,11 +1,8 @@
 """Evaluate a checkpoint on the test data of its config."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
-import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 
@@ -14,11 +11,10 @@ from ..project.errors import UsageError
 from ..project.launch import launch_runner, run_test
 from ..project.load import find_model
 from ..project.options import enable_compile
-from ..project.parts import datasets_of, evaluators
+from ..project.parts import datasets_of
 from ..project.ready import ready
-from ..project.task import detects
-from ..utils.atomic_write import atomic_files
 from ..utils.config_parts import size_steps
+from .saved_predictions import saved_predictions
 
 
 def evaluate(
@@ -57,8 +53,8 @@ def evaluate(
             enable_tta(cfg)
         if compile:
             enable_compile(cfg)
-    with saved_predictions(cfg, out) if out else nullcontext():
-        run_test(launch_runner(cfg, launcher))
+    with saved_predictions(cfg, out, launcher) as metrics:
+        run_test(launch_runner(cfg, launcher), metrics)
 
 
 def enable_tta(cfg: Config) -> None:
@@ -87,32 +83,3 @@ def warn_of_tta_sizes(cfg: Config) -> None:
             f'test pipeline to {tested[0]}: set the scales of tta_pipeline',
             file=sys.stderr,
         )
-
-
-@contextmanager
-def saved_predictions(cfg: Config, out: str) -> Iterator[None]:
-    """--out: let a test write its predictions, of mmdet to a pickle, of mmseg to PNGs in a folder.
-
-    They appear when the test is complete.
-    """
-    metrics = [metric for _, metric in evaluators(cfg, 'test_evaluator')]
-    is_tiled = 'metrics' in cfg.test_evaluator  # of a ``TiledEvaluator``
-    has_masks = not detects(cfg) or 'segm' in np.atleast_1d(metrics[0].get('metric', 'bbox'))
-    if is_tiled and has_masks:
-        raise UsageError('--out: of a test in tiles only boxes; rope-dense predict writes masks')
-    if detects(cfg) and Path(out).suffix not in ('.pkl', '.pickle'):
-        raise UsageError(f'--out {out}: the boxes of a detector are a pickle, such as {out}.pkl')
-    with atomic_files(Path(out).parent if detects(cfg) else out) as partial:
-        if detects(cfg):
-            dump = ConfigDict(
-                type='mmdet.DumpDetResults', out_file_path=str(partial / Path(out).name)
-            )
-            written = [*metrics, dump]
-            cfg.test_evaluator = dict(cfg.test_evaluator, metrics=written) if is_tiled else written
-        else:
-            writers = [metric for metric in metrics if metric.type == 'IoUMetric']
-            if not writers:
-                raise UsageError('--out: only IoUMetric writes label images')
-            for metric in writers:
-                metric.output_dir = str(partial)
-        yield

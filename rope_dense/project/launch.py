@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
 import torch
 from mmengine.config import Config, ConfigDict
+from mmengine.evaluator import BaseMetric
 from mmengine.runner import Runner
 from torch import distributed
 from torch.utils.data._utils import signal_handling
@@ -82,9 +83,10 @@ def leave_group() -> None:
         distributed.destroy_process_group()
 
 
-def run_test(runner: Runner) -> None:
-    """Test; errors as in ``run_training``."""
+def run_test(runner: Runner, metrics: Sequence[BaseMetric] = ()) -> None:
+    """Test, also with metrics that are not the config's; errors as in ``run_training``."""
     build_loop(runner, 'test')
+    runner.test_loop.evaluator.metrics[:0] = metrics  # mmdet's change what they are given
     with usage_errors_of_run(runner, 'test'):
         runner.test()
 

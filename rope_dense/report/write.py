@@ -21,12 +21,13 @@ from .depth import add_depth
 from .detection import add_detection
 from .features import add_features
 from .page import Page
+from .panoptic import add_panoptic
 from .segmentation import add_segmentation
 from .settings import used_settings
 
 SECTIONS: dict[Task, Callable[[Page, Config, BaseModel], None]] = dict(
     boxes=add_detection,
-    panoptic=add_detection,
+    panoptic=add_panoptic,
     semantic=add_segmentation,
     depth=add_depth,
     features=add_features,
