@@ -17,7 +17,7 @@ from .settings import differing_settings
 
 Reports = Mapping[str, dict[str, Any]]  # the content of report.json by the name of the run
 
-COLUMNS = ('AP', 'AP50', 'f1', 'IoU', 'boundary', 'rmse', 'abs_rel')  # others would not fit
+COLUMNS = 'AP AP50 f1 IoU boundary PQ SQ RQ rmse abs_rel'.split()  # others would not fit
 SETTINGS = 40  # rows at most
 
 
