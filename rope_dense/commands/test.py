@@ -17,7 +17,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--out',
         help='save the predictions: of a detector to a pickle (NAME.pkl), of a segmentor to a '
-        'folder of label images (PNG, numbered as in the data set)',
+        "folder of label images (PNG, numbered as in the data set), of a panoptic model as COCO's "
+        'panoptic.json and PNGs, to a folder',
     )
     parser.add_switch('--tta', "test-time augmentation by the config's tta_pipeline")
     add_compile(parser)

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 import safetensors
 import torch
-from mmengine.config import Config
 
 from helpers.small_configs import make_data
 from helpers.tool_names import Main
 from rope_dense.commands.run import run
 from rope_dense.engine.runner import LoadError, NamingPipeline
-from rope_dense.measure.evaluate import saved_predictions
 from rope_dense.project import convert_checkpoint
 from rope_dense.utils.atomic_write import atomic_write
 from rope_dense_command import command
@@ -39,28 +37,6 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
         partial.touch()
     assert caught.value.filename == str(tmp_path / 'x.pth')
     assert [path.name for path in tmp_path.iterdir()] == ['x.pth']
-
-
-@pytest.mark.parametrize('scope, name', [('mmdet', 'boxes.pkl'), ('mmseg', 'labels')])
-def test_predictions_are_complete_or_not_there(tmp_path: Path, scope: str, name: str) -> None:
-    """What was there before stays until the test is complete."""
-    out = tmp_path / name
-    cfg = Config(dict(default_scope=scope, test_evaluator=dict(type='IoUMetric')))
-    file = out if scope == 'mmdet' else out / 'a.png'
-
-    def write(text: str, error: type[Exception] | None) -> None:
-        with saved_predictions(cfg, str(out)):
-            last = list(cfg.test_evaluator)[-1] if scope == 'mmdet' else cfg.test_evaluator
-            written = last.out_file_path if scope == 'mmdet' else f'{last.output_dir}/a.png'
-            Path(written).write_text(text)
-            if error:
-                raise error
-
-    write('first', None)
-    with pytest.raises(IsADirectoryError):
-        write('second', IsADirectoryError)
-    assert file.read_text() == 'first'
-    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_weights_that_cannot_be_written(

@@ -9,7 +9,8 @@ from mmengine.config import Config
 from mmengine.registry import STRATEGIES
 
 from helpers.tool_names import TOOLS, Fails, Main
-from rope_dense.measure.evaluate import enable_tta, saved_predictions
+from rope_dense.measure.evaluate import enable_tta
+from rope_dense.measure.saved_predictions import saved_predictions
 from rope_dense.project.errors import UsageError
 from rope_dense.project.options import (
     apply_training_options,
@@ -134,10 +135,21 @@ def test_tta_that_the_config_does_not_have(
     fails(test, detector, weights, '--tta', *options, says=['lacks tta_model'])
 
 
-def test_label_images_that_no_metric_writes(tmp_path: Path) -> None:
-    cfg = Config(dict(default_scope='mmseg', test_evaluator=dict(type='CityscapesMetric')))
+@pytest.mark.parametrize(
+    'model, evaluator, out, says',
+    [
+        (dict(type='DINO'), {}, 'labels', 'the boxes of a detector are a pickle, such as'),
+        (dict(type='DepthEstimator'), {}, 'labels', 'not of depth'),
+        (dict(type='MaskRCNN'), dict(metrics=[dict(metric=['bbox', 'segm'])]), 'a.pkl', 'in tiles'),
+    ],
+)
+def test_predictions_that_a_test_does_not_write(
+    model: dict, evaluator: dict, out: str, says: str, tmp_path: Path
+) -> None:
+    cfg = Config(dict(default_scope='mmdet', model=model, test_evaluator=evaluator))
     with (
-        pytest.raises(UsageError, match='only IoUMetric'),
-        saved_predictions(cfg, str(tmp_path / 'labels')),
+        pytest.raises(UsageError, match=f'--out.*{says}'),
+        saved_predictions(cfg, str(tmp_path / out)),
     ):
         pass
+    assert not [*tmp_path.iterdir()]

@@ -1,0 +1,184 @@
+"""`rope-dense test --out`: files named by the paths of the images, in the form of the data set."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from mmdet.datasets import CocoPanopticDataset
+from mmdet.evaluation.functional import pq_compute_single_core
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from PIL import Image
+
+import rope_dense
+from helpers.panoptic import provide_panopticapi, small_panoptic
+from helpers.tool_names import Main
+from rope_dense.datasets.generated import SEGMENTATION_METAINFO
+from rope_dense.datasets.mask_labels import label_map, read_labels
+from rope_dense.datasets.panoptic import read_ids
+from rope_dense.measure.saved_predictions import saved_predictions
+from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
+
+VALUES = [40, 0, 200, 7, 9, 2, 1]  # numbers in the masks
+FILES = ['camA/0.png', 'camA/1.png', 'camB/0.png', 'camB/1.jpg', 'camB/2.png']
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob('*') if path.is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture
+def masks(segmentor: str, tmp_path: Path) -> list[str]:
+    """Config and weights of a segmentor of own masks, in folders of two cameras."""
+    cfg, root = Config.fromfile(segmentor), tmp_path / 'data'
+    random = np.random.default_rng(0)
+    for name in FILES:
+        image, mask = root / 'images' / name, (root / 'masks' / name).with_suffix('.png')
+        for file in (image, mask):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(image), random.integers(256, size=(64, 96, 3)).astype(np.uint8))
+        labels = np.array(VALUES, np.uint8)[random.integers(7, size=(64, 96))]
+        Image.fromarray(labels).save(mask)
+    load = dict(type='LoadClassMask')
+    steps = cfg.test_dataloader.dataset.pipeline
+    steps = [load if step.type == 'LoadAnnotations' else step for step in steps]
+    cfg.test_dataloader.dataset = dict(
+        type='ImageMaskDataset',
+        data_root=str(root),
+        data_prefix=dict(img_path='images', seg_map_path='masks'),
+        metainfo=dict(SEGMENTATION_METAINFO),
+        values=VALUES,
+        pipeline=steps,
+    )
+    cfg.custom_imports.imports.append('rope_dense.datasets.masks')
+    config, weights = tmp_path / 'masks.py', tmp_path / 'masks.pth'
+    cfg.dump(config)
+    torch.save(dict(state_dict=random_model(load_config(str(config))).state_dict()), weights)
+    return [str(config), str(weights), '--work-dir', str(tmp_path / 'work')]
+
+
+def test_masks_are_named_and_numbered_as_in_the_data_set(
+    test: Main, masks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / 'tested'
+    given = digests(tmp_path / 'data')
+    assert test([*masks, '--out', str(out)]) == 0
+    written = {path.relative_to(out).as_posix() for path in out.rglob('*.png')}
+    assert written == {name.replace('.jpg', '.png') for name in FILES}
+    model = rope_dense.load(*masks[:2], device='cpu')
+    labels = label_map(SEGMENTATION_METAINFO['classes'], VALUES)
+    for name in FILES:
+        found = read_labels((out / name).with_suffix('.png'), labels)
+        (sample,) = model(str(tmp_path / 'data/images' / name))
+        assert (found == model.plain(sample)['labels']).mean() > 0.99  # windows of the test
+    assert test([*masks, '--out', str(out)]) == 0  # replaces its own
+
+    masks_folder = tmp_path / 'data/masks'
+    assert test([*masks, '--out', str(masks_folder)]) == 2
+    said = capsys.readouterr().err
+    assert f'{masks_folder}/camA/0.png is read by this command' in said
+    assert digests(tmp_path / 'data') == given
+
+    (out / 'camB/0.png').write_bytes((out / 'camA/0.png').read_bytes())  # corrected
+    given = digests(tmp_path)
+    assert test([*masks, '--out', str(out)]) == 2
+    assert f'{out}/camB/0.png was changed after rope-dense wrote it' in capsys.readouterr().err
+    kept = digests(tmp_path)
+    assert {path: kept[path] for path in given} == given and not [*out.rglob('lock')]
+
+
+def test_masks_of_a_test_that_ends_early(masks: list[str], tmp_path: Path) -> None:
+    """What was there stays as it was, and nothing is left beside it."""
+    cfg, out = load_config(masks[0]), tmp_path / 'tested'
+    init_default_scope('mmseg')
+
+    def write(label: int, error: type[Exception] | None = None) -> None:
+        with saved_predictions(cfg, str(out)) as (metric,):
+            for name in FILES:
+                labels = torch.full((1, 64, 96), label)
+                path = str(tmp_path / 'data/images' / name)
+                metric.process({}, [dict(img_path=path, pred_sem_seg=dict(data=labels))])
+            if error:
+                raise error
+
+    write(1)
+    given = digests(tmp_path)
+    with pytest.raises(MemoryError):
+        write(2, MemoryError)
+    assert digests(tmp_path) == given
+
+
+def test_a_pickle_of_the_user_stays(
+    test: Main, detector: str, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / 'boxes.pkl'
+    argv = [detector, weights, '--work-dir', str(tmp_path / 'work'), '--out', str(out)]
+    out.write_bytes(b'mine')
+    assert test(argv) == 2
+    assert f'{out} was not written by rope-dense' in capsys.readouterr().err
+    assert out.read_bytes() == b'mine'
+    out.unlink()
+    assert test(argv) == 0 == test(argv)
+    assert {path.name for path in tmp_path.iterdir()} == {'boxes.pkl', '.rope_dense', 'work'}
+
+
+def test_panoptic_files_are_read_back(
+    test: Main,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By mmdet as a data set, whose segments are the predictions; with itself its PQ is 1."""
+    provide_panopticapi(monkeypatch)
+    config, weights = small_panoptic(tmp_path)
+    out = tmp_path / 'tested'
+    argv = [config, weights, '--work-dir', str(tmp_path / 'work'), '--out', str(out)]
+    assert test(argv) == 0
+    truth = json.loads(Path(Config.fromfile(config).test_evaluator.ann_file).read_text())
+    content = json.loads((out / 'panoptic.json').read_text())
+    for key in ('id', 'name', 'isthing'):
+        names = [[x[key] for x in given['categories']] for given in (truth, content)]
+        assert names[0] == names[1]
+    assert content['images'] == truth['images']
+    pairs = [(entry, entry) for entry in content['annotations']]
+    categories = {x['id']: x for x in content['categories']}
+    stat = pq_compute_single_core(0, pairs, f'{out}/panoptic', f'{out}/panoptic', categories)
+    mean = stat.pq_average(categories, isthing=None)[0]
+    assert (mean['pq'], mean['sq'], mean['rq']) == (1, 1, 1) and mean['n'] > 3
+
+    dataset = CocoPanopticDataset(
+        ann_file=f'{out}/panoptic.json',
+        data_prefix=dict(img=f'{tmp_path}/data/panoptic/val2017/', seg=f'{out}/panoptic/'),
+        metainfo=Config.fromfile(config).test_dataloader.dataset.metainfo,
+    )
+    model = rope_dense.load(config, weights, device='cpu')
+    for index, entry in enumerate(content['annotations']):
+        info = dataset.get_data_info(index)
+        (sample,) = model(info['img_path'])
+        plain = model.plain(sample)
+        ids = read_ids(info['seg_map_path'])
+        np.testing.assert_array_equal(ids, plain['ids'])
+        assert (ids == 0).any() and ids.max() == len(plain['labels']) == len(entry['segments_info'])
+        for segment, known, label, area in zip(
+            entry['segments_info'],
+            info['segments_info'],
+            plain['labels'],
+            plain['areas'],
+            strict=True,
+        ):
+            mask = ids == segment['id']
+            rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+            box = [columns[0], rows[0], np.ptp(columns) + 1, np.ptp(rows) + 1]
+            assert segment['bbox'] == box and segment['area'] == area == mask.sum()
+            assert known['category'] == label == segment['category_id'] - 1
+            assert bool(known['is_thing']) == (label < 6)
+
+    (out / 'panoptic.json').write_text('{}')
+    assert test(argv) == 2
+    assert f'{out}/panoptic.json was changed after rope-dense' in capsys.readouterr().err
