@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import io
 import os
 import sys
 import traceback
@@ -27,6 +28,9 @@ POSTPONED: list[str] = []  # packages in sys.modules that are not executed yet
 
 def main() -> int:
     """Run the command that the first arguments name; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors='backslashreplace')
     given = [word.replace('-', '_') for word in sys.argv[1:3]]
     if given[:1] == ['research']:
         if not Path(__file__).with_name('rope_dense').joinpath('research').is_dir():
