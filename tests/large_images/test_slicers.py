@@ -8,6 +8,7 @@ than the share is inside; ours is ignored there.
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image
+from pycocotools import mask as coco_mask
 
 from helpers.large_scenes import draw_scene
 from helpers.tool_names import Main
@@ -147,10 +149,13 @@ def test_tiles_as_files(convert: Main, tmp_path: Path, capsys: pytest.CaptureFix
     names = {Path(image['file_name']).name for image in tiles['images']}
     assert {'P1__1__0___0.png', 'P1__1__124___54.png', 'P1__0.5__0___0.png'} <= names
     for image in tiles['images']:
-        _, _, left, top = Path(image['file_name']).stem.replace('___', '__').split('__')
+        _, scale, left, top = Path(image['file_name']).stem.replace('___', '__').split('__')
         left, top = int(left), int(top)
-        part = pixels[top : top + image['height'], left : left + image['width'], ::-1]
-        assert (cv2.imread(str(out / image['file_name'])) == part).all()
+        whole = pixels if scale == '1' else cv2.resize(pixels, None, fx=0.5, fy=0.5)
+        part = whole[top : top + image['height'], left : left + image['width'], ::-1]
+        read = cv2.imread(str(out / image['file_name']))
+        assert read.shape == (image['height'], image['width'], 3)
+        assert np.abs(read.astype(int) - part).mean() < (0.1 if scale == '1' else 6)
         for item in (x for x in tiles['annotations'] if x['image_id'] == image['id']):
             x, y, w, h = item['bbox']
             assert x >= 0 and y >= 0 and x + w <= image['width'] and y + h <= image['height']
@@ -158,3 +163,60 @@ def test_tiles_as_files(convert: Main, tmp_path: Path, capsys: pytest.CaptureFix
     assert 'exists, and nothing is written over' in capsys.readouterr().err
     assert convert(given[:3]) == 2
     assert '--tile: give it for tiles' in capsys.readouterr().err
+
+
+def devkit_name_and_place(stem: str) -> tuple[str, float, int, int]:
+    """Image, rate, x and y of a tile by its name, as ResultMerge.py of DOTA_devkit takes it."""
+    x, y = map(int, re.findall(r'\d+', re.findall(r'__\d+___\d+', stem)[0]))
+    return stem.split('__')[0], float(re.findall(r'__([\d+\.]+)__\d+___', stem)[0]), x, y
+
+
+@pytest.mark.parametrize('kind', ['box', 'polygon', 'run lengths'])
+def test_the_devkit_merges_tiles_of_three_scales(convert: Main, tmp_path: Path, kind: str) -> None:
+    """Each object of each image is found again, at its place; a tile has its own image's pixels."""
+    where = {
+        'flight1/0001.png': (21, 30, 60, 40), 'flight2/0001.png': (121, 110, 33, 51),
+        'flight2/0001.jpg': (90, 60, 41, 31), 'a_b/c.png': (2, 3, 50, 50),
+        'a/b__c.png': (9, 9, 50, 50),
+    }  # fmt: skip
+    content: dict = dict(images=[], annotations=[], categories=[dict(id=3, name='thing')])
+    for number, (name, (x, y, w, h)) in enumerate(where.items(), 1):
+        pixels = np.zeros((200, 240, 3), np.uint8)
+        pixels[y : y + h, x : x + w] = 40 * number
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / name)
+        content['images'].append(dict(id=number, file_name=name, height=200, width=240))
+        item = dict(id=number, image_id=number, category_id=3, iscrowd=0, bbox=[x, y, w, h])
+        corners = [x, y, x + w, y, x, y + h]  # a triangle
+        outline: object = [corners]
+        if kind == 'run lengths':
+            outline = coco_mask.frPyObjects([corners], 200, 240)[0]
+            outline['counts'] = outline['counts'].decode()
+        item |= dict(area=1.0) if kind == 'box' else dict(area=1.0, segmentation=outline)
+        content['annotations'].append(item)
+    (tmp_path / 'all.json').write_text(json.dumps(content))
+    given = ['tiles', str(tmp_path / 'all.json'), str(tmp_path / 'out'), '--tile', '96']
+    assert convert([*given, '--scales', '0.5', '1', '1.5']) == 0
+    tiles = json.loads((tmp_path / 'out' / 'tiles.json').read_text())
+    names = [Path(image['file_name']).stem for image in tiles['images']]
+    assert len({*names}) == len(names) == len([*tmp_path.glob('out/images/*.png')])
+    whole = set()
+    for item in tiles['annotations']:
+        name, rate, left, top = devkit_name_and_place(names[item['image_id'] - 1])
+        read = cv2.imread(
+            str(tmp_path / 'out' / tiles['images'][item['image_id'] - 1]['file_name'])
+        )
+        assert read.shape == (96, 96, 3)
+        number = round(read.max() / 40)
+        x, y, w, h = item['bbox']
+        if not item['iscrowd'] and min(x, y) > 1 and max(x + w, y + h) < 95:
+            place = (x + left) / rate, (y + top) / rate, w / rate, h / rate
+            expected = [*where.values()][number - 1]
+            assert place == pytest.approx(expected, abs=2.1 if kind == 'run lengths' else 1e-6)
+            share = 1.0 if kind == 'box' else 0.5
+            assert item['area'] == pytest.approx(share * w * h, rel=0.1 if share < 1 else 1e-9)
+            inside = read[round(y) + 1 : round(y + h) - 1, round(x) + 1 : round(x + w) - 1]
+            assert np.abs(inside.astype(int) - 40 * number).max() <= 12  # of a jpeg
+            whole.add((number, name, rate))
+    assert {number for number, *_ in whole} == {1, 2, 3, 4, 5}
+    assert len({name for _, name, _ in whole}) == 5 and {r for *_, r in whole} == {0.5, 1, 1.5}
