@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -26,7 +26,6 @@ from ..project.ready import ready
 from ..project.sizes import at_size
 from ..utils.config_parts import pipelines
 from ..utils.journal import JournalError, remove_journal
-from ..utils.lock import exclusive
 from ..utils.peak_memory import peak_rss
 from ..utils.results import HOME, Results
 from ..utils.size_text import parse_size
@@ -108,8 +107,9 @@ def predict_large(
         print(f'{len(share)} of {len(places)} images are predicted by this process')
     folder, name = Path(out or cfg.work_dir), 'predict-large'
     if not given.is_dir():
-        folder, name = places[given].parent, f'{name}/{places[given].name}'
-    results = Results(folder, str(part_of(Path(name), rank, count)), places)
+        folder, name = places[given].parent, places[given].name
+    results = Results(folder, f'{name}/{rank + 1}_of_{count}' if rank else name, places)
+    journals = results.home if given.is_dir() else folder / HOME / name
     drawn = None if picture is None else Path(picture)
     results.check([drawn] if drawn else [])
     bands = find_load_bands(next(pipelines(cfg.test_dataloader.dataset)))
@@ -126,10 +126,10 @@ def predict_large(
         identity = Identity.of(cfg, str(config), weights)
         trained = TrainedModel(cfg, model, classes, colours, identity)
         for path, result in share:
-            with unfinished(result, *part) as journal, explain_stop():
+            journal, write = journals / 'journal' / result.relative_to(folder), results.write
+            with explain_stop():
                 if overwrite:
                     remove_journal(part_of(journal, *part))
-                write = results.write
                 tiled = TiledImage(trained, path, result, tiling, write, journal, drawn, share=part)
                 if tiled.predict():
                     print(f'{result}{f", {picture}" if picture else ""}; {memory_text()}')
@@ -155,19 +155,6 @@ def results_of(
     if Path(out).exists() and not overwrite:
         raise UsageError(f'{out} exists: give another --out, or --overwrite to replace it')
     return {given: Path(out)}
-
-
-@contextmanager
-def unfinished(result: Path, rank: int, count: int) -> Iterator[Path]:
-    """The hidden folder of the journal of a result, which no other process of this rank has."""
-    home = result.parent / HOME / result.name
-    try:
-        with exclusive(result, file=home / (f'lock_{rank + 1}_of_{count}' if rank else 'lock')):
-            yield home / 'journal'
-    finally:
-        for folder in (home, home.parent):
-            with suppress(OSError):  # it is not empty
-                folder.rmdir()
 
 
 @contextmanager
