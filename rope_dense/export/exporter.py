@@ -18,7 +18,7 @@ from torch.fx.experimental import _config as symbolic_config
 
 from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
-from ..utils.atomic_write import atomic_files
+from ..utils.results import Results
 from ..utils.sizes import ImageSize
 from ..utils.validation import checked_integer, checked_number, checked_size, refuse
 from ..version import __version__
@@ -124,10 +124,16 @@ def export(
     metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
     metadata['resize'] = None if resize_inside else resize
     metadata |= dict(backbone_dtype=DTYPES[dtype], opset=opset if path.suffix == '.onnx' else None)
-    exported = trace(graph, size, batch)
-    with atomic_files(path.parent) as folder:  # weights, NAME.onnx.data, are moved before NAME.onnx
-        FORMATS[path.suffix].write(exported, folder / path.name, graph, metadata)
-        (folder / path.with_suffix('.json').name).write_text(json.dumps(metadata, indent=2) + '\n')
+    file, about, weights = export_files(path)
+    with Results(path.parent, path.name) as results:
+        with results.fresh() as folder:
+            FORMATS[path.suffix].write(
+                trace(graph, size, batch), folder / file.name, graph, metadata
+            )
+            (folder / about.name).write_text(json.dumps(metadata, indent=2) + '\n')
+            has_weights = (folder / weights.name).exists()
+        if not has_weights:  # but an earlier, larger model had them
+            results.remove(weights)
     return metadata
 
 
@@ -159,16 +165,19 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
     return graph
 
 
+def export_files(path: Path) -> tuple[Path, Path, Path]:
+    """The file of a model, its metadata, and the weights that are too many for one file."""
+    return path, path.with_suffix('.json'), path.with_name(f'{path.name}.data')
+
+
 def check_export_path(path: Path) -> None:
-    """Raise ValueError unless such a file can be written on this machine."""
+    """Raise ValueError unless such files can be written here, and replace none of the user's."""
     if path.suffix not in FORMATS:
         names = ' or '.join(f'NAME{suffix}' for suffix in FORMATS)
         raise ValueError(f'{path}: give {names} (TorchScript would fix the size of images)')
     if missing := [name for name in FORMATS[path.suffix].packages if not find_spec(name)]:
         raise ValueError(f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'")
-    about = path.with_suffix('.json')
-    if about.exists() and f'"{METADATA}"' not in about.read_text(errors='replace'):
-        raise ValueError(f'{about} is another file, and would be replaced: choose another name')
+    Results(path.parent, path.name).check(export_files(path))
 
 
 def checked_image_size(graph: Graph, size: ImageSize) -> ImageSize:

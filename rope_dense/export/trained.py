@@ -14,7 +14,6 @@ from ..project.model import Colour, build_model, classes_and_colours
 from ..project.parts import stored_classes
 from ..project.ready import ready
 from ..utils.config_parts import size_steps
-from ..utils.lock import exclusive
 from ..utils.progress import show_elapsed
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
@@ -60,7 +59,7 @@ def export_model(
     cfg, weights = find_model(config, checkpoint, cfg_options)
     model, classes, colours = trained_model(cfg, weights)
     print(f'{out}: the model is traced and compared, which takes minutes', flush=True)
-    with exclusive(out), show_elapsed(f'{out}: traced'):
+    with show_elapsed(f'{out}: traced'):
         metadata = export(
             model,
             out,

@@ -243,11 +243,36 @@ def test_wrong_options_are_refused_before_tracing(case: tuple, tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_what_needs_onnx_and_another_file(tmp_path: Path) -> None:
+def test_what_needs_onnx(tmp_path: Path) -> None:
     for options in (dict(dtype=torch.int8), dict(resize_inside=True)):
         with pytest.raises(ValueError, match=r'need NAME\.onnx'):
             export(shallow(), tmp_path / 'a.pt2', **options)
-    (tmp_path / 'instances.json').write_text('{"images": []}')
-    with pytest.raises(ValueError, match=r'instances\.json is another file'):
-        export(vit(), tmp_path / 'instances.onnx')
-    assert [file.name for file in tmp_path.iterdir()] == ['instances.json']
+
+
+@pytest.mark.parametrize('name', ['my.onnx', 'my.json', 'my.onnx.data', 'my.pt2'])
+def test_another_file_is_found_before_tracing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).write_text('{"rope_dense": "mine"}')
+    monkeypatch.setattr('rope_dense.export.exporter.graph_for', lambda *_: pytest.fail('traced'))
+    path = tmp_path / ('my.pt2' if name == 'my.pt2' else 'my.onnx')
+    with pytest.raises(ValueError, match=f'{tmp_path / name} was not written by rope-dense'):
+        export(vit(), path)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == '{"rope_dense": "mine"}'
+
+
+def test_weights_of_an_earlier_model_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in a file of their own, by its final name; the second export has none."""
+    limit = 'torch.onnx._internal.exporter._onnx_program._LARGE_MODEL_THRESHOLD'
+    path, model, names = tmp_path / 'my.onnx', strong(vit()), ['my.json', 'my.onnx', 'my.onnx.data']
+    image = torch.randn(1, 3, 64, 64)
+    for most in (0, 2**31):
+        monkeypatch.setattr(limit, most)
+        export(model, path, size=(64, 64))
+        found = sorted(file.name for file in tmp_path.iterdir())
+        assert found == ['.rope_dense', *names[: 3 if most == 0 else 2]]
+        with torch.no_grad():
+            assert_same(run(session(path), image), model(image))
