@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image
@@ -96,6 +97,7 @@ def convert_masks(
             shown = read_header(picture_of[path])
             if (shown.height, shown.width) != labels.shape:
                 report.note('mask of another size than its image', path.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
         write_labels(labels, target, colours)
     return len(files), report
 
@@ -123,7 +125,10 @@ def ignored_label(num_classes: int) -> int:
 
 
 def write_labels(
-    labels: np.ndarray, path: Path, colours: Sequence[Colour], numbers: np.ndarray | None = None
+    labels: np.ndarray,
+    file: Path | BinaryIO,
+    colours: Sequence[Colour],
+    numbers: np.ndarray | None = None,
 ) -> None:
     """Write labels [H, W] as a png: with a palette, or of 16 bits above 255.
 
@@ -132,16 +137,14 @@ def write_labels(
         numbers: that stand for the labels in the file, see ``stored_numbers``; by default they are
             the labels.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     if numbers is None:
-        last = ignored_label(len(colours))
-        numbers = np.arange(last + 1, dtype=label_type(len(colours)))
+        numbers = np.arange(ignored_label(len(colours)) + 1, dtype=label_type(len(colours)))
     image = Image.fromarray(numbers[labels])
     if numbers.dtype == np.uint8:
         image = image.convert('P')
-        palette = [distinct_colour(number) for number in range(IGNORED + 1)]
+        palette = [*map(distinct_colour, range(IGNORED + 1))]
         palette[numbers[IGNORED]] = (0, 0, 0)
-        for label, colour in enumerate(colours):
-            palette[numbers[label]] = colour
+        for number, colour in zip(numbers, colours, strict=False):
+            palette[number] = colour
         image.putpalette([part for colour in palette for part in colour])
-    image.save(path)
+    image.save(file, 'png')

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ COLOURS = '`rope-dense convert-data colours` makes class numbers of them'
 GREY_STEPS = {'uint2': 85, 'uint4': 17}  # between the greys that Pillow makes of 2 and 4 bits
 TABLED = (np.uint8, np.uint16)
 BINARY = [0, IGNORED]
-UINT16 = 2**16 - 1
+UINT16 = 2**16
 CHUNK = 2**24  # pixels that are counted at a time
 SHOWN = 8  # numbers that are neither a class nor ignored, in an error
 Number = float  # or a whole one
@@ -39,9 +38,7 @@ def label_map(
 
     ValueError if there is not one number for each class.
     """
-    if values is None:
-        numbers = range(len(classes) + len(void))
-        values = [number for number in numbers if number not in void][: len(classes)]
+    values = class_numbers(classes, values, void)
     if len(classes) > IGNORED:
         raise ValueError(f'{len(classes)} classes: masks can have {IGNORED}')
     if len({*values}) != len(classes) or not {*values}.isdisjoint(void):
@@ -53,43 +50,32 @@ def label_map(
     return ignored | {value: label for label, value in enumerate(values)}
 
 
-def labels_in_masks(
-    dataset: Any, settings: Mapping[str, Any], classes: Sequence[str]
-) -> dict[float, int]:
-    """The label of each number in the masks of a data set; see ``label_map``.
-
-    Args:
-        dataset: its class, ``ImageMaskDataset`` or one of mmseg.
-        settings: of the class; others have its defaults.
-    """
-    parameters: dict[str, Parameter] = {}
-    for part in reversed(dataset.mro()):
-        parameters |= signature(part.__init__).parameters
-    if 'values' in parameters:
-        return label_map(classes, settings.get('values'), settings.get('void') or ())
-    name, known = 'reduce_zero_label', dataset.get_label_map(classes) or {}
-    first = int(settings.get(name, parameters[name].default))
-    labels: dict[float, int] = {IGNORED: IGNORED}
-    return labels | {label + first: known.get(label, label) for label in range(IGNORED - 1)}
+def class_numbers(
+    classes: Sequence[str], values: Sequence[int] | None, void: Sequence[int]
+) -> Sequence[int]:
+    """The number of each class in masks: ``values``, else 0, 1, 2 ... without those in ``void``."""
+    if values is not None:
+        return values
+    numbers = range(len(classes) + len(void))
+    return [number for number in numbers if number not in void][: len(classes)]
 
 
-def stored_numbers(labels: Mapping[float, int]) -> np.ndarray:
+def stored_numbers(values: Sequence[int], void: Sequence[int] = ()) -> np.ndarray:
     """The number in masks of each label, [256], the inverse of ``label_map``.
 
-    The number of 255, of ignored pixels, is 255 or the first that is ignored; else the largest up
-    to 255 that is no class. ValueError for a number that no PNG can have.
+    Args:
+        values: the numbers of the classes; ValueError for one that no PNG can have.
+        void: of ignored pixels, if 255 is the number of a class; without any, a number that is
+            neither.
     """
-    numbers = {label: int(number) for number, label in reversed([*labels.items()])}
-    if labels.get(IGNORED) == IGNORED:
-        numbers[IGNORED] = IGNORED
-    numbers.setdefault(IGNORED, max({*range(IGNORED)} - {*labels}))
-    if min(numbers.values()) < 0 or max(numbers.values()) > UINT16:
-        raise ValueError(
-            f'masks of the numbers {short_text(sorted(numbers.values()))} cannot be written: a PNG '
-            f'has 0 to {UINT16}; own.values gives the number of each class'
-        )
-    dtype = np.uint8 if max(numbers.values()) <= IGNORED else np.uint16
-    return np.array([numbers.get(label, label) for label in range(IGNORED + 1)], dtype)
+    if not {*values} <= {*range(UINT16)}:
+        raise ValueError(f'own.values={[*values]}: masks are written as PNGs, of 0 to {UINT16 - 1}')
+    others = [IGNORED, *void, *range(IGNORED)]
+    ignored = next(number for number in others if number >= 0 and number not in values)
+    is_small = max([*values, ignored]) <= IGNORED
+    numbers = np.arange(IGNORED + 1, dtype=np.uint8 if is_small else np.uint16)
+    numbers[: len(values)], numbers[IGNORED] = values, ignored
+    return numbers
 
 
 def read_labels(path: Path, labels: Mapping[float, int]) -> np.ndarray:

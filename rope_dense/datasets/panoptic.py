@@ -5,7 +5,7 @@ H x W pixels. https://cocodataset.org/#format-data, section 4.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import cv2
 import numpy as np
@@ -30,21 +30,20 @@ def panoptic_segments(
     Returns:
         Ids [H, W], int32: 0 is void; and for each of 1, 2 ... its entry in COCO's file.
     """
-    values, places = np.unique(labels, return_inverse=True)
-    is_segment = values % OFFSET < len(category_ids)
-    numbers = np.where(is_segment, is_segment.cumsum(), 0).astype(np.int32)
-    ids = numbers[places].reshape(labels.shape)
-    segments = []
-    for number, label in enumerate((values[is_segment] % OFFSET).tolist(), start=1):
-        mask = (ids == number).astype(np.uint8)
-        segment = dict(id=number, category_id=category_ids[label], area=int(mask.sum()))
-        segments.append(dict(segment, bbox=[*cv2.boundingRect(mask)], iscrowd=0))
+    ids, segments = np.zeros(labels.shape, np.int32), list[dict]()
+    for label in np.unique(labels).tolist():
+        if label % OFFSET < len(category_ids):
+            mask, number = labels == label, len(segments) + 1
+            ids[mask] = number
+            segment = dict(id=number, category_id=category_ids[label % OFFSET], iscrowd=0)
+            box = cv2.boundingRect(mask.astype(np.uint8))
+            segments.append(dict(segment, area=int(mask.sum()), bbox=[*box]))
     return ids, segments
 
 
-def write_ids(ids: np.ndarray, path: Path) -> None:
+def write_ids(ids: np.ndarray, file: Path | BinaryIO) -> None:
     """Write ids [H, W] as the colours of a PNG."""
-    Image.fromarray((ids[..., None] // PARTS % 256).astype(np.uint8)).save(path)
+    Image.fromarray((ids[..., None] // PARTS % 256).astype(np.uint8)).save(file, 'png')
 
 
 def read_ids(path: str | Path) -> np.ndarray:
@@ -69,11 +68,10 @@ def panoptic_content(
     """
     images, annotations = [], []
     for number, entry in enumerate(entries, start=1):
-        image_id = entry.get('image_id', number)
-        about = {key: entry[key] for key in ('file_name', 'height', 'width')}
-        images.append(dict(id=image_id, **about))
-        about = dict(image_id=image_id, file_name=entry['png'])
-        annotations.append(dict(about, segments_info=entry['segments']))
+        image = {key: entry[key] for key in ('file_name', 'height', 'width')}
+        images.append(dict(image, id=entry.get('image_id', number)))
+        segments = dict(file_name=entry['png'], segments_info=entry['segments'])
+        annotations.append(dict(segments, image_id=images[-1]['id']))
     categories = []
     for label, name in enumerate(classes):
         about = dict(id=category_ids[label], name=name, isthing=int(label < num_things))

@@ -3,6 +3,8 @@
 import copy
 import logging
 from collections.abc import Sequence
+from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +16,7 @@ from mmengine.registry import DATASETS, MODELS, OPTIM_WRAPPERS
 from torch import nn
 
 from ..datasets.classes import IGNORED
-from ..datasets.mask_labels import labels_in_masks, stored_numbers
+from ..datasets.mask_labels import class_numbers, stored_numbers
 from ..utils.config_parts import nodes
 from .building import build_part, building
 from .errors import UsageError
@@ -83,16 +85,19 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[
 def mask_numbers(cfg: Config) -> np.ndarray | None:
     """The number of each label in the masks of the test data set, see ``stored_numbers``.
 
-    None where labels are the numbers. ValueError for numbers that no PNG can have.
+    None for a data set without masks, or with more classes than labels have a byte. ValueError for
+    numbers that no PNG can have.
     """
     _, dataset = next(datasets_of(cfg, 'test_dataloader'))
-    kind = component_of(cfg, DATASETS, dataset)
-    classes = class_info(cfg, dataset).get('classes') or ()
-    if kind is None or not hasattr(kind, 'get_label_map') or len(classes) > IGNORED:
+    kind: Any = component_of(cfg, DATASETS, dataset)
+    classes, void = class_info(cfg, dataset).get('classes') or (), dataset.get('void') or ()
+    if not hasattr(kind, 'get_label_map') or len(classes) > IGNORED:
         return None
-    numbers = stored_numbers(labels_in_masks(kind, dataset, classes))
-    used = [*range(len(classes)), IGNORED]
-    return None if (numbers[used] == used).all() else numbers
+    known = kind.METAINFO.get('classes') or classes  # the data set may have some of them only
+    numbers = class_numbers(known, dataset.get('values'), void)
+    default = signature(kind).parameters.get('reduce_zero_label')
+    reduces = dataset.get('reduce_zero_label', default and default.default)
+    return stored_numbers([numbers[known.index(x)] + bool(reduces) for x in classes], void)
 
 
 def num_things(cfg: Config) -> int:
