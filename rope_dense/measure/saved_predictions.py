@@ -3,8 +3,8 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from os.path import commonpath
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
 from mmengine.registry import METRICS
 
-from ..datasets.images.sources import named_sources
+from ..datasets.images.sources import listed_sources
 from ..datasets.mask_colours import write_labels
 from ..datasets.panoptic import PANOPTIC, panoptic_content, panoptic_segments, write_ids
 from ..engine.runner import FILES
@@ -32,7 +32,7 @@ BOXES = 'boxes', 'oriented'
 def saved_predictions(
     cfg: Config, out: str | None, launcher: str = 'none'
 ) -> Iterator[list[BaseMetric]]:
-    """Yield the metrics that keep the predictions of a test; they become files after it.
+    """Yield the metrics that write the predictions of a test when it is complete.
 
     Args:
         out: of a detector a pickle; else a folder, see ``PredictedImages``. None for no files.
@@ -46,97 +46,81 @@ def saved_predictions(
         yield []
         return
     check_kind(cfg, out)
-    metric: BaseMetric
-    if task_of(cfg) in BOXES:
-        results = Results(Path(out).parent, Path(out).name)
-        kept = results.home / Path(out).name
-        metric = METRICS.build(dict(type='mmdet.DumpDetResults', out_file_path=str(kept)))
-        targets = {kept: Path(out)}
-    else:
-        metric = PredictedImages(cfg, Path(out))
-        results, targets = metric.output, metric.targets
-    results.check(targets.values())
-    if launcher != 'none' and any(os.environ.get(name, '0') != '0' for name in RANKS):
+    has_boxes = task_of(cfg) in BOXES
+    is_first = launcher == 'none' or all(os.environ.get(name, '0') == '0' for name in RANKS)
+    metric = None if has_boxes else PredictedImages(cfg, Path(out))
+    results = Results(Path(out).parent, Path(out).name) if metric is None else metric.output
+    with ExitStack() as stack:
+        if is_first:
+            stack.enter_context(results)
+        if has_boxes:
+            file = stack.enter_context(results.write(out)) if is_first else out
+            metric = METRICS.build(dict(type='mmdet.DumpDetResults', out_file_path=str(file)))
         yield [metric]
-        return
-    with results:
-        try:
-            yield [metric]
-            for kept, target in targets.items():
-                with results.write(target) as partial:
-                    os.replace(kept, partial)
-        finally:
-            for kept in targets:
-                kept.unlink(missing_ok=True)
 
 
 def check_kind(cfg: Config, out: str) -> None:
     """Raise UsageError if predictions of this kind cannot be written."""
-    task = task_of(cfg)
+    task, kinds = task_of(cfg), [x.get('metric') for _, x in evaluators(cfg, 'test_evaluator')]
     if task in BOXES and Path(out).suffix not in ('.pkl', '.pickle'):
         raise UsageError(f'--out {out}: the boxes of a detector are a pickle, such as {out}.pkl')
     if task not in (*BOXES, 'semantic', PANOPTIC):
         raise UsageError(f'--out: not of {task}: rope-dense predict writes it')
-    metrics = [metric.get('metric', 'bbox') for _, metric in evaluators(cfg, 'test_evaluator')]
-    has_masks = task not in BOXES or 'segm' in np.atleast_1d(metrics[0])
+    has_masks = task not in BOXES or 'segm' in np.atleast_1d(kinds[0])
     if has_masks and 'metrics' in cfg.test_evaluator:  # of a ``TiledEvaluator``
         raise UsageError('--out: of a test in tiles only boxes; rope-dense predict writes masks')
 
 
 class PredictedImages(BaseMetric):
-    """Labels of the pixels of all images of a test, as PNGs.
+    """The labels of the pixels of images as PNGs, with the numbers of the data set.
 
-    They have the paths of their images below the folder of all, and the numbers of the data set. Of
-    a panoptic model they are the ids of COCO's file, panoptic.json.
+    They have the paths of the images below the folder of all. Of panoptic models they are the ids
+    of COCO's file, panoptic.json.
 
     Attributes:
         output: owns the folder.
-        targets: the final path of each file.
     """
 
     default_prefix = 'predictions'  # else mmengine warns
 
     def __init__(self, cfg: Config, folder: Path) -> None:
         super().__init__()
-        self.cfg, self.numbers, self.is_panoptic = cfg, mask_numbers(cfg), task_of(cfg) == PANOPTIC
+        self.cfg, self.json, self.numbers = cfg, folder / f'{PANOPTIC}.json', mask_numbers(cfg)
+        self.is_panoptic = task_of(cfg) == PANOPTIC
         built = [build_dataset(cfg, *named) for named in datasets_of(cfg, 'test_dataloader')]
-        self.dataset, below = built[0], PANOPTIC if self.is_panoptic else ''
+        self.dataset = built[0]
         infos = [info for dataset in built for info in dataset.data_list]
         read = [info[name] for info in infos for name in FILES if info.get(name)]
-        self.output, self.targets = Results(folder, 'test', read), dict[Path, Path]()
-        self.entries: dict[Path, dict] = {}
-        ids = {Path(info['img_path']).absolute(): info.get('img_id') for info in infos}
-        root = Path(commonpath([path.parent for path in ids]))
-        for number, source in enumerate(named_sources([*ids], root)):
-            kept = self.output.home / f'{number}.png'
+        self.output = Results(folder, 'test', read, is_flushed=False)
+        self.folder = folder / PANOPTIC if self.is_panoptic else folder
+        self.output.check([self.json] if self.is_panoptic else [])
+        self.entries = dict[Path, dict]()
+        for source in listed_sources(info['img_path'] for info in infos):
             png = Path(source.picture).with_suffix('.png').as_posix()
-            self.targets[kept] = folder / below / png
-            about = dict(image_id=ids[source.path], file_name=source.file_name, png=png)
-            self.entries[source.path] = dict(about, kept=kept)
-        self.json = self.output.home / f'{PANOPTIC}.json'
-        if self.is_panoptic:
-            self.targets[self.json] = folder / self.json.name
+            self.output.check([self.folder / png])
+            self.entries[source.path] = dict(file_name=source.file_name, png=png)
 
     def process(self, data_batch: Any, data_samples: Sequence[dict]) -> None:
-        """Keep the labels of images."""
+        """Keep the PNGs of images."""
         for sample in data_samples:
-            entry = dict(self.entries[Path(sample['img_path']).absolute()])
-            kept = entry.pop('kept')
+            entry, file = dict(self.entries[Path(sample['img_path']).absolute()]), BytesIO()
             if self.is_panoptic:
                 labels = sample['pred_panoptic_seg']['sem_seg'][0].cpu().numpy()
-                ids, segments = panoptic_segments(labels, self.dataset.cat_ids)
-                write_ids(ids, kept)
-                height, width = ids.shape
-                entry.update(height=height, width=width, segments=segments)
+                ids, entry['segments'] = panoptic_segments(labels, self.dataset.cat_ids)
+                entry['height'], entry['width'] = ids.shape
+                entry['image_id'] = sample['img_id']
+                write_ids(ids, file)
             else:
                 labels = sample['pred_sem_seg']['data'][0].cpu().numpy()
-                write_labels(labels, kept, self.dataset.metainfo['palette'], self.numbers)
-            self.results.append(entry)
+                write_labels(labels, file, self.dataset.metainfo['palette'], self.numbers)
+            self.results.append(dict(entry, content=file.getvalue()))
 
     def compute_metrics(self, results: list) -> dict:
-        """No metric; COCO's file of all images is kept."""
+        """Write all files; no metric."""
+        for entry in results:
+            self.output.write_bytes(self.folder / entry['png'], entry['content'])
         if self.is_panoptic:
             meta = self.dataset.metainfo
             about = meta['classes'], meta['palette'], num_things(self.cfg), self.dataset.cat_ids
-            self.json.write_text(json.dumps(panoptic_content(results, *about)) + '\n')
+            self.output.write_text(self.json, json.dumps(panoptic_content(results, *about)))
         return {}
