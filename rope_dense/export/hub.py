@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from ..integrations.hub import push_to_hub, save_for_hub
 from ..project.errors import UsageError
 from ..project.load import find_model
-from ..project.model import classes_and_colours
+from ..project.model import classes_and_colours, mask_numbers
 from ..project.ready import ready
 
 
@@ -42,6 +42,10 @@ def push_model(
         raise UsageError('each of several tasks is stored by its own config')
     used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
     classes, colours = classes_and_colours(cfg, used.checkpoint)
+    numbers = mask_numbers(cfg)
+    masks = {}
+    if numbers is not None:
+        masks = dict(values=numbers[: len(classes)].tolist(), void=numbers[-1:].tolist())
     with TemporaryDirectory() as temporary:
         written = save_for_hub(
             cfg,
@@ -52,6 +56,7 @@ def push_model(
             colours=colours,
             license=license,
             metrics=dict(metric),
+            masks=masks,
         )
         if folder is None:
             return push_to_hub(written, name, private=private)

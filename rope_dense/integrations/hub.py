@@ -64,6 +64,7 @@ def save_for_hub(
     colours: Sequence[Sequence[int]],
     license: str | None = None,
     metrics: Mapping[str, float] | None = None,
+    masks: Mapping[str, Sequence[int]] | None = None,
 ) -> Path:
     """Write a model as the files of a hub repository.
 
@@ -78,6 +79,7 @@ def save_for_hub(
         license: identifier for the card, such as 'apache-2.0'; the initial weights' licence may
             bind it.
         metrics: results for the card.
+        masks: of a segmentor, the numbers in masks: `values` of the classes, and `void`.
 
     Returns:
         The folder.
@@ -105,14 +107,14 @@ def save_for_hub(
     )
     if dataset.get('type') == 'TiledDataset':
         settings['tiles'] = {name: dataset[name] for name in TILES}
+    if masks:
+        settings['masks'] = dict(masks)
     settings = storable_settings(settings)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS) as partial:
-        mode = partial.stat().st_mode
         # Copies: tensors that share memory are refused by the format.
         tensors = {key: value.detach().cpu().contiguous().clone() for key, value in weights.items()}
         save_file(tensors, str(partial), metadata={'format': 'pt'})
-        partial.chmod(mode)  # safetensors writes for the owner only
     atomic_write_text(folder / CONFIG, json.dumps(settings, indent=1) + '\n')
     atomic_write_text(folder / CARD, card_text(config, name, classes, license, metrics or {}))
     return folder

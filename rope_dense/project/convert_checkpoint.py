@@ -17,7 +17,7 @@ from ..checkpoints.read import read_checkpoint
 from ..checkpoints.weights import select_weights
 from ..models.eomt.annealing import find_eomt
 from ..models.eomt.weights import load_eomt
-from ..utils.atomic_write import atomic_write
+from ..utils.results import Results
 from .building import build_part
 from .errors import UsageError
 from .load import load_config
@@ -39,7 +39,8 @@ def convert_checkpoint(
 
     Args:
         source: path, https:// address or hf-hub:owner/name.
-        out: NAME.pth or NAME.safetensors; it is complete or absent.
+        out: NAME.pth or NAME.safetensors; it is complete or absent, and replaces no file of the
+            user's.
         to: layout to write.
         config, cfg_options: of a model with EoMT or PMT, whose published weights the source has.
         base: DINOv3's weights that such a source lacks, see ``read_eomt``.
@@ -49,13 +50,15 @@ def convert_checkpoint(
         UsageError, CheckpointError: the source or a setting does not fit, or cannot be read.
     """
     out = Path(out)
+    results = Results(out.parent, out.name, [source, config or '', base or ''])
+    results.check([out])
     if config is not None:
         if to != 'ours' or report:
             raise UsageError('--config: EoMT and PMT are converted to ours only, without --report')
         cfg = load_config(config, cfg_options)
         model = build_part(cfg, 'model', MODELS, cfg.model)
         load_eomt(model.backbone, find_eomt(model), source, base)
-        write_weights(model.state_dict(), out, 'state_dict')
+        write_weights(model.state_dict(), results, out, 'state_dict')
         print(f'{out}: {len(model.state_dict())} tensors')
         return
     if base is not None or cfg_options:
@@ -64,7 +67,7 @@ def convert_checkpoint(
     if to in DETECTORS or (to == 'ours' and find_detector(contents)):
         ours = select_weights(convert_detector(contents, source), '', source)
         converted = ours if to == 'ours' else to_published(ours, to)
-        write_weights(converted, out, 'state_dict' if to == 'ours' else 'model')
+        write_weights(converted, results, out, 'state_dict' if to == 'ours' else 'model')
         lines = [f'{key} {list(tensor.shape)}' for key, tensor in converted.items()]
         said = 'tensors of a whole detector'
     else:  # a backbone; a classifier's head is dropped
@@ -72,7 +75,7 @@ def convert_checkpoint(
         layout = find_layout(weights, source)
         ours = layout.to_ours(weights)
         converted = target.from_ours(ours)
-        write_weights(converted, out, target.wrapper)
+        write_weights(converted, results, out, target.wrapper)
         lines = key_table(weights, layout, target.keys(ours)) if report else []
         said = f'tensors of {len(weights)} from {layout.name}'
     if report:
@@ -80,11 +83,11 @@ def convert_checkpoint(
     print(f'{out}: {len(converted)} {said}')
 
 
-def write_weights(weights: StateDict, path: Path, wrapper: str | None) -> None:
+def write_weights(weights: StateDict, results: Results, path: Path, wrapper: str | None) -> None:
     """Write a whole file, or none; ``wrapper`` is the key of the weights in a PyTorch file."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
     try:
-        with atomic_write(path) as partial:
+        with results, results.write(path) as partial:
             if path.suffix == '.safetensors':
                 save_file(weights, partial, metadata={'format': 'pt'})
             else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.optim import OptimWrapper, build_optim_wrapper
@@ -89,6 +89,8 @@ def mask_numbers(cfg: Config) -> np.ndarray | None:
     numbers that no PNG can have.
     """
     _, dataset = next(datasets_of(cfg, 'test_dataloader'))
+    if 'kind' in dataset:  # of a ``TiledDataset``
+        dataset = ConfigDict(dataset, type=dataset.kind)
     kind: Any = component_of(cfg, DATASETS, dataset)
     classes, void = class_info(cfg, dataset).get('classes') or (), dataset.get('void') or ()
     if not hasattr(kind, 'get_label_map') or len(classes) > IGNORED:

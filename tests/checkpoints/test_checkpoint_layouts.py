@@ -261,9 +261,27 @@ def test_tool_writes_what_loads_again(
     new = 'same' if target == 'naver' else 'blocks.*.attn.rope.freqs'
     assert f'freqs [2, 2, 32] -> {new}' in out and 'head.bias [1000] -> dropped' in out
     assert list(torch.load(destination)) == [wrapper]
-    assert [path.name for path in destination.parent.iterdir()] == ['vit.pth']
+    assert {path.name for path in destination.parent.iterdir()} == {'.rope_dense', 'vit.pth'}
     first, second = (load(RoPEViT, str(path), **SMALL) for path in (source, destination))
     assert equal(first.state_dict(), second.state_dict())
+
+
+@pytest.mark.parametrize('out', ['source.pth', 'link.pth', 'mine.pth'])
+def test_tool_replaces_nothing_of_the_users(
+    convert, tmp_path: Path, capsys: pytest.CaptureFixture, out: str
+):
+    """Neither what it reads, which it does not read then, nor another file; but its own."""
+    source = tmp_path / 'source.pth'
+    source.write_text('no checkpoint')
+    (tmp_path / 'link.pth').symlink_to(source)
+    (tmp_path / 'mine.pth').write_text('mine')
+    assert convert([str(source), str(tmp_path / out)]) == 2
+    said = 'was not written by' if out == 'mine.pth' else 'is read by this command'
+    assert f'{tmp_path / out} {said}' in capsys.readouterr().err
+    assert source.read_text() == 'no checkpoint' and (tmp_path / 'mine.pth').read_text() == 'mine'
+    torch.save({'model': naver_vit(64, 2, mixed=True, ape=False)}, source)
+    for _ in range(2):
+        assert convert([str(source), str(tmp_path / 'new.pth')]) == 0
 
 
 def test_tool_takes_the_backbone_out_of_a_detector(convert, tmp_path: Path):

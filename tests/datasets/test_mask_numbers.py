@@ -61,7 +61,7 @@ ADE = ADE20KDataset.METAINFO['classes']
 
 
 def config_of(**dataset: object) -> Config:
-    inner = dict(type='TiledDataset', dataset=dataset)
+    inner = dict(dataset, type='TiledDataset', kind=dataset['type'])
     return Config(dict(default_scope='mmseg', test_dataloader=dict(dataset=inner)))
 
 

@@ -239,6 +239,8 @@ ATTEMPTS = {
     'tiles without an end': PLAIN | {'tiles': dict(tile=8, overlap=0, scales=[float('inf')])},
     'an overlap of a tile': PLAIN | {'tiles': dict(tile=8, overlap=8, scales=[1])},
     'tiles with more': PLAIN | {'tiles': dict(tile=8, overlap=0, scales=[1], type='os.system')},
+    'masks with more': PLAIN | {'masks': dict(values=[1], void=[255], type='os.system')},
+    'masks by a text': PLAIN | {'masks': dict(values=['__import__("this")'], void=[])},
     'no dict': '[1, 2]',
     'no JSON': '{"model": dict(type="os.system")}',
     'a program': 'import this\n',
