@@ -46,12 +46,6 @@ def write_ids(ids: np.ndarray, file: Path | BinaryIO) -> None:
     Image.fromarray((ids[..., None] // PARTS % 256).astype(np.uint8)).save(file, 'png')
 
 
-def read_ids(path: str | Path) -> np.ndarray:
-    """The ids [H, W] in a PNG; OSError for another file."""
-    with Image.open(path) as image:
-        return np.asarray(image.convert('RGB')) @ PARTS
-
-
 def panoptic_content(
     entries: Iterable[Mapping[str, Any]],
     classes: Sequence[str],

@@ -13,6 +13,7 @@ import torch
 from mmdet.evaluation.functional import panoptic_utils
 from mmdet.evaluation.metrics import coco_panoptic_metric
 from mmengine.config import Config
+from PIL import Image
 
 from helpers.small_configs import CONFIGS
 from rope_dense.datasets.generated import ShapesSettings, write_shapes
@@ -69,6 +70,12 @@ def rgb2id(colours: np.ndarray) -> np.ndarray:
 
 def id2rgb(ids: np.ndarray) -> np.ndarray:
     return np.stack([ids // 256**part % 256 for part in range(3)], -1).astype(np.uint8)
+
+
+def read_ids(path: str | Path) -> np.ndarray:
+    """The ids [H, W] in a PNG of a panoptic data set."""
+    with Image.open(path) as image:
+        return rgb2id(np.asarray(image.convert('RGB')))
 
 
 def provide_panopticapi(patch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,10 @@ from mmengine.registry import init_default_scope
 from PIL import Image
 
 import rope_dense
-from helpers.panoptic import provide_panopticapi, small_panoptic
+from helpers.panoptic import provide_panopticapi, read_ids, small_panoptic
 from helpers.tool_names import Main
 from rope_dense.datasets.generated import SEGMENTATION_METAINFO
 from rope_dense.datasets.mask_labels import label_map, read_labels
-from rope_dense.datasets.panoptic import read_ids
 from rope_dense.measure.saved_predictions import saved_predictions
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model

@@ -1,4 +1,4 @@
-"""`rope-dense report` of panoptic models: PQ as mmdet's copy of panopticapi computes it."""
+"""`rope-dense report` of panoptic models, and PQ of segments that went through COCO's files."""
 
 import json
 from pathlib import Path
@@ -13,15 +13,15 @@ from mmdet.structures import DetDataSample
 from mmengine.config import Config
 from mmengine.structures import PixelData
 
-from helpers.panoptic import provide_panopticapi, small_panoptic
-from rope_dense.datasets.panoptic import panoptic_segments, read_ids, write_ids
+from helpers.panoptic import provide_panopticapi, read_ids, small_panoptic
+from rope_dense.datasets.panoptic import OFFSET, panoptic_content, panoptic_segments, write_ids
 from rope_dense.report import panoptic
 from rope_dense.report.page import Page
-from rope_dense.report.panoptic import Truth, count_segments, panoptic_labels, quality_row
+from rope_dense.report.panoptic import quality_row
 from rope_dense_command import command
 
 CLASSES, THINGS = 5, 3
-IDS = [0, 7, 300, 70_000, 5_000_000, 9, 11]  # of the true segments, as COCO's: colours
+CATEGORY_IDS = [1, 90, 13, 7, 200]
 
 
 @pytest.fixture(autouse=True)
@@ -35,43 +35,62 @@ def blobs(random: np.random.Generator, number: int) -> np.ndarray:
     return np.square(places - random.uniform((0, 0), (24, 32), (number, 2))).sum(-1).argmin(-1)
 
 
-@pytest.mark.parametrize('seed', range(6))
-def test_segments_are_counted_as_panopticapi_counts(seed: int, tmp_path: Path) -> None:
-    """With void, a crowd, and segments that the file does not list."""
-    random = np.random.default_rng(seed)
-    numbers = blobs(random, len(IDS))
-    truth = Truth(np.array(IDS)[numbers], {7: 0, 300: 1, 70_000: 1, 5_000_000: 4, 9: 2}, [70_000])
-    labels = np.roll(panoptic_labels(truth, CLASSES), random.integers(4), 1)  # some are found
-    labels[blobs(random, 9) == 0] = 1 + 1000 * 90
-    labels[blobs(random, 9) == 0] = 3
-    labels[blobs(random, 9) == 0] = CLASSES
-    ids, segments = panoptic_segments(labels, range(CLASSES))
-    found = [segment['category_id'] for segment in segments]
-    counts = count_segments(truth, ids, found, CLASSES)
+def directly_counted(truth: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """IoUs, TP, FP and FN by class of mmdet's labels, where void counts in no union."""
+    counts = np.zeros((CLASSES, 4))
+    for label in range(CLASSES):
+        true = [truth == x for x in np.unique(truth) if x % OFFSET == label]
+        false = [found == x for x in np.unique(found) if x % OFFSET == label]
+        matched = set()
+        for mask in true:
+            known = [(mask & x).sum() / (mask | x & (truth != CLASSES)).sum() for x in false]
+            if known and max(known) > 0.5:
+                matched.add(int(np.argmax(known)))
+                counts[label, :2] += max(known), 1
+        counts[label, 3] = len(true) - len(matched)
+        others = [mask for index, mask in enumerate(false) if index not in matched]
+        counts[label, 2] = sum((truth[mask] == CLASSES).mean() <= 0.5 for mask in others)
+    return counts
 
-    write_ids(truth.ids, tmp_path / 'true.png')
-    write_ids(ids, tmp_path / 'found.png')
-    np.testing.assert_array_equal(read_ids(tmp_path / 'true.png'), truth.ids)
-    given = [
-        dict(id=n, category_id=label, iscrowd=int(n in truth.crowds), area=(truth.ids == n).sum())
-        for n, label in truth.labels.items()
-    ]
-    pair = (
-        dict(image_id=0, file_name='true.png', segments_info=given),
-        dict(image_id=0, file_name='found.png', segments_info=segments),
-    )
-    categories = {label: dict(isthing=int(label < THINGS)) for label in range(CLASSES)}
+
+@pytest.mark.parametrize('seed', range(6))
+def test_files_have_the_quality_of_the_predictions(seed: int, tmp_path: Path) -> None:
+    """As mmdet's copy of panopticapi computes it; things of a class, stuff and void."""
+    random = np.random.default_rng(seed)
+    labels = np.array([0, 1001, 2001, 3002, 3, 4, CLASSES])  # class 0 is stuff, too, whose id is 0
+    truth = labels[blobs(random, len(labels))]
+    found = np.roll(truth, random.integers(4), 1)  # some are found
+    found[blobs(random, 9) == 0] = 90_001
+    found[blobs(random, 9) == 0] = 3
+    found[blobs(random, 9) == 0] = CLASSES
+    written = []
+    for name, given in (('true', truth), ('found', found)):
+        ids, segments = panoptic_segments(given, CATEGORY_IDS)
+        write_ids(ids, tmp_path / f'{name}.png')
+        np.testing.assert_array_equal(read_ids(tmp_path / f'{name}.png'), ids)
+        entry = dict(file_name='a.jpg', height=24, width=32, png=f'{name}.png', segments=segments)
+        colours = [(0, 0, 9)] * CLASSES
+        content = panoptic_content([entry], 'abcde', colours, THINGS, CATEGORY_IDS)
+        written.append(json.loads(json.dumps(content)))
+    pair = tuple(content['annotations'][0] for content in written)
+    categories = {x['id']: x for x in written[0]['categories']}
     stat = pq_compute_single_core(0, [pair], str(tmp_path), str(tmp_path), categories)
-    expected = [[stat[x].iou, stat[x].tp, stat[x].fp, stat[x].fn] for x in range(CLASSES)]
-    np.testing.assert_allclose(counts, expected, rtol=0, atol=1e-12)
-    assert counts[:, 1].any() and counts[:, 2:].any()
-    parts = {None: counts, True: counts[:THINGS], False: counts[THINGS:]}
+    figures = [stat[x] for x in CATEGORY_IDS]
+    expected = directly_counted(truth, found)
+    np.testing.assert_allclose([[x.iou, x.tp, x.fp, x.fn] for x in figures], expected, atol=1e-12)
+    assert expected[:, 1].any() and expected[:, 2:].any()
+    parts = {None: expected, True: expected[:THINGS], False: expected[THINGS:]}
     for is_thing, part in parts.items():
         mean = stat.pq_average(categories, isthing=is_thing)[0]
         row = quality_row('', part)
-        np.testing.assert_allclose(
-            [row['PQ'], row['SQ'], row['RQ']], [mean['pq'], mean['sq'], mean['rq']], atol=1e-9
-        )
+        qualities = [row[key] for key in ('PQ', 'SQ', 'RQ')]
+        np.testing.assert_allclose(qualities, [mean[x] for x in ('pq', 'sq', 'rq')], atol=1e-9)
+
+
+def test_large_ids_keep_their_bytes(tmp_path: Path) -> None:
+    ids = np.array([[0, 255, 256, 65_535], [65_536, 70_000, 2**23, 2**24 - 1]], np.int32)
+    write_ids(ids, tmp_path / 'a.png')
+    np.testing.assert_array_equal(read_ids(tmp_path / 'a.png'), ids)
 
 
 def shifted(path: Path) -> DetDataSample:
@@ -79,14 +98,18 @@ def shifted(path: Path) -> DetDataSample:
     png = Path(str(path).replace('val2017', 'annotations/panoptic_val2017')).with_suffix('.png')
     content = json.loads(png.parent.with_suffix('.json').read_text())
     (entry,) = (x for x in content['annotations'] if x['file_name'] == png.name)
-    labels = {x['id']: x['category_id'] - 1 for x in entry['segments_info']}
-    pixels = np.roll(panoptic_labels(Truth(read_ids(png), labels), 7), 3, 1)
+    ids, pixels = read_ids(png), np.full((64, 96), 7, np.int32)
+    for number, segment in enumerate(entry['segments_info'], start=1):
+        pixels[ids == segment['id']] = segment['category_id'] - 1 + OFFSET * number
+    masks = (pixels == 6 + OFFSET * number)[None].astype(np.uint8)  # of the last, as truth
+    pixels = np.roll(pixels, 3, 1)
     pixels[-9:] = 7
     if png.stem.endswith('2'):
         pixels[:] = 7  # nothing is found
     about = dict(img_path=str(path), img_id=int(png.stem), ori_shape=(64, 96))
     sample = DetDataSample(metainfo=about)
     sample.pred_panoptic_seg = PixelData(sem_seg=torch.from_numpy(pixels)[None])
+    sample.gt_sem_seg = PixelData(sem_seg=torch.from_numpy(masks * 6))
     return sample
 
 
