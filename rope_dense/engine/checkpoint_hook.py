@@ -15,21 +15,20 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
-from ..utils.atomic_write import PARTIAL, atomic_write, atomic_write_text
+from ..utils.results import Results
+from ..utils.run_files import BEST, LAST, TRAINING
 from .train_loop import EVALUATED, epoch_length
-
-RECORD = 'best_checkpoint.json'  # in the work folder
 
 
 @HOOKS.register_module()
 class AtomicCheckpointHook(CheckpointHook):
     """mmengine's CheckpointHook, which removes a checkpoint only after the next is complete.
 
-    A checkpoint, the last or the best, is written to a partial file, flushed to the disk and
-    renamed; ``last_checkpoint`` and ``best_checkpoint.json`` likewise; what it replaces is removed
-    last (by mmengine first). After a validation the checkpoint of its iteration is written again,
-    with the results. Partial files of a killed process are removed when training starts. A result
-    without a meaning, NaN or COCO's -1 where there is no object, is no best one.
+    A checkpoint, the last or the best, is written to a partial file, flushed to the disk, recorded
+    (see ``Results``) and renamed; ``last_checkpoint`` and ``best_checkpoint.json`` likewise; what
+    it replaces is removed last (by mmengine first), unless it was changed. After a validation the
+    checkpoint of its iteration is written again, with the results. A result without a meaning, NaN
+    or COCO's -1 where there is no object, is no best one.
 
     Arguments: see CheckpointHook; ``save_best`` is one metric. After ``save_minutes`` without a
     checkpoint, ``PreemptionHook`` has one written. Checked in test_resume.py and
@@ -53,16 +52,21 @@ class AtomicCheckpointHook(CheckpointHook):
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         if '://' in str(self.out_dir):
             raise ValueError(f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only')
+        info = runner.message_hub.runtime_info
+        kept = info.pop('keep_ckpt_ids', ())  # of which mmengine would remove any file at once
         super().before_train(runner)
-        self.written, info = time.monotonic(), runner.message_hub.runtime_info
+        self.written, self.keep_ckpt_ids = time.monotonic(), deque(kept)
         self.last_ckpt, best = info.get('last_ckpt'), info.get('best_ckpt')
         if best and Path(best).parent != Path(self.out_dir):  # the run was copied, or is another
             copy = Path(self.out_dir, Path(best).name)
             self.best_ckpt_path = str(copy) if copy.is_file() else None
             info['best_ckpt'] = self.best_ckpt_path or best
         if is_main_process():
-            for path in Path(self.out_dir).glob(f'*{PARTIAL}'):
-                path.unlink()
+            self.lists = Results(runner.work_dir, TRAINING)
+            for path in (Path(runner.work_dir, name) for name in (LAST, BEST)):
+                if path.is_file():  # of a resumed run
+                    self.lists.note(path, path)
+            self.results = Results(self.out_dir, TRAINING)  # perhaps on another disk
 
     def after_val_epoch(self, runner: Runner | FlexibleRunner, metrics: dict[str, float]) -> None:
         """Save the best checkpoint, and take results without a meaning out of `metrics`.
@@ -121,9 +125,9 @@ class AtomicCheckpointHook(CheckpointHook):
             epoch = math.ceil(runner.iter / epoch_length(runner.train_dataloader))
             record = dict(file=os.path.relpath(path, runner.work_dir), metric=key)
             record |= dict(value=float(score), iteration=runner.iter, epoch=epoch)
-            atomic_write_text(Path(runner.work_dir, RECORD), json.dumps(record))
+            self.lists.write_text(Path(runner.work_dir, BEST), json.dumps(record))
             if old and Path(old) != path:
-                Path(old).unlink(missing_ok=True)
+                self.results.remove(old)
         runner.logger.info(f'the best checkpoint, with {key} {score:.4f}, is {path.name}')
 
     def _save_checkpoint_with_step(
@@ -138,17 +142,18 @@ class AtomicCheckpointHook(CheckpointHook):
         )
         self.write(runner, path, meta, by_epoch=self.by_epoch, **states, **self.args)
         if is_main_process():
-            atomic_write_text(Path(runner.work_dir, 'last_checkpoint'), self.last_ckpt)
+            self.lists.write_text(Path(runner.work_dir, LAST), self.last_ckpt)
             for old in outdated:
-                Path(self.out_dir, self.filename_tmpl.format(old)).unlink(missing_ok=True)
+                self.results.remove(Path(self.out_dir, self.filename_tmpl.format(old)))
 
     def write(
         self, runner: Runner | FlexibleRunner, path: Path, meta: dict, **options: Any
     ) -> None:
         """Write a checkpoint, which is complete or absent; see mmengine's ``save_checkpoint``."""
         self.position, self.written = dict(meta), time.monotonic()
-        with atomic_write(path) if is_main_process() else nullcontext(path) as partial:
-            runner.save_checkpoint(str(path.parent), partial.name, meta=meta, **options)
+        writing = self.results.write(path, keeps=True) if is_main_process() else nullcontext(path)
+        with writing as partial:
+            runner.save_checkpoint(str(partial.parent), partial.name, meta=meta, **options)
         self.position = {}
 
     def before_save_checkpoint(self, runner: Runner | FlexibleRunner, checkpoint: dict) -> None:

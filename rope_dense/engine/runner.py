@@ -6,16 +6,20 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.dataset import Compose
+from mmengine.dist import is_main_process
 from mmengine.logging import HistoryBuffer, MessageHub, MMLogger
 from mmengine.registry import RUNNERS
 from mmengine.runner import FlexibleRunner, LogProcessor, Runner
 from mmengine.visualization import Visualizer
 from torch.utils.data import DataLoader
 
+from ..utils.results import Results
+from ..utils.run_files import TRAINING
 from .divergence import DivergenceHook
 from .errors import message_of
 from .log_line import ShortLogProcessor
@@ -127,7 +131,7 @@ class ToolRunner:
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         """Call all hooks, and remember the files of a batch."""
         self.started |= fn_name in ('before_train', 'before_val', 'before_test')
-        if fn_name == 'before_train' and self.iter < self.max_iters:  # type: ignore[attr-defined]
+        if fn_name == 'before_train':
             self.dump_config()
         batch = kwargs.get('data_batch')
         if fn_name.startswith('before') and isinstance(batch, dict):
@@ -138,16 +142,21 @@ class ToolRunner:
     def dump_config(self) -> None:
         """Write the config of a training to its folder when it begins, not when it is refused.
 
-        Of a resumed one without its checkpoint, which the next save removes.
+        Of a resumed one without its checkpoint, which the next save removes; of a complete one,
+        only its log is recorded.
         """
-        if not self.trains or not self.started:
+        if not self.trains or not self.started or not is_main_process():
             return
-        given = self.cfg  # type: ignore[has-type]
+        given = self.cfg  # type: ignore[attr-defined]
+        folder, time = Path(self.work_dir), self.timestamp  # type: ignore[attr-defined]
+        results, log = Results(folder, TRAINING), folder / time / f'{time}.log'
+        results.note(log, log)
         if given.get('resume'):
-            self.cfg = copy.deepcopy(given)
-            self.cfg.resume, self.cfg.load_from = False, None
-        super().dump_config()  # type: ignore[misc]
-        self.cfg = given
+            given = copy.deepcopy(given)
+            given.resume, given.load_from = False, None
+        if self.iter < self.max_iters:  # type: ignore[attr-defined]
+            with results.write(folder / Path(given.filename or f'{time}.py').name) as partial:
+                given.dump(partial)
 
     @staticmethod
     def build_dataloader(

@@ -6,7 +6,8 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 
 from ..checkpoints.weights import select_weights
-from ..utils.atomic_write import atomic_write
+from ..utils.results import Results
+from ..utils.run_files import TRAINING
 from .own.fit import BACKBONE
 from .run import Run
 from .weights import load_from_source
@@ -29,5 +30,5 @@ def write_backbone(cfg: Config) -> None:
     about = dict(format='pt', arch=str(settings.get('arch', settings.type)))
     for name, part in (('weights', settings), ('teacher', cfg.model.get('teacher') or {})):
         about[name] = str((part.get('init_cfg') or {}).get('checkpoint'))
-    with atomic_write(run.folder / BACKBONE) as partial:
+    with Results(run.folder, TRAINING).write(run.folder / BACKBONE) as partial:
         save_file({k: x.contiguous() for k, x in backbone.state_dict().items()}, partial, about)

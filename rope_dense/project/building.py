@@ -14,9 +14,16 @@ from ..checkpoints import CheckpointError
 from ..engine.errors import message_of
 from ..engine.runner import LoadError
 from ..integrations.hub_config import is_stored_config, registered_only
+from ..utils.results import ForeignFileError
 from .errors import UsageError
 
-NAMED = (UsageError, CheckpointError, LoadError, OSError)  # their messages name what is wrong
+NAMED = (
+    UsageError,
+    CheckpointError,
+    LoadError,
+    ForeignFileError,
+    OSError,
+)  # their messages name what is wrong
 
 
 @contextmanager

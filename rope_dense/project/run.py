@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..datasets.labels.kept import read_json_or_empty
 from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import nodes
-from ..utils.lock import exclusive, lock
+from ..utils.results import Results, read_records
+from ..utils.run_files import BEST, LAST, TRAINING
 from .errors import UsageError
 
 if TYPE_CHECKING:
     from mmengine.config import Config
 
 CHECKPOINT = re.compile(r'(best_.+_)?(iter|epoch)_\d+\.pth')
-LOG_FOLDER = re.compile(r'\d{8}_\d{6}')  # mmengine's, by the time of the start
+LOGS = (  # of mmengine, in a log folder
+    '{}*.log',  # one a process
+    'vis_data/{}.json',
+    'vis_data/scalars.json',
+    'vis_data/config.py',
+    'vis_data/events.out.tfevents.*',
+)
+OWN = (('', TRAINING), ('', 'resolutions.json'), ('report', ''), ('scaling', ''))  # folder, record
 RANKS = ('RANK', 'SLURM_PROCID', 'OMPI_COMM_WORLD_RANK')
 SWEEP = "type='ResolutionLoop'"  # in the test_cfg that earlier versions wrote over a run's config
 
@@ -68,10 +76,7 @@ class Run:
     @property
     def record(self) -> dict:
         """File, metric, value, iteration and epoch of the best checkpoint; {} without a record."""
-        try:
-            return json.loads((self.folder / 'best_checkpoint.json').read_text(encoding='utf-8'))
-        except (OSError, ValueError):
-            return {}
+        return read_json_or_empty(self.folder / BEST)
 
     @property
     def best(self) -> str:
@@ -79,17 +84,16 @@ class Run:
 
         UsageError for none.
         """
-        best = sorted(self.folder.glob('best_*.pth'))
-        recorded = [path for path in best if path.name == self.record.get('file')]
-        found = [str(path) for path in recorded or sorted(best, key=step_of)]
-        if chosen := found[-1] if found else self.last:
+        named, found = self.record.get('file'), self.folder.glob('best_*.pth')
+        best = sorted(found, key=lambda path: (path.name == named, step_of(path), path.name))
+        if chosen := str(best[-1]) if best else self.last:
             return chosen
         raise UsageError(f'{self.folder}: no checkpoint (best_*.pth or last_checkpoint)')
 
     @property
     def last(self) -> str | None:
         """The last checkpoint, in the folder also where that was copied or renamed."""
-        record = self.folder / 'last_checkpoint'  # which mmengine writes
+        record = self.folder / LAST  # which mmengine writes
         if not record.is_file():
             return None
         written = record.read_text(encoding='utf-8').strip()
@@ -103,45 +107,74 @@ class Run:
     def written(self, launcher: str = 'none') -> AbstractContextManager[object]:
         """Within this context, no other training can write the run; BlockingIOError if one does.
 
-        Of several processes of a launcher the first holds the lock for all.
+        Of several processes of a launcher the first holds the lock for all; None for the others.
         """
         is_first = launcher == 'none' or all(os.environ.get(x, '0') == '0' for x in RANKS)
-        return exclusive(self.folder / 'training') if is_first else nullcontext()
+        return Results(self.folder, TRAINING) if is_first else nullcontext()
 
-    def check_new(self, cfg: Config, overwrite: bool, is_locked: bool = False) -> None:
+    def check_new(self, cfg: Config, overwrite: bool, others: Sequence[str] = ()) -> None:
         """Raise UsageError for a new training that would mix with the run.
 
         Or, with ``overwrite`` (see ``clear``), that starts from a file that it would remove;
-        BlockingIOError if another training writes the run, unless it ``is_locked`` by this one.
+        ForeignFileError if the training could write over a file of the user's.
+
+        Args:
+            others: names of files that it writes beside its config, checkpoints and lists.
         """
-        found = self.checkpoints()
-        if overwrite and cfg.get('resume'):
+        resumes = bool(cfg.get('resume'))
+        if overwrite and resumes:
             raise UsageError('resume (--resume) and overwrite (--overwrite): give one of them')
-        if found and not overwrite and not cfg.get('resume'):
-            if not is_locked and (file := self.folder / '.training.lock').is_file():
-                with file.open('r+') as opened:  # the text stays
-                    lock(opened, self.folder, 0)
+        found = [] if resumes else self.checkpoints()
+        if found and not overwrite:
             raise UsageError(
                 f'{self.folder} has {len(found)} checkpoints of an earlier run, such as '
                 f'{found[-1].name}: continue it by resume (--resume), give another work_dir '
                 '(--work-dir), or remove it by overwrite (--overwrite)'
             )
+        lists = () if resumes else (LAST, BEST)  # which another program may have written
+        names = [os.path.basename(cfg.filename), *lists, *others]
+        self.recorded(names).check([*found, *(self.folder / name for name in names)])
         sources = [node.get('checkpoint') for _, node in nodes(cfg.model)] + [cfg.get('load_from')]
-        removed = {path.resolve() for path in found} if overwrite else set()
+        removed = {path.resolve() for path in self.removed(cfg)} if overwrite else set()
         for source in filter(None, sources):
             if Path(str(source)).resolve() in removed:
                 raise UsageError(
                     f'overwrite (--overwrite) would remove {source}, from which the training starts'
                 )
 
-    def clear(self, log_folder: Path) -> None:
-        """Remove checkpoints, their records, and logs but for the new training's."""
-        records = [self.folder / name for name in ('last_checkpoint', 'best_checkpoint.json')]
-        for path in [*self.checkpoints(), *records]:
-            path.unlink(missing_ok=True)
-        for path in self.folder.glob('*/'):
-            if LOG_FOLDER.fullmatch(path.name) and path.resolve() != log_folder.resolve():
-                shutil.rmtree(path)
+    def recorded(self, names: Sequence[str]) -> Results:
+        """What trainings wrote; of an earlier version, without a record, also ``names``."""
+        results, is_old = Results(self.folder, TRAINING), not read_records(self.folder, TRAINING)
+        listed = [os.path.basename(self.last or ''), str(self.record.get('file', ''))]
+        if is_old and any((self.folder / name).is_file() for name in listed):
+            for path in filter(Path.is_file, [self.folder / name for name in (*listed, *names)]):
+                results.note(path, path)
+        return results
+
+    def removed(self, cfg: Config) -> list[Path]:
+        """The files that ``clear`` removes."""
+        found = list[Path]()
+        for part, name in OWN:
+            found += Results(self.folder / part, TRAINING).paths(name)
+        logs = [x for x in read_records(self.folder, TRAINING) if x.endswith('.log')]
+        for folder in {(self.folder / log).parent for log in logs}:
+            found += [path for name in LOGS for path in folder.glob(name.format(folder.name))]
+        given = Path(cfg.filename).resolve()
+        return [path for path in dict.fromkeys(found) if path.resolve() != given]
+
+    def clear(self, cfg: Config) -> None:
+        """Remove what the run and its report wrote and nobody has changed; a line says how much.
+
+        The config that is trained by stays.
+        """
+        gone = self.removed(cfg)
+        for path in gone:
+            path.unlink()
+            for folder in path.parents[:2]:
+                with suppress(OSError):  # other files are in it
+                    folder.rmdir()
+        if gone:
+            print(f'{self.folder}: {len(gone)} files of the earlier run were removed')
 
 
 def step_of(path: Path) -> int:

@@ -22,7 +22,7 @@ from ..project.launch import launch_runner, run_training
 from ..project.load import load_config, with_data_root
 from ..project.run import Run
 from ..report.write import write_report
-from ..utils.atomic_write import atomic_write_text
+from ..utils.results import Results as WrittenResults
 
 SCALES = (1, 1.5, 2)
 METRICS = {
@@ -61,15 +61,21 @@ def demo(
     options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
     cfg = load_config(str(config), options, str(training))
     shapes = shapes_settings(cfg)
-    (folder / 'results.json').unlink(missing_ok=True)
+    run, written = Run(training), WrittenResults(folder, 'demo')
+    written.check([folder / 'results.json'])
+    if not evaluate_only:
+        run.check_new(cfg, overwrite=True)
+    written.remove(folder / 'results.json')
     announce(cfg, shapes, folder, goal)
     data = {scale: make_data(folder, shapes, scale) for scale in SCALES}
     configs = {scale: with_data_root(cfg, data[scale]) for scale in SCALES}
     seconds, started = None, time.monotonic()
     if not evaluate_only:
-        run_training(launch_runner(configs[1], 'none', trains=True))
+        with run.written():
+            run.clear(cfg)
+            run_training(launch_runner(configs[1], 'none', trains=True))
         seconds = round(time.monotonic() - started)
-    checkpoint = Run(training).last if training.is_dir() else None
+    checkpoint = run.last
     if checkpoint is None:
         raise UsageError(f'{training}: no checkpoint, run without --evaluate-only first')
     rows = evaluate_scales(configs, checkpoint, shapes, folder / 'evaluation')
@@ -81,7 +87,7 @@ def demo(
         goal_AP50=goal,
         reached=rows[0]['AP50'] >= goal,
     )
-    atomic_write_text(folder / 'results.json', json.dumps(results, indent=2) + '\n')
+    written.write_text(folder / 'results.json', json.dumps(results, indent=2) + '\n')
     print(f'\nReport: {page}')
     return results
 

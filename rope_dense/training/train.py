@@ -9,6 +9,7 @@ from typing import Unpack
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 
+from ..datasets.labels.kept import in_use
 from ..project.adapted import write_backbone
 from ..project.building import building
 from ..project.checks.summary import recipe_text
@@ -16,6 +17,7 @@ from ..project.checks.training import check_processes, check_schedule, warn_of_r
 from ..project.launch import launch_runner, leave_group, run_training
 from ..project.load import load_config
 from ..project.options import TrainingOptions, apply_training_options
+from ..project.own.fit import BACKBONE
 from ..project.ready import ready
 from ..project.run import Run
 from ..project.task import task_of
@@ -53,16 +55,18 @@ def train(
         os.environ.setdefault('LOCAL_RANK', '0')
     cfg = load_config(config, cfg_options, work_dir, data_root, own, derives=True)
     run = Run(Path(cfg.work_dir))
-    with building('the config'):
-        apply_training_options(cfg, launcher, **options)
-        run.check_new(cfg, overwrite)
-        check_processes(cfg, launcher)
-        check_schedule(cfg)
-        model = ready(cfg, 'train', 'val').model
-        recipe = recipe_text(cfg, model)
-        warn_of_random_weights(cfg, model)
-    with run.written(launcher):  # before anything is
-        run.check_new(cfg, overwrite, is_locked=True)
+    labels = [files['ann_file'] for files in cfg.get('own_files', {}).values()]
+    with run.written(launcher) as is_first, in_use(labels):
+        with building('the config'):
+            apply_training_options(cfg, launcher, **options)
+            is_adapted = task_of(cfg) == 'features'
+            if is_first:
+                run.check_new(cfg, overwrite, [BACKBONE] if is_adapted else [])
+            check_processes(cfg, launcher)
+            check_schedule(cfg)
+            model = ready(cfg, 'train', 'val').model
+            recipe = recipe_text(cfg, model)
+            warn_of_random_weights(cfg, model)
         runner = launch_runner(cfg, launcher, trains=True)
         with building('the config'):
             check_fetched_weights(cfg, model)
@@ -70,14 +74,13 @@ def train(
         if is_main_process():
             print(recipe)
             if overwrite:
-                run.clear(Path(runner.log_dir))
+                run.clear(cfg)
         run_training(runner)
-    is_first = is_main_process()
-    del runner
-    leave_group()
-    if is_first:
-        if task_of(cfg) == 'features':
+        del runner
+        leave_group()
+        if is_first and is_adapted:
             write_backbone(cfg)
+    if is_first:
         print(result_text(cfg), flush=True)
         report_training(cfg)
     return cfg

@@ -18,7 +18,7 @@ from mmengine.runner import Runner
 
 from helpers.toy_runs import log_of, toy_config, toy_run
 from rope_dense.engine import AtomicCheckpointHook
-from rope_dense.engine.checkpoint_hook import RECORD
+from rope_dense.utils.run_files import BEST
 
 pytestmark = [
     pytest.mark.usefixtures('surroundings'),
@@ -59,7 +59,7 @@ def die(run: Callable[[], object]) -> None:
 
 
 def record(folder: Path) -> dict:
-    return json.loads((folder / RECORD).read_text())
+    return json.loads((folder / BEST).read_text())
 
 
 def contents(folder: Path) -> dict[str, dict]:

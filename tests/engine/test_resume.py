@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import random
-import re
 import resource
 import runpy
 import signal
@@ -28,7 +27,7 @@ from helpers.small_configs import make_data, small_config
 from helpers.toy_runs import toy_config, toy_run
 from rope_dense.engine import AtomicCheckpointHook
 from rope_dense.engine.train_loop import SeededBatches
-from rope_dense.utils.atomic_write import PARTIAL, atomic_write
+from rope_dense.utils.atomic_write import atomic_write
 from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -92,8 +91,10 @@ HALF_A_WRITE = """
 import time
 from mmengine.fileio import LocalBackend
 put = LocalBackend.put
+written = []
 def half(self, content, path):
-    if 'iter_4' not in str(path):
+    written.append(path)
+    if len(written) < 2:
         return put(self, content, path)
     with open(path, 'wb') as file:
         file.write(content[: len(content) // 2])
@@ -139,16 +140,16 @@ def test_a_run_killed_while_it_writes_goes_on_as_if_nothing_had_happened(
     good = work_dir / f'iter_{KEPT_STEP}.pth'
     assert (work_dir / 'last_checkpoint').read_text() == str(good)
     assert torch.load(good, weights_only=False)['meta']['iter'] == KEPT_STEP
-    left = sorted(path.name for path in work_dir.glob('iter_*'))
-    left = [re.sub(r'\.\w+\.partial', '.partial', name) for name in left]
-    assert left == [good.name, 'iter_4.pth.partial']
+    assert [path.name for path in work_dir.glob('*.pth')] == [good.name]
+    unfinished = work_dir / '.rope_dense' / 'training'
+    assert len([*unfinished.glob('*.pth')]) == 1
 
     flags = ['--ema', MOMENTUM, '--work-dir', work_dir, '--resume']
     run('train', config, *flags, options=OPTIONS + SPARSE)
     expected, actual = losses(uninterrupted), losses(work_dir)
     assert sorted(actual) == sorted(expected) == list(range(1, STEPS + 1))
     assert actual == pytest.approx(expected, rel=1e-5)
-    assert [path.name for path in work_dir.glob('iter_*')] == [f'iter_{STEPS}.pth']
+    assert [path.name for path in work_dir.rglob('*.pth')] == [f'iter_{STEPS}.pth']
     ends = [
         torch.load(d / f'iter_{STEPS}.pth', weights_only=False) for d in (uninterrupted, work_dir)
     ]
@@ -245,14 +246,14 @@ class Saver:
         self.fails = False
 
     def save_checkpoint(self, out_dir: str, filename: str, *args: object, **kwargs: object) -> None:
-        self.listings.append(checkpoints(Path(out_dir)))
+        self.listings.append(checkpoints(Path(self.work_dir)))
         Path(out_dir, filename).write_text(str(self.iter))
         if self.fails:
             raise KeyboardInterrupt
 
 
 def checkpoints(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob('iter_*') if path.suffix != PARTIAL)
+    return sorted(path.name for path in folder.glob('iter_*'))
 
 
 def save_steps(hook: CheckpointHook, runner: Saver, steps: range) -> None:
@@ -262,9 +263,7 @@ def save_steps(hook: CheckpointHook, runner: Saver, steps: range) -> None:
 
 def test_old_checkpoint_goes_after_the_new_one_is_there(tmp_path: Path) -> None:
     runner, hook = Saver(tmp_path), AtomicCheckpointHook(by_epoch=False, max_keep_ckpts=2)
-    (tmp_path / 'iter_7.pth.partial').write_text('left by a killed process')
     hook.before_train(runner)
-    assert list(tmp_path.iterdir()) == []
     save_steps(hook, runner, range(4))
     assert runner.listings[1:] == [
         ['iter_1.pth'],
@@ -283,7 +282,8 @@ def test_error_in_a_write_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     runner.fails = True
     with pytest.raises(KeyboardInterrupt):
         save_steps(hook, runner, range(1, 2))
-    assert sorted(os.listdir(tmp_path)) == ['iter_1.pth', 'last_checkpoint']
+    assert sorted(os.listdir(tmp_path)) == ['.rope_dense', 'iter_1.pth', 'last_checkpoint']
+    assert os.listdir(tmp_path / '.rope_dense' / 'training') == ['record.jsonl']
     assert (tmp_path / 'last_checkpoint').read_text() == str(tmp_path / 'iter_1.pth')
 
 

@@ -449,9 +449,9 @@ def test_k5_a_file_system_without_locks(
     """A left lock of another machine bars nobody, and what that machine writes now is left."""
     root, out = yolo(tmp_path / 'data'), tmp_path / 'data_canonical'
     reading(root)
-    (lock,) = out.glob('.*.lock')
+    assert not [*out.glob('.*.lock')]
     (home,) = (path for path in out.iterdir() if path.is_dir())
-    write(lock, '13441\nanother-host\n')
+    write(out / f'.{home.name}.lock', '13441\nanother-host\n')
     files(home, {'.0123.abc/fresh/train.json': '{}'})
     write(root / 'labels/train/0.txt', f'{BOX}\n0 .5 .5 .2 .2')
     flock = Mock(side_effect=OSError(number, os.strerror(number)))
@@ -459,3 +459,24 @@ def test_k5_a_file_system_without_locks(
     assert len(reading(root).content['train']['annotations']) == 5
     assert (home / '.0123.abc/fresh/train.json').exists()
     assert capsys.readouterr().err.endswith('start no second process here\n')
+
+
+def test_a_link_to_itself_is_as_one_to_nothing(tmp_path: Path) -> None:
+    root = yolo(tmp_path / 'data')
+    before = reading(root).content
+    (root / 'images' / 'train' / 'self').symlink_to('self')
+    (root / 'images' / 'train' / 'self.jpg').symlink_to('self.jpg')
+    (root / 'images' / 'train' / 'nothing.jpg').symlink_to('gone')
+    assert reading(root).content == before
+
+
+def test_the_current_folder_has_to_be_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs the tests: not even root makes a folder in /proc."""
+    root, out = yolo(tmp_path / 'data'), Path('work_dirs', 'own_data')
+    monkeypatch.setattr('rope_dense.project.own.data.CONVERTED', out)
+    monkeypatch.chdir('/proc')
+    says = '/proc/work_dirs/own_data cannot be written to; .*kept in work_dirs/own_data of the curr'
+    with pytest.raises(UsageError, match=says):
+        load_config('realtime', own=dict(data_root=str(root)))

@@ -32,6 +32,8 @@ from rope_dense.project.own.settings import (
 from rope_dense.project.own.tasks import TASKS
 from rope_dense.project.own.text import Text
 from rope_dense.project.run import Run
+from rope_dense.utils.results import ForeignFileError, Results
+from rope_dense.utils.run_files import TRAINING
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -308,30 +310,47 @@ def test_python_gets_errors_of_python(folder: Path) -> None:
         rope_dense.train('detecton')
 
 
-def test_a_used_work_folder(folder: Path) -> None:
+def test_a_used_work_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """F30: two runs were mixed, and best_*.pth named both."""
     run = folder / 'run'
-    cfg = Config(dict(work_dir=str(run), model=dict(), load_from=None))
+    cfg = Config.fromfile(write(folder / 'dogs.py', 'model = dict()'))
+    cfg.update(work_dir=str(run), load_from=None)
     Run(run).check_new(cfg, overwrite=False)
-    kept = [run / 'weights.pth', run / 'cats.py', run / 'report' / 'index.html']
-    kept.append(run / '20990101_000000' / 'new.log')
+    kept = [run / 'weights.pth', run / 'cats.py', run / 'report' / 'mine.txt']
+    kept += [run / '20240101_120000' / name for name in ('flight.jpg', 'vis_data/mine.json')]
     gone = [run / 'iter_2.pth', run / 'best_coco_bbox_mAP_iter_2.pth', run / 'last_checkpoint']
-    gone.append(run / '20240101_120000' / 'vis_data' / 'scalars.json')
+    logs = ('20240101_120000.log', 'vis_data/scalars.json', 'vis_data/20240101_120000.json')
+    gone += [run / '20240101_120000' / name for name in logs]
+    results = Results(run, TRAINING)
     for path in kept + gone:
-        write(path, '')
+        write(path, path.name)
+    for path in gone[:4]:
+        results.note(path, path)
+    write(gone[3], 'a log grows')
+    for name in ('report/report.json', 'scaling/640.py', 'resolutions.json', 'predictions/0.jpg'):
+        command = Path(name).parent.name
+        home, gone = run / command, [*gone, run / name]
+        with Results(home, command or 'resolutions.json') as results:
+            results.write_text(run / name, '{}')
+    kept.append(gone.pop())
     with pytest.raises(UsageError, match=r'2 checkpoints .* iter_2.pth: continue it by resume \('):
         Run(run).check_new(cfg, overwrite=False)
-    Run(run).check_new(Config(dict(cfg, resume=True)), overwrite=False)
+    Run(run).check_new(Config(dict(cfg, resume=True), filename=cfg.filename), overwrite=False)
     with pytest.raises(
         UsageError, match=r'resume \(--resume\) and overwrite \(--overwrite\): give one'
     ):
-        Run(run).check_new(Config(dict(cfg, resume=True)), overwrite=True)
+        Run(run).check_new(Config(dict(cfg, resume=True), filename=cfg.filename), overwrite=True)
     start = os.path.relpath(run / 'iter_2.pth')
     for part in (dict(load_from=start), dict(model=dict(init_cfg=dict(checkpoint=start)))):
         with pytest.raises(
             UsageError, match=r'overwrite \(--overwrite\) would remove run/iter_2\.pth'
         ):
-            Run(run).check_new(Config(dict(cfg) | part), overwrite=True)
+            Run(run).check_new(Config(dict(cfg) | part, filename=cfg.filename), overwrite=True)
+    write(run / 'epoch_12.pth', 'mine')
+    with pytest.raises(ForeignFileError, match=r'epoch_12\.pth was not written by rope-dense'):
+        Run(run).check_new(cfg, overwrite=True)
+    (run / 'epoch_12.pth').unlink()
     Run(run).check_new(cfg, overwrite=True)
-    Run(run).clear(run / '20990101_000000')
+    Run(run).clear(cfg)
     assert all(path.exists() for path in kept) and not any(path.exists() for path in gone)
+    assert f'{len(gone)} files of the earlier run were removed' in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from rope_dense.project.errors import UsageError
 from rope_dense.project.load import find_model, load_config
 from rope_dense.project.model import build_model
 from rope_dense.training.train import train
+from rope_dense.utils.results import ForeignFileError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 SMALL: dict[str, Any] = dict(backbone='tiny', weights=None, size=64, batch_size=2, epochs=1)
@@ -78,6 +80,35 @@ def test_of_a_video_one_frame_a_second_is_taken(tmp_path: Path) -> None:
     assert [sample['data_samples'].number for sample in samples(cfg)] == [0, 1, 2, 3]
     frames = [cv2.imread(sample['data_samples'].img_path) for sample in samples(cfg)[1:]]
     assert [round(frame.mean() / 20) for frame in frames] == [0, 5, 10]
+
+
+def test_frames_stay_while_a_training_uses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that see other pictures, as often as they start, remove those of no training."""
+    data, out = tmp_path / 'data', tmp_path / 'own_data'
+    monkeypatch.setattr('rope_dense.project.own.data.CONVERTED', out)
+
+    def grow(number: int) -> Path:
+        picture(data / f'{number}.png', number)
+        cfg = load_config('adapt', own=dict(SMALL, data_root=data))
+        return Path(cfg.train_dataloader.dataset.ann_file)
+
+    def train_meanwhile(*given: object) -> None:
+        used.extend([grow(3), grow(4), grow(5)])
+        raise UsageError('trained')
+
+    picture(data / '1.png', 1)
+    used = [grow(2)]
+    monkeypatch.setattr('rope_dense.training.train.run_training', train_meanwhile)
+    with pytest.raises(UsageError, match='trained'):
+        train('adapt', own=dict(SMALL, data_root=data), work_dir=str(tmp_path / 'run'))
+    assert [path.exists() for path in used] == [True, False, False, True]
+    used.append(grow(6))
+    assert [path.exists() for path in used] == [False, False, False, False, True]
+    assert [path.name for path in used[-1].parents[1].iterdir() if path.is_dir()] == [
+        used[-1].parent.name
+    ]
 
 
 def test_four_bands_of_16_bits(tmp_path: Path) -> None:
@@ -161,6 +192,9 @@ def test_from_pictures_to_the_weights_of_a_detector(
     own = dict(SMALL, data_root='pictures', size=32)
     train('adapt', own=own, work_dir='first')
     cfg = train('adapt', own=own | dict(weights='first', lora=2, lr=0.1), work_dir='second')
+    umask = os.umask(0)
+    os.umask(umask)
+    assert os.stat('second/backbone.safetensors').st_mode & 0o777 == 0o666 & ~umask
     with safe_open('second/backbone.safetensors', 'pt') as file:
         assert file.metadata()['weights'] == 'first/backbone.safetensors'
     report = json.loads((tmp_path / 'second/report/report.json').read_text())
@@ -190,6 +224,22 @@ def test_from_pictures_to_the_weights_of_a_detector(
     picture(tmp_path / 'pictures/new.png', 9)
     with pytest.raises(UsageError, match='its classes are 5 pictures; the config was made for 4'):
         train('second', resume='auto', work_dir='second')
+
+    def stop(*given: object) -> None:
+        raise UsageError('stopped')
+
+    monkeypatch.setattr('rope_dense.training.train.run_training', stop)
+    Path('second/report/mine.txt').write_text('mine')
+    with pytest.raises(UsageError, match=r'would remove second/backbone\.safetensors, from which'):
+        train('adapt', own=own | dict(weights='second'), work_dir='second', overwrite=True)
+    with pytest.raises(UsageError, match='stopped'):
+        train('adapt', own=own, work_dir='second', overwrite=True)
+    left = {str(path.relative_to('second')) for path in Path('second').rglob('*')}
+    assert not [name for name in left if name.endswith(('.safetensors', '.pth', 'scalars.json'))]
+    assert {name for name in left if name.startswith('report/')} >= {'report/mine.txt'}
+    Path('second/backbone.safetensors').write_text('mine')
+    with pytest.raises(ForeignFileError, match=r'second/backbone\.safetensors was changed'):
+        train('adapt', own=own, work_dir='second', overwrite=True)
 
 
 def test_class_tokens_are_of_published_weights(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def test_tiles_have_the_pixels_and_objects_of_their_windows(scenes: Path) -> Non
             assert middle.max() > 150 or x1 - x0 < 6  # an object, no background
     counts = dataset.counts
     assert counts['all'] == 150 and counts['tiles'] == len(dataset) == 75
-    assert dataset.full_init() is None and len([*(scenes / 'copies').iterdir()]) == 5
+    assert dataset.full_init() is None and len([*(scenes / 'copies').glob('*.tif')]) == 5
 
 
 def test_empty_tiles_are_kept_in_a_ratio(tmp_path: Path) -> None:
@@ -215,9 +216,38 @@ def test_windows_of_files(suffix: str, tmp_path: Path) -> None:
         found = load.transform(info)
         assert (found['img'] == whole[top:bottom, left:right]).all()
         assert found['img_shape'] == found['ori_shape'] == (bottom - top, right - left)
-    copies = [*(tmp_path / 'copies').glob('*')]
+    copies = [*(tmp_path / 'copies').glob('*.tif')]
     assert len(copies) == (suffix in ('.png', '.jpg'))
     tiled.open_cached.cache_clear()
+
+
+def test_copies_are_of_the_files_as_they_are(
+    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the same size and time may be another one; copies of no file are removed."""
+    monkeypatch.setattr('rope_dense.project.own.data.CONVERTED', tmp_path)
+    copies = tmp_path / 'tiles'
+
+    def window_of(path: Path) -> float:
+        window = dict(window=Window(0, 0, 50, 40), shrink=1, copies=str(copies))
+        tiled.open_cached.cache_clear()
+        return tiled.LoadWindow().transform(dict(window, img_path=str(path)))['img'].mean()
+
+    changed, gone, states = tmp_path / 'changed.png', tmp_path / 'gone.png', []
+    Image.new('RGB', (300, 200)).save(gone)
+    for shade in (20, 200):
+        Image.new('RGB', (300, 200), (shade, shade, shade)).save(changed)
+        os.utime(changed, (1, 1))
+        states.append((changed.stat().st_size, changed.stat().st_mtime))
+        assert [window_of(path) for path in (changed, gone)] == [shade, 0]
+    assert states[0] == states[1] and len([*copies.glob('*.tif')]) == 3
+    gone.unlink()
+    (copies / 'mine.tif').write_text('mine')
+    line = '2 copies of images that have changed or are gone were removed'
+    assert line in own_config(scenes, tile=96).own_data
+    assert 'copies' not in own_config(scenes, tile=96).own_data
+    assert len([*copies.iterdir()]) == 3 and window_of(changed) == 200
+    assert (copies / 'mine.tif').exists()
 
 
 def test_channels_and_mosaics(tmp_path: Path) -> None:

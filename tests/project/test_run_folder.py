@@ -6,26 +6,30 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from mmengine.config import Config
 
+from helpers.field import write
 from rope_dense.project.errors import UsageError
 from rope_dense.project.find import read_written_settings
 from rope_dense.project.run import Run
+from rope_dense.utils.results import ForeignFileError, Results
+from rope_dense.utils.run_files import TRAINING
 from rope_dense_command import command
 
 LOG = r'\d{8}_\d{6}(/.*)?'  # of mmengine
 RESULTS = {  # of a command on a run: its arguments, and the files that it may write there
     'test': ((), '(?!)'),
-    'report': ((), r'report(/.*)?|\.report\.lock'),
+    'report': ((), r'report(/.*)?'),
     'eval-resolutions': (
         ('--sizes', '64', '96', '--scaling', 'config', 'linear'),
-        r'\.?resolutions\.(json|csv|png|json\.lock)',
+        r'resolutions\.(json|csv|png)|\.rope_dense/resolutions.json/.*',
     ),
     'choose-scaling': (('--sizes', '96', '--draws', '440', '--images', '2'), r'scaling(/.*)?'),
-    'predict': (('PICTURES',), r'predictions(/.*)?|\.predictions\.lock'),
+    'predict': (('PICTURES',), r'predictions(/.*)?'),
     'export': (('OUT', '--size', '64'), '(?!)'),
     'push-to-hub': (('me/mine', '--folder', 'OUT'), '(?!)'),
     'benchmark': (('--sizes', '64', '--modes', 'forward', '--rounds', '1'), r'benchmark/.*'),
@@ -87,6 +91,77 @@ def test_a_training_that_is_refused_changes_no_byte(
     before = digests(run)
     assert command('train')([detector, '--work-dir', str(run)]) == 2
     assert digests(run) == before and 'of an earlier run' in capsys.readouterr().err
+
+
+def test_a_training_leaves_the_files_of_the_user(
+    run: Path, detector: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also those with names as a training gives them; one that it could write over is refused."""
+    given = [detector, '--work-dir', str(run)]
+    before = digests(run)
+    names = ['20240101_120000/flight.jpg', '20240101_120000/vis_data/scalars.json']
+    names += ['dataset.zip.partial', '.x.0123.partial/model.onnx', 'notes.txt', 'report/mine.txt']
+    names += ['new/epoch_12.pth', 'new/notes.txt', 'best.pth', 'log/20240101_120000/mine.log']
+    for name in names:
+        write(run / name, f'{name} of the user')
+    (run / 'weights.pth').symlink_to(data / 'coco' / 'annotations' / 'instances_val2017.json')
+    foreign = {name: digest for name, digest in digests(run).items() if name not in before}
+    assert len(foreign) == len(names) + 1
+
+    def unchanged() -> bool:
+        return foreign.items() <= digests(run).items()
+
+    write(run / 'iter_12.pth', 'of the user')
+    before = digests(run)
+    assert command('train')([*given, '--overwrite']) == 2
+    assert digests(run) == before
+    assert 'iter_12.pth was not written by rope-dense' in capsys.readouterr().err
+    (run / 'iter_12.pth').unlink()
+    new = [detector, '--work-dir', str(run / 'new')]
+    for options, says in (([], 'such as epoch_12.pth'), (['--overwrite'], 'new/epoch_12.pth was')):
+        assert command('train')([*new, *options]) == 2
+        assert says in capsys.readouterr().err and unchanged()
+    assert command('train')([*given, '--resume']) == 0 and unchanged()
+    logs = [path.parent for path in run.glob('*/vis_data/config.py')]
+    Results(run / 'report', 'report').write_text(run / 'report' / 'report.json', '{}')
+    time.sleep(1)  # mmengine names folders of logs by seconds
+    assert command('train')([*given, '--overwrite']) == 0 and unchanged()
+    assert 'files of the earlier run were removed' in capsys.readouterr().out
+    assert not any(path.exists() for path in (*logs, run / 'report' / 'report.json'))
+    assert not [*run.glob('.rope_dense/training/[!r]*')]
+
+
+def test_a_run_of_an_earlier_version_has_its_lists(tmp_path: Path) -> None:
+    """It has no record: a new training takes what they name, and what it writes itself."""
+    run, config = tmp_path / 'run', write(tmp_path / 'cats.py', 'model = dict()')
+    cfg = Config.fromfile(config)
+    cfg.update(work_dir=str(run), resume=True, load_from=str(run / 'iter_4.pth'))
+    write(run / 'last_checkpoint', '/moved/run/iter_4.pth')
+    write(run / 'best_checkpoint.json', json.dumps(dict(file='best_ap_iter_2.pth')))
+    for name in ('iter_2.pth', 'iter_4.pth', 'best_ap_iter_2.pth', 'cats.py', 'other.py'):
+        write(run / name, name)
+    Run(run).check_new(cfg, overwrite=False)
+    results = Results(run, TRAINING)
+    owned = {path.name for path in run.glob('*') if results.owner(path) == 'program'}
+    assert owned == {'iter_4.pth', 'best_ap_iter_2.pth', 'cats.py'}
+    cfg.update(resume=False, load_from=None)
+    with pytest.raises(ForeignFileError, match=r'run/iter_2\.pth was not written by'):
+        Run(run).check_new(cfg, overwrite=True)
+
+
+def test_the_config_that_is_read_is_not_replaced(tmp_path: Path) -> None:
+    """The user's stays; of a run it is written again, unless it was edited, and not removed."""
+    config = write(tmp_path / 'run' / 'cats.py', 'model = dict()')
+    cfg, run = Config.fromfile(config), Run(tmp_path / 'run')
+    with pytest.raises(ForeignFileError, match=r'run/cats\.py was not written by rope-dense'):
+        run.check_new(cfg, overwrite=False)
+    Results(run.folder, TRAINING).note(config, config)
+    run.check_new(cfg, overwrite=True)
+    run.clear(cfg)
+    assert config.exists()
+    write(config, 'model = dict()  # mine')
+    with pytest.raises(ForeignFileError, match=r'run/cats\.py was changed'):
+        run.check_new(cfg, overwrite=True)
 
 
 def test_the_best_checkpoint_is_the_recorded_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from mmengine.config import Config
 
 from rope_dense.project.load import with_data_root
+from rope_dense.utils.results import Results
 from rope_dense_command import command
 
 Demo = Callable[[Sequence[str]], int]
@@ -74,10 +75,15 @@ def test_missed_goal_is_exit_code_one_and_evaluate_only_keeps_the_weights(
 def test_failure_leaves_no_results(
     demo: Demo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / 'results.json').write_text('{"reached": true}')
-    assert demo(['--work-dir', str(tmp_path), '--evaluate-only', *TOY]) == 2
+    given = ['--work-dir', str(tmp_path), '--evaluate-only', *TOY]
+    Results(tmp_path, 'demo').write_text(tmp_path / 'results.json', '{"reached": true}')
+    assert demo(given) == 2
     assert 'no checkpoint, run without --evaluate-only first' in capsys.readouterr().err
     assert not (tmp_path / 'results.json').exists()
+    (tmp_path / 'results.json').write_text('of the user')
+    assert demo(given) == 2
+    assert 'results.json was changed after rope-dense wrote it' in capsys.readouterr().err
+    assert (tmp_path / 'results.json').read_text() == 'of the user'
 
 
 def test_config_without_shapes_is_refused(

@@ -1,12 +1,12 @@
 """Copies of images and maps of which windows can be read: tiled TIFF files, written once.
 
 PNG and JPEG files are decoded from their beginning, so that a window at the bottom of an image
-costs as much as the image. A copy is named by the file, its size and its time of change.
+costs as much as the image. A copy is named by the file and its state.
 """
 
-import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...utils.atomic_write import atomic_write
+from ..labels.inventory import state_of
+from ..labels.kept import repr_digest
 from .band_files import ARRAY, open_raster
 
 if find_spec('rasterio'):
@@ -25,6 +27,7 @@ if find_spec('rasterio'):
 SEQUENTIAL = ('PNG', 'JPEG', 'WEBP', 'GIF', 'AVIF', 'HEIF')  # GDAL's names
 BLOCK = 256  # side of the blocks of a copy
 MOST = 2**24  # pixels of a block of a file that is read as it is
+SOURCE = '.source'  # of a link
 LAYOUT = dict(tiled=True, blockxsize=BLOCK, blockysize=BLOCK, compress='deflate', zlevel=1)
 LAYOUT |= dict(driver='GTiff', bigtiff='if_safer')
 
@@ -39,11 +42,30 @@ def has_windows(path: Path) -> bool:
 
 
 def copy_path(path: Path, folder: Path, about: object = '') -> Path:
-    """The place of a file's copy, of whose content ``about`` says more."""
-    file = path.stat()
-    text = f'{path.resolve()} {file.st_size} {file.st_mtime_ns} {about!r}'
-    digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()
-    return folder / f'{digest[:24]}.tif'
+    """The place of a file's copy, of whose content ``about`` says more, with a link to the file."""
+    source = path.resolve()
+    copy = folder / f'{repr_digest(str(source), about)[:24]}{state_digest(path)}.tif'
+    if not copy.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # it is there
+            copy.with_suffix(SOURCE).symlink_to(source)
+    return copy
+
+
+def state_digest(path: Path) -> str:
+    """A digest of the state of a file, see ``Inventory``."""
+    return repr_digest(state_of(path.stat()))[:16]
+
+
+def remove_outdated(folder: Path) -> int:
+    """Remove copies of files that have changed or are gone, which nobody reads; their number."""
+    outdated = 0
+    for link in folder.glob(f'*{SOURCE}'):
+        if not (link.exists() and link.stem.endswith(state_digest(link))):
+            link.with_suffix('.tif').unlink(missing_ok=True)
+            link.unlink()
+            outdated += 1
+    return outdated
 
 
 def copy_raster(path: Path, out: Path) -> None:

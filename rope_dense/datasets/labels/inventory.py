@@ -75,10 +75,14 @@ class Inventory:
         for entry in entries:
             if entry.name.startswith(HIDDEN):
                 continue
-            if entry.is_dir():
+            try:
+                is_folder, is_file = entry.is_dir(), entry.is_file()
+            except OSError:  # a link to itself, as one to nothing
+                continue
+            if is_folder:
                 names.append(entry.name)
                 self.walk(os.path.join(folder, entry.name), (*above, identity))
-            elif entry.is_file():  # not so for a link to nothing
+            elif is_file:
                 self.files[os.path.join(folder, entry.name)] = state_of(entry.stat())
 
     def is_current(self) -> bool:

@@ -9,8 +9,10 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -47,8 +49,9 @@ def write_if_changed(
     """The folder of what was written of a data set as it is now, and what ``write`` returned.
 
     Nothing is read where no file has changed its state. Where one has, the content decides: the
-    same bytes, copied anew, are the same data. What was written of other content is removed, and
-    nothing is written where labels cannot be used.
+    same bytes, copied anew, are the same data. What was written of other content is removed, but
+    not while a training uses it (see ``in_use``), and nothing is written where labels cannot be
+    used.
 
     Args:
         out: the folder of all data sets.
@@ -57,7 +60,13 @@ def write_if_changed(
     """
     name = re.sub(r'[^\w.-]+', '_', inventory.root.name)[:60] or 'data'
     home = out / f'{name}-{repr_digest(str(inventory.root), VERSION, settings)[:12]}'
-    out.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):
+        out.mkdir(parents=True, exist_ok=True)
+    if not os.access(out, os.W_OK):
+        raise ValueError(
+            f'{out.absolute()} cannot be written to; what is read of own data is kept in {out} of '
+            'the current folder: start in a folder that you can write to'
+        )
     with exclusive(home, WAIT) as is_alone:  # processes that train together write once
         state = read_json_or_empty(home / STATE)
         current = inventory.digest(state.get('outside', ()))
@@ -84,10 +93,30 @@ def write_if_changed(
         files = sizes_and_times(home / content)
         said |= dict(outside=inventory.outside, summary=summary, files=files)
         atomic_write_text(home / STATE, json.dumps(said))
-        for path in home.iterdir():  # of other content, and leftovers of processes that were killed
-            if is_alone and path.is_dir() and path.name != content:
-                shutil.rmtree(path)
+        for path in home.iterdir() if is_alone else ():  # of other content, and what a kill left
+            if path.is_dir() and path.name != content:
+                remove_unused(path)
     return home / content, json.loads(json.dumps(summary))
+
+
+@contextmanager
+def in_use(files: Iterable[str]) -> Iterator[None]:
+    """Within this context the folders of files that were written here stay."""
+    with ExitStack() as stack:
+        for folder in {Path(file).parent for file in files}:
+            if folder.with_name(STATE).is_file():
+                lease = folder.with_name(f'{folder.name}.{secrets.token_hex(4)}')
+                stack.enter_context(exclusive(folder, file=lease))
+        yield
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove a folder unless a process is in ``in_use`` of it."""
+    with suppress(BlockingIOError):
+        for lease in folder.parent.glob(f'{folder.name}.*'):
+            with exclusive(folder, file=lease):
+                pass  # a killed process left it
+        shutil.rmtree(folder)
 
 
 def is_up_to_date(file: Path, root: Path) -> bool:

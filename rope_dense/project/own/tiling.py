@@ -4,6 +4,7 @@ import contextlib
 import io
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from mmengine.registry import DefaultScope
@@ -38,6 +39,7 @@ def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
     """
     if own.tile is None or not data.text:
         return data
+    from ...datasets.images.copies import remove_outdated
     from ...large_images.dataset import TiledDataset
 
     if task in MAPS:
@@ -51,7 +53,10 @@ def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
         number = len(dataset.load_data_list())
     if not number:
         raise ValueError(f'own.tile={own.tile}: no tile has an object or a label')
-    text = '\n'.join([data.text, *tile_lines(own, data.images, dataset.counts)])
+    lines = [data.text, *tile_lines(own, data.images, dataset.counts)]
+    if outdated := remove_outdated(Path(dataset.copies)):
+        lines.append(f'{outdated} copies of images that have changed or are gone were removed')
+    text = '\n'.join(lines)
     return replace(data, images=number, text=text, most_objects=dataset.counts['most'])
 
 
