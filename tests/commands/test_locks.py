@@ -13,18 +13,19 @@ pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 
 
 @pytest.mark.parametrize(
-    'tool, result',
+    'tool, result, lock',
     [
-        ('train', 'work/training'),
-        ('eval_resolutions', 'work/resolutions.json'),
-        ('predict', 'predictions'),
-        ('predict_large', 'boxes.json'),
-        ('export', 'model.onnx'),
+        ('train', 'work', 'work/.rope_dense/training/lock'),
+        ('eval_resolutions', 'work/resolutions.json', ''),
+        ('predict', 'predictions', 'predictions/.rope_dense/predict/0/lock'),
+        ('predict_large', 'out/boxes.json', 'out/.rope_dense/boxes.json/lock'),
+        ('export', 'out/model.onnx', 'out/.rope_dense/model.onnx/lock'),
     ],
 )
 def test_a_result_is_written_by_one_process(
     tool: str,
     result: str,
+    lock: str,
     detector: str,
     weights: str,
     tmp_path: Path,
@@ -39,12 +40,14 @@ def test_a_result_is_written_by_one_process(
         'predict_large': [weights, str(image), '--out', str(tmp_path / result), *work],
         'export': [weights, str(tmp_path / result), '--size', '64x64'],
     }
-    process = hold(tmp_path / result)
+    written = tmp_path / (lock.partition('/.rope_dense')[0] or result)
+    process = hold(written, file=tmp_path / lock if lock else '')
     try:
         main = command(tool)
         assert main([detector, *arguments[tool]]) == 2
     finally:
         process.communicate(timeout=30)
     message = capsys.readouterr().err
-    assert f'error: {tmp_path / result}: is being written by process {process.pid} on' in message
-    assert 'Traceback' not in message and not (tmp_path / result).exists()
+    assert f'error: {written}: is being written by process {process.pid} on' in message
+    assert 'Traceback' not in message and not (tmp_path / result).is_file()
+    assert not [path for path in tmp_path.rglob('lock') if path.is_file()]

@@ -9,7 +9,7 @@ from rope_dense.utils import lock
 HOLD = """
 import os, runpy, sys, time
 exclusive = runpy.run_path(sys.argv[1])['exclusive']  # without the packages, which take seconds
-with exclusive(sys.argv[2]):
+with exclusive(sys.argv[2], file=sys.argv[4] or None):
     print('held', flush=True)
     for _ in range(int(sys.argv[3])):
         if not os.fork():
@@ -20,9 +20,9 @@ with exclusive(sys.argv[2]):
 """
 
 
-def hold(path: Path, children: int = 0) -> subprocess.Popen:
+def hold(path: Path, children: int = 0, file: str | Path = '') -> subprocess.Popen:
     """Start a process that holds a lock until its input ends, and prints the ids of children."""
-    command = [sys.executable, '-c', HOLD, lock.__file__, str(path), str(children)]
+    command = [sys.executable, '-c', HOLD, lock.__file__, str(path), str(children), str(file)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == 'held\n'
     return process
