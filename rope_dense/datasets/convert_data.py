@@ -3,9 +3,8 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from ..utils.atomic_write import atomic_write_text
+from ..utils.results import Results
 from .classes import CLASSES_FILE, read_classes
 from .labels.canonical import write_splits
 from .labels.files import read_numbered_lines
@@ -63,12 +62,12 @@ def convert_data(
         folder, given = replace(folder, classes=given), None
     if not val_share and out.stem.lower() in SPLITS['val']:
         folder = replace(folder, splits={'val': folder.splits['train']})
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out.parent, prefix='.') as fresh:
-        summary = write_splits(folder, Path(fresh), given, oriented=False, outlines=False)
-        for file, (name, part) in zip(files, summary['splits'].items(), strict=True):
-            os.replace(Path(fresh, f'{name}.json'), file)
-            print(f'{file}: {part["num_images"]} images, {part["num_objects"]} objects')
+    with Results(out.parent, out.name) as results, results.fresh() as fresh:
+        summary = write_splits(folder, fresh, given, oriented=False, outlines=False)
+        for file, name in zip(files, summary['splits'], strict=True):
+            os.rename(fresh / f'{name}.json', fresh / file.name)
+    for file, part in zip(files, summary['splits'].values(), strict=True):
+        print(f'{file}: {part["num_images"]} images, {part["num_objects"]} objects')
     print(f'classes: {", ".join(part["classes"])}')
     print(summary['text'])
 
@@ -145,7 +144,7 @@ def convert_colours(source: Path, out: Path, images: Path | None, classes: Path 
     print(f'{out}: {count} masks, {len(colours)} classes')
     if classes is None:
         lines = [f'class_{i} #{bytes(colour).hex()}' for i, colour in enumerate(colours)]
-        atomic_write_text(listing, '\n'.join(lines) + '\n')
+        Results(out, 'convert-data').write_text(listing, '\n'.join(lines) + '\n')
         print(
             f'{listing}: the colours that were found; write the names of the classes in it and put '
             'it in the folder of the data set'

@@ -10,6 +10,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image
 
+from ..utils.results import Results
 from .classes import CLASSES_FILE, IGNORED, Colour, distinct_colour
 from .images.headers import read_header
 from .labels.inventory import Inventory, list_files, suffixes_in
@@ -86,19 +87,21 @@ def convert_masks(
             f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
         )
     picture_of = matched_images(masks, images, report) if images else {}
-    for target, path in targets.items():
-        given = read_colour_codes(path)
-        labels = np.full(given.shape, IGNORED, np.uint8)
-        for number, code in enumerate(codes):
-            labels[given == code] = number
-        if (labels == IGNORED).any():
-            report.note(f'mask with colours of no class (now {IGNORED})', path.name)
-        if path in picture_of:
-            shown = read_header(picture_of[path])
-            if (shown.height, shown.width) != labels.shape:
-                report.note('mask of another size than its image', path.name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_labels(labels, target, colours)
+    with Results(out, 'convert-data', is_flushed=False) as results, results.fresh() as fresh:
+        for target, path in targets.items():
+            given = read_colour_codes(path)
+            labels = np.full(given.shape, IGNORED, np.uint8)
+            for number, code in enumerate(codes):
+                labels[given == code] = number
+            if (labels == IGNORED).any():
+                report.note(f'mask with colours of no class (now {IGNORED})', path.name)
+            if path in picture_of:
+                shown = read_header(picture_of[path])
+                if (shown.height, shown.width) != labels.shape:
+                    report.note('mask of another size than its image', path.name)
+            file = fresh / target.relative_to(out)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_labels(labels, file, colours)
     return len(files), report
 
 

@@ -26,6 +26,7 @@ from ..project.load import load_config
 from ..project.task import detects, visualizer_of
 from ..utils.config_parts import pipelines
 from ..utils.progress import progress
+from ..utils.results import Results
 
 Split = Literal['train', 'val', 'test']
 LABEL_STEPS = {'LoadAnnotations', 'LoadClassMask', 'LoadDepth'}
@@ -90,16 +91,19 @@ def draw_samples(cfg: Config, split: Split, out: Path, count: int, seed: int) ->
     torch.manual_seed(seed)
     bands = find_load_bands(next(pipelines(cfg[f'{split}_dataloader'].dataset)))
     late, files = loads_labels_late(dataset), []
-    for index in progress(range(min(count, len(dataset))), 'browse-data: samples'):
-        packed = dataset[index]
-        pixels, labels = shown_to_model(packed, preprocessor, split == 'train', bands)
-        path = out / f'{index:04d}_{Path(packed["data_samples"].img_path).stem}.png'
-        if late:
-            resize_labels(labels)
-        if detects(cfg) and 'gt_instances' in labels:
-            labels.gt_instances = labels.gt_instances.cpu()
-        draw_sample(path, pixels, labels, visualizer)
-        files.append(path)
+    for index in range(min(count, len(dataset))):
+        image = Path(dataset.get_data_info(index)['img_path'])
+        files.append(out / f'{index:04d}_{image.stem}.png')
+    with Results(out, 'browse-data', is_flushed=False) as results:
+        results.check(files)
+        for index, path in enumerate(progress(files, 'browse-data: samples')):
+            pixels, labels = shown_to_model(dataset[index], preprocessor, split == 'train', bands)
+            if late:
+                resize_labels(labels)
+            if detects(cfg) and 'gt_instances' in labels:
+                labels.gt_instances = labels.gt_instances.cpu()
+            drawn = drawn_sample(path.stem, pixels, labels, visualizer)
+            results.write_bytes(path, encoded(drawn, path.suffix))
     return files
 
 
@@ -126,16 +130,13 @@ def shown_to_model(
     return shown, data['data_samples'][0]
 
 
-def draw_sample(
-    path: Path, pixels: np.ndarray, labels: BaseDataElement, visualizer: Visualizer
-) -> None:
-    """Write pixels with their labels drawn on them, or depth beside them."""
+def drawn_sample(
+    name: str, pixels: np.ndarray, labels: BaseDataElement, visualizer: Visualizer
+) -> np.ndarray:
+    """Pixels with their labels drawn on them, or depth beside them."""
     if 'gt_depth_map' in labels:
-        drawn = draw_depth(pixels, labels.gt_depth_map.data[0].numpy())
-    else:
-        drawn = draw(visualizer, path.stem, pixels, labels, draw_gt=True, draw_pred=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encoded(drawn, path.suffix))
+        return draw_depth(pixels, labels.gt_depth_map.data[0].numpy())
+    return draw(visualizer, name, pixels, labels, draw_gt=True, draw_pred=False)
 
 
 def resize_labels(sample: BaseDataElement) -> None:

@@ -204,9 +204,15 @@ class Results:
             file.write(json.dumps(asdict(entry)) + '\n')
 
     def remove(self, path: str | Path) -> None:
-        """Remove a file that the program wrote; one of the user's stays."""
+        """Remove a file that the program wrote, and its folder if it is empty then.
+
+        One of the user's stays.
+        """
         if self.owner(path) == 'program':
             Path(path).unlink()
+            for above in [*Path(self.name_of(path)).parents][:-1]:
+                with suppress(OSError):  # it is not empty
+                    (self.folder / above).rmdir()
 
     def paths(self, name: str = '') -> list[Path]:
         """The recorded files that are there as they were written; all, or by one name."""

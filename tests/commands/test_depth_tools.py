@@ -126,7 +126,7 @@ def test_samples_are_drawn(config: str, split: str, tmp_path: Path) -> None:
     sizes = ['--cfg-options', 'val_dataloader.dataset.pipeline.1.scale=(192,128)']
     arguments = [config, '--split', split, '--count', '1', '--out', str(tmp_path), *sizes]
     assert tool('browse_data')(arguments) == 0
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob('*.png')
     height, width = (HEIGHT, WIDTH) if split == 'train' else (2 * HEIGHT, 2 * WIDTH)
     assert mmcv.imread(file).shape == (height, 2 * width + LEGEND, 3)
 

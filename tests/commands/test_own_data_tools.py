@@ -111,7 +111,7 @@ def test_samples_are_drawn_on_what_the_model_gets(
         out = tmp_path / f'{len(pictures)}'
         arguments = [config, '--count', '2', '--seed', str(seed), '--out', str(out)]
         assert browse(arguments) == 0
-        files = sorted(out.iterdir())
+        files = sorted(out.glob('*.png'))
         assert [file.name for file in files] == ['0000_00000000.png', '0001_00000001.png']
         pictures.append([np.asarray(Image.open(file)) for file in files])
     same, other = pictures[1:]
@@ -135,7 +135,13 @@ def test_labels_of_the_original_image_are_drawn_on_the_resized_one(
     else:
         from mmseg.visualization import SegLocalVisualizer as Visualizer
     drawn: list[tuple] = []
-    monkeypatch.setattr(Visualizer, 'add_datasample', lambda *args, **_: drawn.append(args[2:]))
+    draw = Visualizer.add_datasample
+
+    def note(*args, **settings) -> None:
+        drawn.append(args[2:])
+        draw(*args, **settings)
+
+    monkeypatch.setattr(Visualizer, 'add_datasample', note)
     for scale in ('(96,64)', '(192,128)'):
         option = f'val_dataloader.dataset.pipeline.1.scale={scale}'
         given = ['--split', 'val', '--count', '1', '--out', str(tmp_path / scale)]
@@ -150,6 +156,19 @@ def test_labels_of_the_original_image_are_drawn_on_the_resized_one(
         assert tuple(many.gt_sem_seg.data.shape[1:]) == large.shape[:2]
         halved = many.gt_sem_seg.data[:, ::2, ::2]
         assert (halved == few.gt_sem_seg.data).float().mean() > 0.99
+
+
+def test_samples_replace_no_file_of_the_users(
+    browse: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [detector, '--count', '2', '--out', str(tmp_path)]
+    foreign = tmp_path / '0001_00000001.png'
+    foreign.write_text('mine')
+    assert browse(given) == 2
+    assert f'{foreign} was not written by rope-dense' in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [foreign.name]
+    foreign.unlink()
+    assert browse(given) == browse(given) == 0
 
 
 def test_a_split_that_is_not_there(

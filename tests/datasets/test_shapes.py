@@ -26,6 +26,7 @@ from rope_dense.datasets.generated import (
 )
 from rope_dense.datasets.generated import files as shapes_files
 from rope_dense.datasets.generated.shapes import COLORS, MIN_VISIBLE, DrawnShape, coverage
+from rope_dense.utils.results import ForeignFileError
 from rope_dense_command import command
 
 LAYOUTS = 'coco', 'ade', 'panoptic'
@@ -238,13 +239,23 @@ def test_second_call_leaves_the_data_and_other_settings_replace_it(tmp_path: Pat
     settings = ShapesSettings(train=0, val=1, size=(64, 64), layouts=('ade',))
     assert write_shapes(out, settings)
     assert not write_shapes(out, settings)
-    assert sorted(path.name for path in out.iterdir()) == ['ade', 'rope_dense_shapes.json']
+    assert sorted(path.name for path in out.glob('[!.]*')) == ['ade', 'rope_dense_shapes.json']
     assert [path.name for path in (out / 'ade' / 'images').iterdir()] == ['validation']
 
     assert write_shapes(out, replace(settings, layouts=('coco',), val=2))
     assert json.loads((out / 'rope_dense_shapes.json').read_text())['val'] == 2
-    assert sorted(path.name for path in out.iterdir()) == ['coco', 'rope_dense_shapes.json']
+    assert sorted(path.name for path in out.glob('[!.]*')) == ['coco', 'rope_dense_shapes.json']
     assert [path.name for path in tmp_path.iterdir()] == ['set']
+
+    added = out / 'coco' / 'train2017' / 'mine.jpg'
+    added.parent.mkdir()
+    added.write_text('mine')
+    assert write_shapes(out, settings) and added.read_text() == 'mine'
+    label = out / 'ade' / 'annotations' / 'validation' / '00000000.png'
+    label.write_text('mine')
+    with pytest.raises(ForeignFileError, match=r'00000000\.png was changed after'):
+        write_shapes(out, replace(settings, seed=1))
+    assert label.read_text() == 'mine' and not write_shapes(out, settings)
 
 
 def test_folder_with_other_files_is_refused_and_kept(tmp_path: Path) -> None:

@@ -148,6 +148,11 @@ def test_a_folder_is_written_as_a_whole(tmp_path: Path) -> None:
         with results.fresh(tmp_path / 'whole') as fresh:
             (fresh / 'c.txt').write_text('new')
         assert results.paths() == [tmp_path / 'b.txt'] and not (home / 'fresh').exists()
+        results.write_text(tmp_path / 'empty' / 'x' / 'd.txt', 'new')
+        results.write_text(tmp_path / 'sub' / 'd.txt', 'new')
+        for path in results.paths():
+            if path.name == 'd.txt':
+                results.remove(path)
     assert [path.name for path in (tmp_path / 'whole').iterdir()] == ['c.txt']
     assert {path.name for path in tmp_path.iterdir()} == {'.rope_dense', 'b.txt', 'sub', 'whole'}
 

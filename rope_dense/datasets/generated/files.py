@@ -1,6 +1,7 @@
 """Shapes on disk: in COCO's, ADE20K's and DOTA's formats, in four channels; rooms with depth."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,8 +11,8 @@ import cv2
 import numpy as np
 from pycocotools import mask as coco_mask
 
-from ...utils.atomic_write import atomic_folder
 from ...utils.progress import progress
+from ...utils.results import HOME, Results
 from ..images.band_files import write_bands
 from .rooms import make_room, render_room
 from .rotated_shapes import ROTATED_METAINFO, RotatedShape
@@ -70,30 +71,40 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
     first class and so on; 0 would be "no label", but every pixel has one. mmseg reads it with
     `reduce_zero_label=True` and the classes of SEGMENTATION_METAINFO.
 
-    A shapes data set made from other settings is replaced when the new one is complete.
+    A shapes data set made from other settings is replaced when the new one is complete; what else
+    is in its folders stays.
 
     Raises:
         FileExistsError: if `out` holds anything but a shapes data set.
+        ForeignFileError: a file of the data set was changed since.
     """
     out = Path(out)
+    results = Results(out, 'shapes', is_flushed=False)
     wanted, file = json.loads(json.dumps(asdict(settings))), out / SETTINGS_FILE
     if file.is_file():
         if json.loads(file.read_text()) == wanted:
             return False
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+    elif out.exists() and not results.known and (not out.is_dir() or {*os.listdir(out)} - {HOME}):
         raise FileExistsError(
             f'{out} is not empty and holds no shapes data set (no {SETTINGS_FILE}): '
             'choose another folder or empty it'
         )
     writers = dict(coco=_coco, panoptic=_panoptic, ade=_ade, dota=_dota, depth=_depth, warm=_warm)
-    with atomic_folder(out) as fresh:
-        for layout in settings.layouts:
-            for split in SPLITS:
-                if count := getattr(settings, split):
-                    height, width = settings.size
-                    print(f'{layout} {split}: {count} images of {height} x {width}')
-                    writers[layout](fresh / layout, settings, split)
-        (fresh / SETTINGS_FILE).write_text(json.dumps(wanted, indent=2) + '\n')
+    with results:
+        with results.fresh() as fresh:
+            for layout in settings.layouts:
+                for split in SPLITS:
+                    if count := getattr(settings, split):
+                        height, width = settings.size
+                        print(f'{layout} {split}: {count} images of {height} x {width}')
+                        writers[layout](fresh / layout, settings, split)
+            files = [path for path in fresh.rglob('*') if path.is_file()]
+            new = {out / path.relative_to(fresh) for path in files}
+            results.check(new)
+            for path in results.paths():
+                if path not in new:
+                    results.remove(path)  # also the file of settings: the data set is not complete
+        results.write_text(file, json.dumps(wanted, indent=2) + '\n')
     return True
 
 
