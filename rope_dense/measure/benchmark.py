@@ -22,8 +22,8 @@ from ..project.load import load_config
 from ..project.model import random_model
 from ..project.parts import used_loaders
 from ..project.sizes import at_size
-from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import pipelines, without_labels
+from ..utils.results import Results
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .count import count_products, measured_size
@@ -69,6 +69,8 @@ def benchmark(
     measured = checked_device(device)
     cfg = load_config(config, cfg_options, work_dir)
     pixels = [to_2tuple(parse_size(size)) for size in sizes] or [measured_size(cfg)]
+    results = Results(Path(cfg.work_dir, 'benchmark'), 'benchmark')
+    results.check(results.folder / name for name in ('benchmark.csv', 'benchmark.json'))
     if threads:
         torch.set_num_threads(threads)
     model = random_model(cfg).to(measured)
@@ -82,9 +84,8 @@ def benchmark(
     name = torch.cuda.get_device_name(measured) if measured.type == 'cuda' else measured.type
     report |= dict(device=name, threads=torch.get_num_threads())
     report |= dict(torch=torch.__version__, rows=rows)
-    folder = Path(cfg.work_dir) / 'benchmark'
-    write_measurements(folder, report)
-    print(f'Written to {folder}')
+    write_measurements(results, report)
+    print(f'Written to {results.folder}')
     return report
 
 
@@ -140,12 +141,14 @@ def row_text(row: dict) -> str:
     )
 
 
-def write_measurements(folder: Path, report: dict) -> None:
+def write_measurements(results: Results, report: dict) -> None:
     """Write both files; each is complete or absent."""
     flat = [
         {name: value for name, value in row.items() if name != 'share'}
         | {f'share_{kind}': share for kind, share in row['share'].items()}
         for row in report['rows']
     ]
-    atomic_write_text(folder / 'benchmark.csv', csv_text(flat))
-    atomic_write_text(folder / 'benchmark.json', json.dumps(report, indent=2) + '\n')
+    with results:
+        results.write_text(results.folder / 'benchmark.csv', csv_text(flat))
+        text = json.dumps(report, indent=2) + '\n'
+        results.write_text(results.folder / 'benchmark.json', text)

@@ -11,7 +11,7 @@ from mmengine.config import Config
 
 from ..backbones.base import Backbone
 from ..project.sizes import at_size, configured_size
-from ..utils.atomic_write import atomic_files
+from ..utils.results import Results
 from ..utils.size_text import parse_size
 from .evaluator import Evaluator
 from .plot import COLOURS
@@ -20,12 +20,12 @@ from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 CHOSEN, TIED, OTHER = COLOURS[1], COLOURS[3], COLOURS[0]
 
 
-def write_choice(content: dict, config: Config, evaluator: Evaluator, out: Path) -> None:
+def write_choice(content: dict, config: Config, evaluator: Evaluator, results: Results) -> None:
     """Write choice.json, choice.png and the config of each size; all files or none.
 
     ``content`` is of ``choose_scaling``, ``config`` the user's, ``evaluator`` of its model.
     """
-    with atomic_files(out) as partial:
+    with results.fresh() as partial:
         for choice in content['sizes']:
             setting = chosen_setting(choice)
             written = config_of(config, setting, evaluator)
@@ -33,7 +33,7 @@ def write_choice(content: dict, config: Config, evaluator: Evaluator, out: Path)
         (partial / 'choice.json').write_text(json.dumps(content, indent=1) + '\n')
         draw_choice(content, partial / 'choice.png')
     names = ', '.join(f'{choice["size"]}.py' for choice in content['sizes'])
-    print(f'\n{out}: choice.json, choice.png; {names} for `rope-dense test`')
+    print(f'\n{results.folder}: choice.json, choice.png; {names} for `rope-dense test`')
 
 
 def chosen_setting(choice: dict) -> Setting:

@@ -16,6 +16,7 @@ from ..project.parts import datasets_of
 from ..project.ready import ready
 from ..project.sizes import configured_size, trained_size
 from ..utils.configs import DOCS
+from ..utils.results import Results
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .bootstrap import DRAWS, LEAST_IMAGES, RULE
@@ -87,6 +88,9 @@ def choose_scaling(
         )
     samples = samples_of(tested, images, judge, seed)
     out = Path(cfg.work_dir) / FOLDER
+    names = ['choice.json', 'choice.png', *(f'{tried[0].size}.py' for tried in settings)]
+    results = Results(out, 'choose-scaling')
+    results.check(out / name for name in names)
     evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=out / 'log')
     tests = sum(map(len, settings))
     number = samples[0].number
@@ -108,7 +112,8 @@ def choose_scaling(
         identity=asdict(Identity.of(tested, str(config), weights)),
         sizes=choices,
     )
-    write_choice(content, cfg, evaluator, out)
+    with results:
+        write_choice(content, cfg, evaluator, results)
     return content
 
 

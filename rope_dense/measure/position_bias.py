@@ -17,7 +17,7 @@ from ..project.load import find_model
 from ..project.model import build_model
 from ..project.sizes import trained_size
 from ..project.weights import load_tested_weights
-from ..utils.atomic_write import atomic_files
+from ..utils.results import Results
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
 from .plot import draw_resolutions
@@ -72,6 +72,8 @@ def position_bias(
         settings, backbone = cfg.model.backbone, backbone_of(model)
         trained, folder = trained_size(cfg), Path(cfg.work_dir)
     folder = Path(work_dir or folder, NAME)
+    results = Results(folder, NAME)
+    results.check([folder / f'{NAME}.csv', folder / f'{NAME}.png'])
     pixels = [to_2tuple(parse_size(size)) for size in sizes]
     pixels = pixels or [(round(trained[0] * by), round(trained[1] * by)) for by in GROWTH]
     rows: list[dict] = []
@@ -85,7 +87,7 @@ def position_bias(
                 figures = (f'{row["bias"]:9.2g}' for row in maps)
                 print(LINE.format(*setting.values()), *figures, flush=True)
                 rows += [setting | dict(map=index) | row for index, row in enumerate(maps)]
-    with atomic_files(folder) as partial:
+    with results, results.fresh() as partial:
         (partial / f'{NAME}.csv').write_text(csv_text(rows))
         drawn = [row | dict(metrics={RATIO: row['bias']}, window=row['prefix']) for row in rows]
         for row in drawn:

@@ -11,7 +11,7 @@ from typing import Any
 from mmengine.dist import is_main_process
 
 from ..project.identity import Identity
-from ..utils.atomic_write import atomic_write_text
+from ..utils.results import Results as WrittenResults
 from ..utils.sizes import ImageSize
 from .settings import Setting
 
@@ -32,6 +32,8 @@ class Results:
         label: name of the model in plots.
         training_size: (height, width) that the model was trained at, or (side, side).
         rows: see ``Evaluator.evaluate``.
+        files: the JSON and the CSV file, and the plot.
+        written: what writes them.
     """
 
     path: Path
@@ -39,6 +41,12 @@ class Results:
     label: str
     training_size: ImageSize
     rows: list[dict] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raise ForeignFileError if a file of the user's would be replaced."""
+        self.files = [self.path.with_suffix(suffix) for suffix in ('.json', '.csv', '.png')]
+        self.written = WrittenResults(self.path.parent, self.path.name)
+        self.written.check(self.files)
 
     def resume(self) -> None:
         """Take the file's rows, if it exists; ValueError for no results or another identity."""
@@ -63,8 +71,8 @@ class Results:
         """Add a row; the first process writes both files, each in one step."""
         self.rows.append(row)
         if is_main_process():
-            atomic_write_text(self.path, json.dumps(self.content(), indent=1) + '\n')
-            atomic_write_text(self.path.with_suffix('.csv'), rows_csv_text([self.content()]))
+            self.written.write_text(self.path, json.dumps(self.content(), indent=1) + '\n')
+            self.written.write_text(self.files[1], rows_csv_text([self.content()]))
 
     def content(self) -> dict:
         """The content of the JSON file."""
@@ -116,11 +124,14 @@ def csv_text(lines: Iterable[dict]) -> str:
 
 
 def cell_text(value: Any) -> Any:
-    """The value of a cell: a text that a spreadsheet would take for a formula has a ' before it."""
+    """The value of a cell: a text that a spreadsheet would take for a formula has a ' before it.
+
+    A single character is none.
+    """
     if not isinstance(value, str):
         return value
     text = value.replace('\r', r'\r')  # which csv does not quote
-    return f"'{text}" if value.startswith(FORMULA) else text
+    return f"'{text}" if value.startswith(FORMULA) and len(value) > 1 else text
 
 
 def headline(names: Iterable[str]) -> str:

@@ -19,7 +19,6 @@ from ..project.load import find_model
 from ..project.ready import ready
 from ..project.sizes import at_size, configured_size, tile_plan, trained_size
 from ..utils.configs import DOCS
-from ..utils.lock import exclusive
 from ..utils.size_text import parse_size
 from .candidates import with_factor
 from .evaluator import Evaluator
@@ -86,13 +85,11 @@ def evaluate_sizes(
         print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
     rows = sweep.run(launcher)
     if rows and is_main_process():
-        path = sweep.results.path
-        draw_resolutions(
-            [sweep.results.content()],
-            metric or headline(rows[0]['metrics']),
-            path.with_suffix('.png'),
-        )
-        print(f'\n{path}, {path.stem}.csv, {path.stem}.png')
+        path, _, plot = sweep.results.files
+        with sweep.results.written.write(plot) as partial:
+            shown = metric or headline(rows[0]['metrics'])
+            draw_resolutions([sweep.results.content()], shown, partial)
+        print(f'\n{path}, {path.stem}.csv, {plot.name}')
     return rows
 
 
@@ -183,14 +180,15 @@ class Sweep:
         replace(self, settings=left[rank::count], results=parts[rank]).test()
         if not should_merge(rank, count):
             return []
+        parts = [replace(part) for part in parts]  # which knows what the others have written
         for part in parts:
             part.resume()
         for number, setting in enumerate(left):
             if row := parts[number % count].find(setting):
                 self.results.add(row)
-        for file in files:
-            file.unlink()
-            file.with_suffix('.csv').unlink()
+        for part in parts:
+            for file in part.files:
+                part.written.remove(file)
         return evaluate_settings(self.settings, self.results, None)
 
     def test(self, launcher: str = 'none') -> list[dict]:
@@ -202,7 +200,7 @@ class Sweep:
             evaluator = Evaluator.from_checkpoint(self.config, self.checkpoint, launcher)
         path = self.results.path
         try:
-            with exclusive(path) if is_main_process() else nullcontext():
+            with self.results.written if is_main_process() else nullcontext():
                 if not self.overwrite:  # another process may have added rows since it was read
                     self.results.resume()
                 return evaluate_settings(self.settings, self.results, evaluator)

@@ -16,7 +16,7 @@ pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
     'tool, result, lock',
     [
         ('train', 'work', 'work/.rope_dense/training/lock'),
-        ('eval_resolutions', 'work/resolutions.json', ''),
+        ('eval_resolutions', 'work', 'work/.rope_dense/resolutions.json/lock'),
         ('predict', 'predictions', 'predictions/.rope_dense/predict/0/lock'),
         ('predict_large', 'out/boxes.json', 'out/.rope_dense/boxes.json/lock'),
         ('export', 'out/model.onnx', 'out/.rope_dense/model.onnx/lock'),
@@ -40,8 +40,8 @@ def test_a_result_is_written_by_one_process(
         'predict_large': [weights, str(image), '--out', str(tmp_path / result), *work],
         'export': [weights, str(tmp_path / result), '--size', '64x64'],
     }
-    written = tmp_path / (lock.partition('/.rope_dense')[0] or result)
-    process = hold(written, file=tmp_path / lock if lock else '')
+    written = tmp_path / lock.partition('/.rope_dense')[0]
+    process = hold(written, file=tmp_path / lock)
     try:
         main = command(tool)
         assert main([detector, *arguments[tool]]) == 2

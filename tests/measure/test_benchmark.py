@@ -34,7 +34,7 @@ def test_report(
     arguments = ['--sizes', SHAPE, '--rounds', '1', '--batch', str(batch)]
     assert benchmark([config, *arguments, '--work-dir', str(tmp_path)]) == 0
     folder = tmp_path / 'benchmark'
-    assert {file.name for file in folder.iterdir()} == {'benchmark.json', 'benchmark.csv'}
+    assert {file.name for file in folder.glob('[!.]*')} == {'benchmark.json', 'benchmark.csv'}
     report = json.loads((folder / 'benchmark.json').read_text())
     assert report['parameters'] > 1000 and report['config'] == config
     forward, training = report['rows']

@@ -19,6 +19,7 @@ from rope_dense.measure.results import read_results
 from rope_dense.project.load import load_config
 from rope_dense.project.model import build_model
 from rope_dense.project.sizes import configured_size
+from rope_dense.utils.results import Results
 from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -161,7 +162,7 @@ def test_a_detector_that_finds_no_box(
     file = tmp_path / 'resolutions.json'
     stored = json.loads(file.read_text())
     stored['rows'] = [dict(row, metrics={}) for row in stored['rows']]
-    file.write_text(json.dumps(stored))
+    Results(tmp_path, file.name).write_text(file, json.dumps(stored))
     capsys.readouterr()
     assert run(*arguments, options=none) == 0
     assert figures(tmp_path) == {('64', 'config'): expected}
@@ -226,9 +227,14 @@ def test_figures_of_something_else_are_not_taken_for_these(
     torch.save(weights, checkpoint)
     assert run(*arguments) == 2
     assert 'figures of another checkpoint (' in capsys.readouterr().err
-    (tmp_path / 'work' / 'resolutions.json').write_text('{"rows": [')
-    assert run(*arguments) == 2
-    assert 'resolutions.json is no results file' in capsys.readouterr().err
+    for name in ('resolutions.json', 'resolutions.csv', 'resolutions.png'):
+        file = tmp_path / 'work' / name
+        before = file.read_bytes()
+        file.write_text('mine')
+        assert run(*arguments, '--overwrite') == 2
+        assert f'{file} was changed after' in capsys.readouterr().err
+        assert file.read_text() == 'mine'
+        file.write_bytes(before)
     assert len(tested) == 1
 
 
