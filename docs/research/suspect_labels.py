@@ -21,7 +21,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rope_dense.report.matching import best_threshold, fix_errors, match_truth
+from rope_dense.report.matching import Matches, best_threshold, fix_errors, match_truth
+from rope_dense.report.objects import objects_of
 from rope_dense.report.suspects import find_suspects, overlaps_of
 
 SHARE, SEEDS, KINDS = 0.05, range(5, 15), ('removed', 'moved', 'class')
@@ -48,18 +49,22 @@ def broken(truth: Sequence[dict], seed: int) -> tuple[list[dict], dict[int, tupl
     return left, done
 
 
+def matched(truth: Sequence[dict], predictions: Sequence[dict]) -> Matches:
+    return match_truth(objects_of(truth), objects_of(predictions))
+
+
 def thresholds(truth: Sequence[dict], predictions: Sequence[dict]) -> dict[int, float]:
     """The score with the best F1 of each class, as in the report."""
-    scored, counts = fix_errors(match_truth(truth, predictions))
+    scored, counts = fix_errors(matched(truth, predictions))
     return {
-        label: best_threshold([x for x in scored if x.label == label], count)['threshold']
+        label: best_threshold(scored.where(scored.label == label), count)['threshold']
         for label, count in counts.items()
     }
 
 
 def ours(truth: Sequence[dict], predictions: Sequence[dict]) -> Iterator[Place]:
-    for x in find_suspects(match_truth(truth, predictions)):
-        label = x.label and x.label['id']
+    for x in find_suspects(matched(truth, predictions)):
+        label = x.label and truth[x.label['id']]['id']
         yield x.suspicion, x.other['image_id'], label, x.other
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..measure.plot import draw_resolutions
+from ..measure.plot import plot_resolutions
 from ..measure.results import headline
 from ..project.errors import UsageError
-from ..utils.lock import exclusive
+from ..utils.results import Results
 from . import figures
-from .page import Page
+from .page import FIGURES, NAME, Page
 from .settings import differing_settings
 
 Reports = Mapping[str, dict[str, Any]]  # the content of report.json by the name of the run
@@ -26,14 +26,15 @@ def compare_runs(first: Path, second: Path, out: Path) -> Path:
 
     Raises:
         UsageError: a run has no report, or they are of different tasks.
+        ForeignFileError: a file that would be written is the user's, or one of the reports.
     """
     reports = dict(zip(run_names(first, second), map(read_report, (first, second)), strict=True))
     a, b = reports.values()
     if list(a['classes'][0]) != list(b['classes'][0]):
         raise UsageError(f'--compare {first} {second}: reports of different tasks')
-    with exclusive(out):
+    with Results(out, NAME, [report_file(first), report_file(second)]) as results:
         about = {name: report['about']['checkpoint'] for name, report in reports.items()}
-        page = Page(out, ' and '.join(reports), about)
+        page = Page(results, ' and '.join(reports), about)
         add_settings(page, reports)
         add_classes(page, reports)
         add_errors(page, reports)
@@ -52,11 +53,15 @@ def run_names(first: Path, second: Path) -> tuple[str, str]:
     return (a, b) if a != b else (f'{a} (1)', f'{b} (2)')
 
 
+def report_file(run: Path) -> Path:
+    """The file of the report of a run, or of a folder that is one."""
+    return (run / 'report' if (run / 'report').is_dir() else run) / FIGURES
+
+
 def read_report(run: Path) -> dict[str, Any]:
     """The content of the report of a run; UsageError if there is none."""
-    folder = run / 'report' if (run / 'report').is_dir() else run
     try:
-        content = json.loads((folder / 'report.json').read_text(encoding='utf-8'))
+        content = json.loads(report_file(run).read_text(encoding='utf-8'))
         missing = {'about', 'classes', 'names', 'settings'} - content.keys()
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f'--compare {run}: no report, run `rope-dense report {run}`') from error
@@ -146,10 +151,9 @@ def add_image_sizes(page: Page, reports: Reports) -> None:
     if not (runs := values_of_both(reports, 'image_sizes')):
         return
     metric = headline(next(iter(runs.values()))['rows'][0]['metrics'])
-    picture = page.out / 'image_sizes.png'
-    draw_resolutions([dict(run, label=name) for name, run in runs.items()], metric, picture)
     page.section('Image sizes')
-    page.embed('image/png', picture.read_bytes(), f'{metric} against image size.')
+    figure = plot_resolutions([dict(run, label=name) for name, run in runs.items()], metric)
+    page.add_figure('image_sizes', figure, f'{metric} against image size.')
 
 
 def values_of_both(reports: Reports, name: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from ..measure.plot import draw_resolutions
+from ..measure.plot import plot_resolutions
 from ..measure.results import headline, read_results
 from ..project.run import Run
 from ..utils.json_lines import read_json_lines
@@ -13,6 +13,7 @@ from . import figures
 from .figures import Line
 from .page import Page
 
+PICTURES = ('losses', 'metrics', 'image_sizes')
 LATE, GAIN = 0.75, 0.05  # share of the steps, and of the metric that the rest of them gained
 LOWER_IS_BETTER = ('rmse',)
 TIME = re.compile(r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE)  # of a line of a log
@@ -60,10 +61,8 @@ def add_training(page: Page, work_dir: Path) -> None:
     if results.is_file() and (content := read_results(results))['rows']:
         metric = headline(content['rows'][0]['metrics'])
         page.section('Image sizes', f'{metric} against the size of the image (eval-resolutions).')
-        picture = page.out / 'image_sizes.png'
-        draw_resolutions([content], metric, picture)
-        page.figures['image_sizes'] = content
-        page.embed('image/png', picture.read_bytes(), f'{metric} against image size.')
+        figure = plot_resolutions([content], metric)
+        page.add_figure('image_sizes', figure, f'{metric} against image size.', content)
 
 
 def read_logs(files: Iterable[Path]) -> tuple[dict[str, Line], dict[str, Line]]:

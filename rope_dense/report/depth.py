@@ -85,4 +85,4 @@ def draw_depths(image: Image, read: ReadPicture) -> np.ndarray:
     truth, predicted = image.content
     both = depth_picture(np.hstack([truth, predicted]).astype(np.float32))
     width = truth.shape[1]
-    return side_by_side(read(image.row['path'])[..., ::-1], both[:, :width], both[:, width:])
+    return side_by_side(read(image.row['path'], None)[..., ::-1], both[:, :width], both[:, width:])

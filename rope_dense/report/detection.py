@@ -1,19 +1,15 @@
 """The report of a detector, with boxes or masks of objects."""
 
-import contextlib
-import io
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from mmdet.datasets.transforms import LoadAnnotations
-from mmdet.evaluation.metrics import coco_metric
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from pycocotools import mask as coco_mask
-from pycocotools.coco import COCO
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from ..large_images.dataset import TiledDataset
 from ..predict.files import coco_annotations
@@ -21,9 +17,11 @@ from ..project.errors import UsageError
 from . import figures
 from .matching import (
     ERRORS,
+    KINDS,
     Matches,
     Scored,
     best_threshold,
+    coco_aps,
     confusion,
     error_costs,
     fix_errors,
@@ -31,6 +29,7 @@ from .matching import (
     mean_ap,
     precision_recall,
 )
+from .objects import Objects, item_of, objects_of
 from .page import Page
 from .painter import Colour, Painter
 from .predictions import ReadPicture, build_loader, picture_reader, predict_samples
@@ -39,6 +38,7 @@ from .suspects import add_suspects, find_suspects
 
 SIZES = ('AP', 'AP small', 'AP medium', 'AP large')  # COCO's: below 32, below 96 pixels squared
 CROPS = 24
+POINTS = 2000  # of a curve, at most
 LOW = 0.05  # AP50 below which a model counts as untrained
 CHECKS = {
     'class': 'similar classes in the confusion matrix, wrong labels',
@@ -62,56 +62,56 @@ LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'
 def add_detection(page: Page, cfg: Config, model: BaseModel) -> None:
     """Add all sections on boxes, or masks; UsageError if the model predicts no instances."""
     loader = build_loader(cfg)
-    images: list[dict] = []
-    predictions: list[dict] = []
+    images, predictions = predict_objects(model, loader)
+    masks, tiled = any(mask is not None for mask in predictions['mask'][:1]), loader.dataset
+    truth = ground_truth(tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks)
+    matches = match_truth(truth, predictions, masks)
+    del predictions  # the matches have those that count: of many images there is no room for both
+    classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
+    add_sections(page, images, matches, classes, colours, masks, picture_reader(cfg))
+
+
+def predict_objects(model: BaseModel, loader: DataLoader) -> tuple[list[dict], Objects]:
+    """The images of the test data, with id, path, height and width, and the objects in them."""
+    images, parts = list[dict](), [objects_of([])]
     for index, sample in enumerate(predict_samples(model, loader)):
         if 'pred_instances' not in sample:
             raise UsageError('report: the model predicts no boxes or masks of objects')
         height, width = sample.ori_shape[:2]
         images.append(dict(id=index, path=sample.img_path, height=height, width=width))
-        found = coco_annotations(sample.pred_instances)
-        predictions += [dict(item, image_id=index) for item in found]
-    masks = bool(predictions) and 'segmentation' in predictions[0]
-    tiled = loader.dataset
-    truth = ground_truth(tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks)
-    classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
-    read = picture_reader(cfg)
-    add_sections(page, images, truth, predictions, classes, colours, masks, read)
+        parts.append(objects_of(coco_annotations(sample.pred_instances), index))
+    return images, np.concatenate(parts)
 
 
-def ground_truth(dataset: Dataset, masks: bool) -> list[dict]:
-    """The objects of a data set of mmdet as annotations; classes from 1, images by their index."""
-    objects: list[dict] = []
+def ground_truth(dataset: Dataset, masks: bool) -> Objects:
+    """The objects of a data set of mmdet; images by their index."""
+    parts = [objects_of([])]
     load = LoadAnnotations(with_bbox=False, with_label=False, with_mask=masks)
     for index in range(len(dataset)):  # type: ignore[arg-type]
         data = dataset.get_data_info(index)  # type: ignore[attr-defined]
         data['ori_shape'] = data['height'], data['width']
         drawn = load.transform(data)['gt_masks'].masks if masks else ()
+        annotations = list[dict]()
         for number, item in enumerate(data['instances']):
             left, top, right, bottom = item['bbox']
-            box = [left, top, right - left, bottom - top]
             annotation = dict(
-                id=len(objects) + 1,
-                image_id=index,
                 category_id=item['bbox_label'] + 1,
-                bbox=box,
-                area=box[2] * box[3],
+                bbox=[left, top, right - left, bottom - top],
                 iscrowd=int(item.get('ignore_flag', 0)),
             )
             if masks:
                 run_lengths = coco_mask.encode(np.asfortranarray(drawn[number], np.uint8))
-                annotation |= dict(
-                    segmentation=run_lengths, area=float(coco_mask.area(run_lengths))
-                )
-            objects.append(annotation)
-    return objects
+                area = float(coco_mask.area(run_lengths))
+                annotation |= dict(segmentation=run_lengths, area=area)
+            annotations.append(annotation)
+        parts.append(objects_of(annotations, index))
+    return np.concatenate(parts)
 
 
 def add_sections(
     page: Page,
     images: Sequence[dict],
-    truth: Sequence[dict],
-    predictions: Sequence[dict],
+    matches: Matches,
     classes: Sequence[str],
     colours: Sequence[Colour],
     masks: bool,
@@ -120,55 +120,30 @@ def add_sections(
     """Add the sections of predictions that are made.
 
     Args:
-        images: with id, path, height and width.
+        images: see ``predict_objects``.
+        matches: of all predictions.
         read: see ``picture_reader``.
     """
-    matches = match_truth(truth, predictions, masks)
     scored, counts = fix_errors(matches)
-    by_class = {label: [x for x in scored if x.label == label] for label in counts}
+    by_class = {label: scored.where(scored.label == label) for label in counts}
     cuts = {label: best_threshold(by_class[label], count) for label, count in counts.items()}
-    best = {label: cut['threshold'] for label, cut in cuts.items()}  # of classes with truth
-    kept = [x for x in predictions if x['score'] >= best.get(x['category_id'], 0.5)]
-    at_cuts = match_truth(truth, kept, masks)
-    aps = coco_aps(images, truth, predictions, len(classes), masks)
+    least = np.full(len(classes) + 1, 0.5)  # of classes without truth
+    least[[*cuts]] = [cut['threshold'] for cut in cuts.values()]
+    kept = matches.predictions['score'] >= least[matches.predictions['label']]
+    at_cuts = match_truth(matches.truth, matches.predictions[kept], masks)
+    aps = coco_aps(matches, len(classes))
     page.figures['about'] |= dict(
-        images=len(images), objects=len(matches.truth), kind='masks' if masks else 'boxes'
+        images=len(images), objects=sum(counts.values()), kind='masks' if masks else 'boxes'
     )
     add_classes(page, classes, counts, cuts, aps)
     add_errors(page, matches, at_cuts)
     add_precision_recall(page, classes, by_class, counts)
     add_confusion(page, confusion(at_cuts, len(classes)), classes)
     add_calibration(page, scored)
-    errors = [x.prediction for x in at_cuts.predictions if x.kind not in ('right', 'ignored')]
-    painter = Painter(images, truth, kept, classes, colours, read, [*errors, *at_cuts.missed])
-    add_pictures(page, painter, at_cuts)
-    add_crops(page, painter, at_cuts)
+    painter = Painter(images, at_cuts, classes, colours, read)
+    add_pictures(page, painter)
+    add_crops(page, painter)
     add_suspects(page, painter, find_suspects(matches, masks))
-
-
-def coco_aps(
-    images: Sequence[dict],
-    truth: Sequence[dict],
-    predictions: Sequence[dict],
-    num_classes: int,
-    masks: bool,
-) -> np.ndarray:
-    """COCO's AP [4 sizes, classes] for IoU 0.5 to 0.95, and in a last row AP at IoU 0.5."""
-    if not predictions:
-        return np.zeros((len(SIZES) + 1, num_classes))
-    categories = [dict(id=label, name=str(label)) for label in range(1, num_classes + 1)]
-    with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO()
-        coco.dataset = dict(images=list(images), annotations=list(truth), categories=categories)
-        coco.createIndex()
-        results = coco.loadRes([dict(item) for item in predictions])
-        # The evaluator of the tests, see ``use_faster_coco_eval``.
-        evaluation = coco_metric.COCOeval(coco, results, 'segm' if masks else 'bbox')
-        evaluation.evaluate()
-        evaluation.accumulate()
-    precision = evaluation.eval['precision'][..., -1]  # [IoU, recall, class, size]
-    precision = np.where(precision < 0, np.nan, precision)
-    return np.concatenate([precision.mean((0, 1)).T, precision[:1, :, :, 0].mean(1)])
 
 
 def add_classes(
@@ -202,8 +177,8 @@ def add_classes(
 def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
     """Add the kinds of error: the cost of each, how often it occurs, and its remedy."""
     page.section('Kinds of error', MEANING)
-    numbers = Counter(item.kind for item in at_cuts.predictions)
-    numbers['missed'] = len(at_cuts.missed)
+    numbers = Counter(KINDS[kind] for kind in at_cuts.kinds.tolist())
+    numbers['missed'] = int(at_cuts.missed.sum())
     gains = error_costs(matches)
     rows = [
         {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': CHECKS[kind]}
@@ -226,13 +201,16 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
 
 
 def add_precision_recall(
-    page: Page, classes: Sequence[str], by_class: dict[int, list[Scored]], counts: dict[int, int]
+    page: Page, classes: Sequence[str], by_class: dict[int, Scored], counts: dict[int, int]
 ) -> None:
     """Add precision against recall at IoU 0.5."""
     page.section('Precision and recall', 'At IoU 0.5, for each class.')
     lines = {}
     for label, count in counts.items():
-        precision, recall, _ = precision_recall(by_class[label], count)
+        precision, recall = precision_recall(by_class[label].right, count)
+        if len(recall) > POINTS:
+            places = np.searchsorted(recall, np.linspace(0, recall[-1], POINTS))
+            precision, recall = precision[places], recall[places]
         lines[classes[label - 1]] = (recall.tolist(), precision.tolist())
     figure = figures.draw_lines({'': lines}, 'recall', 'precision', unit=True)
     page.add_figure('precision_recall', figure, 'Precision against recall.', lines)
@@ -245,7 +223,7 @@ def add_confusion(page: Page, table: np.ndarray, classes: Sequence[str]) -> None
     page.add_figure('confusion', figure, 'Rows: truth.', table)
 
 
-def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
+def add_calibration(page: Page, scored: Scored) -> None:
     """Add the fraction of right predictions against the score."""
     page.section(
         'Calibration',
@@ -256,22 +234,20 @@ def add_calibration(page: Page, scored: Sequence[Scored]) -> None:
     page.add_figure('calibration', figure, 'True positives by score, at IoU 0.5.', data)
 
 
-def calibration_rows(scored: Sequence[Scored], bins: int = 10) -> list[dict[str, float]]:
+def calibration_rows(scored: Scored, bins: int = 10) -> list[dict[str, float]]:
     """Number, mean score and fraction of right predictions in equal ranges of the score."""
-    scores = np.array([item.score for item in scored])
-    right = np.array([item.right for item in scored])
-    places = np.minimum((scores * bins).astype(int), bins - 1)
+    places = np.minimum((scored.score * bins).astype(int), bins - 1)
     rows = []
     for index in np.unique(places):
         inside = places == index
-        values = dict(score=scores[inside].mean(), right=right[inside].mean())
+        values = dict(score=scored.score[inside].mean(), right=scored.right[inside].mean())
         rows.append(dict(number=int(inside.sum()), **{k: float(v) for k, v in values.items()}))
     return rows
 
 
-def add_pictures(page: Page, painter: Painter, matches: Matches) -> None:
+def add_pictures(page: Page, painter: Painter) -> None:
     """Add the images with the worst and the best F1."""
-    ranked = rank_images(matches, [image['path'] for image in painter.images])
+    ranked = rank_images(painter.matches, [image['path'] for image in painter.images])
     ranked.add_to(
         page,
         'Truth on the left, predictions on the right, at the best thresholds.',
@@ -282,33 +258,30 @@ def add_pictures(page: Page, painter: Painter, matches: Matches) -> None:
 
 def rank_images(matches: Matches, paths: Sequence[str]) -> Ranked:
     """The images with truth or predictions, by their F1 and number of errors."""
-    rows: dict[int, Counter] = {}
-    for item in matches.predictions:
-        if item.kind != 'ignored':
-            name = 'right' if item.kind == 'right' else 'wrong'
-            rows.setdefault(item.prediction['image_id'], Counter())[name] += 1
-    for truth in matches.truth:
-        name = 'found' if truth['id'] in matches.found else 'not_found'
-        rows.setdefault(truth['image_id'], Counter())[name] += 1
-    ranked = Ranked()
-    for image, row in rows.items():
-        numbers = {name: row[name] for name in ('right', 'wrong', 'not_found')}
-        errors = row['wrong'] + row['not_found']
-        f1 = row['right'] / (row['right'] + errors / 2)
-        place = (f1, -errors, -row['right'])
-        ranked.add(place, dict(image=image, f1=f1, **numbers, path=paths[image]))
+    right, wrong = matches.are('right'), ~matches.are('right', 'ignored')
+    lost = matches.truth[~matches.found & ~matches.truth['crowd']]
+    images, ranked = matches.predictions['image'], Ranked()
+    groups = dict(right=images[right], wrong=images[wrong], not_found=lost['image'])
+    columns = {name: np.bincount(x, minlength=len(paths)) for name, x in groups.items()}
+    for image, path in enumerate(paths):
+        row = {name: int(column[image]) for name, column in columns.items()}
+        if any(row.values()):
+            errors = row['wrong'] + row['not_found']
+            f1 = row['right'] / (row['right'] + errors / 2)
+            place = (f1, -errors, -row['right'])
+            ranked.add(place, dict(image=image, f1=f1, **row, path=path))
     return ranked
 
 
-def add_crops(page: Page, painter: Painter, matches: Matches) -> None:
+def add_crops(page: Page, painter: Painter) -> None:
     """Add small pictures of missed objects and of predictions where nothing is."""
-    false_positives = [item for item in matches.predictions if item.kind == 'background']
-    missed = sorted(matches.missed, key=lambda item: -item['area'])
-    for title, name, items in (
+    matches = painter.matches
+    missed = matches.truth[matches.missed]
+    missed = missed[np.argsort(-missed['area'], kind='stable')]
+    for title, name, objects in (
         ('Missed objects (false negatives)', 'missed_objects', missed),
-        ('False positives', 'false_positives', [item.prediction for item in false_positives]),
+        ('False positives', 'false_positives', matches.predictions[matches.are('background')]),
     ):
-        page.section(title, f'{len(items)} at the best thresholds; the first {CROPS} at most.')
-        crops = [(painter.crop(item), painter.label(item)) for item in items[:CROPS]]
-        if crops:
-            page.add_figure(name, figures.draw_grid(crops), title)
+        page.section(title, f'{len(objects)} at the best thresholds; the first {CROPS} at most.')
+        items = [item_of(objects, place) for place in range(min(CROPS, len(objects)))]
+        painter.add_crops(page, name, [(painter.label(x), x, None) for x in items], title)

@@ -37,7 +37,7 @@ def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
     def small(indices: list[int]) -> np.ndarray:
         """Squares from the middle of pictures, beside each other, BGR [SIDE, n SIDE, 3]."""
         squares = []
-        for picture in (read(paths[index])[..., ::-1] for index in indices):
+        for picture in (read(paths[index], None)[..., ::-1] for index in indices):
             side = min(picture.shape[:2])
             top, left = ((length - side) // 2 for length in picture.shape[:2])
             square = picture[top : top + side, left : left + side]
@@ -45,11 +45,15 @@ def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
         return np.hstack(squares)
 
     chosen = range(0, len(paths), -(-len(paths) // QUERIES))
-    rows = [side_by_side(small([x]), small(before[x]), small(now[x])) for x in chosen]
+    rows = list[np.ndarray]()
+    for x in chosen:
+        with page.drawing(paths[x]):
+            rows.append(side_by_side(small([x]), small(before[x]), small(now[x])))
     caption = (
         f'A picture, its {NEAREST} nearest before the training, and its {NEAREST} nearest now.'
     )
-    page.add_picture('neighbours', np.concatenate(rows), caption)
+    if rows:
+        page.add_picture('neighbours', np.concatenate(rows), caption)
 
 
 @torch.inference_mode()

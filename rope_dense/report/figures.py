@@ -10,6 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from ..measure.plot import shown
+
 Line = tuple[Sequence[float], Sequence[float]]  # x and y of its points
 
 WIDTH, HEIGHT = 5.0, 3.3  # inches; text is legible at a phone's width
@@ -23,7 +25,7 @@ def panels(
     figure = Figure(figsize=(width * min(len(runs), 2), height), layout='constrained')
     places = figure.subplots(1, len(runs), sharex=True, sharey=True, squeeze=False)[0]
     for axes, name in zip(places, runs, strict=True):
-        axes.set_title(name, fontsize=10)
+        axes.set_title(shown(name), fontsize=10)
     return figure, list(places)
 
 
@@ -37,11 +39,11 @@ def draw_bars(runs: Mapping[str, Mapping[str, float | None]], label: str) -> Fig
     for index, (run, values) in enumerate(runs.items()):
         lengths = np.array([values.get(name) for name in names], float)  # NaN for None
         places = np.arange(len(names)) + ((len(runs) - 1) / 2 - index) * height
-        drawn = axes.barh(places, lengths, height, label=run)
+        drawn = axes.barh(places, lengths, height, label=shown(run))
         texts = ['' if np.isnan(length) else f'{length:.3f}' for length in lengths]
         axes.bar_label(drawn, texts, padding=3, fontsize=8)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel(label)
+    axes.set_yticks(range(len(names)), map(shown, names))
+    axes.set_xlabel(shown(label))
     axes.spines[['top', 'right']].set_visible(False)
     axes.margins(x=0.12)
     if len(runs) > 1:
@@ -56,8 +58,8 @@ def draw_lines(
     figure, places = panels(runs)
     for axes, values in zip(places, runs.values(), strict=True):
         for name, (x, y) in values.items():
-            axes.plot(x, y, label=name, linewidth=1.2, marker='.' if len(x) == 1 else None)
-        axes.set(xlabel=across, ylabel=up)
+            axes.plot(x, y, label=shown(name), linewidth=1.2, marker='.' if len(x) == 1 else None)
+        axes.set(xlabel=shown(across), ylabel=shown(up))
         if unit:
             axes.set(xlim=(0, 1.01), ylim=(0, 1.01))
         axes.grid(alpha=0.3)
@@ -71,6 +73,7 @@ def draw_matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
     """Counts as colours, by row; few classes also have their counts as text."""
     side = min(14.0, 2.5 + 0.42 * len(names))
     figure, places = panels(runs, max(WIDTH, side), max(HEIGHT, side * 0.9))
+    names = [shown(name) for name in names]
     for axes, table in zip(places, runs.values(), strict=True):
         shares = table / np.maximum(table.sum(1, keepdims=True), 1)
         axes.imshow(shares, cmap='Blues', vmin=0, vmax=1)
@@ -97,7 +100,7 @@ def draw_calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figur
         upper.plot([0, 1], [0, 1], color='gray', linestyle='--', linewidth=1)
         upper.bar(scores, [row['right'] for row in rows], width=0.07)
         upper.set(ylabel='fraction right', xlim=(0, 1), ylim=(0, 1))
-        upper.set_title(name, fontsize=10)
+        upper.set_title(shown(name), fontsize=10)
         lower.bar(scores, [row['number'] for row in rows], width=0.07, color='gray')
         lower.set(xlabel='score', ylabel='number', yscale='log')
         lower.set_ylim(bottom=0.5)  # so that there is a power of ten to name
@@ -106,7 +109,7 @@ def draw_calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figur
 
 
 def draw_grid(pictures: Sequence[tuple[np.ndarray, str]], columns: int = 6) -> Figure:
-    """Small pictures (RGB) with their titles."""
+    """Small pictures (RGB) with their titles, which may have several lines."""
     rows = -(-len(pictures) // columns)
     figure = Figure(figsize=(WIDTH * 1.2, rows * 1.6), layout='constrained')
     places = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -114,5 +117,5 @@ def draw_grid(pictures: Sequence[tuple[np.ndarray, str]], columns: int = 6) -> F
         axes.axis('off')
     for axes, (picture, title) in zip(places, pictures, strict=False):
         axes.imshow(picture)
-        axes.set_title(title, fontsize=7)
+        axes.set_title('\n'.join(map(shown, title.splitlines())), fontsize=7)
     return figure

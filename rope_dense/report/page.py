@@ -1,9 +1,11 @@
 """A report: its figures as PNG and JSON files, and one HTML page that contains all of them."""
 
 import base64
+import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, select_autoescape
 from matplotlib.figure import Figure
 
-from ..utils.atomic_write import atomic_write, atomic_write_text
+from ..datasets.images.drawing import encoded
+from ..utils.atomic_write import atomic_write
+from ..utils.results import Results
 
+NAME, PAGE, FIGURES = 'report', 'index.html', 'report.json'  # of ``Results``, and its files
 PICTURE_WIDTH = 1200  # pixels of a picture within the page
 
 
@@ -21,16 +26,19 @@ class Page:
     """Sections of a report, written by ``write``.
 
     Args:
-        out: folder for index.html, report.json and the pictures.
+        results: where index.html, report.json and the pictures go.
         title: of the page.
         about: the subject of the report, by name.
+
+    Attributes:
+        files: contents of the other files by their names.
     """
 
-    def __init__(self, out: Path, title: str, about: dict[str, Any]) -> None:
-        self.out, self.title = out, title
+    def __init__(self, results: Results, title: str, about: dict[str, Any]) -> None:
+        self.results, self.title = results, title
         self.figures: dict[str, Any] = dict(about=about, advice=[])
         self.sections: list[dict[str, Any]] = []
-        out.mkdir(parents=True, exist_ok=True)
+        self.files: dict[str, bytes] = {}
 
     def advise(self, text: str) -> None:
         """Add a sentence to 'What to do next', at the top of the page."""
@@ -46,21 +54,30 @@ class Page:
         lines = [[cell_text(value) for value in row.values()] for row in rows]
         self.sections[-1]['parts'].append(dict(header=list(rows[0]) if rows else [], lines=lines))
 
+    @contextmanager
+    def drawing(self, name: str) -> Iterator[None]:
+        """Within this context an error costs a picture; the page names it, and goes on."""
+        try:
+            yield
+        except Exception as error:  # whatever it is, the rest can be drawn
+            words = ' '.join(str(error).split()) or type(error).__name__
+            self.figures.setdefault('not_drawn', []).append(f'{name}: {words}')
+
     def add_figure(self, name: str, figure: Figure, caption: str, data: object = None) -> None:
         """Add a plot; it is `name`.png, and its data are in the JSON file under `name`."""
         if data is not None:
             self.figures[name] = data
-        with atomic_write(self.out / f'{name}.png') as file:
-            figure.savefig(file, format='png', dpi=130)
-        self.embed('image/png', (self.out / f'{name}.png').read_bytes(), caption)
+        file = io.BytesIO()
+        figure.savefig(file, format='png', dpi=130)
+        self.files[f'{name}.png'] = file.getvalue()
+        self.embed('image/png', file.getvalue(), caption)
 
     def add_picture(self, name: str, picture: np.ndarray, caption: str) -> None:
         """Add a picture (BGR); it is `name`.png, and smaller in the page."""
-        with atomic_write(self.out / f'{name}.png') as file:
-            file.write_bytes(cv2.imencode('.png', picture)[1].tobytes())
         scale = min(1.0, PICTURE_WIDTH / picture.shape[1])
         small = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-        self.embed('image/jpeg', cv2.imencode('.jpg', small)[1].tobytes(), caption)
+        self.files[f'{name}.png'] = encoded(picture, '.png')
+        self.embed('image/jpeg', encoded(small), caption)
 
     def embed(self, kind: str, content: bytes, caption: str) -> None:
         """Add the content of an image file to the page."""
@@ -68,18 +85,36 @@ class Page:
         self.sections[-1]['parts'].append(dict(source=source, caption=caption))
 
     def write(self) -> Path:
-        """Write the JSON file and the page; returns the path of the page."""
+        """Write all files together, in place of those of an earlier report; returns the page.
+
+        Names that are no UTF-8 are escaped.
+
+        Raises:
+            ForeignFileError: a file there is the user's.
+            OSError: they cannot be written; those of the earlier report stay.
+        """
         text = json.dumps(json_value(self.figures), indent=1, allow_nan=False)
-        atomic_write_text(self.out / 'report.json', text + '\n')
         loader = PackageLoader('rope_dense.report', '.')
         template = Environment(loader=loader, autoescape=select_autoescape()).get_template(
             'page.html'
         )
         about = {name: cell_text(value) for name, value in self.figures['about'].items()}
+        if lines := self.figures.get('not_drawn'):
+            about['not drawn'] = '\n'.join(lines)
         advice = self.figures['advice']
-        text = template.render(title=self.title, about=about, advice=advice, sections=self.sections)
-        atomic_write_text(self.out / 'index.html', text + '\n')
-        return self.out / 'index.html'
+        page = template.render(title=self.title, about=about, advice=advice, sections=self.sections)
+        for name, content in ((FIGURES, text), (PAGE, page)):
+            self.files[name] = f'{content}\n'.encode(errors='backslashreplace')
+        folder = self.results.folder
+        earlier = self.results.paths(NAME)
+        with self.results.fresh() as fresh:
+            for name, file in self.files.items():
+                with atomic_write(fresh / name) as partial:
+                    partial.write_bytes(file)
+        for path in earlier:
+            if path.name not in self.files:
+                self.results.remove(path)
+        return folder / PAGE
 
 
 def cell_text(value: object) -> str:

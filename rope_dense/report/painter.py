@@ -11,11 +11,15 @@ from mmdet.visualization import DetLocalVisualizer
 from mmengine.structures import InstanceData
 from pycocotools import mask as coco_mask
 
-from .predictions import ReadPicture
+from ..datasets.images.drawing import draw
+from . import figures
+from .matching import Matches
+from .objects import item_of
+from .page import Page
+from .predictions import Part, ReadPicture
 from .ranked import side_by_side
 
 Colour = tuple[int, int, int]
-Part = tuple[int, int, int, int]  # left, top, right, bottom in pixels of an image
 LEGIBLE = 480  # pixels of the shorter side, below which the names of objects could not be read
 MOST = 1600  # pixels of a side; of a larger image a part with many errors is shown
 
@@ -24,43 +28,44 @@ class Painter:
     """Pictures of the images, with truth beside predictions.
 
     Args:
-        images, truth, predictions: in COCO's form.
+        images: with path, height and width.
+        matches: of the predictions that are shown.
         read: see ``picture_reader``.
-        errors: truth and predictions that do not match.
     """
 
     def __init__(
         self,
         images: Sequence[dict],
-        truth: Sequence[dict],
-        predictions: Sequence[dict],
+        matches: Matches,
         classes: Sequence[str],
         colours: Sequence[Colour],
         read: ReadPicture,
-        errors: Sequence[dict] = (),
     ) -> None:
-        self.images, self.truth, self.predictions = images, truth, predictions
-        self.errors = errors
-        self.classes, self.read = classes, read
+        self.images, self.matches, self.classes, self.read = images, matches, classes, read
         self.visualizer = DetLocalVisualizer(name='report')
         self.visualizer.dataset_meta = dict(classes=classes, palette=list(colours))
 
     def draw(self, image: int) -> np.ndarray:
         """An image, or a part of a large one, with its truth, beside its predictions (BGR)."""
-        left, top, right, bottom = part = self.part(image)
-        rgb = self.read(self.images[image]['path'])[top:bottom, left:right]
-        zoom = max(1.0, LEGIBLE / min(rgb.shape[:2]))
-        rgb = cv2.resize(rgb, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC)
-        parts = [
-            [item for item in items if item['image_id'] == image and touches(item, part)]
-            for items in (self.truth, self.predictions)
-        ]
-        return side_by_side(*(self.drawn(rgb, items, zoom, part) for items in parts))
+        part = self.part(image)
+        picture = self.read(self.images[image]['path'], part)[..., ::-1]
+        zoom = max(1.0, LEGIBLE / min(picture.shape[:2]))
+        picture = cv2.resize(picture, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC)
+        drawn = []
+        for objects in (self.matches.truth, self.matches.predictions):
+            items = [item_of(objects, place) for place in np.flatnonzero(objects['image'] == image)]
+            inside = [item for item in items if touches(item, part)]
+            drawn.append(self.drawn(picture, inside, zoom, part))
+        return side_by_side(*drawn)
 
     def part(self, image: int) -> Part:
-        """The part of an image to draw."""
+        """The part of an image to draw: of a large one with many errors, or else objects."""
         size = np.array([self.images[image]['width'], self.images[image]['height']])
-        boxes = np.array([x['bbox'] for x in self.errors if x['image_id'] == image])
+        matches, truth = self.matches, self.matches.truth
+        wrong = matches.predictions[~matches.are('right', 'ignored')]
+        errors = np.concatenate([wrong, truth[matches.missed]])
+        shown = [objects['box'][objects['image'] == image] for objects in (errors, truth)]
+        boxes = shown[0] if len(shown[0]) else shown[1]
         if size.max() <= MOST or not len(boxes):
             return 0, 0, *size.tolist()
         centres = boxes[:, :2] + boxes[:, 2:] / 2
@@ -69,9 +74,11 @@ class Painter:
         left, top = start.astype(int).tolist()
         return left, top, *np.minimum(start.astype(int) + LEGIBLE, size).tolist()
 
-    def drawn(self, rgb: np.ndarray, items: Sequence[dict], zoom: float, part: Part) -> np.ndarray:
+    def drawn(
+        self, picture: np.ndarray, items: Sequence[dict], zoom: float, part: Part
+    ) -> np.ndarray:
         """A picture (BGR) of a part with objects, with coordinates at a `zoom` of 1."""
-        height, width = rgb.shape[:2]
+        height, width = picture.shape[:2]
         boxes = torch.tensor([item['bbox'] for item in items], dtype=torch.float32).reshape(-1, 4)
         boxes = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
         boxes = (zoom * (boxes - torch.tensor(part[:2] * 2))).clamp(min=0)
@@ -86,25 +93,39 @@ class Painter:
             masks = [cv2.resize(m, (width, height), interpolation=cv2.INTER_NEAREST) for m in masks]
             objects.masks = torch.from_numpy(np.stack(masks)).bool()
         sample = DetDataSample(gt_instances=objects)
-        self.visualizer.add_datasample('report', rgb, sample, draw_pred=False)
-        return np.ascontiguousarray(self.visualizer.get_image()[..., ::-1])
+        return draw(self.visualizer, 'report', picture, sample, draw_gt=True, draw_pred=False)
+
+    def add_crops(
+        self, page: Page, name: str, objects: Sequence[tuple[str, dict, dict | None]], caption: str
+    ) -> None:
+        """Add ``crop`` of objects to a page, each as (title, the object, another one)."""
+        crops = []
+        for title, item, other in objects:
+            with page.drawing(self.images[item['image_id']]['path']):
+                crops.append((self.crop(item, other), title))
+        if crops:
+            page.add_figure(name, figures.draw_grid(crops), caption)
 
     def crop(self, item: dict, other: dict | None = None) -> np.ndarray:
         """The square around an object (RGB), twice its size, grey outside of the image.
 
         Its box is yellow, and the one of another object blue.
         """
-        rgb = self.read(self.images[item['image_id']]['path'])
+        image = self.images[item['image_id']]
         left, top, width, height = item['bbox']
         side = max(width, height, 8)
         centre = np.array([left + width / 2, top + height / 2])
-        corners = np.concatenate([centre - side, centre + side - 1])
-        boxes = [np.array([x['bbox']]) * 1.0 for x in (other, item) if x]
-        for box in boxes:
-            box[:, 2:] += box[:, :2]
+        corners = np.concatenate([centre - side, centre + side - 1]).astype(int)
+        size = np.array([image['width'], image['height']])
+        start = corners[:2].clip(0, size - 1)
+        stop = np.maximum(corners[2:] + 1, start + 1).clip(max=size)
+        rgb = self.read(image['path'], (*start.tolist(), *stop.tolist()))
+        boxes = [np.array([x['bbox']]) for x in (other, item) if x]
+        shift = np.tile(start, 2)
+        boxes = [np.hstack([x[:, :2], x[:, :2] + x[:, 2:]]).astype(int) - shift for x in boxes]
         colours = [(0, 110, 255), (255, 210, 0)][-len(boxes) :]
         marked = mmcv.imshow_bboxes(rgb, boxes, colors=colours, show=False)
-        return mmcv.imcrop(marked, corners, pad_fill=128)
+        return mmcv.imcrop(marked, corners - shift, pad_fill=128)
 
     def label(self, item: dict) -> str:
         """The class of an object, with its score if it is a prediction."""

@@ -7,20 +7,27 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.model import BaseModel
 from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch.utils.data import DataLoader
 
+from ..datasets.images.headers import read_header
 from ..datasets.images.sources import ImageReader
+from ..large_images.band_image import open_image
 from ..large_images.evaluation import TileJoiner
+from ..large_images.image_file import LargeImage
 from ..project.errors import UsageError
 from ..utils.config_parts import pipelines
 from ..utils.progress import progress
 
-ReadPicture = Callable[[str], np.ndarray]
+Part = tuple[int, int, int, int]  # left, top, right, bottom in pixels of an image
+
+
+# Reads a picture, or a part of it: RGB uint8 [H, W, 3].
+ReadPicture = Callable[[str, Part | None], np.ndarray]
 
 
 def build_loader(cfg: Config) -> DataLoader:
@@ -41,19 +48,32 @@ def predict_samples(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataEl
 
 
 def picture_reader(cfg: Config) -> ReadPicture:
-    """A function that reads an image of the test data by its path, RGB uint8 [H, W, 3].
+    """A function that reads an image of the test data by its path, as the test does.
 
     16-bit images are as the model sees them, see ``LoadDeepImage``; of more channels three are
-    shown, see ``LoadBands``. A file that cannot be read any
-    more is a UsageError.
+    shown, see ``LoadBands``. Of images that are tested in tiles only the part is read. A file that
+    cannot be read any more is a UsageError.
     """
-    reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
+    dataset = cfg.test_dataloader.dataset
+    reader = ImageReader(next(pipelines(dataset)))
 
-    def read(path: str) -> np.ndarray:
+    def read(path: str, part: Part | None) -> np.ndarray:
         try:
-            pixels = reader.read(Path(path))
+            if dataset.type == 'TiledDataset':
+                image = open_tiled(path, reader, dataset)
+                window = image.window(*(part or (0, 0, image.width, image.height)))
+                return np.ascontiguousarray(reader.picture(window)[..., ::-1])
+            shown = reader.picture(reader.read(Path(path)))
         except ValueError as error:
             raise UsageError(str(error)) from error
-        return np.ascontiguousarray(reader.picture(pixels)[..., ::-1])
+        left, top, right, bottom = part or (0, 0, *shown.shape[1::-1])
+        return np.ascontiguousarray(shown[top:bottom, left:right, ::-1])
 
     return read
+
+
+def open_tiled(path: str, reader: ImageReader, dataset: ConfigDict) -> LargeImage:
+    """An image of a ``TiledDataset``, as its tiles are read: a large one may have a copy."""
+    header = read_header(Path(path))
+    is_large = max(header.height, header.width) > dataset.tile
+    return open_image(path, reader.bands, copies=dataset.copies if is_large else None)

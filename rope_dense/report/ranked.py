@@ -10,6 +10,9 @@ import numpy as np
 from .page import Page
 
 WORST, BEST = 6, 3
+PICTURES = tuple(f'worst_{n + 1}' for n in range(WORST)) + tuple(
+    f'best_{n + 1}' for n in range(BEST)
+)
 
 
 class Image(NamedTuple):
@@ -58,7 +61,8 @@ class Ranked:
             page.figures[name] = [image.row for image in images]
             for number, image in enumerate(images, start=1):
                 words = f'{Path(image.row["path"]).name}: {caption(image.row)}'
-                page.add_picture(f'{name}_{number}', draw(image), words)
+                with page.drawing(image.row['path']):
+                    page.add_picture(f'{name}_{number}', draw(image), words)
 
 
 def side_by_side(*pictures: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from mmseg.visualization import SegLocalVisualizer
 
+from ..datasets.images.drawing import draw
 from ..project.errors import UsageError
 from . import figures
 from .page import Page
@@ -107,10 +108,10 @@ def add_pictures(
 def draw_both_labels(visualizer: SegLocalVisualizer, image: Image, read: ReadPicture) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
     (top, left), (height, width) = image.row['place'], image.content[0].shape
-    rgb, drawn = read(image.row['path'])[top : top + height, left : left + width], []
+    part, drawn = (left, top, left + width, top + height), []
+    picture = read(image.row['path'], part)[..., ::-1]
     for labels in image.content:
         sample = SegDataSample()
-        sample.gt_sem_seg = PixelData(data=torch.from_numpy(labels.astype(np.int64))[None])
-        visualizer.add_datasample('report', rgb, sample, draw_pred=False, with_labels=False)
-        drawn.append(visualizer.get_image()[..., ::-1])
+        sample.pred_sem_seg = PixelData(data=torch.from_numpy(labels.astype(np.int64))[None])
+        drawn.append(draw(visualizer, 'report', picture, sample, with_labels=False))
     return side_by_side(*drawn)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from pycocotools import mask as coco_mask
 
-from ..utils.atomic_write import atomic_write_text
-from . import figures
-from .matching import FOREGROUND, JudgedPrediction, Matches
+from ..measure.results import cell_text
+from .matching import FOREGROUND, KINDS, NOTHING, Matches
+from .objects import by_image, item_of
 from .page import Page
 from .painter import Painter
 
@@ -40,48 +40,67 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
 
     Matches are of predictions of any score; masks rather than boxes may be compared.
     """
-    key = 'segmentation' if masks else 'bbox'
-    right = (match for match in matches.predictions if match.kind == 'right')
-    found = {match.truth['id']: match.prediction['score'] for match in right if match.truth}
-    labels: dict[int, list[dict]] = {}
-    for item in matches.truth:
-        labels.setdefault(item['image_id'], []).append(item)
+    key, is_right = 'segmentation' if masks else 'bbox', matches.are('right')
+    found = np.zeros(len(matches.truth))  # scores of right predictions
+    found[matches.targets[is_right]] = matches.predictions['score'][is_right]
+    judged = (matches.predictions['score'] >= LEAST) & ~matches.are('ignored', 'duplicate')
+    labels, predictions = by_image(matches.truth), by_image(matches.predictions)
     suspects: list[Suspect] = []
-    for match in matches.predictions:
-        if match.prediction['score'] >= LEAST and match.kind not in ('ignored', 'duplicate'):
-            near = overlaps_of(match.prediction, labels.get(match.prediction['image_id'], ()), key)
-            suspects.append(suspect(match, near.max(initial=0.0), found, key))
-    for first in matches.truth:
-        rest = (x for x in labels[first['image_id']] if x['category_id'] == first['category_id'])
-        others = [item for item in rest if item['id'] > first['id']]
+    for image in sorted({*labels, *predictions}):
+        places = labels.get(image, NOTHING).tolist()
+        truth = {x: item_of(matches.truth, x) for x in places if not matches.truth['crowd'][x]}
+        items = [*truth.values()]
+        of_image = find_doubles(items, found, key)
+        for place in predictions.get(image, NOTHING):
+            if judged[place]:
+                item, label = item_of(matches.predictions, place), truth.get(matches.targets[place])
+                near = overlaps_of(item, items, key).max(initial=0.0)
+                kind = KINDS[matches.kinds[place]]
+                of_image.append(suspect(kind, item, label, near, found, key))
+        suspects += once(of_image, key)
+    return sorted(suspects, key=lambda one: -one.suspicion)
+
+
+def find_doubles(labels: Sequence[dict], found: np.ndarray, key: str) -> list[Suspect]:
+    """Pairs of labels of one image and class that may be of one object."""
+    doubles = []
+    for number, first in enumerate(labels):
+        rest = labels[number + 1 :]
+        others = [item for item in rest if item['category_id'] == first['category_id']]
         for second, overlap in zip(others, overlaps_of(first, others, key), strict=True):
-            weak, strong = sorted((first, second), key=lambda item: found.get(item['id'], 0.0))
-            doubt = found.get(strong['id'], 0.0) * (1 - found.get(weak['id'], 0.0))
+            weak, strong = sorted((first, second), key=lambda item: found[item['id']])
+            doubt = found[strong['id']] * (1 - found[weak['id']])
             if overlap >= FOREGROUND:
-                suspects.append(Suspect(doubt * overlap, 'double', weak, strong, overlap))
+                doubles.append(Suspect(doubt * overlap, 'double', weak, strong, overlap))
+    return doubles
+
+
+def once(suspects: Sequence[Suspect], key: str) -> list[Suspect]:
+    """Those of one image that are listed: the most suspect of each label, or of each place."""
     kept: dict[object, Suspect] = {}
-    places: dict[int, list[dict]] = {}  # of missing labels
+    missing: list[dict] = []
     for one in sorted(suspects, key=lambda one: -one.suspicion):
+        if one.suspicion < LEAST:
+            break
         if one.label:
             kept.setdefault(one.label['id'], one)
-            continue
-        rivals = places.setdefault(one.other['image_id'], [])
-        if overlaps_of(one.other, rivals, key).max(initial=0.0) < FOREGROUND:
-            rivals.append(one.other)
-            kept[id(one.other)] = one
-    return [one for one in kept.values() if one.suspicion >= LEAST]
+        elif overlaps_of(one.other, missing, key).max(initial=0.0) < FOREGROUND:
+            missing.append(one.other)
+            kept[-len(missing)] = one
+    return [*kept.values()]
 
 
-def suspect(match: JudgedPrediction, near: float, found: dict[int, float], key: str) -> Suspect:
-    """The fault of a label by a prediction whose IoU with the nearest label is `near`.
+def suspect(
+    kind: str, item: dict, label: dict | None, near: float, found: np.ndarray, key: str
+) -> Suspect:
+    """The fault of a label by a prediction of a kind, whose IoU with the nearest label is `near`.
 
     ``found`` has the scores of right predictions, by the labels that they found.
     """
-    item, label, score = match.prediction, match.truth, match.prediction['score']
-    rival = found.get(label['id'], 0.0) if label else 0.0  # what already found the label
-    if label and match.kind == 'class':
+    score, rival = item['score'], found[label['id']] if label else 0.0  # what found the label
+    if label and kind == 'class':
         return Suspect(score * (1 - rival), 'class', label, item, near)
-    if label and (match.kind == 'right' or not rival):
+    if label and (kind == 'right' or not rival):
         overlap = overlaps_of(item, [label], key)[0]
         return Suspect(score * (1 - overlap), 'box', label, item, overlap)
     return Suspect(score * max(0.0, 1 - near / FOREGROUND), 'missing', None, item, near)
@@ -103,13 +122,12 @@ def add_suspects(page: Page, painter: Painter, suspects: Sequence[Suspect]) -> N
         sides = (item['bbox'] if item else () for item in (label, other))
         boxes = [' '.join(f'{value:.1f}' for value in box) for box in sides]
         path = painter.images[other['image_id']]['path']
-        row = [rank, round(suspicion, 3), kind, *names, round(overlap, 3)]
-        writer.writerow([*row, path, *boxes])
+        row = [rank, round(suspicion, 3), kind, *map(cell_text, names), round(overlap, 3)]
+        writer.writerow([*row, cell_text(path), *boxes])
         if rank <= SHOWN:
             rows.append(dict(zip(COLUMNS, [*row, Path(path).name], strict=False)))
-            crops.append((painter.crop(other, label), f'{rank}. {kind}\n{names[1]}'))
-    atomic_write_text(page.out / 'suspects.csv', text.getvalue())
+            crops.append((f'{rank}. {kind}\n{names[1]}', other, label))
+    page.files['suspects.csv'] = text.getvalue().encode('utf-8', 'surrogateescape')
     page.section('Suspect labels', f'{MEANING} All {len(suspects)} are in suspects.csv.')
     page.add_table('suspects', rows)
-    if crops:
-        page.add_figure('suspect_labels', figures.draw_grid(crops), 'Suspect labels, by rank.')
+    painter.add_crops(page, 'suspect_labels', crops, 'Suspect labels, by rank.')

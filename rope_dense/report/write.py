@@ -9,19 +9,22 @@ from mmengine.model import BaseModel
 
 from ..project.building import checked_device
 from ..project.errors import UsageError
+from ..project.identity import hash_of
 from ..project.load import find_model
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.run import Run
 from ..project.task import Task, task_of
 from ..project.weights import patch_mmengine_reader
-from ..utils.lock import exclusive
+from ..utils.results import Results
+from .curves import PICTURES as CURVES
 from .curves import add_training
 from .depth import add_depth
 from .detection import add_detection
 from .features import add_features
-from .page import Page
+from .page import FIGURES, NAME, PAGE, Page
 from .panoptic import add_panoptic
+from .ranked import PICTURES
 from .segmentation import add_segmentation
 from .settings import used_settings
 
@@ -31,6 +34,15 @@ SECTIONS: dict[Task, Callable[[Page, Config, BaseModel], None]] = dict(
     semantic=add_segmentation,
     depth=add_depth,
     features=add_features,
+)
+# Pictures beside ``PICTURES``, as far as there is something to draw.
+TASK_PICTURES: dict[Task, str] = dict(
+    boxes='errors precision_recall confusion calibration missed_objects false_positives '
+    'suspect_labels',
+    panoptic='pq',
+    semantic='iou confusion',
+    depth='rmse',
+    features='neighbours',
 )
 
 
@@ -54,6 +66,7 @@ def report(
 
     Raises:
         UsageError, CheckpointError: settings, data or weights that cannot be used.
+        ForeignFileError: a file that would be written is the user's.
         BlockingIOError: another process writes to the folder.
     """
     on = str(checked_device(device))
@@ -68,27 +81,38 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
 
     Raises:
         UsageError, CheckpointError: the data or the weights cannot be used.
+        ForeignFileError: a file that would be written is the user's.
         BlockingIOError: another process writes to the folder.
     """
-    if (add_sections := SECTIONS.get(task_of(cfg))) is None:
+    task = task_of(cfg)
+    if (add_sections := SECTIONS.get(task)) is None:
         raise UsageError('report: it compares upright boxes; test rotated ones by rope-dense test')
-    patch_mmengine_reader()
-    settings = used_settings(cfg)  # before data and model are built, which change some
-    model, _, stored = ready(cfg, 'test', weights=checkpoint, has_runner=False)
-    classes, colours = classes_and_colours(cfg, stored)
-    model = model.to(device).eval()
-    model.dataset_meta = dict(classes=classes, palette=colours)
-    copy = Path(cfg.work_dir, Path(cfg.filename).name)  # of the training
-    config = str(copy if copy.is_file() else cfg.filename)
-    about = dict(config=config, checkpoint=checkpoint, classes=len(classes))
-    if cfg.get('own_data'):  # with what was left out of the labels
-        about['own data'] = cfg.own_data
-    with exclusive(out):
-        page = Page(out, f'{Path(cfg.filename).stem}: report', about)
-        page.figures |= dict(names=list(classes), settings=settings)
+    with Results(out, NAME) as results:
+        results.check(report_files(out, task))
+        patch_mmengine_reader()
+        settings = used_settings(cfg)  # before data and model are built, which change some
+        model, _, stored = ready(cfg, 'test', weights=checkpoint, has_runner=False)
+        classes, colours = classes_and_colours(cfg, stored)
+        model = model.to(device).eval()
+        model.dataset_meta = dict(classes=classes, palette=colours)
+        copy = Path(cfg.work_dir, Path(cfg.filename).name)  # of the training
+        config = str(copy if copy.is_file() else cfg.filename)
+        about = dict(config=config, checkpoint=checkpoint, classes=len(classes))
+        if cfg.get('own_data'):  # with what was left out of the labels
+            about['own data'] = cfg.own_data
+        page = Page(results, f'{Path(cfg.filename).stem}: report', about)
+        digest = hash_of(checkpoint)
+        page.figures |= dict(checkpoint_sha256=digest, names=list(classes), settings=settings)
         add_sections(page, cfg, model)
         add_training(page, Path(cfg.work_dir))
         return page.write()
+
+
+def report_files(out: Path, task: Task) -> list[Path]:
+    """The files that a report of a task may have."""
+    names = [*TASK_PICTURES[task].split(), *PICTURES, *CURVES]
+    tables = ['suspects.csv'] if task == 'boxes' else []
+    return [out / name for name in (PAGE, FIGURES, *tables, *(f'{name}.png' for name in names))]
 
 
 def report_training(cfg: Config) -> None:

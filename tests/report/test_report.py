@@ -27,13 +27,15 @@ from rope_dense.report.detection import (
     rank_images,
 )
 from rope_dense.report.matching import ERRORS, Scored, match_truth
+from rope_dense.report.objects import objects_of
 from rope_dense.report.page import Page
+from rope_dense.report.predictions import Part
 from rope_dense.report.ranked import BEST, WORST, Ranked
 from rope_dense.report.segmentation import boundary, count_pixels, ious
 from rope_dense.report.settings import differing_settings, used_settings
 from rope_dense.report.write import report_training
 from rope_dense.training.train import result_text
-from rope_dense.utils.lock import exclusive
+from rope_dense.utils.results import Results
 from rope_dense_command import command
 
 VOID = {'meta', 'img', 'br', 'link'}  # elements without an end tag
@@ -125,7 +127,7 @@ def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: P
     report['settings']['randomness.seed'] = 7
     (other / 'report.json').write_text(json.dumps(report))
     given = ('--compare', folder, other, '--out', tmp_path / 'both')
-    with exclusive(tmp_path / 'both'):
+    with Results(tmp_path / 'both', 'report'):
         assert run(*given) == 2
     assert run(*given) == 0
     check_page(tmp_path / 'both')
@@ -172,6 +174,11 @@ def test_images_of_12_bits_look_like_those_of_8(
     np.testing.assert_array_equal(*shown)
 
 
+def read_picture(path: str, part: Part | None) -> np.ndarray:
+    left, top, right, bottom = part or (0, 0, None, None)
+    return cv2.imread(path)[top:bottom, left:right]
+
+
 @pytest.mark.parametrize('masks', [False, True])
 def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     from pycocotools import mask as coco_mask
@@ -189,10 +196,12 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
 
     truth = [item(OBJECT, 1, id=1), item([50, 40, 20, 20], 2, id=2)]
     found = [item(OBJECT, 1, score=0.9), item([50, 2, 10, 10], 1, score=0.9)]
-    page = Page(tmp_path / 'out', 'made <title>', dict(config='a & b'))
+    matches = match_truth(objects_of(truth), objects_of(found), masks)
     colours = [(255, 0, 0), (0, 0, 255)]
-    add_sections(page, images, truth, found, ['cat', 'dog'], colours, masks, cv2.imread)
-    page.write()
+    with Results(tmp_path / 'out', 'report') as results:
+        page = Page(results, 'made <title>', dict(config='a & b'))
+        add_sections(page, images, matches, ['cat', 'dog'], colours, masks, read_picture)
+        page.write()
     check_page(tmp_path / 'out')
     report = json.loads((tmp_path / 'out' / 'report.json').read_text())
     numbers = {row['error']: row[NUMBER] for row in report['errors']}
@@ -222,10 +231,9 @@ def test_masks_of_a_data_set_have_the_areas_of_its_file(data: Path) -> None:
     objects = ground_truth(dataset, masks=True)
     assert len(objects) == len(content['annotations'])
     expected = sorted(item['area'] for item in content['annotations'])
-    np.testing.assert_allclose(sorted(item['area'] for item in objects), expected, rtol=0.2)
-    assert [item['area'] for item in ground_truth(dataset, masks=False)] == [
-        item['bbox'][2] * item['bbox'][3] for item in objects
-    ]
+    np.testing.assert_allclose(sorted(objects['area']), expected, rtol=0.2)
+    boxes = ground_truth(dataset, masks=False)
+    assert boxes['area'].tolist() == (objects['box'][:, 2] * objects['box'][:, 3]).tolist()
 
 
 def test_images_are_ranked_by_f1_then_errors() -> None:
@@ -233,7 +241,7 @@ def test_images_are_ranked_by_f1_then_errors() -> None:
         dict(id=n, image_id=n // 3, category_id=1, bbox=OBJECT, iscrowd=0) for n in (0, 1, 3, 6)
     ]
     right = dict(image_id=2, category_id=1, bbox=OBJECT, score=0.5)
-    ranked = rank_images(match_truth(truth, [right]), ['a', 'b', 'c'])
+    ranked = rank_images(match_truth(objects_of(truth), objects_of([right])), ['a', 'b', 'c'])
     assert [image.row['path'] for image in ranked.images] == ['a', 'b', 'c']
 
 
@@ -248,7 +256,8 @@ def test_only_the_pictures_that_are_drawn_are_kept() -> None:
 
 
 def test_calibration_of_known_scores() -> None:
-    scored = [Scored(1, 0.95, True), Scored(1, 0.95, False), Scored(1, 0.15, False)]
+    scores, right = np.array([0.95, 0.95, 0.15]), np.array([True, False, False])
+    scored = Scored(np.ones(3, int), scores, right)
     rows = [dict(number=1, score=0.15, right=0), dict(number=2, score=0.95, right=0.5)]
     assert [pytest.approx(row) for row in calibration_rows(scored)] == rows
 

@@ -4,16 +4,23 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
 from rope_dense.report.matching import (
     ERRORS,
+    KINDS,
+    Matches,
     best_threshold,
+    coco_aps,
     confusion,
     error_costs,
     fix_errors,
     match_truth,
     mean_ap,
 )
+from rope_dense.report.objects import item_of, objects_of
 
 OBJECT = [10, 10, 20, 20]
 CASES = {  # predictions (box, class, score) for one object of class 1 at OBJECT: their kinds
@@ -36,15 +43,19 @@ def annotations(items: list, image: int = 0, start: int = 1) -> list[dict]:
     return results
 
 
-def kinds(matches: object) -> Counter:
-    numbers = Counter(item.kind for item in matches.predictions)
-    return numbers + Counter(missed=len(matches.missed))
+def match(truth: list[dict], predictions: list[dict], masks: bool = False) -> Matches:
+    return match_truth(objects_of(truth), objects_of(predictions), masks)
+
+
+def kinds(matches: Matches) -> Counter:
+    numbers = Counter(KINDS[kind] for kind in matches.kinds)
+    return numbers + Counter(missed=int(matches.missed.sum()))
 
 
 @pytest.mark.parametrize('name', CASES)
 def test_kind_of_a_made_error(name: str) -> None:
     predictions, expected = CASES[name]
-    matches = match_truth(annotations([(OBJECT, 1)]), annotations(predictions))
+    matches = match(annotations([(OBJECT, 1)]), annotations(predictions))
     assert kinds(matches) == expected
     assert mean_ap(*fix_errors(matches, ERRORS)) == 1
 
@@ -59,14 +70,14 @@ def all_cases() -> tuple[list[dict], list[dict]]:
 
 
 def test_all_cases_together_are_counted_and_fixed() -> None:
-    matches = match_truth(*all_cases())
+    matches = match(*all_cases())
     expected = sum((Counter(numbers) for _, numbers in CASES.values()), Counter())
     assert kinds(matches) == expected
     assert 0 < mean_ap(*fix_errors(matches)) < mean_ap(*fix_errors(matches, ERRORS)) == 1
 
 
 def test_each_fix_alone_gains_and_is_the_cost() -> None:
-    matches = match_truth(*all_cases())
+    matches = match(*all_cases())
     gains = error_costs(matches)
     assert set(gains) == set(ERRORS)
     assert all(gains[kind] >= 0 for kind in ERRORS)
@@ -89,14 +100,14 @@ OTHER = [60, 60, 9, 9]
 def test_cost_of_each_kind_beside_a_right_prediction(errors: list, expected: dict) -> None:
     """At half of the recalls, precision is 0 or, with a wrong prediction before, 2/3."""
     truth = annotations([(OBJECT, 1), (OTHER, 1)])
-    gains = error_costs(match_truth(truth, annotations([(OBJECT, 1, 0.9), *errors])))
+    gains = error_costs(match(truth, annotations([(OBJECT, 1, 0.9), *errors])))
     assert gains == pytest.approx(dict.fromkeys(ERRORS, 0) | expected)
 
 
 def test_cost_of_one_missed_object_of_two() -> None:
     """Recall ends at 1/2: 51 of the 101 recalls have precision 1."""
     truth = annotations([(OBJECT, 1), ([60, 60, 9, 9], 1)])
-    matches = match_truth(truth, annotations([(OBJECT, 1, 0.9)]))
+    matches = match(truth, annotations([(OBJECT, 1, 0.9)]))
     assert mean_ap(*fix_errors(matches)) == pytest.approx(51 / 101)
     assert error_costs(matches) == pytest.approx(dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101})
 
@@ -104,23 +115,23 @@ def test_cost_of_one_missed_object_of_two() -> None:
 def test_an_object_is_won_once_by_fixed_errors() -> None:
     """Two wrong places for one object: the better one finds it, the other is removed."""
     near = [20, 10, 20, 20]
-    matches = match_truth(annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)]))
+    matches = match(annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)]))
     assert kinds(matches) == {'localisation': 2}
     scored, counts = fix_errors(matches, ('localisation',))
-    assert [(item.score, item.right) for item in scored] == [(0.9, True)]
+    assert scored.score.tolist() == [0.9] and scored.right.tolist() == [True]
     assert counts == {1: 1}
 
 
 def test_predictions_in_a_crowd_are_ignored() -> None:
     crowd = annotations([([0, 0, 90, 90], 1)])
     crowd[0]['iscrowd'] = 1
-    matches = match_truth(crowd, annotations([(OBJECT, 1, 0.9), ([40, 40, 9, 9], 1, 0.8)]))
+    matches = match(crowd, annotations([(OBJECT, 1, 0.9), ([40, 40, 9, 9], 1, 0.8)]))
     assert kinds(matches) == {'ignored': 2}
 
 
 def test_confusion_counts_every_object_and_prediction_once() -> None:
     truth, predictions = all_cases()
-    table = confusion(match_truth(truth, predictions), 2)
+    table = confusion(match(truth, predictions), 2)
     # 3 found, 1 taken for class 2, 3 not found; of class 1: localisation, duplicate, background.
     np.testing.assert_array_equal(table, [[3, 1, 3], [0, 0, 0], [3, 1, 0]])
 
@@ -128,30 +139,66 @@ def test_confusion_counts_every_object_and_prediction_once() -> None:
 def test_best_threshold_is_the_score_with_the_best_f1() -> None:
     predictions = [(OBJECT, 1, 0.9), ([60, 10, 20, 20], 1, 0.7), ([10, 60, 9, 9], 1, 0.4)]
     truth = annotations([(OBJECT, 1), ([60, 10, 20, 20], 1)])
-    scored, counts = fix_errors(match_truth(truth, annotations(predictions)))
+    scored, counts = fix_errors(match(truth, annotations(predictions)))
     best = best_threshold(scored, counts[1])
     assert best == dict(threshold=0.7, f1=1.0, precision=1.0, recall=1.0)
 
 
+@pytest.mark.parametrize('masks', [False, True], ids=['boxes', 'masks'])
 @pytest.mark.parametrize('seed', range(3))
-def test_ap_is_coco_s(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mmdet.evaluation.metrics import coco_metric
-    from pycocotools.cocoeval import COCOeval
-
-    from rope_dense.report.detection import coco_aps
-
-    monkeypatch.setattr(coco_metric, 'COCOeval', COCOeval)
+def test_ap_is_coco_s(seed: int, masks: bool) -> None:
+    """With crowds, of all sizes, and with more predictions than count."""
     generator = np.random.default_rng(seed)
     truth, predictions = [], []
     for image in range(8):
-        boxes = generator.integers(1, 60, (6, 4)).tolist()
-        objects = [(box, int(generator.integers(1, 4))) for box in boxes]
-        truth += annotations(objects, image, start=len(truth) + 1)
-        found = [(box, int(generator.integers(1, 4)), generator.random()) for box in boxes * 2]
-        predictions += annotations(
-            [([side + int(generator.integers(4)) for side in b], c, s) for b, c, s in found], image
-        )
-    images = [dict(id=image, width=130, height=130) for image in range(8)]
-    expected = coco_aps(images, truth, predictions, 3, masks=False)[-1]
-    assert mean_ap(*fix_errors(match_truth(truth, predictions))) == pytest.approx(np.mean(expected))
-    assert mean_ap(*fix_errors(match_truth(truth, predictions), ERRORS)) == 1
+        boxes = np.hstack([generator.random((7, 2)) * 60, 3 + generator.random((7, 2)) * 120])
+        truth += annotations([(box.tolist(), 1 + n % 3) for n, box in enumerate(boxes)], image)
+        near = boxes[generator.integers(7, size=400)] + generator.normal(size=(400, 4)) * 3
+        near = near.clip(1, 180).tolist()
+        scores = generator.random(400).tolist()
+        found = [
+            (box, int(generator.integers(1, 4)), score)
+            for box, score in zip(near, scores, strict=True)
+        ]
+        predictions += annotations(found, image)
+    for number, item in enumerate(truth):
+        item.update(id=number + 1, iscrowd=int(number % 9 == 0))
+    if masks:
+        for item in (*truth, *predictions):
+            left, top, width, height = map(round, item.pop('bbox'))
+            drawn = np.zeros((200, 200), np.uint8, order='F')
+            drawn[top : top + height, left : left + width] = 1
+            drawn[top + height // 2, left] = 0
+            item['segmentation'] = coco_mask.encode(drawn)
+            item['area'] = float(coco_mask.area(item['segmentation']))
+    matches = match(truth, predictions, masks)
+    assert len(matches.predictions) < len(predictions) * 0.9
+    aps = coco_aps(matches, 3)
+    np.testing.assert_allclose(aps, coco_s(truth, predictions, masks), atol=1e-12)
+    assert mean_ap(*fix_errors(matches)) == pytest.approx(aps[-1].mean())
+    assert mean_ap(*fix_errors(matches, ERRORS)) == 1
+
+
+def coco_s(truth: list[dict], predictions: list[dict], masks: bool) -> np.ndarray:
+    """AP by size and AP50 of each class, by pycocotools."""
+    coco = COCO()
+    images = [dict(id=image, width=200, height=200) for image in range(8)]
+    classes = [dict(id=number, name=str(number)) for number in (1, 2, 3)]
+    coco.dataset = dict(images=images, annotations=truth, categories=classes)
+    coco.createIndex()
+    results = coco.loadRes([dict(item) for item in predictions])
+    evaluation = COCOeval(coco, results, 'segm' if masks else 'bbox')
+    evaluation.evaluate()
+    evaluation.accumulate()
+    precision = evaluation.eval['precision'][..., -1]  # [IoU, recall, class, size]
+    precision = np.where(precision < 0, np.nan, precision)
+    return np.concatenate([precision.mean((0, 1)).T, precision[:1, :, :, 0].mean(1)])
+
+
+def test_objects_are_the_annotations_that_they_were() -> None:
+    items = annotations([(OBJECT, 2, 0.9), ([1.5, 2, 3, 4], 1)], image=7, start=0)
+    items[0]['segmentation'] = dict(size=[8, 8], counts='abc')
+    objects = objects_of(items)
+    back = [dict(item_of(objects, place), iscrowd=0) for place in (0, 1)]
+    assert back == items and not len(objects_of([]))
+    assert objects_of([dict(category_id=1)], image=3)['image'].tolist() == [3]  # without a box
