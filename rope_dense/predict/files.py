@@ -3,8 +3,8 @@
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,11 +22,10 @@ from ..datasets.mask_colours import write_labels
 from ..datasets.panoptic import OFFSET, PANOPTIC, panoptic_content, panoptic_segments, write_ids
 from ..datasets.rotated_results import rotated_annotation
 from ..models.shared_backbone import FEATURES
-from ..project.errors import UsageError
-from ..project.identity import Identity
 from ..utils.results import Results, Write
-from .formats import FORMATS, Detections, ids_of, json_text, output_stem
-from .journal import ImageJournal, State, file_state
+from .formats import FORMATS, Detections, json_text, output_stem
+from .journal import file_state
+from .place import Output, Wanted
 from .thresholds import DEFAULT
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
@@ -34,96 +33,6 @@ if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
 
 Image = np.ndarray  # uint8 [H, W, 3], blue, green, red
 DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is written of predictions.
-
-    Args:
-        formats: detectors: names in ``FORMATS``.
-        scores: segmentors: also the probability of each class; of 'yolo' the score of a box.
-        ids: COCO file with the ids of images and classes, for 'results'.
-    """
-
-    formats: Sequence[str] = ('coco',)
-    scores: bool = False
-    ids: Path | None = None
-
-    def check(self, tasks: Sequence[str], has_names: bool) -> None:
-        """Raise UsageError if predictions of these tasks cannot be written so.
-
-        Args:
-            has_names: of images, which frames of a video have not.
-        """
-        formats, said = {*self.formats}, ''
-        if formats - {*FORMATS}:
-            said = f'--write: the formats are {", ".join(FORMATS)}'
-        elif formats != {'coco'} and not {'boxes', 'oriented', 'several'} & {*tasks}:
-            said = f'--write: for detectors, and the task of this model is {tasks[0]}'
-        elif 'voc' in formats and 'oriented' in tasks:
-            said = '--write voc: it has no rotated boxes'
-        elif 'crops' in formats and not has_names:
-            said = '--write crops: not of videos; give the frames as images'
-        elif self.ids and 'results' not in formats:
-            said = '--ids: only --write results has ids'
-        if said:
-            raise UsageError(said)
-
-    def say_lacking(self, classes: Sequence[str], names: Sequence[str]) -> None:
-        """Print what ``ids`` lacks of the classes, and of the names of images."""
-        if self.ids is None:
-            return
-        for kind, given in (('categories', classes), ('images', names)):
-            lacking = sorted({*given} - {*ids_of(self.ids, kind, given)})
-            if lacking:
-                print(f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out')
-
-
-@dataclass(frozen=True)
-class Output:
-    """The place of predictions.
-
-    Args:
-        results: which all files go through.
-        folder: for all files, ``results.folder`` or, of one of several tasks, below it.
-        wanted: what is written.
-        settings: what the predictions depend on; JSON.
-        min_scores: detectors: score of a box that is written, by class, see ``least_scores``.
-        read: the pixels of an image by its ``file_name``, BGR, for 'crops'.
-        name: of one of several tasks.
-        journals: of the images, one for each task.
-    """
-
-    results: Results
-    folder: Path
-    wanted: Wanted
-    settings: Mapping[str, Any]
-    min_scores: Mapping[str, float]
-    read: Callable[[str], np.ndarray]
-    name: str = ''
-    journals: list[ImageJournal] = field(default_factory=list)
-
-    def within(self, name: str, identity: Identity | None = None) -> 'Output':
-        """The output of one of several tasks, in a folder of its own."""
-        more = {} if identity is None else {name: identity.described()}
-        settings = {**self.settings, **more}
-        return replace(self, folder=self.folder / name, settings=settings, name=name)
-
-    def journal(self) -> ImageJournal:
-        """The journal of the images that are done, by this run or an interrupted one."""
-        self.journals.append(ImageJournal(self.results, self.settings, self.name))
-        return self.journals[-1]
-
-    def gather(self, states: Mapping[str, State]) -> None:
-        """Take the images of all processes, in the order of their names."""
-        for journal in self.journals:
-            journal.gather(states)
-
-    def forget(self) -> None:
-        """Remove the journals: all images are predicted."""
-        for journal in self.journals:
-            journal.remove()
 
 
 class Writer(ABC):
@@ -257,16 +166,8 @@ class DetectionFiles(Writer):
 
     def detections(self) -> Detections:
         """All that was predicted."""
-        return Detections(
-            results=self.output.results,
-            folder=self.out,
-            entries=[*self.journal.entries.values()],
-            classes=self.classes,
-            convention=self.convention,
-            scores=self.output.wanted.scores,
-            ids=self.output.wanted.ids,
-            read=self.output.read,
-        )
+        entries = [*self.journal.entries.values()]
+        return Detections(self.output, entries, self.classes, self.convention)
 
     def finish(self) -> str:
         """Write all formats; returns the numbers of objects and images, in words."""

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
@@ -15,13 +14,13 @@ import cv2
 import numpy as np
 
 from ..datasets.images.drawing import encoded
-from ..datasets.labels.coco_files import load_coco
 from ..datasets.labels.objects import printable_text
 from ..datasets.rotated_results import about_convention, dota_texts, names_of_files
 from ..project.errors import UsageError
 from ..utils.progress import progress
 from ..utils.results import Results
 from .journal import Entry
+from .place import Output, Wanted, ids_of
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
@@ -31,27 +30,27 @@ ABOUT = 'file_name', 'height', 'width', 'picture'  # of an image in predictions.
 
 @dataclass(frozen=True)
 class Detections:
-    """The predictions for all images, and their place.
+    """The predictions for all images.
 
     Args:
-        results: which the files go through.
-        folder: of the files.
+        output: their place.
         entries: of the images.
         classes: names.
         convention: of rotated boxes.
-        scores: 'yolo': also write the score of each box.
-        ids: COCO file with the ids of images and classes, for 'results'.
-        read: the pixels of an image by its ``file_name``, BGR, for 'crops'.
     """
 
-    results: Results
-    folder: Path
+    output: Output
     entries: Sequence[Entry]
     classes: Sequence[str]
     convention: str | None
-    scores: bool
-    ids: Path | None
-    read: Callable[[str], np.ndarray]
+
+    @property
+    def results(self) -> Results:
+        return self.output.results
+
+    @property
+    def folder(self) -> Path:
+        return self.output.folder
 
     def write(self, name: str, text: str, entry: Entry | None = None) -> Path:
         """Write a text and return its path; a file of one image that the user edited stays."""
@@ -88,7 +87,7 @@ def write_results(found: Detections) -> Path:
     names, labels = [entry['file_name'] for entry in found.entries], found.classes
     images: Mapping[str, Any] = {name: number for number, name in enumerate(names, start=1)}
     classes: Mapping[str, Any] = {name: number for number, name in enumerate(labels, start=1)}
-    if file := found.ids:
+    if file := found.output.wanted.ids:
         images, classes = ids_of(file, 'images', names), ids_of(file, 'categories', labels)
     results = []
     for entry in found.entries:
@@ -122,7 +121,7 @@ def write_yolo(found: Detections) -> Path:
             if 'segmentation' not in item:
                 points = np.stack([(low + high) / 2, high - low])
             numbers = [f'{value:.6f}' for value in points.ravel()]
-            if found.scores:
+            if found.output.wanted.scores:
                 numbers.append(f'{item["score"]:.4f}')
             if (high > low).all():  # else it is outside of the image
                 lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}\n')
@@ -161,7 +160,7 @@ def write_crops(found: Detections) -> Path:
     folder = found.folder / 'crops'
     entries = [entry for entry in found.entries if entry['objects']]
     for entry in progress(entries, 'crops'):
-        pixels = found.read(entry['file_name'])
+        pixels = found.output.read(entry['file_name'])
         for number, item in enumerate(entry['objects'], start=1):
             left, top, width, height = item['bbox']
             bottom, right = max(0, ceil(top + height)), max(0, ceil(left + width))
@@ -206,29 +205,25 @@ FORMATS = dict(
 )
 
 
-whole_file = cache(partial(load_coco, is_whole=True))
+def check_wanted(wanted: Wanted, tasks: Sequence[str], has_names: bool) -> None:
+    """Raise UsageError if predictions of these tasks cannot be written so.
 
-
-def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
-    """The ids of the images or categories in a COCO file that have one of the names.
-
-    An image may be in another folder there if no two have the last part of its name. UsageError,
-    ValueError if the file is no COCO file, or has none of the names.
+    Args:
+        has_names: of images, which frames of a video have not.
     """
-    content, key = whole_file(file).content, 'file_name' if kind == 'images' else 'name'
-    if not isinstance(content, dict) or not isinstance(content.get(kind), list):
-        raise UsageError(f'--ids {file}: no COCO file, which has a list of {kind}')
-    known = {entry[key]: entry['id'] for entry in content[kind] if {key, 'id'} <= {*entry}}
-    ids = {name: known[name] for name in names if name in known}
-    if kind == 'images':
-        last = {Path(name).name: number for name, number in known.items()}
-        counts = [Counter(Path(name).name for name in some) for some in (known, names)]
-        only = (name for name in names if all(x[Path(name).name] == 1 for x in counts))
-        ids |= {name: last[Path(name).name] for name in only}
-    if names and not ids:
-        there = ', '.join(map(str, [*known][:3]))
-        raise UsageError(f'--ids {file}: its {kind} ({there} ...) have no {names[0]}, or any other')
-    return ids
+    formats, said = {*wanted.formats}, ''
+    if formats - {*FORMATS}:
+        said = f'--write: the formats are {", ".join(FORMATS)}'
+    elif formats != {'coco'} and not {'boxes', 'oriented', 'several'} & {*tasks}:
+        said = f'--write: for detectors, and the task of this model is {tasks[0]}'
+    elif 'voc' in formats and 'oriented' in tasks:
+        said = '--write voc: it has no rotated boxes'
+    elif 'crops' in formats and not has_names:
+        said = '--write crops: not of videos; give the frames as images'
+    elif wanted.ids and 'results' not in formats:
+        said = '--ids: only --write results has ids'
+    if said:
+        raise UsageError(said)
 
 
 def dota_names(images: Sequence[dict]) -> dict[int, str]:

@@ -40,10 +40,12 @@ from ..utils.progress import progress
 from ..utils.results import Results
 from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
-from .files import DRAWN, Output, Wanted, Writer
+from .files import DRAWN, Writer
+from .formats import check_wanted
 from .inferencer import build_inferencer, predict_batch
 from .journal import file_state, journal_or_anew
 from .output import FILES, files_of, task_files
+from .place import Output, Wanted
 from .processes import init_rank, should_merge
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import TiledImage, Tiling, TrainedModel, result_ending, tile_and_overlap
@@ -159,7 +161,7 @@ def predict(
     folder = Path(cfg.work_dir, 'predictions') if out is None else Path(out)
     pictures = find_pictures(cfg, images, folder, count)
     wanted = Wanted(write, scores, None if ids is None else Path(ids))
-    wanted.check([task_of(cfg)], pictures.video is None)
+    check_wanted(wanted, [task_of(cfg)], pictures.video is None)
     inputs = [*pictures.inputs(), config, weights or '', ids or '']
     results = Results(folder, f'predict/{rank}', inputs, is_flushed=False)
     with results, DefaultScope.overwrite_default_scope(cfg.default_scope):
@@ -174,7 +176,7 @@ def predict(
         settings |= identity.described()
         output = Output(results, folder, wanted, settings, least, pictures.drawable)
         if task_of(cfg) == 'several':
-            writer: Writer = task_files(cfg, inferencer.model, output)
+            writer: Writer = task_files(cfg, inferencer.model, output, pictures.sources)
         else:
             writer = files_of(cfg, inferencer.visualizer, output)
         predictor = Predictor(trained, inferencer, writer, output, batch, tile_above)
@@ -218,7 +220,8 @@ def find_pictures(cfg: Config, images: Given, out: Path, count: int) -> Pictures
 
 def check_files(cfg: Config, pictures: Pictures, results: Results, wanted: Wanted) -> None:
     """Raise ForeignFileError if a result would replace a file of the user's."""
-    FILES[task_of(cfg)].check(results, results.folder, wanted, pictures.sources)
+    if task_of(cfg) in FILES:  # the models of several tasks check theirs when they are built
+        FILES[task_of(cfg)].check(results, results.folder, wanted, pictures.sources)
     if pictures.video:
         results.check([video_file(results.folder, pictures.video)])
 
@@ -230,7 +233,7 @@ def check_tasks(
     metas = {'': inferencer.model.dataset_meta}
     if task_of(cfg) == 'several':
         tasks, metas = inferencer.model.configs, inferencer.model.dataset_metas
-        wanted.check([task_of(task) for task in tasks.values()], pictures.video is None)
+        check_wanted(wanted, [*map(task_of, tasks.values())], pictures.video is None)
     classes = [name for meta in metas.values() for name in meta.get('classes', ())]
     wanted.say_lacking(classes, [source.file_name for source in pictures.sources])
     return classes

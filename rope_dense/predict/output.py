@@ -1,9 +1,12 @@
 """The files that a model's predictions are written to, by its task."""
 
+from collections.abc import Sequence
+
 from mmengine.config import Config
 from mmengine.registry import VISUALIZERS
 from mmengine.visualization import Visualizer
 
+from ..datasets.images.sources import Source
 from ..models.shared_backbone import FEATURES, SharedBackbone
 from ..project.identity import Identity
 from ..project.model import classes_and_colours, mask_numbers, num_things
@@ -12,12 +15,12 @@ from .files import (
     DepthFiles,
     DetectionFiles,
     FeatureFiles,
-    Output,
     PanopticFiles,
     SegmentationFiles,
     TaskFiles,
     Writer,
 )
+from .place import Output
 
 FILES: dict[Task, type[Writer]] = dict(
     boxes=DetectionFiles,
@@ -25,7 +28,6 @@ FILES: dict[Task, type[Writer]] = dict(
     panoptic=PanopticFiles,
     semantic=SegmentationFiles,
     depth=DepthFiles,
-    several=TaskFiles,
 )
 
 
@@ -39,8 +41,10 @@ def files_of(cfg: Config, visualizer: Visualizer, output: Output) -> Writer:
     return FILES[task](visualizer, output, meta)
 
 
-def task_files(cfg: Config, model: SharedBackbone, output: Output) -> TaskFiles:
-    """The files of several tasks."""
+def task_files(
+    cfg: Config, model: SharedBackbone, output: Output, sources: Sequence[Source]
+) -> TaskFiles:
+    """The files of several tasks; ForeignFileError if one would replace a file of the user's."""
     writers: dict[str, Writer] = {}
     for name, task in model.configs.items():
         given = cfg.model.tasks[name]
@@ -52,4 +56,6 @@ def task_files(cfg: Config, model: SharedBackbone, output: Output) -> TaskFiles:
         writers[name] = files_of(task, visualizer, output.within(name, identity))
     if model.features:
         writers[FEATURES] = FeatureFiles(None, output.within(FEATURES), {})
+    for writer in writers.values():
+        writer.check(output.results, writer.out, output.wanted, sources)
     return TaskFiles(output.folder, writers)

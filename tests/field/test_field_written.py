@@ -11,8 +11,9 @@ from pycocotools import mask as coco_mask
 from helpers.field import image, reading
 from helpers.seeds import seed_of_the_week
 from rope_dense.datasets.rotated_results import rotated_annotation
-from rope_dense.predict.files import DetectionFiles, Output, Wanted
+from rope_dense.predict.files import DetectionFiles
 from rope_dense.predict.formats import FORMATS
+from rope_dense.predict.place import Output, Wanted
 from rope_dense.utils.results import Results
 
 CLASSES = ('1.10', 'Größe <3> & "x"', 'class 2', 'traffic light', 'yes')

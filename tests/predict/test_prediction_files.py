@@ -26,8 +26,9 @@ from scipy import ndimage
 from helpers.tool_names import Fails
 from rope_dense.datasets.images.sources import Source
 from rope_dense.predict import files as prediction_files
-from rope_dense.predict.files import DetectionFiles, Output, Wanted
-from rope_dense.predict.formats import FORMATS, mask_outline
+from rope_dense.predict.files import DetectionFiles
+from rope_dense.predict.formats import FORMATS, check_wanted, mask_outline
+from rope_dense.predict.place import Output, Wanted
 from rope_dense.predict.thresholds import Scores, least_scores
 from rope_dense.project.errors import UsageError
 from rope_dense.project.identity import hash_of
@@ -301,9 +302,9 @@ def test_what_a_task_cannot_write() -> None:
     }
     for says, (tasks, names, *formats) in cases.items():
         with pytest.raises(UsageError, match=says):
-            Wanted(formats).check(tasks, bool(names))
-    Wanted().check(['depth'], has_names=False)
-    Wanted(['yolo']).check(['depth', 'boxes'], has_names=False)
+            check_wanted(Wanted(formats), tasks, bool(names))
+    check_wanted(Wanted(), ['depth'], has_names=False)
+    check_wanted(Wanted(['yolo']), ['depth', 'boxes'], has_names=False)
 
 
 def test_all_formats_of_small_and_tiled_images(

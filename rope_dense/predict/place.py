@@ -1,0 +1,111 @@
+"""The place of predictions, and what the user wants there."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..datasets.labels.coco_files import load_coco
+from ..project.errors import UsageError
+from ..project.identity import Identity
+from ..utils.results import Results
+from .journal import ImageJournal, State
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is written of predictions.
+
+    Args:
+        formats: detectors: names in ``FORMATS``.
+        scores: segmentors: also the probability of each class; of 'yolo' the score of a box.
+        ids: COCO file with the ids of images and classes, for 'results'.
+    """
+
+    formats: Sequence[str] = ('coco',)
+    scores: bool = False
+    ids: Path | None = None
+
+    def say_lacking(self, classes: Sequence[str], names: Sequence[str]) -> None:
+        """Print what ``ids`` lacks of the classes, and of the names of images."""
+        if self.ids is None:
+            return
+        for kind, given in (('categories', classes), ('images', names)):
+            lacking = sorted({*given} - {*ids_of(self.ids, kind, given)})
+            if lacking:
+                print(f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out')
+
+
+@dataclass(frozen=True)
+class Output:
+    """The place of predictions.
+
+    Args:
+        results: which all files go through.
+        folder: for all files, ``results.folder`` or, of one of several tasks, below it.
+        wanted: what is written.
+        settings: what the predictions depend on; JSON.
+        min_scores: detectors: score of a box that is written, by class, see ``least_scores``.
+        read: the pixels of an image by its ``file_name``, BGR, for 'crops'.
+        name: of one of several tasks.
+        journals: of the images, one for each task.
+    """
+
+    results: Results
+    folder: Path
+    wanted: Wanted
+    settings: Mapping[str, Any]
+    min_scores: Mapping[str, float]
+    read: Callable[[str], np.ndarray]
+    name: str = ''
+    journals: list[ImageJournal] = field(default_factory=list)
+
+    def within(self, name: str, identity: Identity | None = None) -> 'Output':
+        """The output of one of several tasks, in a folder of its own."""
+        more = {} if identity is None else {name: identity.described()}
+        settings = {**self.settings, **more}
+        return replace(self, folder=self.folder / name, settings=settings, name=name)
+
+    def journal(self) -> ImageJournal:
+        """The journal of the images that are done, by this run or an interrupted one."""
+        self.journals.append(ImageJournal(self.results, self.settings, self.name))
+        return self.journals[-1]
+
+    def gather(self, states: Mapping[str, State]) -> None:
+        """Take the images of all processes, in the order of their names."""
+        for journal in self.journals:
+            journal.gather(states)
+
+    def forget(self) -> None:
+        """Remove the journals: all images are predicted."""
+        for journal in self.journals:
+            journal.remove()
+
+
+whole_file = cache(partial(load_coco, is_whole=True))
+
+
+def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
+    """The ids of the images or categories in a COCO file that have one of the names.
+
+    An image may be in another folder there if no two have the last part of its name. UsageError,
+    ValueError if the file is no COCO file, or has none of the names.
+    """
+    content, key = whole_file(file).content, 'file_name' if kind == 'images' else 'name'
+    if not isinstance(content, dict) or not isinstance(content.get(kind), list):
+        raise UsageError(f'--ids {file}: no COCO file, which has a list of {kind}')
+    known = {entry[key]: entry['id'] for entry in content[kind] if {key, 'id'} <= {*entry}}
+    ids = {name: known[name] for name in names if name in known}
+    if kind == 'images':
+        last = {Path(name).name: number for name, number in known.items()}
+        counts = [Counter(Path(name).name for name in some) for some in (known, names)]
+        only = (name for name in names if all(x[Path(name).name] == 1 for x in counts))
+        ids |= {name: last[Path(name).name] for name in only}
+    if names and not ids:
+        there = ', '.join(map(str, [*known][:3]))
+        raise UsageError(f'--ids {file}: its {kind} ({there} ...) have no {names[0]}, or any other')
+    return ids
