@@ -28,7 +28,7 @@ COMMANDS = {
     'choose-scaling': 'DETECTOR WEIGHTS --sizes 96 --images 2 --draws 440 --work-dir OUT',
     'position-bias': 'DETECTOR WEIGHTS --sizes 64 --work-dir OUT',
     'benchmark': 'DETECTOR --sizes 64x64 --modes forward --rounds 1 --work-dir OUT',
-    'export': 'SEGMENTOR LABELLER OUT/model.pt2 --size 64 --work-dir WORK',
+    'export': 'SEGMENTOR LABELLER OUT/model.pt2 --size 64',
     'convert-checkpoint': 'BACKBONE OUT/timm.safetensors --to timm',
     'convert-data json': 'coco LABELS OUT/train.json --images PICTURES --val-share 0.5',
     'convert-data tiles': 'tiles LABELS OUT/tiles --images PICTURES --tile 48',
@@ -95,7 +95,10 @@ def test_a_file_of_the_user_stays(
         places = words | dict(OUT=str(out), WORK=str(tmp_path / 'work'))
         pattern = re.compile('|'.join(sorted(places, key=len, reverse=True)))
         given = [pattern.sub(lambda found: places[found[0]], x) for x in COMMANDS[name].split()]
-        return command(program)([*given, *more])
+        try:
+            return command(program)([*given, *more])
+        except SystemExit as stopped:  # of the reader of arguments
+            return int(stopped.code or 0)
 
     clean = tmp_path / 'clean'
     clean.mkdir()
