@@ -6,15 +6,17 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
 import numpy as np
 
-from ..datasets.images.band_files import open_raster
+from ..datasets.images.band_files import UnreadError, open_raster
 from ..datasets.images.copies import write_rows
 from ..datasets.images.headers import check_pixel_count, read_header
 from ..datasets.images.pictures import check_picture
+from ..datasets.images.sources import read_image
 
 if find_spec('rasterio'):
     import rasterio
@@ -36,7 +38,8 @@ class LargeImage:
     decoded; png and jpeg are decoded from the top, so request their rows in that order. Rows that
     overlap the last request are decoded once. As by ``mmcv.imread``, grey images become
     three equal channels, 1, 2 and 4 bits are scaled to 0 .. 255, palettes become their colours, and
-    alpha is dropped. A photograph with an EXIF orientation is turned, and therefore held in memory.
+    alpha is dropped. A photograph with an EXIF orientation is turned, and therefore held in memory,
+    and so is what GDAL cannot read, as AVIF and HEIC in rasterio's wheel.
     A jpeg whose colours have half the resolution differs, because GDAL has another decoder: see
     docs/large_images.md.
 
@@ -55,16 +58,32 @@ class LargeImage:
     """
 
     has_no_data = False
+    file: Any  # of rasterio, or without a map
+    turned: np.ndarray | None
+    palette: np.ndarray | None
 
     def __init__(self, path: str | Path, shrink: int = 1) -> None:
-        self.shrink, self.file = shrink, open_raster(path)
-        header = read_header(Path(path))
-        check_picture(Path(path), header, by_opencv=False)
+        self.shrink, self.turned = shrink, None
+        self.palette, self.scale, self.is_inverted = None, 1, False
+        try:
+            self.file = open_raster(path)
+            self.check_file(Path(path))
+        except UnreadError:
+            self.file = SimpleNamespace(count=3, crs=None, transform=rasterio.Affine.identity())
+            self.turned = np.moveaxis(read_image(Path(path)), 2, 0)[::-1]
+        self.full_size = self.file.shape if self.turned is None else self.turned.shape[1:]
+        self.height, self.width = (-(-side // shrink) for side in self.full_size)
+        self.channels = 3
+        self.first, self.rows = 0, np.empty((0, self.width, 3), np.uint8)  # as last read
+
+    def check_file(self, path: Path) -> None:
+        """Find out how pixels are stored; ValueError for what is no picture of 8 bits."""
+        header = read_header(path)
+        check_picture(path, header, by_opencv=False)
         if self.file.dtypes[0] != 'uint8':
             raise ValueError(f'{path}: pixels of {header.dtype}; tiles are read of uint8')
         self.palette, self.scale = palette_of(self.file), scale_of(self.file)
         self.is_inverted = header.photometric == 'inverted grey' and self.palette is None
-        self.turned: np.ndarray | None = None
         if header.orientation > 1:
             if not self.file.transform.is_identity:
                 raise ValueError(
@@ -72,10 +91,6 @@ class LargeImage:
                 )
             check_pixel_count(path, header.height, header.width)
             self.turned = apply_orientation(self.file.read(), header.orientation)
-        self.full_size = self.file.shape if self.turned is None else self.turned.shape[1:]
-        self.height, self.width = (-(-side // shrink) for side in self.full_size)
-        self.channels = 3
-        self.first, self.rows = 0, np.empty((0, self.width, 3), np.uint8)  # as last read
 
     def read(self, top: int, bottom: int) -> np.ndarray:
         """Rows ``top`` to ``bottom``, [bottom - top, width, 3]."""

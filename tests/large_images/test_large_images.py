@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, features
 from pycocotools import mask as coco_mask
 from scipy.fft import dctn, idctn
 
+from rope_dense.datasets.images.sources import read_image
 from rope_dense.datasets.labels.geometry import mask_lengths
 from rope_dense.datasets.mask_colours import label_type
+from rope_dense.large_images.band_image import open_image
 from rope_dense.large_images.detection import (
     as_coco,
     detect,
@@ -188,7 +190,7 @@ def test_shrunken_rows_are_means(
     'make, says',
     [
         (lambda path: path.write_text('no image'), 'cannot be read as an image'),
-        (lambda path: None, 'cannot be read as an image'),
+        (lambda path: None, 'no such file'),
         (lambda path: tiff(path, noise(3).astype(np.uint16)), '3 bands of uint16, no picture'),
         (lambda path: tiff(path, noise(5)), '5 bands of uint8, no picture'),
     ],
@@ -197,6 +199,30 @@ def test_files_that_cannot_be_read(make: Callable, says: str, tmp_path: Path) ->
     make(tmp_path / 'a.tif')
     with pytest.raises(ValueError, match=f'a.tif: {says}'):
         LargeImage(tmp_path / 'a.tif')
+
+
+@pytest.mark.parametrize('name', ['a.avif', 'a.heic'])
+def test_what_gdal_does_not_read_is_decoded_as_a_whole(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As training reads it: the image, its shrunken form, and windows by its copy."""
+    if name.endswith('heic'):
+        pytest.importorskip('pillow_heif', reason='no pillow-heif').register_heif_opener()
+    elif not features.check('avif'):
+        pytest.skip('Pillow without AVIF')
+    path = tmp_path / name
+    Image.fromarray(noise(3)).save(path)
+    expected = read_image(path)
+    image = LargeImage(path)
+    rows = np.concatenate([image.read(0, 30), image.read(20, image.height)[10:]])
+    assert (rows == expected).all()
+    half = LargeImage(path, 2)
+    assert half.read(0, half.height).shape == (-(-len(expected) // 2), half.width, 3)
+    copied = open_image(path, None, 1, str(tmp_path / 'copies'))
+    assert (copied.window(5, 10, 25, 40) == expected[10:40, 5:25]).all()
+    monkeypatch.setattr('rope_dense.datasets.images.headers.MOST_SIDE', 10)
+    with pytest.raises(ValueError, match=rf'{name}: \d+ x \d+ pixels, of at most'):
+        LargeImage(path)
 
 
 @pytest.mark.parametrize('orientation', range(1, 9))

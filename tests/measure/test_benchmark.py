@@ -108,3 +108,30 @@ def test_errors(
     benchmark: Main, segmentor: str, fails: Fails, arguments: list[str], says: list[str]
 ) -> None:
     fails(benchmark, segmentor, *arguments, says=says)
+
+
+@pytest.mark.parametrize(
+    'tool, given, foreign',
+    [
+        ('benchmark', ['CONFIG', '--sizes', '64'], 'benchmark/benchmark.csv'),
+        ('position_bias', ['CONFIG', 'WEIGHTS'], 'position_bias/position_bias.png'),
+        ('choose_scaling', ['CONFIG', 'WEIGHTS', '--sizes', '96'], 'scaling/96.py'),
+    ],
+)
+def test_files_of_the_users_stop_it_before_anything_is_measured(
+    tool: str,
+    given: list[str],
+    foreign: str,
+    detector: str,
+    weights: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / foreign
+    file.parent.mkdir()
+    file.write_text('mine')
+    words = [dict(CONFIG=detector, WEIGHTS=weights).get(word, word) for word in given]
+    assert command(tool)([*words, '--work-dir', str(tmp_path)]) == 2
+    assert f'{file} was not written by rope-dense' in capsys.readouterr().err
+    assert file.read_text() == 'mine'
+    assert [path for path in tmp_path.rglob('*') if path.is_file()] == [file]

@@ -176,7 +176,11 @@ def open_raster(path: str | Path) -> rasterio.DatasetReader:
             with rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN='TRUE'):
                 return rasterio.open(path)
     except RasterioIOError as error:
-        raise ValueError(f'{path}: cannot be read as an image ({error})') from error
+        raise UnreadError(f'{path}: cannot be read as an image ({error})') from error
+
+
+class UnreadError(ValueError):
+    """A file of a format that GDAL does not read, or no image."""
 
 
 def write_bands(path: Path, pixels: np.ndarray) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from ...utils.atomic_write import atomic_write
 from ..labels.inventory import state_of
 from ..labels.kept import repr_digest
-from .band_files import ARRAY, open_raster
+from .band_files import ARRAY, UnreadError, open_raster
 
 if find_spec('rasterio'):
     import rasterio
@@ -36,7 +36,11 @@ def has_windows(path: Path) -> bool:
     """Return whether a window of a file is read without decoding most of the file."""
     if path.suffix.lower() == ARRAY:
         return True
-    with open_raster(path) as file:
+    try:
+        opened = open_raster(path)
+    except UnreadError:
+        return False
+    with opened as file:
         blocks = file.block_shapes or [(1, 1)]  # none of a file of subdatasets
         return file.driver not in SEQUENTIAL and max(h * w for h, w in blocks) <= MOST
 
@@ -69,10 +73,13 @@ def remove_outdated(folder: Path) -> int:
 
 
 def copy_raster(path: Path, out: Path) -> None:
-    """Copy a file of GDAL with all of its bands and its no-data value, block by block."""
-    with atomic_write(out) as fresh, warnings.catch_warnings():
+    """Copy a file with all of its bands and its no-data value, block by block.
+
+    ValueError if GDAL does not read it.
+    """
+    with open_raster(path) as file, atomic_write(out) as fresh, warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        rasterio.shutil.copy(path, fresh, **LAYOUT)
+        rasterio.shutil.copy(file, fresh, **LAYOUT)
 
 
 def write_rows(
