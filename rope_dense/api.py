@@ -54,7 +54,7 @@ def train(
         with_cp: recompute the backbone's blocks in backward to save memory.
         compile: compile the backbone's blocks.
         fsdp, launcher: of several processes, see docs/training.md.
-        overwrite: remove checkpoints and logs of an earlier run from the work folder.
+        overwrite: remove what an earlier run and its report wrote from the work folder.
         cfg_options: changes of the config by dotted keys, such as {'train_cfg.val_interval': 50}.
         own: settings of the recipe, such as ``data_root``, ``epochs`` and ``backbone``; of a run
             those that change.

@@ -191,7 +191,7 @@ def add_training_options(parser: ToolParser) -> None:
         'start anew',
     )
     parser.add_switch(
-        '--overwrite', 'remove checkpoints and logs of an earlier run from the work dir'
+        '--overwrite', 'remove what an earlier run and its report wrote from the work dir'
     )
     parser.add_argument(
         '--amp',

@@ -147,7 +147,9 @@ class Run:
         results, is_old = Results(self.folder, TRAINING), not read_records(self.folder, TRAINING)
         listed = [os.path.basename(self.last or ''), str(self.record.get('file', ''))]
         if is_old and any((self.folder / name).is_file() for name in listed):
-            for path in filter(Path.is_file, [self.folder / name for name in (*listed, *names)]):
+            found = [x for x in self.folder.glob('*/*.log') if x.stem == x.parent.name]
+            found += [self.folder / name for name in (*listed, *names)]
+            for path in filter(Path.is_file, found):
                 results.note(path, path)
         return results
 
