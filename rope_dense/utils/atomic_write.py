@@ -70,20 +70,6 @@ def flush(path: Path) -> None:
 
 
 @contextmanager
-def atomic_files(folder: str | Path) -> Iterator[Path]:
-    """Yield a new folder, whose files are moved to ``folder`` on leaving; none after an error.
-
-    They are moved in reverse order of their names: NAME.onnx.data, say, before NAME.onnx.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder, prefix='.', suffix=PARTIAL) as partial:
-        yield Path(partial)
-        for file in sorted(Path(partial).iterdir(), reverse=True):
-            os.replace(file, folder / file.name)
-
-
-@contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield a new folder beside ``path``, which replaces ``path`` on leaving without an error."""
     path = Path(path)
