@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mmengine.config import Config
 
 CHECKPOINT = re.compile(r'(best_.+_)?(iter|epoch)_\d+\.pth')
-LOGS = (  # of mmengine, in a log folder
-    '{}*.log',  # one a process
-    'vis_data/{}.json',
-    'vis_data/scalars.json',
-    'vis_data/config.py',
-    'vis_data/events.out.tfevents.*',
+LOGS = (  # of mmengine, by the time of a start
+    '{0}/{0}*.log',  # one a process
+    '{0}/vis_data/{0}.json',
+    '{0}/vis_data/scalars.json',
+    '{0}/vis_data/config.py',
+    '{0}/vis_data/events.out.tfevents.*',
 )
 OWN = (('', TRAINING), ('', 'resolutions.json'), ('report', ''), ('scaling', ''))  # folder, record
 RANKS = ('RANK', 'SLURM_PROCID', 'OMPI_COMM_WORLD_RANK')
@@ -155,12 +155,10 @@ class Run:
 
     def removed(self, cfg: Config) -> list[Path]:
         """The files that ``clear`` removes."""
-        found = list[Path]()
-        for part, name in OWN:
-            found += Results(self.folder / part, TRAINING).paths(name)
-        logs = [x for x in read_records(self.folder, TRAINING) if x.endswith('.log')]
-        for folder in {(self.folder / log).parent for log in logs}:
-            found += [path for name in LOGS for path in folder.glob(name.format(folder.name))]
+        found = [x for part, name in OWN for x in Results(self.folder / part, name).paths(name)]
+        names = read_records(self.folder, TRAINING)
+        times = [os.path.dirname(name) for name in names if name.endswith('.log')]
+        found += [x for time in times for log in LOGS for x in self.folder.glob(log.format(time))]
         given = Path(cfg.filename).resolve()
         return [path for path in dict.fromkeys(found) if path.resolve() != given]
 

@@ -72,7 +72,6 @@ def demo(
     seconds, started = None, time.monotonic()
     if not evaluate_only:
         with run.written():
-            run.clear(cfg)
             run_training(launch_runner(configs[1], 'none', trains=True))
         seconds = round(time.monotonic() - started)
     checkpoint = run.last
