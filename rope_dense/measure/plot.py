@@ -81,7 +81,6 @@ def shown(name: str, longest: int = LONGEST) -> str:
     text = printable_text(' '.join(name.split()))
     if len(text) > longest:
         text = f'{text[: longest - 1]}…'
-    text = f' {text}' if text.startswith('_') else text  # legends leave such names out
     return text.replace('$', r'\$')
 
 

@@ -89,28 +89,47 @@ def add_settings(page: Page, reports: Reports) -> None:
 
 def add_classes(page: Page, reports: Reports) -> None:
     """Add the main figures of each class, or range of distances."""
-    page.section('Classes', f'Each figure of {" and of ".join(reports)}, and the change.')
+    text = f'Each figure of {" and of ".join(reports)}, and the change.'
     columns = [name for name in COLUMNS if name in next(iter(reports.values()))['classes'][0]]
-    lengths = {
-        run: {row['class']: row[columns[0]] for row in report['classes']}
-        for run, report in reports.items()
-    }
-    page.add_figure('classes', figures.draw_bars(lengths, columns[0]), f'{columns[0]} by class.')
-    page.add_table('classes', changes(reports, 'classes', 'class', columns))
+    a, b = (keyed(report['classes'], 'class').keys() for report in reports.values())
+    if others := sorted(a ^ b):
+        text += f' Only one of them has {", ".join(others)}: their means are of other classes.'
+    page.section('Classes', text)
+    add_changes(page, reports, 'classes', 'class', columns, f'{columns[0]} by class.')
 
 
 def add_errors(page: Page, reports: Reports) -> None:
     """Add the kinds of error of two detectors."""
     if not all('errors' in report for report in reports.values()):
         return
-    lost, count = [name for name in next(iter(reports.values()))['errors'][0]][1:3]
+    columns = [name for name in next(iter(reports.values()))['errors'][0]][1:3]
     page.section('Kinds of error', 'A negative change: the second model has less of it.')
-    lengths = {
-        run: {row['error']: row[lost] for row in report['errors']}
-        for run, report in reports.items()
-    }
-    page.add_figure('errors', figures.draw_bars(lengths, lost), 'AP50 lost by kind of error.')
-    page.add_table('errors', changes(reports, 'errors', 'error', [lost, count]))
+    add_changes(page, reports, 'errors', 'error', columns, 'AP50 lost by kind of error.')
+
+
+def add_changes(
+    page: Page, reports: Reports, table: str, key: str, columns: Sequence[str], caption: str
+) -> None:
+    """Add the rows of a table with the figures of both, matched by `key`; bars of the first one."""
+    first, second = (keyed(report[table], key) for report in reports.values())
+    lengths: dict[str, dict[str, Any]] = {run: {} for run in reports}
+    (a, b), rows = reports, []
+    for name in {**first, **second}:
+        cells: dict[str, Any] = {key: name}
+        for column in columns:
+            value, other = first.get(name, {}).get(column), second.get(name, {}).get(column)
+            change = None if value is None or other is None else other - value
+            cells |= {f'{column}, {a}': value, f'{column}, {b}': other, f'{column}, change': change}
+        for run, values in lengths.items():
+            values[name] = cells[f'{columns[0]}, {run}']
+        rows.append(cells)
+    page.add_figure(table, figures.draw_bars(lengths, columns[0]), caption)
+    page.add_table(table, rows)
+
+
+def keyed(rows: Sequence[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
+    """Rows by their value of `key`."""
+    return {row[key]: row for row in rows}
 
 
 def add_plots(page: Page, reports: Reports) -> None:
@@ -160,18 +179,3 @@ def values_of_both(reports: Reports, name: str) -> dict[str, Any]:
     """Values that both reports have under a name, by run; empty if one has nothing."""
     runs = {run: report[name] for run, report in reports.items() if report.get(name)}
     return runs if len(runs) == len(reports) else {}
-
-
-def changes(reports: Reports, table: str, key: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows of a table of the first report with the figures of both, matched by `key`."""
-    (a, first), (b, second) = reports.items()
-    others = {row[key]: row for row in second[table]}
-    rows = []
-    for row in first[table]:
-        cells: dict[str, Any] = {key: row[key]}
-        for name in columns:
-            value, other = row[name], others.get(row[key], {}).get(name)
-            change = None if value is None or other is None else other - value
-            cells |= {f'{name}, {a}': value, f'{name}, {b}': other, f'{name}, change': change}
-        rows.append(cells)
-    return rows

@@ -54,7 +54,6 @@ def test_runs_are_drawn_over_each_other(tmp_path: Path, monkeypatch: pytest.Monk
     [
         ('US$1-US$5', r'US\$1-US\$5'),
         ('two\nlines\tand more', 'two lines and more'),
-        ('_hidden', ' _hidden'),
         ('bad \udcff\x07name', 'bad name'),
         ('x' * 500, 'x' * (LONGEST - 1) + '…'),
     ],

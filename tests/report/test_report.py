@@ -33,7 +33,7 @@ from rope_dense.report.predictions import Part
 from rope_dense.report.ranked import BEST, WORST, Ranked
 from rope_dense.report.segmentation import boundary, count_pixels, ious
 from rope_dense.report.settings import differing_settings, used_settings
-from rope_dense.report.write import report_training
+from rope_dense.report.write import report_files, report_training
 from rope_dense.training.train import result_text
 from rope_dense.utils.results import Results
 from rope_dense_command import command
@@ -121,6 +121,8 @@ def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: P
     assert page.index(f'<dd>{head["best"]}</dd>') < page.index(head['trained']) < page.index('<h2>')
     assert report['losses'] == dict(loss=[[1], [2.0]], loss_cls=[[1], [1.0]])
     check_page(folder / 'report')
+    known = report_files(folder / 'report', 'semantic' if 'upernet' in name else 'boxes')
+    assert {path for path in (folder / 'report').iterdir() if path.is_file()} <= {*known}
     for figure in ('confusion', 'losses', 'metrics', 'worst_1'):
         assert cv2.imread(str(folder / 'report' / f'{figure}.png')) is not None
     other = shutil.copytree(folder / 'report', tmp_path / 'other')
