@@ -106,7 +106,7 @@ def test_a_foreign_page_is_refused_before_the_model_is_built(
 
 
 def test_the_names_of_all_pictures_are_known() -> None:
-    """Those of the ranked ones are ``PICTURES``; compare.py needs no model, and checks at the end."""
+    """But for compare.py's, which are looked at when they are written: there is no model."""
     known = {*CURVES}.union(*(names.split() for names in write.TASK_PICTURES.values()))
     files = [path for path in Path(write.__file__).parent.glob('*.py') if path.stem != 'compare']
     texts = [path.read_text(encoding='utf-8') for path in files]

@@ -14,7 +14,7 @@ from pycocotools import mask as coco_mask
 from rope_dense.report.matching import Matches, match_truth
 from rope_dense.report.objects import objects_of
 from rope_dense.report.page import Page
-from rope_dense.report.painter import Painter
+from rope_dense.report.painter import LEGIBLE, Painter
 from rope_dense.report.predictions import Part
 from rope_dense.report.suspects import COLUMNS, Suspect, add_suspects, find_suspects
 from rope_dense.utils.results import Results
@@ -149,6 +149,22 @@ def test_crops_read_no_more_than_they_show() -> None:
         left, top, right, bottom = parts[-1]
         assert right - left <= 2 * side + 1 and bottom - top <= 2 * side + 1
         assert 0 <= left < right <= 80 and 0 <= top < bottom <= 64
+
+
+@pytest.mark.parametrize(
+    'box, right', [(OBJECT, True), ([3000, 1000, 20, 20], True), (OBJECT, False)]
+)
+def test_of_a_scene_a_part_with_objects_is_drawn(box: list[float], right: bool) -> None:
+    """With an error, if there is one."""
+    error = [2000, 2000, 20, 20]
+    found = [(box, 1, 0.9)] if right else [(box, 1, 0.9), (error, 1, 0.5)]
+    matches = match(annotations([(box, 1)]), annotations(found))
+    images = [dict(id=0, path='a.tif', height=3000, width=5000)]
+    painter = Painter(images, matches, ['cat'], [(255, 0, 0)], read_picture)
+    left, top, right_, bottom = painter.part(0)
+    x, y = (box if right else error)[:2]
+    assert left <= x < right_ and top <= y < bottom
+    assert (right_ - left, bottom - top) == (LEGIBLE, LEGIBLE)
 
 
 def test_names_are_no_formulas_and_keep_their_bytes(tmp_path: Path) -> None:
