@@ -3,17 +3,18 @@
 import contextlib
 import io
 import json
+import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import cv2
 import numpy as np
-from mmengine.registry import DATASETS, DefaultScope
-from PIL import Image
-from PIL.Image import Resampling
+from mmengine.registry import DefaultScope
 
 from ..datasets.images.drawing import encoded
 from ..datasets.images.sources import named_sources
@@ -21,16 +22,12 @@ from ..datasets.labels.files import read_json
 from ..datasets.labels.geometry import mask_lengths, run_lengths
 from ..utils.progress import progress
 from ..utils.results import Results
-from .band_image import open_image
-from .image_file import LargeImage
-from .objects import objects_in
-from .tiles import TileGrid, Window
+from .dataset import LoadWindow, TiledDataset
+from .tiles import TilePlan
 
 if find_spec('mmdet'):  # which needs shapely
     import shapely
     from pycocotools import mask as coco_mask
-
-LEAST_SHARE = 0.7  # of an object in a tile; less is ignored there
 
 
 def write_tiles(
@@ -61,36 +58,43 @@ def write_tiles(
     if os.path.lexists(out):
         raise ValueError(f'{out} exists, and nothing is written over: give another folder')
     categories = read_json(source)['categories']
-    files: dict[str, Any] = dict(ann_file=str(source.absolute()), pipeline=[])
-    files |= dict(data_prefix=dict(img=str(images or source.parent)))
-    files |= dict(metainfo=dict(classes=[x['name'] for x in categories]))
-    quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
-    with DefaultScope.overwrite_default_scope('mmdet'), quiet:
-        dataset = DATASETS.build(dict(type='CocoDataset', **files))
-    infos = [dataset.get_data_info(index) for index in range(len(dataset))]
-    names = image_names([info['img_path'] for info in infos])
-    rates = dict.fromkeys(f'{scale:g}' for scale in scales)  # as the names have them
+    info = dict(classes=[x['name'] for x in categories])
+    files: dict[str, Any] = dict(ann_file=str(source.absolute()), metainfo=info)
+    files |= dict(data_prefix=dict(img=str(images or source.parent)), empty=math.inf)
+    plan = TilePlan(tile, tile // 4 if overlap is None else overlap)
     pictures, objects = list[dict[str, Any]](), list[dict[str, Any]]()
-    overlap = tile // 4 if overlap is None else overlap
-    with Results(out.parent, out.name) as results, results.fresh(out) as fresh:
+    quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
+    with (
+        Results(out.parent, out.name) as results,
+        results.fresh(out) as fresh,
+        TemporaryDirectory(dir=results.home) as copies,
+        DefaultScope.overwrite_default_scope('mmdet'),
+        quiet,
+    ):
         (fresh / 'images').mkdir()
-        for info, name in progress([*zip(infos, names, strict=True)], 'images'):
-            boxes = np.array([x['bbox'] for x in info['instances']], float).reshape(-1, 4)
-            for rate in rates:
-                image = open_image(info['img_path'], None)
-                size = image.height, image.width
-                for cut, pixels in tiles_of(image, float(rate), tile, overlap):
-                    left, top = cut.window[:2]
-                    file = f'images/{name}__{rate}__{left}___{top}.png'
-                    (fresh / file).write_bytes(encoded(pixels, '.png'))
-                    height, width = pixels.shape[:2]
-                    about = dict(id=len(pictures) + 1, file_name=file, height=height, width=width)
-                    pictures.append(about)
-                    found, _ = objects_in(info['instances'], boxes, cut.part, size, LEAST_SHARE)
-                    for item in found:
-                        about = dict(id=len(objects) + 1, image_id=len(pictures))
-                        about |= dict(category_id=dataset.cat_ids[item['bbox_label']])
-                        objects.append(about | cut.annotation(item))
+        for rate in dict.fromkeys(f'{scale:g}' for scale in scales):  # as the names have it
+            scale = float(rate)
+            side, least = plan.at(scale)
+            dataset = TiledDataset('CocoDataset', side, least, copies, **files)
+            paths = [
+                x['img_path'] for x in map(dataset.whole.get_data_info, range(len(dataset.whole)))
+            ]
+            names = image_names(paths)
+            for index in progress(range(len(dataset)), f'tiles at {rate}'):
+                info = dataset.get_data_info(index)
+                pixels, corner = LoadWindow().transform(info)['img'], np.array(info['window'][:2])
+                left, top = np.rint(corner * scale).astype(int).tolist()
+                height, width = (tile if x == side else round(x * scale) for x in pixels.shape[:2])
+                pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+                file = f'images/{names[info["image"]]}__{rate}__{left}___{top}.png'
+                (fresh / file).write_bytes(encoded(pixels, '.png'))
+                about = dict(id=len(pictures) + 1, file_name=file, height=height, width=width)
+                pictures.append(about)
+                shift = corner * scale - (left, top)
+                for item in info['instances']:
+                    about = dict(id=len(objects) + 1, image_id=len(pictures))
+                    about |= dict(category_id=dataset.whole.cat_ids[item['bbox_label']])
+                    objects.append(about | annotation_of(item, scale, shift, (height, width)))
         content = dict(images=pictures, annotations=objects, categories=categories)
         (fresh / 'tiles.json').write_text(json.dumps(content))
     print(f'{out}: {len(pictures)} tiles, {len(objects)} objects')
@@ -103,9 +107,8 @@ def image_names(paths: Sequence[str]) -> list[str]:
     at which DOTA's devkit takes a name apart.
     """
     files = [Path(os.path.abspath(path)) for path in paths]
-    root = Path(os.path.commonpath([file.parent for file in files])) if files else Path()
     names: dict[str, str] = {}  # by their lower case, as some systems ignore case
-    for source in named_sources(files, root):
+    for source in named_sources(files, Path(os.path.commonpath([x.parent for x in files]))):
         joined = re.sub(r'[/\s_]+', '_', source.picture.removesuffix('.jpg')).strip('_')
         name, number = joined, 1
         while name.lower() in names:
@@ -115,59 +118,24 @@ def image_names(paths: Sequence[str]) -> list[str]:
     return [*names.values()]
 
 
-class Tile:
-    """A window of an image that is resized by a scale.
+def annotation_of(
+    item: dict, scale: float, shift: np.ndarray, size: tuple[int, int]
+) -> dict[str, Any]:
+    """The keys of a COCO annotation for an object of a window, which is resized and shifted."""
 
-    Attributes:
-        window: in pixels of the resized image.
-        box: in pixels of the image, exactly.
-        part: whole pixels of the image, around the box.
-    """
+    def placed(points: Sequence[float]) -> list[float]:
+        corners = np.reshape(points, (-1, 2)) * scale + shift
+        return corners.clip(0, size[::-1]).ravel().tolist()
 
-    def __init__(self, window: Window, scale: float) -> None:
-        self.window, self.scale = window, scale
-        self.size = window.right - window.left, window.bottom - window.top
-        self.box = np.round(np.divide(window, scale), 6)  # as 1.1 is not exact
-        start, end = np.floor(self.box[:2]).astype(int), np.ceil(self.box[2:]).astype(int)
-        self.part = Window(*start.tolist(), *end.tolist())
-
-    def resized(self, pixels: np.ndarray) -> np.ndarray:
-        """The pixels of the tile, from those of the part."""
-        left, top, right, bottom = (self.box - self.part[:2] * 2).tolist()
-        box = left, top, right, bottom
-        return np.asarray(Image.fromarray(pixels).resize(self.size, Resampling.BILINEAR, box))
-
-    def placed(self, points: Sequence[float]) -> list[float]:
-        """Points [x, y, x, y, ...] of the part, in the tile."""
-        corners = np.reshape(points, (-1, 2)) + self.part[:2]
-        return (corners * self.scale - self.window[:2]).clip(0, self.size).ravel().tolist()
-
-    def annotation(self, item: dict) -> dict[str, Any]:
-        """Keys of a COCO annotation of the tile, for an object of the part."""
-        x, y, right, bottom = self.placed(item['bbox'])
-        about = dict(iscrowd=item['ignore_flag'], bbox=[x, y, right - x, bottom - y])
-        about['area'] = (right - x) * (bottom - y)
-        if isinstance(outline := item.get('mask'), dict):
-            mask = self.resized(coco_mask.decode(run_lengths(outline)) * 255) > 127
-            about |= dict(
-                segmentation=mask_lengths(mask, 0, 0, self.size[::-1]), area=int(mask.sum())
-            )
-        elif outline:
-            polygons = [self.placed(points) for points in outline]
-            area = sum(shapely.Polygon(np.reshape(x, (-1, 2))).area for x in polygons)
-            about |= dict(segmentation=polygons, area=area)
-        return about
-
-
-def tiles_of(
-    image: LargeImage, scale: float, tile: int, overlap: int
-) -> Iterator[tuple[Tile, np.ndarray]]:
-    """The tiles of an image that is resized by a scale, with their pixels (BGR)."""
-    height, width = (max(1, int(side * scale + 1e-9)) for side in (image.height, image.width))
-    grid = TileGrid(height, width, tile, overlap)
-    for top in grid.tops:
-        for left in grid.lefts:
-            found = Tile(Window(left, top, left + grid.tile_width, top + grid.tile_height), scale)
-            if not left:
-                rows = image.read(found.part.top, found.part.bottom)
-            yield found, found.resized(rows[:, found.part.left : found.part.right])
+    x, y, right, bottom = placed(item['bbox'])
+    about = dict(iscrowd=item['ignore_flag'], bbox=[x, y, right - x, bottom - y])
+    about['area'] = (right - x) * (bottom - y)
+    if isinstance(outline := item.get('mask'), dict):
+        mask = coco_mask.decode(run_lengths(outline)) * 255
+        mask = cv2.resize(mask, size[::-1], interpolation=cv2.INTER_AREA) > 127
+        about |= dict(segmentation=mask_lengths(mask, 0, 0, size), area=int(mask.sum()))
+    elif outline:
+        polygons = [placed(points) for points in outline]
+        area = sum(shapely.Polygon(np.reshape(x, (-1, 2))).area for x in polygons)
+        about |= dict(segmentation=polygons, area=area)
+    return about
