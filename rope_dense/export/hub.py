@@ -43,9 +43,7 @@ def push_model(
     used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
     classes, colours = classes_and_colours(cfg, used.checkpoint)
     numbers = mask_numbers(cfg)
-    masks = {}
-    if numbers is not None:
-        masks = dict(values=numbers[: len(classes)].tolist(), void=numbers[-1:].tolist())
+    masks = [] if numbers is None else numbers[[*range(len(classes)), -1]].tolist()
     with TemporaryDirectory() as temporary:
         written = save_for_hub(
             cfg,

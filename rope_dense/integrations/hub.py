@@ -64,7 +64,7 @@ def save_for_hub(
     colours: Sequence[Sequence[int]],
     license: str | None = None,
     metrics: Mapping[str, float] | None = None,
-    masks: Mapping[str, Sequence[int]] | None = None,
+    masks: Sequence[int] | None = None,
 ) -> Path:
     """Write a model as the files of a hub repository.
 
@@ -79,7 +79,7 @@ def save_for_hub(
         license: identifier for the card, such as 'apache-2.0'; the initial weights' licence may
             bind it.
         metrics: results for the card.
-        masks: of a segmentor, the numbers in masks: `values` of the classes, and `void`.
+        masks: of a segmentor, the numbers of the classes in masks, and of ignored pixels.
 
     Returns:
         The folder.
@@ -108,7 +108,7 @@ def save_for_hub(
     if dataset.get('type') == 'TiledDataset':
         settings['tiles'] = {name: dataset[name] for name in TILES}
     if masks:
-        settings['masks'] = dict(masks)
+        settings['masks'] = list(masks)
     settings = storable_settings(settings)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS) as partial:

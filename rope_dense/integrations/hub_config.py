@@ -104,7 +104,8 @@ def read_settings(path: Path) -> Config:
         import_module('rope_dense.integrations.mmrotate')
     scope, pipeline = settings['default_scope'], settings['test_pipeline']
     dataset = dict(type=DATASETS[scope], pipeline=pipeline, metainfo=settings['metainfo'])
-    dataset.update(settings.pop('masks', {}))
+    if masks := settings.pop('masks', None):
+        dataset.update(values=masks[:-1], void=masks[-1:])
     if tiles := settings.pop('tiles', None):
         dataset.update(tiles, type='TiledDataset', kind=dataset['type'])
     loader = dict(batch_size=1, num_workers=0, persistent_workers=False, dataset=dataset)
@@ -194,8 +195,9 @@ def check_stored(stored: Any) -> None:
         refuse_stored(
             'tiles', stored['tiles'], f'be {TILES}: pixels, fewer pixels, and 0.001 to 1000'
         )
-    if 'masks' in stored and not is_masks(stored['masks']):
-        refuse_stored('masks', stored['masks'], 'be values and void: numbers from 0 to 65535')
+    masks = stored.get('masks', [])
+    if not isinstance(masks, list) or not all(type(x) is int and 0 <= x < 2**16 for x in masks):
+        refuse_stored('masks', masks, 'be numbers from 0 to 65535')
     check_part(stored['model'], 'model', model_types(scope))
     check_part(stored['test_pipeline'], 'test_pipeline', PIPELINE_TYPES)
 
@@ -206,14 +208,6 @@ def is_tiles(tiles: Any) -> bool:
         case {'tile': int(tile), 'overlap': int(overlap), 'scales': [_, *_] as scales, **more}:
             are_numbers = all(type(x) in (int, float) and 1e-3 <= x <= 1e3 for x in scales)
             return are_numbers and not more and 0 <= overlap < tile
-    return False
-
-
-def is_masks(masks: Any) -> bool:
-    """Return whether it has the numbers of classes and of ignored pixels in masks only."""
-    match masks:
-        case {'values': [*values], 'void': [*void], **more}:
-            return not more and all(type(x) is int and 0 <= x < 2**16 for x in values + void)
     return False
 
 

@@ -250,7 +250,7 @@ class TiledImage:
         dtype, colours = value_type(num_scores, threshold), dict(enumerate(self.trained.colours))
         if self.picture:
             drawn = draw_labels(self.path, content, dtype, colours, self.bands)
-            self.write_picture(self.picture, drawn)
+            self.write_bytes(self.picture, encoded(drawn, self.picture.suffix))
         numbers = mask_numbers(self.trained.cfg) if dtype.kind == 'u' else None
         with self.write(self.out) as file:
             write_raster(content, file, image, dtype, colours, numbers)
@@ -284,22 +284,20 @@ class TiledImage:
         if version:
             objects = ((self.path.stem, item) for item in result['annotations'])
             for name, text in dota_texts(classes, objects).items():
-                self.write_text(dota_folder(self.out) / name, text)
+                self.write_bytes(dota_folder(self.out) / name, text.encode())
         said = f'{len(lines)} objects'
         if is_on_map(image):
-            self.write_text(self.out.with_suffix('.geojson'), geojson_text(result, image))
+            text = geojson_text(result, image)
+            self.write_bytes(self.out.with_suffix('.geojson'), text.encode())
             said += f', also as {self.out.stem}.geojson'
         if self.picture:
             kind, colours = visualizer_of(cfg, '', 0)['type'], dict(enumerate(self.trained.colours))
             drawn = draw_boxes(self.path, lines, classes, colours, kind, self.bands)
-            self.write_picture(self.picture, drawn)
-        self.write_text(self.out, json.dumps(result) + '\n')  # last: it says that all is there
+            self.write_bytes(self.picture, encoded(drawn, self.picture.suffix))
+        content = json.dumps(result) + '\n'
+        self.write_bytes(self.out, content.encode())  # last: it says that all is there
         print(said)
 
-    def write_text(self, path: Path, text: str) -> None:
+    def write_bytes(self, path: Path, content: bytes) -> None:
         with self.write(path) as file:
-            file.write_text(text, encoding='utf-8')
-
-    def write_picture(self, path: Path, picture: np.ndarray) -> None:
-        with self.write(path) as file:
-            file.write_bytes(encoded(picture, path.suffix))
+            file.write_bytes(content)
