@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,14 +20,13 @@ from mmengine.registry import DefaultScope
 from ..datasets.images.drawing import encoded
 from ..datasets.images.sources import named_sources
 from ..datasets.labels.files import read_json
-from ..datasets.labels.geometry import mask_lengths, run_lengths
+from ..datasets.labels.geometry import mask_lengths, outline_lengths, run_lengths
 from ..utils.progress import progress
 from ..utils.results import Results
 from .dataset import LoadWindow, TiledDataset
 from .tiles import TilePlan
 
-if find_spec('mmdet'):  # which needs shapely
-    import shapely
+if find_spec('mmdet'):  # which brings it
     from pycocotools import mask as coco_mask
 
 
@@ -103,19 +103,15 @@ def write_tiles(
 def image_names(paths: Sequence[str]) -> list[str]:
     """A name for the tiles of each image: its path below the folder of all, joined by '_'.
 
-    A name that two would have keeps the suffix, or has a number. There are no '__' and no spaces,
-    at which DOTA's devkit takes a name apart.
+    A name that two would have keeps the suffix, or has a number after a dot, which no other name
+    has. There are no '__' and no spaces, at which DOTA's devkit takes a name apart.
     """
     files = [Path(os.path.abspath(path)) for path in paths]
-    names: dict[str, str] = {}  # by their lower case, as some systems ignore case
-    for source in named_sources(files, Path(os.path.commonpath([x.parent for x in files]))):
-        joined = re.sub(r'[/\s_]+', '_', source.picture.removesuffix('.jpg')).strip('_')
-        name, number = joined, 1
-        while name.lower() in names:
-            number += 1
-            name = f'{joined}_{number}'
-        names[name.lower()] = name
-    return [*names.values()]
+    sources = named_sources(files, Path(os.path.commonpath([file.parent for file in files])))
+    names = [re.sub(r'[/\s_.]+', '_', x.picture.removesuffix('.jpg')).strip('_') for x in sources]
+    times = Counter(name.lower() for name in names)  # some systems ignore case
+    numbered = enumerate(names, 1)
+    return [name if times[name.lower()] == 1 else f'{name}.{index}' for index, name in numbered]
 
 
 def annotation_of(
@@ -129,13 +125,13 @@ def annotation_of(
 
     x, y, right, bottom = placed(item['bbox'])
     about = dict(iscrowd=item['ignore_flag'], bbox=[x, y, right - x, bottom - y])
-    about['area'] = (right - x) * (bottom - y)
-    if isinstance(outline := item.get('mask'), dict):
+    if not (outline := item.get('mask')):
+        return about | dict(area=(right - x) * (bottom - y))
+    if isinstance(outline, dict):
         mask = coco_mask.decode(run_lengths(outline)) * 255
-        mask = cv2.resize(mask, size[::-1], interpolation=cv2.INTER_AREA) > 127
-        about |= dict(segmentation=mask_lengths(mask, 0, 0, size), area=int(mask.sum()))
-    elif outline:
-        polygons = [placed(points) for points in outline]
-        area = sum(shapely.Polygon(np.reshape(x, (-1, 2))).area for x in polygons)
-        about |= dict(segmentation=polygons, area=area)
-    return about
+        mask = cv2.resize(mask, size[::-1], interpolation=cv2.INTER_AREA)
+        outline = mask_lengths(mask > 127, 0, 0, size)
+    else:
+        outline = [*map(placed, outline)]
+    area = coco_mask.area(outline_lengths(outline, size))
+    return about | dict(segmentation=outline, area=float(area))

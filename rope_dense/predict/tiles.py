@@ -284,7 +284,8 @@ class TiledImage:
         if version:
             objects = ((self.path.stem, item) for item in result['annotations'])
             for name, text in dota_texts(classes, objects).items():
-                self.write_bytes(dota_folder(self.out) / name, text.encode())
+                content = text.encode('utf-8', 'surrogateescape')
+                self.write_bytes(dota_folder(self.out) / name, content)
         said = f'{len(lines)} objects'
         if is_on_map(image):
             text = geojson_text(result, image)
@@ -294,8 +295,8 @@ class TiledImage:
             kind, colours = visualizer_of(cfg, '', 0)['type'], dict(enumerate(self.trained.colours))
             drawn = draw_boxes(self.path, lines, classes, colours, kind, self.bands)
             self.write_bytes(self.picture, encoded(drawn, self.picture.suffix))
-        content = json.dumps(result) + '\n'
-        self.write_bytes(self.out, content.encode())  # last: it says that all is there
+        text = json.dumps(result) + '\n'
+        self.write_bytes(self.out, text.encode())  # last: it says that all is there
         print(said)
 
     def write_bytes(self, path: Path, content: bytes) -> None:
