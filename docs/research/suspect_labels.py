@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rope_dense.report.matching import Matches, best_threshold, fix_errors, match_truth
-from rope_dense.report.objects import objects_of
-from rope_dense.report.suspects import find_suspects, overlaps_of
+from rope_dense.report.objects import objects_of, overlaps
+from rope_dense.report.suspects import find_suspects
 
 SHARE, SEEDS, KINDS = 0.05, range(5, 15), ('removed', 'moved', 'class')
 Place = tuple[float, int, int | None, dict]  # suspicion, image, id of the label, box
@@ -64,8 +64,8 @@ def thresholds(truth: Sequence[dict], predictions: Sequence[dict]) -> dict[int, 
 
 def ours(truth: Sequence[dict], predictions: Sequence[dict]) -> Iterator[Place]:
     for x in find_suspects(matched(truth, predictions)):
-        label = x.label and truth[x.label['id']]['id']
-        yield x.suspicion, x.other['image_id'], label, x.other
+        label = None if x.label is None else int(x.label['id'])
+        yield x.suspicion, int(x.other['image']), label, dict(bbox=x.other['box'].tolist())
 
 
 class Cleanlab:
@@ -135,8 +135,11 @@ def named(places: Sequence[Place], done: dict[int, tuple[str, dict]]) -> set[int
     """The broken objects among the first places, as many as there are broken ones."""
     found = set()
     for _, image, label, box in sorted(places, key=lambda place: -place[0])[: len(done)]:
-        near = [item for _, item in done.values() if item['image_id'] == image]
-        same = overlaps_of(box, near, 'bbox') >= 0.5 if box and near else []
+        near = [dict(item, image_id=0) for _, item in done.values() if item['image_id'] == image]
+        same = []
+        if box and near:
+            given = objects_of([dict(box, category_id=0)], 0)
+            same = overlaps(given, objects_of(near), False)[0] >= 0.5
         found |= {label} & {*done}
         found |= {item['id'] for item, is_same in zip(near, same, strict=False) if is_same}
     return found

@@ -29,7 +29,7 @@ from .matching import (
     mean_ap,
     precision_recall,
 )
-from .objects import Objects, item_of, objects_of
+from .objects import Objects, objects_of
 from .page import Page
 from .painter import Colour, Painter
 from .predictions import ReadPicture, build_loader, picture_reader, predict_samples
@@ -105,7 +105,9 @@ def ground_truth(dataset: Dataset, masks: bool) -> Objects:
                 annotation |= dict(segmentation=run_lengths, area=area)
             annotations.append(annotation)
         parts.append(objects_of(annotations, index))
-    return np.concatenate(parts)
+    truth = np.concatenate(parts)
+    truth['id'] = np.arange(len(truth))
+    return truth
 
 
 def add_sections(
@@ -283,5 +285,5 @@ def add_crops(page: Page, painter: Painter) -> None:
         ('False positives', 'false_positives', matches.predictions[matches.are('background')]),
     ):
         page.section(title, f'{len(objects)} at the best thresholds; the first {CROPS} at most.')
-        items = [item_of(objects, place) for place in range(min(CROPS, len(objects)))]
-        painter.add_crops(page, name, [(painter.label(x), x, None) for x in items], title)
+        crops = [(painter.label(item), item, None) for item in objects[:CROPS]]
+        painter.add_crops(page, name, crops, title)

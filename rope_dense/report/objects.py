@@ -1,7 +1,6 @@
 """Objects of many images as rows of one array: as dicts, a million would take a gigabyte."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from pycocotools import mask as coco_mask
@@ -11,6 +10,7 @@ Objects = np.ndarray  # [N] of OBJECT
 # ignored; a mask has COCO's run-lengths, or is None.
 OBJECT = np.dtype(
     [
+        ('id', 'i8'),
         ('image', 'i4'),
         ('label', 'i4'),
         ('box', 'f8', 4),
@@ -23,24 +23,14 @@ OBJECT = np.dtype(
 
 
 def objects_of(items: Sequence[dict], image: int | None = None) -> Objects:
-    """Annotations of COCO, of one image or of those that they name; an id becomes the place."""
+    """Annotations of COCO, of one image or of those that they name."""
     rows = []
     for item in items:
-        index = item['image_id'] if image is None else image
-        box, crowd = item.get('bbox', (0, 0, 0, 0)), item.get('iscrowd', 0)
+        index = item.get('id', 0), item['image_id'] if image is None else image
+        box, mask = tuple(item.get('bbox', (0, 0, 0, 0))), item.get('segmentation')
         area, score = item.get('area', box[2] * box[3]), item.get('score', np.nan)
-        row = index, item['category_id'], tuple(box), area, score, crowd, item.get('segmentation')
-        rows.append(row)
+        rows.append((*index, item['category_id'], box, area, score, item.get('iscrowd', 0), mask))
     return np.array(rows, OBJECT)
-
-
-def item_of(objects: Objects, place: int) -> dict[str, Any]:
-    """An object as an annotation of COCO, whose id is its place."""
-    image, label, box, area, score, _, mask = objects[place].item()
-    item = dict(id=int(place), image_id=image, category_id=label, bbox=box.tolist(), area=area)
-    if score == score:
-        item['score'] = score
-    return item if mask is None else dict(item, segmentation=mask)
 
 
 def by_image(objects: Objects) -> dict[int, np.ndarray]:
@@ -55,3 +45,8 @@ def overlaps(first: Objects, second: Objects, masks: bool) -> np.ndarray:
     shapes = [x['mask'].tolist() if masks else x['box'] for x in (first, second)]
     rows = coco_mask.iou(*shapes, second['crowd'].tolist())
     return np.asarray(rows, float).reshape(len(first), len(second))
+
+
+def corners(boxes: np.ndarray) -> np.ndarray:
+    """Left, top, right and bottom of boxes, [N, 4]."""
+    return np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])

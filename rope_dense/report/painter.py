@@ -1,6 +1,7 @@
 """Pictures of objects: truth beside predictions, and objects cut out."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import mmcv
@@ -14,7 +15,7 @@ from pycocotools import mask as coco_mask
 from ..datasets.images.drawing import draw
 from . import figures
 from .matching import Matches
-from .objects import item_of
+from .objects import Objects, corners
 from .page import Page
 from .predictions import Part, ReadPicture
 from .ranked import side_by_side
@@ -53,8 +54,7 @@ class Painter:
         picture = cv2.resize(picture, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC)
         drawn = []
         for objects in (self.matches.truth, self.matches.predictions):
-            items = [item_of(objects, place) for place in np.flatnonzero(objects['image'] == image)]
-            inside = [item for item in items if touches(item, part)]
+            inside = objects[(objects['image'] == image) & touches(objects['box'], part)]
             drawn.append(self.drawn(picture, inside, zoom, part))
         return side_by_side(*drawn)
 
@@ -74,66 +74,60 @@ class Painter:
         left, top = start.astype(int).tolist()
         return left, top, *np.minimum(start.astype(int) + LEGIBLE, size).tolist()
 
-    def drawn(
-        self, picture: np.ndarray, items: Sequence[dict], zoom: float, part: Part
-    ) -> np.ndarray:
+    def drawn(self, picture: np.ndarray, objects: Objects, zoom: float, part: Part) -> np.ndarray:
         """A picture (BGR) of a part with objects, with coordinates at a `zoom` of 1."""
         height, width = picture.shape[:2]
-        boxes = torch.tensor([item['bbox'] for item in items], dtype=torch.float32).reshape(-1, 4)
-        boxes = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
-        boxes = (zoom * (boxes - torch.tensor(part[:2] * 2))).clamp(min=0)
-        last = torch.tensor([width - 1, height - 1] * 2)  # the visualizer warns beyond it
-        labels = torch.tensor([item['category_id'] - 1 for item in items]).long()
-        objects = InstanceData(labels=labels)
-        objects.bboxes = boxes.minimum(last)
-        objects.label_names = [self.label(item) for item in items]
-        if items and 'segmentation' in items[0]:
+        last = [width - 1, height - 1] * 2  # the visualizer warns beyond it
+        boxes = (zoom * (corners(objects['box']) - part[:2] * 2)).clip(0, last)
+        shown = InstanceData(labels=torch.from_numpy(objects['label'] - 1).long())
+        shown.bboxes = torch.from_numpy(boxes).float()
+        shown.label_names = [self.label(item) for item in objects]
+        if len(objects) and objects['mask'][0] is not None:
             inside = slice(part[1], part[3]), slice(part[0], part[2])
-            masks = [coco_mask.decode(item['segmentation'])[inside] for item in items]
+            masks = [coco_mask.decode(mask)[inside] for mask in objects['mask']]
             masks = [cv2.resize(m, (width, height), interpolation=cv2.INTER_NEAREST) for m in masks]
-            objects.masks = torch.from_numpy(np.stack(masks)).bool()
-        sample = DetDataSample(gt_instances=objects)
+            shown.masks = torch.from_numpy(np.stack(masks)).bool()
+        sample = DetDataSample(gt_instances=shown)
         return draw(self.visualizer, 'report', picture, sample, draw_gt=True, draw_pred=False)
 
     def add_crops(
-        self, page: Page, name: str, objects: Sequence[tuple[str, dict, dict | None]], caption: str
+        self, page: Page, name: str, objects: Sequence[tuple[str, Any, Any]], caption: str
     ) -> None:
-        """Add ``crop`` of objects to a page, each as (title, the object, another one)."""
+        """Add ``crop`` of objects to a page, each as (title, the object, another one or None)."""
         crops = []
         for title, item, other in objects:
-            with page.drawing(self.images[item['image_id']]['path']):
+            with page.drawing(self.images[item['image']]['path']):
                 crops.append((self.crop(item, other), title))
         if crops:
             page.add_figure(name, figures.draw_grid(crops), caption)
 
-    def crop(self, item: dict, other: dict | None = None) -> np.ndarray:
+    def crop(self, item: Any, other: Any = None) -> np.ndarray:
         """The square around an object (RGB), twice its size, grey outside of the image.
 
         Its box is yellow, and the one of another object blue.
         """
-        image = self.images[item['image_id']]
-        left, top, width, height = item['bbox']
-        side = max(width, height, 8)
-        centre = np.array([left + width / 2, top + height / 2])
-        corners = np.concatenate([centre - side, centre + side - 1]).astype(int)
+        image = self.images[item['image']]
+        place, sides = item['box'][:2], item['box'][2:]
+        centre, side = place + sides / 2, max(*sides, 8)
+        square = np.concatenate([centre - side, centre + side - 1]).astype(int)
         size = np.array([image['width'], image['height']])
-        start = corners[:2].clip(0, size - 1)
-        stop = np.maximum(corners[2:] + 1, start + 1).clip(max=size)
+        start = square[:2].clip(0, size - 1)
+        stop = np.maximum(square[2:] + 1, start + 1).clip(max=size)
         rgb = self.read(image['path'], (*start.tolist(), *stop.tolist()))
-        boxes = [np.array([x['bbox']]) for x in (other, item) if x]
         shift = np.tile(start, 2)
-        boxes = [np.hstack([x[:, :2], x[:, :2] + x[:, 2:]]).astype(int) - shift for x in boxes]
+        marked = [x['box'][None] for x in (other, item) if x is not None]
+        boxes = [corners(box).astype(int) - shift for box in marked]
         colours = [(0, 110, 255), (255, 210, 0)][-len(boxes) :]
-        marked = mmcv.imshow_bboxes(rgb, boxes, colors=colours, show=False)
-        return mmcv.imcrop(marked, corners - shift, pad_fill=128)
+        rgb = mmcv.imshow_bboxes(rgb, boxes, colors=colours, show=False)
+        return mmcv.imcrop(rgb, square - shift, pad_fill=128)
 
-    def label(self, item: dict) -> str:
+    def label(self, item: Any) -> str:
         """The class of an object, with its score if it is a prediction."""
-        score = f' {item["score"]:.2f}' if 'score' in item else ''
-        return f'{self.classes[item["category_id"] - 1]}{score}'
+        score = '' if np.isnan(item['score']) else f' {item["score"]:.2f}'
+        return f'{self.classes[item["label"] - 1]}{score}'
 
 
-def touches(item: dict, part: Part) -> bool:
-    """Return whether the box of an object is partly in a part of its image."""
-    x, y, width, height = item['bbox']
-    return x < part[2] and y < part[3] and x + width > part[0] and y + height > part[1]
+def touches(boxes: np.ndarray, part: Part) -> np.ndarray:
+    """True for boxes [N, 4] that are partly in a part of their image."""
+    left, top, right, bottom = corners(boxes).T
+    return (left < part[2]) & (top < part[3]) & (right > part[0]) & (bottom > part[1])

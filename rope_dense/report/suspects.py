@@ -4,14 +4,13 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from pycocotools import mask as coco_mask
 
 from ..measure.results import cell_text
 from .matching import FOREGROUND, KINDS, NOTHING, Matches
-from .objects import by_image, item_of
+from .objects import Objects, by_image, overlaps
 from .page import Page
 from .painter import Painter
 
@@ -30,8 +29,8 @@ class Suspect(NamedTuple):
 
     suspicion: float  # score of the prediction, less as far as other labels explain it
     kind: str  # missing, class, box, or double
-    label: dict | None  # None where one is missing
-    other: dict  # the prediction, or another label of the object
+    label: Any  # of ``Objects``; None where one is missing
+    other: Any  # the prediction, or another label of the object
     overlap: float  # IoU of the two; of a missing label, with the nearest one
 
 
@@ -40,76 +39,71 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
 
     Matches are of predictions of any score; masks rather than boxes may be compared.
     """
-    key, is_right = 'segmentation' if masks else 'bbox', matches.are('right')
-    found = np.zeros(len(matches.truth))  # scores of right predictions
+    truth, is_right = matches.truth, matches.are('right')
+    found = np.zeros(len(truth))  # scores of right predictions
     found[matches.targets[is_right]] = matches.predictions['score'][is_right]
     judged = (matches.predictions['score'] >= LEAST) & ~matches.are('ignored', 'duplicate')
-    labels, predictions = by_image(matches.truth), by_image(matches.predictions)
+    judged = np.flatnonzero(judged)
+    labels, predictions = by_image(truth), by_image(matches.predictions[judged])
     suspects: list[Suspect] = []
     for image in sorted({*labels, *predictions}):
-        places = labels.get(image, NOTHING).tolist()
-        truth = {x: item_of(matches.truth, x) for x in places if not matches.truth['crowd'][x]}
-        items = [*truth.values()]
-        of_image = find_doubles(items, found, key)
-        for place in predictions.get(image, NOTHING):
-            if judged[place]:
-                item, label = item_of(matches.predictions, place), truth.get(matches.targets[place])
-                near = overlaps_of(item, items, key).max(initial=0.0)
-                kind = KINDS[matches.kinds[place]]
-                of_image.append(suspect(kind, item, label, near, found, key))
-        suspects += once(of_image, key)
+        chosen, places = judged[predictions.get(image, NOTHING)], labels.get(image, NOTHING)
+        places = places[~truth['crowd'][places]]
+        rows = overlaps(matches.predictions[chosen], truth[places], masks)
+        of_image = []
+        for place, row in zip(chosen, rows, strict=True):
+            overlap = row[places == matches.targets[place]].max(initial=0.0)
+            of_image.append(suspect(matches, place, row.max(initial=0.0), overlap, found))
+        of_image += find_doubles(truth[places], found[places], masks)
+        suspects += once(of_image, masks)
     return sorted(suspects, key=lambda one: -one.suspicion)
 
 
-def find_doubles(labels: Sequence[dict], found: np.ndarray, key: str) -> list[Suspect]:
-    """Pairs of labels of one image and class that may be of one object."""
-    doubles = []
-    for number, first in enumerate(labels):
-        rest = labels[number + 1 :]
-        others = [item for item in rest if item['category_id'] == first['category_id']]
-        for second, overlap in zip(others, overlaps_of(first, others, key), strict=True):
-            weak, strong = sorted((first, second), key=lambda item: found[item['id']])
-            doubt = found[strong['id']] * (1 - found[weak['id']])
-            if overlap >= FOREGROUND:
-                doubles.append(Suspect(doubt * overlap, 'double', weak, strong, overlap))
-    return doubles
-
-
-def once(suspects: Sequence[Suspect], key: str) -> list[Suspect]:
-    """Those of one image that are listed: the most suspect of each label, or of each place."""
-    kept: dict[object, Suspect] = {}
-    missing: list[dict] = []
-    for one in sorted(suspects, key=lambda one: -one.suspicion):
-        if one.suspicion < LEAST:
-            break
-        if one.label:
-            kept.setdefault(one.label['id'], one)
-        elif overlaps_of(one.other, missing, key).max(initial=0.0) < FOREGROUND:
-            missing.append(one.other)
-            kept[-len(missing)] = one
-    return [*kept.values()]
-
-
 def suspect(
-    kind: str, item: dict, label: dict | None, near: float, found: np.ndarray, key: str
+    matches: Matches, place: int, near: float, overlap: float, found: np.ndarray
 ) -> Suspect:
-    """The fault of a label by a prediction of a kind, whose IoU with the nearest label is `near`.
+    """The fault of a label by the prediction of a place.
 
-    ``found`` has the scores of right predictions, by the labels that they found.
+    Args:
+        near, overlap: IoU with the nearest label, and with the label that it is about.
+        found: scores of right predictions, by the labels that they found.
     """
-    score, rival = item['score'], found[label['id']] if label else 0.0  # what found the label
-    if label and kind == 'class':
-        return Suspect(score * (1 - rival), 'class', label, item, near)
-    if label and (kind == 'right' or not rival):
-        overlap = overlaps_of(item, [label], key)[0]
-        return Suspect(score * (1 - overlap), 'box', label, item, overlap)
+    item, target = matches.predictions[place], matches.targets[place]
+    kind, score = KINDS[matches.kinds[place]], item['score']
+    if target >= 0 and kind == 'class':
+        return Suspect(score * (1 - found[target]), 'class', matches.truth[target], item, near)
+    if target >= 0 and (kind == 'right' or not found[target]):
+        return Suspect(score * (1 - overlap), 'box', matches.truth[target], item, overlap)
     return Suspect(score * max(0.0, 1 - near / FOREGROUND), 'missing', None, item, near)
 
 
-def overlaps_of(item: dict, others: Sequence[dict], key: str) -> np.ndarray:
-    """IoU [N] of an object with others."""
-    rows = coco_mask.iou([item[key]], [x[key] for x in others], [0] * len(others))
-    return np.asarray(rows, float).reshape(-1)
+def find_doubles(labels: Objects, found: np.ndarray, masks: bool) -> list[Suspect]:
+    """Pairs of labels of one image and class that may be of one object."""
+    rows, doubles = np.triu(overlaps(labels, labels, masks), 1), []
+    rows[labels['label'][:, None] != labels['label']] = 0.0
+    for first, second in np.argwhere(rows >= FOREGROUND):
+        weak, strong = sorted((first, second), key=lambda place: found[place])
+        overlap = rows[first, second]
+        doubt = found[strong] * (1 - found[weak]) * overlap
+        doubles.append(Suspect(doubt, 'double', labels[weak], labels[strong], overlap))
+    return doubles
+
+
+def once(suspects: Sequence[Suspect], masks: bool) -> list[Suspect]:
+    """Those of one image that are listed: the most suspect of each label, or of each place."""
+    kept: dict[object, Suspect] = {}
+    missing = list[Any]()
+    for one in sorted(suspects, key=lambda one: -one.suspicion):
+        if one.suspicion < LEAST:
+            break
+        if one.label is not None:
+            kept.setdefault(one.label['id'], one)
+            continue
+        places = np.array([*missing, one.other])
+        if overlaps(places[-1:], places[:-1], masks).max(initial=0.0) < FOREGROUND:
+            missing.append(one.other)
+            kept[-len(missing)] = one
+    return [*kept.values()]
 
 
 def add_suspects(page: Page, painter: Painter, suspects: Sequence[Suspect]) -> None:
@@ -118,10 +112,10 @@ def add_suspects(page: Page, painter: Painter, suspects: Sequence[Suspect]) -> N
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(COLUMNS)
     for rank, (suspicion, kind, label, other, overlap) in enumerate(suspects, start=1):
-        names = [painter.label(item) if item else '' for item in (label, other)]
-        sides = (item['bbox'] if item else () for item in (label, other))
+        names = ['' if item is None else painter.label(item) for item in (label, other)]
+        sides = (() if item is None else item['box'] for item in (label, other))
         boxes = [' '.join(f'{value:.1f}' for value in box) for box in sides]
-        path = painter.images[other['image_id']]['path']
+        path = painter.images[other['image']]['path']
         row = [rank, round(suspicion, 3), kind, *map(cell_text, names), round(overlap, 3)]
         writer.writerow([*row, cell_text(path), *boxes])
         if rank <= SHOWN:

@@ -20,7 +20,7 @@ from rope_dense.report.matching import (
     match_truth,
     mean_ap,
 )
-from rope_dense.report.objects import item_of, objects_of
+from rope_dense.report.objects import objects_of
 
 OBJECT = [10, 10, 20, 20]
 CASES = {  # predictions (box, class, score) for one object of class 1 at OBJECT: their kinds
@@ -196,9 +196,12 @@ def coco_s(truth: list[dict], predictions: list[dict], masks: bool) -> np.ndarra
 
 
 def test_objects_are_the_annotations_that_they_were() -> None:
-    items = annotations([(OBJECT, 2, 0.9), ([1.5, 2, 3, 4], 1)], image=7, start=0)
+    items = annotations([(OBJECT, 2, 0.9), ([1.5, 2, 3, 4], 1)], image=7, start=3)
     items[0]['segmentation'] = dict(size=[8, 8], counts='abc')
-    objects = objects_of(items)
-    back = [dict(item_of(objects, place), iscrowd=0) for place in (0, 1)]
-    assert back == items and not len(objects_of([]))
-    assert objects_of([dict(category_id=1)], image=3)['image'].tolist() == [3]  # without a box
+    first, second = objects_of(items)
+    assert first.item()[:3] == (3, 7, 2) and second['id'] == 4
+    assert first['box'].tolist() == OBJECT and (first['score'], second['area']) == (0.9, 12)
+    assert first['mask'] == items[0]['segmentation'] and second['mask'] is None
+    assert np.isnan(second['score']) and not len(objects_of([]))
+    (bare,) = objects_of([dict(category_id=1)], image=3)  # without a box
+    assert bare['image'] == 3 and not bare['box'].any()

@@ -64,7 +64,10 @@ def test_suspects(name: str, masks: bool) -> None:
             ('missing', pytest.approx(0.9 * (1 - 2 * 2 / 38)))
         ]
         return
-    assert [(x.kind, x.label and x.label['id']) for x in found] == [(k, n) for k, _, n in expected]
+    labels = [None if x.label is None else x.label['id'] for x in found]
+    assert [(x.kind, label) for x, label in zip(found, labels, strict=True)] == [
+        (k, n) for k, _, n in expected
+    ]
     assert [x.suspicion for x in found] == pytest.approx([score for _, score, _ in expected])
 
 
@@ -93,7 +96,7 @@ def written_rows(folder: Path, painter: Painter, suspects: list[Suspect]) -> lis
 
 
 def test_the_file_has_all_and_the_page_the_first(tmp_path: Path) -> None:
-    label, found = annotations([(OBJECT, 1)])[0], annotations([(BESIDE, 2, 0.9)])[0]
+    (label,), (found,) = (objects_of(annotations(x)) for x in ([(OBJECT, 1)], [(BESIDE, 2, 0.9)]))
     suspects = [Suspect(0.9, 'class', label, found, 1 / 3), Suspect(0.5, 'missing', None, found, 0)]
     painter = made_painter('/pictures/a, b.png', 'cat', 'dog')
     rows = written_rows(tmp_path, painter, suspects * 15)
@@ -136,7 +139,7 @@ def test_crops_read_no_more_than_they_show() -> None:
         [0, 0, 80, 64],
         [90, 9, 3, 3],
     ):
-        item = dict(image_id=0, bbox=box, category_id=1)
+        (item,) = objects_of([dict(image_id=0, bbox=box, category_id=1)])
         crop = painter.crop(item)
         corners = np.array([[box[0], box[1], box[0] + box[2], box[1] + box[3]]])
         marked = mmcv.imshow_bboxes(whole.copy(), [corners], colors=[(255, 210, 0)], show=False)
@@ -168,7 +171,7 @@ def test_of_a_scene_a_part_with_objects_is_drawn(box: list[float], right: bool) 
 
 
 def test_names_are_no_formulas_and_keep_their_bytes(tmp_path: Path) -> None:
-    label, found = annotations([(OBJECT, 1)])[0], annotations([(BESIDE, 2, 0.9)])[0]
+    (label,), (found,) = (objects_of(annotations(x)) for x in ([(OBJECT, 1)], [(BESIDE, 2, 0.9)]))
     path = os.fsdecode(b'=\xff\xfebad.png')
     painter = made_painter(path, '=cmd()', '$x^$')
     rows = written_rows(tmp_path, painter, [Suspect(0.9, 'class', label, found, 1 / 3)])
