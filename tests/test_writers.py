@@ -50,7 +50,6 @@ ALLOWED = {
     'measure/benchmark:write_picture': 'into a temporary folder',
     'project/run:clear': 'what the record names',
     'engine/preemption:obey': 'by the hook of checkpoints',
-    'research': 'figures of the repository, over their earlier state',
 }
 
 
@@ -99,7 +98,7 @@ def writers(text: str, module: str) -> Iterator[tuple[list[str], str]]:
         owned = {name for scope in scopes for name in owned_names(scope)}
         if not owned & {part.id for part in ast.walk(call) if isinstance(part, ast.Name)}:
             names = [scope.name for scope in scopes]
-            places = [module, module.partition('/')[0], *(f'{module}:{name}' for name in names)]
+            places = [module, *(f'{module}:{name}' for name in names)]
             yield places, f'{module}:{".".join(names)}: {ast.unparse(call)}'
 
 
