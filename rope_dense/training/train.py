@@ -55,8 +55,7 @@ def train(
         os.environ.setdefault('LOCAL_RANK', '0')
     cfg = load_config(config, cfg_options, work_dir, data_root, own, derives=True)
     run = Run(Path(cfg.work_dir))
-    labels = [files['ann_file'] for files in cfg.get('own_files', {}).values()]
-    with run.written(launcher) as is_first, in_use(labels):
+    with run.written(launcher) as is_first:
         with building('the config'):
             apply_training_options(cfg, launcher, **options)
             is_adapted = task_of(cfg) == 'features'
@@ -67,15 +66,16 @@ def train(
             model = ready(cfg, 'train', 'val').model
             recipe = recipe_text(cfg, model)
             warn_of_random_weights(cfg, model)
-        runner = launch_runner(cfg, launcher, trains=True)
-        with building('the config'):
-            check_fetched_weights(cfg, model)
-        del model
-        if is_main_process():
-            print(recipe)
-            if overwrite:
-                run.clear(cfg)
-        run_training(runner)
+        with in_use(files['ann_file'] for files in cfg.get('own_files', {}).values()):
+            runner = launch_runner(cfg, launcher, trains=True)
+            with building('the config'):
+                check_fetched_weights(cfg, model)
+            del model
+            if is_main_process():
+                print(recipe)
+                if overwrite:
+                    run.clear(cfg)
+            run_training(runner)
         del runner
         leave_group()
         if is_first and is_adapted:
