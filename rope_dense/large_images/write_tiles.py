@@ -67,7 +67,7 @@ def write_tiles(
     with (
         Results(out.parent, out.name) as results,
         results.fresh(out) as fresh,
-        TemporaryDirectory(dir=results.home) as copies,
+        TemporaryDirectory(dir=fresh) as copies,
         DefaultScope.overwrite_default_scope('mmdet'),
         quiet,
     ):
