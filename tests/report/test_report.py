@@ -110,7 +110,7 @@ def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: P
     folder = make_run(name, data, tmp_path / 'run')
     assert run(folder, '--device', 'cpu') == 0
     report = json.loads((folder / 'report' / 'report.json').read_text())
-    assert report['about']['images'] == 2
+    assert report['about']['images'] == 2 and 'not_drawn' not in report
     head = dict(
         best='mAP 0.250, epoch 1, iteration 2',
         checkpoint=str(folder / 'best_mAP_iter_2.pth'),
