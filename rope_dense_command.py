@@ -22,7 +22,7 @@ COMMANDS = (
     'convert_data convert_checkpoint push_to_hub print_recipe benchmark position_bias demo'
 ).split()
 RESEARCH = ('eval_classification', 'analyze_positions', 'make_shapes')  # rope-dense research NAME
-PACKAGES = {name: 'commands' for name in COMMANDS} | {name: 'research' for name in RESEARCH}
+PACKAGES = dict.fromkeys(COMMANDS, 'rope_dense.commands') | dict.fromkeys(RESEARCH, 'research')
 POSTPONED: list[str] = []  # packages in sys.modules that are not executed yet
 
 
@@ -32,8 +32,12 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors='backslashreplace')
     given = [word.replace('-', '_') for word in sys.argv[1:3]]
+    clone = Path(__file__).parent
+    has_research = (clone / 'research').is_dir()
+    if has_research:  # which configs import, too
+        sys.path.append(str(clone))
     if given[:1] == ['research']:
-        if not Path(__file__).with_name('rope_dense').joinpath('research').is_dir():
+        if not has_research:
             print(
                 'error: rope-dense research is not installed: run it in a clone of the repository, '
                 'by python -m rope_dense_command research',
@@ -102,7 +106,7 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
 
 def import_early(name: str) -> ModuleType:
     """Import the module of a command, and postpone the packages that early modules are in."""
-    parent = f'rope_dense.{PACKAGES[name]}'
+    parent = PACKAGES[name]
     for package in ('rope_dense', 'rope_dense.commands', parent, 'rope_dense.backbones'):
         if package not in sys.modules:
             spec = importlib.util.find_spec(package)

@@ -37,8 +37,7 @@ setup(
     description='Rotary position embedding vision backbones for dense prediction with OpenMMLab',
     license='Apache-2.0',
     python_requires='>=3.11,<3.14',
-    # What reproduces tables runs in a clone.
-    packages=find_packages(include=['rope_dense', 'rope_dense.*'], exclude=['rope_dense.research']),
+    packages=find_packages(include=['rope_dense', 'rope_dense.*']),
     py_modules=['rope_dense_command'],
     entry_points={'console_scripts': ['rope-dense = rope_dense_command:main']},
     package_data={'': ['py.typed', '*.html', '*.yml']},

@@ -20,8 +20,8 @@ installed=$site/rope_dense
 "$python" -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' > "$site/rest.pth"
 
 # What reproduces tables stays in the clone.
-diff -r --exclude=__pycache__ --exclude=.mim --exclude=research "$clone/rope_dense" "$installed"
-test ! -e "$installed/research"
+diff -r --exclude=__pycache__ --exclude=.mim "$clone/rope_dense" "$installed"
+test ! -e "$installed/../research"
 for path in configs tools model-index.yml docs/clients; do
     diff -r --exclude=__pycache__ "$clone/$path" "$installed/.mim/$path"
 done

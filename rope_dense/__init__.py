@@ -2,7 +2,7 @@
 
 Importing the package registers what models and their training are made of in mmengine's registries;
 a config asks for it with `custom_imports = dict(imports=['rope_dense'])`. Sharded training
-(`rope_dense.engine.fsdp`) registers itself where the tools import it, `rope_dense.research` where a
+(`rope_dense.engine.fsdp`) registers itself where the tools import it, `research` where a
 config asks for it. What needs mmdet or
 mmseg is registered where that package can be imported; where it is broken, a warning says so. Where
 mmcv has no compiled operators, `rope_dense.operators` takes their place. With

@@ -74,7 +74,7 @@ subset = dict(
     indices=8,
     pipeline=subset_pipeline,
 )
-custom_imports = dict(imports=['rope_dense', 'rope_dense.research.subset_loss'])
+custom_imports = dict(imports=['rope_dense', 'research.subset_loss'])
 custom_hooks = [dict(type='SubsetLossHook', dataset=subset)]
 del resize, train_pipeline, subset_pipeline, test_pipeline, subset
 

@@ -45,7 +45,7 @@ val_dataloader = dict(
     dataset=dict(pipeline=test_pipeline, **images),
 )
 test_dataloader = val_dataloader
-custom_imports = dict(imports=['rope_dense', 'rope_dense.research.subset_loss'])
+custom_imports = dict(imports=['rope_dense', 'research.subset_loss'])
 custom_hooks = [
     dict(
         type='SubsetLossHook',

@@ -2,15 +2,15 @@
 
     python docs/research/sizes.py
 
-The numbers are Table A.4 of Heo et al. (ECCV 2024), from rope_dense/research/paper_tables.yml.
+The numbers are Table A.4 of Heo et al. (ECCV 2024), from research/paper_tables.yml.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from research.papers import as_run
 from rope_dense.measure.plot import draw_resolutions
-from rope_dense.research.papers import as_run
 
 PICTURE = Path(__file__).parents[1] / 'sizes.png'
 LABELS = {

@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
-
-from mmengine.config import Config
+from typing import TYPE_CHECKING
 
 from ..version import __version__
+
+if TYPE_CHECKING:
+    from mmengine.config import Config
 
 MEASURED_BY = ('model', 'test_dataloader', 'test_evaluator', 'test_cfg', 'custom_hooks')
 

@@ -13,7 +13,7 @@ from . import figures
 from .figures import Line
 from .page import Page
 
-PICTURES = ('losses', 'metrics', 'image_sizes')
+PICTURES = ('losses.png', 'metrics.png', 'image_sizes.png')
 LATE, GAIN = 0.75, 0.05  # share of the steps, and of the metric that the rest of them gained
 LOWER_IS_BETTER = ('rmse',)
 TIME = re.compile(r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE)  # of a line of a log

@@ -10,9 +10,7 @@ import numpy as np
 from .page import Page
 
 WORST, BEST = 6, 3
-PICTURES = tuple(f'worst_{n + 1}' for n in range(WORST)) + tuple(
-    f'best_{n + 1}' for n in range(BEST)
-)
+PICTURES = [f'worst_{n + 1}.png' for n in range(WORST)] + [f'best_{n + 1}.png' for n in range(BEST)]
 
 
 class Image(NamedTuple):

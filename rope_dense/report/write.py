@@ -35,14 +35,14 @@ SECTIONS: dict[Task, Callable[[Page, Config, BaseModel], None]] = dict(
     depth=add_depth,
     features=add_features,
 )
-# Pictures beside ``PICTURES``, as far as there is something to draw.
-TASK_PICTURES: dict[Task, str] = dict(
-    boxes='errors precision_recall confusion calibration missed_objects false_positives '
-    'suspect_labels',
-    panoptic='pq',
-    semantic='iou confusion',
-    depth='rmse',
-    features='neighbours',
+# Of a task, beside those of all tasks and as far as there is something to draw.
+TASK_FILES: dict[Task, str] = dict(
+    boxes='errors.png precision_recall.png confusion.png calibration.png missed_objects.png '
+    'false_positives.png suspects.csv suspect_labels.png',
+    panoptic='pq.png',
+    semantic='iou.png confusion.png',
+    depth='rmse.png',
+    features='neighbours.png',
 )
 
 
@@ -110,9 +110,8 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
 
 def report_files(out: Path, task: Task) -> list[Path]:
     """The files that a report of a task may have."""
-    names = [*TASK_PICTURES[task].split(), *PICTURES, *CURVES]
-    tables = ['suspects.csv'] if task == 'boxes' else []
-    return [out / name for name in (PAGE, FIGURES, *tables, *(f'{name}.png' for name in names))]
+    names = PAGE, FIGURES, *TASK_FILES[task].split(), *PICTURES, *CURVES
+    return [out / name for name in names]
 
 
 def report_training(cfg: Config) -> None:

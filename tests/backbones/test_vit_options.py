@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from helpers.pairwise import pairwise
 from helpers.published import block, linear, norm
+from research.classifier import RoPEClassifier, classifier_config
+from research.named_classifiers import CLASSIFIERS, NamedClassifier
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.backbones.layers import SineConvEmbed, SineEmbed, pad_grid
 from rope_dense.backbones.position_bias import LocalPositionAttention
 from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.measure.count import count_products
-from rope_dense.research.classifier import RoPEClassifier, classifier_config
-from rope_dense.research.named_classifiers import CLASSIFIERS, NamedClassifier
 from rope_dense.rope import rotate_definition
 
 Weights = dict[str, Tensor]

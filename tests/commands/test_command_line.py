@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 import rope_dense_command
+from research import position_figures
 from rope_dense.backbones.layers import TableResize
 from rope_dense.checkpoints.detectors import PUBLISHED_MODELS
 from rope_dense.checkpoints.publishers import TARGETS
@@ -19,7 +20,6 @@ from rope_dense.datasets.labels.folders import FORMATS as LABELS
 from rope_dense.export.exporter import DTYPES
 from rope_dense.project.convert_checkpoint import DETECTORS
 from rope_dense.project.load import read_options
-from rope_dense.research import position_figures
 from rope_dense_command import COMMANDS, RESEARCH, import_early
 
 

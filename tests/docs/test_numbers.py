@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 from PIL import Image
 
-from rope_dense.research.papers import read_paper_tables
+from research.papers import read_paper_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / 'README.md').read_text()

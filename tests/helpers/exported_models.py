@@ -17,6 +17,7 @@ from helpers import shared_backbone as small
 from helpers.deim import VIT, config, ours, randomise
 from helpers.exported import strong
 from helpers.small_configs import CONFIGS, small_config
+from research.classifier import IMAGENET, RoPEClassifier
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
 from rope_dense.export.compare import Runner, largest_difference, runners
@@ -24,7 +25,6 @@ from rope_dense.export.exporter import graph_for
 from rope_dense.models.deim.detector import DEIM
 from rope_dense.models.shared_backbone import SharedBackbone
 from rope_dense.project.model import build_model
-from rope_dense.research.classifier import IMAGENET, RoPEClassifier
 
 PIXELS = dict(
     type='mmdet.DetDataPreprocessor',

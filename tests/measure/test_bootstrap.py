@@ -143,7 +143,7 @@ def test_mean_iou_is_that_of_repeated_images() -> None:
 
 
 def test_means_are_those_of_repeated_images() -> None:
-    from rope_dense.research.image_folder import TopKAccuracy
+    from research.image_folder import TopKAccuracy
 
     metric = TopKAccuracy(topk=(1, 2))
     right = [[True, True], [False, True], [False, False], [True, True]]

@@ -12,10 +12,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from helpers.grid import CONFIGS, Leaf
+from research.classifier import RoPEClassifier
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.measure.count import count_products, measured_size
 from rope_dense.project.model import build_model
-from rope_dense.research.classifier import RoPEClassifier
 
 
 class Predictor(nn.Module):

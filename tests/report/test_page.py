@@ -107,13 +107,13 @@ def test_a_foreign_page_is_refused_before_the_model_is_built(
 
 def test_the_names_of_all_pictures_are_known() -> None:
     """But for compare.py's, which are looked at when they are written: there is no model."""
-    known = {*CURVES}.union(*(names.split() for names in write.TASK_PICTURES.values()))
+    known = {*CURVES}.union(*(names.split() for names in write.TASK_FILES.values()))
     files = [path for path in Path(write.__file__).parent.glob('*.py') if path.stem != 'compare']
     texts = [path.read_text(encoding='utf-8') for path in files]
     called = re.findall(r"add_(?:figure|picture|crops)\((?:page, )?'(\w+)'", ''.join(texts))
-    assert called and {*called} <= known
-    assert [*PICTURES] == [f'worst_{n}' for n in range(1, WORST + 1)] + [
-        f'best_{n}' for n in range(1, BEST + 1)
+    assert called and {f'{name}.png' for name in called} <= known
+    assert [*PICTURES] == [f'worst_{n}.png' for n in range(1, WORST + 1)] + [
+        f'best_{n}.png' for n in range(1, BEST + 1)
     ]
 
 

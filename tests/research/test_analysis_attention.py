@@ -17,10 +17,10 @@ from torch.utils._pytree import tree_leaves
 
 from helpers.reference_nat import neighbours
 from helpers.reference_swin import label, padded_size
+from research import attention_statistics
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.attention import Attention
 from rope_dense.backbones.base import Backbone
-from rope_dense.research import attention_statistics
 
 Place = tuple[int, int]  # (row, column)
 MIXED = dict(type='MixedRoPE')

@@ -10,16 +10,16 @@ import kinds  # noqa: F401 (RasterRoPE)
 import pytest
 import torch
 
-from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.research import partial_sums, patch_frequencies, reconstruct
-from rope_dense.research.frequencies import (
+from research import partial_sums, patch_frequencies, reconstruct
+from research.frequencies import (
     POINT_SETS,
     axial_reference,
     cross_reference,
     sequence_frequencies,
     series_of_dimensions,
 )
-from rope_dense.research.tables import angle_rows, decay_rows, fourier_rows
+from research.tables import angle_rows, decay_rows, fourier_rows
+from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, rotate
 from rope_dense.rope.embeddings import linear_angles
 

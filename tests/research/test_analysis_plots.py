@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from rope_dense.research import BlockStatistics, plots, tables
+from research import BlockStatistics, plots, tables
 
 Drawn = Callable[..., Figure]
 

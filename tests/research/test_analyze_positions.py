@@ -16,11 +16,11 @@ from PIL import Image
 from helpers.published import naver_swin, naver_vit
 from helpers.small_configs import make_data, small_config
 from helpers.tool_names import Main
+from research import attention_statistics
+from research.classifier import classifier_config
+from research.named_classifiers import AXIAL, CLASSIFIERS, MIXED, NamedClassifier, vit
 from rope_dense.checkpoints import load_pretrained
 from rope_dense.project.model import random_model
-from rope_dense.research import attention_statistics
-from rope_dense.research.classifier import classifier_config
-from rope_dense.research.named_classifiers import AXIAL, CLASSIFIERS, MIXED, NamedClassifier, vit
 from rope_dense_command import command
 
 NAMES = ('fourier', 'decay', 'angles', 'distance', 'entropy')

@@ -17,15 +17,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from helpers.published import naver_swin, naver_vit, shi_nat
-from rope_dense.checkpoints import CheckpointError
-from rope_dense.measure.results import read_results
-from rope_dense.research.classification import evaluation_config
-from rope_dense.research.classifier import (
-    PROTOCOLS,
-    RoPEClassifier,
-    classifier_config,
-)
-from rope_dense.research.named_classifiers import (
+from research.classification import evaluation_config
+from research.classifier import PROTOCOLS, RoPEClassifier, classifier_config
+from research.named_classifiers import (
     AXIAL,
     CLASSIFIERS,
     MIXED,
@@ -34,7 +28,9 @@ from rope_dense.research.named_classifiers import (
     swin_config,
     vit,
 )
-from rope_dense.research.papers import expand_sizes
+from research.papers import expand_sizes
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.measure.results import read_results
 from rope_dense.utils.configs import DOCS
 from rope_dense_command import command
 

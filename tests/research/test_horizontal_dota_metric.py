@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import helpers.oriented  # noqa: F401, skips where mmrotate is not installed
-from rope_dense.research.oriented import HorizontalDOTAMetric
+from research.oriented import HorizontalDOTAMetric
 
 CENTRE, WIDTH, HEIGHT = (50.0, 40.0), 40.0, 10.0
 

@@ -8,11 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from rope_dense.research.image_folder import (
-    ClassFolderDataset,
-    ResizeCentreCrop,
-    TopKAccuracy,
-)
+from research.image_folder import ClassFolderDataset, ResizeCentreCrop, TopKAccuracy
 
 INDEX = {'0': ['n03', 'fish'], '1': ['n01', 'dog'], '2': ['n02', 'cat']}
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.research.comparison import relative_to
-from rope_dense.research.papers import expand_sizes, read_paper_tables, read_runs
+from research.comparison import relative_to
+from research.papers import expand_sizes, read_paper_tables, read_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = read_paper_tables()

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from rope_dense.research.named_classifiers import CLASSIFIERS
+from research.named_classifiers import CLASSIFIERS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / 'configs' / 'research' / 'pretraining'
@@ -87,7 +87,7 @@ def test_a_recipe_has_the_published_numbers(name: str) -> None:
     batch, gpus, expected = EXPECTED[name]
     assert found['batch_size'] * gpus == batch
     assert {key: found.get(key) for key in expected} == expected
-    assert found['amp'] is True and found['device_modules'] == ['rope_dense.research.timm_models']
+    assert found['amp'] is True and found['device_modules'] == ['research.timm_models']
     assert found['model'] in CLASSIFIERS
     assert set(found) <= set(ARGUMENTS), 'arguments that the script does not know'
 

@@ -9,7 +9,7 @@ from mmengine.registry import DATASETS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
-from rope_dense.research.subset_loss import SubsetLossHook
+from research.subset_loss import SubsetLossHook
 
 
 @DATASETS.register_module()

@@ -1,4 +1,4 @@
-"""rope_dense.research.timm_models: the papers' classifiers in timm, and their checkpoints."""
+"""research.timm_models: the papers' classifiers in timm, and their checkpoints."""
 
 import argparse
 import importlib
@@ -15,16 +15,16 @@ from mmengine.registry import MODELS, DefaultScope
 from PIL import Image
 from torch import Tensor, nn
 
+from research.classifier import classifier_config
+from research.named_classifiers import CLASSIFIERS
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.layers import resize_grid
 from rope_dense.checkpoints import CheckpointError, load_pretrained
 from rope_dense.measure.results import read_results
-from rope_dense.research.classifier import classifier_config
-from rope_dense.research.named_classifiers import CLASSIFIERS
 from rope_dense_command import command
 
 ROOT = Path(__file__).parents[2]
-INTEGRATION = 'rope_dense.research.timm_models'
+INTEGRATION = 'research.timm_models'
 # Parameters in millions: S4 of NAT's and DiNAT's papers, the ViT and Swin papers.
 MILLIONS = {
     r'ropevit_small_.+|isotropic_small_.+|resformer_small': 22.05,

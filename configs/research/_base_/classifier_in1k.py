@@ -1,5 +1,5 @@
 # A classifier of ImageNet-1k, evaluated as in the fused-attention paper. A config adds the rest.
-custom_imports = dict(imports=['rope_dense.research'], allow_failed_imports=False)
+custom_imports = dict(imports=['research'], allow_failed_imports=False)
 default_scope = 'mmengine'
 
 model = dict(

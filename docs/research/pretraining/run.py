@@ -150,7 +150,7 @@ def pretrain(args: argparse.Namespace, train: Split, val: Split) -> list[float]:
     from timm.scheduler import create_scheduler_v2
     from timm.utils import CheckpointSaver
 
-    import rope_dense.research.timm_models  # noqa: F401  (registers the model)
+    import research.timm_models  # noqa: F401  (registers the model)
 
     torch.manual_seed(args.seed)
     np.random.seed(args.seed)  # of mixup

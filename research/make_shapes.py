@@ -9,7 +9,7 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from ..commands.arguments import ToolParser
+from rope_dense.commands.arguments import ToolParser
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -41,7 +41,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..datasets.generated.files import ShapesSettings, write_shapes
+    from rope_dense.datasets.generated.files import ShapesSettings, write_shapes
 
     settings = ShapesSettings(
         args.train, args.val, args.size, args.seed, colors=args.colors, layouts=tuple(args.layout)

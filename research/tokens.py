@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..backbones.attention import AttentionLayers, GlobalPrefixAttention
-from ..backbones.block import Plan
-from ..backbones.neighbours import AxisTiles, NeighbourPlan
-from ..utils.sizes import Size
+from rope_dense.backbones.attention import AttentionLayers, GlobalPrefixAttention
+from rope_dense.backbones.block import Plan
+from rope_dense.backbones.neighbours import AxisTiles, NeighbourPlan
+from rope_dense.utils.sizes import Size
 
 Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], see ``token_table``
 

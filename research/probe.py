@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..backbones.attention import AttentionLayers
+from rope_dense.backbones.attention import AttentionLayers
+
 from .tokens import Groups, token_groups
 
 CHUNK = 2**20  # probabilities in memory at a time

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from ..export.client import Frame
-from ..export.graphs import GRAPHS, Graph, Preprocess
+from rope_dense.export.client import Frame
+from rope_dense.export.graphs import GRAPHS, Graph, Preprocess
+
 from .classifier import RoPEClassifier
 
 

@@ -23,7 +23,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..commands.arguments import ToolParser, add_cfg_options, at_least, values
+from rope_dense.commands.arguments import ToolParser, add_cfg_options, at_least, values
 
 FIGURES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 

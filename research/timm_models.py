@@ -1,7 +1,7 @@
 """The classifiers of the papers as models of timm, for pre-training with its training script.
 
 Importing this module registers them: ``timm.create_model('ropevit_small_mixed')``. See
-docs/research/pretraining.md. ``rope_dense.research.named_classifiers`` has the names, and
+docs/research/pretraining.md. ``research.named_classifiers`` has the names, and
 ``rope_classifier`` builds any config of a ``RoPEClassifier``. ``rope_dense.checkpoints`` loads
 their checkpoints, with the backbone under ``backbone.``, without conversion.
 
@@ -19,12 +19,13 @@ from mmcv.cnn.bricks import DropPath
 from mmengine.config import Config
 from torch import Tensor, nn
 
-from ..backbones import RoPENAT
-from ..backbones.layers import init_transformer
-from ..checkpoints.tables import find_grid, has_entries_like, resize_table
-from ..engine.param_groups import role_of
-from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_size
+from rope_dense.backbones import RoPENAT
+from rope_dense.backbones.layers import init_transformer
+from rope_dense.checkpoints.tables import find_grid, has_entries_like, resize_table
+from rope_dense.engine.param_groups import role_of
+from rope_dense.utils.sizes import Size
+from rope_dense.utils.validation import check_choice, checked_size
+
 from .classifier import RoPEClassifier
 from .features import pooling_of
 from .named_classifiers import ANY_CONFIG, CLASSIFIERS, NamedClassifier, with_image_size
@@ -33,7 +34,7 @@ try:
     from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 except ImportError as error:
     raise ImportError(
-        f'rope_dense.research.timm_models needs timm with torchvision, which cannot be imported '
+        f'research.timm_models needs timm with torchvision, which cannot be imported '
         f'({error}): pip install timm'
     ) from error
 

@@ -11,8 +11,8 @@ from mmengine.registry import DATASETS, HOOKS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from ..utils.atomic_write import atomic_write_text
-from ..utils.peak_memory import peak_rss
+from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.peak_memory import peak_rss
 
 
 @HOOKS.register_module()

@@ -7,8 +7,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from ..backbones import RoPEViT
-from ..backbones.base import Backbone
+from rope_dense.backbones import RoPEViT
+from rope_dense.backbones.base import Backbone
 
 
 def features_of(backbone: Backbone, image: Tensor) -> Tensor:

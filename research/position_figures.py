@@ -13,16 +13,17 @@ from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from ..backbones.base import Backbone
-from ..checkpoints import load_pretrained
-from ..datasets.images.sources import find_sources
-from ..measure.results import csv_text
-from ..project.building import checked_device
-from ..project.errors import UsageError
-from ..project.load import load_config
-from ..project.model import random_model
-from ..utils.atomic_write import atomic_write, atomic_write_text
-from ..utils.validation import checked_integer
+from rope_dense.backbones.base import Backbone
+from rope_dense.checkpoints import load_pretrained
+from rope_dense.datasets.images.sources import find_sources
+from rope_dense.measure.results import csv_text
+from rope_dense.project.building import checked_device
+from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
+from rope_dense.project.model import random_model
+from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
+from rope_dense.utils.validation import checked_integer
+
 from . import attention_statistics, patch_frequencies, plots, tables
 from .classifier import classifier_config
 from .image_folder import ResizeCentreCrop

@@ -1,6 +1,6 @@
 """The classifiers of the papers by name, with the arguments of ``RoPEClassifier`` for each.
 
-Models in ``rope_dense.research.timm_models`` and its checkpoints have the same names.
+Models in ``research.timm_models`` and its checkpoints have the same names.
 """
 
 import math
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..backbones import RoPENAT, RoPEViT
-from ..backbones.archs import DEFAULT, ViTArch, find_arch
-from ..utils.sizes import Size
-from ..utils.validation import refuse
+from rope_dense.backbones import RoPENAT, RoPEViT
+from rope_dense.backbones.archs import DEFAULT, ViTArch, find_arch
+from rope_dense.utils.sizes import Size
+from rope_dense.utils.validation import refuse
 
 OFFSETS = 'relative_position_bias_table'
 TABLES = ('pos_embed', OFFSETS)

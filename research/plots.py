@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from ..measure.plot import COLOURS, MARKERS
+from rope_dense.measure.plot import COLOURS, MARKERS
+
 from .tables import SEQUENCE, Rows
 
 DISTANCE = dict(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mmengine
 
-from ..measure.results import read_results
+from rope_dense.measure.results import read_results
 
 TABLES = Path(__file__).with_name('paper_tables.yml')
 TRAINING_SIZE = (224, 224)  # height and width in pixels, of all models of the tables

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from ..measure.results import headline
-from ..measure.settings import FROM_CONFIG, combine
-from ..measure.sweep import Sweep
-from ..project.errors import UsageError
-from ..project.load import load_config
+from rope_dense.measure.results import headline
+from rope_dense.measure.settings import FROM_CONFIG, combine
+from rope_dense.measure.sweep import Sweep
+from rope_dense.project.errors import UsageError
+from rope_dense.project.load import load_config
+
 from .classifier import PROTOCOLS, classifier_config
 from .comparison import Comparison
 from .papers import expand_sizes
@@ -152,7 +153,7 @@ def evaluation_config(model: dict, protocol: dict, data: dict, subset: bool = Fa
     return Config(
         dict(
             default_scope='mmengine',
-            custom_imports=dict(imports=['rope_dense.research']),
+            custom_imports=dict(imports=['research']),
             model=model,
             test_dataloader=loader,
             test_evaluator=dict(type='TopKAccuracy', subset=subset),

@@ -22,7 +22,13 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from ..commands.arguments import ToolParser, add_sweep_arguments, at_least, image_size_text, values
+from rope_dense.commands.arguments import (
+    ToolParser,
+    add_sweep_arguments,
+    at_least,
+    image_size_text,
+    values,
+)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

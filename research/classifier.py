@@ -11,17 +11,18 @@ from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
 from torch import Tensor, nn
 
-from ..backbones.base import Backbone
-from ..checkpoints import CheckpointError
-from ..checkpoints.adapting import can_load
-from ..checkpoints.fetch import fetch
-from ..checkpoints.incompatible import compare_weights
-from ..checkpoints.keys import StateDict
-from ..checkpoints.likeness import has_sizes
-from ..checkpoints.load import load_weights
-from ..checkpoints.publishers import find_layout
-from ..checkpoints.read import read_ahead
-from ..checkpoints.weights import select_weights
+from rope_dense.backbones.base import Backbone
+from rope_dense.checkpoints import CheckpointError
+from rope_dense.checkpoints.adapting import can_load
+from rope_dense.checkpoints.fetch import fetch
+from rope_dense.checkpoints.incompatible import compare_weights
+from rope_dense.checkpoints.keys import StateDict
+from rope_dense.checkpoints.likeness import has_sizes
+from rope_dense.checkpoints.load import load_weights
+from rope_dense.checkpoints.publishers import find_layout
+from rope_dense.checkpoints.read import read_ahead
+from rope_dense.checkpoints.weights import select_weights
+
 from .features import check_features, features_of, map_norm, pooled
 from .named_classifiers import ANY_CONFIG, CLASSIFIERS, backbone_config
 

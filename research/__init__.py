@@ -1,7 +1,7 @@
 """Reproduction of the papers' tables: classifiers, statistics of position embeddings and attention.
 
 Importing the package registers the classifier, its data, and its export; a config asks for it with
-`custom_imports = dict(imports=['rope_dense.research'])`. No other package imports it, and an
+`custom_imports = dict(imports=['research'])`. No other package imports it, and an
 installed package is without it: it runs in a clone of the repository.
 """
 

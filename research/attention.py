@@ -7,7 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..backbones.base import Backbone
+from rope_dense.backbones.base import Backbone
+
 from .probe import CHUNK, AttentionProbe
 
 

@@ -7,11 +7,11 @@ radians a patch, x first; angles of an offset (x, y) are F[0] x + F[1] y.
 import torch
 from torch import Tensor, nn
 
-from ..backbones.base import Backbone
-from ..rope import AxialRoPE, LogAxialRoPE, Rotary
-from ..rope.embeddings import linear_angles
-from ..rope.frequencies import axis_frequencies
-from ..utils.sizes import Size
+from rope_dense.backbones.base import Backbone
+from rope_dense.rope import AxialRoPE, LogAxialRoPE, Rotary
+from rope_dense.rope.embeddings import linear_angles
+from rope_dense.rope.frequencies import axis_frequencies
+from rope_dense.utils.sizes import Size
 
 # Of figure 1 of Heo et al., as the author gave them: github.com/naver-ai/rope-vit/issues/24.
 POINT_SETS = (((1, 1),), ((0, 1), (1, 1), (-1, 1)), ((3, 3), (-2, 2)))  # (x, y), patches

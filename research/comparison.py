@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..measure.plot import draw_resolutions
-from ..measure.results import rows_csv_text
-from ..utils.atomic_write import atomic_write_text
+from rope_dense.measure.plot import draw_resolutions
+from rope_dense.measure.results import rows_csv_text
+from rope_dense.utils.atomic_write import atomic_write_text
+
 from .papers import read_runs
 
 
