@@ -103,10 +103,8 @@ def match_image(
     truth: Objects, predictions: Objects, masks: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Kinds, targets or -1, and verdicts of the predictions of one image, best score first."""
-    rows, same = (
-        overlaps(predictions, truth, masks),
-        predictions['label'][:, None] == truth['label'],
-    )
+    rows = overlaps(predictions, truth, masks)
+    same = predictions['label'][:, None] == truth['label']
     own = np.where(same & ~truth['crowd'], rows, 0.0)
     other = np.where(~same & ~truth['crowd'], rows, 0.0)
     of_own, of_other = own.max(1, initial=0.0), other.max(1, initial=0.0)

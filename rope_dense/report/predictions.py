@@ -7,18 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch.utils.data import DataLoader
 
-from ..datasets.images.headers import read_header
 from ..datasets.images.sources import ImageReader
 from ..large_images.band_image import open_image
 from ..large_images.evaluation import TileJoiner
-from ..large_images.image_file import LargeImage
 from ..project.errors import UsageError
 from ..utils.config_parts import pipelines
 from ..utils.progress import progress
@@ -60,9 +58,9 @@ def picture_reader(cfg: Config) -> ReadPicture:
     def read(path: str, part: Part | None) -> np.ndarray:
         try:
             if dataset.type == 'TiledDataset':
-                image = open_tiled(path, reader, dataset)
-                window = image.window(*(part or (0, 0, image.width, image.height)))
-                return np.ascontiguousarray(reader.picture(window)[..., ::-1])
+                image = open_image(path, reader.bands, copies=dataset.copies)
+                part = part or (0, 0, image.width, image.height)
+                return np.ascontiguousarray(reader.picture(image.window(*part))[..., ::-1])
             shown = reader.picture(reader.read(Path(path)))
         except ValueError as error:
             raise UsageError(str(error)) from error
@@ -70,10 +68,3 @@ def picture_reader(cfg: Config) -> ReadPicture:
         return np.ascontiguousarray(shown[top:bottom, left:right, ::-1])
 
     return read
-
-
-def open_tiled(path: str, reader: ImageReader, dataset: ConfigDict) -> LargeImage:
-    """An image of a ``TiledDataset``, as its tiles are read: a large one may have a copy."""
-    header = read_header(Path(path))
-    is_large = max(header.height, header.width) > dataset.tile
-    return open_image(path, reader.bands, copies=dataset.copies if is_large else None)
