@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..datasets.labels.kept import read_json_or_empty
 from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import nodes
+from ..utils.json_lines import read_json_or_empty
 from ..utils.results import Results, read_records
 from ..utils.run_files import BEST, LAST, TRAINING
 from .errors import UsageError

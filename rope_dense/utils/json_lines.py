@@ -1,4 +1,4 @@
-"""Files of JSON lines, which grow while a process runs and may end with half a line."""
+"""Files of JSON, and of JSON lines, which grow while a process runs and may end within a line."""
 
 import json
 from collections.abc import Iterator
@@ -35,3 +35,12 @@ def object_in(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def read_json_or_empty(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that was written here; {} if it is not there, or is broken."""
+    try:
+        content = json.loads(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ...utils.atomic_write import atomic_folder, atomic_write_text
+from ...utils.json_lines import read_json_or_empty
 from ...utils.lock import exclusive
 from ...utils.progress import progress
 from .inventory import Inventory, cached_inventory
@@ -175,12 +176,3 @@ def content_digest(found: FoundData, inventory: Inventory) -> str:
 def repr_digest(*parts: object) -> str:
     """A digest of what parts are in words."""
     return hashlib.sha256(repr(parts).encode('utf-8', 'surrogateescape')).hexdigest()
-
-
-def read_json_or_empty(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that was written here; {} if it is not there, or is broken."""
-    try:
-        content = json.loads(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
