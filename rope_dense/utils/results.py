@@ -227,8 +227,8 @@ class Results:
 
     def edited_text(self) -> str:
         """A line on the files that the user has edited; '' for none."""
-        if not self.edited:
-            return ''
+        if len(self.edited) < 2:
+            return ''.join(f'{path} was edited, and stays as it is' for path in self.edited)
         return f'{len(self.edited)} edited files stay as they are, such as {self.edited[0]}'
 
     def name_of(self, path: str | Path) -> str:

@@ -66,7 +66,7 @@ def test_corrected_labels_stay_while_more_is_predicted(
     (out / 'crops' / 'mine' / 'a.jpg').write_bytes(b'mine')
     add_picture(pictures / 'b.jpg')
     assert predict(given) == 0
-    assert f'1 edited files stay as they are, such as {labels}' in capsys.readouterr().out
+    assert f'{labels} was edited, and stays as it is' in capsys.readouterr().out
     assert labels.read_text() == '0 0.5 0.5 0.25 0.25\n' and boxes.is_file()
     assert (out / 'yolo/labels/b.txt').is_file()
     add_picture(pictures.with_name('more') / 'c.jpg')

@@ -163,6 +163,7 @@ def write_splits(
         )
     if oriented and not total.num_rotated:
         total.note('upright object: none is rotated, so no angle is learned', 'all', total.kept)
+    total.note_results(first.inventory)
     for name in chosen:
         if (lower := name.lower()) != name and lower in chosen:
             total.note('class that differs from another by its case only', f'{name} and {lower}')

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ...utils.results import read_records
 from ..images.band_files import ARRAY, is_first
 from ..images.headers import Header, read_header
 from ..images.plug_ins import MISSING
@@ -28,7 +29,8 @@ State = tuple[int, ...]  # what any write changes: size, both times, inode
 class Inventory:
     """All files in a folder and below it, and in folders elsewhere that labels name.
 
-    Without hidden files and links to files that are not there. Links to folders are followed, but
+    Without hidden files, links to files that are not there, and the results of commands that a
+    record below the root names. Links to folders are followed, but
     for links to a folder above. If ``channels`` are files of their own, images are the files of the
     first; .npy files are images, too, with ``arrays``.
     """
@@ -37,6 +39,8 @@ class Inventory:
         self.root, self.channels = Path(os.path.realpath(root)), tuple(channels)
         self.image_suffixes = (*IMAGE_SUFFIXES, ARRAY) if arrays else IMAGE_SUFFIXES
         self.files: dict[str, State] = {}  # by absolute paths
+        self.results = set[str]()  # of commands, which are no data
+        self.skipped = list[str]()  # those that are there
         self.folders: dict[str, tuple[int, list[str]]] = {}  # time of change, folders in it
         self.by_suffix: dict[str, list[str]] = {}  # paths, sorted
         self.found: dict[Path, Images] = {}
@@ -72,8 +76,13 @@ class Inventory:
             return
         names = list[str]()
         self.folders[folder] = about.st_mtime_ns, names
+        if folder != str(self.root):  # the results of commands, in the place of data or below it
+            self.results.update(os.path.join(folder, name) for name in read_records(Path(folder)))
         for entry in entries:
             if entry.name.startswith(HIDDEN):
+                continue
+            if entry.path in self.results:
+                self.skipped.append(entry.path)
                 continue
             try:
                 is_folder, is_file = entry.is_dir(), entry.is_file()

@@ -94,6 +94,7 @@ def write_pair_lists(
 
     def write(folder: MapFolder, fresh: Path) -> dict[str, Any]:
         pairs, report = PairsOf(), Report()
+        report.note_results(inventory)
         for split, part in folder.splits.items():
             pairs[split] = []
             for image, file in sorted((image, file) for file, image in part.pairs.items()):

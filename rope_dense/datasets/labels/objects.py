@@ -7,6 +7,7 @@ has their size where the labels say it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,11 @@ class Report:
             self.leave_out(NO_IMAGE, name, count)
         else:
             self.note('image that is not there, and has no object', name)
+
+    def note_results(self, inventory: Inventory) -> None:
+        """Note the results of commands that lie in a data set."""
+        for path in inventory.skipped:
+            self.note('result of rope-dense (left out)', os.path.basename(path))
 
     def count(self, kind: str) -> int:
         """Number of times that something was noted."""

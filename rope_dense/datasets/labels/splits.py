@@ -139,8 +139,11 @@ def split_pairs_by_hash(pairs: FilePairs, inventory: Inventory, files: Collectio
     places = {f: pairs.images[pairs.image_of[f]] for f in files if f in pairs.image_of}
     key_of = {file: places.get(file, pairs.files[file]).key for file in files}
     rest_of = {image: one.key for image, one in rest.items() if one.split != 'test'}
-    negatives = pairs.kind.negatives  # then an image without a file is labelled, too
-    keys = {*key_of.values(), *(rest_of.values() if negatives else ())}
+    negatives = pairs.kind.negatives
+    with_image = {key for file, key in key_of.items() if file in places}
+    keys = with_image or {*key_of.values()}  # a label without an image chooses no image
+    if negatives:  # then an image without a file is labelled, too
+        keys |= {*rest_of.values()}
     val, chosen = validation_of(keys, inventory, Path(source)), Both()
     for split in SPLITS:
         is_val = split == 'val'

@@ -41,6 +41,7 @@ def write_picture_list(
     report = Report()
 
     def write(found: MapFolder, fresh: Path) -> dict[str, Any]:
+        report.note_results(inventory)
         files = found.splits['train'].unlabelled
         videos = [file for file in files if file.suffix.lower() in VIDEO_SUFFIXES]
         images = usable(inventory, files[: len(files) - len(videos)], report)
