@@ -38,17 +38,29 @@ def panels(number: int, width: float, height: float) -> tuple[Figure, list[Axes]
 
 
 def layers() -> Figure:
-    """Packages of rope_dense, the lowest at the bottom, as pyproject.toml lets them import."""
+    """Packages of rope_dense as pyproject.toml lets them import: two wings, and a roof above."""
     contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['importlinter']
-    rows = contracts['contracts'][0]['layers']
-    figure, (one,) = panels(1, 5.2, 4.2)
-    for height, row in enumerate(reversed(rows)):
-        names = row.split(' : ')
-        for index, name in enumerate(names):
-            left, width = index / len(names), 1 / len(names) - 0.01
-            one.add_patch(Rectangle((left, height), width, 0.85, facecolor=COLOURS[1], alpha=0.35))
-            one.text(left + width / 2, height + 0.4, name, ha='center', va='center', fontsize=9)
-    one.set(xlim=(0, 1), ylim=(0, len(rows)))
+    rows, *wings = contracts['contracts'][:3]
+    model, data = (
+        {name.removeprefix('rope_dense.') for name in wing['source_modules']} for wing in wings
+    )
+    figure, (one,) = panels(1, 5.2, 4.4)
+    for height, row in enumerate(reversed(rows['layers'])):
+        level = row.replace(' | ', ' : ').split(' : ')
+        for wing, left, right in (
+            (model, 0, 0.58),
+            (data, 0.62, 1),
+            ({*level} - model - data, 0, 1),
+        ):
+            names = [name for name in level if name in wing]
+            for index, name in enumerate(names):
+                width = (right - left) / len(names)
+                place, colour = left + index * width, COLOURS[1 if wing in (model, data) else 0]
+                box = Rectangle((place, height), width - 0.01, 0.85, facecolor=colour, alpha=0.35)
+                one.add_patch(box)
+                middle = place + width / 2
+                one.text(middle, height + 0.4, name, ha='center', va='center', fontsize=9)
+    one.set(xlim=(0, 1), ylim=(0, len(rows['layers'])))
     one.spines[:].set_visible(False)
     return figure
 

@@ -18,10 +18,10 @@ from mmengine.runner import FlexibleRunner, LogProcessor, Runner
 from mmengine.visualization import Visualizer
 from torch.utils.data import DataLoader
 
+from ..datasets.loading import NamingPipeline
 from ..utils.results import Results
 from ..utils.run_files import TRAINING
 from .divergence import DivergenceHook
-from .errors import message_of
 from .log_line import ShortLogProcessor
 from .preemption import PreemptionHook, QuietLoader, start_worker
 from .progress_hook import ProgressHook
@@ -29,38 +29,8 @@ from .resume_hook import ResumeHook
 
 # Warnings about mmengine's own calls, which no user can mend.
 NOISE = ('"FileClient" will be deprecated', '"HardDiskBackend" is the alias')
-FILES = ('img_path', 'seg_map_path', 'depth_map_path')  # keys of what a data set knows of an image
 
 LOGGED = 10_000  # values; a log line is a mean of the last 50
-
-
-class LoadError(Exception):
-    """An image or its labels cannot be loaded; the message names the files."""
-
-    def __str__(self) -> str:
-        # Workers re-raise with the whole traceback as text; keep its last line.
-        return super().__str__().rpartition(f'{__name__}.LoadError: ')[2].strip()
-
-
-def load_error(info: dict, error: Exception) -> LoadError:
-    """The error for an image that a data set describes by ``info``."""
-    files = ' or '.join(info[name] for name in FILES if info.get(name))
-    files = files or f'image {info.get("sample_idx")}'
-    return LoadError(f'{files} cannot be loaded: {message_of(error)}')
-
-
-class NamingPipeline(Compose):
-    """A pipeline that raises a ``LoadError`` for an image that cannot be loaded."""
-
-    def __call__(self, data: dict) -> dict | None:
-        """The transformed image, or None for one to be replaced by another."""
-        info = {name: data.get(name) for name in (*FILES, 'sample_idx')}
-        try:
-            return super().__call__(data)
-        except LoadError:  # of another image that a transform loads
-            raise
-        except Exception as error:  # a damaged file can fail in any way
-            raise load_error(info, error) from error
 
 
 class BoundedHistories(OrderedDict):

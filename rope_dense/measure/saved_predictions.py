@@ -14,9 +14,9 @@ from mmengine.evaluator import BaseMetric
 from mmengine.registry import METRICS
 
 from ..datasets.images.sources import listed_sources
+from ..datasets.loading import FILES
 from ..datasets.mask_colours import write_labels
 from ..datasets.panoptic import PANOPTIC, panoptic_content, panoptic_segments, write_ids
-from ..engine.runner import FILES
 from ..project.checks.data import build_dataset
 from ..project.errors import UsageError
 from ..project.model import mask_numbers, num_things

@@ -11,9 +11,9 @@ from mmengine.device import get_device
 from mmengine.registry import Registry
 
 from ..checkpoints import CheckpointError
-from ..engine.errors import message_of
-from ..engine.runner import LoadError
+from ..datasets.loading import LoadError
 from ..integrations.hub_config import is_stored_config, registered_only
+from ..utils.errors import message_of
 from ..utils.results import ForeignFileError
 from .errors import UsageError
 

@@ -17,7 +17,7 @@ from torch.nn.functional import interpolate
 
 from ..datasets.images.bands import LoadBands, find_load_bands, picture
 from ..datasets.images.drawing import draw, draw_depth, encoded
-from ..engine.runner import NamingPipeline
+from ..datasets.loading import NamingPipeline
 from ..engine.train_loop import set_epoch
 from ..project.building import building
 from ..project.checks.data import check_data

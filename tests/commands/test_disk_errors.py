@@ -11,7 +11,7 @@ import torch
 from helpers.small_configs import make_data
 from helpers.tool_names import Main
 from rope_dense.commands.run import run
-from rope_dense.engine.runner import LoadError, NamingPipeline
+from rope_dense.datasets.loading import LoadError, NamingPipeline
 from rope_dense.project import convert_checkpoint
 from rope_dense.utils.atomic_write import atomic_write
 from rope_dense_command import command

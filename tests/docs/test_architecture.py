@@ -96,14 +96,21 @@ def test_every_package_is_listed():
 
 
 def test_packages_are_listed_in_their_order():
-    """The lowest first, as import-linter has them from the highest; a colon joins a level."""
+    """The lowest first, as import-linter has them from the highest; : and | join a level."""
     with (ROOT / 'pyproject.toml').open('rb') as stream:
         contracts = tomllib.load(stream)['tool']['importlinter']['contracts']
     layers = next(item['layers'] for item in contracts if item['containers'] == ['rope_dense'])
+    level_of = {}
+    for number, level in enumerate(reversed(layers)):
+        level_of |= dict.fromkeys(re.split(' [:|] ', level), number)
     listed = [name for name in rooms() if '/' not in name]
-    for level in reversed(layers):
-        names = set(level.split(' : ')) - {'api'}
-        assert {listed.pop(0) for _ in names} == names
+    assert {*listed} == {*level_of} - {'api'}
+    wings = [contract['source_modules'] for contract in contracts if 'wing' in contract['name']]
+    assert len(wings) == 2
+    for wing in wings:  # in a wing, and outside of the other one, levels rise
+        other = {name.removeprefix('rope_dense.') for name in wing}
+        levels = [level_of[name] for name in listed if name not in other]
+        assert levels == sorted(levels)
 
 
 def files_named(text: str) -> set[Path]:

@@ -15,10 +15,10 @@ from mmdet.structures.bbox import HorizontalBoxes
 from mmdet.structures.mask import BitmapMasks
 from mmengine.registry import DATASETS, TRANSFORMS
 
-from ...engine.runner import NamingPipeline
 from ...utils.sizes import Size
 from ..images.bands import shrink
 from ..images.deep import LoadDeepImage
+from ..loading import NamingPipeline
 
 # Keys of each image in a mosaic; all else is taken from the first image.
 PARTS = ('img', 'gt_bboxes', 'gt_bboxes_labels', 'gt_ignore_flags', 'gt_masks')

@@ -16,8 +16,8 @@ from mmengine.dataset import BaseDataset
 from mmengine.registry import DATASETS, TRANSFORMS
 
 from ...datasets.depth_maps import survey_depths
+from ...datasets.loading import FILES, NamingPipeline
 from ...datasets.mask_labels import mask_lines, survey_masks
-from ...engine.runner import FILES, NamingPipeline
 from ...integrations.hub_config import is_stored_config
 from ...utils.locations import is_remote
 from ..building import build_part, building
