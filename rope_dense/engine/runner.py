@@ -120,7 +120,8 @@ class ToolRunner:
         given = self.cfg  # type: ignore[attr-defined]
         folder, time = Path(self.work_dir), self.timestamp  # type: ignore[attr-defined]
         results, log = Results(folder, TRAINING), folder / time / f'{time}.log'
-        results.note(log, log)
+        if log.is_file():  # mmengine gives two runs of one second in a process one logger
+            results.note(log, log)
         if given.get('resume'):
             given = copy.deepcopy(given)
             given.resume, given.load_from = False, None

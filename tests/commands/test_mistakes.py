@@ -130,11 +130,17 @@ def write_yolo(folder: Path, split: str, text: str, pixels: np.ndarray) -> None:
     (folder / 'labels' / split / '0.txt').write_text(text)
 
 
+def times_of_files(folder: Path) -> dict[Path, int]:
+    """The time of change of each file; a lock that was held changes that of its folder."""
+    files = (path for path in folder.rglob('*') if path.is_file())
+    return {path: path.stat().st_mtime_ns for path in files}
+
+
 @pytest.mark.parametrize('line', MISTAKES)
 def test_a_mistake_is_one_line(
     line: str, place: Path, capfd: pytest.CaptureFixture[str], surroundings: None
 ) -> None:
-    before = {path: path.stat().st_mtime_ns for path in place.rglob('*')}
+    before = times_of_files(place)
     name, *words = shlex.split(line)
     try:
         code = command(name.replace('-', '_'))(words)
@@ -145,4 +151,4 @@ def test_a_mistake_is_one_line(
     assert code == 2 and len(lines) == 1 and 'Traceback' not in said, said
     assert re.search(MISTAKES[line], lines[0]), lines[0]
     assert said.startswith('usage: ') or lines[0].startswith('error: ')
-    assert before == {path: path.stat().st_mtime_ns for path in place.rglob('*')}
+    assert before == times_of_files(place)

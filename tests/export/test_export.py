@@ -19,6 +19,7 @@ from rope_dense.export.exporter import METADATA_FILE, file_metadata
 from rope_dense.export.graphs import Graph, graph_of
 from rope_dense.export.parts import MeanPool
 from rope_dense.export.trained import size_advice_text
+from rope_dense.utils.results import Results
 
 TINY = dict(embed_dims=16, depth=2, num_heads=2)
 
@@ -64,7 +65,7 @@ def test_a_file_is_as_large_as_its_weights(format: str, size, tmp_path: Path) ->
     export(model, path, size=size)
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     assert abs(path.stat().st_size - weights) <= 0.01 * weights  # equal new weights are stored once
-    assert sorted(file.name for file in tmp_path.iterdir()) == ['backbone.json', path.name]
+    assert sorted(file.name for file in tmp_path.glob('[!.]*')) == ['backbone.json', path.name]
 
 
 def test_metadata() -> None:
@@ -176,10 +177,10 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         raise RuntimeError('disk full')
 
     monkeypatch.setitem(exporter.FORMATS, '.pt2', exporter.FileFormat(fail))
-    (tmp_path / 'a.pt2').write_text('the one before')
+    Results(tmp_path, 'a.pt2').write_text(tmp_path / 'a.pt2', 'the one before')
     with pytest.raises(RuntimeError, match='disk full'):
         export(vit(), tmp_path / 'a.pt2')
-    assert [file.read_text() for file in tmp_path.iterdir()] == ['the one before']
+    assert [file.read_text() for file in tmp_path.glob('[!.]*')] == ['the one before']
 
 
 def test_the_model_is_not_changed() -> None:
