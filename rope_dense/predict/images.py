@@ -16,7 +16,8 @@ from mmengine.infer import BaseInferencer
 from mmengine.registry import DefaultScope
 from mmengine.structures import BaseDataElement
 
-from ..datasets.images.headers import read_header
+from ..datasets.images.headers import Header, read_header
+from ..datasets.images.pictures import check_picture
 from ..datasets.images.sources import (
     ImageReader,
     Source,
@@ -277,7 +278,7 @@ def predict_images(predictor: Predictor, sources: Sequence[Source]) -> dict[Path
     """Predict images, large ones in tiles; returns the errors of those that cannot be.
 
     Images that an interrupted run has predicted are left out. Large ones have more megapixels than
-    ``tile_above``, or a side longer than a tile of the training.
+    ``tile_above``; of a training on tiles also a side longer than a tile, or GDAL's formats.
     """
     done = predictor.writer.done()
     left = [source for source in sources if source.file_name not in done]
@@ -295,10 +296,21 @@ def predict_images(predictor: Predictor, sources: Sequence[Source]) -> dict[Path
         if header.pages > 1 and bands is None:
             print(f'{source.path}: {header.pages} pages, the first is predicted')
         is_large = header.height * header.width > predictor.tile_above * 1e6
-        is_large |= plan is not None and max(header.height, header.width) > plan.tile
+        if plan is not None:
+            is_large |= max(header.height, header.width) > plan.tile
+            is_large |= not is_decoded_whole(source.path, header)
         (large if is_large else small).append(source)
     failed = predict_in_tiles(predictor, large) if large else {}
     return failed | predict_small(predictor, small)
+
+
+def is_decoded_whole(path: Path, header: Header) -> bool:
+    """Return whether an image is read as a whole: a training on tiles reads others by GDAL, too."""
+    try:
+        check_picture(path, header)
+    except ValueError:
+        return False
+    return True
 
 
 def predict_in_tiles(predictor: Predictor, sources: Sequence[Source]) -> dict[Path, Exception]:

@@ -343,6 +343,12 @@ def test_a_run_is_trained_tested_reported_and_predicts(
     assert run('predict', folder, picture, '--out', tmp_path / 'out') == 0
     said = capsys.readouterr().out
     assert 'in tiles' in said and '15 tiles of 96 pixels' in said
+    small = tmp_path / 'small.tif'  # of a compression that OpenCV does not read
+    about = dict(driver='GTiff', dtype='uint8', photometric='rgb', compress='zstd')
+    with rasterio.open(small, 'w', height=60, width=80, count=3, **about) as file:
+        file.write(np.random.default_rng(0).integers(0, 255, (3, 60, 80), np.uint8))
+    assert run('predict', folder, small, '--out', tmp_path / 'out') == 0
+    assert f'{small}: in tiles' in capsys.readouterr().out
     assert run('eval_resolutions', folder, '--sizes', '64', '96') == 0
     assert len(json.loads((folder / 'resolutions.json').read_text())['rows']) == 2
 
