@@ -15,7 +15,7 @@ from PIL import Image
 from rope_dense.datasets.dense.mosaic import AffineMosaic
 from rope_dense.datasets.images.band_files import is_first, read_band_header
 from rope_dense.datasets.images.bands import BandJitter, IgnoreNoData, LoadBands, picture, shrink
-from rope_dense.engine.runner import LoadError, NamingPipeline
+from rope_dense.datasets.loading import LoadError, NamingPipeline
 
 rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
 HEIGHT, WIDTH = 20, 30

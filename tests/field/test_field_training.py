@@ -13,7 +13,7 @@ from mmengine.structures import InstanceData
 from helpers.field import coco, image, write
 from helpers.grid import CONFIGS
 from rope_dense.datasets.dense.mosaic import AffineMosaic
-from rope_dense.engine.runner import LoadError, NamingPipeline
+from rope_dense.datasets.loading import LoadError, NamingPipeline
 from rope_dense.project.checks.data import check_data
 from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
