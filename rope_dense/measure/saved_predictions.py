@@ -1,7 +1,6 @@
 """The predictions of a test as files: ``rope-dense test --out``."""
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
@@ -21,7 +20,7 @@ from ..project.checks.data import build_dataset
 from ..project.errors import UsageError
 from ..project.model import mask_numbers, num_things
 from ..project.parts import datasets_of, evaluators
-from ..project.run import RANKS
+from ..project.run import is_first
 from ..project.task import task_of
 from ..utils.results import Results
 
@@ -47,14 +46,14 @@ def saved_predictions(
         return
     check_kind(cfg, out)
     has_boxes = task_of(cfg) in BOXES
-    is_first = launcher == 'none' or all(os.environ.get(name, '0') == '0' for name in RANKS)
+    is_writer = is_first(launcher)
     metric = None if has_boxes else PredictedImages(cfg, Path(out))
     results = Results(Path(out).parent, Path(out).name) if metric is None else metric.output
     with ExitStack() as stack:
-        if is_first:
+        if is_writer:
             stack.enter_context(results)
         if has_boxes:
-            file = stack.enter_context(results.write(out)) if is_first else out
+            file = stack.enter_context(results.write(out)) if is_writer else out
             metric = METRICS.build(dict(type='mmdet.DumpDetResults', out_file_path=str(file)))
         yield [metric]
 

@@ -109,8 +109,7 @@ class Run:
 
         Of several processes of a launcher the first holds the lock for all; None for the others.
         """
-        is_first = launcher == 'none' or all(os.environ.get(x, '0') == '0' for x in RANKS)
-        return Results(self.folder, TRAINING) if is_first else nullcontext()
+        return Results(self.folder, TRAINING) if is_first(launcher) else nullcontext()
 
     def check_new(self, cfg: Config, overwrite: bool, others: Sequence[str] = ()) -> None:
         """Raise UsageError for a new training that would mix with the run.
@@ -175,6 +174,11 @@ class Run:
                     folder.rmdir()
         if gone:
             print(f'{self.folder}: {len(gone)} files of the earlier run were removed')
+
+
+def is_first(launcher: str) -> bool:
+    """Return whether this is the first process of a launcher, before processes are connected."""
+    return launcher == 'none' or all(os.environ.get(name, '0') == '0' for name in RANKS)
 
 
 def step_of(path: Path) -> int:
