@@ -51,6 +51,8 @@ def metric(text: str) -> tuple[str, float]:
 
 def empty_folder(text: str) -> Path:
     folder = Path(text)
+    if folder.is_file():
+        raise argparse.ArgumentTypeError(f'{text} is a file: give a folder')
     if folder.exists() and any(folder.iterdir()):
         raise argparse.ArgumentTypeError(f'{text} is not empty: give another folder')
     return folder

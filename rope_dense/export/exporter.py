@@ -1,8 +1,10 @@
 """Write a model to a file that runs without this package, and without OpenMMLab."""
 
+import errno
 import json
 import logging
 import math
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from torch.fx.experimental import _config as symbolic_config
 
 from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
+from ..utils.atomic_write import named_disk_errors
 from ..utils.results import Results
 from ..utils.sizes import ImageSize
 from ..utils.validation import checked_integer, checked_number, checked_size, refuse
@@ -126,6 +129,7 @@ def export(
     metadata |= dict(backbone_dtype=DTYPES[dtype], opset=opset if path.suffix == '.onnx' else None)
     file, about, weights = export_files(path)
     with Results(path.parent, path.name) as results:
+        check_space(model, path)
         with results.fresh() as folder:
             FORMATS[path.suffix].write(
                 trace(graph, size, batch), folder / file.name, graph, metadata
@@ -135,6 +139,14 @@ def export(
         if not has_weights:  # but an earlier, larger model had them
             results.remove(weights)
     return metadata
+
+
+def check_space(model: nn.Module, path: Path) -> None:
+    """Raise OSError where the weights have no space: torch ends the process on a full disk."""
+    size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    with named_disk_errors(path):
+        if shutil.disk_usage(path.parent).free < size:
+            raise OSError(errno.ENOSPC, f'{size / 1e9:.1f} GB are needed')
 
 
 def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float32) -> Graph:

@@ -29,6 +29,7 @@ from ..utils.journal import JournalError, remove_journal
 from ..utils.peak_memory import peak_rss
 from ..utils.results import HOME, Results
 from ..utils.size_text import parse_size
+from .place import check_beside
 from .processes import init_rank
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import (
@@ -100,11 +101,8 @@ def predict_large(
     tile, overlap = tile_and_overlap(cfg, tile, overlap)
     if picture is not None:
         check_ending('--picture', picture, PICTURES)
-    places = results_of(cfg, given, out, overwrite)
+    places = results_of(cfg, given, out)
     items = [*places.items()][rank::count] if given.is_dir() else places.items()
-    share = [x for x in items if overwrite or not x[1].exists()]
-    if given.is_dir():
-        print(f'{len(share)} of {len(places)} images are predicted by this process')
     folder, name = Path(out or cfg.work_dir), 'predict-large'
     if not given.is_dir():
         folder, name = places[given].parent, places[given].name
@@ -112,6 +110,14 @@ def predict_large(
     journals = results.home if given.is_dir() else folder / HOME / name
     drawn = None if picture is None else Path(picture)
     results.check([drawn] if drawn else [])
+    share = [x for x in items if overwrite or not os.path.lexists(x[1])]
+    results.check([place for _, place in items], keeps=not overwrite)  # an edited one stays
+    if given.is_dir():
+        print(f'{len(share)} of {len(places)} images are predicted by this process')
+    elif not share:
+        raise UsageError(
+            f'{places[given]} exists: give another --out, or --overwrite to replace it'
+        )
     bands = find_load_bands(next(pipelines(cfg.test_dataloader.dataset)))
     for path, result in share:  # before the model is built
         opened = open_image(path, bands)
@@ -136,24 +142,21 @@ def predict_large(
     return folder if given.is_dir() else places[given]
 
 
-def results_of(
-    cfg: Config, given: Path, out: str | Path | None, overwrite: bool
-) -> dict[Path, Path]:
-    """The files of the results of an image or, where there is none, of the images of a folder.
+def results_of(cfg: Config, given: Path, out: str | Path | None) -> dict[Path, Path]:
+    """The files of the results of an image or of the images of a folder.
 
     Raises:
-        UsageError: of an image, it is no such file, or is there already.
+        UsageError: of an image, it is no such file.
     """
     ending = result_ending(cfg)
     if given.is_dir():
         folder = Path(out or cfg.work_dir)
+        check_beside(given, folder)
         found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(given, folder)
         return {x.path: folder / f'{x.picture.removesuffix(".jpg")}_{ending}' for x in found}
     if out is None:
         out = Path(cfg.work_dir, f'{given.stem}_{ending}')
     check_ending('--out', out, LABEL_FORMATS if 'labels' in ending else [Path(ending).suffix])
-    if Path(out).exists() and not overwrite:
-        raise UsageError(f'{out} exists: give another --out, or --overwrite to replace it')
     return {given: Path(out)}
 
 

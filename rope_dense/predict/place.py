@@ -109,3 +109,11 @@ def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
         there = ', '.join(map(str, [*known][:3]))
         raise UsageError(f'--ids {file}: its {kind} ({there} ...) have no {names[0]}, or any other')
     return ids
+
+
+def check_beside(given: Path, out: Path) -> None:
+    """Raise UsageError if the images of a folder would be among the results."""
+    if out.resolve() in (given.resolve(), *given.resolve().parents):
+        raise UsageError(
+            f'--out {out} contains the images of {given}: give a folder beside or below them'
+        )

@@ -6,7 +6,6 @@ from typing import Literal
 
 import torch
 from mmengine.registry import MODELS
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from ..checkpoints.detectors import convert_detector, find_detector, to_published
@@ -86,14 +85,11 @@ def convert_checkpoint(
 def write_weights(weights: StateDict, results: Results, path: Path, wrapper: str | None) -> None:
     """Write a whole file, or none; ``wrapper`` is the key of the weights in a PyTorch file."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
-    try:
-        with results, results.write(path) as partial:
-            if path.suffix == '.safetensors':
-                save_file(weights, partial, metadata={'format': 'pt'})
-            else:
-                torch.save({wrapper: weights} if wrapper else weights, partial)
-    except SafetensorError as error:
-        raise UsageError(f'{path}: cannot be written ({error})') from error
+    with results, results.write(path) as partial:
+        if path.suffix == '.safetensors':
+            save_file(weights, partial, metadata={'format': 'pt'})
+        else:
+            torch.save({wrapper: weights} if wrapper else weights, partial)
 
 
 def key_table(weights: StateDict, layout: Layout, rows: Rows) -> list[str]:

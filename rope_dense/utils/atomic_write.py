@@ -10,11 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 PARTIAL = '.partial'
+SAID = 'cannot be written'
 DISK_ERRORS = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM,
     errno.EISDIR,  # the path is a folder
 )  # fmt: skip
-WRITER_SIGNS = ('PytorchStreamWriter', 'inline_container', 'iostream')  # in errors of torch.save
+# In errors of torch.save and of safetensors, with their kind.
+WRITER_SIGNS = ('PytorchStreamWriter', 'inline_container', 'iostream', 'SafetensorError')
 
 
 @contextmanager
@@ -39,7 +41,7 @@ def atomic_write(
     partial = path.with_name(f'{path.name}.{token}{PARTIAL}')
     if folder is not None:
         partial = Path(folder, f'{token}{path.suffix}')
-    try:
+    with named_disk_errors(path):
         partial.parent.mkdir(parents=True, exist_ok=True)
         partial.touch(exist_ok=False)  # O_EXCL, which follows no link; the mode is by the umask
         mode = partial.stat().st_mode
@@ -53,13 +55,20 @@ def atomic_write(
                 os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
-    except (OSError, RuntimeError) as error:
-        if not is_disk_error(error):
+
+
+@contextmanager
+def named_disk_errors(path: Path) -> Iterator[None]:
+    """Within this context, an OSError of the disk names ``path`` and the space that is left."""
+    try:
+        yield
+    except Exception as error:
+        if not is_disk_error(error) or SAID in str(error):
             raise
-        reason = f'cannot be written ({error})'
+        reason = f'{SAID} ({error})'
         with suppress(OSError):
-            free = shutil.disk_usage(partial.parent).free / 1e9
-            reason += f'; its disk has {free:.1f} GB left'
+            there = next(folder for folder in path.absolute().parents if folder.exists())
+            reason += f'; its disk has {shutil.disk_usage(there).free / 1e9:.1f} GB left'
         raise OSError(getattr(error, 'errno', None) or errno.EIO, reason, str(path)) from error
 
 
@@ -93,7 +102,8 @@ def is_disk_error(error: Exception) -> bool:
     """Return whether a file could not be written; not, say, a failed connection or Ctrl-C."""
     if isinstance(error, OSError):
         return error.errno in DISK_ERRORS
-    return any(sign in str(error) for sign in WRITER_SIGNS) and not is_interrupt(error)
+    text = f'{type(error).__name__}: {error}'
+    return any(sign in text for sign in WRITER_SIGNS) and not is_interrupt(error)
 
 
 def is_interrupt(error: BaseException | None) -> bool:

@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from .atomic_write import atomic_write_text
+from .atomic_write import atomic_write_text, named_disk_errors
 from .validation import checked_integer
 
 
@@ -43,7 +43,7 @@ class Journal:
 
     def finish_step(self, content: bytes) -> None:
         """Add the content of the next step; with ``seconds=0`` it is on the disk afterwards."""
-        with self.content.open('ab') as file:
+        with named_disk_errors(self.content), self.content.open('ab') as file:
             file.write(content)
         self.finished += 1
         if time.monotonic() - self.noted >= self.seconds:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from .atomic_write import atomic_write
+from .atomic_write import atomic_write, named_disk_errors
 from .json_lines import read_json_lines
 from .lock import exclusive
 
@@ -90,6 +90,8 @@ class Results:
         self.folders: list[Path] = []  # that are made, and removed where they stay empty
 
     def __enter__(self) -> Self:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ForeignFileError(f'{self.folder} is a file, and the results need a folder')
         above = [self.home, *self.home.parents]
         self.folders = [folder for folder in above if not folder.exists()]
         self.stack.enter_context(exclusive(self.folder, file=self.home / 'lock'))
@@ -181,7 +183,8 @@ class Results:
         shutil.rmtree(fresh, ignore_errors=True)  # of a process that was killed
         fresh.mkdir(parents=True)
         try:
-            yield fresh
+            with named_disk_errors(becomes or self.folder / self.home.name):
+                yield fresh
             if becomes is not None:
                 os.rename(fresh, becomes)
                 return

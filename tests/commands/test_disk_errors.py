@@ -12,8 +12,10 @@ from helpers.small_configs import make_data
 from helpers.tool_names import Main
 from rope_dense.commands.run import run
 from rope_dense.datasets.loading import LoadError, NamingPipeline
+from rope_dense.export.exporter import check_space
 from rope_dense.project import convert_checkpoint
 from rope_dense.utils.atomic_write import atomic_write
+from rope_dense.utils.results import Results
 from rope_dense_command import command
 
 
@@ -94,3 +96,26 @@ def test_an_image_that_is_damaged(
     assert train([*argv, '--cfg-options', *options, f'visualizer.name=damaged{workers}']) == 2
     message = capsys.readouterr().err
     assert f'error: {path} cannot be loaded: ' in message and 'Traceback' not in message
+
+
+def test_what_has_no_name_in_an_error_is_named(tmp_path: Path) -> None:
+    """Files of a folder that appear together, and steps of a journal."""
+    full = OSError(errno.ENOSPC, 'No space left on device')
+    with (
+        pytest.raises(OSError, match=r"written \(.*No space left .*GB left: '.*/out/tiles'"),
+        Results(tmp_path / 'out', 'tiles') as results,
+        results.fresh(),
+    ):
+        raise full
+    assert not (tmp_path / 'out').exists()
+    (tmp_path / 'file').touch()
+    with pytest.raises(ValueError, match='file is a file, and the results need a folder'):
+        Results(tmp_path / 'file', 'test').__enter__()
+
+
+def test_an_export_needs_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch ends the process on a full disk."""
+    monkeypatch.setattr('shutil.disk_usage', lambda place: Namespace(free=1000))
+    with pytest.raises(OSError, match=r'a\.pt2'):
+        check_space(torch.nn.Linear(20, 20), tmp_path / 'a.pt2')
+    check_space(torch.nn.Linear(5, 5), tmp_path / 'a.pt2')

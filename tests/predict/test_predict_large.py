@@ -508,3 +508,26 @@ def write_large(path: Path, side: int) -> None:
     if path != tiff:
         rasterio.shutil.copy(tiff, path, driver='PNG', zlevel=1)
         tiff.unlink()
+
+
+def test_a_folder_names_what_is_not_its_result(
+    predict_large: Main, segmenting: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of the user's is no result that is done; an edited one stays."""
+    given, out = tmp_path / 'in', tmp_path / 'out'
+    given.mkdir()
+    for name in 'ab':
+        Image.new('RGB', (64, 64)).save(given / f'{name}.png')
+    command = [*segmenting, str(given), '--out', str(out)]
+    out.mkdir()
+    (out / 'a_labels.tif').write_text('mine')
+    assert predict_large(command) == 2
+    assert f'{out}/a_labels.tif was not written by rope-dense' in capsys.readouterr().err
+    (out / 'a_labels.tif').unlink()
+    assert predict_large(command) == 0
+    (out / 'b_labels.tif').write_text('edited')
+    assert predict_large(command) == 0 and (out / 'b_labels.tif').read_text() == 'edited'
+    assert predict_large([*command, '--overwrite']) == 2
+    assert f'{out}/b_labels.tif was changed after' in capsys.readouterr().err
+    assert predict_large([*segmenting, str(given), '--out', str(given)]) == 2
+    assert f'--out {given} contains the images of {given}' in capsys.readouterr().err

@@ -177,6 +177,8 @@ def open_raster(path: str | Path) -> rasterio.DatasetReader:
                 return rasterio.open(path)
     except RasterioIOError as error:
         raise UnreadError(f'{path}: cannot be read as an image ({error})') from error
+    except UnicodeEncodeError as error:
+        raise ValueError(f'{path}: GDAL reads no name that is no UTF-8: rename it') from error
 
 
 class UnreadError(ValueError):
