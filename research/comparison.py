@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rope_dense.measure.plot import draw_resolutions
 from rope_dense.measure.results import rows_csv_text
-from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.results import Results
 
 from .papers import read_runs
 
@@ -65,7 +65,9 @@ class Comparison:
             ValueError: see ``relative_to``.
         """
         runs, plot = [run, *self.overlays], path.with_suffix('.png')
-        draw_resolutions(runs, metric, plot)
+        results = Results(path.parent, path.name)
+        with results.write(plot) as partial:
+            draw_resolutions(runs, metric, partial)
         if self.baseline is None:
             return [plot]
         files = [path.with_name(f'relative{suffix}') for suffix in ('.csv', '.png')]
@@ -77,8 +79,9 @@ class Comparison:
                     f'pixels, which {self.baseline["label"]} does not have'
                 )
         runs = [run for run, _ in differences]
-        atomic_write_text(files[0], rows_csv_text(runs))
-        draw_resolutions(runs, metric, files[1], baseline=self.baseline['label'])
+        results.write_text(files[0], rows_csv_text(runs))
+        with results.write(files[1]) as partial:
+            draw_resolutions(runs, metric, partial, baseline=self.baseline['label'])
         return [plot, *files]
 
 
