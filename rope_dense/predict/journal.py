@@ -37,7 +37,7 @@ class ImageJournal:
         self.steps = journal_or_anew(results.home / self.place, dict(settings), SECONDS)
 
     def gather(self, states: Mapping[str, State]) -> None:
-        """Note the images of this process, and take those of all processes.
+        """Note the images of this process, and take the images of all processes.
 
         Args:
             states: of all images by their names, which give the order; an image that has changed

@@ -91,7 +91,7 @@ class Page:
 
         Raises:
             ForeignFileError: a file there is the user's.
-            OSError: they cannot be written; those of the earlier report stay.
+            OSError: they cannot be written; the files of the earlier report stay.
         """
         text = json.dumps(json_value(self.figures), indent=1, allow_nan=False)
         loader = PackageLoader('rope_dense.report', '.')

@@ -35,7 +35,7 @@ SECTIONS: dict[Task, Callable[[Page, Config, BaseModel], None]] = dict(
     depth=add_depth,
     features=add_features,
 )
-# Of a task, beside those of all tasks and as far as there is something to draw.
+# Of a task, beside the files of all tasks, and as far as there is something to draw.
 TASK_FILES: dict[Task, str] = dict(
     boxes='errors.png precision_recall.png confusion.png calibration.png missed_objects.png '
     'false_positives.png suspects.csv suspect_labels.png',
