@@ -64,7 +64,7 @@ docs: $(PACKAGE) $(BASE)/.docs-installed  ## write the guides and pages of the A
 	cp docs/api/index.rst build/site/source
 	SPHINX_APIDOC_OPTIONS=members,show-inheritance $(RUN) -m sphinx.ext.apidoc -q \
 		--separate --module-first --tocfile index -o build/site/source/api rope_dense \
-		$(filter-out %/__init__.py,$(wildcard rope_dense/commands/*.py)) $(wildcard rope_dense/commands/predict*) rope_dense/research.py
+		$(filter-out %/__init__.py,$(wildcard rope_dense/commands/*.py)) $(wildcard rope_dense/commands/predict*)
 	$(RUN) -m sphinx -q -W --keep-going -c docs/api build/site/source build/site/html
 
 dist: $(PACKAGE) $(BASE)/.dist-installed  ## build source distribution and wheel in dist/; try the wheel in an environment of its own

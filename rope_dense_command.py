@@ -21,8 +21,14 @@ COMMANDS = (
     'train predict report test eval_resolutions choose_scaling export predict_large browse_data '
     'convert_data convert_checkpoint push_to_hub print_recipe benchmark position_bias demo'
 ).split()
-RESEARCH = ('eval_classification', 'analyze_positions', 'make_shapes')  # rope-dense research NAME
-PACKAGES = dict.fromkeys(COMMANDS, 'rope_dense.commands') | dict.fromkeys(RESEARCH, 'research')
+RESEARCH = (
+    'eval_classification',
+    'analyze_positions',
+    'make_shapes',
+)  # rope-dense research NAME
+PACKAGES = dict.fromkeys(COMMANDS, 'rope_dense.commands') | dict.fromkeys(
+    RESEARCH, 'research'
+)
 POSTPONED: list[str] = []  # packages in sys.modules that are not executed yet
 
 
@@ -48,7 +54,9 @@ def main() -> int:
     return run_named('rope-dense', given[:1], COMMANDS, 2)
 
 
-def run_named(program: str, given: Sequence[str], names: Sequence[str], start: int) -> int:
+def run_named(
+    program: str, given: Sequence[str], names: Sequence[str], start: int
+) -> int:
     """Run one of `names`, or list them.
 
     Args:
@@ -62,8 +70,14 @@ def run_named(program: str, given: Sequence[str], names: Sequence[str], start: i
     asks = not given or given[0] in ('_h', '__help')
     if not asks:
         meant = difflib.get_close_matches(given[0], names, n=1)
-        hint = f'; did you mean {shown(meant[0])}?' if meant else f' (see {program} --help)'
-        print(f'error: {program} has no command {shown(given[0])}{hint}', file=sys.stderr)
+        hint = (
+            f'; did you mean {shown(meant[0])}?'
+            if meant
+            else f' (see {program} --help)'
+        )
+        print(
+            f'error: {program} has no command {shown(given[0])}{hint}', file=sys.stderr
+        )
         return 2
     print(f'usage: {program} COMMAND ..., and {program} COMMAND --help\n')
     for name in names:
@@ -86,7 +100,7 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
         if '' not in sys.path:
             sys.path.append('')  # the current folder, for modules that a config names
         module = import_early(name)
-        usage_error = importlib.import_module('rope_dense.project.errors').UsageError
+        usage_error = importlib.import_module('rope_dense.utils.errors').UsageError
         try:
             args = module.parse_args(argv)  # answers --help and mistakes
         except usage_error as error:
@@ -107,7 +121,12 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
 def import_early(name: str) -> ModuleType:
     """Import the module of a command, and postpone the packages that early modules are in."""
     parent = PACKAGES[name]
-    for package in ('rope_dense', 'rope_dense.commands', parent, 'rope_dense.backbones'):
+    for package in (
+        'rope_dense',
+        'rope_dense.commands',
+        parent,
+        'rope_dense.backbones',
+    ):
         if package not in sys.modules:
             spec = importlib.util.find_spec(package)
             assert spec is not None
@@ -121,7 +140,11 @@ def import_packages() -> None:
     early = {name: sys.modules.pop(name) for name in POSTPONED}
     for name, empty in early.items():
         vars(importlib.import_module(name)).update(
-            {key: value for key, value in vars(empty).items() if isinstance(value, ModuleType)}
+            {
+                key: value
+                for key, value in vars(empty).items()
+                if isinstance(value, ModuleType)
+            }
         )
     POSTPONED.clear()
 

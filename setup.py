@@ -23,10 +23,14 @@ class BuildWithConfigs(build_py):
         target = Path(self.build_lib, 'rope_dense', '.mim')
         ignored = shutil.ignore_patterns('__pycache__')
         for folder in ('configs', 'tools'):
-            shutil.copytree(ROOT / folder, target / folder, ignore=ignored, dirs_exist_ok=True)
+            shutil.copytree(
+                ROOT / folder, target / folder, ignore=ignored, dirs_exist_ok=True
+            )
         shutil.copy(ROOT / 'model-index.yml', target)
         clients = 'docs/clients'
-        shutil.copytree(ROOT / clients, target / clients, ignore=ignored, dirs_exist_ok=True)
+        shutil.copytree(
+            ROOT / clients, target / clients, ignore=ignored, dirs_exist_ok=True
+        )
         for page in (ROOT / 'docs').glob('*.md'):  # which messages name
             shutil.copy(page, target / 'docs')
 

@@ -15,7 +15,11 @@ from measure import Case, Row, compare, name_of
 from rope_dense.rope import apply_rotary
 
 K_ROPE = 2
-TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 0.01, torch.float16: 1e-3}  # relative
+TOLERANCES = {
+    torch.float32: 1e-5,
+    torch.bfloat16: 0.01,
+    torch.float16: 1e-3,
+}  # relative
 COMPARISONS = (('compiled', 'eager'), ('fused', 'eager'), ('fused', 'compiled'))
 
 
@@ -38,7 +42,9 @@ class Size:
 
 PAPER_SIZES = [
     Size(*size)
-    for size in product((1, 16, 32, 64, 128), (1, 3, 4, 6, 8), (56, 28, 14, 7), (32, 64, 128))
+    for size in product(
+        (1, 16, 32, 64, 128), (1, 3, 4, 6, 8), (56, 28, 14, 7), (32, 64, 128)
+    )
 ]
 # For a CPU, where the large ones take minutes each: every sixth of those up to 1 Mi values.
 SAMPLE = [size for size in PAPER_SIZES if size.values <= 2**20][::6]
@@ -78,7 +84,9 @@ def bench_apply_rotary(
         if not with_compiled:
             del forms['compiled']
         precision = f'{name_of(dtype)}, angles in {name_of(theta_dtype)}'
-        common = dict(bench='fast-rope', work=precision, mode='forward', dtype=name_of(dtype))
+        common = dict(
+            bench='fast-rope', work=precision, mode='forward', dtype=name_of(dtype)
+        )
         of_precision = [
             row | common
             for size in sizes
@@ -101,10 +109,14 @@ def bench_size(
 ) -> list[Row]:
     batch, heads, side, channels = astuple(size)
     x = torch.randn(batch, heads, side**2, channels, device=device, dtype=dtype)
-    theta = torch.randn(heads, side**2, channels // K_ROPE // 2, device=device, dtype=theta_dtype)
+    theta = torch.randn(
+        heads, side**2, channels // K_ROPE // 2, device=device, dtype=theta_dtype
+    )
     expected = eager(x, theta).float()
     for name, form in forms.items():
-        error = float((form(x.clone(), theta).float() - expected).norm() / expected.norm())
+        error = float(
+            (form(x.clone(), theta).float() - expected).norm() / expected.norm()
+        )
         if not error <= TOLERANCES[dtype]:
             raise AssertionError(f'{size}: {name} differs by {error:.2g}')
     cases = [
@@ -122,7 +134,12 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     found = []
     for fast, slow in COMPARISONS:
         if fast in times and slow in times:
-            gains = [100 * (times[slow][size] / times[fast][size] - 1) for size in times[fast]]
+            gains = [
+                100 * (times[slow][size] / times[fast][size] - 1)
+                for size in times[fast]
+            ]
             row = dict(implementation=f'{fast} over {slow}', mean_percent=mean(gains))
-            found.append(row | dict(least_percent=min(gains), largest_percent=max(gains)))
+            found.append(
+                row | dict(least_percent=min(gains), largest_percent=max(gains))
+            )
     return found

@@ -50,7 +50,9 @@ class Setting:
     compiled: bool = False
 
     def columns(self) -> Row:
-        sizes = dict(mode=self.mode, height=self.height, width=self.width, batch=self.batch)
+        sizes = dict(
+            mode=self.mode, height=self.height, width=self.width, batch=self.batch
+        )
         work = f'{self.job} {self.arch}' + ', compiled' * self.compiled
         return dict(work=work, **sizes, dtype=name_of(self.dtype))
 
@@ -100,12 +102,16 @@ def bench_backbone(
     rows = []
     for height, width in sizes:
         for mode in modes:
-            setting = Setting(job, arch, mode, height, width, batch, dtype, device, compiled)
+            setting = Setting(
+                job, arch, mode, height, width, batch, dtype, device, compiled
+            )
             common = dict(bench='backbone', **setting.columns())
             times: list[list[float]] = [[] for _ in names]
             for _ in range(max(1, processes)):
                 new = call(seconds, setting, names, rounds)
-                times = [before + after for before, after in zip(times, new, strict=True)]
+                times = [
+                    before + after for before, after in zip(times, new, strict=True)
+                ]
             for row in summary(names, times):
                 row['images_per_s'] = 1000 * batch / row['median_ms']
                 if memory and mode != 'backward':
@@ -124,7 +130,9 @@ def in_this_process(function: Callable[..., object], *arguments: object) -> obje
 def seconds(setting: Setting, names: Sequence[str], rounds: int) -> list[list[float]]:
     """Of each model in each round."""
     cases = [Case(name, setting.prepare(setting.model(name))) for name in names]
-    return time_rounds(cases, Clock(setting.device), rounds=rounds, warmup=2)  # one is too few
+    return time_rounds(
+        cases, Clock(setting.device), rounds=rounds, warmup=2
+    )  # one is too few
 
 
 def peak(setting: Setting, name: str) -> Row:
@@ -160,9 +168,13 @@ def bench_share(
             for mode in modes:
                 setting = Setting(job, arch, mode, side, side, 1, dtype, device)
                 for name in names:
-                    common = dict(bench='share', **setting.columns(), implementation=name)
+                    common = dict(
+                        bench='share', **setting.columns(), implementation=name
+                    )
                     for kind, percents in shares(setting, name, rounds).items():
-                        rows.append(common | dict(kind=kind) | quantiles('_percent', percents))
+                        rows.append(
+                            common | dict(kind=kind) | quantiles('_percent', percents)
+                        )
     return rows
 
 
@@ -178,7 +190,9 @@ def shares(setting: Setting, name: str, rounds: int) -> dict[str, list[float]]:
 # ------------------------------------------------------------------------ work
 
 
-def work(model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype) -> Callable[[], Run]:
+def work(
+    model: nn.Module, image: Tensor, mode: str, dtype: torch.dtype
+) -> Callable[[], Run]:
     """Prepare a measurement of a model, for ``compare``."""
     precision = nullcontext()
     if dtype != torch.float32:
@@ -225,7 +239,9 @@ def outputs(out: Tensor | Sequence[Tensor]) -> list[Tensor]:
 # --------------------------------------------------------------------- context
 
 
-def within(context: Callable[[], object], prepare: Callable[[], Run]) -> Callable[[], Run]:
+def within(
+    context: Callable[[], object], prepare: Callable[[], Run]
+) -> Callable[[], Run]:
     """Do both the preparation and what is timed within a context."""
 
     def prepare_within() -> Run:

@@ -94,7 +94,10 @@ def bench_compile(
     settings = dict(backend=counter, dynamic=True, fullgraph=True)
     if by_blocks:
         blocks = enumerate(model.ordered_blocks)
-        kinds = {(block.attn.proj.out_features, i in model.window_blocks) for i, block in blocks}
+        kinds = {
+            (block.attn.proj.out_features, i in model.window_blocks)
+            for i, block in blocks
+        }
         optimized, most = copy.deepcopy(model), len(kinds)
         optimized.compile_blocks(**settings)
     else:
@@ -105,14 +108,21 @@ def bench_compile(
     results, expected, started = [], [], time.monotonic()
     for size in sizes:
         image = random_image(batch, size, device)
-        with torch.no_grad(), torch.autocast(device.type, dtype=dtype, enabled=not full):
+        with (
+            torch.no_grad(),
+            torch.autocast(device.type, dtype=dtype, enabled=not full),
+        ):
             results += outputs(optimized(image))
             expected += outputs(model(image))
     count, error = counter.frame_count, largest_error(results, expected)
     ok = count <= most and error <= (1e-4 if full else 5e-2)
     rows = [
         common
-        | dict(mode='forward', implementation=f'compiled, {len(sizes)} sizes', compilations=count)
+        | dict(
+            mode='forward',
+            implementation=f'compiled, {len(sizes)} sizes',
+            compilations=count,
+        )
         | dict(error=error, seconds=time.monotonic() - started, ok=ok)
     ]
     image = random_image(batch, sizes[0], device)

@@ -24,11 +24,18 @@ CONFIGS = Path(__file__).parents[1] / 'configs'
 
 
 def bench_realtime(
-    device: torch.device, *, batch: int, dtype: torch.dtype, side: int = 640, rounds: int = 100
+    device: torch.device,
+    *,
+    batch: int,
+    dtype: torch.dtype,
+    side: int = 640,
+    rounds: int = 100,
 ) -> list[Row]:
     """Rows with median_ms, p20_ms to p99_ms, for each model and way to run it."""
     image = torch.randn(batch, 3, side, side, device=device, dtype=dtype)
-    common = dict(bench='real time', mode='forward', batch=batch, height=side, width=side)
+    common = dict(
+        bench='real time', mode='forward', batch=batch, height=side, width=side
+    )
     common |= dict(work=f'{side} px', dtype=name_of(dtype))
     cases, rows = [], []
     for name, build in models().items():
@@ -37,11 +44,16 @@ def bench_realtime(
             cases.append(Case(name, partial(ready, forward)))
             name += ', graph'
             cases.append(Case(name, partial(ready, captured(forward)[0])))
-        except (ImportError, RuntimeError) as error:  # of a graph: the model waits for the GPU
+        except (
+            ImportError,
+            RuntimeError,
+        ) as error:  # of a graph: the model waits for the GPU
             reason = f'{type(error).__name__}: {error}'.partition('\n')[0]
             rows.append(common | dict(implementation=name, left_out=reason))
     times = time_rounds(cases, Clock(device), rounds=rounds, warmup=3)
-    for row, seconds in zip(summary([case.name for case in cases], times), times, strict=True):
+    for row, seconds in zip(
+        summary([case.name for case in cases], times), times, strict=True
+    ):
         p99 = torch.tensor(seconds, dtype=torch.float64).quantile(0.99).item()
         row |= dict(p99_ms=1000 * p99, images_per_s=1000 * batch / row['median_ms'])
         rows.append(common | row)

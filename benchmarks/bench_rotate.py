@@ -14,8 +14,16 @@ from rope_dense.rope import Rotary
 from rotations import Form, RotationShape, forms, none, unpack
 
 MODES = ('forward', 'backward', 'both')
-COPIES = {'forward': 1, 'backward': 1, 'both': 2}  # of the projection that a mode has to write
-TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 0.02, torch.float16: 2e-3}  # relative
+COPIES = {
+    'forward': 1,
+    'backward': 1,
+    'both': 2,
+}  # of the projection that a mode has to write
+TOLERANCES = {
+    torch.float32: 1e-4,
+    torch.bfloat16: 0.02,
+    torch.float16: 2e-3,
+}  # relative
 
 
 def bench_rotate(
@@ -45,21 +53,31 @@ def bench_rotate(
         name: form
         for name, form in forms(device, shape.pair_layout).items()
         if (names is None or name in names)
-        and (name != 'flash-attention' or shape.kind == 'axial')  # one angle for all heads
+        and (
+            name != 'flash-attention' or shape.kind == 'axial'
+        )  # one angle for all heads
     }
     qkv, rotary = shape.qkv(device, dtype), shape.rotary(device)
     check(by_name, qkv, rotary, shape)
     rows = []
     for mode in modes:
         if attention:
-            cases = [Case('none', preparation(none, qkv, rotary, shape, mode, attention))]
+            cases = [
+                Case('none', preparation(none, qkv, rotary, shape, mode, attention))
+            ]
         else:
             cases = [copy_case(qkv, mode)]
         for name, form in by_name.items():
-            cases.append(Case(name, preparation(form, qkv, rotary, shape, mode, attention)))
+            cases.append(
+                Case(name, preparation(form, qkv, rotary, shape, mode, attention))
+            )
         for row in compare(cases, device, rounds=rounds, warmup=3, hide_launches=True):
             row |= dict(height=shape.grid[0], width=shape.grid[1], batch=shape.batch)
-            row |= dict(bench='rotate and attend' if attention else 'rotate', work=work, mode=mode)
+            row |= dict(
+                bench='rotate and attend' if attention else 'rotate',
+                work=work,
+                mode=mode,
+            )
             row |= dict(dtype=name_of(dtype))
             if not attention:
                 moved = 2 * COPIES[mode] * qkv.numel() * qkv.element_size()
@@ -74,7 +92,12 @@ def copy_case(qkv: Tensor, mode: str) -> Case:
 
 
 def preparation(
-    form: Form, qkv: Tensor, rotary: Rotary, shape: RotationShape, mode: str, attention: bool
+    form: Form,
+    qkv: Tensor,
+    rotary: Rotary,
+    shape: RotationShape,
+    mode: str,
+    attention: bool,
 ) -> Callable[[], Run]:
     """Prepare a measurement of a form, for ``compare``."""
 
@@ -83,7 +106,9 @@ def preparation(
         return (F.scaled_dot_product_attention(q, k, v),) if attention else (q, k, v)
 
     grads = unpack(torch.randn_like(qkv))
-    if attention:  # of the layout that a model gives, see "An illegal memory access" in README.md
+    if (
+        attention
+    ):  # of the layout that a model gives, see "An illegal memory access" in README.md
         grads = (torch.randn_like(qkv[:, :, 0]).transpose(1, 2),)
 
     @torch.no_grad()
@@ -112,7 +137,9 @@ def given(rotary: Rotary, shape: RotationShape) -> Rotary:
 
 
 @torch.no_grad()
-def check(by_name: dict[str, Form], qkv: Tensor, rotary: Rotary, shape: RotationShape) -> None:
+def check(
+    by_name: dict[str, Form], qkv: Tensor, rotary: Rotary, shape: RotationShape
+) -> None:
     """Stop the benchmark if a form does not give the values of the definition."""
     arguments = qkv, rotary, shape.num_prefix_tokens
     expected = forms(qkv.device, shape.pair_layout)['definition'](*arguments)

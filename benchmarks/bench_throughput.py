@@ -28,7 +28,8 @@ POSITIONS: dict[str, dict] = {
 }
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **{
-        name: partial(RoPENAT, name, drop_path_rate=0.0, out_indices=(3,)) for name in RoPENAT.ARCHS
+        name: partial(RoPENAT, name, drop_path_rate=0.0, out_indices=(3,))
+        for name in RoPENAT.ARCHS
     },
     **{
         f'swin_{name}': partial(RoPESwin, name, drop_path_rate=0.0, out_indices=(3,))
@@ -72,7 +73,9 @@ def bench_throughput(
     image = torch.randn(batch, 3, side, side, device=device)
     rows = []
     for name in models:
-        common = dict(bench='throughput', work=name, mode='forward', height=side, width=side)
+        common = dict(
+            bench='throughput', work=name, mode='forward', height=side, width=side
+        )
         common |= dict(batch=batch, dtype=name_of(dtype))
         for row in bench_model(name, image, dtype, rounds):
             if 'median_ms' in row:
@@ -81,7 +84,9 @@ def bench_throughput(
     return rows
 
 
-def bench_model(name: str, image: torch.Tensor, dtype: torch.dtype, rounds: int) -> list[Row]:
+def bench_model(
+    name: str, image: torch.Tensor, dtype: torch.dtype, rounds: int
+) -> list[Row]:
     """The rows of one model, in the order of the paper: kinds of attention, then positions."""
     settings, rows = [], []
     for attention in kinds_of_attention(name, image.device):
@@ -92,9 +97,14 @@ def bench_model(name: str, image: torch.Tensor, dtype: torch.dtype, rounds: int)
             else:
                 rows.append(labels(attention, position) | dict(left_out=reason))
     models = {}
-    for attention, position in settings:  # the model is the same for all that PyTorch offers
+    for (
+        attention,
+        position,
+    ) in settings:  # the model is the same for all that PyTorch offers
         natten = 'natten' if attention == 'natten' else 'torch'
-        models.setdefault((natten, position), build(name, position, natten, image.device))
+        models.setdefault(
+            (natten, position), build(name, position, natten, image.device)
+        )
     cases = [
         Case(
             f'{position}, {attention}',
@@ -115,15 +125,23 @@ def bench_model(name: str, image: torch.Tensor, dtype: torch.dtype, rounds: int)
     for attention, group in by_attention:
         group = list(group)
         positions = [position for (_, position), _ in group]
-        for position, row in zip(positions, summary(positions, [t for _, t in group]), strict=True):
-            if positions[0] == 'bias':  # the ratio is that of times to those with the bias
+        for position, row in zip(
+            positions, summary(positions, [t for _, t in group]), strict=True
+        ):
+            if (
+                positions[0] == 'bias'
+            ):  # the ratio is that of times to those with the bias
                 row['percent_over_bias'] = 100 * (1 / row['median_ratio'] - 1)
             rows.append(row | labels(attention, position))
     return rows
 
 
 def labels(attention: str, position: str) -> Row:
-    return dict(implementation=f'{position}, {attention}', position=position, attention=attention)
+    return dict(
+        implementation=f'{position}, {attention}',
+        position=position,
+        attention=attention,
+    )
 
 
 def build(name: str, position: str, backend: str, device: torch.device) -> nn.Module:
@@ -144,7 +162,11 @@ def why_not(attention: str, position: str, image: torch.Tensor) -> str | None:
     """The reason for which there is no such model; None if there is one."""
     if attention in ('flash', 'natten') and position == 'bias':
         return 'its kernels have no bias'
-    return natten_backend.why_not(image.new_empty(1, 32)) if attention == 'natten' else None
+    return (
+        natten_backend.why_not(image.new_empty(1, 32))
+        if attention == 'natten'
+        else None
+    )
 
 
 def context(attention: str, device: torch.device) -> AbstractContextManager:
@@ -160,7 +182,9 @@ def paper_tables(rows: Sequence[Row]) -> Iterator[str]:
     columns.sort(key=lambda column: list(POSITIONS).index(column.split(', ')[0]))
     lines = []
     for name, group in groupby(rows, lambda row: row['work']):
-        lines.append(dict(model=name) | {row['implementation']: cell(row) for row in group})
+        lines.append(
+            dict(model=name) | {row['implementation']: cell(row) for row in group}
+        )
     yield table(lines, ['model', *columns]) + '\n'
 
 

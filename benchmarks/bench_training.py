@@ -71,7 +71,9 @@ def bench_training(
     return [row | dict(ok=finite and bool(wrapper.optimizer.state))]
 
 
-def training_step(model: BaseModel, wrapper: OptimWrapper, scope: str, point: Point) -> Run:
+def training_step(
+    model: BaseModel, wrapper: OptimWrapper, scope: str, point: Point
+) -> Run:
     """A function that trains on one batch of noise."""
     images, samples = noise(model, scope, *point)
 
@@ -83,7 +85,9 @@ def training_step(model: BaseModel, wrapper: OptimWrapper, scope: str, point: Po
     return step
 
 
-def peak_of_step(step: Run, model: nn.Module, wrapper: OptimWrapper, before: int) -> Row:
+def peak_of_step(
+    step: Run, model: nn.Module, wrapper: OptimWrapper, before: int
+) -> Row:
     """Of a model that has been trained.
 
     Args:
@@ -94,7 +98,10 @@ def peak_of_step(step: Run, model: nn.Module, wrapper: OptimWrapper, before: int
         torch.cuda.reset_peak_memory_stats()
         step()
         torch.cuda.synchronize()
-        peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        peak, reserved = (
+            torch.cuda.max_memory_allocated(),
+            torch.cuda.max_memory_reserved(),
+        )
         return dict(peak_gb=(peak - before) / 2**30, reserved_gb=reserved / 2**30)
     lasting = [*model.parameters(), *model.buffers()]
     for state in wrapper.optimizer.state.values():

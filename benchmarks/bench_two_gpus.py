@@ -26,13 +26,20 @@ WAYS = ('one', 'DDP', 'FSDP')
 
 
 def bench_two_gpus(
-    device: torch.device, build: Builder, *, size: tuple[int, int], batch: int, rounds: int
+    device: torch.device,
+    build: Builder,
+    *,
+    size: tuple[int, int],
+    batch: int,
+    rounds: int,
 ) -> list[Row]:
     """ms of a step of ``batch`` images on each of two devices; on CPUs where ``device`` is one.
 
     ok: after the steps, both processes have the same weights.
     """
-    common = dict(bench='two GPUs', height=size[0], width=size[1], batch=batch, dtype='bfloat16')
+    common = dict(
+        bench='two GPUs', height=size[0], width=size[1], batch=batch, dtype='bfloat16'
+    )
     if device.type == 'cuda' and torch.cuda.device_count() < 2:
         return [common | dict(left_out=f'{torch.cuda.device_count()} GPU')]
     with TemporaryDirectory() as folder:
@@ -60,7 +67,9 @@ def process(
     device = torch.device(kind, rank) if kind == 'cuda' else torch.device(kind)
     if kind == 'cuda':
         torch.cuda.set_device(device)
-    dist.init_process_group('nccl' if kind == 'cuda' else 'gloo', rank=rank, world_size=2)
+    dist.init_process_group(
+        'nccl' if kind == 'cuda' else 'gloo', rank=rank, world_size=2
+    )
     rows = measured(build, size, batch, rounds, device)
     if rank == 0:
         torch.save(rows, Path(folder) / 'rows.pt')
@@ -78,7 +87,9 @@ def measured(
         trained = wrapped(copy.deepcopy(model), way)
         step = training_step(trained, torch.randn(batch, 3, *size, device=device))
         dist.barrier()
-        (row,) = compare([Case(way, lambda step=step: step)], device, rounds=rounds, warmup=3)
+        (row,) = compare(
+            [Case(way, lambda step=step: step)], device, rounds=rounds, warmup=3
+        )
         rows.append(row | dict(ok=way == 'one' or same_everywhere(trained)))
     return rows
 

@@ -24,7 +24,9 @@ from rotations import (
 
 
 def correctness(
-    device: torch.device, shapes: dict[str, RotationShape], dtypes: Sequence[torch.dtype]
+    device: torch.device,
+    shapes: dict[str, RotationShape],
+    dtypes: Sequence[torch.dtype],
 ) -> list[Row]:
     """Each implementation against the definition in float64: relative errors of values and
     gradients, and whether a second run gives the same bits. The kernel's check of itself, which
@@ -36,26 +38,34 @@ def correctness(
     rows: list[Row] = []
     if reason := why_no_triton(device):
         needed = device.type == 'cuda'
-        rows.append(dict(work='all', implementation='triton', left_out=reason, ok=not needed))
+        rows.append(
+            dict(work='all', implementation='triton', left_out=reason, ok=not needed)
+        )
     else:
         implementations['triton'] = kernel()
         rows.append(dict(work='check of itself', implementation='triton', ok=True))
     for (work, shape), dtype in product(shapes.items(), dtypes):
         for name, implementation in implementations.items():
-            row = dict(work=work, dtype=name_of(dtype), batch=shape.batch, implementation=name)
+            row = dict(
+                work=work, dtype=name_of(dtype), batch=shape.batch, implementation=name
+            )
             rows.append(row | errors(by(implementation), shape, device, dtype))
     if any(row['implementation'] == 'triton' and not row['ok'] for row in rows):
         from rope_dense.rope import rotation_triton
         from rope_dense.rope.rotation import implementation as chosen
 
-        print(f'The Triton kernel cannot be used: {rotation_triton.SWITCH}=0 from here on')
+        print(
+            f'The Triton kernel cannot be used: {rotation_triton.SWITCH}=0 from here on'
+        )
         rotation_triton.IS_ENABLED = False
         chosen.cache_clear()
         os.environ[rotation_triton.SWITCH] = '0'  # for other processes
     return rows
 
 
-def errors(form: Form, shape: RotationShape, device: torch.device, dtype: torch.dtype) -> Row:
+def errors(
+    form: Form, shape: RotationShape, device: torch.device, dtype: torch.dtype
+) -> Row:
     """Those of one implementation, for angles that have a gradient."""
     qkv, angles = shape.qkv(device, dtype), shape.rotary(device).angles
     grads = unpack(torch.randn_like(qkv))
@@ -63,13 +73,23 @@ def errors(form: Form, shape: RotationShape, device: torch.device, dtype: torch.
     def run(form: Form, dtype: torch.dtype) -> list[Tensor]:
         leaves = [
             qkv.to(dtype, copy=True).requires_grad_(),
-            angles.to(torch.promote_types(dtype, torch.float32), copy=True).requires_grad_(),
+            angles.to(
+                torch.promote_types(dtype, torch.float32), copy=True
+            ).requires_grad_(),
         ]
-        outs = form(leaves[0], Rotary(leaves[1], shape.pair_layout), shape.num_prefix_tokens)
-        leaf_grads = torch.autograd.grad(outs, leaves, [grad.to(dtype) for grad in grads])
+        outs = form(
+            leaves[0], Rotary(leaves[1], shape.pair_layout), shape.num_prefix_tokens
+        )
+        leaf_grads = torch.autograd.grad(
+            outs, leaves, [grad.to(dtype) for grad in grads]
+        )
         return [torch.stack(outs).detach(), *leaf_grads]
 
-    first, second, expected = run(form, dtype), run(form, dtype), run(definition, torch.float64)
+    first, second, expected = (
+        run(form, dtype),
+        run(form, dtype),
+        run(definition, torch.float64),
+    )
     differences = list(map(relative_error, first, expected))
     same = all(map(torch.equal, first, second))
     bound = 1e-5 if dtype == torch.float32 else torch.finfo(dtype).eps

@@ -37,7 +37,9 @@ RESULTS = Path(__file__).with_name('results')
 WINDOWS = dict(window_size=16, window_block_indexes=(0, 1, 3, 4, 6, 7, 9, 10))
 PREFIXES = {
     'all blocks global': {},
-    'windows without prefix tokens': dict(WINDOWS, with_cls_token=False, num_registers=0),
+    'windows without prefix tokens': dict(
+        WINDOWS, with_cls_token=False, num_registers=0
+    ),
     "windows, 'copy'": WINDOWS,
     "windows, 'global'": dict(WINDOWS, window_prefix='global'),
 }
@@ -79,7 +81,9 @@ def positions() -> Iterable[Row]:
     sizes = (256, 352), (512, 512)
     for name in POSITIONS:
         model = models(sizes[0])[name]().train()
-        row: Row = dict(form=name, parameters=sum(p.numel() for p in model.parameters()))
+        row: Row = dict(
+            form=name, parameters=sum(p.numel() for p in model.parameters())
+        )
         for height, width in sizes:
             tensors = saved(model, torch.randn(1, 3, height, width))
             row[f'saved_mib_{height}x{width}'] = size_of(tensors) / 2**20
@@ -93,13 +97,19 @@ def training() -> Iterable[Row]:
         model = RoPEViT('dinov3_base', **options).train()
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         tensors = saved(model, image) if trained else {}  # no graph: a test of memory
-        row = dict(backbone=name, tensors=len(tensors), saved_mib=size_of(tensors) / 2**20)
-        yield row | dict(trained=trained, gradients_and_state_mib=3 * 4 * trained / 2**20)
+        row = dict(
+            backbone=name, tensors=len(tensors), saved_mib=size_of(tensors) / 2**20
+        )
+        yield row | dict(
+            trained=trained, gradients_and_state_mib=3 * 4 * trained / 2**20
+        )
 
 
 def heads() -> Iterable[Row]:
     """Segmentors of ADE20K on DINOv3-B, images of 512 x 512 pixels, two in training."""
-    for name, config in dict(EoMT=eomt(), UperNet=upernet(), Mask2Former=mask2former()).items():
+    for name, config in dict(
+        EoMT=eomt(), UperNet=upernet(), Mask2Former=mask2former()
+    ).items():
         yield dict(head=name) | of_segmentor(random_model(config))
 
 
@@ -113,7 +123,9 @@ def of_segmentor(model: BaseModel) -> Row:
     model.eval()
     row: Row = dict(parameters=sum(p.numel() for p in model.parameters()) / 1e6)
     with torch.no_grad():
-        row |= dict(multiply_adds=count_operations(predict) / 2e9, seconds=seconds_of(predict))
+        row |= dict(
+            multiply_adds=count_operations(predict) / 2e9, seconds=seconds_of(predict)
+        )
         with LaunchCounter() as prediction:
             predict()
     model.train()
@@ -121,7 +133,9 @@ def of_segmentor(model: BaseModel) -> Row:
         loss = model.parse_losses(model(images, copy.deepcopy(samples), mode='loss'))[0]
     with LaunchCounter() as backward:
         loss.backward()
-    return row | dict(prediction=prediction.total, forward=forward.total, backward=backward.total)
+    return row | dict(
+        prediction=prediction.total, forward=forward.total, backward=backward.total
+    )
 
 
 def eomt() -> Config:

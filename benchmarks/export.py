@@ -59,9 +59,15 @@ def main() -> None:
     from helpers.exported_models import KINDS
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--models', default='', help='part of the names of models (all)')
-    parser.add_argument('--run', help='folder of a trained detector, whose AP is measured')
-    parser.add_argument('--one', help=argparse.SUPPRESS)  # what another process measures
+    parser.add_argument(
+        '--models', default='', help='part of the names of models (all)'
+    )
+    parser.add_argument(
+        '--run', help='folder of a trained detector, whose AP is measured'
+    )
+    parser.add_argument(
+        '--one', help=argparse.SUPPRESS
+    )  # what another process measures
     args = parser.parse_args()
     if args.one:
         print(json.dumps(measured(args.one)))
@@ -76,7 +82,9 @@ def main() -> None:
     for name in (*DEMOS, *KINDS):
         if args.models in name:
             command = [sys.executable, __file__, '--one', name]
-            row = json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
+            row = json.loads(
+                subprocess.check_output(command, text=True).splitlines()[-1]
+            )
             rows[name] = row | environment(torch.device('cpu')) | dict(threads=1)
             print(table([rows[name]], COLUMNS), flush=True)
             write_csv(RESULTS, list(rows.values()))
@@ -103,7 +111,10 @@ def measured(name: str) -> dict:
             nodes=len(onnx.load(path).graph.node),
             mb=round(path.stat().st_size / 1e6, 1),
             cpu_s=round(seconds, 1),
-            **{PROGRAMS[name.rpartition(' ')[0]]: value for name, value in worst.items()},
+            **{
+                PROGRAMS[name.rpartition(' ')[0]]: value
+                for name, value in worst.items()
+            },
             programs=', '.join(worst),
         )
 

@@ -37,7 +37,11 @@ class AliveBytes(TorchDispatchMode):
         self.seen: set[int] = set()
 
     def __torch_dispatch__(
-        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: dict | None = None
+        self,
+        function: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: dict | None = None,
     ) -> Any:
         out = function(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, (tuple, list)) else (out,):
@@ -59,7 +63,9 @@ class AliveBytes(TorchDispatchMode):
 
 
 @torch.no_grad()
-def count(side: int, pixels: int, patch_size: int, method: str, dtype: torch.dtype) -> int:
+def count(
+    side: int, pixels: int, patch_size: int, method: str, dtype: torch.dtype
+) -> int:
     """Peak bytes for an output of ``side`` x ``side`` positions."""
     coarse = side * pixels // patch_size
     neck = FineFeatures(patch_size // pixels, method).eval().to(dtype)
@@ -79,7 +85,9 @@ def main(path: Path) -> None:
                 peak = count(side, pixels, patch_size, method, dtype)
                 output = CHANNELS * side**2 * dtype.itemsize
                 name = str(dtype).removeprefix('torch.')
-                row = dict(output=side, stride=pixels, patch=patch_size, channels=CHANNELS)
+                row = dict(
+                    output=side, stride=pixels, patch=patch_size, channels=CHANNELS
+                )
                 row |= dict(dtype=name, method=method, output_MB=round(output / 1e6))
                 rows.append(dict(row, peak_MB=round(peak / 1e6)))
                 print(rows[-1], flush=True)

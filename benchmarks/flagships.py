@@ -20,7 +20,9 @@ FLAGSHIPS = {  # image sizes that the configs train with, the largest of those t
 }
 TINY_VIT = {'arch': dict(_delete_=True, embed_dims=16, depth=4, num_heads=2)}
 TINY_SWIN = {
-    'arch': dict(_delete_=True, embed_dims=8, depths=(1, 1, 1, 1), num_heads=(1, 2, 2, 2)),
+    'arch': dict(
+        _delete_=True, embed_dims=8, depths=(1, 1, 1, 1), num_heads=(1, 2, 2, 2)
+    ),
     'window_size': 4,
 }
 TINY_DINO = {
@@ -51,13 +53,22 @@ SMALL = {
             'train_cfg.num_points': 64,
         },
     ),
-    'eomt/eomt_dinov3-b_8xb2-20k_ade20k-512x512': of('backbone', TINY_VIT | {'final_norm': True})
+    'eomt/eomt_dinov3-b_8xb2-20k_ade20k-512x512': of(
+        'backbone', TINY_VIT | {'final_norm': True}
+    )
     | of('decode_head', {'in_channels': 16, 'num_queries': 8, 'num_blocks': 2}),
-    'deim/deimv2-s_vit-t_4xb8-488k_coco': of('backbone', TINY_VIT | {'out_indices': (1, 2, 3)})
+    'deim/deimv2-s_vit-t_4xb8-488k_coco': of(
+        'backbone', TINY_VIT | {'out_indices': (1, 2, 3)}
+    )
     | of('neck', {'in_channels': 16, 'stem_channels': 4, 'out_channels': 16})
     | of(
         'encoder',
-        {'in_channels': (16, 16, 16), 'embed_dims': 16, 'feedforward_channels': 32, 'num_heads': 2},
+        {
+            'in_channels': (16, 16, 16),
+            'embed_dims': 16,
+            'feedforward_channels': 32,
+            'num_heads': 2,
+        },
     )
     | of(
         'bbox_head',

@@ -45,7 +45,7 @@ from page import page
 from parity import SIZE, architectures, parity
 from peers import MIXED, swin, vit
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
-from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.disk import atomic_write_text
 from rotations import SHAPES, RotationShape
 from run import RESULTS, tables
 
@@ -73,7 +73,12 @@ MODELS = {  # names of each job to measure
         'timm, axial',
         'timm, mixed',
     ),
-    'swin': ('mmdet', 'rope_dense, no position', 'rope_dense, mixed', 'rope_dense, bias'),
+    'swin': (
+        'mmdet',
+        'rope_dense, no position',
+        'rope_dense, mixed',
+        'rope_dense, bias',
+    ),
     'dinov3': ('rope_dense, no position', 'rope_dense, axial', 'timm, axial'),
     'vitdet': (
         'detectron2 / SAM form, window 14',
@@ -107,14 +112,18 @@ class Job:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse_args(argv)
     with pretending() if args.pretend else contextlib.nullcontext():
-        return measure(args, (pretended_jobs if args.pretend else full_jobs)(torch.device('cuda')))
+        return measure(
+            args, (pretended_jobs if args.pretend else full_jobs)(torch.device('cuda'))
+        )
 
 
 def measure(args: argparse.Namespace, jobs: Sequence[Job]) -> int:
     device, deadline = torch.device('cuda'), time.monotonic() + 60 * args.minutes
     constants = environment(device)
     log = args.out / ('gpu-pretended.jsonl' if args.pretend else 'gpu.jsonl')
-    source = dict(device=constants['device'], torch=constants['torch'], source=source_hash())
+    source = dict(
+        device=constants['device'], torch=constants['torch'], source=source_hash()
+    )
     done, rows = read_log(log, source, args.failed), {}
     for job in jobs:
         if job.section not in (args.sections or SECTIONS):
@@ -131,7 +140,9 @@ def measure(args: argparse.Namespace, jobs: Sequence[Job]) -> int:
         print('\n'.join(tables(new, SHOWN)), flush=True)
         if name not in done and not can_go_on():
             restart(name, deadline)
-    failed = [row for section in rows.values() for row in section if row.get('ok') is False]
+    failed = [
+        row for section in rows.values() for row in section if row.get('ok') is False
+    ]
     for row in failed:
         print(f'NOT OK: {row["bench"]}, {row["work"]}')
     return 1 if failed else 0
@@ -154,7 +165,9 @@ def restart(failed: str, deadline: float) -> None:
     os.execv(sys.executable, [sys.executable, *sys.argv, *more])
 
 
-def read_log(file: Path, source: Row, failed: Sequence[str] = ()) -> dict[str, list[Row]]:
+def read_log(
+    file: Path, source: Row, failed: Sequence[str] = ()
+) -> dict[str, list[Row]]:
     """Rows of the jobs that ended well before, for the same GPU, torch and source files.
 
     Args:
@@ -168,7 +181,9 @@ def read_log(file: Path, source: Row, failed: Sequence[str] = ()) -> dict[str, l
         if source.items() <= entry.items()
         and (
             entry['job'] in failed
-            or not any(row.get('ok') is False or row.get('no_time') for row in entry['rows'])
+            or not any(
+                row.get('ok') is False or row.get('no_time') for row in entry['rows']
+            )
         )
     }
 
@@ -182,9 +197,13 @@ def append(file: Path, entry: Row) -> None:
 def source_hash() -> str:
     """Of the files that decide a result, where a copy has no history too."""
     files = sorted(
-        path for part in ('rope_dense', 'benchmarks') for path in (ROOT / part).rglob('*.py')
+        path
+        for part in ('rope_dense', 'benchmarks')
+        for path in (ROOT / part).rglob('*.py')
     )
-    return hashlib.sha256(b''.join(path.read_bytes() for path in files)).hexdigest()[:16]
+    return hashlib.sha256(b''.join(path.read_bytes() for path in files)).hexdigest()[
+        :16
+    ]
 
 
 @contextlib.contextmanager
@@ -193,7 +212,11 @@ def pretending() -> Iterator[None]:
     sys.path.append(str(ROOT / 'tests'))
     from helpers.pretended_gpu import pretended_cuda, pretended_gpu
 
-    with pretended_cuda(), pretended_gpu(), patch.object(measurement, 'OVERWRITTEN', [8, 8]):
+    with (
+        pretended_cuda(),
+        pretended_gpu(),
+        patch.object(measurement, 'OVERWRITTEN', [8, 8]),
+    ):
         yield
 
 
@@ -201,11 +224,19 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('sections', nargs='*', metavar='SECTION', help=', '.join(SECTIONS))
-    parser.add_argument('--minutes', type=float, default=45, help='to end within (%(default)s)')
-    parser.add_argument('--out', type=Path, default=RESULTS, help='folder (benchmarks/results)')
+    parser.add_argument(
+        'sections', nargs='*', metavar='SECTION', help=', '.join(SECTIONS)
+    )
+    parser.add_argument(
+        '--minutes', type=float, default=45, help='to end within (%(default)s)'
+    )
+    parser.add_argument(
+        '--out', type=Path, default=RESULTS, help='folder (benchmarks/results)'
+    )
     parser.add_argument('--failed', action='append', default=[], help=argparse.SUPPRESS)
-    parser.add_argument('--pretend', action='store_true', help='every part, tiny, without a GPU')
+    parser.add_argument(
+        '--pretend', action='store_true', help='every part, tiny, without a GPU'
+    )
     args = parser.parse_args(argv)
     if unknown := [name for name in args.sections if name not in SECTIONS]:
         parser.error(f'no section {unknown[0]!r}; there are {", ".join(SECTIONS)}')
@@ -225,17 +256,22 @@ def run_job(job: Job, deadline: float) -> list[Row]:
     except Exception as error:  # whatever it is, the other jobs can be measured
         traceback.print_exc()
         first_line = str(error).partition('\n')[0]
-        return [common | dict(left_out=f'{type(error).__name__}: {first_line}', ok=False)]
+        return [
+            common | dict(left_out=f'{type(error).__name__}: {first_line}', ok=False)
+        ]
     finally:
         torch.compiler.reset()
         gc.collect()
-        with contextlib.suppress(RuntimeError):  # of a kernel that failed: the next job says so
+        with contextlib.suppress(
+            RuntimeError
+        ):  # of a kernel that failed: the next job says so
             torch.cuda.empty_cache()
 
 
 def full_jobs(device: torch.device) -> list[Job]:
     shapes = {
-        name: replace(shape, batch=IMAGES[name] * shape.batch) for name, shape in SHAPES.items()
+        name: replace(shape, batch=IMAGES[name] * shape.batch)
+        for name, shape in SHAPES.items()
     }
     bench = partial(backbones, device, rounds=10)
     vits = partial(bench, 'vit', 'base', sizes=[(512, 512)], batch=8)
@@ -262,10 +298,25 @@ def full_jobs(device: torch.device) -> list[Job]:
         return bench_realtime(device, batch=batch, dtype=dtype)
 
     return [
-        Job('correctness', 'all', 30, partial(correctness, device, shapes, (BF16, FP16, FP32))),
-        Job('parity', 'all', 120, partial(parity, device, names=architectures(), size=SIZE)),
+        Job(
+            'correctness',
+            'all',
+            30,
+            partial(correctness, device, shapes, (BF16, FP16, FP32)),
+        ),
+        Job(
+            'parity',
+            'all',
+            120,
+            partial(parity, device, names=architectures(), size=SIZE),
+        ),
         *(
-            Job('rotation', f'{name}, {name_of(dtype)}', 12, partial(rotate, name, shape, dtype))
+            Job(
+                'rotation',
+                f'{name}, {name_of(dtype)}',
+                12,
+                partial(rotate, name, shape, dtype),
+            )
             for name, shape, dtype in rotations
         ),
         Job('backbones', 'ViT-B, bfloat16', 15, partial(vits, dtype=BF16)),
@@ -273,28 +324,68 @@ def full_jobs(device: torch.device) -> list[Job]:
         Job('backbones', 'DINOv3-L, bfloat16', 15, partial(dinov3s, dtype=BF16)),
         Job('backbones', 'ViTDet-B, bfloat16', 15, partial(vitdets, dtype=BF16)),
         *(
-            Job('realtime', f'{name_of(dtype)}, batch {batch}', 40, partial(latency, batch, dtype))
+            Job(
+                'realtime',
+                f'{name_of(dtype)}, batch {batch}',
+                40,
+                partial(latency, batch, dtype),
+            )
             for dtype in (FP16, BF16)
             for batch in (1, 8)
         ),
         *(Job('training', name, 25, step) for name, step in steps),
-        Job('two-gpus', 'ViT-B', 40, partial(two, partial(mixed_vit, drop_path_rate=0.0))),
+        Job(
+            'two-gpus',
+            'ViT-B',
+            40,
+            partial(two, partial(mixed_vit, drop_path_rate=0.0)),
+        ),
         Job('blocks', 'ViT-B, mixed', 25, partial(by_blocks, mixed_vit, sizes)),
         Job('blocks', 'DINOv3-L', 30, partial(by_blocks, dinov3, sizes)),
         Job('graphs', 'ViT-B, mixed', 5, partial(graph, mixed_vit, (512, 512))),
         Job('graphs', 'Swin-T, mixed', 5, partial(graph, mixed_swin, (800, 1344))),
         Job('blocks', 'Swin-T, mixed', 90, partial(by_blocks, mixed_swin, sizes[::-1])),
         Job('compile', 'ViT-B, mixed', 60, partial(compilation, mixed_vit, sizes)),
-        Job('compile', 'Swin-T, mixed', 80, partial(compilation, mixed_swin, sizes[::-1])),
-        Job('backbones', 'ViT-B, compiled', 150, partial(vits, dtype=BF16, compiled=True)),
-        Job('backbones', 'Swin-T, compiled', 150, partial(swins, dtype=BF16, compiled=True)),
-        Job('backbones', 'DINOv3-L, compiled', 150, partial(dinov3s, dtype=BF16, compiled=True)),
+        Job(
+            'compile',
+            'Swin-T, mixed',
+            80,
+            partial(compilation, mixed_swin, sizes[::-1]),
+        ),
+        Job(
+            'backbones',
+            'ViT-B, compiled',
+            150,
+            partial(vits, dtype=BF16, compiled=True),
+        ),
+        Job(
+            'backbones',
+            'Swin-T, compiled',
+            150,
+            partial(swins, dtype=BF16, compiled=True),
+        ),
+        Job(
+            'backbones',
+            'DINOv3-L, compiled',
+            150,
+            partial(dinov3s, dtype=BF16, compiled=True),
+        ),
         Job('backbones', 'ViT-B, float32', 25, partial(vits, dtype=FP32)),
         Job('backbones', 'Swin-T, float32', 20, partial(swins, dtype=FP32)),
         Job('backbones', 'DINOv3-L, float32', 35, partial(dinov3s, dtype=FP32)),
         Job('compile', 'DINOv3-L', 110, partial(compilation, dinov3, sizes)),
-        Job('compile', 'ViT-B, float32', 60, partial(compilation, mixed_vit, sizes, dtype=FP32)),
-        Job('compile', 'Swin-T, float32', 80, partial(compilation, mixed_swin, sizes, dtype=FP32)),
+        Job(
+            'compile',
+            'ViT-B, float32',
+            60,
+            partial(compilation, mixed_vit, sizes, dtype=FP32),
+        ),
+        Job(
+            'compile',
+            'Swin-T, float32',
+            80,
+            partial(compilation, mixed_swin, sizes, dtype=FP32),
+        ),
     ]
 
 
@@ -305,9 +396,13 @@ def pretended_jobs(device: torch.device) -> list[Job]:
     window = RotationShape(6, (2, 3), 2, 8)
     prefix = RotationShape(2, (3, 2), 2, 8, 1, 'axial', 'half')
     shapes = {'window': window, 'prefix': prefix}
-    tiny = partial(vit, dict(embed_dims=16, depth=2, num_heads=2), patch_size=8, rope=MIXED)
+    tiny = partial(
+        vit, dict(embed_dims=16, depth=2, num_heads=2), patch_size=8, rope=MIXED
+    )
     sizes = [(32, 48), (40, 64), (64, 32)]
-    swins = partial(backbones, device, 'swin', 'tiny', sizes=[(32, 64)], modes=['forward'])
+    swins = partial(
+        backbones, device, 'swin', 'tiny', sizes=[(32, 64)], modes=['forward']
+    )
     graph = partial(bench_graph, device, tiny, sizes[0])
     compilation = partial(bench_compile, device, tiny, sizes, batch=2, rounds=1)
 
@@ -319,12 +414,25 @@ def pretended_jobs(device: torch.device) -> list[Job]:
         return training(device, name, precision, **settings)
 
     return [
-        Job('correctness', 'all', 1, partial(correctness, device, shapes, (BF16, FP16, FP32))),
+        Job(
+            'correctness',
+            'all',
+            1,
+            partial(correctness, device, shapes, (BF16, FP16, FP32)),
+        ),
         Job('parity', 'some', 1, partial(parity, device, names=some, size=(64, 80))),
-        Job('rotation', 'window', 1, partial(rotation, device, 'window', window, FP32, rounds=1)),
+        Job(
+            'rotation',
+            'window',
+            1,
+            partial(rotation, device, 'window', window, FP32, rounds=1),
+        ),
         Job('backbones', 'Swin-T', 1, partial(swins, batch=1, dtype=FP32, rounds=1)),
         Job(
-            'backbones', 'compiled', 1, partial(swins, batch=1, dtype=FP32, rounds=1, compiled=True)
+            'backbones',
+            'compiled',
+            1,
+            partial(swins, batch=1, dtype=FP32, rounds=1, compiled=True),
         ),
         Job(
             'realtime',
@@ -332,7 +440,10 @@ def pretended_jobs(device: torch.device) -> list[Job]:
             1,
             partial(bench_realtime, device, batch=1, dtype=BF16, side=160, rounds=1),
         ),
-        *(Job('training', f'{name}, bf16', 1, partial(step, name, 'bf16')) for name in TINY),
+        *(
+            Job('training', f'{name}, bf16', 1, partial(step, name, 'bf16'))
+            for name in TINY
+        ),
         Job(
             'training',
             'upernet_vit_rope_mixed, fp16',
@@ -347,22 +458,33 @@ def pretended_jobs(device: torch.device) -> list[Job]:
 
 
 def rotation(
-    device: torch.device, name: str, shape: RotationShape, dtype: torch.dtype, *, rounds: int
+    device: torch.device,
+    name: str,
+    shape: RotationShape,
+    dtype: torch.dtype,
+    *,
+    rounds: int,
 ) -> list[Row]:
     """The forms against a copy, and the implementations within attention against none."""
-    common = dict(work=name, shape=shape, dtype=dtype, rounds=rounds, modes=('forward', 'both'))
+    common = dict(
+        work=name, shape=shape, dtype=dtype, rounds=rounds, modes=('forward', 'both')
+    )
     names = (*IMPLEMENTATIONS, 'stack (timm form)', 'complex (rope-vit form)')
     names += ('flash-attention', *('definition, compiled',) * (name in COMPILED))
     rows = bench_rotate(device, names=names, **common)
     return rows + bench_rotate(device, names=IMPLEMENTATIONS, attention=True, **common)
 
 
-def backbones(device: torch.device, job: str, arch: str, **settings: object) -> list[Row]:
+def backbones(
+    device: torch.device, job: str, arch: str, **settings: object
+) -> list[Row]:
     """Backbones of one job, see ``bench_backbone``."""
     return bench_backbone(job, arch, device, processes=0, names=MODELS[job], **settings)
 
 
-def training(device: torch.device, name: str, precision: str, **settings: object) -> list[Row]:
+def training(
+    device: torch.device, name: str, precision: str, **settings: object
+) -> list[Row]:
     """Steps of a flagship, see ``bench_training``; imported here, as it needs mmcv's operators,
     which the other sections do without."""
     from bench_training import bench_training

@@ -79,12 +79,18 @@ HEADS = {  # of a task, with the outputs of the backbone
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('what', choices=['study', 'labels', 'dota', 'memory', 'files', 'loading'])
+    parser.add_argument(
+        'what', choices=['study', 'labels', 'dota', 'memory', 'files', 'loading']
+    )
     parser.add_argument('--seeds', type=int, nargs='+', default=[0])
     parser.add_argument('--folder', type=Path, default=Path('work_dirs/large_training'))
-    parser.add_argument('--size', type=int, nargs=2, default=[4000, 6000], help='height, width')
+    parser.add_argument(
+        '--size', type=int, nargs=2, default=[4000, 6000], help='height, width'
+    )
     parser.add_argument('--objects', type=int, default=2000)
-    parser.add_argument('--scenes', type=int, default=2, help='for training; one is for validation')
+    parser.add_argument(
+        '--scenes', type=int, default=2, help='for training; one is for validation'
+    )
     parser.add_argument('--data', type=Path, help="dota: folder in DOTA's layout")
     parser.add_argument('--trainings', nargs='+', default=['tiles', 'shrunk'])
     parser.add_argument('--scalings', nargs='+', default=['none', 'by_parts', 'linear'])
@@ -93,7 +99,9 @@ def main() -> None:
         parser.error("dota: --data FOLDER, a folder in DOTA's layout")
     args.folder.mkdir(parents=True, exist_ok=True)
     about, rows = environment(torch.device('cpu')), []
-    for row in dict(memory=memory, files=files, loading=loading).get(args.what, study)(args):
+    for row in dict(memory=memory, files=files, loading=loading).get(args.what, study)(
+        args
+    ):
         rows.append(dict(what=args.what) | row | about)
         keep(rows)
     print(table(rows, [*rows[0]][:10]))
@@ -115,13 +123,17 @@ def keep(rows: list[dict]) -> None:
 
 def measurement(row: dict) -> tuple[str, ...]:
     """What a row measures."""
-    return tuple(str(row.get(key)) for key in ('seed', 'training', 'tested_in', 'scaling'))
+    return tuple(
+        str(row.get(key)) for key in ('seed', 'training', 'tested_in', 'scaling')
+    )
 
 
 # ---------------------------------------------------------------- scenes
 
 
-def draw(height: int, width: int, number: int, seed: int) -> tuple[np.ndarray, list[list[int]]]:
+def draw(
+    height: int, width: int, number: int, seed: int
+) -> tuple[np.ndarray, list[list[int]]]:
     """A scene [height, width, 3] of discs and squares of 8 to 24 pixels: class, x, y, w, h."""
     random = np.random.default_rng(seed)
     image = random.integers(90, 150, (height, width, 3), dtype=np.uint8)
@@ -157,10 +169,16 @@ def write_scenes(root: Path, args: argparse.Namespace) -> Path:
             masks.mkdir(parents=True, exist_ok=True)
             colours = np.array(COLOURS)
             found = [(pixels == colour).all(-1) for colour in colours.astype(np.uint8)]
-            Image.fromarray(np.uint8(found[0] + 2 * found[1])).save(masks / f'{index}.png')
+            Image.fromarray(np.uint8(found[0] + 2 * found[1])).save(
+                masks / f'{index}.png'
+            )
             for label, x, y, w, h in objects:
-                item = dict(id=len(annotations) + 1, image_id=index, category_id=label + 1)
-                annotations.append(item | dict(bbox=[x, y, w, h], area=w * h, iscrowd=0))
+                item = dict(
+                    id=len(annotations) + 1, image_id=index, category_id=label + 1
+                )
+                annotations.append(
+                    item | dict(bbox=[x, y, w, h], area=w * h, iscrowd=0)
+                )
         categories = [dict(id=i, name=name) for i, name in enumerate(CLASSES, 1)]
         content = dict(images=images, annotations=annotations, categories=categories)
         listing.write_text(json.dumps(content))
@@ -200,7 +218,11 @@ def memory_of(process: int) -> float:
     total = 0.0
     try:
         tasks = Path(f'/proc/{process}/task')
-        children = [int(x) for t in tasks.iterdir() for x in (t / 'children').read_text().split()]
+        children = [
+            int(x)
+            for t in tasks.iterdir()
+            for x in (t / 'children').read_text().split()
+        ]
         text = Path(f'/proc/{process}/smaps_rollup').read_text()
         total = int(re.search(r'^Pss: +(\d+)', text, re.M)[1]) / 1024
     except (OSError, TypeError):  # it has just ended
@@ -209,7 +231,12 @@ def memory_of(process: int) -> float:
 
 
 def config_file(
-    folder: Path, name: str, root: Path, seed: int, task: str = 'realtime', **settings: object
+    folder: Path,
+    name: str,
+    root: Path,
+    seed: int,
+    task: str = 'realtime',
+    **settings: object,
 ) -> Path:
     """A config of a small model."""
     own = dict(size=TILE, epochs=1) | settings
@@ -217,9 +244,13 @@ def config_file(
     if task == 'semantic':
         own |= dict(classes=['ground', *CLASSES])
         own |= {split: [split, f'masks/{split}'] for split in ('train', 'val')}
-    more = ', '.join(f'{key}={value!r}' for key, value in own.items() if key not in STANDARD)
+    more = ', '.join(
+        f'{key}={value!r}' for key, value in own.items() if key not in STANDARD
+    )
     # Two scenes are fewer than a batch, which an epoch of mmdet's sampler would leave incomplete.
-    sampler = '' if 'tile' in own else 'sampler=dict(type="InfiniteSampler", shuffle=True)'
+    sampler = (
+        '' if 'tile' in own else 'sampler=dict(type="InfiniteSampler", shuffle=True)'
+    )
     text = CONFIG.format(
         root=str(root),
         seed=seed,
@@ -243,12 +274,20 @@ STANDARD = ('size', 'epochs')
 def study(args: argparse.Namespace) -> Iterator[dict]:
     """Train on tiles and on shrunk scenes; test whole scenes."""
     folder = args.folder.resolve()
-    root = args.data.resolve() if args.what == 'dota' else write_scenes(folder / 'scenes', args)
+    root = (
+        args.data.resolve()
+        if args.what == 'dota'
+        else write_scenes(folder / 'scenes', args)
+    )
     task = TASKS[args.what]
     for seed in args.seeds:
         if 'tiles' in args.trainings:
-            tiles = dict(tile=TILE, overlap=TILE // 4, epochs=60 if args.what == 'dota' else 1)
-            path = config_file(folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles)
+            tiles = dict(
+                tile=TILE, overlap=TILE // 4, epochs=60 if args.what == 'dota' else 1
+            )
+            path = config_file(
+                folder, f'{args.what}_tiles_{seed}', root, seed, task, **tiles
+            )
             yield trained(folder, path, dict(seed=seed, training='tiles'))
             for tile in () if args.what == 'dota' else (2 * TILE, 4 * TILE):
                 for scaling in args.scalings:
@@ -262,10 +301,16 @@ def study(args: argparse.Namespace) -> Iterator[dict]:
 
 def epochs_of_shrunk(args: argparse.Namespace, seed: int) -> int:
     """Epochs of as many iterations as the training on tiles of the same seed had."""
-    rows = [x for x in earlier_rows(args.what) if x['training'] == 'tiles' and x['iterations']]
+    rows = [
+        x
+        for x in earlier_rows(args.what)
+        if x['training'] == 'tiles' and x['iterations']
+    ]
     found = [int(x['iterations']) for x in rows if int(x['seed']) == seed]
     if not found:
-        raise SystemExit(f'seed {seed} has no training on tiles yet: --trainings tiles shrunk')
+        raise SystemExit(
+            f'seed {seed} has no training on tiles yet: --trainings tiles shrunk'
+        )
     return found[0] * BATCH // args.scenes if args.scenes >= BATCH else found[0]
 
 
@@ -275,13 +320,17 @@ def trained(folder: Path, path: Path, about: dict) -> dict:
     output, seconds, memory = run(folder, 'train', path, *options)
     iterations = int(re.search(r'schedule +(\d+) iterations', output)[1])
     times = [float(x) for x in re.findall(r' time: ([\d.]+)', output)]
-    figures = dict(tested_in=TILE, scaling='none', **figures_of(output), peak_mb=round(memory))
+    figures = dict(
+        tested_in=TILE, scaling='none', **figures_of(output), peak_mb=round(memory)
+    )
     figures |= dict(s_iteration=float(np.median(times)), iterations=iterations)
     print(about | figures, flush=True)
     return about | figures | dict(seconds=round(seconds))
 
 
-def tested(folder: Path, path: Path, tile: int, scaling: str, seed: int, task: str) -> dict:
+def tested(
+    folder: Path, path: Path, tile: int, scaling: str, seed: int, task: str
+) -> dict:
     """A test of whole scenes in larger tiles, as large for the model."""
     options = [f'test_dataloader.dataset.tile={tile}']
     options += [f'test_dataloader.dataset.overlap={TILE // 4}']
@@ -292,20 +341,26 @@ def tested(folder: Path, path: Path, tile: int, scaling: str, seed: int, task: s
     run_folder = folder / path.stem
     output, seconds, memory = run(folder, 'test', run_folder, '--cfg-options', *options)
     about = dict(seed=seed, training='tiles', tested_in=tile, scaling=scaling)
-    row = about | figures_of(output) | dict(peak_mb=round(memory), seconds=round(seconds))
+    row = (
+        about | figures_of(output) | dict(peak_mb=round(memory), seconds=round(seconds))
+    )
     print(row, flush=True)
     return row
 
 
 def figures_of(output: str) -> dict[str, float]:
     """AP and AP50, or mIoU, of the last table or line of an output."""
-    if found := re.findall(r'aAcc +mIoU +mAcc\n +[\d.]+ +([\d.]+)|mIoU +([\d.]+)', output):
+    if found := re.findall(
+        r'aAcc +mIoU +mAcc\n +[\d.]+ +([\d.]+)|mIoU +([\d.]+)', output
+    ):
         return dict(mIoU=float(max(found[-1])))
     found = re.findall(r'(?:boxes +|: )mAP ([\d.]+) +AP50 ([\d.]+)', output)
     found = found or re.findall(r'^ +boxes +([\d.]+) +([\d.]+)', output, re.M)
     if not found and 'no figures' not in output:
         raise ValueError(f'no AP and no mIoU in this output:\n{output[-3000:]}')
-    ap, ap50 = found[-1] if found else (0, 0)  # a model that finds nothing has no figures
+    ap, ap50 = (
+        found[-1] if found else (0, 0)
+    )  # a model that finds nothing has no figures
     return dict(AP=float(ap), AP50=float(ap50))
 
 
@@ -328,15 +383,21 @@ def memory(args: argparse.Namespace) -> list[dict]:
             with rasterio.open(path, 'w', **profile) as file:
                 for top in range(0, size, 256):
                     rows = min(256, size - top)
-                    pixels = random.integers(400, 3000, (4, rows, size), dtype=np.uint16)
+                    pixels = random.integers(
+                        400, 3000, (4, rows, size), dtype=np.uint16
+                    )
                     file.write(pixels, window=Window(0, top, size, rows))
         images = [dict(id=1, file_name='a.tif', height=size, width=size)]
         items = [
-            dict(id=i, image_id=1, category_id=1, iscrowd=0, bbox=[*xy, 24, 24], area=576)
+            dict(
+                id=i, image_id=1, category_id=1, iscrowd=0, bbox=[*xy, 24, 24], area=576
+            )
             for i, xy in enumerate(boxes.tolist(), 1)
         ]
         (root / 'annotations').mkdir(exist_ok=True)
-        content = dict(images=images, annotations=items, categories=[dict(id=1, name='disc')])
+        content = dict(
+            images=images, annotations=items, categories=[dict(id=1, name='disc')]
+        )
         (root / 'annotations' / f'{split}.json').write_text(json.dumps(content))
     deep = dict(tile=1024, overlap=200, channels=4, empty_tiles=0.01)
     deep |= dict(mean=[1700.0] * 4, std=[750.0] * 4)
@@ -360,24 +421,34 @@ def files(args: argparse.Namespace) -> list[dict]:
     from mmengine.registry import DATASETS, DefaultScope
 
     import rope_dense  # noqa: F401, registered
-    from rope_dense.large_images import dataset as tiled
+    from rope_dense.data.tiles import dataset as tiled
 
     args.size, args.objects, args.scenes = [1000, 1500], 100, 48
     root, rows = write_scenes((args.folder / 'many').resolve(), args), []
     given = dict(type='TiledDataset', kind='CocoDataset', tile=TILE, overlap=TILE // 4)
-    given |= dict(copies=str(root / 'copies'), data_root=f'{root}/', data_prefix=dict(img='train/'))
+    given |= dict(
+        copies=str(root / 'copies'),
+        data_root=f'{root}/',
+        data_prefix=dict(img='train/'),
+    )
     given |= dict(ann_file='annotations/train.json', metainfo=dict(classes=CLASSES))
     given |= dict(pipeline=[dict(type='LoadImageFromFile')])
     with DefaultScope.overwrite_default_scope('mmdet'):
         dataset = DATASETS.build(given)
-    for name in ('random order', 'TileSampler') * 2:  # the disk's cache is warm in the second half
+    for name in (
+        'random order',
+        'TileSampler',
+    ) * 2:  # the disk's cache is warm in the second half
         kind = InfiniteSampler if name == 'random order' else tiled.TileSampler
         order = iter(kind(dataset, seed=0))
         tiled.open_cached.cache_clear()
         started = time.monotonic()
         for _ in range(len(dataset)):
             dataset[next(order)]
-        seconds, opened = time.monotonic() - started, tiled.open_cached.cache_info().misses
+        seconds, opened = (
+            time.monotonic() - started,
+            tiled.open_cached.cache_info().misses,
+        )
         row = dict(order=name, files=args.scenes, tiles=len(dataset), opened=opened)
         rows.append(row | dict(ms_tile=1000 * seconds / len(dataset)))
     return rows[2:]

@@ -33,7 +33,9 @@ from peers import AXIAL, MIXED, SWIN_AXIAL, Builder, import_timm, mmdet_swin, sw
 from rope_dense.utils import memo
 
 # The plug-ins of the study of kinds, which are registered when they are imported.
-sys.path.insert(0, str(Path(__file__).parents[1] / 'docs' / 'research' / 'scaling_study'))
+sys.path.insert(
+    0, str(Path(__file__).parents[1] / 'docs' / 'research' / 'scaling_study')
+)
 importlib.import_module('kinds')
 
 POSITIONS: dict[str, dict] = {  # of docs/positions.md and the page of the plug-ins
@@ -45,7 +47,14 @@ POSITIONS: dict[str, dict] = {  # of docs/positions.md and the page of the plug-
     'mixed-relative': dict(rope=MIXED, attention=dict(type='RelativePrefix')),
     **{
         kind: dict(rope=None, attention=dict(type=kind))
-        for kind in ('TableBias', 'ALiBi2D', 'LookHere', 'FIRE', 'PaPE', 'IsotropicPaPE')
+        for kind in (
+            'TableBias',
+            'ALiBi2D',
+            'LookHere',
+            'FIRE',
+            'PaPE',
+            'IsotropicPaPE',
+        )
     },
 }
 
@@ -65,7 +74,11 @@ class LaunchCounter(TorchDispatchMode):
         self.operations: Counter[str] = Counter()
 
     def __torch_dispatch__(
-        self, func: OpOverload, types: object, args: tuple = (), kwargs: dict | None = None
+        self,
+        func: OpOverload,
+        types: object,
+        args: tuple = (),
+        kwargs: dict | None = None,
     ) -> object:
         out = func(*args, **(kwargs or {}))
         if is_launch(func, (args, kwargs), out):
@@ -95,7 +108,9 @@ def is_launch(func: OpOverload, inputs: object, out: object) -> bool:
 def storages(tree: object) -> set[int]:
     """Identities of the memory of all tensors in a tree."""
     leaves = tree_leaves(tree)
-    return {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, Tensor)}
+    return {
+        leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, Tensor)
+    }
 
 
 def count_passes(
@@ -135,13 +150,18 @@ def models(size: tuple[int, int]) -> dict[str, Builder]:
         'rope-vit/none': partial(vit, rope=None),
         'rope-vit/axial': partial(vit, rope=AXIAL),
         'rope-vit/mixed': partial(vit, rope=MIXED),
-        **{f'positions/{name}': partial(vit, **settings) for name, settings in POSITIONS.items()},
+        **{
+            f'positions/{name}': partial(vit, **settings)
+            for name, settings in POSITIONS.items()
+        },
     }
 
 
 def timm_vit(name: str, size: tuple[int, int]) -> nn.Module:
     """A model of timm, without its head, for one image size, which costs it fewer launches."""
-    return import_timm().create_model(name, num_classes=0, global_pool='', img_size=size)
+    return import_timm().create_model(
+        name, num_classes=0, global_pool='', img_size=size
+    )
 
 
 def height_x_width(text: str) -> tuple[int, int]:
@@ -155,10 +175,18 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--size', type=height_x_width, default='256x352', help='(%(default)s)')
-    parser.add_argument('--models', nargs='+', choices=families, default=families, help='(all)')
-    parser.add_argument('--by-operation', choices=names, metavar='MODEL', help='as rope-vit/mixed')
-    parser.add_argument('--out', type=Path, metavar='FILE.csv', help='of the counts of the models')
+    parser.add_argument(
+        '--size', type=height_x_width, default='256x352', help='(%(default)s)'
+    )
+    parser.add_argument(
+        '--models', nargs='+', choices=families, default=families, help='(all)'
+    )
+    parser.add_argument(
+        '--by-operation', choices=names, metavar='MODEL', help='as rope-vit/mixed'
+    )
+    parser.add_argument(
+        '--out', type=Path, metavar='FILE.csv', help='of the counts of the models'
+    )
     return parser.parse_args(argv)
 
 
@@ -174,13 +202,23 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f'| {name} | {forward[name]} | {backward[name]} | {new_size[name]} |')
         return
     rows = []
-    print('| model | variant | forward | backward | new size |\n|---|---|---:|---:|---:|')
+    print(
+        '| model | variant | forward | backward | new size |\n|---|---|---:|---:|---:|'
+    )
     for name, build in builders.items():
         model, variant = name.split('/')
         if model in args.models:
             counts = [counter.total for counter in count_passes(build(), image)]
-            print(f'| {model} | {variant} | {" | ".join(map(str, counts))} |', flush=True)
-            row = dict(bench='launches', model=model, variant=variant, height=height, width=width)
+            print(
+                f'| {model} | {variant} | {" | ".join(map(str, counts))} |', flush=True
+            )
+            row = dict(
+                bench='launches',
+                model=model,
+                variant=variant,
+                height=height,
+                width=width,
+            )
             names = 'forward', 'backward', 'new_size'
             row |= dict(zip(names, counts, strict=True), batch=1)
             rows.append(row | environment(image.device))

@@ -25,13 +25,16 @@ from typing import TypeVar
 import torch
 
 from rope_dense.measure.speed import profiled
-from rope_dense.utils.atomic_write import atomic_write
-from rope_dense.utils.peak_memory import peak_rss
+from rope_dense.utils.disk import atomic_write
+from rope_dense.utils.process import peak_rss
 
 Run = Callable[[], object]
 Row = dict[str, object]
 Result = TypeVar('Result')
-OVERWRITTEN = [2**28, 2**32]  # bytes: larger than any L2 cache; and for about a millisecond
+OVERWRITTEN = [
+    2**28,
+    2**32,
+]  # bytes: larger than any L2 cache; and for about a millisecond
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,9 @@ class Clock:
     def __init__(self, device: torch.device, hide_launches: bool = False) -> None:
         self.cache = None
         if device.type == 'cuda':
-            self.cache = torch.empty(OVERWRITTEN[hide_launches], dtype=torch.uint8, device=device)
+            self.cache = torch.empty(
+                OVERWRITTEN[hide_launches], dtype=torch.uint8, device=device
+            )
 
     def seconds(self, run: Run) -> float:
         if self.cache is None:
@@ -171,7 +176,12 @@ def clocks() -> Row:
         return {}
     names = 'clocks.sm', 'clocks.max.sm', 'clocks.mem', 'power.limit', 'temperature.gpu'
     names += ('driver_version',)
-    command = ['nvidia-smi', '--id=0', f'--query-gpu={",".join(names)}', '--format=csv,noheader']
+    command = [
+        'nvidia-smi',
+        '--id=0',
+        f'--query-gpu={",".join(names)}',
+        '--format=csv,noheader',
+    ]
     answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return dict(zip(names, answer.strip().split(', '), strict=False))
 
@@ -194,7 +204,9 @@ def commit() -> str:
     asked = ('rev-parse', '--short', 'HEAD'), ('status', '--porcelain', '-uno')
     try:
         name, changes = (
-            subprocess.run(('git', *args), cwd=here, capture_output=True, text=True, check=True)
+            subprocess.run(
+                ('git', *args), cwd=here, capture_output=True, text=True, check=True
+            )
             for args in asked
         )
     except (OSError, subprocess.CalledProcessError):
@@ -208,7 +220,9 @@ def write_csv(file: Path, rows: Sequence[Row]) -> None:
     with atomic_write(file) as partial, partial.open('w', newline='') as stream:
         writer = csv.DictWriter(stream, columns)
         writer.writeheader()
-        writer.writerows({name: rounded(value) for name, value in row.items()} for row in rows)
+        writer.writerows(
+            {name: rounded(value) for name, value in row.items()} for row in rows
+        )
 
 
 def rounded(value: object) -> object:
@@ -220,7 +234,9 @@ def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     lines = [[name for name in columns]]
     for row in rows:
         values = (row.get(name) for name in columns)
-        lines.append(['-' if value is None else str(readable(value)) for value in values])
+        lines.append(
+            ['-' if value is None else str(readable(value)) for value in values]
+        )
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     return '\n'.join(
         '  '.join(

@@ -28,10 +28,19 @@ from rope_dense.project.model import build_model
 
 Job = Callable[[], object]
 RESULTS = Path(__file__).parent / 'results'
-RECIPE = RESULTS.parents[1] / 'configs/stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py'
+RECIPE = (
+    RESULTS.parents[1]
+    / 'configs/stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py'
+)
 CPU, SIZE = torch.device('cpu'), (256, 320)
 COLUMNS = ('job', 'implementation', 'median_ms', 'median_ratio', 'launches', 'waits')
-WAITS = ('_local_scalar_dense', 'equal', 'masked_select', 'repeat_interleave.Tensor', 'bincount')
+WAITS = (
+    '_local_scalar_dense',
+    'equal',
+    'masked_select',
+    'repeat_interleave.Tensor',
+    'bincount',
+)
 
 
 def main() -> None:
@@ -46,20 +55,30 @@ def main() -> None:
 
 def jobs() -> dict[str, Job]:
     """Functions that use operators of mmcv, by name."""
-    made = {f'nms {n}': partial(mmcv.ops.nms, *boxes(n), 0.5) for n in (1000, 5000, 20000)}
+    made = {
+        f'nms {n}': partial(mmcv.ops.nms, *boxes(n), 0.5) for n in (1000, 5000, 20000)
+    }
     made['soft_nms 1000'] = partial(mmcv.ops.soft_nms, *boxes(1000))
     maps = torch.randn(1, 256, *(side // 4 for side in SIZE), requires_grad=True)
     rois = torch.cat([torch.zeros(512, 1), boxes(512)[0]], 1)
-    made['roi_align 512'] = lambda: mmcv.ops.roi_align(maps, rois, 7, 0.25).sum().backward()
+    made['roi_align 512'] = lambda: (
+        mmcv.ops.roi_align(maps, rois, 7, 0.25).sum().backward()
+    )
     made |= rotated_jobs(maps)
     cfg = Config.fromfile(RECIPE)
-    cfg.model.backbone.update(arch=dict(embed_dims=192, depth=12, num_heads=3), init_cfg=None)
+    cfg.model.backbone.update(
+        arch=dict(embed_dims=192, depth=12, num_heads=3), init_cfg=None
+    )
     cfg.model.neck.in_channels, cfg.model.data_preprocessor.pad_size_divisor = 192, 32
     model = build_model(cfg)
     model.init_weights()
-    sample = DetDataSample(metainfo=dict(img_shape=SIZE, ori_shape=SIZE, scale_factor=(1.0, 1.0)))
+    sample = DetDataSample(
+        metainfo=dict(img_shape=SIZE, ori_shape=SIZE, scale_factor=(1.0, 1.0))
+    )
     masks = BitmapMasks(np.ones((4, *SIZE), np.uint8), *SIZE)
-    sample.gt_instances = InstanceData(bboxes=boxes(4)[0], labels=torch.arange(4), masks=masks)
+    sample.gt_instances = InstanceData(
+        bboxes=boxes(4)[0], labels=torch.arange(4), masks=masks
+    )
     batch = dict(inputs=[torch.rand(3, *SIZE) * 255], data_samples=[sample])
 
     def run(training: bool) -> None:
@@ -69,7 +88,10 @@ def jobs() -> dict[str, Job]:
         if training:
             model.parse_losses(result)[0].backward()
 
-    return made | {'Mask R-CNN, step': partial(run, True), 'prediction': partial(run, False)}
+    return made | {
+        'Mask R-CNN, step': partial(run, True),
+        'prediction': partial(run, False),
+    }
 
 
 def rotated_jobs(maps: Tensor) -> dict[str, Job]:
@@ -77,7 +99,9 @@ def rotated_jobs(maps: Tensor) -> dict[str, Job]:
     made: dict[str, Job] = {}
     for number in (1000, 5000):
         found, scores = rotated_boxes(number)
-        made[f'nms_rotated {number}'] = partial(mmcv.ops.nms_rotated, found, scores, 0.1)
+        made[f'nms_rotated {number}'] = partial(
+            mmcv.ops.nms_rotated, found, scores, 0.1
+        )
     found, truth = rotated_boxes(1000)[0], rotated_boxes(50)[0]
     made['box_iou_rotated 1000 x 50'] = partial(mmcv.ops.box_iou_rotated, found, truth)
     rois = torch.cat([torch.zeros(512, 1), rotated_boxes(512)[0]], 1)
@@ -90,19 +114,26 @@ def rotated_boxes(number: int) -> tuple[Tensor, Tensor]:
     """Boxes [N, 5] (centre, width, height, radians), and scores [N]."""
     upright, scores = boxes(number)
     centre = (upright[:, :2] + upright[:, 2:]) / 2
-    return torch.cat([centre, torch.rand(number, 3) * torch.tensor([60, 60, 3.14])], 1), scores
+    return torch.cat(
+        [centre, torch.rand(number, 3) * torch.tensor([60, 60, 3.14])], 1
+    ), scores
 
 
 def boxes(number: int) -> tuple[Tensor, Tensor]:
     """Boxes [N, 4] of 20 to 80 pixels in an image, and scores [N]."""
-    centre, half = torch.rand(number, 2) * torch.tensor(SIZE[::-1]), torch.rand(number, 2) * 30 + 10
+    centre, half = (
+        torch.rand(number, 2) * torch.tensor(SIZE[::-1]),
+        torch.rand(number, 2) * 30 + 10,
+    )
     return torch.cat([centre - half, centre + half], 1), torch.rand(number)
 
 
 def measure(run: Job) -> list[Row]:
     """A row for the compiled operators, and one for those in PyTorch."""
     extensions = dict(compiled=sys.modules['mmcv._ext'], pytorch=Extension())
-    modules = [module for name, module in sys.modules.items() if name.startswith('mmcv.ops.')]
+    modules = [
+        module for name, module in sys.modules.items() if name.startswith('mmcv.ops.')
+    ]
 
     def prepare(key: str) -> Job:
         for module in modules:
@@ -113,7 +144,9 @@ def measure(run: Job) -> list[Row]:
     _, in_pytorch = rows = compare(cases, CPU, rounds=5)
     with LaunchCounter() as counter:
         prepare('pytorch')()
-    waits = (n for key, n in counter.operations.items() if any(wait in key for wait in WAITS))
+    waits = (
+        n for key, n in counter.operations.items() if any(wait in key for wait in WAITS)
+    )
     in_pytorch.update(launches=counter.total, waits=sum(waits))
     return rows
 

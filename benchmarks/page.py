@@ -22,18 +22,29 @@ def page(sections: dict[str, list[Row]], constants: Row) -> str:
         constants: see ``environment``.
     """
     about = ', '.join(f'{name} {value}' for name, value in constants.items())
-    parts = ['# Results of benchmarks/gpu.py', about[0].upper() + about[1:] + '.', EXPLANATION]
+    parts = [
+        '# Results of benchmarks/gpu.py',
+        about[0].upper() + about[1:] + '.',
+        EXPLANATION,
+    ]
     everything = [row for rows in sections.values() for row in rows]
-    if wrong := list(dict.fromkeys(problem(row) for row in everything if row.get('ok') is False)):
+    if wrong := list(
+        dict.fromkeys(problem(row) for row in everything if row.get('ok') is False)
+    ):
         parts += ['## Not as it should be', '\n'.join(wrong)]
     for section, rows in sections.items():
         title, line, cells = TABLES[section]
         measured = [row for row in rows if 'left_out' not in row]
         if measured:
             parts += [f'## {title}', crosstab(measured, line, cells)]
-    missing = [row for row in everything if 'left_out' in row and row.get('ok') is not False]
+    missing = [
+        row for row in everything if 'left_out' in row and row.get('ok') is not False
+    ]
     if missing:
-        parts += ['## Left out', '\n'.join(dict.fromkeys(problem(row) for row in missing))]
+        parts += [
+            '## Left out',
+            '\n'.join(dict.fromkeys(problem(row) for row in missing)),
+        ]
     return '\n\n'.join(part.strip() for part in parts) + '\n'
 
 
@@ -41,13 +52,23 @@ def problem(row: Row) -> str:
     """A line of a list."""
     names = ('bench', 'work', 'implementation', 'mode', 'dtype')
     what = ', '.join(str(row[name]) for name in names if row.get(name) is not None)
-    keys = ('values', 'grad_qkv', 'grad_angles', 'same_bits', 'gradients', 'error', 'compilations')
+    keys = (
+        'values',
+        'grad_qkv',
+        'grad_angles',
+        'same_bits',
+        'gradients',
+        'error',
+        'compilations',
+    )
     keys += ('peak_gb',)
     figures = [f'{key} {readable(row[key])}' for key in keys if key in row]
     return f'- {what}: {row.get("left_out") or ", ".join(figures)}'
 
 
-def crosstab(rows: Sequence[Row], line: Callable[[Row], str], cells: Callable[[Row], Cells]) -> str:
+def crosstab(
+    rows: Sequence[Row], line: Callable[[Row], str], cells: Callable[[Row], Cells]
+) -> str:
     """A table with a line for each name that ``line`` gives and a column for each that ``cells``
     gives; the values of a cell are joined by slashes."""
     table: dict[str, dict[str, list[str]]] = {}
@@ -56,16 +77,21 @@ def crosstab(rows: Sequence[Row], line: Callable[[Row], str], cells: Callable[[R
             if value is not None:
                 texts = table.setdefault(line(row), {}).setdefault(column, [])
                 texts.append(str(readable(value)))
-    columns = list(dict.fromkeys(column for cells in table.values() for column in cells))
+    columns = list(
+        dict.fromkeys(column for cells in table.values() for column in cells)
+    )
     lines = [['', *columns], ['---'] + ['---:'] * len(columns)]
     for name, values in table.items():
-        lines.append([name, *(' / '.join(values.get(column, ['-'])) for column in columns)])
+        lines.append(
+            [name, *(' / '.join(values.get(column, ['-'])) for column in columns)]
+        )
     return '\n'.join('| ' + ' | '.join(cells) + ' |' for cells in lines)
 
 
 def errors(row: Row) -> Cells:
     return {
-        name: row.get(name) for name in ('values', 'grad_qkv', 'grad_angles', 'same_bits', 'ok')
+        name: row.get(name)
+        for name in ('values', 'grad_qkv', 'grad_angles', 'same_bits', 'ok')
     }
 
 
@@ -103,12 +129,22 @@ def compiled_figures(row: Row) -> Cells:
 
 
 def step_figures(row: Row) -> Cells:
-    names = ('height', 'width', 'batch', 'median_ms', 'images_per_s', 'peak_gb', 'reserved_gb')
+    names = (
+        'height',
+        'width',
+        'batch',
+        'median_ms',
+        'images_per_s',
+        'peak_gb',
+        'reserved_gb',
+    )
     return {name: row.get(name) for name in names}
 
 
 def named(*keys: str) -> Callable[[Row], str]:
-    return lambda row: ', '.join(str(row[key]) for key in keys if row.get(key) is not None)
+    return lambda row: ', '.join(
+        str(row[key]) for key in keys if row.get(key) is not None
+    )
 
 
 COMPILED = named('bench', 'work', 'dtype')

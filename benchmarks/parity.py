@@ -38,7 +38,10 @@ def shallow(cls: type[nn.Module], name: str) -> nn.Module:
 
 
 def parity(
-    device: torch.device, *, names: Sequence[tuple[type[nn.Module], str]], size: tuple[int, int]
+    device: torch.device,
+    *,
+    names: Sequence[tuple[type[nn.Module], str]],
+    size: tuple[int, int],
 ) -> list[Row]:
     """A row for each architecture and precision: relative errors of maps and gradients.
 
@@ -65,10 +68,14 @@ def parity(
 
 def largest(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """Relative error of the worst tensor."""
-    return max(relative_error(a.cpu(), b) for a, b in zip(actual, expected, strict=True))
+    return max(
+        relative_error(a.cpu(), b) for a, b in zip(actual, expected, strict=True)
+    )
 
 
-def run(model: nn.Module, image: Tensor, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
+def run(
+    model: nn.Module, image: Tensor, dtype: torch.dtype
+) -> tuple[list[Tensor], list[Tensor]]:
     """Maps, and the gradients of all parameters that have one, together."""
     model.zero_grad(set_to_none=True)
     with torch.autocast(image.device.type, dtype, enabled=dtype != torch.float32):

@@ -84,8 +84,12 @@ def vitdet_peers(size: str) -> dict[str, Builder]:
         ),
         'rope_dense, no position, window 14': partial(vitdet, size, rope=None),
         'rope_dense, mixed, window 14': partial(vitdet, size, rope=MIXED),
-        'rope_dense, mixed, window 16': partial(vitdet, size, window_size=16, rope=MIXED),
-        'rope_dense, axial, window 16': partial(vitdet, size, window_size=16, rope=AXIAL),
+        'rope_dense, mixed, window 16': partial(
+            vitdet, size, window_size=16, rope=MIXED
+        ),
+        'rope_dense, axial, window 16': partial(
+            vitdet, size, window_size=16, rope=AXIAL
+        ),
     }
 
 
@@ -94,7 +98,9 @@ def swin_peers(size: str) -> dict[str, Builder]:
     return {
         'mmdet': partial(mmdet_swin, size),
         'rope_dense, no position': partial(swin, size, rope=None),
-        'rope_dense, bias': partial(swin, size, rope=None, attention=dict(type='TableBias')),
+        'rope_dense, bias': partial(
+            swin, size, rope=None, attention=dict(type='TableBias')
+        ),
         'rope_dense, mixed': partial(swin, size, rope=MIXED),
         'rope_dense, axial': partial(swin, size, rope=SWIN_AXIAL),
     }
@@ -159,18 +165,24 @@ TORCHVISION = (
 
 def mmdet_swin(size: str) -> nn.Module:
     """mmdet's SwinTransformer."""
-    return import_mmdet_swin().SwinTransformer(**RoPESwin.ARCHS[size], drop_path_rate=0.0)
+    return import_mmdet_swin().SwinTransformer(
+        **RoPESwin.ARCHS[size], drop_path_rate=0.0
+    )
 
 
 def import_mmdet_swin() -> ModuleType:
     """Its module in mmdet, which imports mmcv's compiled operators for other models."""
-    return import_with_stand_ins('mmdet.models.backbones.swin', {'mmcv._ext': MagicMock()})
+    return import_with_stand_ins(
+        'mmdet.models.backbones.swin', {'mmcv._ext': MagicMock()}
+    )
 
 
 # --------------------------------------------------------- forms, from formulas
 
 
-def with_attention(model: nn.Module, form: Callable[[Attention], nn.Module]) -> nn.Module:
+def with_attention(
+    model: nn.Module, form: Callable[[Attention], nn.Module]
+) -> nn.Module:
     """The model with another computation in the place of each of its attentions."""
     for block in model.blocks:
         block.attn = form(block.attn)
@@ -196,7 +208,9 @@ class RopeVitForm(nn.Module):
     def forward(
         self, x: Tensor, grid: tuple[int, int], plan: None = None, mask: None = None
     ) -> Tensor:
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        )
         angles = self.rope(x, grid).angles.transpose(0, 1)  # [h or 1, N, P]
         table = torch.polar(torch.ones_like(angles), angles)
         q, k = (self.rotate(x, table) for x in (q, k))
@@ -204,9 +218,16 @@ class RopeVitForm(nn.Module):
         return self.proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
     def rotate(self, x: Tensor, table: Tensor) -> Tensor:
-        prefix, tokens = x[:, :, : self.num_prefix_tokens], x[:, :, self.num_prefix_tokens :]
-        pairs = torch.view_as_complex(tokens.float().unflatten(-1, (-1, 2)).contiguous())
-        return torch.cat([prefix, torch.view_as_real(pairs * table).flatten(-2).type_as(x)], 2)
+        prefix, tokens = (
+            x[:, :, : self.num_prefix_tokens],
+            x[:, :, self.num_prefix_tokens :],
+        )
+        pairs = torch.view_as_complex(
+            tokens.float().unflatten(-1, (-1, 2)).contiguous()
+        )
+        return torch.cat(
+            [prefix, torch.view_as_real(pairs * table).flatten(-2).type_as(x)], 2
+        )
 
 
 def detectron2_form(size: str) -> nn.Module:
@@ -236,7 +257,9 @@ class Detectron2Form(nn.Module):
         if plan is None:
             return self.attend(x, grid)
         (height, width), size = grid, plan.window_size
-        x = F.pad(x.unflatten(1, grid), (0, 0, 0, -width % size[1], 0, -height % size[0]))
+        x = F.pad(
+            x.unflatten(1, grid), (0, 0, 0, -width % size[1], 0, -height % size[0])
+        )
         x = x.unflatten(2, (-1, size[1])).unflatten(1, (-1, size[0]))
         windows = x.transpose(2, 3).contiguous()  # [B, rows, columns, h, w, C]
         out = self.attend(windows.flatten(3, 4).flatten(0, 2), size).view(windows.shape)
@@ -250,9 +273,15 @@ class Detectron2Form(nn.Module):
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         q = q.unflatten(2, grid)  # [B, h, H, W, D]
         rows = torch.einsum('bnhwd,hkd->bnhwk', q, by_offset(self.rel_pos_h, grid[0]))
-        columns = torch.einsum('bnhwd,wkd->bnhwk', q, by_offset(self.rel_pos_w, grid[1]))
+        columns = torch.einsum(
+            'bnhwd,wkd->bnhwk', q, by_offset(self.rel_pos_w, grid[1])
+        )
         scores = scores.unflatten(3, grid).unflatten(2, grid)  # [B, h, H, W, H, W]
-        scores = (scores + rows[..., :, None] + columns[..., None, :]).flatten(4).flatten(2, 3)
+        scores = (
+            (scores + rows[..., :, None] + columns[..., None, :])
+            .flatten(4)
+            .flatten(2, 3)
+        )
         return self.proj((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 

@@ -22,7 +22,9 @@ NO_PREFIX = dict(with_cls_token=False, num_registers=0)
 FORMS: dict[str, dict] = {
     'DINOv3-S': dict(rope=DINOV3_ROPE),
     'without prefix tokens': dict(rope=DINOV3_ROPE, **NO_PREFIX),
-    'absolute positions, neither RoPE nor prefix': dict(rope=None, use_ape=True, **NO_PREFIX),
+    'absolute positions, neither RoPE nor prefix': dict(
+        rope=None, use_ape=True, **NO_PREFIX
+    ),
     'RelativePrefix': dict(rope=DINOV3_ROPE, attention=dict(type='RelativePrefix')),
 }
 SEEDS = (0, 1, 2)
@@ -40,7 +42,9 @@ def random_vit(seed: int, options: dict) -> RoPEViT:
 def main() -> None:
     rows: list[Row] = []
     for form, options in FORMS.items():
-        found = [biases(random_vit(seed, options), (256, 256))[0]['bias'] for seed in SEEDS]
+        found = [
+            biases(random_vit(seed, options), (256, 256))[0]['bias'] for seed in SEEDS
+        ]
         print(f'{form}: {min(found):.2g} to {max(found):.2g}', flush=True)
         rows += [
             dict(form=form, seed=seed, bias=bias) | environment(torch.device('cpu'))

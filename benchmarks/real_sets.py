@@ -38,23 +38,33 @@ from real_sets_configs import CONFIGS
 RESULTS = Path(__file__).parent / 'results' / 'real_sets.csv'
 PAGE = Path(__file__).parents[1] / 'docs' / 'real_sets.md'
 WORKER = Path(__file__).with_name('real_sets_predict.py')
-CAMVID = 'Sky Building Pole Road Pavement Tree SignSymbol Fence Car Pedestrian Bicyclist'
+CAMVID = (
+    'Sky Building Pole Road Pavement Tree SignSymbol Fence Car Pedestrian Bicyclist'
+)
 SETS: dict[str, dict] = {  # settings of ``own`` for each
     'cards': {},
     'nuclei': {},
     'coco_mini': {},
     'camvid_mini': dict(classes=CAMVID.split()),
 }
-MASKS = ('instance', 'realtime_masks', 'oriented')  # rotated boxes are evaluated as their masks
+MASKS = (
+    'instance',
+    'realtime_masks',
+    'oriented',
+)  # rotated boxes are evaluated as their masks
 TASKS = ('detection', 'realtime', *MASKS, 'semantic')
 # Documented commands of other tools, run in the folder of the run.
 ULTRALYTICS = 'yolo train model={tool}.yaml data=data/data.yaml epochs={epochs}'
 ULTRALYTICS += ' imgsz={size} seed={seed} device=cpu'
-LIBREYOLO = 'libreyolo train --model {tool} --no-pretrained --data data/data.yaml --project .'
+LIBREYOLO = (
+    'libreyolo train --model {tool} --no-pretrained --data data/data.yaml --project .'
+)
 LIBREYOLO += ' --name run --epochs {epochs} --imgsz {size} --seed {seed} --device cpu'
 OPENMMLAB = 'rope-dense train config.py --work-dir run'
 LIGHTLY = 'python train.py {epochs} {size} {seed}'
-OWN = 'rope-dense train {task} --data {root} --backbone tiny --weights None --size {size}'
+OWN = (
+    'rope-dense train {task} --data {root} --backbone tiny --weights None --size {size}'
+)
 OWN += ' --epochs {epochs} --work-dir run --cfg-options randomness.seed={seed}'
 TOOLS = {  # commands, and what they leave: a folder, or a file somewhere in the folder of the run
     'rope_dense': (OWN, 'run'),
@@ -77,8 +87,12 @@ lightly_train.train_object_detection(
     out='run', model='dinov3/vitt16-notpretrained-ltdetr', data=data, seed=seed,
     steps=epochs * images // 32, transform_args=dict(image_size=(size, size)), accelerator='cpu')
 """
-HEADERS = dict(tool='tool', options='options', size='size', epochs='epochs', seed='seed')
-HEADERS |= dict(value='figure', at_50='at 0.5', cpu_s='CPU s', trained_per_s='trained images/CPU s')
+HEADERS = dict(
+    tool='tool', options='options', size='size', epochs='epochs', seed='seed'
+)
+HEADERS |= dict(
+    value='figure', at_50='at 0.5', cpu_s='CPU s', trained_per_s='trained images/CPU s'
+)
 HEADERS |= dict(predicted_per_s='predicted images/CPU s', commit='commit')
 
 
@@ -89,12 +103,18 @@ def main() -> None:
     parser.add_argument('--data', type=Path, help='folder of the sets')
     parser.add_argument('--out', type=Path, default=Path('work_dirs/real_sets'))
     parser.add_argument('--tool', default='rope_dense', choices=TOOLS)
-    parser.add_argument('--python', default=sys.executable, help='of the environment of the tool')
+    parser.add_argument(
+        '--python', default=sys.executable, help='of the environment of the tool'
+    )
     parser.add_argument('--epochs', type=int, default=3)
     parser.add_argument('--size', type=int, default=320)
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--options', default='', help='more of the command, in quotes after a =')
-    parser.add_argument('--page', action='store_true', help='only write the tables of the page')
+    parser.add_argument(
+        '--options', default='', help='more of the command, in quotes after a ='
+    )
+    parser.add_argument(
+        '--page', action='store_true', help='only write the tables of the page'
+    )
     args = parser.parse_args()
     if not args.page:
         if None in (args.set, args.task, args.data):
@@ -110,8 +130,18 @@ def measured(args: argparse.Namespace) -> Row:
     from rope_dense.project.load import load_config
 
     root = (args.data / args.set).absolute()
-    name = [args.set, args.task, args.tool, args.size, args.epochs, args.seed, args.options]
-    out = args.out.absolute() / '_'.join(str(part).replace('/', '') for part in name if part != '')
+    name = [
+        args.set,
+        args.task,
+        args.tool,
+        args.size,
+        args.epochs,
+        args.seed,
+        args.options,
+    ]
+    out = args.out.absolute() / '_'.join(
+        str(part).replace('/', '') for part in name if part != ''
+    )
     out.mkdir(parents=True)
     settings = dict(data_root=str(root), weights=None, backbone='tiny', size=args.size)
     cfg = load_config(args.task, own=SETS[args.set] | settings)
@@ -122,19 +152,25 @@ def measured(args: argparse.Namespace) -> Row:
         write_yolo(out / 'data', training, validation)
         (out / 'train.py').write_text(TRAIN_LTDETR)
     command, left = TOOLS[args.tool]
-    command = command.format(**vars(args), root=root).split() + shlex.split(args.options)
+    command = command.format(**vars(args), root=root).split() + shlex.split(
+        args.options
+    )
     if args.tool == 'rope_dense' and 'classes' in SETS[args.set]:
         command += ['--classes', *SETS[args.set]['classes']]
     program = Path(args.python).parent / command[0]
     cpu, peak = spent([program, *command[1:]], out)
-    (out / 'images.json').write_text(json.dumps([str(path) for path in validation.images]))
+    (out / 'images.json').write_text(
+        json.dumps([str(path) for path in validation.images])
+    )
     [checkpoint] = out.glob(left)
     spent([args.python, WORKER, args.tool, checkpoint, args.size, out], out)
     answers = json.loads((out / 'predictions.json').read_text())
     figures = (
         validation.mean_iou(out)
         if args.task == 'semantic'
-        else validation.precision(answers['images'], 'segm' if args.task in MASKS else 'bbox')
+        else validation.precision(
+            answers['images'], 'segm' if args.task in MASKS else 'bbox'
+        )
     )
     return dict(
         {key: getattr(args, key) for key in ('set', 'task', 'tool', 'options')},
@@ -167,7 +203,9 @@ class Split:
             self.images = [self.root / image for image, _ in self.content['pairs']]
         else:
             folder = Path(dataset['data_prefix']['img'])
-            self.images = [folder / image['file_name'] for image in self.content['images']]
+            self.images = [
+                folder / image['file_name'] for image in self.content['images']
+            ]
 
     def mean_iou(self, maps: Path) -> Row:
         """mIoU in percent of the class numbers in MAPS/N.png; pixels of no class do not count."""
@@ -180,7 +218,9 @@ class Split:
             confusion += np.bincount(pairs, minlength=count**2).reshape(count, count)
         hits = np.diag(confusion)
         union = confusion.sum(0) + confusion.sum(1) - hits
-        return dict(value=float(100 * (hits[union > 0] / union[union > 0]).mean()), at_50='')
+        return dict(
+            value=float(100 * (hits[union > 0] / union[union > 0]).mean()), at_50=''
+        )
 
     def precision(self, answers: Sequence[Mapping], kind: str) -> Row:
         """AP in percent over IoU thresholds of 0.5 to 0.95, and at 0.5, of 300 objects an image.
@@ -208,7 +248,9 @@ class Split:
         evaluation.params.maxDets = [1, 100, 300]
         evaluation.evaluate()
         evaluation.accumulate()
-        values = evaluation.eval['precision'][:, :, :, 0, -1]  # thresholds, recalls, classes
+        values = evaluation.eval['precision'][
+            :, :, :, 0, -1
+        ]  # thresholds, recalls, classes
         value, at_50 = (100 * part[part > -1].mean() for part in (values, values[0]))
         return dict(value=float(value), at_50=float(at_50))
 
@@ -218,7 +260,9 @@ def spent(command: Sequence[object], folder: Path) -> tuple[float, float]:
     words = [str(word) for word in command]
     with (folder / f'{Path(words[0]).name}.log').open('w') as log:
         environ = os.environ | dict(OMP_NUM_THREADS='1', YOLO_CONFIG_DIR=str(folder))
-        process = subprocess.Popen(words, stdout=log, stderr=log, cwd=folder, env=environ)
+        process = subprocess.Popen(
+            words, stdout=log, stderr=log, cwd=folder, env=environ
+        )
         _, status, used = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f'{shlex.join(words)} failed: see {log.name}')
@@ -231,9 +275,16 @@ def write_yolo(folder: Path, training: Split, validation: Split) -> None:
         images, labels = (folder / kind / name for kind in ('images', 'labels'))
         images.mkdir(parents=True)
         labels.mkdir(parents=True)
-        lines: dict[int, list[str]] = {image['id']: [] for image in split.content['images']}
-        numbers = {item['id']: index for index, item in enumerate(split.content['categories'])}
-        sizes = {item['id']: (item['width'], item['height']) for item in split.content['images']}
+        lines: dict[int, list[str]] = {
+            image['id']: [] for image in split.content['images']
+        }
+        numbers = {
+            item['id']: index for index, item in enumerate(split.content['categories'])
+        }
+        sizes = {
+            item['id']: (item['width'], item['height'])
+            for item in split.content['images']
+        }
         for item in split.content['annotations']:
             size, box = np.array(sizes[item['image_id']]), np.array(item['bbox'])
             shape = np.concatenate([(box[:2] + box[2:] / 2) / size, box[2:] / size])
@@ -263,13 +314,18 @@ def write_page(page: Path, rows: Sequence[Row]) -> None:
         kind = dict.fromkeys(MASKS, 'mask AP').get(place[1], 'box AP')
         chosen = [row for row in rows if (row['set'], row['task']) == place]
         kind = 'mIoU' if place[1] == 'semantic' else kind
-        lines = [list((HEADERS | dict(value=kind)).values()), ['---'] * 2 + ['---:'] * 8 + ['---']]
+        lines = [
+            list((HEADERS | dict(value=kind)).values()),
+            ['---'] * 2 + ['---:'] * 8 + ['---'],
+        ]
         lines += [[cell(name, str(row[name])) for name in HEADERS] for row in chosen]
         text = '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
         tables.append(f'### {place[0]}, {place[1]}\n\n{text}\n')
     start, end = '<!-- tables -->', '<!-- end of tables -->'
     before, rest = page.read_text().split(start)
-    page.write_text(f'{before}{start}\n\n' + '\n'.join(tables) + f'\n{end}{rest.split(end)[1]}')
+    page.write_text(
+        f'{before}{start}\n\n' + '\n'.join(tables) + f'\n{end}{rest.split(end)[1]}'
+    )
 
 
 def cell(name: str, value: str) -> str:

@@ -29,9 +29,16 @@ def upernet_swin(args: argparse.Namespace, training: Split, validation: Split) -
     iterations = args.epochs * len(training.images) // 2
     scale, crop = (4 * args.size, args.size), (args.size, args.size)
     load, labels = dict(type='LoadImageFromFile'), dict(type='LoadAnnotations')
-    resize = dict(type='RandomResize', scale=scale, ratio_range=(0.5, 2.0), keep_ratio=True)
+    resize = dict(
+        type='RandomResize', scale=scale, ratio_range=(0.5, 2.0), keep_ratio=True
+    )
     crops = dict(type='RandomCrop', crop_size=crop, cat_max_ratio=0.75)
-    varied = [resize, crops, dict(type='RandomFlip', prob=0.5), dict(type='PhotoMetricDistortion')]
+    varied = [
+        resize,
+        crops,
+        dict(type='RandomFlip', prob=0.5),
+        dict(type='PhotoMetricDistortion'),
+    ]
     pipelines = dict(
         training=[load, labels, *varied, dict(type='PackSegInputs')],
         validation=[
@@ -46,7 +53,9 @@ def upernet_swin(args: argparse.Namespace, training: Split, validation: Split) -
             _delete_=True,
             type='BaseSegDataset',
             data_root=str(training.root),
-            data_prefix=dict(img_path=f'images/{name}', seg_map_path=f'annotations/{name}'),
+            data_prefix=dict(
+                img_path=f'images/{name}', seg_map_path=f'annotations/{name}'
+            ),
             metainfo=dict(classes=training.classes),
             reduce_zero_label=False,
             pipeline=pipeline,
@@ -54,8 +63,12 @@ def upernet_swin(args: argparse.Namespace, training: Split, validation: Split) -
         for name, pipeline in pipelines.items()
     }
     val = dict(batch_size=1, num_workers=2, dataset=data['validation'])
-    head = dict(channels=192, num_classes=len(training.classes), norm_cfg=dict(type='BN'))
-    rise = dict(type='LinearLR', start_factor=1e-6, by_epoch=False, end=max(2, iterations // 10))
+    head = dict(
+        channels=192, num_classes=len(training.classes), norm_cfg=dict(type='BN')
+    )
+    rise = dict(
+        type='LinearLR', start_factor=1e-6, by_epoch=False, end=max(2, iterations // 10)
+    )
     poly = dict(type='PolyLR', power=1.0, eta_min=0.0, by_epoch=False, end=iterations)
     return as_text(
         _base_=str(Path(mmseg.__file__).parent / '.mim' / 'configs' / SWIN_T),
@@ -96,20 +109,32 @@ def rtmdet_tiny(args: argparse.Namespace, training: Split, validation: Split) ->
     cfg['model']['backbone']['init_cfg'] = None
     for name, split in (('train', training), ('val', validation), ('test', validation)):
         folder = str(split.images[0].parent)
-        files = dict(data_root='', ann_file=str(split.file), data_prefix=dict(img=folder))
-        cfg[f'{name}_dataloader']['dataset'].update(files, metainfo=dict(classes=split.classes))
+        files = dict(
+            data_root='', ann_file=str(split.file), data_prefix=dict(img=folder)
+        )
+        cfg[f'{name}_dataloader']['dataset'].update(
+            files, metainfo=dict(classes=split.classes)
+        )
         cfg[f'{name}_dataloader'].update(num_workers=2)
     cfg['train_dataloader']['batch_size'] = BATCH
-    cfg['val_evaluator']['ann_file'] = cfg['test_evaluator']['ann_file'] = str(validation.file)
+    cfg['val_evaluator']['ann_file'] = cfg['test_evaluator']['ann_file'] = str(
+        validation.file
+    )
     rise, cosine = cfg['param_scheduler']
     rise['end'] = min(1000, args.epochs * len(training.images) // BATCH // 10)
-    cosine.update(begin=args.epochs // 2, end=args.epochs, T_max=args.epochs - args.epochs // 2)
+    cosine.update(
+        begin=args.epochs // 2, end=args.epochs, T_max=args.epochs - args.epochs // 2
+    )
     cosine['eta_min'] *= BATCH / 256
     cfg['optim_wrapper']['optimizer']['lr'] *= BATCH / 256
     cfg['custom_hooks'][1]['switch_epoch'] = args.epochs - max(1, args.epochs // 15)
     interval = max(1, args.epochs // 30)
-    cfg['train_cfg'].update(max_epochs=args.epochs, val_interval=interval, dynamic_intervals=None)
-    cfg['default_hooks']['checkpoint'].update(interval=interval, save_best='coco/bbox_mAP')
+    cfg['train_cfg'].update(
+        max_epochs=args.epochs, val_interval=interval, dynamic_intervals=None
+    )
+    cfg['default_hooks']['checkpoint'].update(
+        interval=interval, save_best='coco/bbox_mAP'
+    )
     cfg['randomness'] = dict(seed=args.seed)
     return as_text(**cfg)
 

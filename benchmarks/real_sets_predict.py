@@ -35,8 +35,12 @@ def main() -> None:
         if 'boxes' in found:
             answers.append(as_json(found))
         else:
-            Image.fromarray(found['labels'].astype(np.uint8)).save(Path(folder, f'{index}.png'))
-    Path(folder, 'predictions.json').write_text(json.dumps(dict(cpu_s=cpu, images=answers)))
+            Image.fromarray(found['labels'].astype(np.uint8)).save(
+                Path(folder, f'{index}.png')
+            )
+    Path(folder, 'predictions.json').write_text(
+        json.dumps(dict(cpu_s=cpu, images=answers))
+    )
 
 
 def loader_of(tool: str) -> Callable[[str, int], Callable[[str], Found]]:
@@ -44,7 +48,9 @@ def loader_of(tool: str) -> Callable[[str, int], Callable[[str], Found]]:
         return ultralytics
     if tool.startswith('ltdetr'):
         return lightly
-    return libreyolo if tool.startswith('yolo9') else rope_dense  # also runs of mmdet and mmseg
+    return (
+        libreyolo if tool.startswith('yolo9') else rope_dense
+    )  # also runs of mmdet and mmseg
 
 
 def rope_dense(run: str, size: int) -> Callable[[str], Found]:
@@ -59,12 +65,18 @@ def rope_dense(run: str, size: int) -> Callable[[str], Found]:
         if 'boxes' not in found or found['boxes'].shape[1] == 4:
             return found
         x, y, width, height, angle = found['boxes'].T[..., None]
-        along = np.array([-0.5, 0.5, 0.5, -0.5]) * width  # of four corners, before the rotation
+        along = (
+            np.array([-0.5, 0.5, 0.5, -0.5]) * width
+        )  # of four corners, before the rotation
         across = np.array([-0.5, -0.5, 0.5, 0.5]) * height
         cos, sin = np.cos(angle), np.sin(angle)
-        corners = np.stack([x + along * cos - across * sin, y + along * sin + across * cos], -1)
+        corners = np.stack(
+            [x + along * cos - across * sin, y + along * sin + across * cos], -1
+        )
         boxes = np.concatenate([corners.min(1), corners.max(1)], 1)
-        return found | dict(boxes=boxes, corners=corners, size=np.array(sample.ori_shape[:2]))
+        return found | dict(
+            boxes=boxes, corners=corners, size=np.array(sample.ori_shape[:2])
+        )
 
     return predict
 
@@ -73,7 +85,9 @@ def ultralytics(checkpoint: str, size: int) -> Callable[[str], Found]:
     from ultralytics import YOLO
 
     model = YOLO(checkpoint)
-    settings = dict(imgsz=size, conf=SCORE, max_det=MOST, retina_masks=True, device='cpu')
+    settings = dict(
+        imgsz=size, conf=SCORE, max_det=MOST, retina_masks=True, device='cpu'
+    )
 
     def predict(image: str) -> Found:
         [result] = model.predict(image, verbose=False, **settings)
@@ -96,8 +110,12 @@ def lightly(checkpoint: str, size: int) -> Callable[[str], Found]:
     model = lightly_train.load_model(checkpoint, device='cpu')
 
     def predict(image: str) -> Found:
-        found = {key: value.numpy() for key, value in model.predict(image, SCORE).items()}
-        return dict(boxes=found['bboxes'], scores=found['scores'], labels=found['labels'])
+        found = {
+            key: value.numpy() for key, value in model.predict(image, SCORE).items()
+        }
+        return dict(
+            boxes=found['bboxes'], scores=found['scores'], labels=found['labels']
+        )
 
     return predict
 
@@ -125,7 +143,9 @@ def as_json(found: Found) -> dict:
     if len(corners := found.get('corners', [])):
         polygons = corners.reshape(-1, 8).astype(float).tolist()
         runs = mask.frPyObjects(polygons, *found['size'].tolist())
-    return lists | dict(masks=[dict(run, counts=run['counts'].decode()) for run in runs])
+    return lists | dict(
+        masks=[dict(run, counts=run['counts'].decode()) for run in runs]
+    )
 
 
 if __name__ == '__main__':

@@ -60,7 +60,9 @@ class RotationShape:
     def rotary(self, device: torch.device) -> Rotary:
         """The angles, without gradient."""
         cls = dict(axial=AxialRoPE, mixed=MixedRoPE)[self.kind]
-        rope = cls(self.head_dim, self.num_heads, pair_layout=self.pair_layout).to(device)
+        rope = cls(self.head_dim, self.num_heads, pair_layout=self.pair_layout).to(
+            device
+        )
         with torch.no_grad():
             return rope(torch.empty(0, device=device), self.grid)
 
@@ -101,7 +103,9 @@ def kernel() -> Implementation:
     """The Triton kernel; its module imports Triton."""
     from rope_dense.rope import rotation_triton
 
-    return Implementation(rotation_triton.rotate_triton, rotation_triton.triton_backward)
+    return Implementation(
+        rotation_triton.rotate_triton, rotation_triton.triton_backward
+    )
 
 
 def why_no_triton(device: torch.device) -> str | None:
@@ -131,10 +135,14 @@ def definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
 
 def compiled_definition() -> Form:
     @torch.compile(dynamic=False)
-    def run(qkv: Tensor, angles: Tensor, pair_layout: PairLayout, num_prefix_tokens: int) -> QKV:
+    def run(
+        qkv: Tensor, angles: Tensor, pair_layout: PairLayout, num_prefix_tokens: int
+    ) -> QKV:
         return definition(qkv, Rotary(angles, pair_layout), num_prefix_tokens)
 
-    return lambda qkv, rotary, prefix: run(qkv, rotary.angles, rotary.pair_layout, prefix)
+    return lambda qkv, rotary, prefix: run(
+        qkv, rotary.angles, rotary.pair_layout, prefix
+    )
 
 
 def none(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
@@ -150,12 +158,18 @@ def unpack(qkv: Tensor) -> QKV:
 def complex_form(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
     """Naver's rope-vit: a complex product in float32, behind a permutation."""
     q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, h, N, D] each
-    table = complex_table(rotary) if rotary.angles.requires_grad else fixed_complex_table(rotary)
+    table = (
+        complex_table(rotary)
+        if rotary.angles.requires_grad
+        else fixed_complex_table(rotary)
+    )
 
     def rotated(x: Tensor) -> Tensor:
         prefix, tokens = x[:, :, :num_prefix_tokens], x[:, :, num_prefix_tokens:]
         pairs = torch.view_as_complex(tokens.float().reshape(*tokens.shape[:-1], -1, 2))
-        return torch.cat([prefix, torch.view_as_real(pairs * table).flatten(3).type_as(x)], 2)
+        return torch.cat(
+            [prefix, torch.view_as_real(pairs * table).flatten(3).type_as(x)], 2
+        )
 
     return rotated(q), rotated(k), v
 
@@ -169,7 +183,11 @@ def complex_table(rotary: Rotary) -> Tensor:
 def stack_form(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
     """timm's EVA, LLaMA in many ports: x cos + x' sin; x' has (-b, a) for each pair (a, b)."""
     q, k, v = qkv.permute(2, 0, 3, 1, 4)
-    tables = real_tables(rotary) if rotary.angles.requires_grad else fixed_real_tables(rotary)
+    tables = (
+        real_tables(rotary)
+        if rotary.angles.requires_grad
+        else fixed_real_tables(rotary)
+    )
     cos, sin = (table.to(qkv.dtype) for table in tables)
 
     def rotated(x: Tensor) -> Tensor:
@@ -178,7 +196,9 @@ def stack_form(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int) -> QKV:
             a, b = tokens.chunk(2, -1)
             other = torch.cat([-b, a], -1)
         else:
-            other = torch.stack([-tokens[..., 1::2], tokens[..., ::2]], -1).reshape(tokens.shape)
+            other = torch.stack([-tokens[..., 1::2], tokens[..., ::2]], -1).reshape(
+                tokens.shape
+            )
         return torch.cat([prefix, tokens * cos + other * sin], 2)
 
     return rotated(q), rotated(k), v
@@ -212,4 +232,7 @@ def real_tables(rotary: Rotary) -> tuple[Tensor, Tensor]:
 
 
 # Tables of fixed angles are made once, as in the code of these projects.
-fixed_complex_table, fixed_real_tables = lru_cache(4)(complex_table), lru_cache(4)(real_tables)
+fixed_complex_table, fixed_real_tables = (
+    lru_cache(4)(complex_table),
+    lru_cache(4)(real_tables),
+)

@@ -81,14 +81,22 @@ def rotate_suite(
         row
         for work, shape in shapes.items()
         for attention in (False, True)
-        for row in bench_rotate(device, work=work, shape=shape, attention=attention, **settings)
+        for row in bench_rotate(
+            device, work=work, shape=shape, attention=attention, **settings
+        )
     ]
 
 
 TINY = {'tiny': RotationShape(2, (2, 3), 2, 8)}
 FEW = dict(sizes=[(64, 96)], rounds=1, processes=0, memory=False)
-vit, vitdet = partial(bench_backbone, 'vit', 'base'), partial(bench_backbone, 'vitdet', 'base')
-swin, dinov3 = partial(bench_backbone, 'swin', 'tiny'), partial(bench_backbone, 'dinov3', 'base')
+vit, vitdet = (
+    partial(bench_backbone, 'vit', 'base'),
+    partial(bench_backbone, 'vitdet', 'base'),
+)
+swin, dinov3 = (
+    partial(bench_backbone, 'swin', 'tiny'),
+    partial(bench_backbone, 'dinov3', 'base'),
+)
 SUITES = {
     'rotate': Suite(
         partial(rotate_suite, rounds=20),
@@ -97,10 +105,16 @@ SUITES = {
         'the rotation of one image, alone and with attention',
     ),
     'vit-224': Suite(
-        partial(vit, sizes=[(224, 224)], rounds=3, processes=3), FEW, 4, 'ViT-B/16, 224 px'
+        partial(vit, sizes=[(224, 224)], rounds=3, processes=3),
+        FEW,
+        4,
+        'ViT-B/16, 224 px',
     ),
     'vit-512': Suite(
-        partial(vit, sizes=[(512, 512)], rounds=3, processes=2), FEW, 10, 'ViT-B/16, 512 px'
+        partial(vit, sizes=[(512, 512)], rounds=3, processes=2),
+        FEW,
+        10,
+        'ViT-B/16, 512 px',
     ),
     'vit-1024': Suite(
         partial(vit, sizes=[(1024, 1024)], rounds=2, processes=2, names=OURS),
@@ -109,7 +123,10 @@ SUITES = {
         'ViT-B/16, 1024 px, all blocks global, against no position',
     ),
     'dinov3-512': Suite(
-        partial(dinov3, sizes=[(512, 512)], rounds=3, processes=2), FEW, 6, 'DINOv3-B, 512 px'
+        partial(dinov3, sizes=[(512, 512)], rounds=3, processes=2),
+        FEW,
+        6,
+        'DINOv3-B, 512 px',
     ),
     'vitdet-forward': Suite(
         partial(vitdet, sizes=[(1024, 1024)], modes=['forward'], rounds=5),
@@ -130,7 +147,10 @@ SUITES = {
         'Swin-T, 800 x 1344',
     ),
     'swin-512': Suite(
-        partial(swin, sizes=[(512, 512)], rounds=8, processes=5), FEW, 9, 'Swin-T, 512 px'
+        partial(swin, sizes=[(512, 512)], rounds=8, processes=5),
+        FEW,
+        9,
+        'Swin-T, 512 px',
     ),
     'fast-rope': Suite(
         bench_apply_rotary,
@@ -139,7 +159,10 @@ SUITES = {
         'apply_rotary against plain operations, eager and compiled; on a CPU at few sizes',
     ),
     'share': Suite(
-        partial(bench_share, sizes={('vit', 'base'): (512, 1024), ('swin', 'tiny'): (512, 1024)}),
+        partial(
+            bench_share,
+            sizes={('vit', 'base'): (512, 1024), ('swin', 'tiny'): (512, 1024)},
+        ),
         dict(sizes={('vit', 'small'): (64,), ('swin', 'tiny'): (64,)}, rounds=1),
         12,
         'what the time of ViT-B and Swin-T goes into',
@@ -158,21 +181,31 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('suites', nargs='*', metavar='SUITE', help='all of them if none is named')
+    parser.add_argument(
+        'suites', nargs='*', metavar='SUITE', help='all of them if none is named'
+    )
     parser.add_argument('--list', action='store_true', help='list the suites and stop')
-    parser.add_argument('--quick', action='store_true', help='small sizes: does everything work')
-    parser.add_argument('--device', default='cpu', choices=['cpu', 'cuda'], help='(%(default)s)')
+    parser.add_argument(
+        '--quick', action='store_true', help='small sizes: does everything work'
+    )
+    parser.add_argument(
+        '--device', default='cpu', choices=['cpu', 'cuda'], help='(%(default)s)'
+    )
     parser.add_argument(
         '--dtype',
         default='float32',
         choices=['float32', 'bfloat16', 'float16'],
         help='of activations, by autocast (%(default)s)',
     )
-    parser.add_argument('--threads', type=int, help="CPU threads (PyTorch's own choice)")
+    parser.add_argument(
+        '--threads', type=int, help="CPU threads (PyTorch's own choice)"
+    )
     parser.add_argument(
         '--rounds', type=int, help="of each process, instead of the suite's own number"
     )
-    parser.add_argument('--out', type=Path, default=RESULTS, help='folder (benchmarks/results)')
+    parser.add_argument(
+        '--out', type=Path, default=RESULTS, help='folder (benchmarks/results)'
+    )
     args = parser.parse_args(argv)
     if unknown := [name for name in args.suites if name not in SUITES]:
         parser.error(f'no suite {unknown[0]!r}; there are {", ".join(SUITES)}')

@@ -60,7 +60,9 @@ def build() -> SharedBackbone:
         for name, (recipe, changes) in TASKS.items():
             path = Path(folder) / f'{name}.py'
             parent = CONFIGS / f'{recipe}.py'
-            path.write_text(f"_base_ = '{parent}'\nmodel = dict(backbone=dict({changes}))\n")
+            path.write_text(
+                f"_base_ = '{parent}'\nmodel = dict(backbone=dict({changes}))\n"
+            )
             tasks[name] = dict(config=str(path))
         return SharedBackbone(tasks)
 
@@ -83,7 +85,9 @@ def measure(model: SharedBackbone, image: torch.Tensor, rounds: int) -> list[dic
     return rows
 
 
-def row(name: str, model: torch.nn.Module, run: Callable[[], object], rounds: int) -> dict:
+def row(
+    name: str, model: torch.nn.Module, run: Callable[[], object], rounds: int
+) -> dict:
     """What a call of a model takes."""
     run()
     with LaunchCounter() as launches:

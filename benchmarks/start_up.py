@@ -23,15 +23,31 @@ from PIL import Image
 from measure import environment, table, write_csv
 
 RESULTS = Path(__file__).parent / 'results' / 'start_up.csv'
-OBJECTS, CLASSES, VAL_PART = 8.5, 80, 24  # objects an image, classes, one image of so many for val
-COLUMNS = ('format', 'images', 'objects', 'first_s', 'load_config_s', 'check_data_s', 'peak_mb')
+OBJECTS, CLASSES, VAL_PART = (
+    8.5,
+    80,
+    24,
+)  # objects an image, classes, one image of so many for val
+COLUMNS = (
+    'format',
+    'images',
+    'objects',
+    'first_s',
+    'load_config_s',
+    'check_data_s',
+    'peak_mb',
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--images', type=int, nargs='+', default=[24_000])
-    parser.add_argument('--formats', nargs='+', default=['yolo', 'coco'], choices=WRITERS)
-    parser.add_argument('--start', help=argparse.SUPPRESS)  # what another process measures
+    parser.add_argument(
+        '--formats', nargs='+', default=['yolo', 'coco'], choices=WRITERS
+    )
+    parser.add_argument(
+        '--start', help=argparse.SUPPRESS
+    )  # what another process measures
     args = parser.parse_args()
     if args.start:
         print(json.dumps(start(args.start)))
@@ -43,8 +59,16 @@ def main() -> None:
                 objects = write(name, Path(folder, 'data'), count)
                 first, again = (measured(folder) for _ in range(2))
             rows.append(
-                dict(format=name, images=count, objects=objects, first_s=first['load_config_s'])
-                | dict(load_config_s=again['load_config_s'], check_data_s=again['check_data_s'])
+                dict(
+                    format=name,
+                    images=count,
+                    objects=objects,
+                    first_s=first['load_config_s'],
+                )
+                | dict(
+                    load_config_s=again['load_config_s'],
+                    check_data_s=again['check_data_s'],
+                )
                 | dict(peak_mb=first['peak_mb'])
                 | environment(torch.device('cpu'))
             )
@@ -55,7 +79,9 @@ def main() -> None:
 def measured(folder: str) -> dict:
     """``start`` in a process of its own."""
     command = [sys.executable, __file__, '--start', 'data']
-    return json.loads(subprocess.check_output(command, cwd=folder, text=True).splitlines()[-1])
+    return json.loads(
+        subprocess.check_output(command, cwd=folder, text=True).splitlines()[-1]
+    )
 
 
 def start(root: str) -> dict:
@@ -100,7 +126,9 @@ def write(name: str, root: Path, count: int) -> int:
 def outlines(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Classes [N] and outlines [N, 10, 2] as shares of an image."""
     angles = np.linspace(0, 2 * np.pi, 10, endpoint=False)
-    circle = np.stack([np.cos(angles), np.sin(angles)], -1) * rng.uniform(0.05, 0.2, (count, 1, 1))
+    circle = np.stack([np.cos(angles), np.sin(angles)], -1) * rng.uniform(
+        0.05, 0.2, (count, 1, 1)
+    )
     places = rng.uniform(0.25, 0.75, (count, 1, 2))
     return rng.integers(0, CLASSES, count), (places + circle).round(4)
 
@@ -112,10 +140,15 @@ def yolo(
     folder.mkdir(parents=True)
     for number, count in zip(numbers, counts, strict=True):
         pairs = zip(*(x.tolist() for x in outlines(rng, count)), strict=True)
-        lines = (f'{label} {" ".join(f"{x} {y}" for x, y in points)}\n' for label, points in pairs)
+        lines = (
+            f'{label} {" ".join(f"{x} {y}" for x, y in points)}\n'
+            for label, points in pairs
+        )
         (folder / f'{number:012}.txt').write_text(''.join(lines))
     names = ', '.join(f'class_{n}' for n in range(CLASSES))
-    (root / 'data.yaml').write_text(f'train: images/train\nval: images/val\nnames: [{names}]\n')
+    (root / 'data.yaml').write_text(
+        f'train: images/train\nval: images/val\nnames: [{names}]\n'
+    )
 
 
 def coco(
@@ -123,14 +156,20 @@ def coco(
 ) -> None:
     images, annotations = [], []
     for number, count in zip(numbers, counts, strict=True):
-        images.append(dict(id=number, file_name=f'{number:012}.jpg', height=24, width=32))
+        images.append(
+            dict(id=number, file_name=f'{number:012}.jpg', height=24, width=32)
+        )
         for label, points in zip(*outlines(rng, count), strict=True):
             points = points * (32, 24)
             low, high = points.min(0), points.max(0)
             box = [*low.tolist(), *(high - low).tolist()]
-            item = dict(id=len(annotations) + 1, image_id=number, category_id=int(label) + 1)
+            item = dict(
+                id=len(annotations) + 1, image_id=number, category_id=int(label) + 1
+            )
             outline = [points.reshape(-1).round(2).tolist()]
-            annotations.append(item | dict(bbox=box, area=1.0, iscrowd=0, segmentation=outline))
+            annotations.append(
+                item | dict(bbox=box, area=1.0, iscrowd=0, segmentation=outline)
+            )
     categories = [dict(id=n + 1, name=f'class_{n}') for n in range(CLASSES)]
     content = dict(images=images, annotations=annotations, categories=categories)
     folder = root / 'annotations'

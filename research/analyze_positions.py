@@ -30,8 +30,12 @@ FIGURES = ('fourier', 'decay', 'angles', 'distance', 'entropy')
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument('given', nargs='?', metavar='config', help='config of the model, if any')
-    parser.add_argument('checkpoint', help='path, https:// address, hf-hub:owner/name or initial')
+    parser.add_argument(
+        'given', nargs='?', metavar='config', help='config of the model, if any'
+    )
+    parser.add_argument(
+        'checkpoint', help='path, https:// address, hf-hub:owner/name or initial'
+    )
     parser.add_argument('--config', help='the same as the first argument')
     parser.add_argument(
         '--model', metavar='NAME', help='of the classifier, see eval-classification'
@@ -50,8 +54,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
             default=[],
             help='see above',
         )
-    parser.add_argument('--images', metavar='FOLDER', type=Path, help='with images, at any depth')
-    parser.add_argument('--max-images', type=at_least(1), help='the first so many, by name (all)')
+    parser.add_argument(
+        '--images', metavar='FOLDER', type=Path, help='with images, at any depth'
+    )
+    parser.add_argument(
+        '--max-images', type=at_least(1), help='the first so many, by name (all)'
+    )
     parser.add_list(
         '--sizes',
         'PIXELS',
@@ -65,17 +73,27 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default=1.0,
         help='fraction of the resized shorter side that is kept, of which the middle (%(default)s)',
     )
-    parser.add_argument('--block', type=int, default=0, help='of the frequencies (%(default)s)')
-    parser.add_argument('--head', type=int, default=0, help='of the frequencies (%(default)s)')
-    parser.add_argument('--label', help='name of the model in the figures (the name of its file)')
+    parser.add_argument(
+        '--block', type=int, default=0, help='of the frequencies (%(default)s)'
+    )
+    parser.add_argument(
+        '--head', type=int, default=0, help='of the frequencies (%(default)s)'
+    )
+    parser.add_argument(
+        '--label', help='name of the model in the figures (the name of its file)'
+    )
     parser.add_list(
         '--overlay',
         'FOLDER',
         'results of this tool for other models, to draw their attention in the same figure',
         type=Path,
     )
-    parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
-    parser.add_argument('--work-dir', help='(work_dirs/<name of the config or the checkpoint>)')
+    parser.add_argument(
+        '--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)'
+    )
+    parser.add_argument(
+        '--work-dir', help='(work_dirs/<name of the config or the checkpoint>)'
+    )
     add_cfg_options(parser)
     args = parser.parse_args(argv)
     if args.given and args.config:

@@ -9,8 +9,8 @@ from mmengine.config import Config
 from rope_dense.measure.results import headline
 from rope_dense.measure.settings import FROM_CONFIG, combine
 from rope_dense.measure.sweep import Sweep
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.utils.errors import UsageError
 
 from .classifier import PROTOCOLS, classifier_config
 from .comparison import Comparison
@@ -93,7 +93,9 @@ def evaluate_classifier(
     return rows
 
 
-def model_of(checkpoint: str, config: str | None, name: str | None, rope: str | None) -> dict:
+def model_of(
+    checkpoint: str, config: str | None, name: str | None, rope: str | None
+) -> dict:
     """The model of a config, and its evaluation if known; UsageError for no classifier."""
     if config is None:
         return classifier_config(checkpoint, rope, name)
@@ -106,20 +108,31 @@ def model_of(checkpoint: str, config: str | None, name: str | None, rope: str | 
 
 
 def protocol_of(
-    given: dict, config: str | None, sizes: Sequence[str] | None, crop_ratio: float | None
+    given: dict,
+    config: str | None,
+    sizes: Sequence[str] | None,
+    crop_ratio: float | None,
 ) -> dict:
     """Sizes and crop ratio as given, of the config, or published; UsageError if none says it."""
     chosen = dict(sizes=sizes, crop_ratio=crop_ratio)
-    protocol = PROTOCOLS.get(given['model']['backbone']['type'], {}) | given.get('evaluation', {})
+    protocol = PROTOCOLS.get(given['model']['backbone']['type'], {}) | given.get(
+        'evaluation', {}
+    )
     protocol |= {key: value for key, value in chosen.items() if value is not None}
     if chosen.keys() - protocol.keys():
-        raise UsageError(f'--config {config}: has no evaluation; give --sizes, --crop-ratio')
+        raise UsageError(
+            f'--config {config}: has no evaluation; give --sizes, --crop-ratio'
+        )
     if not 0 < protocol['crop_ratio'] <= 1:
-        raise UsageError(f'--crop-ratio {protocol["crop_ratio"]}: give a number over 0 and up to 1')
+        raise UsageError(
+            f'--crop-ratio {protocol["crop_ratio"]}: give a number over 0 and up to 1'
+        )
     return dict(protocol, sizes=[str(size) for size in protocol['sizes']])
 
 
-def fit_backbone(backbone: dict, protocol: dict, rpb_resize: str | None, checkpoint: str) -> None:
+def fit_backbone(
+    backbone: dict, protocol: dict, rpb_resize: str | None, checkpoint: str
+) -> None:
     """Let windows follow the image, and set ``rpb_resize``, in place; UsageError without a bias."""
     if backbone['type'] == 'RoPESwin':
         backbone['window_size'] = 'auto'
@@ -128,20 +141,26 @@ def fit_backbone(backbone: dict, protocol: dict, rpb_resize: str | None, checkpo
     has_bias = attention.get('type') == 'TableBias'
     if rpb_resize:
         if not has_bias:
-            raise UsageError(f'--rpb-resize {rpb_resize}: {checkpoint} has no such bias')
+            raise UsageError(
+                f'--rpb-resize {rpb_resize}: {checkpoint} has no such bias'
+            )
         backbone['attention'] = dict(attention, resize=rpb_resize)
     elif has_bias and 'rpb_resize' in protocol:
         backbone['attention'] = {'resize': protocol['rpb_resize'], **attention}
 
 
-def evaluation_config(model: dict, protocol: dict, data: dict, subset: bool = False) -> Config:
+def evaluation_config(
+    model: dict, protocol: dict, data: dict, subset: bool = False
+) -> Config:
     """The config of an evaluation on a ``ClassFolderDataset`` of these settings."""
     read = dict(
         type='LoadImageFromFile',
         imdecode_backend='pillow',
         color_type='color_ignore_orientation',  # as torchvision's reader
     )
-    crop = dict(type='ResizeCentreCrop', scale=(224, 224), crop_ratio=protocol['crop_ratio'])
+    crop = dict(
+        type='ResizeCentreCrop', scale=(224, 224), crop_ratio=protocol['crop_ratio']
+    )
     pipeline = [read, crop, dict(type='PackClassInputs')]
     loader = dict(
         batch_size=64,

@@ -15,9 +15,8 @@ from rope_dense.backbones.base import Backbone
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.adapting import can_load
 from rope_dense.checkpoints.fetch import fetch
-from rope_dense.checkpoints.incompatible import compare_weights
+from rope_dense.checkpoints.incompatible import compare_weights, has_sizes
 from rope_dense.checkpoints.keys import StateDict
-from rope_dense.checkpoints.likeness import has_sizes
 from rope_dense.checkpoints.load import load_weights
 from rope_dense.checkpoints.publishers import find_layout
 from rope_dense.checkpoints.read import read_ahead
@@ -87,7 +86,9 @@ class RoPEClassifier(BaseModel):
         if mode == 'tensor':
             return scores
         if data_samples is None:
-            raise ValueError("data_samples: mode 'predict' adds scores to them, got None")
+            raise ValueError(
+                "data_samples: mode 'predict' adds scores to them, got None"
+            )
         for sample, scores_of_sample in zip(data_samples, scores, strict=True):
             sample.scores = scores_of_sample
         return data_samples
@@ -108,7 +109,9 @@ class RoPEClassifier(BaseModel):
         expected = nn.ModuleDict(parts).state_dict()
         given = {key: weights[key] for key in expected if key in weights}
         if incompatible := compare_weights(expected, given):
-            raise CheckpointError(f'{checkpoint}: norm or head does not fit:\n{incompatible}')
+            raise CheckpointError(
+                f'{checkpoint}: norm or head does not fit:\n{incompatible}'
+            )
         load_weights(self.backbone, backbone_weights, checkpoint)
         nn.ModuleDict(parts).load_state_dict(given)
 
@@ -124,7 +127,9 @@ class RoPEClassifier(BaseModel):
         return pooled(self.backbone, features)
 
 
-def classifier_config(checkpoint: str, rope: str | None = None, name: str | None = None) -> dict:
+def classifier_config(
+    checkpoint: str, rope: str | None = None, name: str | None = None
+) -> dict:
     """The classifier in a checkpoint, and how its results were measured.
 
     The contents of the file are kept for its next reading.
@@ -173,7 +178,9 @@ def classifier_config(checkpoint: str, rope: str | None = None, name: str | None
         data_preprocessor=IMAGENET,
     )
     named = CLASSIFIERS[name]
-    return dict(model=model, evaluation=dict(sizes=[named.sizes], crop_ratio=named.crop_ratio))
+    return dict(
+        model=model, evaluation=dict(sizes=[named.sizes], crop_ratio=named.crop_ratio)
+    )
 
 
 def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
@@ -205,5 +212,9 @@ def find_name(weights: StateDict, rope: str | None, checkpoint: str) -> str:
 
 def of_backbone(weights: StateDict) -> StateDict:
     """The weights of the backbone of a classifier of this package; other weights as they are."""
-    ours = {key.removeprefix(PREFIX): x for key, x in weights.items() if key.startswith(PREFIX)}
+    ours = {
+        key.removeprefix(PREFIX): x
+        for key, x in weights.items()
+        if key.startswith(PREFIX)
+    }
     return ours or weights

@@ -31,7 +31,9 @@ class Comparison:
         runs = [run for name in overlays for run in read_runs('--overlay', name)]
         baselines = read_runs('--relative-to', baseline) if baseline else []
         if len(baselines) > 1:
-            raise ValueError(f'--relative-to {baseline}: give one of its rows, TABLE:ROW')
+            raise ValueError(
+                f'--relative-to {baseline}: give one of its rows, TABLE:ROW'
+            )
         return cls(runs, baselines[0] if baselines else None)
 
     def check(self, run: dict, planned: set[int]) -> None:
@@ -43,7 +45,10 @@ class Comparison:
         if self.baseline is None:
             return
         known = rows_by_side(self.baseline).keys()
-        for other, more in [(run, planned), *((overlay, set()) for overlay in self.overlays)]:
+        for other, more in [
+            (run, planned),
+            *((overlay, set()) for overlay in self.overlays),
+        ]:
             sides = {*map(shorter_side, other['rows']), *more}
             if not sides & known:
                 raise ValueError(
@@ -97,7 +102,9 @@ def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]
     Raises:
         ValueError: see ``rows_by_side``; or no size is in both.
     """
-    values = {side: row['metrics'].get(metric) for side, row in rows_by_side(baseline).items()}
+    values = {
+        side: row['metrics'].get(metric) for side, row in rows_by_side(baseline).items()
+    }
     rows, left_out = [], []
     for row in run['rows']:
         value, side = row['metrics'].get(metric), shorter_side(row)

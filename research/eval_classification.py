@@ -33,7 +33,9 @@ from rope_dense.commands.arguments import (
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument('checkpoint', help='path, https:// address or hf-hub:owner/name')
+    parser.add_argument(
+        'checkpoint', help='path, https:// address or hf-hub:owner/name'
+    )
     parser.add_argument('folder', help='folder of class folders')
     parser.add_argument(
         '--sizes',
@@ -88,20 +90,29 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'sorted folders are the classes; folders named by numbers, the classes of these numbers)',
     )
     parser.add_switch(
-        '--subset', 'only the classes that have a folder compete: ImageNet-A and ImageNet-R'
+        '--subset',
+        'only the classes that have a folder compete: ImageNet-A and ImageNet-R',
     )
     parser.add_argument(
-        '--real-labels', metavar='JSON', help='ReaL: lists of right classes, by number of the image'
+        '--real-labels',
+        metavar='JSON',
+        help='ReaL: lists of right classes, by number of the image',
     )
     parser.add_argument(
-        '--train-size', type=image_size_text, metavar='SIZE', default='224', help='(%(default)s)'
+        '--train-size',
+        type=image_size_text,
+        metavar='SIZE',
+        default='224',
+        help='(%(default)s)',
     )
     parser.add_argument(
         '--config',
         help='of a classifier without a name, such as in configs/research/ablation; '
         'its `evaluation` has the sizes and the crop ratio, if they are not given here',
     )
-    parser.add_argument('--batch-size', type=at_least(1), default=64, help='(%(default)s)')
+    parser.add_argument(
+        '--batch-size', type=at_least(1), default=64, help='(%(default)s)'
+    )
     parser.add_argument(
         '--workers', type=at_least(0), default=2, help='loading processes (%(default)s)'
     )

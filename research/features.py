@@ -32,7 +32,11 @@ def pooled(backbone: Backbone, features: Tensor) -> Tensor:
 
 def pooling_of(backbone: Backbone) -> Literal['token', 'avg']:
     """The input of a linear classifier: class token, or mean of the features."""
-    return 'token' if isinstance(backbone, RoPEViT) and backbone.cls_token is not None else 'avg'
+    return (
+        'token'
+        if isinstance(backbone, RoPEViT) and backbone.cls_token is not None
+        else 'avg'
+    )
 
 
 def check_features(backbone: Backbone) -> None:

@@ -14,7 +14,11 @@ from rope_dense.rope.frequencies import axis_frequencies
 from rope_dense.utils.sizes import Size
 
 # Of figure 1 of Heo et al., as the author gave them: github.com/naver-ai/rope-vit/issues/24.
-POINT_SETS = (((1, 1),), ((0, 1), (1, 1), (-1, 1)), ((3, 3), (-2, 2)))  # (x, y), patches
+POINT_SETS = (
+    ((1, 1),),
+    ((0, 1), (1, 1), (-1, 1)),
+    ((3, 3), (-2, 2)),
+)  # (x, y), patches
 
 
 @torch.no_grad()
@@ -42,12 +46,16 @@ def patch_frequencies(backbone: Backbone, block: int, image_size: Size) -> Tenso
 
     hook, device = rope.register_forward_hook(see), next(backbone.parameters()).device
     try:
-        backbone(torch.zeros(1, backbone.patch_embed.in_channels, *image_size, device=device))
+        backbone(
+            torch.zeros(1, backbone.patch_embed.in_channels, *image_size, device=device)
+        )
     finally:
         hook.remove()
     (_, grid, *window), angles = seen[0]
     if angles.ndim != 3:
-        raise ValueError(f'block {block}: the angles of {rope} differ from image to image')
+        raise ValueError(
+            f'block {block}: the angles of {rope} differ from image to image'
+        )
     height, width = window[0] if window and window[0] else grid
     if min(height, width) < 2:
         raise ValueError(
@@ -59,7 +67,9 @@ def patch_frequencies(backbone: Backbone, block: int, image_size: Size) -> Tenso
     positions = torch.stack([index % width, index // width], -1).to(angles.dtype)
     linear = angles[0] + linear_angles(positions, freqs)
     if not torch.allclose(angles, linear, atol=1e-5 * float(linear.abs().max())):
-        raise ValueError(f'block {block}: the angles of {rope} are not linear in the position')
+        raise ValueError(
+            f'block {block}: the angles of {rope} are not linear in the position'
+        )
     return freqs.cpu()
 
 
@@ -127,7 +137,9 @@ def series_of_dimensions(dims: int, head_dim: int = 32) -> dict[str, Tensor]:
     so the series falls at each of the h - 1 steps to the next head.
     """
     heads = dims // head_dim
-    log = LogAxialRoPE(head_dim, heads, k_rope=1).fixed_frequencies().of_axis()  # [h, D / 4]
+    log = (
+        LogAxialRoPE(head_dim, heads, k_rope=1).fixed_frequencies().of_axis()
+    )  # [h, D / 4]
     return {
         'log-axial, per head (unit: half a side of the map)': log.flatten(),
         '2D RoPE (unit: a patch)': axis_frequencies(dims, 100.0),

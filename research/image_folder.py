@@ -118,7 +118,9 @@ def read_class_index(path: Path) -> dict[str, int]:
     elif path.suffix == '.json':
         return {name[0]: int(index) for index, name in mmengine.load(path).items()}
     else:
-        names = [line.split()[0] for line in path.read_text().splitlines() if line.strip()]
+        names = [
+            line.split()[0] for line in path.read_text().splitlines() if line.strip()
+        ]
     return {name: index for index, name in enumerate(names)}
 
 
@@ -155,20 +157,27 @@ class ResizeCentreCrop(BaseTransform):
 
     def __init__(self, scale: tuple[int, int], crop_ratio: float) -> None:
         if len(scale) != 2 or scale[0] != scale[1]:
-            raise ValueError(f'classifiers are tested on squares, got {scale[1]}x{scale[0]}')
+            raise ValueError(
+                f'classifiers are tested on squares, got {scale[1]}x{scale[0]}'
+            )
         if not 0 < crop_ratio <= 1:
             raise ValueError(f'crop_ratio must be over 0 and up to 1, got {crop_ratio}')
         self.side, self.crop_ratio = scale[0], crop_ratio
 
     def transform(self, results: dict) -> dict:
-        image = Image.fromarray(np.ascontiguousarray(results['img']))  # resizing is by channel
+        image = Image.fromarray(
+            np.ascontiguousarray(results['img'])
+        )  # resizing is by channel
         short, sides = int(self.side / self.crop_ratio), image.size
         width, height = (
-            short if side == min(sides) else int(short * side / min(sides)) for side in sides
+            short if side == min(sides) else int(short * side / min(sides))
+            for side in sides
         )
         image = image.resize((width, height), Image.Resampling.BICUBIC)
         left, top = round((width - self.side) / 2), round((height - self.side) / 2)
-        results['img'] = np.asarray(image.crop((left, top, left + self.side, top + self.side)))
+        results['img'] = np.asarray(
+            image.crop((left, top, left + self.side, top + self.side))
+        )
         return results
 
 
@@ -230,4 +239,6 @@ class TopKAccuracy(BaseMetric):
 
     def compute_metrics(self, results: list[list[bool]]) -> dict[str, float]:
         means = 100 * np.mean(results, axis=0)
-        return {f'top{k}': float(mean) for k, mean in zip(self.topk, means, strict=True)}
+        return {
+            f'top{k}': float(mean) for k, mean in zip(self.topk, means, strict=True)
+        }

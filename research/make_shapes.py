@@ -15,11 +15,18 @@ from rope_dense.commands.arguments import ToolParser
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     parser.add_argument(
-        'out', help='folder to write; a shapes data set made from other settings is replaced'
+        'out',
+        help='folder to write; a shapes data set made from other settings is replaced',
     )
-    parser.add_argument('--train', type=int, default=400, help='training images (%(default)s)')
-    parser.add_argument('--val', type=int, default=100, help='validation images (%(default)s)')
-    parser.add_list('--size', 'PIXELS', 'side, or height and width (160)', type=int, default=[160])
+    parser.add_argument(
+        '--train', type=int, default=400, help='training images (%(default)s)'
+    )
+    parser.add_argument(
+        '--val', type=int, default=100, help='validation images (%(default)s)'
+    )
+    parser.add_list(
+        '--size', 'PIXELS', 'side, or height and width (160)', type=int, default=[160]
+    )
     parser.add_argument('--seed', type=int, default=0, help='(%(default)s)')
     parser.add_argument(
         '--colors',
@@ -41,10 +48,17 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from rope_dense.datasets.generated.files import ShapesSettings, write_shapes
+    from rope_dense.data.generated.write_shapes import ShapesSettings, write_shapes
 
     settings = ShapesSettings(
-        args.train, args.val, args.size, args.seed, colors=args.colors, layouts=tuple(args.layout)
+        args.train,
+        args.val,
+        args.size,
+        args.seed,
+        colors=args.colors,
+        layouts=tuple(args.layout),
     )
     written = write_shapes(args.out, settings)
-    print(f'{args.out}: {"written" if written else "already there, from the same settings"}')
+    print(
+        f'{args.out}: {"written" if written else "already there, from the same settings"}'
+    )

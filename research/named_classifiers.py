@@ -16,7 +16,9 @@ from rope_dense.utils.validation import refuse
 
 OFFSETS = 'relative_position_bias_table'
 TABLES = ('pos_embed', OFFSETS)
-ANY_CONFIG = 'rope_classifier'  # the name of all models that have a config and no other name
+ANY_CONFIG = (
+    'rope_classifier'  # the name of all models that have a config and no other name
+)
 VIT_PATCH = 16  # of those below
 SWIN_STRIDE = 32  # of the last map: 224 pixels are a window of 7 tokens
 
@@ -35,7 +37,9 @@ VIT_POSITIONS: dict[str, dict] = {
     'axial_ape': dict(rope=AXIAL, use_ape=True),
     'mixed_ape': dict(rope=MIXED, use_ape=True),
 }
-VIT_DROP_PATHS = dict(small=0.0, base=0.1, large=0.4)  # before the fine-tuning at 224 pixels
+VIT_DROP_PATHS = dict(
+    small=0.0, base=0.1, large=0.4
+)  # before the fine-tuning at 224 pixels
 # "Revisiting Positional Information in Transformers in the Era of Fused Attention".
 FUSED_POSITIONS: dict[str, dict] = {
     'rpb': dict(rope=None, attention=TABLE_BIAS),
@@ -129,7 +133,11 @@ def with_image_size(backbone: dict, image_size: Size) -> dict:
         given = dict(patch_size=backbone.get('patch_size', DEFAULT))
         multiple = find_arch(ViTArch, RoPEViT.ARCHS, backbone['arch'], given).patch_size
     if any(side % multiple for side in image_size):
-        refuse('img_size', image_size, f'multiples of {multiple} pixels for a {backbone["type"]}')
+        refuse(
+            'img_size',
+            image_size,
+            f'multiples of {multiple} pixels for a {backbone["type"]}',
+        )
     if backbone['type'] == 'RoPEViT':
         return dict(backbone, img_size=image_size)
     if backbone['type'] == 'RoPESwin':
@@ -151,7 +159,11 @@ def backbone_config(name: str, weights: dict[str, Tensor]) -> dict:
         return backbone
     pixels = VIT_PATCH if backbone['type'] == 'RoPEViT' else SWIN_STRIDE
     for key, table in weights.items():
-        side = math.isqrt(table.shape[-2]) if key.endswith(TABLES) and table.ndim > 1 else 0
+        side = (
+            math.isqrt(table.shape[-2])
+            if key.endswith(TABLES) and table.ndim > 1
+            else 0
+        )
         if key.endswith(OFFSETS):
             side = (side + 1) // 2  # from - (side - 1) to side - 1
         if side:

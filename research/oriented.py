@@ -1,6 +1,6 @@
 """Horizontal boxes scored by rotated IoU, to measure what an angle is worth.
 
-A config asks for it with ``custom_imports``, after ``rope_dense.integrations.mmrotate``.
+A config asks for it with ``custom_imports``, after ``rope_dense.models.mmrotate``.
 """
 
 from collections.abc import Sequence

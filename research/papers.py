@@ -23,13 +23,17 @@ def expand_sizes(sizes: Sequence[str]) -> list[str]:
     expanded: list[str] = []
     for size in sizes:
         is_name = size[:1].isalpha()
-        expanded += map(str, find_table('--sizes', size)['sizes']) if is_name else [size]
+        expanded += (
+            map(str, find_table('--sizes', size)['sizes']) if is_name else [size]
+        )
     return expanded
 
 
 def find_table(option: str, name: str) -> dict:
     """A table over image sizes; ValueError, which names the option, for another name."""
-    tables = {key: table for key, table in read_paper_tables().items() if 'sizes' in table}
+    tables = {
+        key: table for key, table in read_paper_tables().items() if 'sizes' in table
+    }
     if name not in tables:
         raise ValueError(
             f'{option} {name}: no such table of a paper'
@@ -65,7 +69,9 @@ def read_runs(option: str, name: str) -> list[dict]:
             f'{table["baseline"].partition(":")[0]}'
         )
     if row and row not in table['rows']:
-        raise ValueError(f'{option} {name}: no such row; known are {", ".join(table["rows"])}')
+        raise ValueError(
+            f'{option} {name}: no such row; known are {", ".join(table["rows"])}'
+        )
     return [as_run(table_name, row) for row in ([row] if row else table['rows'])]
 
 
@@ -74,7 +80,13 @@ def as_run(table_name: str, row: str) -> dict:
     table = read_paper_tables()[table_name]
     settings = dict(scaling=None, window=None, slide=None)  # do not apply
     rows = [
-        dict(settings, size=str(side), height=side, width=side, metrics={table['metric']: value})
+        dict(
+            settings,
+            size=str(side),
+            height=side,
+            width=side,
+            metrics={table['metric']: value},
+        )
         for side, value in zip(table['sizes'], table['rows'][row], strict=True)
     ]
     return dict(label=f'{row}, {table_name}', training_size=TRAINING_SIZE, rows=rows)

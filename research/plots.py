@@ -14,7 +14,8 @@ from rope_dense.measure.plot import COLOURS, MARKERS
 from .tables import SEQUENCE, Rows
 
 DISTANCE = dict(
-    distance_patches='attention distance (patches)', distance_px='attention distance (pixels)'
+    distance_patches='attention distance (patches)',
+    distance_px='attention distance (pixels)',
 )
 ENTROPY = dict(entropy_nats='attention entropy (nats)')
 SUMS = dict(mean_partial_sum='B', sum='|S_P|')
@@ -33,7 +34,9 @@ def draw_fourier(rows: Rows, out_file: str | Path) -> None:
     names = [name for (name,) in group_rows(rows, 'frequencies')]
     sets = [points for (points,) in group_rows(rows, 'points')]
     figure = Figure(figsize=(3 * len(names), 2.8 * len(sets)), layout='constrained')
-    panels = figure.subplots(len(sets), len(names), sharex=True, sharey=True, squeeze=False)
+    panels = figure.subplots(
+        len(sets), len(names), sharex=True, sharey=True, squeeze=False
+    )
     for (name, points), values in group_rows(rows, 'frequencies', 'points').items():
         axes = panels[sets.index(points), names.index(name)]
         largest = max(abs(row['value']) for row in values)
@@ -42,10 +45,17 @@ def draw_fourier(rows: Rows, out_file: str | Path) -> None:
         marks = [part.strip('()').split(',') for part in points.split(') ')]
         axes.plot(*np.array(marks, float).T, 'ko', markersize=9, fillstyle='none')
         axes.set_title(name if points == sets[0] else '', fontsize=9)
-        axes.set(xlabel='x (patches)' if points == sets[-1] else '', xticks=range(-4, 5, 2))
-        axes.set(ylabel='y (patches)' if name == names[0] else '', yticks=range(-4, 5, 2))
+        axes.set(
+            xlabel='x (patches)' if points == sets[-1] else '', xticks=range(-4, 5, 2)
+        )
+        axes.set(
+            ylabel='y (patches)' if name == names[0] else '', yticks=range(-4, 5, 2)
+        )
     figure.colorbar(
-        image, ax=panels, shrink=0.6, label='value over the largest; circles: the points'
+        image,
+        ax=panels,
+        shrink=0.6,
+        label='value over the largest; circles: the points',
     )
     figure.savefig(out_file, dpi=90, format='png')
 
@@ -64,9 +74,13 @@ def draw_decay(rows: Rows, out_file: str | Path) -> None:
     for (name, pairs), sums in group_rows(rows, 'frequencies', 'pairs').items():
         if name == SEQUENCE:
             for column, label in SUMS.items():
-                offsets, values = zip(*((row['x'], row[column]) for row in sums), strict=True)
+                offsets, values = zip(
+                    *((row['x'], row[column]) for row in sums), strict=True
+                )
                 axes.plot(offsets, values, label=f'{label}, {pairs} pairs')
-            axes.set(xlabel='offset (tokens)', ylabel='length of the sum', ylim=(0, None))
+            axes.set(
+                xlabel='offset (tokens)', ylabel='length of the sum', ylim=(0, None)
+            )
             axes.set_title(name, fontsize=9)
             axes.legend(frameon=False, fontsize=8)
             axes.grid(alpha=0.3)
@@ -87,18 +101,28 @@ def draw_angles(rows: Rows, out_file: str | Path) -> None:
         figure.subplots(1, len(panels)), panels.items(), strict=True
     ):
         for (name,), series in group_rows(rows_of_panel, 'frequencies').items():
-            axes.semilogy([row['radians'] for row in series], '.', markersize=3, label=name)
-        exponents = np.log10([row['radians'] for row in rows_of_panel if row['radians'] > 0])
-        decades = 10.0 ** np.array([np.floor(exponents.min()), np.ceil(exponents.max())])
+            axes.semilogy(
+                [row['radians'] for row in series], '.', markersize=3, label=name
+            )
+        exponents = np.log10(
+            [row['radians'] for row in rows_of_panel if row['radians'] > 0]
+        )
+        decades = 10.0 ** np.array(
+            [np.floor(exponents.min()), np.ceil(exponents.max())]
+        )
         axes.set_ylim(*(decades * (0.9, 1.1)))  # so that two ticks at least have labels
         axes.set(xlabel='index of the frequency', ylabel='frequency (radians per unit)')
         axes.set_title(channels, fontsize=9)
-        axes.legend(frameon=False, fontsize=8, loc='upper left', bbox_to_anchor=(0, -0.2))
+        axes.legend(
+            frameon=False, fontsize=8, loc='upper left', bbox_to_anchor=(0, -0.2)
+        )
         axes.grid(alpha=0.3)
     figure.savefig(out_file, dpi=90, format='png')
 
 
-def draw_attention(rows: Rows, columns: Mapping[str, str], out_file: str | Path) -> None:
+def draw_attention(
+    rows: Rows, columns: Mapping[str, str], out_file: str | Path
+) -> None:
     """Draw curves over the blocks, without the last one, as in the paper.
 
     There is a panel for each image size and each of ``columns`` (of the rows, with the labels of
@@ -106,14 +130,22 @@ def draw_attention(rows: Rows, columns: Mapping[str, str], out_file: str | Path)
     """
     sizes: Sequence[int] = sorted({row['size'] for row in rows})
     labels = [label for (label,) in group_rows(rows, 'label')]
-    figure = Figure(figsize=(1.2 + 3 * len(sizes), 0.6 + 2.6 * len(columns)), layout='constrained')
-    panels = figure.subplots(len(columns), len(sizes), sharex=True, sharey='row', squeeze=False)
+    figure = Figure(
+        figsize=(1.2 + 3 * len(sizes), 0.6 + 2.6 * len(columns)), layout='constrained'
+    )
+    panels = figure.subplots(
+        len(columns), len(sizes), sharex=True, sharey='row', squeeze=False
+    )
     for (size, label), curve in group_rows(rows, 'size', 'label').items():
         curve = curve[: max(1, len(curve) - 1)]
         number = labels.index(label)
-        style = dict(color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)])
+        style = dict(
+            color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)]
+        )
         for axes, column in zip(panels[:, sizes.index(size)], columns, strict=True):
-            blocks, values = zip(*((row['block'], row[column]) for row in curve), strict=True)
+            blocks, values = zip(
+                *((row['block'], row[column]) for row in curve), strict=True
+            )
             axes.plot(blocks, values, label=label, markersize=4, **style)
             axes.grid(alpha=0.3)
     for axes, size in zip(panels[0], sizes, strict=True):

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from rope_dense.backbones.base import Backbone
 from rope_dense.checkpoints import load_pretrained
-from rope_dense.datasets.images.sources import find_sources
+from rope_dense.data.images.sources import find_sources
 from rope_dense.measure.results import csv_text
 from rope_dense.project.building import checked_device
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
-from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
+from rope_dense.utils.disk import atomic_write, atomic_write_text
+from rope_dense.utils.errors import UsageError
 from rope_dense.utils.validation import checked_integer
 
 from . import attention_statistics, patch_frequencies, plots, tables
@@ -33,10 +33,15 @@ OF_FREQUENCIES = {
     'decay': (tables.decay_rows, plots.draw_decay),
     'angles': (tables.angle_rows, plots.draw_angles),
 }
-OF_ATTENTION = {'distance': plots.DISTANCE, 'entropy': plots.ENTROPY}  # columns and their labels
+OF_ATTENTION = {
+    'distance': plots.DISTANCE,
+    'entropy': plots.ENTROPY,
+}  # columns and their labels
 COMMON = ('label', 'images', 'size', 'block', 'stride')  # columns of both
 INITIAL = 'initial'
-Figures = dict[str, tuple[tables.Rows, Callable[[Path], None]]]  # the rows, and what draws them
+Figures = dict[
+    str, tuple[tables.Rows, Callable[[Path], None]]
+]  # the rows, and what draws them
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,9 @@ def draw_positions(
     loaded.to(place).eval()
     choice = Choice(label or name, (*sides,), block, head)
     chosen = choose_figures(figures, choice, loaded.backbone, with_images=bool(sources))
-    others = read_overlays(overlay, choice.label, [x for x in chosen if x in OF_ATTENTION])
+    others = read_overlays(
+        overlay, choice.label, [x for x in chosen if x in OF_ATTENTION]
+    )
     least = min(sides)  # refused here if it is less than a patch
     loaded.backbone.patch_embed(torch.zeros(1, 3, least, least, device=place))
     finished: Figures = {}
@@ -125,12 +132,17 @@ def draw_positions(
     out = Path(work_dir or folder) / 'positions'
     for figure, (rows, draw) in finished.items():
         write_figure(out / figure, rows, draw)
-    print(f'Written to {out}: {", ".join(f"{figure}.png, .csv" for figure in finished)}')
+    print(
+        f'Written to {out}: {", ".join(f"{figure}.png, .csv" for figure in finished)}'
+    )
     return [*finished]
 
 
 def published_classifier(
-    checkpoint: str, name: str | None, rope: str | None, cfg_options: Iterable[str] | Mapping
+    checkpoint: str,
+    name: str | None,
+    rope: str | None,
+    cfg_options: Iterable[str] | Mapping,
 ) -> BaseModel:
     """The classifier of a checkpoint, without weights; an error if it is none or needs a config."""
     if cfg_options:
@@ -166,11 +178,15 @@ def choose_figures(
         UsageError, ValueError: there is no such block or head, or it has no rotary embedding.
     """
     number = len(backbone.ordered_blocks)
-    attn = backbone.ordered_blocks[checked_integer('--block', choice.block, 0, number - 1)].attn
+    attn = backbone.ordered_blocks[
+        checked_integer('--block', choice.block, 0, number - 1)
+    ].attn
     checked_integer('--head', choice.head, 0, attn.num_heads - 1)
     of_frequencies = [name for name in figures if name in OF_FREQUENCIES]
     if attn.rope is None and of_frequencies:
-        raise UsageError(f'--{of_frequencies[0]}: block {choice.block} has no rotary embedding')
+        raise UsageError(
+            f'--{of_frequencies[0]}: block {choice.block} has no rotary embedding'
+        )
     if figures:
         return [name for name in (*OF_FREQUENCIES, *OF_ATTENTION) if name in figures]
     names = [] if attn.rope is None else [*OF_FREQUENCIES]
@@ -180,11 +196,18 @@ def choose_figures(
     return names
 
 
-def analyze_frequencies(choice: Choice, backbone: Backbone, chosen: Sequence[str]) -> Figures:
+def analyze_frequencies(
+    choice: Choice, backbone: Backbone, chosen: Sequence[str]
+) -> Figures:
     """The rows and the drawing of each figure that is made of frequencies."""
-    freqs = patch_frequencies(backbone, choice.block, (choice.sizes[0],) * 2)  # [2, h or 1, P]
+    freqs = patch_frequencies(
+        backbone, choice.block, (choice.sizes[0],) * 2
+    )  # [2, h or 1, P]
     name = f'{choice.label}, block {choice.block}'
-    head = f'{name}, head {choice.head}', freqs[:, choice.head if freqs.shape[1] > 1 else 0]
+    head = (
+        f'{name}, head {choice.head}',
+        freqs[:, choice.head if freqs.shape[1] > 1 else 0],
+    )
     finished: Figures = {}
     for figure, (make, draw) in OF_FREQUENCIES.items():
         if figure in chosen:
@@ -223,7 +246,10 @@ def analyze_attention(
     for name, of_others in others.items():
         columns = OF_ATTENTION[name]
         measured = [{key: row[key] for key in (*COMMON, *columns)} for row in rows]
-        finished[name] = measured, partial(plots.draw_attention, measured + of_others, columns)
+        finished[name] = (
+            measured,
+            partial(plots.draw_attention, measured + of_others, columns),
+        )
     return finished
 
 
@@ -246,16 +272,25 @@ def read_overlays(
         UsageError: a folder has none, or the label of another; or there is nothing to overlay.
     """
     if folders and not names:
-        raise UsageError('--overlay is for --distance and --entropy, which need --images FOLDER')
+        raise UsageError(
+            '--overlay is for --distance and --entropy, which need --images FOLDER'
+        )
     overlays: dict[str, tables.Rows] = {name: [] for name in names}
     labels = [label]
     for folder in folders:
         for name in names:
-            numbers = {'size': int, 'block': int} | dict.fromkeys(OF_ATTENTION[name], float)
+            numbers = {'size': int, 'block': int} | dict.fromkeys(
+                OF_ATTENTION[name], float
+            )
             try:
-                with open(folder / f'{name}.csv', encoding='utf-8', newline='') as stream:
+                with open(
+                    folder / f'{name}.csv', encoding='utf-8', newline=''
+                ) as stream:
                     rows = list(csv.DictReader(stream))
-                rows = [row | {key: to(row[key]) for key, to in numbers.items()} for row in rows]
+                rows = [
+                    row | {key: to(row[key]) for key, to in numbers.items()}
+                    for row in rows
+                ]
                 label = rows[0]['label']
             except (OSError, LookupError, ValueError, TypeError) as error:
                 raise UsageError(
@@ -263,7 +298,9 @@ def read_overlays(
                 ) from error
             overlays[name] += rows
         if label in labels:
-            raise UsageError(f'--overlay {folder}: the label {label!r} is taken, give --label')
+            raise UsageError(
+                f'--overlay {folder}: the label {label!r} is taken, give --label'
+            )
         labels.append(label)
     return overlays
 

@@ -51,14 +51,24 @@ class AttentionProbe(TorchFunctionMode):
             )
 
     def __torch_function__(
-        self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None
+        self,
+        func: Callable,
+        types: object,
+        args: tuple = (),
+        kwargs: dict | None = None,
     ) -> object:
         if func is F.scaled_dot_product_attention and self.groups:
             self.observe(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
     def observe(
-        self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *, scale: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
+        *,
+        scale: float,
     ) -> None:
         """Add a call of attention: of the first of the groups that were not attended yet."""
         queries, keys = self.groups.pop(0)

@@ -11,8 +11,8 @@ from mmengine.registry import DATASETS, HOOKS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from rope_dense.utils.atomic_write import atomic_write_text
-from rope_dense.utils.peak_memory import peak_rss
+from rope_dense.utils.disk import atomic_write_text
+from rope_dense.utils.process import peak_rss
 
 
 @HOOKS.register_module()
@@ -40,14 +40,18 @@ class SubsetLossHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         self.loss_start = self.subset_loss(runner)
-        runner.logger.info(f'loss of the fixed subset before training: {self.loss_start:.3f}')
+        runner.logger.info(
+            f'loss of the fixed subset before training: {self.loss_start:.3f}'
+        )
 
     def after_train(self, runner: Runner) -> None:
         report = dict(
             loss_start=self.loss_start,
             loss_end=self.subset_loss(runner),
             iterations=runner.iter,
-            seconds_per_iteration=float(runner.message_hub.get_scalar('train/time').mean()),
+            seconds_per_iteration=float(
+                runner.message_hub.get_scalar('train/time').mean()
+            ),
             peak_memory_gb=peak_memory_gb(),
         )
         runner.logger.info(f'fixed subset: {json.dumps(report)}')
@@ -62,7 +66,9 @@ class SubsetLossHook(Hook):
         model.train()
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            losses = [image_loss(model, dataset[index]) for index in range(len(dataset))]
+            losses = [
+                image_loss(model, dataset[index]) for index in range(len(dataset))
+            ]
         model.train(was_training)
         return torch.stack(losses).mean().item()
 
@@ -76,4 +82,6 @@ def image_loss(model: BaseModel, sample: dict) -> Tensor:
 
 def peak_memory_gb() -> float:
     """Peak of memory so far in 10^9 bytes: of the GPU where one is in use, else of the process."""
-    return (torch.cuda.max_memory_allocated() if torch.cuda.is_available() else peak_rss()) / 1e9
+    return (
+        torch.cuda.max_memory_allocated() if torch.cuda.is_available() else peak_rss()
+    ) / 1e9

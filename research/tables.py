@@ -53,12 +53,21 @@ def decay_rows(name: str, freqs: Tensor) -> Rows:
     sequence, up to ``DECAY_LENGTH`` tokens.
     """
     rows = []
-    along = torch.stack([torch.arange(DECAY_LENGTH + 1), torch.zeros(DECAY_LENGTH + 1)], -1)
-    sets = {SEQUENCE: (sequence_frequencies(), along), name: (freqs, square(DECAY_REACH))}
+    along = torch.stack(
+        [torch.arange(DECAY_LENGTH + 1), torch.zeros(DECAY_LENGTH + 1)], -1
+    )
+    sets = {
+        SEQUENCE: (sequence_frequencies(), along),
+        name: (freqs, square(DECAY_REACH)),
+    }
     for label, (frequencies, offsets) in sets.items():
-        sums = partial_sums(frequencies.double(), offsets[:, : len(frequencies)].double())
+        sums = partial_sums(
+            frequencies.double(), offsets[:, : len(frequencies)].double()
+        )
         columns = dict(mean_partial_sum=sums.mean(-1), sum=sums[:, -1])
-        rows += position_rows(dict(frequencies=label, pairs=sums.shape[-1]), offsets, columns)
+        rows += position_rows(
+            dict(frequencies=label, pairs=sums.shape[-1]), offsets, columns
+        )
     return rows
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from rope_dense.backbones import RoPENAT
 from rope_dense.backbones.layers import init_transformer
 from rope_dense.checkpoints.tables import find_grid, has_entries_like, resize_table
-from rope_dense.engine.param_groups import role_of
+from rope_dense.engine.optimizer import role_of
 from rope_dense.utils.sizes import Size
 from rope_dense.utils.validation import check_choice, checked_size
 
@@ -39,7 +39,10 @@ except ImportError as error:
     ) from error
 
 PREFIX = 'backbone.'
-TOKENS = ('cls_token', 'reg_token')  # which, like positions and frequencies, have no weight decay
+TOKENS = (
+    'cls_token',
+    'reg_token',
+)  # which, like positions and frequencies, have no weight decay
 
 
 class TimmClassifier(RoPEClassifier):
@@ -109,11 +112,15 @@ class TimmClassifier(RoPEClassifier):
     def get_classifier(self) -> nn.Module:
         return self.head
 
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+    def reset_classifier(
+        self, num_classes: int, global_pool: str | None = None
+    ) -> None:
         """Give the model a head for K classes, or none for 0; ValueError for another pooling."""
         check_choice('global_pool', global_pool, (None, self.global_pool))
         self.num_classes = num_classes
-        self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+        self.head = (
+            nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+        )
         init_transformer(self.head)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
@@ -129,7 +136,8 @@ class TimmClassifier(RoPEClassifier):
         return {
             name
             for name, param in self.named_parameters()
-            if name.endswith(TOKENS) or role_of(self, name, param, ('frequency', 'position'))
+            if name.endswith(TOKENS)
+            or role_of(self, name, param, ('frequency', 'position'))
         }
 
     def group_matcher(self, coarse: bool = False) -> Callable[[str], int]:
@@ -141,7 +149,9 @@ class TimmClassifier(RoPEClassifier):
             return self.backbone.layer_of(name.removeprefix(PREFIX))
         return len(self.backbone.ordered_blocks) + 1
 
-    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: object) -> None:
+    def _load_from_state_dict(
+        self, state_dict: dict, prefix: str, *args: object
+    ) -> None:
         """Load weights of another image size or window, with position tables resized (bicubic).
 
         For fine-tuning at another size (``--initial-checkpoint``).
@@ -173,7 +183,11 @@ def timm_settings(backbone: dict, crop_ratio: float = 0.875) -> dict[str, Any]:
 
 
 def build(
-    name: str, named: NamedClassifier, pretrained: bool, features_only: bool = False, **kwargs: Any
+    name: str,
+    named: NamedClassifier,
+    pretrained: bool,
+    features_only: bool = False,
+    **kwargs: Any,
 ) -> TimmClassifier:
     """The model that ``timm.create_model`` returns for a name.
 
@@ -201,7 +215,8 @@ def register(name: str, named: NamedClassifier) -> None:
 
 
 SETTINGS: dict[str, Any] = {
-    name: timm_settings(named.backbone, named.crop_ratio) for name, named in CLASSIFIERS.items()
+    name: timm_settings(named.backbone, named.crop_ratio)
+    for name, named in CLASSIFIERS.items()
 }
 default_cfgs = generate_default_cfgs({**SETTINGS, ANY_CONFIG: timm_settings({})})
 for name, named in CLASSIFIERS.items():

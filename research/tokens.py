@@ -13,10 +13,14 @@ from rope_dense.backbones.block import Plan
 from rope_dense.backbones.neighbours import AxisTiles, NeighbourPlan
 from rope_dense.utils.sizes import Size
 
-Groups = list[tuple[Tensor, Tensor]]  # queries [G, n, 4] and keys [G, m, 4], see ``token_table``
+Groups = list[
+    tuple[Tensor, Tensor]
+]  # queries [G, n, 4] and keys [G, m, 4], see ``token_table``
 
 
-def token_groups(attn: AttentionLayers, x: Tensor, grid: Size, plan: Plan | None) -> Groups:
+def token_groups(
+    attn: AttentionLayers, x: Tensor, grid: Size, plan: Plan | None
+) -> Groups:
     """Queries and keys of each call of ``scaled_dot_product_attention``.
 
     Takes the arguments of an attention's ``forward``.
@@ -56,7 +60,9 @@ def tile_groups(tokens: Tensor, plan: NeighbourPlan) -> tuple[Tensor, Tensor]:
     table = plan.pad(tokens[None]).unflatten(1, plan.padded)[:, :, :, None, None]
     queries, keys = plan.split_queries(table)[0, :, 0], plan.split_keys(table)[0, :, 0]
     rows, columns = query_mask(plan.rows), query_mask(plan.columns)
-    weights = (rows[:, None, :, None] * columns[None, :, None, :]).flatten(2).flatten(0, 1)
+    weights = (
+        (rows[:, None, :, None] * columns[None, :, None, :]).flatten(2).flatten(0, 1)
+    )
     return torch.cat([queries[..., :3], weights[..., None]], -1), keys
 
 

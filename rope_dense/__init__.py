@@ -14,9 +14,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from . import moved  # noqa: F401  # finds modules under their old names
 from .operators import provide_extension
-from .utils.quiet import leave_out_import_noise
-from .utils.requirements import installation_advice, missing_packages
+from .utils.imports import installation_advice, leave_out_import_noise, missing_packages
 from .version import __version__
 
 __all__ = ['__version__', 'load', 'train']
@@ -24,16 +24,16 @@ __all__ = ['__version__', 'load', 'train']
 # The parts that need the package of a task, or of both.
 TASKS = {
     ('mmdet',): (
-        'models.dino', 'models.dino_head', 'models.eomt.detector', 'models.eomt.head',
+        'models.dino', 'models.eomt.detector',
         'models.deim.detector', 'models.deim.encoder', 'models.deim.head', 'models.deim.oriented',
         'models.instance_tta', 'models.channel_detection',
     ),
     ('mmseg',): (
-        'models.linear_head', 'models.depth_head', 'models.depth_loss', 'models.seg_tta',
+        'models.depth', 'models.seg_tta',
         'models.channel_segmentation',
     ),
     ('mmdet', 'mmseg'): (
-        'models.mask2former_head', 'models.eomt.seg_head', 'models.eomt.segmentor',
+        'models.mask2former_head', 'models.eomt.segmentor',
     ),
 }  # fmt: skip
 
@@ -53,9 +53,13 @@ def _import_parts() -> None:
         try:
             for part in parts if all(map(find_spec, packages)) else ():
                 import_module(f'.{part}', __name__)
-        except Exception as error:  # an incomplete or wrong installation fails in any way
+        except (
+            Exception
+        ) as error:  # an incomplete or wrong installation fails in any way
             reason = f'{" or ".join(packages)} does not import ({type(error).__name__}: {error})'
-            warnings.warn(f'rope_dense without {", ".join(parts)}: {reason}', stacklevel=3)
+            warnings.warn(
+                f'rope_dense without {", ".join(parts)}: {reason}', stacklevel=3
+            )
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mmengine.structures import BaseDataElement
     from PIL.Image import Image
 
-    from .datasets.images.sources import ImageReader
+    from .data.images.sources import ImageReader
 
     Picture = str | Path | np.ndarray | Image
 
@@ -71,7 +71,7 @@ def train(
     from .project.find import recipes
     from .project.own.settings import task_settings
     from .project.own.tasks import task_named
-    from .training.train import train as run_training
+    from .training import train as run_training
     from .utils.validation import check_choice
 
     if is_recipe := str(task) in recipes() or not Path(str(task)).is_dir():
@@ -114,8 +114,8 @@ def load(
     from mmengine.registry import DefaultScope
 
     from .predict.inferencer import build_inferencer
+    from .project.contents import used_loaders
     from .project.load import find_model
-    from .project.parts import used_loaders
 
     cfg, weights = find_model(source, checkpoint)
     used_loaders(cfg, 'test')
@@ -156,16 +156,20 @@ class Model:
         """
         from mmengine.registry import DefaultScope
 
-        from .datasets.images.sources import ImageReader
+        from .data.images.sources import ImageReader
         from .predict.inferencer import predict_batch
 
         many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
         reader = ImageReader(self.cfg.test_dataloader.dataset.pipeline)
         pixels = [read_picture(image, reader) for image in many]
         with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
-            return [sample.cpu() for sample in predict_batch(self.inferencer, pixels, batch)]
+            return [
+                sample.cpu() for sample in predict_batch(self.inferencer, pixels, batch)
+            ]
 
-    def plain(self, sample: BaseDataElement, score: float = 0.3) -> dict[str, np.ndarray]:
+    def plain(
+        self, sample: BaseDataElement, score: float = 0.3
+    ) -> dict[str, np.ndarray]:
         """A prediction as numpy arrays.
 
         Args:
@@ -179,7 +183,7 @@ class Model:
             panoptic model, which has no scores, ids [H, W] (0 where it finds nothing), and labels
             [n] and areas [n], in pixels, of the segments with the ids 1 to n.
         """
-        from .datasets.panoptic import panoptic_segments
+        from .data.panoptic import panoptic_segments
 
         if not 0 <= score <= 1:
             raise ValueError(f'score={score}: give a number from 0 to 1')
@@ -189,11 +193,17 @@ class Model:
             return dict(depth=sample.pred_depth_map.data[0].numpy())
         if 'pred_panoptic_seg' in sample:
             parts = self.inferencer.model.modules()
-            count = max(part.num_classes for part in parts if hasattr(part, 'num_stuff_classes'))
+            count = max(
+                part.num_classes for part in parts if hasattr(part, 'num_stuff_classes')
+            )
             pixels = sample.pred_panoptic_seg.sem_seg[0].numpy()
             ids, segments = panoptic_segments(pixels, range(count))
-            labels, areas = ([x[key] for x in segments] for key in ('category_id', 'area'))
-            return dict(ids=ids, labels=np.array(labels, int), areas=np.array(areas, int))
+            labels, areas = (
+                [x[key] for x in segments] for key in ('category_id', 'area')
+            )
+            return dict(
+                ids=ids, labels=np.array(labels, int), areas=np.array(areas, int)
+            )
         found = sample.pred_instances[sample.pred_instances.scores >= score]
         names = dict(boxes='bboxes', scores='scores', labels='labels', masks='masks')
         return {name: found[key].numpy() for name, key in names.items() if key in found}
@@ -211,7 +221,9 @@ class Model:
         from .measure.sweep import evaluate_sizes
 
         folder = str(options.pop('work_dir', Path(self.cfg.work_dir, 'evaluation')))
-        return evaluate_sizes(self.config, self.checkpoint, sizes=sizes, work_dir=folder, **options)
+        return evaluate_sizes(
+            self.config, self.checkpoint, sizes=sizes, work_dir=folder, **options
+        )
 
     def export(self, out: str | Path, **options: Any) -> Path:
         """Write the model as ONNX or ``torch.export``, as ``rope-dense export``.
@@ -237,7 +249,9 @@ def read_picture(image: Picture, reader: ImageReader) -> np.ndarray:
         return image
     if not isinstance(image, (str, Path)):  # of Pillow
         if image.mode.startswith(('I', 'F')):  # which would be cut off at 255
-            raise ValueError(f'a picture of mode {image.mode}: give its path, or an array of uint8')
+            raise ValueError(
+                f'a picture of mode {image.mode}: give its path, or an array of uint8'
+            )
         return np.ascontiguousarray(
             np.asarray(ImageOps.exif_transpose(image).convert('RGB'))[..., ::-1]
         )

@@ -47,7 +47,9 @@ def seed() -> int:
 def configs_as_they_are() -> Iterator[None]:
     """Configs are written without layout for readers: yapf takes a second for each."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True))
+        patch.setattr(
+            'yapf.yapflib.yapf_api.FormatCode', lambda text, **options: (text, True)
+        )
         yield
 
 
@@ -55,7 +57,9 @@ def configs_as_they_are() -> Iterator[None]:
 def own_data_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Canonical files of own data are written to a temporary folder, not to the checkout."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('rope_dense.project.own.data.CONVERTED', tmp_path_factory.mktemp('own_data'))
+        patch.setattr(
+            'rope_dense.project.own.data.CONVERTED', tmp_path_factory.mktemp('own_data')
+        )
         yield
 
 
@@ -99,9 +103,13 @@ def surroundings() -> Iterator[None]:
 @pytest.fixture(scope='session')
 def shared_data() -> Path:
     """Folder with coco_mini and ade_mini: $ROPE_DENSE_SHARED_DATA, or ../shared/data."""
-    folder = Path(os.environ.get('ROPE_DENSE_SHARED_DATA', REPOSITORY.parent / 'shared' / 'data'))
+    folder = Path(
+        os.environ.get('ROPE_DENSE_SHARED_DATA', REPOSITORY.parent / 'shared' / 'data')
+    )
     if not folder.is_dir():
-        pytest.skip(f'no real images in {folder}; ROPE_DENSE_SHARED_DATA can name another folder')
+        pytest.skip(
+            f'no real images in {folder}; ROPE_DENSE_SHARED_DATA can name another folder'
+        )
     return folder
 
 

@@ -7,7 +7,7 @@ import mmseg.registry
 import pytest
 
 import rope_dense
-from rope_dense.utils.requirements import installation_advice, missing_packages
+from rope_dense.utils.imports import installation_advice, missing_packages
 
 FAMILY_IMPORTS = ('mmengine', 'mmcv', 'mmdet', 'mmseg')
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -30,7 +30,9 @@ def run_python(code: str, *options: str) -> subprocess.CompletedProcess:
 
 def test_version_is_the_one_setup_reports() -> None:
     command = [sys.executable, 'setup.py', '--version']
-    reported = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    reported = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
     assert reported.stdout.split()[-1] == rope_dense.__version__
 
 
@@ -99,7 +101,9 @@ import rope_dense.project.own.recipes
 
 @pytest.mark.parametrize('present, absent', [('mmseg', 'mmdet'), ('mmdet', 'mmseg')])
 def test_one_of_mmdet_and_mmseg_is_enough(present: str, absent: str) -> None:
-    code = HIDE.format(names=()) + (  # find_spec gives None for a package that is not there
+    code = HIDE.format(
+        names=()
+    ) + (  # find_spec gives None for a package that is not there
         f'sys.modules[{absent!r}] = None\n'
         f'import rope_dense, {present}.registry\n'
         f"assert {present}.registry.MODELS.get('RoPEViT') is rope_dense.backbones.RoPEViT"
@@ -134,7 +138,9 @@ def test_import_prints_nothing_and_hides_no_other_warning() -> None:
 
 
 @pytest.mark.slow
-def test_without_compiled_operators_everything_is_registered_and_nothing_printed() -> None:
+def test_without_compiled_operators_everything_is_registered_and_nothing_printed() -> (
+    None
+):
     code = (
         "import sys\nsys.modules['mmcv._ext'] = None\n"
         'import rope_dense\nfrom mmengine.registry import MODELS\n'

@@ -26,25 +26,25 @@ OWNERS = {'write', 'fresh', 'writing', 'atomic_write', 'TemporaryDirectory', 'By
 # Other writers, as MODULE or MODULE:FUNCTION.
 ALLOWED = {
     'utils/results': 'the owner itself',
-    'utils/atomic_write': 'what it writes with',
+    'utils/disk': 'what it writes with',
     'utils/lock': 'removes its own file, which has the lock',
     'utils/journal': 'unfinished work in the hidden folder',
-    'large_images/segmentation:ScoreBlender': 'scores in the folder of a journal',
+    'data/tiles/evaluation:ScoreBlender': 'scores in the folder of a journal',
     'predict/tiles:predict_all': 'joins journals in their folder',
-    'large_images/image_file:write_raster': 'into a new file, by another one beside the journal',
+    'data/tiles/image_file:write_raster': 'into a new file, by another one beside the journal',
     'predict/images': 'a video grows as a new file of the owner',
     'measure/plot:draw_resolutions': 'into a given new file',
     'measure/choice_files:draw_choice': 'into a given new file',
     'report/page:add_figure': 'into memory',
     'predict/files:array_content': 'into memory',
-    'datasets/mask_colours:write_labels': 'into a given new file',
-    'datasets/panoptic:write_ids': 'into a given new file',
-    'datasets/images/band_files:write_bands': 'into a given new file',
-    'datasets/generated/files': 'into a new folder of the owner',
-    'datasets/labels/canonical:SplitFile': 'into a new folder',
-    'datasets/labels/unlabelled:save_frames': 'into a new folder',
-    'datasets/labels/kept': 'what is kept of own data: a folder of the program alone',
-    'datasets/images/copies': 'copies, beside what is kept of own data',
+    'data/mask_colours:write_labels': 'into a given new file',
+    'data/panoptic:write_ids': 'into a given new file',
+    'data/images/band_files:write_bands': 'into a given new file',
+    'data/generated/write_shapes': 'into a new folder of the owner',
+    'data/labels/canonical:SplitFile': 'into a new folder',
+    'data/labels/unlabelled:save_frames': 'into a new folder',
+    'data/labels/kept': 'what is kept of own data: a folder of the program alone',
+    'data/images/copies': 'copies, beside what is kept of own data',
     'export/exporter:write_pt2': 'into a new folder of the owner',
     'export/onnx_file': 'into a new folder of the owner',
     'measure/benchmark:write_picture': 'into a temporary folder',
@@ -58,8 +58,14 @@ def owned_names(tree: ast.AST) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
-            calls = [part for part in ast.walk(node.context_expr) if isinstance(part, ast.Call)]
-            if OWNERS.intersection(ast.unparse(call.func).rpartition('.')[2] for call in calls):
+            calls = [
+                part
+                for part in ast.walk(node.context_expr)
+                if isinstance(part, ast.Call)
+            ]
+            if OWNERS.intersection(
+                ast.unparse(call.func).rpartition('.')[2] for call in calls
+            ):
                 found.add(node.optional_vars.id)
     return found
 
@@ -67,8 +73,14 @@ def owned_names(tree: ast.AST) -> set[str]:
 def opens_for_writing(call: ast.Call) -> bool:
     """Return whether a mode is given that is not for reading alone."""
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
-    texts = [x.value for x in values if isinstance(x, ast.Constant) and isinstance(x.value, str)]
-    return any(set('wax+') & set(text) and set(text) <= set('rwaxbt+') for text in texts)
+    texts = [
+        x.value
+        for x in values
+        if isinstance(x, ast.Constant) and isinstance(x.value, str)
+    ]
+    return any(
+        set('wax+') & set(text) and set(text) <= set('rwaxbt+') for text in texts
+    )
 
 
 def writes(call: ast.Call) -> bool:
@@ -96,7 +108,9 @@ def writers(text: str, module: str) -> Iterator[tuple[list[str], str]]:
         if not writes(call):
             continue
         owned = {name for scope in scopes for name in owned_names(scope)}
-        if not owned & {part.id for part in ast.walk(call) if isinstance(part, ast.Name)}:
+        if not owned & {
+            part.id for part in ast.walk(call) if isinstance(part, ast.Name)
+        }:
             names = [scope.name for scope in scopes]
             places = [module, *(f'{module}:{name}' for name in names)]
             yield places, f'{module}:{".".join(names)}: {ast.unparse(call)}'
@@ -111,7 +125,9 @@ def test_what_writes_without_the_owner_has_a_reason() -> None:
             needed.update(reasons)
             if not reasons:
                 others.append(call)
-    assert not others, 'write through Results, or name the reason in ALLOWED:\n' + '\n'.join(others)
+    assert not others, (
+        'write through Results, or name the reason in ALLOWED:\n' + '\n'.join(others)
+    )
     assert needed == {*ALLOWED}, 'ALLOWED names what writes no more'
 
 
@@ -132,7 +148,10 @@ def test_what_writes_without_the_owner_has_a_reason() -> None:
         ('image.save(path)', True),
         ('with results.write(path) as file: image.save(file)', False),
         ('with atomic_write(path) as file: image.save(other)', True),
-        ('with results.fresh() as folder: cv2.imwrite(str(folder / name), image)', False),
+        (
+            'with results.fresh() as folder: cv2.imwrite(str(folder / name), image)',
+            False,
+        ),
     ],
 )
 def test_kinds_of_writing(line: str, found: bool) -> None:

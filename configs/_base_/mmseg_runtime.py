@@ -16,10 +16,14 @@ default_hooks = dict(
     timer=dict(type='IterTimerHook'),
     logger=dict(type='LoggerHook', interval=50, log_metric_by_epoch=False),
     param_scheduler=dict(type='ParamSchedulerHook'),
-    checkpoint=dict(type='AtomicCheckpointHook', by_epoch=False, interval=5000, max_keep_ckpts=3),
+    checkpoint=dict(
+        type='AtomicCheckpointHook', by_epoch=False, interval=5000, max_keep_ckpts=3
+    ),
     sampler_seed=dict(type='DistSamplerSeedHook'),
     visualization=dict(type='SegVisualizationHook'),
 )
 visualizer = dict(
-    type='SegLocalVisualizer', vis_backends=[dict(type='LocalVisBackend')], name='visualizer'
+    type='SegLocalVisualizer',
+    vis_backends=[dict(type='LocalVisBackend')],
+    name='visualizer',
 )

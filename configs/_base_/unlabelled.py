@@ -3,14 +3,18 @@
 # not seen; this one is of fine-tuning.
 _base_ = 'mmseg_runtime.py'
 custom_imports = dict(
-    imports=['rope_dense', 'rope_dense.datasets.unlabelled'], allow_failed_imports=False
+    imports=['rope_dense', 'rope_dense.data.unlabelled'], allow_failed_imports=False
 )
 
 model = dict(
     type='PictureClassifier',
     num_pictures=1,
     data_preprocessor=dict(
-        type='SegDataPreProcessor', bgr_to_rgb=True, size=(224, 224), pad_val=0, seg_pad_val=255
+        type='SegDataPreProcessor',
+        bgr_to_rgb=True,
+        size=(224, 224),
+        pad_val=0,
+        seg_pad_val=255,
     ),
     backbone=dict(type='RoPEViT', arch='lingbot_small', output_prefix='cls'),
 )
@@ -18,7 +22,9 @@ model = dict(
 keys = ('img_path', 'ori_shape', 'img_shape', 'number')  # of an image, for the model
 train_pipeline = [
     dict(type='LoadImageFromFile'),
-    dict(type='RandomResize', scale=(896, 224), ratio_range=(1.0, 2.0), keep_ratio=True),
+    dict(
+        type='RandomResize', scale=(896, 224), ratio_range=(1.0, 2.0), keep_ratio=True
+    ),
     dict(type='RandomCrop', crop_size=(224, 224)),
     dict(type='RandomFlip', prob=0.5),
     dict(type='PhotoMetricDistortion'),
@@ -48,10 +54,21 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 val_evaluator = test_evaluator = dict(type='FeatureMetric')
 
-optim_wrapper = dict(type='OptimWrapper', optimizer=dict(type='AdamW', lr=1e-4, weight_decay=0.05))
-param_scheduler = [dict(type='CosineAnnealingLR', by_epoch=False, T_max=1000, begin=0, end=1000)]
-train_cfg = dict(type='ResumableTrainLoop', max_iters=1000, val_begin=0, val_interval=1000)
+optim_wrapper = dict(
+    type='OptimWrapper', optimizer=dict(type='AdamW', lr=1e-4, weight_decay=0.05)
+)
+param_scheduler = [
+    dict(type='CosineAnnealingLR', by_epoch=False, T_max=1000, begin=0, end=1000)
+]
+train_cfg = dict(
+    type='ResumableTrainLoop', max_iters=1000, val_begin=0, val_interval=1000
+)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
 
-del dataset, keys, train_pipeline, test_pipeline  # an override of these would change nothing
+del (
+    dataset,
+    keys,
+    train_pipeline,
+    test_pipeline,
+)  # an override of these would change nothing

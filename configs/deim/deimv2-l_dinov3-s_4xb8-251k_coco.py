@@ -2,7 +2,7 @@
 # Recipe: configs/deimv2/deimv2_dinov3_l_coco.yml; as for S.
 _base_ = './deimv2-s_vit-t_4xb8-488k_coco.py'
 
-from rope_dense.datasets.dense_stages import set_stages
+from rope_dense.models.deim.recipe import set_stages
 
 model = dict(
     backbone=dict(
@@ -22,7 +22,10 @@ model = dict(
     bbox_head=dict(embed_dims=224, decoder=dict(feedforward_channels=1792)),
 )
 optim_wrapper = dict(
-    optimizer=dict(weight_decay=1.25e-4), paramwise_cfg=dict(lr_mult={'backbone': 0.025})
+    optimizer=dict(weight_decay=1.25e-4),
+    paramwise_cfg=dict(lr_mult={'backbone': 0.025}),
 )
 
-globals().update(set_stages(_base_, model, epochs=68, starts=(4, 34, 60), late_epoch=50, repeat=3))
+globals().update(
+    set_stages(_base_, model, epochs=68, starts=(4, 34, 60), late_epoch=50, repeat=3)
+)

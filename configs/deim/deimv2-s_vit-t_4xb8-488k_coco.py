@@ -8,10 +8,14 @@ _base_ = [
     '../_base_/mmdet_runtime.py',
 ]
 
-custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.dense'])
+custom_imports = dict(imports=['rope_dense', 'rope_dense.data.dense'])
 model = dict(
-    backbone=dict(init_cfg=dict(type='Pretrained', checkpoint='checkpoints/vitt_distill.pt'))
+    backbone=dict(
+        init_cfg=dict(type='Pretrained', checkpoint='checkpoints/vitt_distill.pt')
+    )
 )
 default_hooks = dict(
-    checkpoint=dict(interval=3696, max_keep_ckpts=2, save_best='coco/bbox_mAP', rule='greater')
+    checkpoint=dict(
+        interval=3696, max_keep_ckpts=2, save_best='coco/bbox_mAP', rule='greater'
+    )
 )

@@ -2,7 +2,7 @@
 # Recipe: ecdetseg/configs/ecdet/ecdet_m.yml; as for S.
 _base_ = './ecdet-s_ecvit-t_4xb8-274k_coco.py'
 
-from rope_dense.datasets.dense_stages import set_stages
+from rope_dense.models.deim.recipe import set_stages
 
 model = dict(
     backbone=dict(

@@ -8,9 +8,9 @@ _base_ = [
     '../_base_/mmdet_runtime.py',
 ]
 
-from rope_dense.datasets.dense_stages import set_stages
+from rope_dense.models.deim.recipe import set_stages
 
-custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.dense'])
+custom_imports = dict(imports=['rope_dense', 'rope_dense.data.dense'])
 model = dict(
     backbone=dict(
         arch='ecvit_tiny',

@@ -2,7 +2,7 @@
 # Recipe: ecdetseg/configs/ecseg/ecseg_l.yml; as for S.
 _base_ = './ecdet-l_ecvit-s_4xb8-185k_coco.py'
 
-from rope_dense.datasets.dense_stages import with_masks
+from rope_dense.models.deim.recipe import with_masks
 
 model = dict(
     backbone=dict(

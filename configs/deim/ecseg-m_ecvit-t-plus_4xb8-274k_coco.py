@@ -2,7 +2,7 @@
 # Recipe: ecdetseg/configs/ecseg/ecseg_m.yml; as for S.
 _base_ = './ecdet-m_ecvit-t-plus_4xb8-229k_coco.py'
 
-from rope_dense.datasets.dense_stages import set_stages, with_masks
+from rope_dense.models.deim.recipe import set_stages, with_masks
 
 model = dict(
     backbone=dict(

@@ -3,7 +3,7 @@
 # differs from it: docs/realtime.md.
 _base_ = './ecdet-s_ecvit-t_4xb8-274k_coco.py'
 
-from rope_dense.datasets.dense_stages import with_masks
+from rope_dense.models.deim.recipe import with_masks
 
 model = dict(
     backbone=dict(

@@ -2,7 +2,7 @@
 # Recipe: ecdetseg/configs/ecseg/ecseg_x.yml; as for S.
 _base_ = './ecdet-x_ecvit-s-plus_4xb8-185k_coco.py'
 
-from rope_dense.datasets.dense_stages import with_masks
+from rope_dense.models.deim.recipe import with_masks
 
 model = dict(
     backbone=dict(

@@ -2,6 +2,6 @@
 # rope-dense demo --config configs/demo/deim_masks_vit_rope_mixed_shapes.py --work-dir DIR
 _base_ = './deim_vit_rope_mixed_shapes.py'
 
-from rope_dense.datasets.dense_stages import with_masks
+from rope_dense.models.deim.recipe import with_masks
 
 globals().update(with_masks(_base_, {}))

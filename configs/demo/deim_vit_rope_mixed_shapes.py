@@ -22,7 +22,9 @@ model = dict(
         out_indices=(1, 3, 5),
         layer_scale_init_value=None,
     ),
-    neck=dict(type='SpatialTuningAdapter', in_channels=192, stem_channels=16, out_channels=128),
+    neck=dict(
+        type='SpatialTuningAdapter', in_channels=192, stem_channels=16, out_channels=128
+    ),
     encoder=dict(
         type='DEIMEncoder',
         in_channels=(128, 128, 128),
@@ -55,5 +57,7 @@ param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=50),
     dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=920, eta_min=1e-6),
 ]
-train_cfg = dict(max_iters=920, val_interval=230)  # the CPU time of 700 iterations of DINO
+train_cfg = dict(
+    max_iters=920, val_interval=230
+)  # the CPU time of 700 iterations of DINO
 default_hooks = dict(checkpoint=dict(interval=230))

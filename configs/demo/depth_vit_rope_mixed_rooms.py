@@ -3,7 +3,7 @@
 # rope-dense research make-shapes data/rooms --layout depth --train 800 --val 50 --size 96 128
 # rope-dense train configs/demo/depth_vit_rope_mixed_rooms.py
 _base_ = '../_base_/mmseg_runtime.py'
-custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.depth'])
+custom_imports = dict(imports=['rope_dense', 'rope_dense.data.map_datasets'])
 
 model = dict(
     type='DepthEstimator',
@@ -108,6 +108,8 @@ param_scheduler = [
 train_cfg = dict(type='ResumableTrainLoop', max_iters=1000, val_interval=500)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
-default_hooks = dict(checkpoint=dict(interval=500, max_keep_ckpts=1, save_best='rmse', rule='less'))
+default_hooks = dict(
+    checkpoint=dict(interval=500, max_keep_ckpts=1, save_best='rmse', rule='less')
+)
 
 del train_pipeline, test_pipeline  # an override of these keys would change nothing

@@ -44,7 +44,9 @@ subset_pipeline = [
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     resize,
-    dict(type='LoadAnnotations', with_bbox=True),  # after Resize: boxes in the original's pixels
+    dict(
+        type='LoadAnnotations', with_bbox=True
+    ),  # after Resize: boxes in the original's pixels
     dict(
         type='PackDetInputs',
         meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
@@ -80,11 +82,15 @@ del resize, train_pipeline, subset_pipeline, test_pipeline, subset
 
 optim_wrapper = dict(
     optimizer=dict(lr=4e-4),
-    paramwise_cfg=dict(_delete_=True, no_decay=['norm', 'frequency']),  # all train from scratch
+    paramwise_cfg=dict(
+        _delete_=True, no_decay=['norm', 'frequency']
+    ),  # all train from scratch
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
     dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=200, eta_min=1e-6),
 ]
 train_cfg = dict(max_iters=200, val_interval=200)
-default_hooks = dict(logger=dict(interval=10), checkpoint=dict(interval=200, max_keep_ckpts=1))
+default_hooks = dict(
+    logger=dict(interval=10), checkpoint=dict(interval=200, max_keep_ckpts=1)
+)

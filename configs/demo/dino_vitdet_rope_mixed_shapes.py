@@ -3,7 +3,7 @@
 # rope-dense demo --config configs/demo/dino_vitdet_rope_mixed_shapes.py --goal 0.4
 _base_ = '../dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py'
 
-# The images that rope-dense demo generates (rope_dense.datasets.ShapesSettings).
+# The images that rope-dense demo generates (rope_dense.data.ShapesSettings).
 shapes = dict(train=2000, val=100, size=(160, 160), seed=0, colors='class')
 
 model = dict(
@@ -71,25 +71,37 @@ train_dataloader = dict(
     batch_size=8,
     num_workers=0,
     persistent_workers=False,
-    dataset=dict(data_root='work_dirs/demo/data/coco/', metainfo=metainfo, pipeline=train_pipeline),
+    dataset=dict(
+        data_root='work_dirs/demo/data/coco/',
+        metainfo=metainfo,
+        pipeline=train_pipeline,
+    ),
 )
 val_dataloader = dict(
     num_workers=0,
     persistent_workers=False,
-    dataset=dict(data_root='work_dirs/demo/data/coco/', metainfo=metainfo, pipeline=test_pipeline),
+    dataset=dict(
+        data_root='work_dirs/demo/data/coco/', metainfo=metainfo, pipeline=test_pipeline
+    ),
 )
 test_dataloader = val_dataloader
-val_evaluator = dict(ann_file='work_dirs/demo/data/coco/annotations/instances_val2017.json')
+val_evaluator = dict(
+    ann_file='work_dirs/demo/data/coco/annotations/instances_val2017.json'
+)
 test_evaluator = val_evaluator
 del metainfo, train_pipeline, test_pipeline
 
 optim_wrapper = dict(
     optimizer=dict(lr=5e-4),
-    paramwise_cfg=dict(_delete_=True, no_decay=['norm', 'frequency']),  # all train from scratch
+    paramwise_cfg=dict(
+        _delete_=True, no_decay=['norm', 'frequency']
+    ),  # all train from scratch
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=50),
     dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=700, eta_min=1e-6),
 ]
 train_cfg = dict(max_iters=700, val_interval=175)
-default_hooks = dict(logger=dict(interval=25), checkpoint=dict(interval=175, max_keep_ckpts=1))
+default_hooks = dict(
+    logger=dict(interval=25), checkpoint=dict(interval=175, max_keep_ckpts=1)
+)

@@ -34,7 +34,9 @@ things = ('circle', 'square', 'triangle', 'star', 'cross', 'ring')
 data = dict(
     data_root='data/segments/panoptic',
     metainfo=dict(
-        classes=(*things, 'background'), thing_classes=things, stuff_classes=('background',)
+        classes=(*things, 'background'),
+        thing_classes=things,
+        stuff_classes=('background',),
     ),
 )
 train_pipeline = [
@@ -52,14 +54,18 @@ train_dataloader = dict(
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(128, 128), keep_ratio=True),
-    dict(type='LoadPanopticAnnotations'),  # after Resize: labels keep the original's size
+    dict(
+        type='LoadPanopticAnnotations'
+    ),  # after Resize: labels keep the original's size
     dict(
         type='PackDetInputs',
         meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
     ),
 ]
 val_dataloader = dict(
-    num_workers=0, persistent_workers=False, dataset=dict(pipeline=test_pipeline, **data)
+    num_workers=0,
+    persistent_workers=False,
+    dataset=dict(pipeline=test_pipeline, **data),
 )
 test_dataloader = val_dataloader
 labels = 'data/segments/panoptic/annotations/panoptic_val2017'
@@ -82,4 +88,6 @@ train_cfg = dict(type='ResumableTrainLoop', max_iters=900, val_interval=450)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
 custom_hooks = [dict(type='MaskAnnealingHook', start=[150, 375], end=[450, 675])]
-default_hooks = dict(logger=dict(interval=25), checkpoint=dict(interval=450, max_keep_ckpts=1))
+default_hooks = dict(
+    logger=dict(interval=25), checkpoint=dict(interval=450, max_keep_ckpts=1)
+)

@@ -39,7 +39,10 @@ model = dict(
             class_weight=[1.0] * 7 + [0.1],
         ),
         loss_mask=dict(
-            type='mmdet.CrossEntropyLoss', use_sigmoid=True, reduction='mean', loss_weight=5.0
+            type='mmdet.CrossEntropyLoss',
+            use_sigmoid=True,
+            reduction='mean',
+            loss_weight=5.0,
         ),
         loss_dice=dict(
             type='mmdet.DiceLoss',
@@ -58,7 +61,9 @@ model = dict(
                 type='mmdet.HungarianAssigner',
                 match_costs=[
                     dict(type='mmdet.ClassificationCost', weight=2.0),
-                    dict(type='mmdet.CrossEntropyLossCost', weight=5.0, use_sigmoid=True),
+                    dict(
+                        type='mmdet.CrossEntropyLossCost', weight=5.0, use_sigmoid=True
+                    ),
                     dict(type='mmdet.DiceCost', weight=5.0, pred_act=True, eps=1.0),
                 ],
             ),

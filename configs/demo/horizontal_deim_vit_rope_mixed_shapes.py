@@ -2,7 +2,7 @@
 # shapes, which are scored as oriented boxes at angle 0: what an angle is worth.
 _base_ = './oriented_deim_vit_rope_mixed_shapes.py'
 custom_imports = dict(
-    imports=['rope_dense', 'rope_dense.integrations.mmrotate', 'research.oriented']
+    imports=['rope_dense', 'rope_dense.models.mmrotate', 'research.oriented']
 )
 
 model = dict(bbox_head=dict(type='DEIMHead'))

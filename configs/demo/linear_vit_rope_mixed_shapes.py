@@ -7,7 +7,9 @@ model = dict(
         final_norm=True,
         out_indices=(5,),
         init_cfg=dict(
-            _delete_=True, type='Pretrained', checkpoint='work_dirs/encoder/iter_300.pth'
+            _delete_=True,
+            type='Pretrained',
+            checkpoint='work_dirs/encoder/iter_300.pth',
         ),
     ),
     neck=None,

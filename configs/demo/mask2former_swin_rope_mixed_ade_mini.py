@@ -31,7 +31,9 @@ test_pipeline = [
 ]
 images = dict(
     data_root='data/ade_mini',
-    data_prefix=dict(img_path='images/validation', seg_map_path='annotations/validation'),
+    data_prefix=dict(
+        img_path='images/validation', seg_map_path='annotations/validation'
+    ),
 )
 train_dataloader = dict(
     batch_size=1,
@@ -55,8 +57,14 @@ custom_hooks = [
 del resize, train_pipeline, subset_pipeline, test_pipeline, images
 
 optim_wrapper = dict(
-    paramwise_cfg=dict(_delete_=True, no_decay=['norm', 'embedding', 'position', 'frequency'])
+    paramwise_cfg=dict(
+        _delete_=True, no_decay=['norm', 'embedding', 'position', 'frequency']
+    )
 )
-param_scheduler = [dict(type='LinearLR', by_epoch=False, start_factor=0.1, begin=0, end=10)]
+param_scheduler = [
+    dict(type='LinearLR', by_epoch=False, start_factor=0.1, begin=0, end=10)
+]
 train_cfg = dict(max_iters=50, val_interval=50)
-default_hooks = dict(logger=dict(interval=5), checkpoint=dict(interval=50, max_keep_ckpts=1))
+default_hooks = dict(
+    logger=dict(interval=5), checkpoint=dict(interval=50, max_keep_ckpts=1)
+)

@@ -7,7 +7,10 @@ model = dict(
     type='EncoderDecoder',
     backbone=dict(out_indices=(1, 2, 3, 5), final_norm=False),
     neck=dict(
-        type='Feature2Pyramid', embed_dim=192, rescales=[4, 2, 1, 0.5], norm_cfg=dict(type='BN')
+        type='Feature2Pyramid',
+        embed_dim=192,
+        rescales=[4, 2, 1, 0.5],
+        norm_cfg=dict(type='BN'),
     ),
     decode_head=dict(
         _delete_=True,
@@ -30,7 +33,11 @@ model = dict(
                 num_layers=2,
                 layer_cfg=dict(
                     self_attn_cfg=dict(
-                        embed_dims=64, num_heads=4, num_levels=3, num_points=4, batch_first=True
+                        embed_dims=64,
+                        num_heads=4,
+                        num_levels=3,
+                        num_points=4,
+                        batch_first=True,
                     ),
                     ffn_cfg=dict(embed_dims=64, feedforward_channels=256),
                 ),

@@ -8,7 +8,7 @@ _base_ = [
     '../_base_/schedules/rotated_shapes.py',
     '../_base_/mmdet_runtime.py',
 ]
-custom_imports = dict(imports=['rope_dense', 'rope_dense.integrations.mmrotate'])
+custom_imports = dict(imports=['rope_dense', 'rope_dense.models.mmrotate'])
 default_scope = 'mmrotate'
 
 model = dict(
@@ -29,7 +29,9 @@ model = dict(
         out_indices=(1, 2, 3),
         layer_scale_init_value=None,
     ),
-    neck=dict(type='SpatialTuningAdapter', in_channels=96, stem_channels=16, out_channels=64),
+    neck=dict(
+        type='SpatialTuningAdapter', in_channels=96, stem_channels=16, out_channels=64
+    ),
     encoder=dict(
         type='DEIMEncoder',
         in_channels=(64, 64, 64),

@@ -7,13 +7,19 @@ import copy
 
 from mmengine.hub import get_config
 
-import rope_dense.integrations.mmrotate  # or get_config would install what is missing
+import rope_dense.models.mmrotate  # or get_config would install what is missing
 
-model = get_config('mmrotate::oriented_rcnn/oriented-rcnn-le90_r50_fpn_1x_dota.py').model
+model = get_config(
+    'mmrotate::oriented_rcnn/oriented-rcnn-le90_r50_fpn_1x_dota.py'
+).model
 model._delete_ = True
 model.backbone = dict(_base_.model.backbone, out_indices=(3,))
 model.neck = dict(
-    type='PlainViTFPN', in_channels=96, out_channels=64, scale_factors=(2, 1, 0.5), num_outs=4
+    type='PlainViTFPN',
+    in_channels=96,
+    out_channels=64,
+    scale_factors=(2, 1, 0.5),
+    num_outs=4,
 )
 model.rpn_head.update(in_channels=64, feat_channels=64)
 model.rpn_head.anchor_generator.update(scales=[4], strides=[4, 8, 16, 32])
@@ -23,7 +29,9 @@ model.train_cfg.rpn.sampler.num = 128
 model.train_cfg.rcnn.sampler.num = 64
 for proposals in (model.train_cfg.rpn_proposal, model.test_cfg.rpn):
     proposals.update(nms_pre=300, max_per_img=100)
-model.test_cfg.rcnn.update(max_per_img=20, nms=dict(type='nms_rotated', iou_threshold=0.5))
+model.test_cfg.rcnn.update(
+    max_per_img=20, nms=dict(type='nms_rotated', iou_threshold=0.5)
+)
 train_dataloader = dict(batch_size=4)
 optim_wrapper = dict(optimizer=dict(lr=1e-3), clip_grad=dict(max_norm=35))
 param_scheduler = copy.deepcopy(_base_.param_scheduler)

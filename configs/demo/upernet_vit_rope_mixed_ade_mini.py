@@ -39,7 +39,9 @@ train_dataloader = dict(
     persistent_workers=False,
     dataset=dict(
         data_root='data/ade_mini',
-        data_prefix=dict(img_path='images/validation', seg_map_path='annotations/validation'),
+        data_prefix=dict(
+            img_path='images/validation', seg_map_path='annotations/validation'
+        ),
         pipeline=train_pipeline,
     ),
 )
@@ -53,11 +55,15 @@ del resize, train_pipeline, test_pipeline
 
 optim_wrapper = dict(
     optimizer=dict(lr=5e-4),
-    paramwise_cfg=dict(_delete_=True, no_decay=['one_dim', 'frequency']),  # no layer decay
+    paramwise_cfg=dict(
+        _delete_=True, no_decay=['one_dim', 'frequency']
+    ),  # no layer decay
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=20),
     dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=200),
 ]
 train_cfg = dict(max_iters=200, val_interval=100)
-default_hooks = dict(logger=dict(interval=10), checkpoint=dict(interval=200, max_keep_ckpts=1))
+default_hooks = dict(
+    logger=dict(interval=10), checkpoint=dict(interval=200, max_keep_ckpts=1)
+)

@@ -12,7 +12,7 @@ _base_ = [
     '../_base_/schedules/depth_38k.py',
     '../_base_/mmseg_runtime.py',
 ]
-custom_imports = dict(imports=['rope_dense', 'rope_dense.datasets.depth'])
+custom_imports = dict(imports=['rope_dense', 'rope_dense.data.map_datasets'])
 
 model = dict(
     type='DepthEstimator',
@@ -30,7 +30,9 @@ model = dict(
         type='RoPEViT',
         arch='dinov3_base',
         frozen_stages='all',
-        init_cfg=dict(type='Pretrained', checkpoint='hf-hub:timm/vit_base_patch16_dinov3.lvd1689m'),
+        init_cfg=dict(
+            type='Pretrained', checkpoint='hf-hub:timm/vit_base_patch16_dinov3.lvd1689m'
+        ),
     ),
     decode_head=dict(
         type='LinearDepthHead',

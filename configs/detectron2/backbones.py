@@ -2,7 +2,7 @@
 # RoPE-Mixed. Each relative import in a LazyConfig makes a copy, so a config may change them.
 from detectron2.config import LazyCall as L
 
-from rope_dense.integrations.detectron2 import RoPESwin, RoPEViT
+from rope_dense.models.detectron2 import RoPESwin, RoPEViT
 
 vit_b = L(RoPEViT)(
     arch='base',

@@ -11,7 +11,7 @@ from detectron2.config import LazyCall as L
 from detectron2.solver import WarmupParamScheduler
 from fvcore.common.param_scheduler import MultiStepParamScheduler
 
-from rope_dense.integrations.detectron2 import NO_WEIGHT_DECAY, get_rope_lr_decay_rate
+from rope_dense.models.detectron2 import NO_WEIGHT_DECAY, get_rope_lr_decay_rate
 
 from .backbones import vit_b
 
@@ -25,7 +25,9 @@ dataloader.train.mapper.image_format = 'RGB'
 dataloader.train.mapper.recompute_boxes = True
 dataloader.train.mapper.augmentations = [
     L(T.RandomFlip)(horizontal=True),
-    L(T.ResizeScale)(min_scale=0.1, max_scale=2.0, target_height=1024, target_width=1024),
+    L(T.ResizeScale)(
+        min_scale=0.1, max_scale=2.0, target_height=1024, target_width=1024
+    ),
     L(T.FixedSizeCrop)(crop_size=(1024, 1024), pad=False),
 ]
 dataloader.test.mapper.augmentations = [
@@ -40,7 +42,9 @@ train.ddp.fp16_compression = True
 train.init_checkpoint = ''  # the backbone loads its weights itself
 
 optimizer = model_zoo.get_config('common/optim.py').AdamW
-optimizer.params.lr_factor_func = partial(get_rope_lr_decay_rate, lr_decay_rate=0.7, num_layers=12)
+optimizer.params.lr_factor_func = partial(
+    get_rope_lr_decay_rate, lr_decay_rate=0.7, num_layers=12
+)
 optimizer.params.overrides = NO_WEIGHT_DECAY
 
 lr_multiplier = L(WarmupParamScheduler)(

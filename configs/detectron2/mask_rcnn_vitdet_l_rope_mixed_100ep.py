@@ -4,7 +4,7 @@
 # one with more drop path and layer decay 0.8.
 from functools import partial
 
-from rope_dense.integrations.detectron2 import get_rope_lr_decay_rate
+from rope_dense.models.detectron2 import get_rope_lr_decay_rate
 
 from .backbones import vit_l
 from .mask_rcnn_vitdet_b_rope_mixed_100ep import (  # noqa: F401
@@ -17,4 +17,6 @@ from .mask_rcnn_vitdet_b_rope_mixed_100ep import (  # noqa: F401
 
 model.backbone.net = vit_l
 train.output_dir = './output/mask_rcnn_vitdet_l_rope_mixed_100ep'
-optimizer.params.lr_factor_func = partial(get_rope_lr_decay_rate, lr_decay_rate=0.8, num_layers=24)
+optimizer.params.lr_factor_func = partial(
+    get_rope_lr_decay_rate, lr_decay_rate=0.8, num_layers=24
+)

@@ -7,7 +7,9 @@ model = dict(
     backbone=dict(
         arch='base',
         drop_path_rate=0.2,
-        init_cfg=dict(checkpoint='hf-hub:naver-ai/swin_rope_mixed_base_patch4_window7_224'),
+        init_cfg=dict(
+            checkpoint='hf-hub:naver-ai/swin_rope_mixed_base_patch4_window7_224'
+        ),
     ),
     neck=dict(in_channels=[256, 512, 1024]),
 )

@@ -3,6 +3,8 @@
 _base_ = './dino_swin-b_rope-mixed_8xb2-90k_coco.py'
 weights = 'https://github.com/SwinTransformer/storage/releases/download/v1.0.0/swin_base_patch4_window7_224.pth'
 model = dict(
-    backbone=dict(rope=None, attention=dict(type='TableBias'), init_cfg=dict(checkpoint=weights))
+    backbone=dict(
+        rope=None, attention=dict(type='TableBias'), init_cfg=dict(checkpoint=weights)
+    )
 )
 del weights

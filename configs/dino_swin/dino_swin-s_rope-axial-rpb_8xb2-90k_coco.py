@@ -3,6 +3,8 @@
 _base_ = './dino_swin-s_rope-mixed_8xb2-90k_coco.py'
 model = dict(
     backbone=dict(
-        rope=dict(type='AxialRoPE', theta=50.0), attention=dict(type='TableBias'), init_cfg=None
+        rope=dict(type='AxialRoPE', theta=50.0),
+        attention=dict(type='TableBias'),
+        init_cfg=None,
     )
 )

@@ -6,6 +6,8 @@ model = dict(
     backbone=dict(
         arch='small',
         drop_path_rate=0.2,
-        init_cfg=dict(checkpoint='hf-hub:naver-ai/swin_rope_mixed_small_patch4_window7_224'),
+        init_cfg=dict(
+            checkpoint='hf-hub:naver-ai/swin_rope_mixed_small_patch4_window7_224'
+        ),
     )
 )

@@ -26,7 +26,8 @@ model = dict(
         window_block_indexes=(0, 1, 3, 4, 6, 7, 9, 10),
         drop_path_rate=0.1,
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS'
+            type='Pretrained',
+            checkpoint='hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS',
         ),
     ),
     neck=[

@@ -10,5 +10,10 @@ model = dict(
     decode_head=dict(in_channels=768, num_blocks=3),
 )
 custom_hooks = [
-    dict(type='MaskAnnealingHook', start=[0, 8150, 13040], end=[3000, 11410, 16300], power=0.9)
+    dict(
+        type='MaskAnnealingHook',
+        start=[0, 8150, 13040],
+        end=[3000, 11410, 16300],
+        power=0.9,
+    )
 ]

@@ -7,7 +7,9 @@ train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
     dict(type='RandomFlip', prob=0.5),
-    dict(type='RandomResize', scale=(1280, 1280), ratio_range=(0.1, 2.0), keep_ratio=True),
+    dict(
+        type='RandomResize', scale=(1280, 1280), ratio_range=(0.1, 2.0), keep_ratio=True
+    ),
     dict(
         type='RandomCrop',
         crop_size=(1280, 1280),
@@ -15,9 +17,14 @@ train_pipeline = [
         recompute_bbox=True,
         allow_negative_crop=False,
     ),
-    dict(type='FilterAnnotations', min_gt_bbox_wh=(1e-5, 1e-5), by_mask=True, keep_empty=True),
     dict(
-        type='rope_dense.datasets.transforms.PadBottomRight',
+        type='FilterAnnotations',
+        min_gt_bbox_wh=(1e-5, 1e-5),
+        by_mask=True,
+        keep_empty=True,
+    ),
+    dict(
+        type='rope_dense.data.transforms.PadBottomRight',
         size=(1280, 1280),
         pad_val=dict(img=0, seg=255),
     ),
@@ -27,7 +34,7 @@ test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(1280, 1280), keep_ratio=True),
     dict(
-        type='rope_dense.datasets.transforms.PadBottomRight',
+        type='rope_dense.data.transforms.PadBottomRight',
         pad_to_square=True,
         pad_val=dict(img=0, seg=255),
     ),

@@ -19,14 +19,19 @@ model = dict(
         arch='dinov3_large',
         qkv_bias='qv',
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:timm/vit_large_patch16_dinov3_qkvb.lvd1689m'
+            type='Pretrained',
+            checkpoint='hf-hub:timm/vit_large_patch16_dinov3_qkvb.lvd1689m',
         ),
     ),
     panoptic_head=dict(
-        in_channels=1024, num_stuff_classes=0, loss_cls=dict(class_weight=[1.0] * 80 + [0.1])
+        in_channels=1024,
+        num_stuff_classes=0,
+        loss_cls=dict(class_weight=[1.0] * 80 + [0.1]),
     ),
     panoptic_fusion_head=dict(num_stuff_classes=0),
-    test_cfg=dict(_delete_=True, panoptic_on=False, instance_on=True, max_per_image=100),
+    test_cfg=dict(
+        _delete_=True, panoptic_on=False, instance_on=True, max_per_image=100
+    ),
 )
 
 rates = {f'backbone.blocks.{block}': 0.8 ** (23 - block) for block in range(20)}

@@ -18,7 +18,8 @@ model = dict(
         arch='dinov3_large',
         qkv_bias='qv',
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:timm/vit_large_patch16_dinov3_qkvb.lvd1689m'
+            type='Pretrained',
+            checkpoint='hf-hub:timm/vit_large_patch16_dinov3_qkvb.lvd1689m',
         ),
     ),
     panoptic_head=dict(in_channels=1024),

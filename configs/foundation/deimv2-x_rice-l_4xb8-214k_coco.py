@@ -15,7 +15,9 @@ model = dict(
         pad_size_divisor=56,
         batch_augments=[
             _base_['model']['data_preprocessor']['batch_augments'][0],
-            dict(type='MultiScaleBatch', base=672, divisor=56, repeat=3, epochs=(0, 50)),
+            dict(
+                type='MultiScaleBatch', base=672, divisor=56, repeat=3, epochs=(0, 50)
+            ),
         ],
     ),
     backbone=dict(

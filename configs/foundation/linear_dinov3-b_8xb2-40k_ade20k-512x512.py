@@ -30,7 +30,9 @@ model = dict(
         type='RoPEViT',
         arch='dinov3_base',
         frozen_stages='all',
-        init_cfg=dict(type='Pretrained', checkpoint='hf-hub:timm/vit_base_patch16_dinov3.lvd1689m'),
+        init_cfg=dict(
+            type='Pretrained', checkpoint='hf-hub:timm/vit_base_patch16_dinov3.lvd1689m'
+        ),
     ),
     decode_head=dict(
         type='LinearHead',
@@ -49,7 +51,9 @@ tta_model = dict(type='SegTTAModel')
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations'),
-    dict(type='RandomResize', scale=(2048, 512), ratio_range=(0.5, 2.0), keep_ratio=True),
+    dict(
+        type='RandomResize', scale=(2048, 512), ratio_range=(0.5, 2.0), keep_ratio=True
+    ),
     dict(type='RandomCrop', crop_size=(512, 512), cat_max_ratio=0.75),
     dict(type='RandomFlip', prob=0.5),
     dict(type='PhotoMetricDistortion', hue_delta=90),

@@ -3,6 +3,8 @@
 _base_ = './mask2former_swin-s_rope-mixed_8xb2-160k_ade20k-512x512.py'
 model = dict(
     backbone=dict(
-        rope=dict(type='AxialRoPE', theta=50.0), attention=dict(type='TableBias'), init_cfg=None
+        rope=dict(type='AxialRoPE', theta=50.0),
+        attention=dict(type='TableBias'),
+        init_cfg=None,
     )
 )

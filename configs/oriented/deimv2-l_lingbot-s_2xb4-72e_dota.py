@@ -15,7 +15,7 @@ _base_ = [
     'mmrotate::_base_/schedules/schedule_1x.py',
     'mmrotate::_base_/default_runtime.py',
 ]
-custom_imports = dict(imports=['rope_dense', 'rope_dense.integrations.mmrotate'])
+custom_imports = dict(imports=['rope_dense', 'rope_dense.models.mmrotate'])
 
 model = dict(
     data_preprocessor=dict(
@@ -24,7 +24,9 @@ model = dict(
     backbone=dict(
         arch='lingbot_small',
         out_indices=(5, 8, 11),
-        init_cfg=dict(type='Pretrained', checkpoint='hf-hub:robbyant/lingbot-vision-vit-small'),
+        init_cfg=dict(
+            type='Pretrained', checkpoint='hf-hub:robbyant/lingbot-vision-vit-small'
+        ),
     ),
     neck=dict(in_channels=384, stem_channels=32, out_channels=224),
     encoder=dict(
@@ -59,8 +61,12 @@ train_dataloader = dict(
                 prob=0.75,
                 direction=['horizontal', 'vertical', 'diagonal'],
             ),
-            dict(type='RandomRotate', prob=0.5, angle_range=180, rect_obj_labels=[9, 11]),
-            dict(type='mmdet.Pad', size=(1024, 1024), pad_val=dict(img=(114, 114, 114))),
+            dict(
+                type='RandomRotate', prob=0.5, angle_range=180, rect_obj_labels=[9, 11]
+            ),
+            dict(
+                type='mmdet.Pad', size=(1024, 1024), pad_val=dict(img=(114, 114, 114))
+            ),
             dict(type='mmdet.PackDetInputs'),
         ]
     ),
@@ -71,13 +77,20 @@ optim_wrapper = dict(
     optimizer=dict(type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=1e-4),
     clip_grad=dict(max_norm=0.1, norm_type=2),
     constructor='NamedGroupsConstructor',
-    paramwise_cfg=dict(lr_mult={'backbone': 0.1}, no_decay=['norm', 'bias', 'frequency']),
+    paramwise_cfg=dict(
+        lr_mult={'backbone': 0.1}, no_decay=['norm', 'bias', 'frequency']
+    ),
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=2000),
 ]
 train_cfg = dict(max_epochs=72, val_interval=6)
 custom_hooks = [
-    dict(type='EMAHook', ema_type='mmdet.ExpMomentumEMA', momentum=1e-4, update_buffers=True),
+    dict(
+        type='EMAHook',
+        ema_type='mmdet.ExpMomentumEMA',
+        momentum=1e-4,
+        update_buffers=True,
+    ),
 ]
 auto_scale_lr = dict(enable=False, base_batch_size=8)

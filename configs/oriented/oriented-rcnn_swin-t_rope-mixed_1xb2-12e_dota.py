@@ -6,7 +6,7 @@
 # Windows have 7 x 7 tokens as in pre-training, for any image size; positions count within a window,
 # so no frequency has to be adapted.
 _base_ = 'mmrotate::oriented_rcnn/oriented-rcnn-le90_swin-tiny_fpn_1x_dota.py'
-custom_imports = dict(imports=['rope_dense', 'rope_dense.integrations.mmrotate'])
+custom_imports = dict(imports=['rope_dense', 'rope_dense.models.mmrotate'])
 
 model = dict(
     backbone=dict(
@@ -18,14 +18,17 @@ model = dict(
         drop_path_rate=0.2,
         out_indices=(0, 1, 2, 3),
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:naver-ai/swin_rope_mixed_tiny_patch4_window7_224'
+            type='Pretrained',
+            checkpoint='hf-hub:naver-ai/swin_rope_mixed_tiny_patch4_window7_224',
         ),
     )
 )
 optim_wrapper = dict(
     constructor='NamedGroupsConstructor',
     paramwise_cfg=dict(
-        _delete_=True, lr_mult={'backbone': 0.1}, no_decay=['norm', 'position', 'frequency']
+        _delete_=True,
+        lr_mult={'backbone': 0.1},
+        no_decay=['norm', 'position', 'frequency'],
     ),
 )
 auto_scale_lr = dict(enable=False, base_batch_size=2)

@@ -11,7 +11,7 @@
 # - One pyramid from the last map (ViTDet's) in place of RVSA's with an FPN behind it.
 # - The detector is mmrotate's, whose assigner and losses are those of the source.
 _base_ = 'mmrotate::oriented_rcnn/oriented-rcnn-le90_r50_fpn_1x_dota.py'
-custom_imports = dict(imports=['rope_dense', 'rope_dense.integrations.mmrotate'])
+custom_imports = dict(imports=['rope_dense', 'rope_dense.models.mmrotate'])
 
 model = dict(
     backbone=dict(
@@ -25,7 +25,8 @@ model = dict(
         rope_scaling=dict(type='by_parts'),
         drop_path_rate=0.15,
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS'
+            type='Pretrained',
+            checkpoint='hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS',
         ),
     ),
     neck=dict(
@@ -39,12 +40,23 @@ model = dict(
 )
 train_dataloader = dict(batch_size=1)
 optim_wrapper = dict(
-    optimizer=dict(_delete_=True, type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),
+    optimizer=dict(
+        _delete_=True, type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05
+    ),
     constructor='NamedGroupsConstructor',
-    paramwise_cfg=dict(layer_decay=0.75, no_decay=['bias', 'one_dim', 'position', 'frequency']),
+    paramwise_cfg=dict(
+        layer_decay=0.75, no_decay=['bias', 'one_dim', 'position', 'frequency']
+    ),
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=500),
-    dict(type='MultiStepLR', by_epoch=True, begin=0, end=12, milestones=[8, 11], gamma=0.1),
+    dict(
+        type='MultiStepLR',
+        by_epoch=True,
+        begin=0,
+        end=12,
+        milestones=[8, 11],
+        gamma=0.1,
+    ),
 ]
 auto_scale_lr = dict(enable=False, base_batch_size=2)

@@ -24,9 +24,13 @@ model = dict(
                 bbox_coder=dict(
                     type='DeltaXYWHBBoxCoder',
                     target_means=[0.0, 0.0, 0.0, 0.0],
-                    target_stds=[1 / w for w in (weight, weight, weight / 2, weight / 2)],
+                    target_stds=[
+                        1 / w for w in (weight, weight, weight / 2, weight / 2)
+                    ],
                 ),
-                loss_cls=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),
+                loss_cls=dict(
+                    type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0
+                ),
                 loss_bbox=dict(type='L1Loss', loss_weight=1.0),
             )
             for weight in (10, 20, 30)

@@ -14,12 +14,15 @@ model = dict(
         drop_path_rate=0.2,
         out_indices=(1, 2, 3),
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:naver-ai/swin_rope_mixed_tiny_patch4_window7_224'
+            type='Pretrained',
+            checkpoint='hf-hub:naver-ai/swin_rope_mixed_tiny_patch4_window7_224',
         ),
     ),
     neck=dict(in_channels=[192, 384, 768]),
 )
 optim_wrapper = dict(
     constructor='NamedGroupsConstructor',
-    paramwise_cfg=dict(_delete_=True, lr_mult={'backbone': 0.1}, no_decay=['frequency']),
+    paramwise_cfg=dict(
+        _delete_=True, lr_mult={'backbone': 0.1}, no_decay=['frequency']
+    ),
 )

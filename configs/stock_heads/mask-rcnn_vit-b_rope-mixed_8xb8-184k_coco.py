@@ -19,13 +19,16 @@ model = dict(
         type='RoPEViT',
         arch='base',
         rope=dict(type='MixedRoPE', theta=10.0),
-        rope_scaling=dict(type='none', grid=(64, 64)),  # of 1024 pixels, for other types at test
+        rope_scaling=dict(
+            type='none', grid=(64, 64)
+        ),  # of 1024 pixels, for other types at test
         with_cls_token=False,
         window_size=14,
         window_block_indexes=(0, 1, 3, 4, 6, 7, 9, 10),
         drop_path_rate=0.1,
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS'
+            type='Pretrained',
+            checkpoint='hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS',
         ),
     ),
     neck=dict(
@@ -38,7 +41,9 @@ model = dict(
     ),
     rpn_head=dict(num_convs=2),
     roi_head=dict(
-        bbox_head=dict(type='Shared4Conv1FCBBoxHead', conv_out_channels=256, norm_cfg=norm_cfg),
+        bbox_head=dict(
+            type='Shared4Conv1FCBBoxHead', conv_out_channels=256, norm_cfg=norm_cfg
+        ),
         mask_head=dict(norm_cfg=norm_cfg),
     ),
 )

@@ -14,13 +14,16 @@ model = dict(
         drop_path_rate=0.2,
         out_indices=(1, 2, 3),
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:naver-ai/swin_rope_mixed_tiny_patch4_window7_224'
+            type='Pretrained',
+            checkpoint='hf-hub:naver-ai/swin_rope_mixed_tiny_patch4_window7_224',
         ),
     ),
     neck=dict(in_channels=[192, 384, 768], start_level=0),
 )
 optim_wrapper = dict(
-    optimizer=dict(_delete_=True, type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05),
+    optimizer=dict(
+        _delete_=True, type='AdamW', lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05
+    ),
     constructor='NamedGroupsConstructor',
     paramwise_cfg=dict(no_decay=['norm', 'position', 'frequency']),
 )

@@ -14,7 +14,8 @@ model = dict(
         drop_path_rate=0.1,
         out_indices=(0, 1, 2, 3),
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:naver-ai/swin_rope_mixed_tiny_patch4_window7_224'
+            type='Pretrained',
+            checkpoint='hf-hub:naver-ai/swin_rope_mixed_tiny_patch4_window7_224',
         ),
     ),
     neck=None,

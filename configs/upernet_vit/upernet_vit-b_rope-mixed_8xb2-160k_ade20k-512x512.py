@@ -29,7 +29,8 @@ model = dict(
         out_indices=(3, 5, 7, 11),
         drop_path_rate=0.15,
         init_cfg=dict(
-            type='Pretrained', checkpoint='hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS'
+            type='Pretrained',
+            checkpoint='hf-hub:naver-ai/rope_mixed_deit_base_patch16_LS',
         ),
     )
 )

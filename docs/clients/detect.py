@@ -14,7 +14,9 @@ file, picture = map(Path, sys.argv[1:])
 about = json.loads(file.with_suffix('.json').read_text())
 if not about['resized'] or not about['rgb']:
     sys.exit('export the model with --resize --rgb')
-settings = {'INFERENCE_PRECISION_HINT': 'f32'}  # else bfloat16 where the processor has it
+settings = {
+    'INFERENCE_PRECISION_HINT': 'f32'
+}  # else bfloat16 where the processor has it
 model = openvino.Core().compile_model(file, 'CPU', settings)
 
 image = ImageOps.exif_transpose(Image.open(picture)).convert('RGB')

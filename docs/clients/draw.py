@@ -40,32 +40,49 @@ def draw(picture, drawn):
     pixels = np.asarray(
         image.resize((width, height), Image.BILINEAR)
         if smooth
-        else image.transform((width, height), Image.EXTENT, (0, 0, *image.size), Image.BILINEAR)
+        else image.transform(
+            (width, height), Image.EXTENT, (0, 0, *image.size), Image.BILINEAR
+        )
     )
     pixels = pixels if about.get('rgb') else pixels[:, :, ::-1]  # to BGR
     if min(width, height) < min(about['smallest_size']):
-        sys.exit(f'{picture}: {width} x {height} is less than {about["smallest_size"]} pixels')
+        sys.exit(
+            f'{picture}: {width} x {height} is less than {about["smallest_size"]} pixels'
+        )
     pad = [(0, -side % about['multiple_of']) for side in (height, width)]
     pixels = np.pad(pixels, [*pad, (0, 0)]).transpose(2, 0, 1)[None]  # [1, 3, H, W]
     divisor = about.get('padded_to', 1)  # of the padding within the file
     padded = [-(-side // divisor) * divisor for side in pixels.shape[:1:-1]]
-    outputs = dict(zip(about['outputs'], session.run(None, {'image': pixels}), strict=True))
+    outputs = dict(
+        zip(about['outputs'], session.run(None, {'image': pixels}), strict=True)
+    )
     if about['task'] == 'segmentation':
         labels = np.array(colours, np.uint8)[outputs['labels'][0, :height, :width]]
-        image = Image.blend(image, Image.fromarray(labels).resize(image.size, Image.NEAREST), 0.5)
+        image = Image.blend(
+            image, Image.fromarray(labels).resize(image.size, Image.NEAREST), 0.5
+        )
     else:
-        outputs['boxes'] = outputs.pop('corners', outputs['boxes'])  # corners of oriented boxes
-        canvas, names = ImageDraw.Draw(image), about['classes'] or range(about['num_classes'])
+        outputs['boxes'] = outputs.pop(
+            'corners', outputs['boxes']
+        )  # corners of oriented boxes
+        canvas, names = (
+            ImageDraw.Draw(image),
+            about['classes'] or range(about['num_classes']),
+        )
         scale = np.divide(image.size, (width, height))
         detections = zip(*(value[0] for value in outputs.values()), strict=True)
         for score, box, label, *masks in detections:
             if score >= least:
                 box = [*map(tuple, box.reshape(-1, 2) * scale)]
                 colour = tuple(colours[label])
-                for mask in masks:  # of the padded image, DEIM's at a quarter of its size
+                for (
+                    mask
+                ) in masks:  # of the padded image, DEIM's at a quarter of its size
                     mask = np.float32(mask) - 0.5 * (mask.dtype == bool)
                     ends = np.divide((width, height), padded) * mask.shape[::-1]
-                    mask = Image.fromarray(mask).resize(image.size, Image.BILINEAR, (0, 0, *ends))
+                    mask = Image.fromarray(mask).resize(
+                        image.size, Image.BILINEAR, (0, 0, *ends)
+                    )
                     inside = (np.asarray(mask) > 0) * np.uint8(128)
                     image.paste(colour, mask=Image.fromarray(inside))
                 if len(box) == 2:
@@ -73,7 +90,9 @@ def draw(picture, drawn):
                 else:
                     canvas.polygon(box, outline=colour)
                 canvas.text(box[0], f'{names[label]} {score:.2f}', fill=colour)
-        print(f'{picture}: highest score {outputs["scores"].max():.2f}, drawn from {least}')
+        print(
+            f'{picture}: highest score {outputs["scores"].max():.2f}, drawn from {least}'
+        )
     image.save(drawn)
 
 

@@ -18,8 +18,8 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from rope_dense.backbones.windows import shifted_plan
-from rope_dense.datasets.generated.shapes import make_scene, render
-from rope_dense.large_images.tiles import TilePlan
+from rope_dense.data.generated.shapes import make_scene, render
+from rope_dense.data.tiles.plan import TilePlan
 from rope_dense.rope import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RopeScaling
 
 ROOT = Path(__file__).parents[2]
@@ -39,10 +39,13 @@ def panels(number: int, width: float, height: float) -> tuple[Figure, list[Axes]
 
 def layers() -> Figure:
     """Packages of rope_dense as pyproject.toml lets them import: two wings, and a roof above."""
-    contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['importlinter']
+    contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool'][
+        'importlinter'
+    ]
     rows, *wings = contracts['contracts'][:3]
     model, data = (
-        {name.removeprefix('rope_dense.') for name in wing['source_modules']} for wing in wings
+        {name.removeprefix('rope_dense.') for name in wing['source_modules']}
+        for wing in wings
     )
     figure, (one,) = panels(1, 5.2, 4.4)
     for height, row in enumerate(reversed(rows['layers'])):
@@ -55,11 +58,18 @@ def layers() -> Figure:
             names = [name for name in level if name in wing]
             for index, name in enumerate(names):
                 width = (right - left) / len(names)
-                place, colour = left + index * width, COLOURS[1 if wing in (model, data) else 0]
-                box = Rectangle((place, height), width - 0.01, 0.85, facecolor=colour, alpha=0.35)
+                place, colour = (
+                    left + index * width,
+                    COLOURS[1 if wing in (model, data) else 0],
+                )
+                box = Rectangle(
+                    (place, height), width - 0.01, 0.85, facecolor=colour, alpha=0.35
+                )
                 one.add_patch(box)
                 middle = place + width / 2
-                one.text(middle, height + 0.4, name, ha='center', va='center', fontsize=9)
+                one.text(
+                    middle, height + 0.4, name, ha='center', va='center', fontsize=9
+                )
     one.set(xlim=(0, 1), ylim=(0, len(rows['layers'])))
     one.spines[:].set_visible(False)
     return figure
@@ -74,12 +84,16 @@ def windows() -> Figure:
         plan = shifted_plan(1, (rows, columns), (height, width), **options)
         window = plan.inverse_index // (height * width)  # of each token
         region = torch.zeros(rows * columns, dtype=torch.long)
-        if plan.mask is not None:  # the first token that a token attends to tells its region
+        if (
+            plan.mask is not None
+        ):  # the first token that a token attends to tells its region
             region = plan.mask[:, 0].int().argmax(-1).flatten()[plan.inverse_index]
         for token in range(rows * columns):
             row, column = divmod(token, columns)
             colour = f'C{int(window[token])}'
-            one.add_patch(Rectangle((column, row), 1, 1, facecolor=colour, alpha=0.35, ec='white'))
+            one.add_patch(
+                Rectangle((column, row), 1, 1, facecolor=colour, alpha=0.35, ec='white')
+            )
             number = '' if plan.mask is None else f'{int(region[token])}'
             one.text(column + 0.5, row + 0.5, number, ha='center', va='center')
         one.set(xlim=(-0.1, 9.1), ylim=(6.1, -0.1), aspect='equal')
@@ -87,7 +101,9 @@ def windows() -> Figure:
         one.add_patch(Rectangle((0, 0), 9, 6, ec='grey', linestyle=':', **LINE))
         one.set_title(f'windows of 3 x 3, shift {shift[0]}', fontsize=9)
     axes[0].set_xlabel('colour: the window of a token; dotted: padding', fontsize=8)
-    axes[1].set_xlabel('tokens of one colour and number attend to each other', fontsize=8)
+    axes[1].set_xlabel(
+        'tokens of one colour and number attend to each other', fontsize=8
+    )
     return figure
 
 
@@ -101,8 +117,14 @@ def views() -> Figure:
         mosaic[top : top + 128, left : left + 128] = render(part, 128, 128)[0]
     figure, axes = panels(3, 7.6, 3.2)
     figure.get_layout_engine().set(wspace=0.05)
-    titles = 'training: 8 x 8 patches', 'higher resolution: objects grow', 'wider view: they do not'
-    for one, image, title in zip(axes, (pixels[128], pixels[256], mosaic), titles, strict=True):
+    titles = (
+        'training: 8 x 8 patches',
+        'higher resolution: objects grow',
+        'wider view: they do not',
+    )
+    for one, image, title in zip(
+        axes, (pixels[128], pixels[256], mosaic), titles, strict=True
+    ):
         side = len(image)
         one.imshow(image, extent=(0, side, side, 0))
         for place in range(0, side, 16):
@@ -118,23 +140,34 @@ def tiles() -> Figure:
     """Four tiles with overlap: of two objects one is whole in a tile, the other in none."""
     plan = TilePlan(tile=320, overlap=96)
     height, width = 400, 544
-    image, masks = render(make_scene(5, 'val', 8, colors='any', aspect=1.36), height, width)
+    image, masks = render(
+        make_scene(5, 'val', 8, colors='any', aspect=1.36), height, width
+    )
     figure, (one,) = panels(1, 4.6, 3.5)
     one.imshow(image)
     windows = plan.windows(height, width)
     for colour, tile in zip(COLOURS, windows, strict=True):
         sides = tile.right - tile.left - 4, tile.bottom - tile.top - 4
-        one.add_patch(Rectangle((tile.left + 2, tile.top + 2), *sides, ec=colour, **LINE))
+        one.add_patch(
+            Rectangle((tile.left + 2, tile.top + 2), *sides, ec=colour, **LINE)
+        )
     for mask in masks:
         (top, bottom), (left, right) = ((x.min(), x.max()) for x in mask.nonzero())
         whole = [
             colour
             for colour, tile in zip(COLOURS, windows, strict=True)
-            if tile.left <= left and tile.top <= top and right < tile.right and bottom < tile.bottom
+            if tile.left <= left
+            and tile.top <= top
+            and right < tile.right
+            and bottom < tile.bottom
         ]
-        colour, text = (whole[0], 'whole here') if whole else ('black', 'whole in no tile')
+        colour, text = (
+            (whole[0], 'whole here') if whole else ('black', 'whole in no tile')
+        )
         one.add_patch(
-            Rectangle((left, top), right - left, bottom - top, ec=colour, ls='--', **LINE)
+            Rectangle(
+                (left, top), right - left, bottom - top, ec=colour, ls='--', **LINE
+            )
         )
         one.text(right + 6, (top + bottom) / 2, text, color=colour, fontsize=8)
     one.set_title('tiles of 320 pixels, which share 96 or more', fontsize=9)

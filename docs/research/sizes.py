@@ -21,7 +21,9 @@ LABELS = {
 
 
 def main(out: Path = PICTURE) -> None:
-    runs = [dict(as_run('table-a.4', row), label=label) for row, label in LABELS.items()]
+    runs = [
+        dict(as_run('table-a.4', row), label=label) for row, label in LABELS.items()
+    ]
     draw_resolutions(runs, 'accuracy/top1', out)
 
 

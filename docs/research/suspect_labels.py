@@ -21,15 +21,23 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rope_dense.report.matching import Matches, best_threshold, fix_errors, match_truth
-from rope_dense.report.objects import objects_of, overlaps
+from rope_dense.report.objects import (
+    Matches,
+    best_threshold,
+    fix_errors,
+    match_truth,
+    objects_of,
+    overlaps,
+)
 from rope_dense.report.suspects import find_suspects
 
 SHARE, SEEDS, KINDS = 0.05, range(5, 15), ('removed', 'moved', 'class')
 Place = tuple[float, int, int | None, dict]  # suspicion, image, id of the label, box
 
 
-def broken(truth: Sequence[dict], seed: int) -> tuple[list[dict], dict[int, tuple[str, dict]]]:
+def broken(
+    truth: Sequence[dict], seed: int
+) -> tuple[list[dict], dict[int, tuple[str, dict]]]:
     """The labels with broken ones, and what was done to which true object, by its id."""
     random, labels = np.random.default_rng(seed), copy.deepcopy([*truth])
     classes = sorted({item['category_id'] for item in truth})
@@ -65,7 +73,12 @@ def thresholds(truth: Sequence[dict], predictions: Sequence[dict]) -> dict[int, 
 def ours(truth: Sequence[dict], predictions: Sequence[dict]) -> Iterator[Place]:
     for x in find_suspects(matched(truth, predictions)):
         label = None if x.label is None else int(x.label['id'])
-        yield x.suspicion, int(x.other['image']), label, dict(bbox=x.other['box'].tolist())
+        yield (
+            x.suspicion,
+            int(x.other['image']),
+            label,
+            dict(bbox=x.other['box'].tolist()),
+        )
 
 
 class Cleanlab:
@@ -82,13 +95,20 @@ class Cleanlab:
         self.truth = [of[image][0] for image in self.images]
         # As cleanlab orders them: by class, as given within one.
         self.found = [
-            [[item for item in of[image][1] if item['category_id'] == name] for name in classes]
+            [
+                [item for item in of[image][1] if item['category_id'] == name]
+                for name in classes
+            ]
             for image in self.images
         ]
         self.labels = [
             dict(
-                bboxes=np.array([corners(item) for item in items], float).reshape(-1, 4),
-                labels=np.array([classes.index(item['category_id']) for item in items], int),
+                bboxes=np.array([corners(item) for item in items], float).reshape(
+                    -1, 4
+                ),
+                labels=np.array(
+                    [classes.index(item['category_id']) for item in items], int
+                ),
             )
             for items in self.truth
         ]
@@ -134,14 +154,22 @@ def corners(item: dict) -> list[float]:
 def named(places: Sequence[Place], done: dict[int, tuple[str, dict]]) -> set[int]:
     """The broken objects among the first places, as many as there are broken ones."""
     found = set()
-    for _, image, label, box in sorted(places, key=lambda place: -place[0])[: len(done)]:
-        near = [dict(item, image_id=0) for _, item in done.values() if item['image_id'] == image]
+    for _, image, label, box in sorted(places, key=lambda place: -place[0])[
+        : len(done)
+    ]:
+        near = [
+            dict(item, image_id=0)
+            for _, item in done.values()
+            if item['image_id'] == image
+        ]
         same = []
         if box and near:
             given = objects_of([dict(box, category_id=0)], 0)
             same = overlaps(given, objects_of(near), False)[0] >= 0.5
         found |= {label} & {*done}
-        found |= {item['id'] for item, is_same in zip(near, same, strict=False) if is_same}
+        found |= {
+            item['id'] for item, is_same in zip(near, same, strict=False) if is_same
+        }
     return found
 
 
@@ -165,10 +193,16 @@ def main(labels: str, results: str) -> None:
             hits = named(places, done)
             shares = [np.mean([key in hits for key in done])]
             for kind in KINDS:
-                shares.append(np.mean([key in hits for key, (x, _) in done.items() if x == kind]))
+                shares.append(
+                    np.mean([key in hits for key, (x, _) in done.items() if x == kind])
+                )
             rows.setdefault(name, []).append(shares)
-        rows.setdefault('rope_dense, images', []).append([len({*first} & images) / len(images)])
-        rows.setdefault('cleanlab, images', []).append([len({*theirs} & images) / len(images)])
+        rows.setdefault('rope_dense, images', []).append(
+            [len({*first} & images) / len(images)]
+        )
+        rows.setdefault('cleanlab, images', []).append(
+            [len({*theirs} & images) / len(images)]
+        )
     print(f'{"recall among the first N":36} all   ', '  '.join(KINDS))
     for name, shares in rows.items():
         values = np.array(shares)

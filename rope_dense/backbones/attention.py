@@ -91,7 +91,11 @@ class Attention(AttentionLayers):
     """
 
     def __init__(
-        self, *args: Any, place: Place | None = None, qk_norm: dict | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        place: Place | None = None,
+        qk_norm: dict | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         head_dim = self.proj.in_features // self.num_heads
@@ -99,7 +103,11 @@ class Attention(AttentionLayers):
         self.k_norm = build_norm(qk_norm, head_dim) if qk_norm else None
 
     def forward(
-        self, x: Tensor, grid: Size, plan: WindowPlan | None = None, mask: Tensor | None = None
+        self,
+        x: Tensor,
+        grid: Size,
+        plan: WindowPlan | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """Attend, globally or in windows.
 
@@ -116,16 +124,25 @@ class Attention(AttentionLayers):
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         if self.q_norm is not None:
             qkv = self.normalized(qkv)
-        return self.proj(self.norm(self.attend_tokens(x, qkv, grid, plan, mask)))  # [B, N, C]
+        return self.proj(
+            self.norm(self.attend_tokens(x, qkv, grid, plan, mask))
+        )  # [B, N, C]
 
     def normalized(self, qkv: Tensor) -> Tensor:
         """Normalise queries and keys: [..., 3, h, D] to the same."""
         assert self.q_norm is not None and self.k_norm is not None
         q, k, v = qkv.unbind(-3)  # [..., h, D]
-        return torch.stack([self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype), v], -3)
+        return torch.stack(
+            [self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype), v], -3
+        )
 
     def attend_tokens(
-        self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
+        self,
+        x: Tensor,
+        qkv: Tensor,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None,
     ) -> Tensor:
         """Attention output [B, N, C] before the output projection, of ``qkv`` [B, N, 3, h, D].
 
@@ -140,7 +157,9 @@ class Attention(AttentionLayers):
             if rotary is not None and (rotary.angles.ndim == 4 or not plan.contiguous):
                 rotary = rotary_in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or w, h, m, D]
-        out = self.attend(x, q, k, v, softmax_scale(q, rotary), grid, plan, mask)  # [B or w, m, C]
+        out = self.attend(
+            x, q, k, v, softmax_scale(q, rotary), grid, plan, mask
+        )  # [B or w, m, C]
         return out if plan is None else plan.unpartition(out)  # [B, N, C]
 
     def attend(
@@ -164,7 +183,9 @@ class Attention(AttentionLayers):
         before = self.num_prefix_tokens
         bias = self.bias(q[:, :, before:], grid if plan is None else plan.window_size)
         if bias is not None and plan is not None and not plan.contiguous:
-            raise ValueError('a bias by offsets within a window needs windows of neighbours')
+            raise ValueError(
+                'a bias by offsets within a window needs windows of neighbours'
+            )
         if bias is not None and before:
             bias = F.pad(bias, (before, 0, before, 0))  # [..., m, m]
         return softmax_attention(q, k, v, bias, scale, plan, mask)
@@ -214,7 +235,12 @@ class GlobalPrefixAttention(Attention):
     """
 
     def attend_tokens(
-        self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
+        self,
+        x: Tensor,
+        qkv: Tensor,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None,
     ) -> Tensor:
         """See ``Attention.attend_tokens``.
 
@@ -225,9 +251,17 @@ class GlobalPrefixAttention(Attention):
         rotary = None if self.rope is None else self.rope(x, grid)
         qkv = rotate_packed(qkv, rotary, self.num_prefix_tokens)
         scale = softmax_scale(qkv, rotary)
-        prefix, tokens = qkv[:, : self.num_prefix_tokens], qkv[:, self.num_prefix_tokens :]
-        queries, others = plan.partition(tokens[:, :, 0]), plan.partition(tokens[:, :, 1:])
-        shared = prefix[:, :, 1:].repeat(plan.num_windows, 1, 1, 1, 1)  # [w, R, 2, h, D]
+        prefix, tokens = (
+            qkv[:, : self.num_prefix_tokens],
+            qkv[:, self.num_prefix_tokens :],
+        )
+        queries, others = (
+            plan.partition(tokens[:, :, 0]),
+            plan.partition(tokens[:, :, 1:]),
+        )
+        shared = prefix[:, :, 1:].repeat(
+            plan.num_windows, 1, 1, 1, 1
+        )  # [w, R, 2, h, D]
         keys_values = torch.cat([shared, others], 1)  # [w, m, 2, h, D]
         windows = attend_packed(queries, keys_values, scale, plan)  # [w, n, C]
         prefix = attend_packed(prefix[:, :, 0], qkv[:, :, 1:], scale, None)  # [B, R, C]
@@ -297,7 +331,10 @@ def softmax_attention(
     groups = [*zip(q.split(sizes), k.split(sizes), v.split(sizes), masks, strict=True)]
     if not may_differ(plan.num_unmasked, 0):
         groups = groups[1:]  # all windows have a mask
-    outs = [F.scaled_dot_product_attention(*group, scale=scale).transpose(1, 2) for group in groups]
+    outs = [
+        F.scaled_dot_product_attention(*group, scale=scale).transpose(1, 2)
+        for group in groups
+    ]
     return torch.cat(outs).flatten(2)
 
 

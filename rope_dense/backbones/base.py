@@ -86,11 +86,16 @@ class Backbone(BaseModule):
         backbone.
         """
         if pretrained is not None and init_cfg is not None:
-            print_log(f'pretrained={pretrained!r} is not used: init_cfg is set', logger='current')
+            print_log(
+                f'pretrained={pretrained!r} is not used: init_cfg is set',
+                logger='current',
+            )
         elif pretrained is not None:
             init_cfg = dict(type='Pretrained', checkpoint=pretrained)
         super().__init__(init_cfg)
-        pretrained_settings(init_cfg)  # so that a bad config fails here, not when training begins
+        pretrained_settings(
+            init_cfg
+        )  # so that a bad config fails here, not when training begins
 
     @property
     @abstractmethod
@@ -122,7 +127,11 @@ class Backbone(BaseModule):
         By default these are the relative position bias tables, over offsets in ``pretrain_grid``.
         """
         grid = offset_counts(self.pretrain_grid)
-        return {name: grid for name, _ in self.named_parameters() if name.endswith(BIAS_TABLE)}
+        return {
+            name: grid
+            for name, _ in self.named_parameters()
+            if name.endswith(BIAS_TABLE)
+        }
 
     @abstractmethod
     def layer_of(self, name: str) -> int:
@@ -153,7 +162,9 @@ class Backbone(BaseModule):
             if block.attn.rope is not None:
                 block.attn.rope.set_scaling(self.scaling_of(index, scaling))
             elif scaling is not None and scaling.type != 'none':
-                raise ValueError('rope_scaling needs a rotary embedding, and rope is None')
+                raise ValueError(
+                    'rope_scaling needs a rotary embedding, and rope is None'
+                )
         self.rope_scaling = rope_scaling
 
     def scaling_of(self, block: int, scaling: RopeScaling | None) -> RopeScaling | None:
@@ -176,7 +187,9 @@ class Backbone(BaseModule):
         """
         torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
         torch._dynamo.config.specialize_float = True
-        if torch.__version__.startswith('2.11.'):  # its analysis fails: pytorch/pytorch#181793
+        if torch.__version__.startswith(
+            '2.11.'
+        ):  # its analysis fails: pytorch/pytorch#181793
             torch._inductor.config.triton.coalesce_tiling_analysis = False
         shape_config.use_duck_shape = False
         self.has_compiled_blocks = True
@@ -207,8 +220,13 @@ class Backbone(BaseModule):
         if lora is None:
             return
         if self.lora is not None:
-            raise ValueError(f'lora: the model has adapters already, {self.lora}: merge_lora first')
-        settings = {**LORA_DEFAULTS, **checked_settings('lora', lora, list(LORA_DEFAULTS))}
+            raise ValueError(
+                f'lora: the model has adapters already, {self.lora}: merge_lora first'
+            )
+        settings = {
+            **LORA_DEFAULTS,
+            **checked_settings('lora', lora, list(LORA_DEFAULTS)),
+        }
         add_adapters(self.ordered_blocks, **settings)
         self.lora = dict(settings, targets=list(settings['targets']))
         self.freeze()
@@ -255,7 +273,9 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
     if not any(cfg['type'] in ('Pretrained', PretrainedInit) for cfg in cfgs):
         return None
     if len(cfgs) > 1:
-        raise ValueError(f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}")
+        raise ValueError(
+            f"init_cfg: 'Pretrained' sets all weights, so it stands alone; got {cfgs}"
+        )
     allowed = ('type', 'checkpoint', 'prefix', 'grid', 'channels', 'network')
     settings = checked_settings('init_cfg', cfgs[0], allowed)
     if settings.get('grid') is not None:
@@ -265,15 +285,21 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
 
 def backbone_of(model: nn.Module) -> Backbone:
     """The backbone of a model, which may be one; ValueError if it is none of this package."""
-    backbone = model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
+    backbone = (
+        model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
+    )
     if not isinstance(backbone, Backbone):
-        raise ValueError(f'the backbone must be one of rope_dense, it is {type(backbone).__name__}')
+        raise ValueError(
+            f'the backbone must be one of rope_dense, it is {type(backbone).__name__}'
+        )
     return backbone
 
 
 def image_channels(model: nn.Module) -> int:
     """Channels of a model's images; 3 where the backbone is of another package."""
-    backbone = model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
+    backbone = (
+        model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
+    )
     return backbone.patch_embed.in_channels if isinstance(backbone, Backbone) else 3
 
 
@@ -282,5 +308,7 @@ def checked_frozen_stages(frozen_stages: object, number: int) -> int:
     if isinstance(frozen_stages, str) and frozen_stages == 'all':
         return number
     if not is_integer(frozen_stages) or not -1 <= frozen_stages <= number:
-        refuse('frozen_stages', frozen_stages, f"'all' or an integer from -1 to {number}")
+        refuse(
+            'frozen_stages', frozen_stages, f"'all' or an integer from -1 to {number}"
+        )
     return int(frozen_stages)

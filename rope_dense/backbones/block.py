@@ -50,27 +50,41 @@ class Block(nn.Module):
         self.layer_scale_init_value = layer_scale_init_value
         self.gamma_1 = self.gamma_2 = None
         if layer_scale_init_value is not None:
-            self.gamma_1 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
+            self.gamma_1 = nn.Parameter(
+                torch.full((channels,), float(layer_scale_init_value))
+            )
             if layer_scale_mlp:
-                self.gamma_2 = nn.Parameter(torch.full((channels,), float(layer_scale_init_value)))
+                self.gamma_2 = nn.Parameter(
+                    torch.full((channels,), float(layer_scale_init_value))
+                )
 
     def forward(
-        self, x: Tensor, grid: Size, plan: Plan | None = None, mask: Tensor | None = None
+        self,
+        x: Tensor,
+        grid: Size,
+        plan: Plan | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """Tokens [B, N, C] to tokens; ``grid``, ``plan`` and ``mask``: see ``attn``."""
-        x = add_branch(x, self.drop_path(self.attn(self.norm1(x), grid, plan, mask)), self.gamma_1)
+        x = add_branch(
+            x, self.drop_path(self.attn(self.norm1(x), grid, plan, mask)), self.gamma_1
+        )
         return add_branch(x, self.drop_path(self.mlp(self.norm2(x))), self.gamma_2)
 
 
 def recompute(block: Block, x: Tensor, *settings: object) -> Tensor:
     """Call a block on tokens [B, N, C] without keeping activations: backward calls it again."""
-    trains = x.requires_grad or any(weight.requires_grad for weight in block.parameters())
+    trains = x.requires_grad or any(
+        weight.requires_grad for weight in block.parameters()
+    )
     if trains and torch.is_grad_enabled():
         return checkpoint(block, x, *settings, use_reentrant=False)
     return block(x, *settings)
 
 
-def build_mlp(kind: MlpKind, embed_dims: int, hidden_dims: int, norm_cfg: dict) -> nn.Module:
+def build_mlp(
+    kind: MlpKind, embed_dims: int, hidden_dims: int, norm_cfg: dict
+) -> nn.Module:
     """Build the MLP of a block; ``norm_cfg`` is of its norm, if the kind has one."""
     if kind in ('gelu', 'gelu_tanh'):
         return Mlp(embed_dims, hidden_dims, 'tanh' if kind == 'gelu_tanh' else 'none')
@@ -85,7 +99,9 @@ class Mlp(nn.Module):
         approximate: of the GELU, 'none' or 'tanh' (see ``torch.nn.GELU``).
     """
 
-    def __init__(self, embed_dims: int, hidden_dims: int, approximate: str = 'none') -> None:
+    def __init__(
+        self, embed_dims: int, hidden_dims: int, approximate: str = 'none'
+    ) -> None:
         super().__init__()
         self.approximate = approximate
         self.fc1 = nn.Linear(embed_dims, hidden_dims)
@@ -102,7 +118,9 @@ class SwiGLU(nn.Module):
     normalised (EVA-02).
     """
 
-    def __init__(self, embed_dims: int, hidden_dims: int, norm_cfg: dict | None = None) -> None:
+    def __init__(
+        self, embed_dims: int, hidden_dims: int, norm_cfg: dict | None = None
+    ) -> None:
         super().__init__()
         self.fc1_g = nn.Linear(embed_dims, hidden_dims)
         self.fc1_x = nn.Linear(embed_dims, hidden_dims)

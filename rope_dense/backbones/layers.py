@@ -47,7 +47,9 @@ class PatchEmbed(nn.Module):
     ) -> None:
         super().__init__()
         self.in_channels, self.patch_size, self.pad = in_channels, patch_size, pad
-        self.proj: nn.Module = nn.Conv2d(in_channels, embed_dims, patch_size, patch_size, bias=bias)
+        self.proj: nn.Module = nn.Conv2d(
+            in_channels, embed_dims, patch_size, patch_size, bias=bias
+        )
         self.norm = build_norm(norm_cfg, embed_dims) if norm_cfg else nn.Identity()
 
     def forward(self, image: Tensor) -> tuple[Tensor, Size]:
@@ -102,14 +104,23 @@ class ConvPatchEmbed(PatchEmbed):
         channels = [in_channels, embed_dims // 8, embed_dims // 4, embed_dims // 2]
         self.convs = nn.Sequential(
             *(
-                ConvModule(*pair, 3, stride=2, padding=1, norm_cfg=dict(type='BN'), inplace=False)
+                ConvModule(
+                    *pair,
+                    3,
+                    stride=2,
+                    padding=1,
+                    norm_cfg=dict(type='BN'),
+                    inplace=False,
+                )
                 for pair in pairwise(channels)
             )
         )
         self.proj = nn.Conv2d(channels[-1], embed_dims, 3, stride=2, padding=1)
 
     def project(self, image: Tensor) -> Tensor:
-        return self.proj(self.convs(image))  # they round sides up themselves: no padding here
+        return self.proj(
+            self.convs(image)
+        )  # they round sides up themselves: no padding here
 
 
 class PositionConv(nn.Conv2d):
@@ -155,7 +166,9 @@ class SineConvEmbed(nn.Module):
         """[H W, C]."""
         # (n + 1) / N of each column and row.
         shares = Coordinates(offset=1, reference=1).positions(*grid, device=device)
-        table = sines_and_cosines(2 * math.pi * shares.flip(-1), self.conv.in_channels).flatten(1)
+        table = sines_and_cosines(
+            2 * math.pi * shares.flip(-1), self.conv.in_channels
+        ).flatten(1)
         table = table.to(self.conv.weight.dtype)
         # Contiguous, since torch traces the other layout of a map for more than one row and column.
         return self.conv(table.T.contiguous().unflatten(1, grid)).flatten(1).T
@@ -163,7 +176,9 @@ class SineConvEmbed(nn.Module):
 
 def sines_and_cosines(positions: Tensor, channels: int) -> Tensor:
     """Return sine and cosine of positions [N, 2] times each frequency: [N, 2, C / 4, 2]."""
-    angles = positions[..., None] * axis_frequencies(channels, 10000.0, device=positions.device)
+    angles = positions[..., None] * axis_frequencies(
+        channels, 10000.0, device=positions.device
+    )
     return torch.stack([angles.sin(), angles.cos()], -1)
 
 
@@ -189,7 +204,11 @@ class AddScaled(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         branch, scale = ctx.saved_tensors
         of_scale = ctx.needs_input_grad[2]
-        return grad, grad * scale, (grad * branch).sum_to_size(scale.shape) if of_scale else None
+        return (
+            grad,
+            grad * scale,
+            (grad * branch).sum_to_size(scale.shape) if of_scale else None,
+        )
 
 
 def round_up(side: int, divisor: int) -> int:
@@ -271,7 +290,9 @@ def resize_aligned(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
 def resize_axis(x: Tensor, dim: int, new: int) -> Tensor:
     """Interpolate linearly along an axis to ``new`` entries, the first and last on the ends."""
     old, step = x.shape[dim], larger(new - 1, 1)
-    places = torch.arange(new, device=x.device) * (old - 1)  # in entries, times step: exact
+    places = torch.arange(new, device=x.device) * (
+        old - 1
+    )  # in entries, times step: exact
     first = places // step
     second = (first + 1).clamp(max=old - 1)
     share = ((places - first * step) / step).view(-1, *[1] * (x.ndim - dim - 1))

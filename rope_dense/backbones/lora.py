@@ -38,13 +38,17 @@ class LoRA(nn.Module):
         self.scale = alpha / rank
         self.down = nn.Parameter(linear.weight.new_empty(rank, linear.in_features))
         self.up = nn.Parameter(linear.weight.new_zeros(linear.out_features, rank))
-        nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))  # as PyTorch's linear layers
+        nn.init.kaiming_uniform_(
+            self.down, a=math.sqrt(5)
+        )  # as PyTorch's linear layers
         self.handle = linear.register_forward_hook(self.add_to)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(F.linear(x, self.down), self.scale * self.up)
 
-    def add_to(self, linear: nn.Linear, inputs: tuple[Tensor], output: Tensor) -> Tensor:
+    def add_to(
+        self, linear: nn.Linear, inputs: tuple[Tensor], output: Tensor
+    ) -> Tensor:
         return output + self(*inputs)
 
     def weight(self) -> Tensor:
@@ -77,7 +81,11 @@ def add_adapters(
         if isinstance(part, nn.Linear)
     ]
     names = list(dict.fromkeys(name for name, _ in linears))
-    if not isinstance(targets, (tuple, list)) or not targets or not {*targets} <= {*names}:
+    if (
+        not isinstance(targets, (tuple, list))
+        or not targets
+        or not {*targets} <= {*names}
+    ):
         refuse('lora: targets', targets, f'one or more of the linear layers {names}')
     for name, linear in linears:
         if name in targets:

@@ -15,11 +15,26 @@ from torch import Tensor, nn
 from ..rope import RopeScaling
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, checked_integer, checked_number, refuse
-from .archs import DEFAULT, NAT_ARCHS, Default, Dilations, NATArch, WindowSetting, find_arch
+from .archs import (
+    DEFAULT,
+    NAT_ARCHS,
+    Default,
+    Dilations,
+    NATArch,
+    WindowSetting,
+    find_arch,
+)
 from .base import FrozenStages
 from .block import Block, Mlp
 from .from_config import build_rope
-from .layers import PatchEmbed, build_norm, init_transformer, linear_rates, module_list, to_map
+from .layers import (
+    PatchEmbed,
+    build_norm,
+    init_transformer,
+    linear_rates,
+    module_list,
+    to_map,
+)
 from .neighbours import (
     Backend,
     NeighbourPlan,
@@ -108,23 +123,33 @@ class RoPENAT(StagedBackbone):
         check_choice('qkv_bias', qkv_bias, (True, False))
         check_choice('backend', backend, get_args(Backend))
         self.window_size = checked_kernel_size('kernel_size', kernel_size)
-        self.pretrain_grid = checked_kernel_size('pretrain_kernel_size', pretrain_kernel_size)
+        self.pretrain_grid = checked_kernel_size(
+            'pretrain_kernel_size', pretrain_kernel_size
+        )
         self.block_dilations = [
             [cycle[block % len(cycle)] for block in range(depth)]
             for cycle, depth in zip(
-                nat_arch.dilations or [(1,)] * len(channels), nat_arch.depths, strict=True
+                nat_arch.dilations or [(1,)] * len(channels),
+                nat_arch.depths,
+                strict=True,
             )
         ]
         self.window_blocks = range(sum(nat_arch.depths))
         self.with_cp = with_cp
         self.set_outputs(channels, 4, out_indices, frozen_stages)
 
-        stem = ConvStem if nat_arch.overlapping else partial(PatchEmbed, patch_size=4, pad=True)
+        stem = (
+            ConvStem
+            if nat_arch.overlapping
+            else partial(PatchEmbed, patch_size=4, pad=True)
+        )
         merging = ConvMerging if nat_arch.overlapping else PatchMerging
         self.patch_embed = stem(in_channels, channels[0], norm_cfg=norm_cfg)
         rates = iter(linear_rates(nat_arch.drop_path_rate, sum(nat_arch.depths)))
         stages = []
-        for stage, (width, heads) in enumerate(zip(channels, nat_arch.num_heads, strict=True)):
+        for stage, (width, heads) in enumerate(
+            zip(channels, nat_arch.num_heads, strict=True)
+        ):
             blocks = []
             for _ in range(nat_arch.depths[stage]):
                 attn = build_neighbour_attention(
@@ -148,11 +173,17 @@ class RoPENAT(StagedBackbone):
         self.freeze()
         self.add_lora(lora)
 
-    def block_plans(self, stage: int, x: Tensor, grid: Size, image: Tensor) -> list[NeighbourPlan]:
+    def block_plans(
+        self, stage: int, x: Tensor, grid: Size, image: Tensor
+    ) -> list[NeighbourPlan]:
         dilations = self.block_dilations[stage]
         plans = {
             dilation: neighbour_plan(
-                grid, self.window_size, dilation, uniform=self.has_compiled_blocks, device=x.device
+                grid,
+                self.window_size,
+                dilation,
+                uniform=self.has_compiled_blocks,
+                device=x.device,
             )
             for dilation in set(dilations)
         }
@@ -186,8 +217,12 @@ class RoPENAT(StagedBackbone):
 class ConvStem(PatchEmbed):
     """Two 3 x 3 convolutions of stride 2: a token for each 4 x 4 pixels, which overlap."""
 
-    def __init__(self, in_channels: int, embed_dims: int, norm_cfg: dict | None) -> None:
-        super().__init__(in_channels, embed_dims, patch_size=4, pad=True, norm_cfg=norm_cfg)
+    def __init__(
+        self, in_channels: int, embed_dims: int, norm_cfg: dict | None
+    ) -> None:
+        super().__init__(
+            in_channels, embed_dims, patch_size=4, pad=True, norm_cfg=norm_cfg
+        )
         self.proj = nn.Sequential(
             nn.Conv2d(in_channels, embed_dims // 2, 3, stride=2, padding=1),
             nn.Conv2d(embed_dims // 2, embed_dims, 3, stride=2, padding=1),
@@ -202,7 +237,9 @@ class ConvMerging(nn.Module):
 
     def __init__(self, embed_dims: int, norm_cfg: dict) -> None:
         super().__init__()
-        self.reduction = nn.Conv2d(embed_dims, 2 * embed_dims, 3, stride=2, padding=1, bias=False)
+        self.reduction = nn.Conv2d(
+            embed_dims, 2 * embed_dims, 3, stride=2, padding=1, bias=False
+        )
         self.norm = build_norm(norm_cfg, 2 * embed_dims)
 
     def forward(self, x: Tensor, grid: Size) -> tuple[Tensor, Size]:

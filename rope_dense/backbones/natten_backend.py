@@ -11,7 +11,9 @@ from ..utils.sizes import Size
 MISSING = 'NATTEN is not installed (pip install natten)'
 
 
-def attend(qkv: Tensor, grid: Size, kernel_size: Size, dilation: int, scale: float) -> Tensor:
+def attend(
+    qkv: Tensor, grid: Size, kernel_size: Size, dilation: int, scale: float
+) -> Tensor:
     """Attention of each token to its neighbourhood, in one kernel without copies of keys.
 
     Args:

@@ -53,7 +53,9 @@ class NeighbourAttention(AttentionLayers):
         if backend == 'natten' and find_spec('natten') is None:
             refuse('backend', backend, f"'auto' or 'torch': {natten_backend.MISSING}")
 
-    def forward(self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, grid: Size, plan: NeighbourPlan, mask: None = None
+    ) -> Tensor:
         """Attend within neighbourhoods.
 
         Args:
@@ -76,11 +78,15 @@ class NeighbourAttention(AttentionLayers):
             rotary = self.rope(x, plan.grid, padded)
             if rotary.angles.ndim == 4:  # of each image
                 rotary = replace(rotary, angles=plan.pad(rotary.angles))
-        qkv = self.qkv(plan.pad(x)).unflatten(-1, (3, self.num_heads, -1))  # [B, N', 3, h, D]
+        qkv = self.qkv(plan.pad(x)).unflatten(
+            -1, (3, self.num_heads, -1)
+        )  # [B, N', 3, h, D]
         scale = softmax_scale(qkv, rotary)
         qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
         if self.is_fused(qkv):
-            out = natten_backend.attend(qkv, plan.grid, plan.kernel_size, plan.dilation, scale)
+            out = natten_backend.attend(
+                qkv, plan.grid, plan.kernel_size, plan.dilation, scale
+            )
         else:
             out = self.attend_tiles(qkv, plan, scale)
         return self.proj(self.norm(out))  # [B, H W, C]
@@ -219,11 +225,18 @@ class NeighbourPlan:
 
     def merge_tiles(self, tiles: Tensor, batch: int, heads: int) -> Tensor:
         """Gather the results of tiles [t, B h, n, D] into tokens [B, H W, C], without padding."""
-        (rows, height), (columns, width) = self.rows.queries.shape, self.columns.queries.shape
+        (rows, height), (columns, width) = (
+            self.rows.queries.shape,
+            self.columns.queries.shape,
+        )
         x = tiles.unflatten(2, (height, width)).unflatten(1, (batch, heads))
-        x = x.unflatten(0, (rows, columns)).permute(2, 0, 4, 1, 5, 3, 6)  # [B, ., ., ., ., h, D]
+        x = x.unflatten(0, (rows, columns)).permute(
+            2, 0, 4, 1, 5, 3, 6
+        )  # [B, ., ., ., ., h, D]
         row, row_place = self.rows.tile[:, None], self.rows.place[:, None]
-        x = x[:, row, row_place, self.columns.tile, self.columns.place]  # [B, H, W, h, D]
+        x = x[
+            :, row, row_place, self.columns.tile, self.columns.place
+        ]  # [B, H, W, h, D]
         return x.flatten(3).flatten(1, 2)
 
     def bias(self, table: Tensor) -> Tensor:
@@ -232,7 +245,9 @@ class NeighbourPlan:
         Returns [t, h, n, m]; -inf for pairs that are no neighbours.
         """
         rows, columns = self.rows.offsets, self.columns.offsets
-        bias = table[:, rows[:, None, :, None, :, None], columns[None, :, None, :, None, :]]
+        bias = table[
+            :, rows[:, None, :, None, :, None], columns[None, :, None, :, None, :]
+        ]
         bias = bias.permute(1, 2, 0, 3, 4, 5, 6).contiguous()  # [., ., h, n, n, m, m]
         bias = bias.flatten(5).flatten(3, 4).flatten(0, 1)
         return bias.masked_fill(~self.mask, -torch.inf)
@@ -240,7 +255,12 @@ class NeighbourPlan:
 
 @memo
 def neighbour_plan(
-    grid: Size, kernel_size: Size, dilation: int, *, uniform: bool = False, device: torch.device
+    grid: Size,
+    kernel_size: Size,
+    dilation: int,
+    *,
+    uniform: bool = False,
+    device: torch.device,
 ) -> NeighbourPlan:
     """Return the plan for a grid. Works with symbolic sizes.
 
@@ -258,7 +278,8 @@ def neighbour_plan(
         device: of the indexes.
     """
     height, width = (
-        larger(side, kernel * dilation) for side, kernel in zip(grid, kernel_size, strict=True)
+        larger(side, kernel * dilation)
+        for side, kernel in zip(grid, kernel_size, strict=True)
     )
     padded = height, width
     settings: dict[str, Any] = dict(fixed=uniform or is_tracing(), device=device)
@@ -266,7 +287,9 @@ def neighbour_plan(
         axis_tiles(axis, *sides, dilation, **settings)
         for axis, sides in enumerate(zip(grid, padded, kernel_size, strict=True))
     )
-    near = rows.near[:, None, :, None, :, None] & columns.near[None, :, None, :, None, :]
+    near = (
+        rows.near[:, None, :, None, :, None] & columns.near[None, :, None, :, None, :]
+    )
     mask = near.flatten(4).flatten(2, 3).flatten(0, 1)[:, None]
     return NeighbourPlan(kernel_size, dilation, grid, padded, rows, columns, mask)
 
@@ -303,7 +326,9 @@ def axis_tiles(
     tile = arange(dilation * tiles)[:, None]
     group = tile // tiles  # [t, 1]
     size = (padded - group + dilation - 1) // dilation  # [t, 1] tokens of the group
-    first = (tile - group * tiles) * num_queries  # not %, of which ONNX has none by a size
+    first = (
+        tile - group * tiles
+    ) * num_queries  # not %, of which ONNX has none by a size
     query = first + arange(num_queries)  # [t, n], position in the group
     start = torch.minimum((query - kernel // 2).clip(0), size - kernel)  # [t, n]
     key = start[:, :1] + arange(num_keys)  # [t, m]
@@ -326,7 +351,9 @@ def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     Images and heads are one axis, so that the mask of a tile is the same along it.
     """
     x = x.index_select(1, rows.flatten()).index_select(2, columns.flatten())
-    x = x.unflatten(2, columns.shape).unflatten(1, rows.shape)  # [B, ., n, ., n, s, h, D]
+    x = x.unflatten(2, columns.shape).unflatten(
+        1, rows.shape
+    )  # [B, ., n, ., n, s, h, D]
     x = x.permute(5, 1, 3, 0, 6, 2, 4, 7).contiguous()  # [s, ., ., B, h, n, n, D]
     return x.flatten(5, 6).flatten(3, 4).flatten(1, 2)
 
@@ -335,5 +362,7 @@ def checked_kernel_size(name: str, value: object) -> Size:
     """Return (height, width), both odd, from one or two numbers; ValueError for anything else."""
     sides = checked_size(name, value)
     if any(side % 2 == 0 for side in sides):
-        refuse(name, value, 'odd, so that a token is in the middle of its neighbourhood')
+        refuse(
+            name, value, 'odd, so that a token is in the middle of its neighbourhood'
+        )
     return sides

@@ -1,6 +1,10 @@
 """Attention with a position bias, or with a position embedding of its values.
 
 Letters: see ``attention``; H x W and n = H W also of a window.
+
+Attention without an absolute origin: scores with prefix tokens are not rotated.
+
+Letters: see ``attention``.
 """
 
 from typing import Any, get_args
@@ -10,10 +14,17 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from ..rope import rotate
 from ..utils.memo import memo
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, checked_size
-from .attention import Attention, Place
+from .attention import (
+    Attention,
+    Place,
+    rotary_in_windows,
+    softmax_attention,
+    softmax_scale,
+)
 from .layers import PositionConv, TableResize, may_differ, pad_grid, resize_grid
 from .windows import WindowPlan
 
@@ -111,14 +122,23 @@ class LocalPositionAttention(Attention):
             nn.init.zeros_(parameter)
 
     def attend_tokens(
-        self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
+        self,
+        x: Tensor,
+        qkv: Tensor,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None,
     ) -> Tensor:
         """See ``Attention.attend_tokens``."""
         before = qkv.shape[1] - grid[0] * grid[1]
         values = qkv[:, before:, 2].permute(0, 2, 3, 1)  # [B, h, D, H W]
-        local = self.local(values.flatten(0, 1).unflatten(2, grid)).flatten(2)  # [B h, D, H W]
+        local = self.local(values.flatten(0, 1).unflatten(2, grid)).flatten(
+            2
+        )  # [B h, D, H W]
         local = local.unflatten(0, (-1, self.num_heads)).permute(0, 3, 1, 2).flatten(2)
-        return super().attend_tokens(x, qkv, grid, plan, mask) + F.pad(local, (0, 0, before, 0))
+        return super().attend_tokens(x, qkv, grid, plan, mask) + F.pad(
+            local, (0, 0, before, 0)
+        )
 
 
 def offset_counts(size: Size) -> Size:
@@ -158,3 +178,63 @@ def offset_index(side: int, *, device: torch.device) -> Tensor:
     """The entry i - k + side - 1 of a table of offsets, for queries i and keys k: [side, side]."""
     index = torch.arange(side, device=device)
     return index[:, None] - index + side - 1
+
+
+@MODELS.register_module('RelativePrefix')
+class RelativePrefixAttention(Attention):
+    """Attention with rotated scores between tokens of the grid, and unrotated ones with the prefix.
+
+    In plain attention a query of the grid is rotated, and the key of a prefix token is not: their
+    score (R_p q) . k depends on the absolute position p. Here it is q . k, so that no score depends
+    on the origin of the positions. For training from scratch: weights have the names and shapes of
+    plain attention, which published weights were trained with. Checked in
+    tests/backbones/test_relative_prefix.py against scores in float64, token by token, and by moving
+    the origin and the content of images.
+    """
+
+    def attend_tokens(
+        self,
+        x: Tensor,
+        qkv: Tensor,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """See ``Attention.attend_tokens``.
+
+        Channels of a head, for queries of the grid in one call of attention with values of 2 D:
+
+            queries of the grid   [R q, q]
+            keys of the grid      [R k, 0]
+            keys of the prefix    [0, k]
+
+        Queries of the prefix attend in a call of their own, with D channels.
+        """
+        number = self.num_prefix_tokens
+        if self.rope is None or not number:
+            return super().attend_tokens(x, qkv, grid, plan, mask)
+        size = plan.window_size if plan is not None and plan.contiguous else None
+        rotary = self.rope(x, grid, size)
+        if plan is not None:
+            qkv = plan.partition(qkv, self.padding(x, plan))  # [w, m, 3, h, D]
+            if rotary.angles.ndim == 4 or not plan.contiguous:
+                rotary = rotary_in_windows(rotary, plan)
+        q, k, v = rotate(qkv, None)  # [B or w, h, m, D]
+        rotated_q, rotated_k, _ = rotate(qkv, rotary, number)
+        scale, (heads, _, channels) = softmax_scale(q, rotary), q.shape[1:]
+        masks = (
+            [None, None] if mask is None else [mask[:, :, :number], mask[:, :, number:]]
+        )
+        prefix = softmax_attention(q[:, :, :number], k, v, None, scale, plan, masks[0])
+        q = torch.cat([rotated_q, q], -1)[:, :, number:]  # [B or w, h, n, 2 D]
+        keys = [F.pad(k[:, :, :number], (channels, 0)), F.pad(rotated_k, (0, channels))]
+        k = torch.cat([keys[0], keys[1][:, :, number:]], 2)  # [B or w, h, m, 2 D]
+        # Values of 2 D, too: fused attention on a CPU takes one number of channels.
+        out = softmax_attention(
+            q, k, F.pad(v, (0, channels)), None, scale, plan, masks[1]
+        )
+        out = out.unflatten(-1, (heads, -1))[..., :channels].flatten(
+            2
+        )  # [B or w, n, C]
+        out = torch.cat([prefix, out], 1)  # [B or w, m, C]
+        return out if plan is None else plan.unpartition(out)  # [B, N, C]

@@ -57,7 +57,11 @@ class StagedBackbone(Backbone):
         for index, stage in enumerate(self.layers):
             plans = self.block_plans(index, x, grid, image)
             for block, plan in zip(stage.blocks, plans, strict=True):
-                x = recompute(block, x, grid, plan) if self.with_cp else block(x, grid, plan)
+                x = (
+                    recompute(block, x, grid, plan)
+                    if self.with_cp
+                    else block(x, grid, plan)
+                )
             if index in self.out_indices:
                 outs.append(to_map(self.get_submodule(f'norm{index}')(x), grid))
             if stage.downsample is not None:
@@ -81,7 +85,9 @@ class StagedBackbone(Backbone):
     def block_strides(self) -> list[int]:
         patch_size = self.patch_embed.patch_size
         return [
-            patch_size * 2**index for index, stage in enumerate(self.layers) for _ in stage.blocks
+            patch_size * 2**index
+            for index, stage in enumerate(self.layers)
+            for _ in stage.blocks
         ]
 
     def map_sizes(self, height: int, width: int) -> list[Size]:
@@ -138,7 +144,9 @@ def checked_stage_channels(
         for number in numbers:
             checked_integer(f'arch: {name}', number, 1)
     if len(depths) != len(num_heads):
-        raise ValueError(f'arch: depths {depths} and num_heads {num_heads} must be of one length')
+        raise ValueError(
+            f'arch: depths {depths} and num_heads {num_heads} must be of one length'
+        )
     widths = [embed_dims * 2**stage for stage in range(len(depths))]
     for stage, (channels, heads) in enumerate(zip(widths, num_heads, strict=True)):
         if channels % heads:

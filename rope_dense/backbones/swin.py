@@ -10,7 +10,12 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_integer, checked_number, checked_size
+from ..utils.validation import (
+    check_choice,
+    checked_integer,
+    checked_number,
+    checked_size,
+)
 from .archs import SWIN_ARCHS, SwinArch, WindowSetting, find_arch
 from .attention import Place
 from .base import FrozenStages
@@ -161,7 +166,10 @@ class RoPESwin(StagedBackbone):
         depth, window_size = self.arch.depths[stage], self.window_size
         if window_size == 'auto':
             last_stride = self.block_strides[-1]
-            window_size = -(-image.shape[2] // last_stride), -(-image.shape[3] // last_stride)
+            window_size = (
+                -(-image.shape[2] // last_stride),
+                -(-image.shape[3] // last_stride),
+            )
         if window_size is None:
             return [None] * depth
         shift = window_size[0] // 2, window_size[1] // 2
@@ -204,5 +212,7 @@ class PatchMerging(nn.Module):
         grid = (height + 1) // 2, (width + 1) // 2
         x = pad_bottom_right(x, 1, 2 * grid[0] - height, 2 * grid[1] - width)
         x = x.view(x.shape[0], grid[0], 2, grid[1], 2, x.shape[-1])
-        x = x.permute(0, 1, 3, 4, 2, 5).flatten(3).flatten(1, 2)  # [B, H / 2 W / 2, 4 C]
+        x = (
+            x.permute(0, 1, 3, 4, 2, 5).flatten(3).flatten(1, 2)
+        )  # [B, H / 2 W / 2, 4 C]
         return self.reduction(self.norm(x)), grid

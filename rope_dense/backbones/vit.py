@@ -15,12 +15,30 @@ from torch import Tensor, nn
 from ..rope import RopeScaling
 from ..utils.memo import is_tracing
 from ..utils.sizes import Size
-from ..utils.validation import check_choice, checked_indexes, checked_integer, checked_number
+from ..utils.validation import (
+    check_choice,
+    checked_indexes,
+    checked_integer,
+    checked_number,
+)
 from .archs import VIT_ARCHS, ViTArch, find_arch
-from .base import Backbone, FrozenStages, OutputPrefix, WindowPrefix, checked_frozen_stages
+from .base import (
+    Backbone,
+    FrozenStages,
+    OutputPrefix,
+    WindowPrefix,
+    checked_frozen_stages,
+)
 from .block import Block, recompute
-from .layers import build_norm, init_transformer, resize_aligned, resize_grid, tile_grid, to_map
-from .vit_blocks import build_blocks, build_sine_embed, build_stem
+from .from_config import build_blocks, build_sine_embed, build_stem
+from .layers import (
+    build_norm,
+    init_transformer,
+    resize_aligned,
+    resize_grid,
+    tile_grid,
+    to_map,
+)
 from .windows import WindowPlan, fitting_side, window_plan
 
 # Learned position embeddings over the grid of an image.
@@ -105,9 +123,15 @@ class RoPEViT(Backbone):
     ) -> None:
         super().__init__(init_cfg, pretrained)
         self.arch = vit_arch = find_arch(ViTArch, self.ARCHS, arch, settings)
-        channels, depth, norm_cfg = vit_arch.embed_dims, vit_arch.depth, vit_arch.norm_cfg
+        channels, depth, norm_cfg = (
+            vit_arch.embed_dims,
+            vit_arch.depth,
+            vit_arch.norm_cfg,
+        )
         window_block_indexes = vit_arch.window_block_indexes
-        self.window_blocks = checked_indexes('window_block_indexes', window_block_indexes, depth)
+        self.window_blocks = checked_indexes(
+            'window_block_indexes', window_block_indexes, depth
+        )
         self.out_indices = checked_indexes('out_indices', out_indices, depth)
         self.frozen_stages = checked_frozen_stages(frozen_stages, depth)
         checked_number('drop_path_rate', drop_path_rate, 0, below=1)
@@ -117,11 +141,19 @@ class RoPEViT(Backbone):
         if output_prefix == 'cls' and not vit_arch.with_cls_token:
             raise ValueError("output_prefix='cls' needs with_cls_token=True")
         if output_prefix == 'all' and not vit_arch.num_prefix_tokens:
-            raise ValueError("output_prefix='all' needs with_cls_token=True or num_registers")
-        self.mask_padding, self.with_cp, self.output_prefix = mask_padding, with_cp, output_prefix
+            raise ValueError(
+                "output_prefix='all' needs with_cls_token=True or num_registers"
+            )
+        self.mask_padding, self.with_cp, self.output_prefix = (
+            mask_padding,
+            with_cp,
+            output_prefix,
+        )
         self.num_prefix_tokens = vit_arch.num_prefix_tokens
         self.final_norm, self.window_prefix = vit_arch.final_norm, window_prefix
-        self.global_prefix = window_prefix == 'global' and vit_arch.num_prefix_tokens > 0
+        self.global_prefix = (
+            window_prefix == 'global' and vit_arch.num_prefix_tokens > 0
+        )
         self.pretrain_grid = vit_arch.grid
         self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [vit_arch.patch_size] * len(self.out_indices)
@@ -132,21 +164,33 @@ class RoPEViT(Backbone):
         windowed = [index in self.window_blocks for index in range(-1, depth + 1)]
         self.prefix_copies = [
             (now and not before, now and not after)
-            for before, now, after in zip(windowed, windowed[1:], windowed[2:], strict=False)
+            for before, now, after in zip(
+                windowed, windowed[1:], windowed[2:], strict=False
+            )
         ]
 
-        self.patch_embed = build_stem(vit_arch, checked_integer('in_channels', in_channels, 1))
+        self.patch_embed = build_stem(
+            vit_arch, checked_integer('in_channels', in_channels, 1)
+        )
         embeddings = {  # tokens of each
             'cls_token': int(vit_arch.with_cls_token),
             'reg_token': vit_arch.num_registers,
-            'pos_embed': vit_arch.grid[0] * vit_arch.grid[1] if vit_arch.learned_ape else 0,
+            'pos_embed': vit_arch.grid[0] * vit_arch.grid[1]
+            if vit_arch.learned_ape
+            else 0,
         }
         for name, number in embeddings.items():
-            embedding = nn.Parameter(torch.zeros(1, number, channels)) if number else None
+            embedding = (
+                nn.Parameter(torch.zeros(1, number, channels)) if number else None
+            )
             self.register_parameter(name, embedding)
         self.sine_embed = build_sine_embed(vit_arch)
-        self.norm_pre = build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
-        self.blocks = build_blocks(vit_arch, self.window_blocks, self.global_prefix, drop_path_rate)
+        self.norm_pre = (
+            build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
+        )
+        self.blocks = build_blocks(
+            vit_arch, self.window_blocks, self.global_prefix, drop_path_rate
+        )
         self.add_norms(vit_arch)
         self.set_rope_scaling(rope_scaling)
         self.apply(init_transformer)
@@ -169,7 +213,9 @@ class RoPEViT(Backbone):
                 self.add_module(name, build_norm(arch.norm_cfg, arch.embed_dims))
             self.out_norms[index] = name
 
-    def forward(self, image: Tensor) -> tuple[Tensor, ...] | tuple[tuple[Tensor, Tensor], ...]:
+    def forward(
+        self, image: Tensor
+    ) -> tuple[Tensor, ...] | tuple[tuple[Tensor, Tensor], ...]:
         tokens, grid = self.forward_tokens(image)
         for x in tokens:
             if x.requires_grad and not is_tracing():
@@ -189,9 +235,13 @@ class RoPEViT(Backbone):
         """
         tokens, grid = self.block_tokens(image, self.out_indices)
         outs = zip(tokens, self.out_norms.values(), strict=True)
-        return [x if name is None else self.get_submodule(name)(x) for x, name in outs], grid
+        return [
+            x if name is None else self.get_submodule(name)(x) for x, name in outs
+        ], grid
 
-    def block_tokens(self, image: Tensor, indices: Sequence[int]) -> tuple[list[Tensor], Size]:
+    def block_tokens(
+        self, image: Tensor, indices: Sequence[int]
+    ) -> tuple[list[Tensor], Size]:
         """Return the tokens [B, N, C] after some blocks, not normalised, and the grid (H, W).
 
         Args:
@@ -200,13 +250,26 @@ class RoPEViT(Backbone):
                 last of them do not run.
         """
         x, grid = self.embed(image)  # [B, N, C]
-        plan = self.plan_windows(x.shape[0], grid, x.device) if self.window_blocks else None
+        plan = (
+            self.plan_windows(x.shape[0], grid, x.device)
+            if self.window_blocks
+            else None
+        )
         outs = [x] if -1 in indices else []
-        for index, (copies_before, mean_after) in enumerate(self.prefix_copies[: max(indices) + 1]):
-            block, windows = self.blocks[index], plan if index in self.window_blocks else None
+        for index, (copies_before, mean_after) in enumerate(
+            self.prefix_copies[: max(indices) + 1]
+        ):
+            block, windows = (
+                self.blocks[index],
+                plan if index in self.window_blocks else None,
+            )
             if windows is not None and copies_before:
                 x = windows.copy_prefix(x)
-            x = recompute(block, x, grid, windows) if self.with_cp else block(x, grid, windows)
+            x = (
+                recompute(block, x, grid, windows)
+                if self.with_cp
+                else block(x, grid, windows)
+            )
             out = x
             if windows is not None and (mean_after or index in indices):
                 out = windows.mean_prefix(x)
@@ -222,12 +285,18 @@ class RoPEViT(Backbone):
             x = x + ADAPTED[self.arch.use_ape](self.pos_embed, self.pretrain_grid, grid)
         if self.sine_embed is not None:
             x = x + self.sine_embed(grid, x.device).to(x.dtype)
-        prefix = [token for token in (self.cls_token, self.reg_token) if token is not None]
+        prefix = [
+            token for token in (self.cls_token, self.reg_token) if token is not None
+        ]
         if prefix:
-            x = torch.cat([*(token.expand(x.shape[0], -1, -1) for token in prefix), x], 1)
+            x = torch.cat(
+                [*(token.expand(x.shape[0], -1, -1) for token in prefix), x], 1
+            )
         return self.norm_pre(x), grid
 
-    def plan_windows(self, batch: int, grid: Size, device: torch.device) -> WindowPlan | None:
+    def plan_windows(
+        self, batch: int, grid: Size, device: torch.device
+    ) -> WindowPlan | None:
         """The windows of the window blocks; None if they are the whole grid."""
         if self.window_size is None or not self.window_blocks:
             return None
@@ -254,7 +323,9 @@ class RoPEViT(Backbone):
         return [self.patch_embed.grid(height, width)] * len(self.out_indices)
 
     def position_tables(self) -> dict[str, Size]:
-        resized = self.pos_embed is not None and ADAPTED[self.arch.use_ape] is resize_grid
+        resized = (
+            self.pos_embed is not None and ADAPTED[self.arch.use_ape] is resize_grid
+        )
         tables = {'pos_embed': self.pretrain_grid} if resized else {}
         return super().position_tables() | tables
 
@@ -284,7 +355,11 @@ class RoPEViT(Backbone):
             *prefix,
             self.norm_pre,
             *self.blocks[: self.frozen_stages],
-            *(child for name, child in self.named_children() if all_blocks and is_norm(name)),
+            *(
+                child
+                for name, child in self.named_children()
+                if all_blocks and is_norm(name)
+            ),
         ]
 
 

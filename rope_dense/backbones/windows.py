@@ -67,7 +67,9 @@ class WindowPlan:
         rows = x.flatten(0, 1).flatten(1)
         fill = None if padding is None else padding.to(x.dtype).flatten()
         to_windows = self.gather_index, self.padding_index
-        windows = gather(rows, fill, *to_windows, self.inverse_index, None, self.is_padding)
+        windows = gather(
+            rows, fill, *to_windows, self.inverse_index, None, self.is_padding
+        )
         height, width = self.window_size
         places = self.num_copies + height * width
         return windows.unflatten(0, (-1, places)).unflatten(2, x.shape[2:])
@@ -75,7 +77,9 @@ class WindowPlan:
     def unpartition(self, windows: Tensor) -> Tensor:
         """Gather the tokens of windows, [w, num_copies + n, C], into images, [B, N, C]."""
         rows = windows.flatten(0, 1)
-        tokens = gather(rows, None, self.inverse_index, None, self.gather_index, self.padding_index)
+        tokens = gather(
+            rows, None, self.inverse_index, None, self.gather_index, self.padding_index
+        )
         return tokens.view(*self.shape, windows.shape[-1])
 
     def copy_prefix(self, x: Tensor) -> Tensor:
@@ -115,7 +119,9 @@ def gather(
     out = x.index_select(0, index)
     if is_filled is None:
         return out
-    return torch.where(is_filled[:, None], x.new_zeros(()) if fill is None else fill, out)
+    return torch.where(
+        is_filled[:, None], x.new_zeros(()) if fill is None else fill, out
+    )
 
 
 class Gather(torch.autograd.Function):
@@ -146,7 +152,9 @@ class Gather(torch.autograd.Function):
         ctx.save_for_backward(index, places, inverse, inverse_places)
         out = x.index_select(0, index)
         if places is not None and fill is None:
-            out.index_fill_(0, places, 0.0)  # assigned, a number would be uploaded to a GPU
+            out.index_fill_(
+                0, places, 0.0
+            )  # assigned, a number would be uploaded to a GPU
         elif places is not None and fill is not None:
             out[places] = fill
         return out
@@ -155,7 +163,11 @@ class Gather(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         index, places, inverse, inverse_places = ctx.saved_tensors
         grad_x = Gather.apply(grad, None, inverse, inverse_places, index, places)
-        grad_fill = grad[places].sum(0) if ctx.needs_input_grad[1] and places is not None else None
+        grad_fill = (
+            grad[places].sum(0)
+            if ctx.needs_input_grad[1] and places is not None
+            else None
+        )
         return grad_x, grad_fill, None, None, None, None
 
 
@@ -190,7 +202,9 @@ def window_plan(
         batch, grid, (height, width), window_size, (0, 0), device
     )
     if num_copies:
-        copies = number * num_copies + torch.arange(num_copies, device=device)  # [w, num_copies]
+        copies = number * num_copies + torch.arange(
+            num_copies, device=device
+        )  # [w, num_copies]
         token = torch.where(token < 0, token, token + rows * columns * num_copies)
         token = torch.cat([copies, token], 1)  # [w, num_copies + n]
     mask = None
@@ -245,7 +259,9 @@ def shifted_plan(
         num_unmasked = 0 if masks_all else (rows - 1) * (columns - 1) * batch
         region = torch.where(token < 0, -1, region) if mask_padding else region
         region = region[num_unmasked:]
-        mask = (region[:, :, None] == region[:, None])[:, None]  # [w - num_unmasked, 1, n, n]
+        mask = (region[:, :, None] == region[:, None])[
+            :, None
+        ]  # [w - num_unmasked, 1, n, n]
     shape = batch, grid[0] * grid[1]
     return WindowPlan(
         window_size=window_size,
@@ -260,7 +276,12 @@ def shifted_plan(
 
 
 def split_windows(
-    batch: int, grid: Size, padded: Size, window_size: Size, shift: Size, device: torch.device
+    batch: int,
+    grid: Size,
+    padded: Size,
+    window_size: Size,
+    shift: Size,
+    device: torch.device,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The windows of all images, in the order of a plan.
 
@@ -276,8 +297,12 @@ def split_windows(
     height, width = window_size
     rows, columns = padded[0] // height, padded[1] // width
     token = torch.arange(grid[0] * grid[1], device=device).view(grid)  # [H, W]
-    token = F.pad(token, (0, padded[1] - grid[1], 0, padded[0] - grid[0]), value=-1)  # [H', W']
-    moved = [torch.arange(n, device=device) < by for n, by in zip(padded, shift, strict=True)]
+    token = F.pad(
+        token, (0, padded[1] - grid[1], 0, padded[0] - grid[0]), value=-1
+    )  # [H', W']
+    moved = [
+        torch.arange(n, device=device) < by for n, by in zip(padded, shift, strict=True)
+    ]
     maps = torch.stack([token, 2 * moved[0][:, None] + moved[1]], -1)  # [H', W', 2]
     maps = maps.roll((-shift[0], -shift[1]), (0, 1))
     maps = maps.view(rows, height, columns, width, 2).transpose(1, 2)
@@ -344,10 +369,14 @@ def fitting_side(size: Any, reference: int) -> Any:
     From half to twice ``reference``, so that a prime size does not end in windows of one token.
     """
     least = max(1, reference // 2)
-    if isinstance(size, Tensor):  # torch.jit.trace keeps what Python computes as a constant
+    if isinstance(
+        size, Tensor
+    ):  # torch.jit.trace keeps what Python computes as a constant
         sides = torch.arange(1, 2 * reference + 1)
         cost = -size % sides * 2 * reference + (sides - reference).abs()
-        return cost.masked_fill(sides < size.clamp(max=least), cost.max() + 1).argmin() + 1
+        return (
+            cost.masked_fill(sides < size.clamp(max=least), cost.max() + 1).argmin() + 1
+        )
     return min(
         range(min(size, least), 2 * reference + 1),
         key=lambda side: (-size % side, abs(side - reference)),

@@ -69,7 +69,9 @@ def adapt(
     weights = join_biases(weights, expected)
     computed = computed_freqs(model, weights)
     for key in weights:
-        if key in computed or (key not in expected and is_droppable(key, expected, weights)):
+        if key in computed or (
+            key not in expected and is_droppable(key, expected, weights)
+        ):
             report.dropped.append(key)
     adapted = {key: weights[key] for key in weights if key not in report.dropped}
     if channels is not None:
@@ -97,9 +99,13 @@ def adapt(
         if not any(pattern.fullmatch(key) for key in weights):
             report.new += [key for key in expected if pattern.fullmatch(key)]
     if are_classifier_weights(weights):
-        report.new += [key for key in expected if OUTPUT_NORM.fullmatch(key) and key not in adapted]
+        report.new += [
+            key for key in expected if OUTPUT_NORM.fullmatch(key) and key not in adapted
+        ]
     ropes = embeddings(model)
-    if not any(key in weights for key in ropes):  # learned axial ones start at the axial values
+    if not any(
+        key in weights for key in ropes
+    ):  # learned axial ones start at the axial values
         axial = [key for key, rope in ropes.items() if isinstance(rope, AxialRoPE)]
         report.new += [key for key in axial if key in expected]
     return {**adapted, **{key: expected[key] for key in report.new}}, report
@@ -107,7 +113,9 @@ def adapt(
 
 def find_incompatible(model: Backbone, adapted: StateDict) -> IncompatibleKeys:
     """The keys of adapted weights that do not fit a model."""
-    return replace(compare_weights(model.state_dict(), adapted), axial=axial_keys(model, adapted))
+    return replace(
+        compare_weights(model.state_dict(), adapted), axial=axial_keys(model, adapted)
+    )
 
 
 def can_load(model: Backbone, weights: StateDict) -> bool:
@@ -119,7 +127,9 @@ def can_load(model: Backbone, weights: StateDict) -> bool:
 
 def are_classifier_weights(weights: StateDict) -> bool:
     """True if only the last stage has an output norm, as in our classifiers."""
-    stages = {int(match[1]) for key in weights if (match := re.match(r'layers\.(\d+)\.', key))}
+    stages = {
+        int(match[1]) for key in weights if (match := re.match(r'layers\.(\d+)\.', key))
+    }
     norms = {int(match[1]) for key in weights if (match := OUTPUT_NORM.fullmatch(key))}
     return bool(stages) and norms == {max(stages)}
 
@@ -146,7 +156,9 @@ def join_biases(weights: StateDict, expected: StateDict) -> StateDict:
         given = [part for part in parts.values() if part is not None]
         if match is None or not given or key in weights:
             continue
-        filled = [torch.zeros_like(given[0]) if x is None else x for x in parts.values()]
+        filled = [
+            torch.zeros_like(given[0]) if x is None else x for x in parts.values()
+        ]
         joined[key] = torch.cat(filled)
         for name in parts:
             joined.pop(f'{match[1]}{name}_bias', None)
@@ -159,11 +171,19 @@ def computed_freqs(model: Backbone, weights: StateDict) -> list[str]:
     for key, rope in ropes.items():
         if key in weights and key not in expected and weights[key].is_floating_point():
             freqs = rope.frequencies(torch.device('cpu')).expand(-1, rope.num_heads, -1)
-            rounding = max(ROUNDING, torch.finfo(weights[key].dtype).eps)  # of a file in half
+            rounding = max(
+                ROUNDING, torch.finfo(weights[key].dtype).eps
+            )  # of a file in half
             stored = weights[key]
-            if stored.shape == freqs.shape and torch.allclose(stored.float(), freqs, 0, rounding):
+            if stored.shape == freqs.shape and torch.allclose(
+                stored.float(), freqs, 0, rounding
+            ):
                 same.append(key)
-    if PERIODS in weights and ropes and all(has_periods(rope, weights) for rope in ropes.values()):
+    if (
+        PERIODS in weights
+        and ropes
+        and all(has_periods(rope, weights) for rope in ropes.values())
+    ):
         same.append(PERIODS)
     return same
 
@@ -174,23 +194,33 @@ def has_periods(rope: GridRoPE, weights: StateDict) -> bool:
         return False
     periods = 2 * math.pi / rope.fixed_frequencies().of_axis().flatten()
     stored = weights[PERIODS]
-    return stored.shape == periods.shape and torch.allclose(stored.float(), periods, BFLOAT16, 0)
+    return stored.shape == periods.shape and torch.allclose(
+        stored.float(), periods, BFLOAT16, 0
+    )
 
 
 def embeddings(model: Backbone) -> dict[str, GridRoPE]:
     """The rotary embeddings of the model, under the keys of their frequencies."""
     modules = model.named_modules()
-    return {f'{name}.freqs': module for name, module in modules if isinstance(module, GridRoPE)}
+    return {
+        f'{name}.freqs': module
+        for name, module in modules
+        if isinstance(module, GridRoPE)
+    }
 
 
 def axial_keys(model: Backbone, weights: StateDict) -> list[str]:
     """Keys of axial frequencies, for a model with mixed frequencies of the same shape."""
-    mixed = [key for key, rope in embeddings(model).items() if isinstance(rope, MixedRoPE)]
+    mixed = [
+        key for key, rope in embeddings(model).items() if isinstance(rope, MixedRoPE)
+    ]
     expected = model.state_dict()
     return [
         key
         for key in mixed
-        if key in weights and weights[key].shape == expected[key].shape and is_axial(weights[key])
+        if key in weights
+        and weights[key].shape == expected[key].shape
+        and is_axial(weights[key])
     ]
 
 

@@ -73,10 +73,14 @@ def shares_of(channels: object, number: int) -> Tensor:
     """The shares [n, 3] of red, green, blue, by 'mean' or a source each; else CheckpointError."""
     if channels == MEAN:
         return torch.full((number, len(RGB)), 1 / number)
-    shares: dict[object, Tensor] = {name: torch.eye(3)[index] for index, name in enumerate(RGB)}
+    shares: dict[object, Tensor] = {
+        name: torch.eye(3)[index] for index, name in enumerate(RGB)
+    }
     shares |= {MEAN: torch.full((3,), 1 / 3), 0: torch.zeros(3)}
     sources = [channels] if isinstance(channels, str) else channels
-    if not isinstance(sources, Sequence) or not {*map(str, sources)} <= {*map(str, shares)}:
+    if not isinstance(sources, Sequence) or not {*map(str, sources)} <= {
+        *map(str, shares)
+    }:
         raise CheckpointError(
             f"channels={channels!r}: give 'mean', or the source of each channel: 'red', 'green', "
             "'blue', 'mean' or 0"

@@ -12,11 +12,18 @@ from torch import Tensor
 
 from .adapting import BIAS
 from .errors import CheckpointError, keys_text
-from .keys import Layout, StateDict, find_match, has_key, matches, rename_weights, reversed_rows
+from .keys import (
+    Layout,
+    StateDict,
+    find_match,
+    has_key,
+    matches,
+    rename_weights,
+    reversed_rows,
+)
 from .load import read_weights
 from .publishers import deim, eomt, find_layout
-from .publishers.chmv2 import CHMV2
-from .publishers.dinov3 import META, META_GATED, PERIODS
+from .publishers.dinov3 import CHMV2, META, META_GATED, PERIODS
 
 BACKBONE = 'backbone.'
 SETTINGS = {'up': 0.5, 'reg_scale': 4.0}  # of the decoder; arguments of ours
@@ -70,11 +77,15 @@ PUBLISHED_MODELS = {
         ('decoder.dec_score_head.*', 'backbone.backbone.*'),
         [*deim.COMPUTED, ('backbone.backbone.*', 'backbone.*'), *deim.EDGECRAFTER],
     ),
-    'chmv2': ModelLayout("transformers' CHMv2", ('head.reassemble_stage.*', 'backbone.*'), CHMV2),
+    'chmv2': ModelLayout(
+        "transformers' CHMv2", ('head.reassemble_stage.*', 'backbone.*'), CHMV2
+    ),
 }
 EOMT = (
     ModelLayout('Hugging Face EoMT-DINOv3', ('class_predictor.weight',), eomt.HF),
-    ModelLayout("the authors' EoMT-DINOv3", ('network.class_head.weight',), eomt.AUTHORS),
+    ModelLayout(
+        "the authors' EoMT-DINOv3", ('network.class_head.weight',), eomt.AUTHORS
+    ),
     ModelLayout("the authors' PMT", ('network.decoder.class_head.weight',), eomt.PMT),
 )
 
@@ -106,7 +117,12 @@ def convert_detector(contents: dict, name: str) -> dict:
         backbone, others = split_backbone(layout.to_ours(weights))
     except CheckpointError as error:
         raise CheckpointError(f'{name}: {error}') from error
-    return dict(state_dict={**with_prefix(BACKBONE, without_neutral_weights(backbone)), **others})
+    return dict(
+        state_dict={
+            **with_prefix(BACKBONE, without_neutral_weights(backbone)),
+            **others,
+        }
+    )
 
 
 def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, StateDict]:
@@ -130,9 +146,13 @@ def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, Stat
         )
     backbone, head = split_backbone(layout.to_ours(weights))
     if backbone:
-        return (backbone if base is None else add_base(backbone, base, checkpoint)), head
+        return (
+            backbone if base is None else add_base(backbone, base, checkpoint)
+        ), head
     if base is None:
-        raise CheckpointError(f'{checkpoint} has no backbone: name its weights as the base')
+        raise CheckpointError(
+            f'{checkpoint} has no backbone: name its weights as the base'
+        )
     return read_weights(base, None), head
 
 
@@ -144,7 +164,11 @@ def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
     """
     contents = read_weights(base, None)
     weights = find_layout(contents, base).to_ours(contents)
-    both = {key: weights[key].to(tensor) for key, tensor in differences.items() if key in weights}
+    both = {
+        key: weights[key].to(tensor)
+        for key, tensor in differences.items()
+        if key in weights
+    }
     wrong = [
         key
         for key, tensor in differences.items()
@@ -162,9 +186,13 @@ def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
 def split_backbone(weights: StateDict) -> tuple[StateDict, StateDict]:
     """The weights of the backbone, without their prefix, and all others."""
     backbone = {
-        key.removeprefix(BACKBONE): x for key, x in weights.items() if key.startswith(BACKBONE)
+        key.removeprefix(BACKBONE): x
+        for key, x in weights.items()
+        if key.startswith(BACKBONE)
     }
-    return backbone, {key: x for key, x in weights.items() if not key.startswith(BACKBONE)}
+    return backbone, {
+        key: x for key, x in weights.items() if not key.startswith(BACKBONE)
+    }
 
 
 def with_prefix(prefix: str, weights: StateDict) -> StateDict:
@@ -195,7 +223,9 @@ def without_neutral_weights(ours: StateDict) -> StateDict:
         else:
             drop_equal(ours, f'{block}k_bias', 0)
     if left := [key for key in ours if key.endswith('.k_bias')]:
-        raise CheckpointError(f'biases of the keys, which no architecture has: {keys_text(left)}')
+        raise CheckpointError(
+            f'biases of the keys, which no architecture has: {keys_text(left)}'
+        )
     return ours
 
 
@@ -217,7 +247,9 @@ def check_stored_settings(weights: StateDict) -> None:
     for key, x in weights.items():
         expected = SETTINGS.get(key.rpartition('.')[2])
         if expected is not None and not x.is_meta and float(x) != expected:
-            raise CheckpointError(f'{key} is {float(x):g}, and {expected:g} is supported')
+            raise CheckpointError(
+                f'{key} is {float(x):g}, and {expected:g} is supported'
+            )
     linear = weights.get('model.enc_output.0.weight')
     if linear is None or linear.is_meta:
         return
@@ -246,7 +278,10 @@ def to_published(ours: StateDict, kind: str) -> StateDict:
         )
     published = rename_weights(others, back)
     if kind == 'edgecrafter':
-        prefix, weights = 'backbone.backbone.', rename_weights(backbone, reversed_rows(deim.ECVIT))
+        prefix, weights = (
+            'backbone.backbone.',
+            rename_weights(backbone, reversed_rows(deim.ECVIT)),
+        )
     elif 'reg_token' in backbone:
         prefix, weights = 'backbone.dinov3.', to_meta_layout(backbone)
     else:
@@ -262,5 +297,7 @@ def to_meta_layout(weights: StateDict) -> StateDict:
         block, zero = key.removesuffix('q_bias'), torch.zeros_like(weights[key])
         weights[f'{block}k_bias'] = zero
         weights[f'{block}bias_mask'] = torch.cat([zero + 1, zero, zero + 1])
-    gated = has_key(weights, '*.mlp.fc1_g.weight')  # else the last layer keeps its name, fc2
+    gated = has_key(
+        weights, '*.mlp.fc1_g.weight'
+    )  # else the last layer keeps its name, fc2
     return rename_weights(weights, reversed_rows(META + META_GATED if gated else META))

@@ -16,8 +16,7 @@ from urllib.parse import urlparse
 import torch
 from mmengine.dist import barrier
 
-from ..utils.atomic_write import atomic_write
-from ..utils.locations import HUB, WEB
+from ..utils.disk import HUB, WEB, atomic_write
 from .errors import CheckpointError
 from .read import INDEX, read_checkpoint, read_index
 
@@ -43,7 +42,9 @@ def fetch(source: Location) -> str:
         CheckpointError: the download fails, or there is no such kind of source.
     """
     if not isinstance(source, (str, os.PathLike)):
-        raise CheckpointError(f'checkpoint must be a path or an address, got {source!r}')
+        raise CheckpointError(
+            f'checkpoint must be a path or an address, got {source!r}'
+        )
     source = os.fspath(source)
     if source.startswith(HUB):
         return fetch_from_hub(source)
@@ -65,7 +66,9 @@ def fetch_from_web(url: str) -> str:
     finally:
         barrier()  # after an error too, or the others would wait
     if not os.path.isfile(path):
-        raise CheckpointError(f'{url}: the first process of this machine could not download it')
+        raise CheckpointError(
+            f'{url}: the first process of this machine could not download it'
+        )
     return path
 
 
@@ -84,7 +87,9 @@ def download_checkpoint(url: str, path: str) -> None:
             # A connection that breaks off is not an error to torch.hub.
             read_checkpoint(str(partial), url)
     except (OSError, HTTPException) as error:
-        raise CheckpointError(f'{url}: the download failed ({error}). {BY_HAND}') from error
+        raise CheckpointError(
+            f'{url}: the download failed ({error}). {BY_HAND}'
+        ) from error
 
 
 def fetch_from_hub(source: str) -> str:
@@ -96,7 +101,9 @@ def fetch_from_hub(source: str) -> str:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.utils import EntryNotFoundError, LocalEntryNotFoundError
     except ImportError as error:
-        raise CheckpointError(f'{source}: pip install huggingface_hub. {BY_HAND}') from error
+        raise CheckpointError(
+            f'{source}: pip install huggingface_hub. {BY_HAND}'
+        ) from error
     repository, _, revision = source.removeprefix(HUB).partition('@')
     failures: dict[str, list[str]] = defaultdict(list)
     download = partial(hf_hub_download, repository, revision=revision or None)
@@ -114,5 +121,7 @@ def fetch_from_hub(source: str) -> str:
             is_absent = isinstance(error, EntryNotFoundError)
             if not is_absent or isinstance(error, LocalEntryNotFoundError):
                 cache_only = True
-    reasons = '; '.join(f'{", ".join(files)}: {error}' for error, files in failures.items())
+    reasons = '; '.join(
+        f'{", ".join(files)}: {error}' for error, files in failures.items()
+    )
     raise CheckpointError(f'{source}: {reasons}. {BY_HAND}')

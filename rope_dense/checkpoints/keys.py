@@ -32,7 +32,9 @@ from .errors import CheckpointError, keys_text, short_key
 StateDict = dict[str, Tensor]
 Row = tuple[str | None, str | None]  # published, ours
 Rows = list[Row]
-Rule = tuple[tuple[str, ...], tuple[str, ...]]  # tensors of all old names; to all new ones, or none
+Rule = tuple[
+    tuple[str, ...], tuple[str, ...]
+]  # tensors of all old names; to all new ones, or none
 
 NUMBER = r'(\d{1,9}|%)'  # % is in the new keys of a tensor of all blocks
 LETTERS = {'#': NUMBER, '%': NUMBER, '*': '(.+)'}
@@ -78,7 +80,9 @@ class Layout:
 
     def to_ours(self, weights: StateDict) -> StateDict:
         """Weights of this layout in ours, as a copy; CheckpointError if they do not fit."""
-        ours = rename_weights({key: self.reshaped(key, x) for key, x in weights.items()}, self.keys)
+        ours = rename_weights(
+            {key: self.reshaped(key, x) for key, x in weights.items()}, self.keys
+        )
         return fold_cls_pos_embed(ours) if self.has_cls_pos_embed else ours
 
     def reshaped(self, key: str, tensor: Tensor) -> Tensor:
@@ -138,13 +142,19 @@ def expand_braces(name: str) -> tuple[str, ...]:
     match = re.fullmatch(r'([^{}]*)\{([^{}]+)\}([^{}]*)', name)
     if match is None and re.search('[{}]', name):
         raise ValueError(f'{name}: one pair of braces at most')
-    return tuple(match[1] + x + match[3] for x in match[2].split(',')) if match else (name,)
+    return (
+        tuple(match[1] + x + match[3] for x in match[2].split(','))
+        if match
+        else (name,)
+    )
 
 
 @cache
 def name_pattern(name: str) -> re.Pattern[str]:
     """The regular expression of a name without braces, with a group for each letter."""
-    return re.compile(''.join(LETTERS.get(letter, re.escape(letter)) for letter in name))
+    return re.compile(
+        ''.join(LETTERS.get(letter, re.escape(letter)) for letter in name)
+    )
 
 
 def matches(key: str, name: str) -> bool:
@@ -183,7 +193,9 @@ def find_match(key: str, rows: Rows) -> RuleMatch | None:
                     if '%' in old:
                         number = texts.pop(re.findall('[#*%]', old).index('%'))
                         place = int(number) if number.isdigit() else 0
-                    return RuleMatch(rule, place, [fill_name(new, texts) for new in rule[1]])
+                    return RuleMatch(
+                        rule, place, [fill_name(new, texts) for new in rule[1]]
+                    )
     return None
 
 
@@ -231,7 +243,9 @@ def split_weight(tensor: Tensor, match: RuleMatch) -> StateDict:
     """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
     (_, rule), names = match.rule, match.new
     if '%' in ''.join(rule):
-        return {names[0].replace('%', str(i)): x for i, x in enumerate(tensor.unbind(1))}
+        return {
+            names[0].replace('%', str(i)): x for i, x in enumerate(tensor.unbind(1))
+        }
     if len(names) <= 1:
         return dict.fromkeys(names, tensor)
     return dict(zip(names, tensor.tensor_split(len(names)), strict=True))
@@ -266,7 +280,11 @@ def check_all_blocks(
 ) -> None:
     """Raise CheckpointError unless all blocks of the weights have one of the keys of a name."""
     start = name.partition('%')[0]
-    blocks = {key.removeprefix(start).partition('.')[0] for key in weights if key.startswith(start)}
+    blocks = {
+        key.removeprefix(start).partition('.')[0]
+        for key in weights
+        if key.startswith(start)
+    }
     if set(numbers) != set(range(len(blocks))):
         raise CheckpointError(
             f'frequencies of {len(blocks)} blocks cannot be put into one tensor: the checkpoint '
@@ -305,5 +323,11 @@ def fold_cls_pos_embed(weights: StateDict) -> StateDict:
     """Weights whose class token contains its position: exact, as nothing else is added to it."""
     if not has_cls_pos_embed(weights):
         return weights
-    place, positions = weights['pos_embed'].split([1, weights['pos_embed'].shape[1] - 1], 1)
-    return {**weights, 'cls_token': weights['cls_token'] + place, 'pos_embed': positions}
+    place, positions = weights['pos_embed'].split(
+        [1, weights['pos_embed'].shape[1] - 1], 1
+    )
+    return {
+        **weights,
+        'cls_token': weights['cls_token'] + place,
+        'pos_embed': positions,
+    }

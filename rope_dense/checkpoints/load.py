@@ -10,8 +10,8 @@ from .adapting import LoadReport, adapt, check_reference, find_incompatible
 from .channels import Channels, channels_advice_text, rgb_keys
 from .errors import CheckpointError, keys_text
 from .fetch import Location, fetch
+from .incompatible import likeness_text
 from .keys import Layout, StateDict, new_keys
-from .likeness import likeness_text
 from .publishers import OURS, find_layout
 from .read import read_checkpoint
 from .weights import select_weights
@@ -93,7 +93,9 @@ def load_weights(
         ours = layout.to_ours(weights)
         if layout.has_reference and 'pos_embed' in ours:
             check_reference(model, ours, grid)
-        adapted, report = adapt(model, ours, grid, channels, is_published=layout is not OURS)
+        adapted, report = adapt(
+            model, ours, grid, channels, is_published=layout is not OURS
+        )
     except CheckpointError as error:
         raise CheckpointError(f'{checkpoint} ({layout.name}): {error}') from error
     if incompatible := find_incompatible(model, adapted):
@@ -113,7 +115,9 @@ def load_weights(
     log_loading(model, checkpoint, layout, len(adapted) - len(report.new), report)
 
 
-def read_weights(checkpoint: Location, prefix: str | None, network: str | None = None) -> StateDict:
+def read_weights(
+    checkpoint: Location, prefix: str | None, network: str | None = None
+) -> StateDict:
     """The weights that ``select_weights`` takes from a checkpoint."""
     contents = read_checkpoint(fetch(checkpoint), str(checkpoint))
     return select_weights(contents, prefix, str(checkpoint), network)
@@ -129,7 +133,10 @@ def are_ours(weights: StateDict, model: Backbone) -> bool:
         ours, expected = OURS.to_ours(weights), shapes(model.state_dict())
     except CheckpointError:
         return False
-    return {**shapes(ours), **{key: expected[key] for key in rgb_keys(model, ours)}} == expected
+    return {
+        **shapes(ours),
+        **{key: expected[key] for key in rgb_keys(model, ours)},
+    } == expected
 
 
 def shapes(weights: StateDict) -> dict[str, torch.Size]:
@@ -138,11 +145,19 @@ def shapes(weights: StateDict) -> dict[str, torch.Size]:
 
 
 def log_loading(
-    model: Backbone, checkpoint: str, layout: Layout, num_tensors: int, report: LoadReport
+    model: Backbone,
+    checkpoint: str,
+    layout: Layout,
+    num_tensors: int,
+    report: LoadReport,
 ) -> None:
     """Log one line: what was loaded, dropped, resized, and has its initial value."""
     parts = [
         f'{type(model).__name__}: {num_tensors} tensors from {checkpoint} ({layout.name})',
-        *(f'{action} {keys_text(keys)}' for action, keys in vars(report).items() if keys),
+        *(
+            f'{action} {keys_text(keys)}'
+            for action, keys in vars(report).items()
+            if keys
+        ),
     ]
     print_log('; '.join(parts), logger='current')

@@ -8,7 +8,7 @@ import json
 
 from ..backbones.base import Backbone
 from ..backbones.lora import find_adapters
-from ..utils.atomic_write import atomic_write
+from ..utils.disk import atomic_write
 from .errors import CheckpointError
 from .fetch import fetch
 from .incompatible import compare_weights
@@ -31,8 +31,12 @@ def save_adapters(model: Backbone, path: str) -> None:
     from safetensors.torch import save_file
 
     if model.lora is None:
-        raise CheckpointError(f'{path}: the model has no adapters to save; build it with lora')
-    weights = {key: weight.contiguous() for key, weight in adapter_weights(model).items()}
+        raise CheckpointError(
+            f'{path}: the model has no adapters to save; build it with lora'
+        )
+    weights = {
+        key: weight.contiguous() for key, weight in adapter_weights(model).items()
+    }
     with atomic_write(path) as partial:
         save_file(weights, partial, {'format': 'pt', SETTINGS: json.dumps(model.lora)})
 
@@ -49,12 +53,16 @@ def load_adapters(model: Backbone, checkpoint: str) -> None:
     """
     weights, settings = read_adapters(checkpoint)
     if model.lora != settings:
-        raise CheckpointError(f'{checkpoint}: set lora={settings}, the model has {model.lora}')
+        raise CheckpointError(
+            f'{checkpoint}: set lora={settings}, the model has {model.lora}'
+        )
     if incompatible := compare_weights(adapter_weights(model), weights):
         raise CheckpointError(
             f'{checkpoint} does not fit the adapters of {type(model).__name__}:\n{incompatible}'
         )
-    model.load_state_dict(weights, strict=False)  # keys of all adapters, see ``compare_weights``
+    model.load_state_dict(
+        weights, strict=False
+    )  # keys of all adapters, see ``compare_weights``
 
 
 def read_adapters(checkpoint: str) -> tuple[StateDict, dict]:
@@ -68,7 +76,9 @@ def read_adapters(checkpoint: str) -> tuple[StateDict, dict]:
         with safe_open(path, 'pt') as file:
             metadata = file.metadata() or {}
     if SETTINGS not in metadata:
-        raise CheckpointError(f'{checkpoint}: no file of adapters, as save_adapters writes them')
+        raise CheckpointError(
+            f'{checkpoint}: no file of adapters, as save_adapters writes them'
+        )
     return weights, json.loads(metadata[SETTINGS])
 
 

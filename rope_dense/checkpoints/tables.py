@@ -17,7 +17,9 @@ from ..utils.sizes import Size
 from .errors import CheckpointError
 
 
-def find_grid(key: str, table: Tensor, new: Size, grid: Size | None = None) -> Size | None:
+def find_grid(
+    key: str, table: Tensor, new: Size, grid: Size | None = None
+) -> Size | None:
     """The grid that a table covers: (rows, columns) of entries.
 
     A model with a square grid takes a square. A model with another grid takes a table of as many
@@ -75,12 +77,18 @@ def in_entries(key: str, tokens: Size) -> Size:
 def table_grid(key: str, entries: Size) -> Size:
     """(H, W) tokens of the grid or window of a table of (rows, columns) of entries."""
     rows, columns = entries
-    return ((rows + 1) // 2, (columns + 1) // 2) if key.endswith(BIAS_TABLE) else entries
+    return (
+        ((rows + 1) // 2, (columns + 1) // 2) if key.endswith(BIAS_TABLE) else entries
+    )
 
 
 def has_entries_like(table: Tensor, expected: Tensor) -> bool:
     """True if two tables [.., entries, C] differ in their number of entries at most."""
-    return table.ndim > 1 and table.ndim == expected.ndim and table.shape[-1] == expected.shape[-1]
+    return (
+        table.ndim > 1
+        and table.ndim == expected.ndim
+        and table.shape[-1] == expected.shape[-1]
+    )
 
 
 def check_grid(grid: Size | None, tables: Mapping[str, Size]) -> None:

@@ -9,7 +9,14 @@ from .keys import StateDict
 
 # The keys for the weights of timm's averaged model, of mmengine and timm, naver, LingBot-Vision and
 # V-JEPA 2.1.
-WRAPPERS = ('state_dict_ema', 'state_dict', 'model', 'backbone', 'ema_encoder', 'target_encoder')
+WRAPPERS = (
+    'state_dict_ema',
+    'state_dict',
+    'model',
+    'backbone',
+    'ema_encoder',
+    'target_encoder',
+)
 # Prefixes of all keys: of several GPUs, of torch.compile, and of models in Lightning.
 SHARED_PREFIXES = ('module.', '_orig_mod.', 'model.', 'net.')
 NETWORKS = ('teacher', 'student')  # of a training by distillation
@@ -36,7 +43,9 @@ def select_weights(
         CheckpointError: there are no weights, or none under ``prefix``; or see ``choose_network``
             and ``check_plain``.
     """
-    wrapper = next((key for key in WRAPPERS if isinstance(contents.get(key), dict)), None)
+    wrapper = next(
+        (key for key in WRAPPERS if isinstance(contents.get(key), dict)), None
+    )
     state = contents if wrapper is None else contents[wrapper]
     state = choose_network(state, prefix, name, network)
     weights = {key: value for key, value in state.items() if isinstance(value, Tensor)}
@@ -48,7 +57,9 @@ def select_weights(
     check_plain(weights, name)
     weights = without_shared_prefixes(weights, prefix, name)
     if prefix is None:
-        prefix = 'backbone.' if any(key.startswith('backbone.') for key in weights) else ''
+        prefix = (
+            'backbone.' if any(key.startswith('backbone.') for key in weights) else ''
+        )
     elif prefix and not prefix.endswith('.'):
         prefix += '.'
     selected = {
@@ -64,7 +75,9 @@ def select_weights(
     return selected
 
 
-def choose_network(state: dict, prefix: str | None, name: str, network: str | None) -> dict:
+def choose_network(
+    state: dict, prefix: str | None, name: str, network: str | None
+) -> dict:
     """The weights of one of ``NETWORKS``; all, if there are none of them.
 
     A file has them as dicts, or in one dict under keys that begin with their names. The latter
@@ -83,11 +96,17 @@ def choose_network(state: dict, prefix: str | None, name: str, network: str | No
     keys = [key for key in state if isinstance(key, str)]
     if not parts and (prefix is None or network is not None):
         starts = [x for x in NETWORKS if any(key.startswith(f'{x}.') for key in keys)]
-        if len(starts) != 1 or network or all(key.startswith(f'{starts[0]}.') for key in keys):
+        if (
+            len(starts) != 1
+            or network
+            or all(key.startswith(f'{starts[0]}.') for key in keys)
+        ):
             parts = {x: entries_below(f'{x}.', state) for x in starts}
     if network is not None and network not in parts:
         found = keys_text(parts) or f'none of {" and ".join(NETWORKS)}'
-        raise CheckpointError(f'{name}: network={network!r} in init_cfg, and the file has {found}')
+        raise CheckpointError(
+            f'{name}: network={network!r} in init_cfg, and the file has {found}'
+        )
     if network is None and len(parts) > 1:
         choices = ' or '.join(f'network={x!r}' for x in parts)
         raise CheckpointError(
@@ -105,20 +124,28 @@ def entries_below(start: str, state: dict) -> dict:
     }
 
 
-def without_shared_prefixes(weights: StateDict, prefix: str | None, name: str) -> StateDict:
+def without_shared_prefixes(
+    weights: StateDict, prefix: str | None, name: str
+) -> StateDict:
     """Weights without any of ``SHARED_PREFIXES`` that all keys begin with; the log has a line.
 
     None is removed if keys begin with ``prefix``, which may start with one of them.
     """
     removed = ''
     while not prefix or not any(key.startswith(prefix) for key in weights):
-        shared = next((x for x in SHARED_PREFIXES if all(key.startswith(x) for key in weights)), '')
+        shared = next(
+            (x for x in SHARED_PREFIXES if all(key.startswith(x) for key in weights)),
+            '',
+        )
         if not shared:
             break
         weights = {key.removeprefix(shared): weight for key, weight in weights.items()}
         removed += shared
     if removed:
-        print_log(f'{name}: all keys begin with {removed!r}, which is removed', logger='current')
+        print_log(
+            f'{name}: all keys begin with {removed!r}, which is removed',
+            logger='current',
+        )
     return weights
 
 

@@ -4,7 +4,7 @@ A command has ``parse_args``, which must not import slow packages, and ``main``.
 command is imported before this package is executed, see rope_dense_command.py.
 """
 
-from ..utils.requirements import installation_advice, missing_packages
+from ..utils.imports import installation_advice, missing_packages
 
 if missing := missing_packages():
     raise ImportError(installation_advice(missing))

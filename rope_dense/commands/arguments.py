@@ -11,14 +11,16 @@ from math import inf
 from typing import Any, NoReturn
 
 from ..predict.thresholds import DEFAULT, REPORT, read_score
-from ..project.errors import UsageError
 from ..project.find import check_checkpoint, find_config, find_files
 from ..utils.configs import DOCS
-from ..utils.size_text import parse_size
+from ..utils.errors import UsageError
+from ..utils.validation import parse_size
 
 Number = Callable[[str], float]  # a type of an option
 # Names of options in other packages, such as ultralytics, mmdet and RF-DETR.
-ELSEWHERE = dict(imgsz='size', resolution='size', lr0='lr', conf='score', dataset_dir='data')
+ELSEWHERE = dict(
+    imgsz='size', resolution='size', lr0='lr', conf='score', dataset_dir='data'
+)
 
 
 class ToolParser(argparse.ArgumentParser):
@@ -32,7 +34,9 @@ class ToolParser(argparse.ArgumentParser):
         text = description and description.replace('docs/', f'{DOCS}/')
         super().__init__(description=text, formatter_class=layout)
         self.checks: list[Callable[[argparse.Namespace], object]] = []
-        self.add_argument('--debug', action='store_true', help="print an error's traceback, too")
+        self.add_argument(
+            '--debug', action='store_true', help="print an error's traceback, too"
+        )
 
     def add_switch(self, name: str, help: str) -> None:
         """Add an option without a value."""
@@ -55,7 +59,9 @@ class ToolParser(argparse.ArgumentParser):
         _, _, words = message.partition('unrecognized arguments: ')
         if meant := ' '.join(filter(None, map(self.similar_option, words.split()))):
             raise UsageError(f'{message}; did you mean {meant}?')
-        order = ' (give it first: --resume takes the next word)' * message.endswith(': config')
+        order = ' (give it first: --resume takes the next word)' * message.endswith(
+            ': config'
+        )
         super().error(f'{message}{order}')
 
     def similar_option(self, word: str) -> str:
@@ -64,7 +70,9 @@ class ToolParser(argparse.ArgumentParser):
         if not equals and not word.startswith('--'):
             return f'--data {word}' if os.path.isdir(word) else ''
         name = ELSEWHERE.get(name, name).replace('_', '-')
-        options = [option for option in self._option_string_actions if option.startswith('--')]
+        options = [
+            option for option in self._option_string_actions if option.startswith('--')
+        ]
         near = difflib.get_close_matches(f'--{name}', options, n=1, cutoff=0.7)
         return f'{near[0]} {value}'.strip() if near else ''
 
@@ -85,7 +93,9 @@ def add_cfg_options(parser: ToolParser) -> None:
 
 def add_config(parser: ToolParser) -> None:
     """Add the options that change a config, which ``load_config`` takes."""
-    parser.add_argument('--work-dir', help='output folder (work_dirs/<name of the config>)')
+    parser.add_argument(
+        '--work-dir', help='output folder (work_dirs/<name of the config>)'
+    )
     parser.add_argument(
         '--data-root',
         '--data',
@@ -103,7 +113,9 @@ def add_model(parser: ToolParser) -> None:
         'run, hf-hub:owner/name or the folder of such a model',
     )
     parser.add_argument(
-        'checkpoint', nargs='?', help='checkpoint file, https:// address or hf-hub:owner/name'
+        'checkpoint',
+        nargs='?',
+        help='checkpoint file, https:// address or hf-hub:owner/name',
     )
     parser.checks.append(lambda args: find_files(args.config, args.checkpoint))
 
@@ -139,8 +151,12 @@ def score_text(text: str) -> str:
 
 def add_device(parser: ToolParser) -> None:
     """Add the options of predictions that report.py has, too."""
-    parser.add_argument('--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)')
-    parser.add_argument('--work-dir', help='(of the run, else work_dirs/<name of the config>)')
+    parser.add_argument(
+        '--device', help='cpu, cuda, cuda:1 ... (a GPU if there is one)'
+    )
+    parser.add_argument(
+        '--work-dir', help='(of the run, else work_dirs/<name of the config>)'
+    )
     add_cfg_options(parser)
 
 
@@ -153,7 +169,9 @@ def add_common(parser: ToolParser) -> None:
         default='none',
         help='what started the processes of a distributed run (none, or pytorch by torchrun)',
     )
-    parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument(
+        '--local_rank', '--local-rank', type=int, default=0, help=argparse.SUPPRESS
+    )
     parser.checks.append(set_rank)
 
 
@@ -168,7 +186,8 @@ def set_rank(args: argparse.Namespace) -> None:
 def add_compile(parser: ToolParser) -> None:
     """Add --compile, for tools that run a model for long."""
     parser.add_switch(
-        '--compile', "compile the backbone's blocks: minutes at the start, then faster on a GPU"
+        '--compile',
+        "compile the backbone's blocks: minutes at the start, then faster on a GPU",
     )
 
 
@@ -191,7 +210,8 @@ def add_training_options(parser: ToolParser) -> None:
         'start anew',
     )
     parser.add_switch(
-        '--overwrite', 'remove what an earlier run and its report wrote from the work dir'
+        '--overwrite',
+        'remove what an earlier run and its report wrote from the work dir',
     )
     parser.add_argument(
         '--amp',
@@ -215,7 +235,8 @@ def add_training_options(parser: ToolParser) -> None:
     )
     add_compile(parser)
     parser.add_switch(
-        '--fsdp', 'shard weights and optimizer state over the processes of a distributed run'
+        '--fsdp',
+        'shard weights and optimizer state over the processes of a distributed run',
     )
     parser.add_switch(
         '--auto-scale-lr', "scale the learning rate from the config's base_batch_size"
@@ -241,7 +262,9 @@ def add_sweep_arguments(parser: ToolParser) -> None:
         default=['config'],
     )
     parser.add_argument('--metric', help='metric to plot (the main one of the task)')
-    parser.add_argument('--label', help='name of this run in the plot (name of the config or file)')
+    parser.add_argument(
+        '--label', help='name of this run in the plot (name of the config or file)'
+    )
     parser.add_switch(
         '--overwrite',
         'measure anew; otherwise finished figures of the same model and data are reused',

@@ -15,14 +15,23 @@ folder: benchmark.json has all results, benchmark.csv one line per size and mode
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_cfg_options, at_least, config_path, image_size_text, values
+from .arguments import (
+    ToolParser,
+    add_cfg_options,
+    at_least,
+    config_path,
+    image_size_text,
+    values,
+)
 
 MODES = ('forward', 'training', 'end-to-end')
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument('config', type=config_path, help='config file, or the folder of a run')
+    parser.add_argument(
+        'config', type=config_path, help='config file, or the folder of a run'
+    )
     parser.add_list(
         '--sizes',
         'HEIGHTxWIDTH',
@@ -30,7 +39,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         type=image_size_text,
     )
     parser.add_argument(
-        '--modes', nargs='+', choices=MODES, default=MODES[:2], help='(forward training)'
+        '--modes',
+        nargs='+',
+        choices=MODES,
+        default=MODES[:2],
+        help='(forward training)',
     )
     parser.add_argument(
         '--batch', type=at_least(1), default=1, help='images per batch (%(default)s)'
@@ -38,8 +51,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--rounds', type=at_least(1), default=5, help='measured calls (%(default)s)'
     )
-    parser.add_argument('--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)')
-    parser.add_argument('--threads', type=at_least(1), help="CPU threads (PyTorch's own choice)")
+    parser.add_argument(
+        '--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)'
+    )
+    parser.add_argument(
+        '--threads', type=at_least(1), help="CPU threads (PyTorch's own choice)"
+    )
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
     add_cfg_options(parser)
     return parser.parse(argv)

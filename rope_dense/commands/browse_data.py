@@ -19,19 +19,30 @@ from .own_settings import add_own_settings
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument('config', help='config file; or a name, or a run, see rope-dense train')
     parser.add_argument(
-        '--split', choices=['train', 'val', 'test'], default='train', help='(%(default)s)'
+        'config', help='config file; or a name, or a run, see rope-dense train'
     )
-    parser.add_argument('--count', type=at_least(1), default=20, help='of samples (%(default)s)')
-    parser.add_argument('--seed', type=int, default=0, help='augmentation seed (%(default)s)')
+    parser.add_argument(
+        '--split',
+        choices=['train', 'val', 'test'],
+        default='train',
+        help='(%(default)s)',
+    )
+    parser.add_argument(
+        '--count', type=at_least(1), default=20, help='of samples (%(default)s)'
+    )
+    parser.add_argument(
+        '--seed', type=int, default=0, help='augmentation seed (%(default)s)'
+    )
     parser.add_argument(
         '--epoch',
         type=at_least(0),
         default=0,
         help='epoch, for pipelines with stages (%(default)s)',
     )
-    parser.add_argument('--out', type=Path, help='output folder (browse/SPLIT, in the work folder)')
+    parser.add_argument(
+        '--out', type=Path, help='output folder (browse/SPLIT, in the work folder)'
+    )
     add_config(parser)
     add_own_settings(parser)
     return parser.parse(argv)

@@ -42,13 +42,21 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'try only these, as of eval-resolutions, beside the one of the config',
     )
     parser.add_list(
-        '--window', 'WINDOW', 'try only these, as of eval-resolutions, beside the one of the config'
+        '--window',
+        'WINDOW',
+        'try only these, as of eval-resolutions, beside the one of the config',
     )
     parser.add_argument(
-        '--draws', type=at_least(100), default=1000, help='of the bootstrap (%(default)s)'
+        '--draws',
+        type=at_least(100),
+        default=1000,
+        help='of the bootstrap (%(default)s)',
     )
     parser.add_argument(
-        '--seed', type=at_least(0), default=0, help='of images and bootstrap (%(default)s)'
+        '--seed',
+        type=at_least(0),
+        default=0,
+        help='of images and bootstrap (%(default)s)',
     )
     add_config(parser)
     return parser.parse(argv)

@@ -30,11 +30,15 @@ LAYOUTS = ('ours', 'naver', 'timm', 'deimv2', 'edgecrafter')
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     parser.add_argument('source', help='path, https:// address or hf-hub:owner/name')
-    parser.add_argument('out', type=Path, help='file to write, NAME.pth or NAME.safetensors')
+    parser.add_argument(
+        'out', type=Path, help='file to write, NAME.pth or NAME.safetensors'
+    )
     parser.add_argument(
         '--to', choices=LAYOUTS, default='ours', help='layout to write (%(default)s)'
     )
-    parser.add_argument('--config', type=config_path, help='config of a model with EoMT or PMT')
+    parser.add_argument(
+        '--config', type=config_path, help='config of a model with EoMT or PMT'
+    )
     parser.add_argument('--base', help="DINOv3's weights that such a source lacks")
     add_cfg_options(parser)
     parser.add_switch('--report', 'print the result for each key')

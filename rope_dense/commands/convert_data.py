@@ -22,11 +22,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..project.errors import UsageError
 from ..project.find import check_ending, check_path
+from ..utils.errors import UsageError
 from .arguments import ToolParser, at_least, values
 
-FORMATS: tuple[str, ...] = ('coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson')
+FORMATS: tuple[str, ...] = (
+    'coco',
+    'yolo',
+    'voc',
+    'labelme',
+    'cvat',
+    'dota',
+    'createml',
+    'geojson',
+)
 FORMATS += ('colours', 'tiles')
 
 
@@ -34,12 +43,20 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     parser.add_argument('format', choices=FORMATS, help='format of the source')
     parser.add_argument(
-        'source', type=Path, help='folder of labels or masks; file of cvat, coco, createml, geojson'
+        'source',
+        type=Path,
+        help='folder of labels or masks; file of cvat, coco, createml, geojson',
     )
-    parser.add_argument('out', type=Path, help='NAME.json; for colours and tiles: a folder')
-    parser.add_argument('--images', type=Path, help='folder of the images (beside the labels)')
     parser.add_argument(
-        '--classes', type=Path, help='file with one class per line, in the order of class numbers'
+        'out', type=Path, help='NAME.json; for colours and tiles: a folder'
+    )
+    parser.add_argument(
+        '--images', type=Path, help='folder of the images (beside the labels)'
+    )
+    parser.add_argument(
+        '--classes',
+        type=Path,
+        help='file with one class per line, in the order of class numbers',
     )
     parser.add_argument(
         '--val-share',
@@ -53,7 +70,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='FILE',
         help='use only the images listed here, one per line, such as ImageSets/Main/train.txt',
     )
-    parser.add_argument('--tile', type=at_least(32), help='tiles: side in pixels of an image')
+    parser.add_argument(
+        '--tile', type=at_least(32), help='tiles: side in pixels of an image'
+    )
     parser.add_argument(
         '--overlap', type=at_least(0), help='tiles: in pixels (a quarter of a tile)'
     )
@@ -73,7 +92,9 @@ def check(args: argparse.Namespace) -> None:
         return
     if args.format == 'colours':
         if args.val_share or args.split_file:
-            raise UsageError('--val-share, --split-file: for boxes; give the masks of each split')
+            raise UsageError(
+                '--val-share, --split-file: for boxes; give the masks of each split'
+            )
         return
     check_ending('out', args.out, ['.json'])
     if args.val_share and args.out.name == 'val.json':
@@ -83,17 +104,21 @@ def check(args: argparse.Namespace) -> None:
 def fraction(text: str) -> float:
     value = float(text)
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f'{text}: give a fraction between 0 and 1, such as 0.2')
+        raise argparse.ArgumentTypeError(
+            f'{text}: give a fraction between 0 and 1, such as 0.2'
+        )
     return value
 
 
 def main(args: argparse.Namespace) -> None:
     given, tiles = values(args), ('tile', 'overlap', 'scales')
     if args.format == 'tiles':
-        from ..large_images.write_tiles import write_tiles
+        from ..data.tiles.write_tiles import write_tiles
 
-        write_tiles(**{name: given[name] for name in ('source', 'out', 'images', *tiles)})
+        write_tiles(
+            **{name: given[name] for name in ('source', 'out', 'images', *tiles)}
+        )
         return
-    from ..datasets.convert_data import convert_data
+    from ..data.convert_data import convert_data
 
     convert_data(**{name: given[name] for name in given if name not in tiles})

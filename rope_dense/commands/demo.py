@@ -25,24 +25,34 @@ CONFIG = CONFIGS / 'demo' / 'deim_quick_shapes.py'
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     parser.add_argument(
-        '--config', type=config_path, default=str(CONFIG), help='a detector config with `shapes`'
+        '--config',
+        type=config_path,
+        default=str(CONFIG),
+        help='a detector config with `shapes`',
     )
     parser.add_argument(
         '--work-dir', type=Path, default=Path('work_dirs/demo'), help='(%(default)s)'
     )
     parser.add_argument(
-        '--goal', type=at_least(0, float, 1), default=0.5, help='AP50 to reach (%(default)s)'
+        '--goal',
+        type=at_least(0, float, 1),
+        default=0.5,
+        help='AP50 to reach (%(default)s)',
     )
-    parser.add_switch('--evaluate-only', 'do not train: use the last checkpoint of the work folder')
+    parser.add_switch(
+        '--evaluate-only', 'do not train: use the last checkpoint of the work folder'
+    )
     add_cfg_options(parser)
     return parser.parse(argv)
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..training.demo import demo
+    from ..demo import demo
 
     results = demo(**values(args))
-    verdict = f'AP50 {results["resolutions"][0]["AP50"]:.3f} at the training resolution, goal'
+    verdict = (
+        f'AP50 {results["resolutions"][0]["AP50"]:.3f} at the training resolution, goal'
+    )
     if not results['reached']:
         raise SystemExit(f'Goal missed: {verdict} {args.goal:.2f}')
     print(f'Goal reached: {verdict} {args.goal:.2f}')

@@ -15,7 +15,14 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_common, add_model, add_sizes, add_sweep_arguments, values
+from .arguments import (
+    ToolParser,
+    add_common,
+    add_model,
+    add_sizes,
+    add_sweep_arguments,
+    values,
+)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -20,7 +20,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from .arguments import ToolParser, add_cfg_options, add_model, at_least, image_size_text, values
+from .arguments import (
+    ToolParser,
+    add_cfg_options,
+    add_model,
+    at_least,
+    image_size_text,
+    values,
+)
 
 PRECISIONS = 'fp32', 'fp16', 'bf16', 'int8'
 T = TypeVar('T')
@@ -56,10 +63,15 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'boxes, masks and maps are in pixels of the input',
     )
     parser.add_switch('--rgb', 'take RGB images (BGR)')
-    parser.add_argument('--top', type=at_least(1), help='detections of an image at most')
+    parser.add_argument(
+        '--top', type=at_least(1), help='detections of an image at most'
+    )
     parser.add_argument('--score', type=float, help='leave out detections below it')
     parser.add_argument(
-        '--opset', type=at_least(17), default=20, help='version of ONNX operators (%(default)s)'
+        '--opset',
+        type=at_least(17),
+        default=20,
+        help='version of ONNX operators (%(default)s)',
     )
     add_cfg_options(parser)
     return parser.parse(argv)

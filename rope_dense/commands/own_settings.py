@@ -7,10 +7,10 @@ import textwrap
 from dataclasses import fields
 from typing import Any
 
-from ..project.errors import UsageError, usage_errors
 from ..project.find import check_path, find_config, read_written_settings
 from ..utils.configs import DOCS
-from ..utils.locations import is_remote
+from ..utils.disk import is_remote
+from ..utils.errors import UsageError, usage_errors
 from .arguments import ToolParser
 
 OTHERS = ('data_root', 'ema')  # have options of their own
@@ -55,7 +55,9 @@ def take_own_settings(args: argparse.Namespace) -> None:
         text = words if isinstance(words, str) else ', '.join(words)
         text = f'[{text}]' if words[1:] and text != words else text
         if given.setdefault(key, text) != text:
-            raise UsageError(f'--{key[4:]} {text}, {key}={given[key]}: give one of them')
+            raise UsageError(
+                f'--{key[4:]} {text}, {key}={given[key]}: give one of them'
+            )
         args.cfg_options.append(f'{key}={text}')
     written, is_run = read_written_settings(find_config(args.config)) or ({}, True)
     meant = [f'{name}={given[name]}' for name in setting_types() if name in given]
@@ -66,7 +68,9 @@ def take_own_settings(args: argparse.Namespace) -> None:
         look_at_data(written, own, args.data_root)
 
 
-def look_at_data(written: dict[str, Any], given: dict[str, str], data_root: str | None) -> None:
+def look_at_data(
+    written: dict[str, Any], given: dict[str, str], data_root: str | None
+) -> None:
     """Raise UsageError if settings or data cannot be used; ``load_config`` finds the same again."""
     from ..project.own.settings import task_settings
     from ..project.own.tasks import task_named

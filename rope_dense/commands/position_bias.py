@@ -24,7 +24,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'config',
         help='a run, or a model of the hub; with a checkpoint a config, or an arch of RoPEViT',
     )
-    parser.add_argument('checkpoint', nargs='?', help='a file, https:// or hf-hub:owner/name')
+    parser.add_argument(
+        'checkpoint', nargs='?', help='a file, https:// or hf-hub:owner/name'
+    )
     parser.add_list(
         '--sizes',
         'SIZE',
@@ -36,7 +38,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'SCALING',
         "as of eval-resolutions (the config's, and linear where positions can be scaled)",
     )
-    parser.add_argument('--work-dir', help='(of the run, else work_dirs/<name of the config>)')
+    parser.add_argument(
+        '--work-dir', help='(of the run, else work_dirs/<name of the config>)'
+    )
     add_cfg_options(parser)
     args = parser.parse(argv)
     if args.config not in VIT_ARCHS:

@@ -38,7 +38,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='image, folder, video, camera (0, 1, ...), address of a stream, or - for paths on '
         'standard input',
     )
-    parser.add_argument('--out', type=Path, help='output folder (predictions, in the work folder)')
+    parser.add_argument(
+        '--out', type=Path, help='output folder (predictions, in the work folder)'
+    )
     parser.add_list(
         '--write',
         'FORMAT',
@@ -47,7 +49,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default=['coco'],
     )
     parser.add_argument(
-        '--ids', type=Path, help='COCO file with the ids of images and classes for --write results'
+        '--ids',
+        type=Path,
+        help='COCO file with the ids of images and classes for --write results',
     )
     parser.add_switch(
         '--scores',

@@ -27,7 +27,9 @@ from .arguments import ToolParser, add_model, add_prediction, at_least, values
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
-    parser.add_argument('image', type=Path, help='image that GDAL reads, or a folder of images')
+    parser.add_argument(
+        'image', type=Path, help='image that GDAL reads, or a folder of images'
+    )
     parser.add_argument(
         '--out',
         type=Path,
@@ -35,7 +37,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'results of a folder (in the work folder)',
     )
     parser.add_argument(
-        '--picture', type=Path, help='also draw the result on a reduced image, in this file'
+        '--picture',
+        type=Path,
+        help='also draw the result on a reduced image, in this file',
     )
     parser.add_argument(
         '--tile',

@@ -17,7 +17,9 @@ from .own_settings import add_own_settings
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument('config', help='config file; or a name, or a run, see rope-dense train')
+    parser.add_argument(
+        'config', help='config file; or a name, or a run, see rope-dense train'
+    )
     add_training_options(parser)
     add_common(parser)
     add_own_settings(parser)
@@ -27,6 +29,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..training.print_recipe import print_recipe
+    from ..training import print_recipe
 
     print_recipe(**values(args))

@@ -23,10 +23,14 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('checkpoint', nargs='?', help="checkpoint (the run's best)")
     parser.add_argument('name', type=repository, help='OWNER/NAME of the repository')
     parser.add_argument(
-        '--license', help='licence, such as apache-2.0; initial weights may restrict the choice'
+        '--license',
+        help='licence, such as apache-2.0; initial weights may restrict the choice',
     )
     parser.add_list(
-        '--metric', 'NAME=VALUE', 'results for the card, such as "box AP=0.41"', type=metric
+        '--metric',
+        'NAME=VALUE',
+        'results for the card, such as "box AP=0.41"',
+        type=metric,
     )
     parser.add_switch('--private', 'make the repository private')
     parser.add_argument(
@@ -59,6 +63,6 @@ def empty_folder(text: str) -> Path:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..export.hub import push_model
+    from ..export.trained import push_model
 
     print(push_model(**values(args)))

@@ -12,15 +12,19 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..project.errors import UsageError
 from ..project.find import find_files
+from ..utils.errors import UsageError
 from .arguments import ToolParser, add_device, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument('config', nargs='?', help='the folder of a run, or a config file')
-    parser.add_argument('checkpoint', nargs='?', help="checkpoint (the run's best, else its last)")
+    parser.add_argument(
+        'config', nargs='?', help='the folder of a run, or a config file'
+    )
+    parser.add_argument(
+        'checkpoint', nargs='?', help="checkpoint (the run's best, else its last)"
+    )
     parser.add_argument(
         '--compare',
         nargs=2,
@@ -28,8 +32,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='RUN',
         help='put two runs side by side, each a folder with report/ in it',
     )
-    parser.add_argument('--out', type=Path, help='output folder (report, in the work folder)')
-    parser.add_argument('--data-root', '--data', metavar='DIR', help='folder that holds the data')
+    parser.add_argument(
+        '--out', type=Path, help='output folder (report, in the work folder)'
+    )
+    parser.add_argument(
+        '--data-root', '--data', metavar='DIR', help='folder that holds the data'
+    )
     add_device(parser)
     args = parser.parse(argv)
     if bool(args.compare) == bool(args.config):
@@ -38,7 +46,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         find_files(args.config, args.checkpoint)
     for run in args.compare or ():
         if not any((run / part / 'report.json').is_file() for part in ('report', '')):
-            raise UsageError(f'--compare {run}: no report, run `rope-dense report {run}`')
+            raise UsageError(
+                f'--compare {run}: no report, run `rope-dense report {run}`'
+            )
     return args
 
 

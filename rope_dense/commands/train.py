@@ -17,7 +17,9 @@ from .own_settings import add_own_settings
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
-    parser.add_argument('config', help='a config; a task of configs/own such as realtime; or a run')
+    parser.add_argument(
+        'config', help='a config; a task of configs/own such as realtime; or a run'
+    )
     add_training_options(parser)
     add_common(parser)
     add_own_settings(parser)
@@ -25,6 +27,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..training.train import train
+    from ..training import train
 
     train(**values(args))

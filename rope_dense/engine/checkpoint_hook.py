@@ -1,6 +1,12 @@
-"""Checkpoints that are complete or absent, whenever the process ends."""
+"""Checkpoints that are complete or absent, whenever the process ends.
+
+A training that continues from its best checkpoint when its last stage begins.
+
+Early stopping that a resumed run continues.
+"""
 
 import json
+import logging
 import math
 import os
 import time
@@ -10,13 +16,16 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from mmengine.dist import is_main_process
-from mmengine.hooks import CheckpointHook
+from mmengine.dist import barrier, is_main_process
+from mmengine.hooks import CheckpointHook, EarlyStoppingHook, EMAHook, Hook
+from mmengine.logging import print_log
+from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
-from mmengine.runner import FlexibleRunner, Runner
+from mmengine.runner import CheckpointLoader, FlexibleRunner, Runner
 
+from ..utils.disk import BEST, LAST, TRAINING
 from ..utils.results import Results
-from ..utils.run_files import BEST, LAST, TRAINING
+from ..utils.validation import checked_integer
 from .train_loop import EVALUATED, epoch_length
 
 
@@ -43,7 +52,9 @@ class AtomicCheckpointHook(CheckpointHook):
     warned = False  # of results without a meaning
     position: dict[str, int] = {}  # epoch and iteration of what is being written
 
-    def __init__(self, *arguments: Any, save_minutes: float | None = None, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, save_minutes: float | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self.save_minutes = save_minutes or math.inf
         if len(self.save_best or ()) > 1:
@@ -51,13 +62,19 @@ class AtomicCheckpointHook(CheckpointHook):
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         if '://' in str(self.out_dir):
-            raise ValueError(f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only')
+            raise ValueError(
+                f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only'
+            )
         info = runner.message_hub.runtime_info
-        kept = info.pop('keep_ckpt_ids', ())  # of which mmengine would remove any file at once
+        kept = info.pop(
+            'keep_ckpt_ids', ()
+        )  # of which mmengine would remove any file at once
         super().before_train(runner)
         self.written, self.keep_ckpt_ids = time.monotonic(), deque(kept)
         self.last_ckpt, best = info.get('last_ckpt'), info.get('best_ckpt')
-        if best and Path(best).parent != Path(self.out_dir):  # the run was copied, or is another
+        if best and Path(best).parent != Path(
+            self.out_dir
+        ):  # the run was copied, or is another
             copy = Path(self.out_dir, Path(best).name)
             self.best_ckpt_path = str(copy) if copy.is_file() else None
             info['best_ckpt'] = self.best_ckpt_path or best
@@ -68,17 +85,23 @@ class AtomicCheckpointHook(CheckpointHook):
                     self.lists.note(path, path)
             self.results = Results(self.out_dir, TRAINING)  # perhaps on another disk
 
-    def after_val_epoch(self, runner: Runner | FlexibleRunner, metrics: dict[str, float]) -> None:
+    def after_val_epoch(
+        self, runner: Runner | FlexibleRunner, metrics: dict[str, float]
+    ) -> None:
         """Save the best checkpoint, and take results without a meaning out of `metrics`.
 
         So ``EarlyStoppingHook``, which comes later, does not see them either.
         """
         runner.message_hub.update_info(EVALUATED, runner.iter)
         empty = {name: value for name, value in metrics.items() if is_empty(value)}
-        super().after_val_epoch(runner, {**metrics, **dict.fromkeys(empty)})  # None is no best
+        super().after_val_epoch(
+            runner, {**metrics, **dict.fromkeys(empty)}
+        )  # None is no best
         for name in empty:
             del metrics[name]
-        chosen = [name for name in empty if self.save_best and name in self.key_indicators]
+        chosen = [
+            name for name in empty if self.save_best and name in self.key_indicators
+        ]
         if chosen and not self.warned:
             self.warned = True
             runner.logger.warning(
@@ -128,7 +151,9 @@ class AtomicCheckpointHook(CheckpointHook):
             self.lists.write_text(Path(runner.work_dir, BEST), json.dumps(record))
             if old and Path(old) != path:
                 self.results.remove(old)
-        runner.logger.info(f'the best checkpoint, with {key} {score:.4f}, is {path.name}')
+        runner.logger.info(
+            f'the best checkpoint, with {key} {score:.4f}, is {path.name}'
+        )
 
     def _save_checkpoint_with_step(
         self, runner: Runner | FlexibleRunner, step: int, meta: dict
@@ -138,7 +163,8 @@ class AtomicCheckpointHook(CheckpointHook):
         self.last_ckpt = str(path)
         runner.message_hub.update_info('last_ckpt', self.last_ckpt)
         states = dict(
-            save_optimizer=self.save_optimizer, save_param_scheduler=self.save_param_scheduler
+            save_optimizer=self.save_optimizer,
+            save_param_scheduler=self.save_param_scheduler,
         )
         self.write(runner, path, meta, by_epoch=self.by_epoch, **states, **self.args)
         if is_main_process():
@@ -151,13 +177,23 @@ class AtomicCheckpointHook(CheckpointHook):
     ) -> None:
         """Write a checkpoint, which is complete or absent; see mmengine's ``save_checkpoint``."""
         self.position, self.written = dict(meta), time.monotonic()
-        writing = self.results.write(path, keeps=True) if is_main_process() else nullcontext(path)
+        writing = (
+            self.results.write(path, keeps=True)
+            if is_main_process()
+            else nullcontext(path)
+        )
         with writing as partial:
-            runner.save_checkpoint(str(partial.parent), partial.name, meta=meta, **options)
+            runner.save_checkpoint(
+                str(partial.parent), partial.name, meta=meta, **options
+            )
         self.position = {}
 
-    def before_save_checkpoint(self, runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
-        checkpoint['meta'].update(self.position)  # FlexibleRunner adds one after a validation
+    def before_save_checkpoint(
+        self, runner: Runner | FlexibleRunner, checkpoint: dict
+    ) -> None:
+        checkpoint['meta'].update(
+            self.position
+        )  # FlexibleRunner adds one after a validation
 
     def _register(self, runner: Runner | FlexibleRunner, step: int) -> list[int]:
         """Add a step to the kept ones; return the steps whose checkpoints it replaces."""
@@ -172,3 +208,83 @@ class AtomicCheckpointHook(CheckpointHook):
 def is_empty(result: object) -> bool:
     """Return whether a metric had nothing to compare: NaN, or -1 as pycocotools says."""
     return isinstance(result, Real) and (math.isnan(result) or result == -1)
+
+
+@HOOKS.register_module()
+class BestRestartHook(Hook):
+    """Loads the best checkpoint so far at the beginning of an epoch.
+
+    Weights and their moving average (``EMAHook``) are taken from the best validation; optimizer
+    and schedule continue. DEIMv2 and EdgeCrafter begin their epochs without augmentation so. They
+    also restore the state of the optimizer, which mmengine does not save with the best weights; and
+    DEIMv2 returns to the best after each of these epochs that is no better, with a decay of the
+    average that is smaller by 0.0001, which this hook does not. Without ``save_best``, or
+    without a validation before, it says so and changes nothing. Checked in
+    tests/engine/test_dense_schedule.py.
+
+    Args:
+        epoch: counted from 0.
+    """
+
+    priority = 'VERY_HIGH'
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = checked_integer('epoch', epoch, 1)
+
+    def before_train_iter(
+        self, runner: Runner, batch_idx: int, data_batch: object | None = None
+    ) -> None:
+        if runner.iter != self.epoch * epoch_length(runner.train_dataloader):
+            return
+        barrier()  # the first process may still be writing it
+        best = runner.message_hub.runtime_info.get('best_ckpt')
+        if best is None or not Path(best).is_file():
+            print_log(
+                f'epoch {self.epoch} continues with the weights of the last iteration: there is no '
+                'best checkpoint (default_hooks.checkpoint.save_best, and a validation before)',
+                logger='current',
+                level=logging.WARNING,
+            )
+            return
+        restart_from(runner, best)
+        print_log(
+            f'epoch {self.epoch} begins with the weights of {best}', logger='current'
+        )
+
+
+def restart_from(runner: Runner, path: str) -> None:
+    """Load weights and their average; the optimizer keeps its state."""
+    contents = CheckpointLoader.load_checkpoint(path, map_location='cpu')
+    for hook in runner.hooks:
+        if isinstance(hook, EMAHook) and 'ema_state_dict' in contents:
+            hook._swap_ema_state_dict(
+                contents
+            )  # a checkpoint has the average as its weights
+            hook.ema_model.load_state_dict(contents['ema_state_dict'])
+    model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+    model.load_state_dict(contents['state_dict'])
+
+
+STATE = 'early_stopping'  # a key of mmengine's message hub, which checkpoints contain
+
+
+@HOOKS.register_module()
+class ResumableEarlyStoppingHook(EarlyStoppingHook):
+    """mmengine's EarlyStoppingHook, whose count and best score are in the checkpoints."""
+
+    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+        state = runner.message_hub.get_info(STATE, {})
+        if state.get('monitor') == self.monitor:
+            self.wait_count, self.best_score = state['wait_count'], state['best_score']
+        if self.wait_count >= self.patience:
+            runner.train_loop.stop_training = True
+            runner.logger.warning(
+                f'resume: stopped after {self.wait_count} evaluations, as before'
+            )
+
+    def after_val_epoch(
+        self, runner: Runner | FlexibleRunner, metrics: dict[str, float]
+    ) -> None:
+        super().after_val_epoch(runner, metrics)
+        state = dict(wait_count=self.wait_count, best_score=float(self.best_score))
+        runner.message_hub.update_info(STATE, dict(state, monitor=self.monitor))

@@ -32,6 +32,8 @@ class CompileBlocksHook(Hook):
         modules = runner.model.modules()
         backbones = [module for module in modules if isinstance(module, Backbone)]
         if not backbones:
-            raise ValueError('CompileBlocksHook (--compile): no backbone of this package')
+            raise ValueError(
+                'CompileBlocksHook (--compile): no backbone of this package'
+            )
         for backbone in backbones:
             backbone.compile_blocks(**self.options)

@@ -1,4 +1,7 @@
-"""A training that stops when it diverges, before weights that are not finite are saved."""
+"""The error of a run.
+
+A training that stops when it diverges, before weights that are not finite are saved.
+"""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +18,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from .errors import RunError
+
+class RunError(Exception):
+    """A training that would not be the one of its config; the message says what to do."""
+
 
 PATIENCE = 3  # iterations; dynamic loss scaling of fp16 expects, and skips, single ones
 # In errors of SciPy's matcher and of COCO's metric: finite weights can be too large, too.
@@ -41,13 +47,17 @@ class DivergenceHook(Hook):
         self.done = 0  # iterations
         self.since: int | None = None  # the first of them with such a loss or gradient
         self.left_out = 0  # steps
-        self.bad = self.last = ''  # what is not finite in this iteration, and was in the last such
+        self.bad = self.last = (
+            ''  # what is not finite in this iteration, and was in the last such
+        )
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         if optimizer := getattr(runner.optim_wrapper, 'optimizer', None):
             optimizer.register_step_pre_hook(partial(self.leave_out, runner))
 
-    def leave_out(self, runner: Runner, optimizer: Optimizer, *arguments: object) -> None:
+    def leave_out(
+        self, runner: Runner, optimizer: Optimizer, *arguments: object
+    ) -> None:
         """Take gradients that are not finite from an optimizer, which then changes no weight.
 
         fp16 does not get here: its scaler leaves out such steps.
@@ -64,7 +74,9 @@ class DivergenceHook(Hook):
             f'({self.left_out} until now)'
         )
 
-    def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
+    def after_train_iter(
+        self, runner: Runner, batch_idx: int, *args: Any, **others: Any
+    ) -> None:
         self.done = runner.iter + 1
         losses = runner.message_hub.log_scalars.get('train/loss')
         if losses is not None and not math.isfinite(losses.current()):
@@ -82,19 +94,24 @@ class DivergenceHook(Hook):
             raise RunError(self.explain(runner))
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        if not all(all_finite(checkpoint.get(key, {})) for key in ('state_dict', 'ema_state_dict')):
+        if not all(
+            all_finite(checkpoint.get(key, {}))
+            for key in ('state_dict', 'ema_state_dict')
+        ):
             raise RunError(self.explain(runner))
 
     def explain(self, runner: Runner | FlexibleRunner, what: str = 'weights') -> str:
         """The numbers that are not finite and the way out, in one line."""
         fact = f'the {what} are not finite after iteration {self.done}'
         if self.since is not None:
-            fact = (
-                f'the {self.bad or self.last or "loss"} is not finite since iteration {self.since}'
-            )
+            name = self.bad or self.last or 'loss'
+            fact = f'the {name} is not finite since iteration {self.since}'
         settings = runner.cfg.optim_wrapper
         name = 'own.lr' if runner.cfg.get('own') else 'optim_wrapper.optimizer.lr'
-        scaled = settings.get('type') == 'AmpOptimWrapper' and settings.get('dtype') != 'bfloat16'
+        scaled = (
+            settings.get('type') == 'AmpOptimWrapper'
+            and settings.get('dtype') != 'bfloat16'
+        )
         other = ', or take --amp bf16 in place of fp16' if scaled else ''
         last = Path(runner.work_dir, 'last_checkpoint')
         saved = 'nothing was saved'
@@ -123,7 +140,11 @@ def weights_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
 def all_finite(weights: Mapping[str, Any]) -> bool:
     """Return whether all numbers of a model's state are finite."""
     return all(
-        bool(torch.isfinite(value.to_local() if isinstance(value, DTensor) else value).all())
+        bool(
+            torch.isfinite(
+                value.to_local() if isinstance(value, DTensor) else value
+            ).all()
+        )
         for value in weights.values()
         if isinstance(value, Tensor)
     )

@@ -53,16 +53,24 @@ class BlockFSDPStrategy(DDPStrategy):
     def load_model_state_dict(self, state_dict: dict, **kwargs: object) -> None:
         """Load whole weights; see mmengine's BaseStrategy."""
         expected = self.model.state_dict()
-        shards = {key: shard_like(value, expected.get(key)) for key, value in state_dict.items()}
+        shards = {
+            key: shard_like(value, expected.get(key))
+            for key, value in state_dict.items()
+        }
         super().load_model_state_dict(shards, **kwargs)
 
     def load_optim_state_dict(self, state_dict: dict) -> None:
         """Load the state of an optimizer of whole parameters."""
         numbers = all_params(state_dict['param_groups'])
         own = all_params(self.optim_wrapper.optimizer.param_groups)
-        params = dict(zip(numbers, own, strict=False))  # PyTorch says where groups differ
+        params = dict(
+            zip(numbers, own, strict=False)
+        )  # PyTorch says where groups differ
         state = {
-            number: {name: shard_like(value, params.get(number)) for name, value in values.items()}
+            number: {
+                name: shard_like(value, params.get(number))
+                for name, value in values.items()
+            }
             for number, values in state_dict['state'].items()
         }
         super().load_optim_state_dict({**state_dict, 'state': state})
@@ -86,7 +94,11 @@ def gather_state(state: Any) -> Any:
 
 def shard_like(value: object, like: Tensor | None) -> object:
     """A whole tensor sharded like ``like``, if that is a DTensor of its shape; else the value."""
-    if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.shape != like.shape:
+    if (
+        not isinstance(like, DTensor)
+        or not isinstance(value, Tensor)
+        or value.shape != like.shape
+    ):
         return value
     return distribute_tensor(value, like.device_mesh, like.placements)
 
@@ -115,7 +127,9 @@ def shard_blocks(backbone: Backbone, **fully_shard_arguments: Any) -> None:
     float32 = MixedPrecisionPolicy(
         param_dtype=torch.float32, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
-    rope_arguments: dict[str, Any] = dict(mp_policy=float32, reshard_after_forward=False)
+    rope_arguments: dict[str, Any] = dict(
+        mp_policy=float32, reshard_after_forward=False
+    )
     for block in backbone.ordered_blocks:
         rope = block.attn.rope
         if rope is not None and next(rope.parameters(), None) is not None:

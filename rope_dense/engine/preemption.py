@@ -16,7 +16,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 from torch.utils.data import DataLoader
 
-from ..utils.parent import end_with_parent
+from ..utils.process import end_with_parent
 from .checkpoint_hook import AtomicCheckpointHook
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -52,7 +52,11 @@ class PreemptionHook(Hook):
     def listening(self) -> Iterator[None]:
         """Within this context, signals that are not ignored are noted, in the main thread alone."""
         numbers = SIGNALS if current_thread() is main_thread() else ()
-        heard = [each for each in numbers if signal.getsignal(each) not in (signal.SIG_IGN, None)]
+        heard = [
+            each
+            for each in numbers
+            if signal.getsignal(each) not in (signal.SIG_IGN, None)
+        ]
         earlier = {number: signal.signal(number, self.note) for number in heard}
         try:
             yield
@@ -72,22 +76,32 @@ class PreemptionHook(Hook):
 
     after_val = before_train
 
-    def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
+    def after_train_iter(
+        self, runner: Runner, batch_idx: int, *args: Any, **others: Any
+    ) -> None:
         self.obey(runner, runner.iter + 1)
 
     def before_val_epoch(self, runner: Runner | FlexibleRunner) -> None:
         self.common = agree_on(len(runner.val_dataloader), 'min')
 
-    def after_val_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
-        if batch_idx < self.common and (runner.world_size == 1 or batch_idx % EVERY == 0):
+    def after_val_iter(
+        self, runner: Runner, batch_idx: int, *args: Any, **others: Any
+    ) -> None:
+        if batch_idx < self.common and (
+            runner.world_size == 1 or batch_idx % EVERY == 0
+        ):
             self.obey(runner, runner.iter, evaluates=True)
 
     def obey(
         self, runner: Runner | FlexibleRunner, iteration: int, evaluates: bool = False
     ) -> None:
         """Save, and end the training, if a process has been asked to."""
-        savers = [hook for hook in runner.hooks if isinstance(hook, AtomicCheckpointHook)]
-        late = any(time.monotonic() - hook.written > 60 * hook.save_minutes for hook in savers)
+        savers = [
+            hook for hook in runner.hooks if isinstance(hook, AtomicCheckpointHook)
+        ]
+        late = any(
+            time.monotonic() - hook.written > 60 * hook.save_minutes for hook in savers
+        )
         request = agree_on(self.noted or SAVE * (late and not evaluates), 'max')
         if not request or not runner.optim_wrapper.should_update():
             return

@@ -1,25 +1,97 @@
-"""The screen of a run: a bar or lines of progress, and the figures of each evaluation."""
+"""Lines of a log and of the screen that people can read.
+
+The screen of a run: a bar or lines of progress, and the figures of each evaluation.
+"""
 
 import io
 import logging
+import math
 import os
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout, suppress
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
-from mmengine.runner import Runner
+from mmengine.runner import LogProcessor, Runner
 from tqdm import tqdm
 
-from .log_line import figures_line_text, figures_table_text
 from .train_loop import epoch_length
 
+# Losses of one layer, of denoising queries or of the encoder, such as d0.loss_cls, dn_loss_bbox,
+# decode.d3.loss_mask and dn_pre.loss_giou.
+OF_LAYERS = re.compile(r'(?:^|[._])(?:d\d+|dn|pre|enc)[._]')
+
+KINDS = dict(bbox='boxes', segm='masks')
+SHORT = dict(mAP_50='AP50', mAP_75='AP75', mAP_s='small', mAP_m='medium', mAP_l='large')
+
+
+class ShortLogProcessor(LogProcessor):
+    """mmengine's log line without the losses of single layers, which scalars.json has.
+
+    A line of the real-time detector has some sixty of them.
+    """
+
+    def get_log_after_iter(
+        self, runner: Runner, batch_idx: int, mode: str
+    ) -> tuple[dict, str]:
+        """All values of an iteration, and the line of the log."""
+        tag, line = super().get_log_after_iter(runner, batch_idx, mode)
+        items = line.split('  ')
+        kept = [item for item in items if not OF_LAYERS.search(item.partition(':')[0])]
+        left = len(items) - len(kept)
+        return tag, '  '.join(kept) + (
+            f'  (and {left} losses in scalars.json)' if left else ''
+        )
+
+
+def figures_of(metrics: Mapping[str, object]) -> dict[str, dict[str, str]]:
+    """Short names and texts of metrics, of boxes, of masks or of neither; those of classes not."""
+    rows: dict[str, dict[str, str]] = {}
+    for key, value in metrics.items():
+        name = key.rpartition('/')[2]
+        if isinstance(value, Real) and not name.endswith('_precision'):
+            kind = KINDS.get(name.partition('_')[0], '')
+            name = name.partition('_')[2] if kind else name
+            is_absent = math.isnan(value) or value == -1
+            text = (
+                '-' if is_absent else f'{value:.3f}' if value < 10 else f'{value:.2f}'
+            )
+            rows.setdefault(kind, {})[SHORT.get(name, name)] = text
+    return rows or {'': {'no figures': '(the log file says why)'}}
+
+
+def figures_line_text(title: str, metrics: Mapping[str, object], is_best: bool) -> str:
+    """The figures of an evaluation, in one line for boxes and one for masks."""
+    rows = figures_of(metrics).items()
+    lines = [
+        '  '.join([kind, *map(' '.join, row.items())]).strip() for kind, row in rows
+    ]
+    return f'{title}: ' + f'\n{title}: '.join(lines) + '  (best so far)' * is_best
+
+
+def figures_table_text(metrics: Mapping[str, object]) -> str:
+    """The figures of a test, in a column each."""
+    rows = figures_of(metrics)
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    lines = [['', *names]]
+    lines += [
+        [kind, *(row.get(name, '') for name in names)] for kind, row in rows.items()
+    ]
+    return '\n'.join(''.join(f'{cell:>10}' for cell in line).rstrip() for line in lines)
+
+
 SECONDS = 10.0
-REPLACED = ('logger_hook', 'checkpoint_hook', 'progress_hook')  # modules whose lines a bar replaces
+REPLACED = (
+    'logger_hook',
+    'checkpoint_hook',
+    'progress_hook',
+)  # modules whose lines a bar replaces
 NAMES = dict(val='validation', test='test')
 
 
@@ -42,7 +114,9 @@ class ProgressHook(Hook):
 
     def before_run(self, runner: Runner) -> None:
         for handler in runner.logger.handlers:
-            if type(handler) is logging.StreamHandler:  # a file has a handler of a derived class
+            if (
+                type(handler) is logging.StreamHandler
+            ):  # a file has a handler of a derived class
                 handler.addFilter(self.is_for_screen)
 
     def is_for_screen(self, record: logging.LogRecord) -> bool:
@@ -64,13 +138,14 @@ class ProgressHook(Hook):
         self.training = self.logged_at = time.monotonic()
         self.first = runner.iter
 
-    def after_train_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
+    def after_train_iter(
+        self, runner: Runner, batch_idx: int, *args: Any, **others: Any
+    ) -> None:
         done, total = runner.iter + 1, runner.max_iters
         each = epoch_length(runner.train_dataloader)
         left = time_left_text(self.training, done - self.first, total - done)
-        text = (
-            f'epoch {runner.iter // each + 1} of {-(-total // each)}, iteration {done} of {total}'
-        )
+        epoch, epochs = runner.iter // each + 1, -(-total // each)
+        text = f'epoch {epoch} of {epochs}, iteration {done} of {total}'
         loss = runner.message_hub.log_scalars.get('train/loss')
         text += f', {left}' if loss is None else f', {left}, loss {loss.current():.4g}'
         self.show(runner, text, done / total, at_once=done == self.first + 1)
@@ -85,15 +160,21 @@ class ProgressHook(Hook):
             self.best = runner.message_hub.get_info('best_ckpt')
             evaluator = getattr(runner, f'{mode}_loop').evaluator
             if 'evaluate' not in vars(evaluator):
-                evaluator.evaluate = partial(self.evaluate, runner.logger, evaluator.evaluate)
+                evaluator.evaluate = partial(
+                    self.evaluate, runner.logger, evaluator.evaluate
+                )
 
-    def _after_iter(self, runner: Runner, batch_idx: int, *args: Any, **others: Any) -> None:
+    def _after_iter(
+        self, runner: Runner, batch_idx: int, *args: Any, **others: Any
+    ) -> None:
         mode, done = others['mode'], batch_idx + 1
         total = len(getattr(runner, f'{mode}_dataloader'))
         left = time_left_text(self.testing, done, total - done)
         self.show(runner, f'{NAMES[mode]}: {done} of {total}, {left}', done / total)
 
-    def evaluate(self, logger: logging.Logger, compute: Callable[[int], dict], size: int) -> dict:
+    def evaluate(
+        self, logger: logging.Logger, compute: Callable[[int], dict], size: int
+    ) -> dict:
         """Compute metrics; what that logs and prints goes to the log file."""
         self.evaluates, printed = True, io.StringIO()
         try:
@@ -117,7 +198,9 @@ class ProgressHook(Hook):
         if runner.rank == 0:
             print(figures_table_text(metrics or {}), flush=True)
 
-    def show(self, runner: Runner, text: str, share: float, at_once: bool = False) -> None:
+    def show(
+        self, runner: Runner, text: str, share: float, at_once: bool = False
+    ) -> None:
         """Update the bar, and log a line, at once or if the last one is old enough."""
         if at_once or time.monotonic() - self.logged_at >= self.seconds:
             self.logged_at = time.monotonic()
@@ -126,7 +209,12 @@ class ProgressHook(Hook):
             if self.bar is None:
                 form = '{percentage:3.0f}%|{bar:10}| {desc}'
                 self.bar = tqdm(
-                    bar_format=form, desc=text, initial=share, miniters=0, total=1, leave=False
+                    bar_format=form,
+                    desc=text,
+                    initial=share,
+                    miniters=0,
+                    total=1,
+                    leave=False,
                 )
             self.bar.set_description_str(text, refresh=False)
             self.bar.update(share - self.bar.n)

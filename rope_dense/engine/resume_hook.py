@@ -1,18 +1,24 @@
-"""A resumed run that follows its config, also where the config has changed."""
+"""A resumed run that follows its config, also where the config has changed.
 
+Settings of a config that differ from those in the text of an earlier one.
+"""
+
+import json
+import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.optim import _ParamScheduler
 from mmengine.registry import HOOKS
 from mmengine.runner import FlexibleRunner, Runner
 
-from .changed_config import changed_config
-from .early_stopping import STATE as EARLY_STOPPING
-from .errors import RunError
+from ..utils.configs import values_in
+from .checkpoint_hook import STATE as EARLY_STOPPING
+from .divergence import RunError
 from .train_loop import EVALUATED
 
 SHOWN = 4  # changed settings in a line
@@ -46,18 +52,26 @@ class ResumeHook(Hook):
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         runner.message_hub.update_info(FACTS, facts_of(runner))
 
-    def after_load_checkpoint(self, runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
+    def after_load_checkpoint(
+        self, runner: Runner | FlexibleRunner, checkpoint: dict
+    ) -> None:
         if runner._resume:
             check_same_training(runner, checkpoint)
-            if changes := changed_config(runner.cfg, checkpoint['meta'].get('cfg') or ''):
-                text = ', '.join(changes[:SHOWN]) + (' ...' if len(changes) > SHOWN else '')
+            if changes := changed_config(
+                runner.cfg, checkpoint['meta'].get('cfg') or ''
+            ):
+                text = ', '.join(changes[:SHOWN]) + (
+                    ' ...' if len(changes) > SHOWN else ''
+                )
                 runner.logger.warning(f'resume: settings are the new ones: {text}')
             follow_config(runner, checkpoint)
 
 
 def facts_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
     """Facts that a resumed run shares with the run of its checkpoint; labels may differ."""
-    dataset: Any = runner.train_dataloader.dataset  # one of mmengine's, which have a length
+    dataset: Any = (
+        runner.train_dataloader.dataset
+    )  # one of mmengine's, which have a length
     return dict(
         images=len(dataset),
         batch_size=runner.cfg.train_dataloader.get('batch_size', 1),
@@ -86,7 +100,9 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
     if old['batch_size'] * old['processes'] != new['batch_size'] * new['processes']:
         keys += ['batch_size', 'processes']
     if keys:
-        had, has = (', '.join(f'{key} {facts[key]}' for key in keys) for facts in (old, new))
+        had, has = (
+            ', '.join(f'{key} {facts[key]}' for key in keys) for facts in (old, new)
+        )
         raise RunError(
             f'resume: the run of the checkpoint had {had}, this one has {has}, so its iterations '
             'are not comparable: keep the settings and data of that run, or, '
@@ -104,12 +120,17 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
             f'more epochs, or, {start_anew_text(runner)}'
         )
     if done == end:
-        runner.logger.warning(f'resume: the run is complete, at iteration {done} of {end}')
+        runner.logger.warning(
+            f'resume: the run is complete, at iteration {done} of {end}'
+        )
 
 
 def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
     """Give a checkpoint the schedulers and optimizer settings of a run where they differ."""
-    groups, saved = runner.optim_wrapper.param_groups, saved_groups(checkpoint['optimizer'])
+    groups, saved = (
+        runner.optim_wrapper.param_groups,
+        saved_groups(checkpoint['optimizer']),
+    )
     if len(groups) != len(saved):
         raise RunError(
             f'resume: the optimizer of the checkpoint has {len(saved)} groups of parameters, '
@@ -122,7 +143,9 @@ def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
     done, rate = checkpoint['meta']['iter'], saved[-1]['lr']
     schedulers = runner.param_schedulers or []
     advance(schedulers, done, runner.max_iters // runner.max_epochs)
-    checkpoint['param_schedulers'] = [scheduler.state_dict() for scheduler in schedulers]
+    checkpoint['param_schedulers'] = [
+        scheduler.state_dict() for scheduler in schedulers
+    ]
     for group, old in zip(groups, saved, strict=True):
         params = old['params']
         old.clear()
@@ -143,13 +166,23 @@ def changed_schedule(runner: Runner | FlexibleRunner, checkpoint: dict) -> list[
     """Differences of the schedule from the checkpoint's: nothing, or one text."""
     states = [scheduler.state_dict() for scheduler in runner.param_schedulers or []]
     new, old = (
-        [{key: value for key, value in state.items() if key not in PROGRESS} for state in part]
+        [
+            {key: value for key, value in state.items() if key not in PROGRESS}
+            for state in part
+        ]
         for part in (states, checkpoint.get('param_schedulers') or [])
     )
     if new == old:
         return []
-    length, before = runner.max_iters, checkpoint['message_hub']['runtime_info'].get('max_iters')
-    return [f'{length} iterations in place of {before}' if length != before else 'other schedulers']
+    length, before = (
+        runner.max_iters,
+        checkpoint['message_hub']['runtime_info'].get('max_iters'),
+    )
+    return [
+        f'{length} iterations in place of {before}'
+        if length != before
+        else 'other schedulers'
+    ]
 
 
 def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]:
@@ -159,8 +192,12 @@ def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]
     """
     changes: dict[str, str] = {}
     for group, old in zip(groups, saved, strict=True):
-        scheduled = {name.removeprefix('initial_') for name in group if 'initial_' in name}
-        scheduled |= {'betas'} if 'momentum' in scheduled else set()  # of Adam, set from it
+        scheduled = {
+            name.removeprefix('initial_') for name in group if 'initial_' in name
+        }
+        scheduled |= (
+            {'betas'} if 'momentum' in scheduled else set()
+        )  # of Adam, set from it
         for name in group.keys() - scheduled - {'params'}:
             if group[name] != old.get(name):
                 text = f'{group[name]} in place of {old.get(name)}'
@@ -168,11 +205,52 @@ def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]
     return [changes[name] for name in sorted(changes)]
 
 
-def advance(schedulers: Sequence[_ParamScheduler], iterations: int, epoch_length: int) -> None:
+def advance(
+    schedulers: Sequence[_ParamScheduler], iterations: int, epoch_length: int
+) -> None:
     """Step new schedulers, and so their parameter groups, as a training would have done."""
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # the optimizer has not stepped
         for done in range(1, iterations + 1):
-            for scheduler in sorted(schedulers, key=lambda scheduler: scheduler.by_epoch):
+            for scheduler in sorted(
+                schedulers, key=lambda scheduler: scheduler.by_epoch
+            ):
                 if not scheduler.by_epoch or done % epoch_length == 0:
                     scheduler.step()
+
+
+# What a resumed run compares otherwise: schedule, labels, number of images, weights at the start.
+OTHERS = (
+    'data_root', 'data_prefix', 'ann_file', 'metainfo', 'epochs', 'lr', 'batch_size', 'gpus',
+    'init_cfg',
+)  # fmt: skip
+
+
+def changed_config(cfg: Config, earlier: str) -> list[str]:
+    """Settings of own data that differ, in words; if none does, of the model and training data.
+
+    ``earlier`` is a config's text as mmengine writes it. It is read, and not run.
+    """
+    old = values_in(earlier)
+    new, found = json.loads(json.dumps(cfg.to_dict(), default=str)), list[str]()
+    for names in (('own',), ('model', 'train_dataloader')):
+        for name in names if not found else ():
+            found += differences(old.get(name, ...), new.get(name, ...), name)
+    return found
+
+
+def differences(old: Any, new: Any, key: str) -> Iterator[str]:
+    """Yield each setting that differs, in words; ``...`` is what is not known."""
+    if old is ... or new is ... or old == new or key.rpartition('.')[2] in OTHERS:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in dict.fromkeys([*new, *old]):
+            yield from differences(old.get(name), new.get(name), f'{key}.{name}')
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (before, now) in enumerate(zip(old, new, strict=True)):
+            yield from differences(before, now, f'{key}.{index}')
+    else:
+        now, before = (
+            textwrap.shorten(json.dumps(value, default=str), 60) for value in (new, old)
+        )
+        yield f'{key} {now} in place of {before}'

@@ -18,13 +18,12 @@ from mmengine.runner import FlexibleRunner, LogProcessor, Runner
 from mmengine.visualization import Visualizer
 from torch.utils.data import DataLoader
 
-from ..datasets.loading import NamingPipeline
+from ..data.loading import NamingPipeline
+from ..utils.disk import TRAINING
 from ..utils.results import Results
-from ..utils.run_files import TRAINING
 from .divergence import DivergenceHook
-from .log_line import ShortLogProcessor
 from .preemption import PreemptionHook, QuietLoader, start_worker
-from .progress_hook import ProgressHook
+from .progress_hook import ProgressHook, ShortLogProcessor
 from .resume_hook import ResumeHook
 
 # Warnings about mmengine's own calls, which no user can mend.
@@ -64,13 +63,19 @@ class ToolRunner:
         kwargs.setdefault('name', self.log_dir)  # type: ignore[attr-defined]
         logger = super().build_logger(log_level, log_file, **kwargs)  # type: ignore[misc]
         logger.addFilter(lambda record: not record.getMessage().startswith(NOISE))
-        runner = weakref.ref(self)  # which mmengine's loggers, that stay, would keep with its data
+        runner = weakref.ref(
+            self
+        )  # which mmengine's loggers, that stay, would keep with its data
 
         def is_shown(record: logging.LogRecord) -> bool:
-            return record.levelno >= logging.WARNING or getattr(runner(), 'started', True)
+            return record.levelno >= logging.WARNING or getattr(
+                runner(), 'started', True
+            )
 
         for handler in logger.handlers:
-            if type(handler) is logging.StreamHandler:  # a file has a handler of a derived class
+            if (
+                type(handler) is logging.StreamHandler
+            ):  # a file has a handler of a derived class
                 handler.addFilter(is_shown)
         return logger
 
@@ -84,11 +89,16 @@ class ToolRunner:
     def build_log_processor(self, log_processor: LogProcessor | dict) -> LogProcessor:
         """Build a log processor; mmengine's own writes short lines."""
         given = log_processor
-        if isinstance(given, dict) and given.get('type', 'LogProcessor') == 'LogProcessor':
+        if (
+            isinstance(given, dict)
+            and given.get('type', 'LogProcessor') == 'LogProcessor'
+        ):
             log_processor = {**given, 'type': ShortLogProcessor}
         return super().build_log_processor(log_processor)  # type: ignore[misc]
 
-    def build_visualizer(self, visualizer: Visualizer | dict | None = None) -> Visualizer:
+    def build_visualizer(
+        self, visualizer: Visualizer | dict | None = None
+    ) -> Visualizer:
         """Build a visualizer of this run alone.
 
         mmengine keeps visualizers by name, and all configs have the same: the curves of a second
@@ -106,7 +116,9 @@ class ToolRunner:
         batch = kwargs.get('data_batch')
         if fn_name.startswith('before') and isinstance(batch, dict):
             samples = batch.get('data_samples') or ()
-            self.batch = tuple(str(getattr(sample, 'img_path', '')) for sample in samples)
+            self.batch = tuple(
+                str(getattr(sample, 'img_path', '')) for sample in samples
+            )
         super().call_hook(fn_name, **kwargs)  # type: ignore[misc]
 
     def dump_config(self) -> None:
@@ -120,18 +132,24 @@ class ToolRunner:
         given = self.cfg  # type: ignore[attr-defined]
         folder, time = Path(self.work_dir), self.timestamp  # type: ignore[attr-defined]
         results, log = Results(folder, TRAINING), folder / time / f'{time}.log'
-        if log.is_file():  # mmengine gives two runs of one second in a process one logger
+        if (
+            log.is_file()
+        ):  # mmengine gives two runs of one second in a process one logger
             results.note(log, log)
         if given.get('resume'):
             given = copy.deepcopy(given)
             given.resume, given.load_from = False, None
         if self.iter < self.max_iters:  # type: ignore[attr-defined]
-            with results.write(folder / Path(given.filename or f'{time}.py').name) as partial:
+            with results.write(
+                folder / Path(given.filename or f'{time}.py').name
+            ) as partial:
                 given.dump(partial)
 
     @staticmethod
     def build_dataloader(
-        dataloader: DataLoader | dict, seed: int | None = None, diff_rank_seed: bool = False
+        dataloader: DataLoader | dict,
+        seed: int | None = None,
+        diff_rank_seed: bool = False,
     ) -> DataLoader:
         """Build a dataloader; see mmengine's Runner."""
         loader = Runner.build_dataloader(dataloader, seed, diff_rank_seed)

@@ -17,7 +17,9 @@ from mmengine.runner import FlexibleRunner, IterBasedTrainLoop, Runner
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-EVALUATED = 'evaluated'  # in mmengine's message hub: the iteration that was validated last
+EVALUATED = (
+    'evaluated'  # in mmengine's message hub: the iteration that was validated last
+)
 
 
 @LOOPS.register_module()
@@ -45,8 +47,12 @@ class ResumableTrainLoop(IterBasedTrainLoop):
         val_interval: int = 1000,
         dynamic_intervals: list[tuple[int, int]] | None = None,
     ) -> None:
-        super().__init__(runner, dataloader, max_iters, val_begin, val_interval, dynamic_intervals)
-        self.dataloader_iterator = SeededBatches(self.dataloader, runner.seed, get_rank())
+        super().__init__(
+            runner, dataloader, max_iters, val_begin, val_interval, dynamic_intervals
+        )
+        self.dataloader_iterator = SeededBatches(
+            self.dataloader, runner.seed, get_rank()
+        )
 
     def run(self) -> nn.Module:
         """Train from the iteration of the checkpoint, if there is one, to the last; the model."""
@@ -60,7 +66,9 @@ class ResumableTrainLoop(IterBasedTrainLoop):
             runner.model.train()
             self.run_iter(next(self.dataloader_iterator))
             self.validate_if_due()
-        self.dataloader_iterator.batches = None  # ends its workers; as garbage, each waits for 5 s
+        self.dataloader_iterator.batches = (
+            None  # ends its workers; as garbage, each waits for 5 s
+        )
         runner.call_hook('after_train_epoch')
         runner.call_hook('after_train')
         return runner.model
@@ -152,7 +160,9 @@ def numbered_batches(
 class SeededDataset(Dataset):
     """A data set that sets the epoch and the random state of (iteration, place) for an image."""
 
-    def __init__(self, dataset: Dataset, seed: tuple[int, int], epoch_length: int) -> None:
+    def __init__(
+        self, dataset: Dataset, seed: tuple[int, int], epoch_length: int
+    ) -> None:
         self.dataset, self.seed, self.epoch_length = dataset, seed, epoch_length
 
     def __getitem__(self, key: tuple[int, int, int]) -> dict:

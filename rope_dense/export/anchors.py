@@ -1,7 +1,17 @@
 """Anchors of a dense head: the best of each map, and their boxes.
 
 Letters: B images, A anchors of a place, C classes, H x W places of a map, n candidates.
+
+RoIAlign and non-maximum suppression as operators that ``torch.export`` keeps whole.
+
+ONNX has both (RoiAlign, NonMaxSuppression), plain torch has neither. ``translations`` writes them;
+a .pt2 file would need this package to run. Checked in tests/export/test_export_rcnn.py against
+mmcv.
+
+Letters: R regions of all images, C channels, S x S places of a region, N boxes, G groups of boxes.
 """
+
+from __future__ import annotations
 
 import math
 from typing import Any
@@ -49,7 +59,11 @@ class AnchorCandidates(nn.Module):
         place = index // self.num_scores
         deltas = deltas.permute(0, 2, 3, 1).reshape(logits.shape[0], -1, 4)
         deltas = deltas.gather(1, place[..., None].expand(-1, -1, 4))
-        return scores, decode_boxes(self.coder, anchors[place], deltas), index % self.num_scores
+        return (
+            scores,
+            decode_boxes(self.coder, anchors[place], deltas),
+            index % self.num_scores,
+        )
 
     def anchors(self, level: int, height: int, width: int) -> Tensor:
         """The anchors (left, top, right, bottom) of a map, row by row: [H W A, 4]."""
@@ -57,7 +71,9 @@ class AnchorCandidates(nn.Module):
         across, down = self.strides[level]
         x = torch.arange(width, device=anchors.device).float() * across
         y = torch.arange(height, device=anchors.device).float() * down
-        shift = torch.stack(torch.broadcast_tensors(x[None, :], y[:, None]), -1)  # [H, W, 2]
+        shift = torch.stack(
+            torch.broadcast_tensors(x[None, :], y[:, None]), -1
+        )  # [H, W, 2]
         return (shift.repeat(1, 1, 2)[:, :, None] + anchors).flatten(0, 2)
 
 
@@ -95,14 +111,18 @@ def check_anchors(head: AnchorHead) -> None:
             f'prior_generator must be {expected.__name__}, it is {type(given).__name__}'
         )
     if not head.use_sigmoid_cls or not head.test_cfg.get('nms_pre', -1) > 0:
-        raise ValueError(f'{type(head).__name__} must have sigmoid scores, and test_cfg nms_pre')
+        raise ValueError(
+            f'{type(head).__name__} must have sigmoid scores, and test_cfg nms_pre'
+        )
     check_nms(head.test_cfg.nms)
 
 
 def check_coder(coder: Any) -> None:
     """Raise ValueError for a coder of boxes that ``decode_boxes`` does not compute."""
     if type(coder) is not DeltaXYWHBBoxCoder:
-        raise ValueError(f'bbox_coder must be DeltaXYWHBBoxCoder, it is {type(coder).__name__}')
+        raise ValueError(
+            f'bbox_coder must be DeltaXYWHBBoxCoder, it is {type(coder).__name__}'
+        )
     if coder.add_ctr_clamp or not coder.clip_border:
         raise ValueError('bbox_coder must clip to the border only')
 
@@ -111,3 +131,47 @@ def check_nms(settings: dict) -> None:
     """Raise ValueError for another suppression than the usual one within a class."""
     if settings.get('type', 'nms') != 'nms' or settings.get('class_agnostic'):
         raise ValueError(f'nms must be of type nms, by class; got {dict(settings)}')
+
+
+@torch.library.custom_op('rope_dense::roi_align', mutates_args=())
+def roi_align(
+    maps: Tensor, rois: Tensor, size: int, scale: float, samples: int
+) -> Tensor:
+    """mmcv's ``RoIAlign`` (mean, aligned): maps [B, C, H, W] and rois [R, 5] to [R, C, S, S].
+
+    Args:
+        rois: index of the image, left, top, right, bottom in pixels of the image.
+        size: S.
+        scale: places of the map to a pixel.
+        samples: in a row of a place; 0 for as many as the map has there.
+    """
+    from mmcv.ops import roi_align as align
+
+    return align(maps, rois, size, scale, samples, 'avg', True)
+
+
+@roi_align.register_fake
+def _(maps: Tensor, rois: Tensor, size: int, scale: float, samples: int) -> Tensor:
+    return maps.new_empty(rois.shape[0], maps.shape[1], size, size)
+
+
+@torch.library.custom_op('rope_dense::suppress', mutates_args=())
+def suppress(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
+    """Scores [G, N], 0 where a better box [G, N, 4] of the group overlaps by more than a threshold.
+
+    Boxes whose score is 0 suppress nothing.
+    """
+    from mmcv.ops import nms
+
+    kept = torch.zeros_like(scores)
+    for group, values in enumerate(scores):
+        index = values.nonzero()[:, 0]
+        if len(index):
+            index = index[nms(boxes[group, index], values[index], threshold)[1]]
+            kept[group, index] = values[index]
+    return kept
+
+
+@suppress.register_fake
+def _(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
+    return torch.empty_like(scores)

@@ -37,7 +37,10 @@ class Resize(NamedTuple):
             return self.scale[1], self.scale[0]
         limits = [*zip(sorted(self.scale), sorted((height, width)), strict=True)]
         rows, columns = (
-            max(self.shortest, min((2 * side * limit + of) // (2 * of) for limit, of in limits))
+            max(
+                self.shortest,
+                min((2 * side * limit + of) // (2 * of) for limit, of in limits),
+            )
             for side in (height, width)
         )
         return rows, columns
@@ -45,7 +48,9 @@ class Resize(NamedTuple):
     def __call__(self, image: Tensor) -> Tensor:
         """Images [B, C, H, W], uint8 or float32, to float32."""
         size = self.size(*image.shape[2:])
-        return F.interpolate(image.float(), size, mode='bilinear', antialias=self.antialias)
+        return F.interpolate(
+            image.float(), size, mode='bilinear', antialias=self.antialias
+        )
 
 
 class Frame(NamedTuple):
@@ -63,7 +68,11 @@ class Frame(NamedTuple):
 
     def maps(self, maps: Tensor) -> Tensor:
         """Maps [B, C, H, W] on the pixels of the model, to pixels of the input; bilinear."""
-        return maps if self.input is self.size else F.interpolate(maps, self.input, mode='bilinear')
+        return (
+            maps
+            if self.input is self.size
+            else F.interpolate(maps, self.input, mode='bilinear')
+        )
 
 
 def sizes_like(x: Tensor, size: Size) -> Tensor:

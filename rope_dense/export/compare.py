@@ -63,12 +63,18 @@ def input_shapes(graph: Graph, metadata: dict) -> list[tuple[int, int, int]]:
     return list(dict.fromkeys(found))
 
 
-def largest_difference(graph: Graph, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+def largest_difference(
+    graph: Graph, actual: Sequence[Tensor], expected: Sequence[Tensor]
+) -> float:
     """The largest difference of two outputs, relative to the largest number of the output."""
     found = dict(zip(graph.outputs, zip(actual, expected, strict=True), strict=True))
-    detections = [zip(*map(found.pop, names), strict=True) for names in graph.detections]
+    detections = [
+        zip(*map(found.pop, names), strict=True) for names in graph.detections
+    ]
     others = [
-        relative_difference(*pair) for name, pair in found.items() if not name.endswith('labels')
+        relative_difference(*pair)
+        for name, pair in found.items()
+        if not name.endswith('labels')
     ]
     return max([*others, *(detected_difference(*pair) for pair in detections)])
 
@@ -78,7 +84,10 @@ def detected_difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) ->
 
     The others may have changed places.
     """
-    (scores, boxes, labels, *_), (wanted, wanted_boxes, wanted_labels, *_) = actual, expected
+    (scores, boxes, labels, *_), (wanted, wanted_boxes, wanted_labels, *_) = (
+        actual,
+        expected,
+    )
     difference = relative_difference(scores, wanted)
     apart = wanted.diff(dim=1).abs() > max(1e-4, 4 * difference)
     first = torch.ones_like(wanted[:, :1], dtype=torch.bool)
@@ -106,7 +115,11 @@ def runners(path: Path) -> dict[str, Runner]:
     """The programs here that run a file on a CPU, by name; they load it when called."""
     if path.suffix == '.pt2':
         module = torch.export.load(path).module()
-        return {f'PyTorch {torch.__version__}': lambda image: [x.detach() for x in module(image)]}
+        return {
+            f'PyTorch {torch.__version__}': lambda image: [
+                x.detach() for x in module(image)
+            ]
+        }
     found: dict[str, Runner] = {}
     if find_spec('onnxruntime'):
         import onnxruntime
@@ -114,7 +127,8 @@ def runners(path: Path) -> dict[str, Runner]:
         cpu = ['CPUExecutionProvider']
         session = cache(partial(onnxruntime.InferenceSession, path, providers=cpu))
         found[f'ONNX Runtime {onnxruntime.__version__}'] = lambda image: [
-            torch.from_numpy(out) for out in session().run(None, {'image': image.numpy()})
+            torch.from_numpy(out)
+            for out in session().run(None, {'image': image.numpy()})
         ]
     if find_spec('openvino'):
         import openvino

@@ -16,7 +16,7 @@ from mmdet.models.layers import MSDeformAttnPixelDecoder
 from mmdet.models.layers.positional_encoding import SinePositionalEncoding
 from torch import Tensor, nn
 
-from ..models.deformable import cell_centres, size_of
+from ..models.maps import cell_centres, size_of
 from ..operators.deformable_attention import sample_maps
 from ..utils.sizes import Size
 from .client import sizes_like
@@ -65,14 +65,22 @@ class MMCVDeformableAttention(nn.Module):
         identity = query if identity is None else identity
         query = query if query_pos is None else query + query_pos
         heads = (self.num_heads, self.num_levels, self.num_points)
-        offsets = self.sampling_offsets(query).unflatten(-1, (*heads, 2))  # [B, Q, h, L, P, 2]
-        weights = self.attention_weights(query).unflatten(-1, (self.num_heads, -1)).softmax(-1)
+        offsets = self.sampling_offsets(query).unflatten(
+            -1, (*heads, 2)
+        )  # [B, Q, h, L, P, 2]
+        weights = (
+            self.attention_weights(query)
+            .unflatten(-1, (self.num_heads, -1))
+            .softmax(-1)
+        )
         centres = reference_points[:, :, None, :, None]  # [B, Q, 1, L, 1, 2 or 4]
         if reference_points.shape[-1] == 2:
             sizes = torch.stack([sizes_like(offsets, size) for size in spatial_shapes])
             places = centres + offsets / sizes[:, None]
         else:
-            places = centres[..., :2] + offsets / self.num_points * centres[..., 2:] * 0.5
+            places = (
+                centres[..., :2] + offsets / self.num_points * centres[..., 2:] * 0.5
+            )
         value = self.value_proj(value)
         if key_padding_mask is not None:
             value = value.masked_fill(key_padding_mask[..., None], 0)
@@ -91,7 +99,10 @@ def split_maps(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
 
 
 def position_encoding(
-    encoding: SinePositionalEncoding, x: Tensor, level: Tensor, padding: Tensor | None = None
+    encoding: SinePositionalEncoding,
+    x: Tensor,
+    level: Tensor,
+    padding: Tensor | None = None,
 ) -> Tensor:
     """Position embedding [B, H W, C] of a map [B, C, H, W], plus ``level`` [C].
 
@@ -100,7 +111,9 @@ def position_encoding(
     """
     if padding is None:
         padding = x.new_zeros(x.shape[2:], dtype=torch.bool)
-    return flatten_map(encoding(padding.expand(x.shape[0], -1, -1)) + level[:, None, None])
+    return flatten_map(
+        encoding(padding.expand(x.shape[0], -1, -1)) + level[:, None, None]
+    )
 
 
 def flatten_map(x: Tensor) -> Tensor:
@@ -108,7 +121,9 @@ def flatten_map(x: Tensor) -> Tensor:
     return x.flatten(2).transpose(1, 2)
 
 
-def reference_points(sizes: Sequence[Size], like: Tensor, ratios: Tensor | None = None) -> Tensor:
+def reference_points(
+    sizes: Sequence[Size], like: Tensor, ratios: Tensor | None = None
+) -> Tensor:
     """[B, N, L, 2]: the centre of each token, the same in all maps; ``like`` gives B.
 
     ``ratios`` [L, 2], (x, y), are the shares of the maps without padding.
@@ -133,7 +148,8 @@ class PixelDecoder(nn.Module):
         encoded = list(maps)[::-1][: decoder.num_encoder_levels]
         sizes = [size_of(x) for x in encoded]
         tokens = [
-            flatten_map(project(x)) for project, x in zip(decoder.input_convs, encoded, strict=True)
+            flatten_map(project(x))
+            for project, x in zip(decoder.input_convs, encoded, strict=True)
         ]
         levels = decoder.level_encoding.weight
         positions = [
@@ -153,6 +169,8 @@ class PixelDecoder(nn.Module):
         outs = [part.unflatten(2, size) for part, size in parts]
         for index in reversed(range(len(maps) - len(encoded))):
             lateral = decoder.lateral_convs[index](maps[index])
-            above = F.interpolate(outs[-1], lateral.shape[2:], mode='bilinear', align_corners=False)
+            above = F.interpolate(
+                outs[-1], lateral.shape[2:], mode='bilinear', align_corners=False
+            )
             outs.append(decoder.output_convs[index](lateral + above))
         return decoder.mask_feature(outs[-1]), outs[: decoder.num_outs]

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..models.deformable import size_of
 from ..models.deim.detector import DEIM
 from ..models.deim.oriented import OrientedDEIMHead
 from ..models.deim.oriented_boxes import corners_of
+from ..models.maps import size_of
 from .anchors import clip_boxes
 from .client import Frame
 from .detector import size_with_tokens
@@ -47,7 +47,12 @@ class DEIMGraph(Graph):
         head = self.model.bbox_head
         self.is_oriented = isinstance(head, OrientedDEIMHead)
         optional = {'masks': head.mask_head, 'corners': self.is_oriented}
-        self.outputs = ('scores', 'boxes', 'labels', *(name for name in optional if optional[name]))
+        self.outputs = (
+            'scores',
+            'boxes',
+            'labels',
+            *(name for name in optional if optional[name]),
+        )
         self.num_classes = head.num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
         self.generic = size_with_tokens(self, head.num_queries)
@@ -60,12 +65,16 @@ class DEIMGraph(Graph):
 
     def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
         maps = self.model.extract_feat(x.to(self.dtype))
-        scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(maps, size_of(x))
+        scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(
+            maps, size_of(x)
+        )
         if self.is_oriented:
             return scores, boxes, labels, corners_of(boxes)
         masks = [logits.float() for logits in masks]
         if frame.input is not frame.size:
-            masks = [F.interpolate(self.first(m), size_of(x), mode='bilinear') for m in masks]
+            masks = [
+                F.interpolate(self.first(m), size_of(x), mode='bilinear') for m in masks
+            ]
             masks = [frame.maps(crop_maps(whole, frame.size)) for whole in masks]
         return scores, frame.points(clip_boxes(boxes, *frame.size)), labels, *masks
 
@@ -84,7 +93,9 @@ def cast_head(head: Any, dtype: torch.dtype) -> None:
         cross, gateway = layer.cross_attn, layer.gateway
         for part in (layer.self_attn, layer.ffn, gateway.gate, cross.attention_weights):
             part.to(dtype)
-        layer.norm1, layer.norm2 = (InFloat32(x, dtype) for x in (layer.norm1, layer.norm2))
+        layer.norm1, layer.norm2 = (
+            InFloat32(x, dtype) for x in (layer.norm1, layer.norm2)
+        )
         gateway.norm = InFloat32(gateway.norm, dtype)
         cross.sampling_offsets = InFloat32(cross.sampling_offsets)
     if head.mask_head is not None:

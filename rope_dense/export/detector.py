@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from mmdet.models.detectors import DINO
 from torch import Tensor
 
-from ..models.deformable import size_of
 from ..models.deim.queries import ANCHOR_BORDER, grid_anchors
 from ..models.eomt.detector import EoMTDetector
+from ..models.maps import size_of
 from ..utils.sizes import ImageSize, Size, larger
 from .client import Frame
 from .deformable import flatten_map, position_encoding, reference_points
@@ -35,11 +35,15 @@ class DetectorGraph(Graph):
     num_classes: int
 
     def __init__(self, model: DINO, dtype: torch.dtype) -> None:
-        check_methods(model, DINO, 'pre_transformer', 'pre_decoder', 'forward_decoder', 'predict')
+        check_methods(
+            model, DINO, 'pre_transformer', 'pre_decoder', 'forward_decoder', 'predict'
+        )
         super().__init__(model, dtype)
         head = model.bbox_head
         if not head.loss_cls.use_sigmoid:
-            raise ValueError('bbox_head must have sigmoid scores (loss_cls.use_sigmoid=True)')
+            raise ValueError(
+                'bbox_head must have sigmoid scores (loss_cls.use_sigmoid=True)'
+            )
         self.num_classes = head.num_classes
         self.num_detections = head.test_cfg.get('max_per_img', model.num_queries)
         self.preprocess = Preprocess(model.data_preprocessor)
@@ -53,7 +57,9 @@ class DetectorGraph(Graph):
         centre, sides = boxes.gather(1, query).chunk(2, -1)
         corners = torch.cat([centre - sides / 2, centre + sides / 2], -1).clamp(0, 1)
         height, width = frame.input
-        corners = torch.stack([corners[..., 0::2] * width, corners[..., 1::2] * height], -1)
+        corners = torch.stack(
+            [corners[..., 0::2] * width, corners[..., 1::2] * height], -1
+        )
         return scores, corners.flatten(2), index % self.num_classes
 
     def encode(self, image: Tensor, size: ImageSize) -> tuple[Tensor, Maps]:
@@ -113,7 +119,9 @@ class DetectorGraph(Graph):
         scores = model.bbox_head.cls_branches[last](tokens).amax(-1)  # [B, N]
         boxes = model.bbox_head.reg_branches[last](tokens) + anchors
         repeated = torch.arange(larger(number, model.num_queries), device=scores.device)
-        repeated = repeated % (repeated.new_ones(()) * number)  # ONNX takes no symbol here
+        repeated = repeated % (
+            repeated.new_ones(()) * number
+        )  # ONNX takes no symbol here
         chosen = repeated[scores[:, repeated].topk(model.num_queries, 1).indices]
         return boxes.gather(1, chosen[..., None].expand(-1, -1, 4)).sigmoid()
 
@@ -137,7 +145,9 @@ class Maps(NamedTuple):
         They are relative to the image without padding.
         """
         levels = []
-        for level, (size, ratio) in enumerate(zip(self.sizes, self.ratios, strict=True)):
+        for level, (size, ratio) in enumerate(
+            zip(self.sizes, self.ratios, strict=True)
+        ):
             centre, sides = grid_anchors(size, level, ratio.device).split(2, -1)
             levels.append(torch.cat([centre / ratio, sides], -1))
         anchors = torch.cat(levels)
@@ -193,7 +203,9 @@ class EoMTDetectorGraph(Graph):
 
     def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, Tensor]:
         (classes,), (masks,) = self.model.panoptic_head(self.model.extract_feat(x))
-        masks = F.interpolate(masks, size=size_of(x), mode='bilinear', align_corners=False)
+        masks = F.interpolate(
+            masks, size=size_of(x), mode='bilinear', align_corners=False
+        )
         masks = crop_maps(masks, frame.size) if self.divisor > 1 else masks
         return classes.softmax(-1), frame.maps(masks).sigmoid()
 

@@ -20,7 +20,7 @@ from torch.fx.experimental import _config as symbolic_config
 
 from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
-from ..utils.atomic_write import named_disk_errors
+from ..utils.disk import named_disk_errors
 from ..utils.results import Results
 from ..utils.sizes import ImageSize
 from ..utils.validation import checked_integer, checked_number, checked_size, refuse
@@ -29,7 +29,12 @@ from .client import Resize
 from .graphs import Graph, graph_of
 
 Dynamic = Literal['dynamic']
-DTYPES = {torch.float32: 'fp32', torch.float16: 'fp16', torch.bfloat16: 'bf16', torch.int8: 'int8'}
+DTYPES = {
+    torch.float32: 'fp32',
+    torch.float16: 'fp16',
+    torch.bfloat16: 'bf16',
+    torch.int8: 'int8',
+}
 OPSET, OLDEST_OPSET = 20, 17
 MEANING = dict(  # of outputs. B images of H x W pixels, K classes, M detections, Q queries
     map='features [B, C, h, w]',
@@ -102,10 +107,16 @@ def export(
     if path.suffix != '.onnx' and (resize_inside or dtype == torch.int8):
         raise ValueError(f'{path}: resizing inside and int8 need NAME.onnx')
     if dtype == torch.int8 and not find_spec('onnxruntime'):
-        raise ValueError(f"{path}: int8 needs onnxruntime: pip install 'rope_dense[export]'")
+        raise ValueError(
+            f"{path}: int8 needs onnxruntime: pip install 'rope_dense[export]'"
+        )
     if resize_inside and (resize is None or size != 'dynamic'):
-        raise ValueError('resizing inside needs the size of a test pipeline, and no other size')
-    options = dict(rgb=rgb, top=top, score=score, resized=resize if resize_inside else None)
+        raise ValueError(
+            'resizing inside needs the size of a test pipeline, and no other size'
+        )
+    options = dict(
+        rgb=rgb, top=top, score=score, resized=resize if resize_inside else None
+    )
     graph = graph_for(model, options, torch.float32 if dtype == torch.int8 else dtype)
     if path.suffix[1:] not in graph.formats:
         names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
@@ -118,15 +129,23 @@ def export(
         batch = checked_integer('batch', batch, 1)
     checked_integer('opset', opset, OLDEST_OPSET)
     if classes is not None and len(classes) != graph.num_classes:
-        allowed = f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
+        allowed = (
+            f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
+        )
         refuse('classes', list(classes), allowed)
     if backbone_of(model).has_fixed_size:
         with torch.no_grad():
-            graph(graph.example(1, *size))  # which remembers what becomes a constant of the file
+            graph(
+                graph.example(1, *size)
+            )  # which remembers what becomes a constant of the file
     metadata = file_metadata(graph, size, batch, classes) | options
-    metadata['colours'] = None if colours is None else [list(map(int, rgb)) for rgb in colours]
+    metadata['colours'] = (
+        None if colours is None else [list(map(int, rgb)) for rgb in colours]
+    )
     metadata['resize'] = None if resize_inside else resize
-    metadata |= dict(backbone_dtype=DTYPES[dtype], opset=opset if path.suffix == '.onnx' else None)
+    metadata |= dict(
+        backbone_dtype=DTYPES[dtype], opset=opset if path.suffix == '.onnx' else None
+    )
     file, about, weights = export_files(path)
     with Results(path.parent, path.name) as results:
         check_space(model, path)
@@ -149,11 +168,15 @@ def check_space(model: nn.Module, path: Path) -> None:
             raise OSError(errno.ENOSPC, f'{size / 1e9:.1f} GB are needed')
 
 
-def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float32) -> Graph:
+def graph_for(
+    model: nn.Module, options: dict, dtype: torch.dtype = torch.float32
+) -> Graph:
     """The graph of a model with options as in the metadata; ValueError for one not allowed."""
     graph, (top, score) = graph_of(model, dtype), (options['top'], options['score'])
     pictures = graph.task != 'backbone' and not graph.preprocess.any_channels
-    upright = graph.task != 'backbone' and not any(x.endswith('corners') for x in graph.outputs)
+    upright = graph.task != 'backbone' and not any(
+        x.endswith('corners') for x in graph.outputs
+    )
     for option, given, fits in (
         ('rgb', options['rgb'], pictures),
         ('resizing inside', options['resized'], upright),
@@ -169,7 +192,10 @@ def graph_for(model: nn.Module, options: dict, dtype: torch.dtype = torch.float3
     if score is not None:
         graph.score = checked_number('score', score, 0, below=1)
     if options['resized']:
-        (width, height), keep_ratio = options['resized']['scale'], options['resized']['keep_ratio']
+        (width, height), keep_ratio = (
+            options['resized']['scale'],
+            options['resized']['keep_ratio'],
+        )
         antialias = options['resized'].get('antialias', False)
         graph.resize = Resize((width, height), keep_ratio, graph.min_side, antialias)
         if not keep_ratio:
@@ -186,15 +212,23 @@ def check_export_path(path: Path) -> None:
     """Raise ValueError unless such files can be written here, and replace none of the user's."""
     if path.suffix not in FORMATS:
         names = ' or '.join(f'NAME{suffix}' for suffix in FORMATS)
-        raise ValueError(f'{path}: give {names} (TorchScript would fix the size of images)')
-    if missing := [name for name in FORMATS[path.suffix].packages if not find_spec(name)]:
-        raise ValueError(f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'")
+        raise ValueError(
+            f'{path}: give {names} (TorchScript would fix the size of images)'
+        )
+    if missing := [
+        name for name in FORMATS[path.suffix].packages if not find_spec(name)
+    ]:
+        raise ValueError(
+            f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'"
+        )
     Results(path.parent, path.name).check(export_files(path))
 
 
 def checked_image_size(graph: Graph, size: ImageSize) -> ImageSize:
     """``size`` in its final form; ValueError if the model cannot take it."""
-    return checked_size('size', size, graph.patch_size if graph.is_special else graph.min_side)
+    return checked_size(
+        'size', size, graph.patch_size if graph.is_special else graph.min_side
+    )
 
 
 def check_dynamic(backbone: Backbone) -> None:
@@ -211,7 +245,11 @@ def check_dynamic(backbone: Backbone) -> None:
             'size: export at a fixed size'
         )
     scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
-    if scaling is not None and scaling.temperature is not None and scaling.factor is None:
+    if (
+        scaling is not None
+        and scaling.temperature is not None
+        and scaling.factor is None
+    ):
         raise ValueError(
             "size 'dynamic': the temperature of rope_scaling follows the image; set its factor, "
             f'{advice}'
@@ -219,7 +257,10 @@ def check_dynamic(backbone: Backbone) -> None:
 
 
 def file_metadata(
-    graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic, classes: Sequence[str] | None
+    graph: Graph,
+    size: ImageSize | Dynamic,
+    batch: int | Dynamic,
+    classes: Sequence[str] | None,
 ) -> dict:
     """The metadata, of what JSON has."""
     dynamic = size == 'dynamic'
@@ -227,23 +268,31 @@ def file_metadata(
         task=graph.task,
         input=dict(name='image', **graph.description()),
         outputs=list(graph.outputs),
-        meaning={x: MEANING[x.rpartition('_')[2].rstrip('0123456789')] for x in graph.outputs},
+        meaning={
+            x: MEANING[x.rpartition('_')[2].rstrip('0123456789')] for x in graph.outputs
+        },
         classes=None if classes is None else list(classes),
         num_classes=graph.num_classes,
         patch_size=graph.patch_size,
         batch=batch,
         size=size if dynamic else list(size),
-        smallest_size=[1 if graph.resize else graph.min_side] * 2 if dynamic else list(size),
+        smallest_size=[1 if graph.resize else graph.min_side] * 2
+        if dynamic
+        else list(size),
         multiple_of=1,  # what a file would take that did not pad
         backbone_dtype=DTYPES[graph.dtype],
-        float32_parts=['all'] if graph.dtype == torch.float32 else list(graph.float32_parts),
+        float32_parts=['all']
+        if graph.dtype == torch.float32
+        else list(graph.float32_parts),
         rope_dense=__version__,
         torch=torch.__version__,
         **graph.details(),
     )
 
 
-def trace(graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic) -> ExportedProgram:
+def trace(
+    graph: Graph, size: ImageSize | Dynamic, batch: int | Dynamic
+) -> ExportedProgram:
     """The operations of a graph. Sizes are checked, see ``checked_image_size``."""
     number = 2 if batch == 'dynamic' else batch  # one image is a special case
     dims: dict[int, Dim] = {0: Dim('batch')} if batch == 'dynamic' else {}
@@ -286,14 +335,21 @@ def drop_assumptions(exported: ExportedProgram) -> None:
     for target in (aten._assert_scalar.default, aten._assert_tensor_metadata.default):
         for node in find(target=target):
             exported.graph.erase_node(node)
-    for node in find(target=aten.masked_fill_.Scalar):  # of nn.MultiheadAttention, on a new mask
-        if node.args[0].target == aten.zeros_like.default and len(node.args[0].users) == 1:
+    for node in find(
+        target=aten.masked_fill_.Scalar
+    ):  # of nn.MultiheadAttention, on a new mask
+        if (
+            node.args[0].target == aten.zeros_like.default
+            and len(node.args[0].users) == 1
+        ):
             node.target = aten.masked_fill.Scalar
     exported.graph.eliminate_dead_code()
     exported.graph_module.recompile()
 
 
-def write_pt2(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
+def write_pt2(
+    exported: ExportedProgram, path: Path, graph: Graph, metadata: dict
+) -> None:
     """Write an archive of torch.export, without the traced image and the paths of this machine."""
     exported.example_inputs = None
     for node in exported.graph.nodes:
@@ -302,7 +358,9 @@ def write_pt2(exported: ExportedProgram, path: Path, graph: Graph, metadata: dic
     torch.export.save(exported, path, extra_files={METADATA_FILE: json.dumps(metadata)})
 
 
-def write_onnx(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
+def write_onnx(
+    exported: ExportedProgram, path: Path, graph: Graph, metadata: dict
+) -> None:
     """Write an ONNX file."""
     from . import onnx_file
 
@@ -317,7 +375,10 @@ class FileFormat(NamedTuple):
     packages: tuple[str, ...] = ()
 
 
-FORMATS = {'.onnx': FileFormat(write_onnx, ('onnx', 'onnxscript')), '.pt2': FileFormat(write_pt2)}
+FORMATS = {
+    '.onnx': FileFormat(write_onnx, ('onnx', 'onnxscript')),
+    '.pt2': FileFormat(write_pt2),
+}
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..backbones.base import Backbone, backbone_of
 from ..backbones.layers import round_up
 from ..models.channel_preprocessors import AnyChannels
-from ..models.deformable import size_of
+from ..models.maps import size_of
 from ..utils.sizes import ImageSize
 from .client import Frame, Resize
 from .parts import replace_parts
@@ -56,7 +56,11 @@ class Graph(nn.Module, ABC):
     preprocess: Preprocess
     task: str
     outputs: tuple[str, ...]
-    float32_parts: tuple[str, ...] = ('preprocessing', 'frequencies and angles', 'necks and heads')
+    float32_parts: tuple[str, ...] = (
+        'preprocessing',
+        'frequencies and angles',
+        'necks and heads',
+    )
     num_classes: int | None = None
     formats: tuple[str, ...] = ('onnx', 'pt2')
     resize: Resize | None = None
@@ -67,13 +71,18 @@ class Graph(nn.Module, ABC):
         super().__init__()
         self.dtype = dtype
         backbone = backbone_of(model)
-        self.patch_size, self.pads = backbone.patch_embed.patch_size, backbone.patch_embed.pad
+        self.patch_size, self.pads = (
+            backbone.patch_embed.patch_size,
+            backbone.patch_embed.pad,
+        )
         self.channels = backbone.patch_embed.in_channels
         self.generic = generic_size(backbone)
         self.is_special = backbone.has_windows and not backbone.shift_single_window
         model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
         self.model = replace_parts(revert_sync_batchnorm(model))
-        pools: list[Any] = [x for x in self.model.modules() if isinstance(x, nn.MaxPool2d)]
+        pools: list[Any] = [
+            x for x in self.model.modules() if isinstance(x, nn.MaxPool2d)
+        ]
         self.tokens = max([1, *(pool.kernel_size - 2 * pool.padding for pool in pools)])
         for part in self.model.modules():
             if isinstance(part, (nn.ReLU, nn.ReLU6, nn.SiLU, nn.Dropout)):
@@ -81,16 +90,22 @@ class Graph(nn.Module, ABC):
             if isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)):
                 part.register_forward_pre_hook(contiguous)
 
-    def forward(self, image: Tensor, resized: Tensor | None = None) -> tuple[Tensor, ...]:
+    def forward(
+        self, image: Tensor, resized: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """``outputs`` of an ``example``, and of the same after ``resize``, by default computed."""
         size = size_of(image)
         x, frame = image, Frame(size, size)
         if self.resize is not None:
             x = self.resize(image) if resized is None else resized
             frame = Frame(size_of(x), size)
-        found = dict(zip(self.outputs, self.results(self.preprocess(x), frame), strict=True))
+        found = dict(
+            zip(self.outputs, self.results(self.preprocess(x), frame), strict=True)
+        )
         for names in self.detections:
-            found |= zip(names, self.filtered(*(found[name] for name in names)), strict=True)
+            found |= zip(
+                names, self.filtered(*(found[name] for name in names)), strict=True
+            )
         return tuple(found.values())
 
     @abstractmethod
@@ -134,13 +149,21 @@ class Graph(nn.Module, ABC):
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         """Images of noise, [B, C, H, W]: uint8, or float32 if pixels may have more bits."""
-        pixels = torch.randint(0, 256, (batch, self.channels, height, width), dtype=torch.uint8)
-        return self.preprocess.pixels_of_noise(pixels) if self.preprocess.any_channels else pixels
+        pixels = torch.randint(
+            0, 256, (batch, self.channels, height, width), dtype=torch.uint8
+        )
+        return (
+            self.preprocess.pixels_of_noise(pixels)
+            if self.preprocess.any_channels
+            else pixels
+        )
 
     def description(self) -> dict:
         """Properties of the input, for the metadata of the file."""
         kind = 'float32' if self.preprocess.any_channels else 'uint8'
-        settings = dict(dtype=kind, layout='batch, channel, height, width', channels=self.channels)
+        settings = dict(
+            dtype=kind, layout='batch, channel, height, width', channels=self.channels
+        )
         return settings | self.preprocess.description(self.channels)
 
     def details(self) -> dict:
@@ -198,13 +221,17 @@ class Preprocess(nn.Module):
         settings = vars(preprocessor)  # mmseg has other names than mmengine
         self.any_channels = isinstance(preprocessor, AnyChannels)
         self.order = 'BGR'  # as mmcv reads images
-        self.flip = settings.get('channel_conversion', settings.get('_channel_conversion', False))
+        self.flip = settings.get(
+            'channel_conversion', settings.get('_channel_conversion', False)
+        )
         padding = settings.get('test_cfg') or {}  # of mmseg's
         if padding.get('size'):
             raise ValueError(
                 f'data_preprocessor.test_cfg must have a size_divisor and no size, got {padding}'
             )
-        self.divisor = padding.get('size_divisor') or settings.get('pad_size_divisor', 1)
+        self.divisor = padding.get('size_divisor') or settings.get(
+            'pad_size_divisor', 1
+        )
         self.pad_value = settings.get('pad_val', settings.get('pad_value', 0))
         self.normalize = settings.get('_enable_normalize', False)
         if self.normalize:
@@ -235,7 +262,9 @@ class Preprocess(nn.Module):
         if self.normalize:
             mean, std = self.mean, self.std
         orders = self.order, self.order[::-1] if self.flip else self.order
-        order, model_order = ('as trained', 'as trained') if self.any_channels else orders
+        order, model_order = (
+            ('as trained', 'as trained') if self.any_channels else orders
+        )
         return dict(
             channel_order=order,
             model_channel_order=model_order,
@@ -302,7 +331,7 @@ def generic_size(backbone: Backbone) -> ImageSize:
     return height, width
 
 
-DETECTOR_MODULES = ('detector', 'retinanet', 'deim', 'rcnn')  # modules beside this one
+DETECTOR_MODULES = ('detector', 'deim', 'rcnn')  # modules beside this one
 # Models that can be exported. A package that has others adds them where it registers these models.
 GRAPHS: dict[type, type[Graph]] = {Backbone: BackboneGraph}
 
@@ -319,7 +348,9 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """``GRAPHS``, and detectors and segmentors where their packages are there."""
     found = dict(GRAPHS)
-    modules = dict(segmentor='mmseg', shared='mmengine') | dict.fromkeys(DETECTOR_MODULES, 'mmdet')
+    modules = dict(segmentor='mmseg', shared='mmengine') | dict.fromkeys(
+        DETECTOR_MODULES, 'mmdet'
+    )
     for module, package in modules.items():
         if find_spec(package):
             found |= import_module(f'.{module}', __package__).GRAPHS

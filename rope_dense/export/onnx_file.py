@@ -20,12 +20,24 @@ from .graphs import Graph
 from .translations import TABLE
 
 TRANSLATED = 18  # the oldest opset that torch writes
-LARGEST_CONSTANT = 1024  # numbers; ONNX Runtime computes larger ones when it loads a file
+LARGEST_CONSTANT = (
+    1024  # numbers; ONNX Runtime computes larger ones when it loads a file
+)
 # Operators of the standard that few programs have: of sequences, of optional values, of subgraphs.
-REFUSED = ('Sequence', 'SplitToSequence', 'ConcatFromSequence', 'Optional', 'If', 'Loop', 'Scan')
+REFUSED = (
+    'Sequence',
+    'SplitToSequence',
+    'ConcatFromSequence',
+    'Optional',
+    'If',
+    'Loop',
+    'Scan',
+)
 
 
-def write_program(exported: ExportedProgram, path: Path, graph: Graph, metadata: dict) -> None:
+def write_program(
+    exported: ExportedProgram, path: Path, graph: Graph, metadata: dict
+) -> None:
     """Write the program of a graph, with standard operators and without paths of this machine.
 
     Raises:
@@ -42,7 +54,11 @@ def write_program(exported: ExportedProgram, path: Path, graph: Graph, metadata:
     if opset < TRANSLATED:
         version_converter.convert_version(model, opset, fallback=True)
     for out, (name, kind, shape) in zip(model.graph.outputs, described, strict=True):
-        out.name, out.type, out.shape = name, kind, shape  # a pass may have put another value there
+        out.name, out.type, out.shape = (
+            name,
+            kind,
+            shape,
+        )  # a pass may have put another value there
     forget_shapes(model)
     model.metadata_props['rope_dense'] = json.dumps(metadata)
     program.save(path)
@@ -53,7 +69,9 @@ def write_program(exported: ExportedProgram, path: Path, graph: Graph, metadata:
 
 def to_onnx(exported: ExportedProgram, graph: Graph, opset: int) -> ONNXProgram:
     """The operators of a program in ONNX; decomposed only if one has no translation."""
-    whole = patch.object(exported, 'run_decompositions', lambda *_, **settings: exported)
+    whole = patch.object(
+        exported, 'run_decompositions', lambda *_, **settings: exported
+    )
     for decomposed in (whole, nullcontext()):
         try:
             with decomposed:
@@ -91,7 +109,9 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
     """Compute the second input of a graph from its first, as ``Resize``."""
     tape = ir.tape.Tape()
 
-    def op(kind: str, *inputs: ir.Value | list[int] | None, **attributes: Any) -> ir.Value:
+    def op(
+        kind: str, *inputs: ir.Value | list[int] | None, **attributes: Any
+    ) -> ir.Value:
         values = [
             tape.op('Constant', (), dict(value_ints=x)) if isinstance(x, list) else x
             for x in inputs
@@ -102,7 +122,9 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
     size: ir.Value | list[int] = [resize.scale[1], resize.scale[0]]
     if resize.keep_ratio:
         sides, fitted = op('Shape', image, start=2, end=4), []
-        for limit, kind in zip(sorted(resize.scale), ('ReduceMin', 'ReduceMax'), strict=True):
+        for limit, kind in zip(
+            sorted(resize.scale), ('ReduceMin', 'ReduceMax'), strict=True
+        ):
             of = op(kind, sides, keepdims=1)
             doubled = op('Add', op('Mul', sides, [2 * limit]), of)
             fitted.append(op('Div', doubled, op('Mul', of, [2])))
@@ -124,7 +146,9 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
     graph.inputs.remove(resized)
 
 
-def pixel_shares(op: Callable[..., ir.Value], before: ir.Value, after: ir.Value) -> ir.Value:
+def pixel_shares(
+    op: Callable[..., ir.Value], before: ir.Value, after: ir.Value
+) -> ir.Value:
     """The share [after, before] of each pixel of a line in the pixels of a resized line.
 
     Triangles as of Pillow's BILINEAR, as wide as two pixels of the coarser line. Both numbers of
@@ -138,7 +162,9 @@ def pixel_shares(op: Callable[..., ir.Value], before: ir.Value, after: ir.Value)
         centres.append(op('Add', op('Cast', places, to=1), half))
     step = op('Div', op('Cast', before, to=1), op('Cast', after, to=1))
     distance = op('Sub', op('Unsqueeze', op('Mul', centres[0], step), [1]), centres[1])
-    near = op('Relu', op('Sub', one, op('Div', op('Abs', distance), op('Max', step, one))))
+    near = op(
+        'Relu', op('Sub', one, op('Div', op('Abs', distance), op('Max', step, one)))
+    )
     return op('Div', near, op('ReduceSum', near, [1], keepdims=1))
 
 
@@ -183,7 +209,11 @@ def quantize_weights(path: Path) -> None:
 
     types = dict(DefaultTensorType=onnx.TensorProto.FLOAT)
     quantize_dynamic(
-        onnx.load(path), path, ['MatMul'], weight_type=QuantType.QInt8, extra_options=types
+        onnx.load(path),
+        path,
+        ['MatMul'],
+        weight_type=QuantType.QInt8,
+        extra_options=types,
     )
     model = ir.load(path)
     forget_shapes(model)
@@ -193,7 +223,9 @@ def quantize_weights(path: Path) -> None:
 def check_onnx(model: ir.Model, path: Path, opset: int) -> None:
     """Raise ValueError unless a file is valid, and has the operators that most programs have."""
     nodes = model.graph.all_nodes()
-    if refused := {x.op_type for x in nodes if x.domain or x.op_type.startswith(REFUSED)}:
+    if refused := {
+        x.op_type for x in nodes if x.domain or x.op_type.startswith(REFUSED)
+    }:
         names = ', '.join(sorted(refused))
         raise ValueError(f'the model needs {names} in ONNX, which few programs can run')
     if model.opset_imports[''] != opset:

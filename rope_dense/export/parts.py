@@ -54,7 +54,9 @@ class FeatureFusion(nn.Module):
         """[B, C, H, W], and a finer map of about this size, to [B, C, 2 H, 2 W]."""
         block, (height, width) = self.block, x.shape[2:]
         if skip is not None:
-            skip = F.interpolate(skip, (height, width), mode='bilinear', align_corners=False)
+            skip = F.interpolate(
+                skip, (height, width), mode='bilinear', align_corners=False
+            )
             x = x + block.res_conv_unit1(skip)
         x, size = block.res_conv_unit2(x), (2 * height, 2 * width)
         x = F.interpolate(x, size, mode='bilinear', align_corners=block.align_corners)

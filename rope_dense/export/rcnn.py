@@ -2,6 +2,10 @@
 
 Letters: B images, H x W pixels, C channels, K classes, P proposals of an image, M detections of an
 image, L maps, S x S places of a region, h x w places of its mask.
+
+RetinaNet: scores and boxes of anchors, and non-maximum suppression.
+
+Letters: B images, K candidates of all maps, M detections of an image.
 """
 
 from collections.abc import Sequence
@@ -9,8 +13,8 @@ from typing import Any
 
 import torch
 from mmcv.ops import RoIAlign
-from mmdet.models.dense_heads import RPNHead
-from mmdet.models.detectors import TwoStageDetector
+from mmdet.models.dense_heads import RetinaHead, RPNHead
+from mmdet.models.detectors import RetinaNet, TwoStageDetector
 from mmdet.models.roi_heads import CascadeRoIHead, StandardRoIHead
 from mmdet.models.roi_heads.bbox_heads import ConvFCBBoxHead
 from mmdet.models.roi_heads.mask_heads import FCNMaskHead
@@ -19,10 +23,18 @@ from torch import Tensor, nn
 
 from ..models.deim.predictions import take
 from ..utils.sizes import ImageSize
-from .anchors import AnchorCandidates, check_coder, check_nms, clip_boxes, decode_boxes, top_scores
+from .anchors import (
+    AnchorCandidates,
+    check_coder,
+    check_nms,
+    clip_boxes,
+    decode_boxes,
+    roi_align,
+    suppress,
+    top_scores,
+)
 from .client import Frame
 from .graphs import Graph, Preprocess, check_methods
-from .rois import roi_align, suppress
 
 
 class RCNNGraph(Graph):
@@ -48,19 +60,30 @@ class RCNNGraph(Graph):
         self.rpn_settings, self.settings = rpn.test_cfg, head.test_cfg
         self.candidates = AnchorCandidates(rpn, rpn.test_cfg.nms_pre, 0.0)
         if isinstance(head, CascadeRoIHead):
-            self.box_stages = [*zip(head.bbox_roi_extractor, head.bbox_head, strict=True)]
+            self.box_stages = [
+                *zip(head.bbox_roi_extractor, head.bbox_head, strict=True)
+            ]
         else:
             self.box_stages = [(head.bbox_roi_extractor, head.bbox_head)]
         self.mask_stages: list[tuple[nn.Module, nn.Module]] = []
         if head.with_mask and isinstance(head, CascadeRoIHead):
-            self.mask_stages = [*zip(head.mask_roi_extractor, head.mask_head, strict=True)]
+            self.mask_stages = [
+                *zip(head.mask_roi_extractor, head.mask_head, strict=True)
+            ]
         elif head.with_mask:
             self.mask_stages = [(head.mask_roi_extractor, head.mask_head)]
-        self.outputs = ('scores', 'boxes', 'labels', *(['masks'] if self.mask_stages else []))
+        self.outputs = (
+            'scores',
+            'boxes',
+            'labels',
+            *(['masks'] if self.mask_stages else []),
+        )
         self.num_classes = self.box_stages[-1][1].num_classes
         self.preprocess = Preprocess(model.data_preprocessor)
         self.cast_backbone()
-        height, width = (max(side, 2 * self.candidates.coarsest) for side in self.generic)
+        height, width = (
+            max(side, 2 * self.candidates.coarsest) for side in self.generic
+        )
         self.generic = height, width
 
     def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
@@ -79,7 +102,9 @@ class RCNNGraph(Graph):
             scores, boxes, _ = self.candidates(level, *pair)
             boxes = clip_boxes(boxes, *size)
             sides = boxes[..., 2:] - boxes[..., :2]
-            scores = torch.where((sides > settings.get('min_bbox_size', -1)).all(-1), scores, 0.0)
+            scores = torch.where(
+                (sides > settings.get('min_bbox_size', -1)).all(-1), scores, 0.0
+            )
             all_scores.append(suppress(boxes, scores, settings.nms.iou_threshold))
             all_boxes.append(boxes)
         scores, index = top_scores(torch.cat(all_scores, 1), settings.max_per_img)
@@ -96,21 +121,33 @@ class RCNNGraph(Graph):
         for stage, (extractor, head) in enumerate(self.box_stages):
             classes, deltas = head(pool_boxes(extractor, maps, boxes))
             logits = logits + classes.unflatten(0, boxes.shape[:2])  # [B, P, K + 1]
-            deltas = deltas.unflatten(0, boxes.shape[:2]).unflatten(2, (-1, 4))  # [B, P, K or 1, 4]
-            moved = clip_boxes(decode_boxes(head.bbox_coder, boxes[:, :, None], deltas), *size)
+            deltas = deltas.unflatten(0, boxes.shape[:2]).unflatten(
+                2, (-1, 4)
+            )  # [B, P, K or 1, 4]
+            moved = clip_boxes(
+                decode_boxes(head.bbox_coder, boxes[:, :, None], deltas), *size
+            )
             if stage + 1 < len(self.box_stages):
                 boxes = moved.squeeze(2)
-        scores = (logits / len(self.box_stages)).softmax(-1)[..., :-1].transpose(1, 2)  # [B, K, P]
+        scores = (
+            (logits / len(self.box_stages)).softmax(-1)[..., :-1].transpose(1, 2)
+        )  # [B, K, P]
         counts = (scores > self.settings.score_thr) & (objectness > 0)[:, None]
         scores = torch.where(counts, scores, 0.0)
-        moved = moved.transpose(1, 2).expand(-1, self.num_classes, -1, -1)  # [B, K, P, 4]
+        moved = moved.transpose(1, 2).expand(
+            -1, self.num_classes, -1, -1
+        )  # [B, K, P, 4]
         threshold = self.settings.nms.iou_threshold
-        kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(scores)
+        kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(
+            scores
+        )
         scores, index = top_scores(kept.flatten(1), self.settings.max_per_img)  # of K P
         boxes = take(moved.flatten(1, 2), index)
         return scores, boxes, index // moved.shape[2]
 
-    def masks(self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, frame: Frame) -> Tensor:
+    def masks(
+        self, maps: Sequence[Tensor], boxes: Tensor, labels: Tensor, frame: Frame
+    ) -> Tensor:
         """Masks [B, M, H, W] of detections; a cascade takes the mean of its stages."""
         total = torch.zeros(())
         for extractor, head in self.mask_stages:
@@ -120,11 +157,15 @@ class RCNNGraph(Graph):
                 logits = logits.gather(1, label.expand(-1, -1, *logits.shape[2:]))
             total = total + logits[:, 0].sigmoid()
         ends = frame.points(boxes).flatten(0, 1)
-        pasted = paste_masks(total / len(self.mask_stages), ends, frame.input)  # [B M, H, W]
+        pasted = paste_masks(
+            total / len(self.mask_stages), ends, frame.input
+        )  # [B M, H, W]
         return (pasted >= self.settings.mask_thr_binary).unflatten(0, boxes.shape[:2])
 
 
-def pool_boxes(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor) -> Tensor:
+def pool_boxes(
+    extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Tensor
+) -> Tensor:
     """Features [B P, C, S, S] of boxes [B, P, 4], each from the map of its size.
 
     Every map pools all boxes; boxes of other maps have no area there, which costs nothing.
@@ -132,7 +173,9 @@ def pool_boxes(extractor: SingleRoIExtractor, maps: Sequence[Tensor], boxes: Ten
     image = torch.arange(boxes.shape[0], device=boxes.device).to(boxes)[:, None, None]
     rois = torch.cat([image.expand(-1, boxes.shape[1], -1), boxes], -1).flatten(0, 1)
     sides = rois[:, 3:] - rois[:, 1:3]
-    has_area = (sides > 0).all(-1)  # without it the operator is 0 in one program, NaN in another
+    has_area = (sides > 0).all(
+        -1
+    )  # without it the operator is 0 in one program, NaN in another
     share = sides.prod(-1).sqrt() / extractor.finest_scale
     levels = torch.floor(torch.log2(share + 1e-6)).clamp(0, extractor.num_inputs - 1)
     pooled = torch.zeros(())
@@ -175,15 +218,27 @@ def check_roi_head(head: Any) -> None:
     check_nms(head.test_cfg.nms)
     cascade = isinstance(head, CascadeRoIHead)
     boxes = list(head.bbox_head) if cascade else [head.bbox_head]
-    masks = (list(head.mask_head) if cascade else [head.mask_head]) if head.with_mask else []
+    masks = (
+        (list(head.mask_head) if cascade else [head.mask_head])
+        if head.with_mask
+        else []
+    )
     for part in boxes:
         check_coder(part.bbox_coder)
-        if not isinstance(part, ConvFCBBoxHead) or part.custom_cls_channels or not part.with_reg:
-            raise ValueError(f'bbox_head must be a ConvFCBBoxHead with softmax scores, got {part}')
+        if (
+            not isinstance(part, ConvFCBBoxHead)
+            or part.custom_cls_channels
+            or not part.with_reg
+        ):
+            raise ValueError(
+                f'bbox_head must be a ConvFCBBoxHead with softmax scores, got {part}'
+            )
         if cascade and not part.reg_class_agnostic:
             raise ValueError('bbox_head of a cascade must have reg_class_agnostic=True')
     if any(type(part) is not FCNMaskHead for part in masks):
-        raise ValueError(f'mask_head must be FCNMaskHead, it is {type(masks[0]).__name__}')
+        raise ValueError(
+            f'mask_head must be FCNMaskHead, it is {type(masks[0]).__name__}'
+        )
     for part in head.modules():
         if isinstance(part, SingleRoIExtractor):
             check_extractor(part)
@@ -193,9 +248,64 @@ def check_extractor(extractor: SingleRoIExtractor) -> None:
     """Raise ValueError for other pooling than mmcv's ``RoIAlign``, aligned, of squares."""
     for layer in extractor.roi_layers:
         if type(layer) is not RoIAlign or layer.pool_mode != 'avg' or not layer.aligned:
-            raise ValueError(f'roi_layer must be RoIAlign, aligned, of the mean; got {layer}')
+            raise ValueError(
+                f'roi_layer must be RoIAlign, aligned, of the mean; got {layer}'
+            )
         if len({*layer.output_size}) > 1:
             raise ValueError(f'roi_layer must have a square output_size, got {layer}')
 
 
-GRAPHS = {TwoStageDetector: RCNNGraph}
+class RetinaNetGraph(Graph):
+    """mmdet's ``RetinaNet``, for ONNX alone.
+
+    uint8 images to scores [B, M], boxes [B, M, 4] and labels [B, M]. Boxes are (left, top, right,
+    bottom) in pixels of the input. As in mmdet, at most ``test_cfg.nms_pre`` candidates of a map
+    above ``test_cfg.score_thr`` are suppressed by class; M is ``test_cfg.max_per_img``. Where an
+    image has fewer detections, the scores of the last are 0. All images of a batch fill their
+    input.
+    """
+
+    task, outputs = 'detection', ('scores', 'boxes', 'labels')
+    formats = ('onnx',)
+    num_classes: int
+
+    def __init__(self, model: RetinaNet, dtype: torch.dtype) -> None:
+        check_methods(model, RetinaNet, 'extract_feat', 'predict')
+        super().__init__(model, dtype)
+        self.head = self.model.bbox_head
+        if type(self.head) is not RetinaHead:
+            raise ValueError(
+                f'bbox_head must be RetinaHead, it is {type(self.head).__name__}'
+            )
+        self.num_classes, self.settings = self.head.num_classes, self.head.test_cfg
+        self.candidates = AnchorCandidates(
+            self.head, self.settings.get('nms_pre', -1), self.settings.score_thr
+        )
+        self.preprocess = Preprocess(model.data_preprocessor)
+        self.cast_backbone()
+        height, width = (
+            max(side, 2 * self.candidates.coarsest) for side in self.generic
+        )
+        self.generic = height, width
+
+    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+        maps = self.head(self.model.extract_feat(x))
+        levels = [
+            self.candidates(level, *pair)
+            for level, pair in enumerate(zip(*maps, strict=True))
+        ]
+        scores, boxes, labels = (
+            torch.cat(parts, 1) for parts in zip(*levels, strict=True)
+        )
+        boxes = clip_boxes(boxes, *frame.size)  # [B, K, 4]
+        sides = boxes[..., 2:] - boxes[..., :2]
+        enough = (sides > self.settings.get('min_bbox_size', -1)).all(-1)
+        scores = torch.where(enough, scores, 0.0)
+        # As in mmdet, each class has a place of its own, where boxes of no other class overlap.
+        apart = boxes + labels[..., None] * (boxes.amax((1, 2), keepdim=True) + 1)
+        kept = suppress(apart, scores, self.settings.nms.iou_threshold)
+        scores, index = top_scores(kept, self.settings.max_per_img)
+        return scores, frame.points(take(boxes, index)), labels.gather(1, index)
+
+
+GRAPHS = {TwoStageDetector: RCNNGraph, RetinaNet: RetinaNetGraph}

@@ -47,7 +47,9 @@ class SegmentorGraph(Graph):
         """Raise ValueError for a model that cannot be exported."""
         check_methods(model, EncoderDecoder, 'postprocess_result')
         if model.out_channels < 2:
-            raise ValueError(f'decode_head must have 2 classes or more, got {model.out_channels}')
+            raise ValueError(
+                f'decode_head must have 2 classes or more, got {model.out_channels}'
+            )
 
     def generic_size(self) -> ImageSize:
         """The smallest generic image with 2 x 2 places of the coarsest map (DPT: 3 x 3)."""

@@ -36,10 +36,14 @@ class SharedGraph(Graph):
                 if isinstance(part, TaskBackbone):
                     share_parts(shared.backbone, part)
         shared.tasks = nn.ModuleDict()
-        heights, widths = zip(*(graph.generic for graph in self.graphs.values()), strict=True)
+        heights, widths = zip(
+            *(graph.generic for graph in self.graphs.values()), strict=True
+        )
         self.generic = max(heights), max(widths)
         self.formats = tuple(
-            name for name in self.formats if all(name in g.formats for g in self.graphs.values())
+            name
+            for name in self.formats
+            if all(name in g.formats for g in self.graphs.values())
         )
         parts = [part for graph in self.graphs.values() for part in graph.float32_parts]
         self.float32_parts = tuple(dict.fromkeys(parts))

@@ -1,22 +1,28 @@
-"""Write a trained model to a file, and compare the file with the model."""
+"""Write a trained model to a file, and compare the file with the model.
+
+Write a trained model as the files of a hub repository, and upload them.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.utils import to_2tuple
 
-from ..project.checks.summary import part_text
+from ..project.checks.recipe import part_text
+from ..project.contents import stored_classes
+from ..project.hub import push_to_hub, save_for_hub
 from ..project.load import find_model
-from ..project.model import Colour, build_model, classes_and_colours
-from ..project.parts import stored_classes
+from ..project.model import Colour, build_model, classes_and_colours, mask_numbers
 from ..project.ready import ready
 from ..utils.config_parts import size_steps
+from ..utils.errors import UsageError
 from ..utils.progress import show_elapsed
-from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
+from ..utils.validation import parse_size
 from .compare import compare_file
 from .exporter import DTYPES, OPSET, Dynamic, check_export_path, export
 
@@ -55,7 +61,9 @@ def export_model(
     """
     out, precisions = Path(out), {name: dtype for dtype, name in DTYPES.items()}
     check_export_path(out)
-    pixels: ImageSize | Dynamic = 'dynamic' if size == 'dynamic' else to_2tuple(parse_size(size))
+    pixels: ImageSize | Dynamic = (
+        'dynamic' if size == 'dynamic' else to_2tuple(parse_size(size))
+    )
     cfg, weights = find_model(config, checkpoint, cfg_options)
     model, classes, colours = trained_model(cfg, weights)
     print(f'{out}: the model is traced and compared, which takes minutes', flush=True)
@@ -76,8 +84,12 @@ def export_model(
             opset=opset,
         )
     for name, value in metadata.items():
-        print(f'{name:15} {part_text(value) if name in ("colours", "meaning") else value}')
-    print(f'{out}: {out.stat().st_size / 1e6:.1f} MB; the same in {out.with_suffix(".json")}')
+        print(
+            f'{name:15} {part_text(value) if name in ("colours", "meaning") else value}'
+        )
+    print(
+        f'{out}: {out.stat().st_size / 1e6:.1f} MB; the same in {out.with_suffix(".json")}'
+    )
     if too_large := size_advice_text(metadata):
         print(f'{out}: {too_large}')
     with show_elapsed(f'{out}: compared with the model'):
@@ -100,7 +112,9 @@ def trained_model(
     used = ready(cfg, *loops, weights=checkpoint, has_runner=False, has_data=False)
     model, stored = used.model, used.checkpoint
     # A model of the hub has its classes in the config.
-    classes = stored_classes(stored).get('classes') or (cfg.get('metainfo') or {}).get('classes')
+    classes = stored_classes(stored).get('classes') or (cfg.get('metainfo') or {}).get(
+        'classes'
+    )
     if classes is None or cfg.get('test_dataloader') is None:
         return model, classes, None
     return model, classes, classes_and_colours(cfg, stored)[1]
@@ -110,7 +124,10 @@ def size_advice_text(metadata: dict) -> str:
     """Advice if the file takes no images as small as the test pipeline's; '' if it takes them."""
     if metadata['resize'] is None or metadata['size'] != 'dynamic':
         return ''
-    (width, height), (rows, columns) = metadata['resize']['scale'], metadata['smallest_size']
+    (width, height), (rows, columns) = (
+        metadata['resize']['scale'],
+        metadata['smallest_size'],
+    )
     if height >= rows and width >= columns:
         return ''
     return (
@@ -127,4 +144,60 @@ def resize_of(cfg: Config) -> dict | None:
     if step is None or isinstance(step.scale, (int, float)):
         return None
     antialias = step.get('backend') == 'pillow'
-    return dict(scale=[*step.scale], keep_ratio=bool(step.get('keep_ratio')), antialias=antialias)
+    return dict(
+        scale=[*step.scale],
+        keep_ratio=bool(step.get('keep_ratio')),
+        antialias=antialias,
+    )
+
+
+def push_model(
+    config: str,
+    checkpoint: str | None,
+    name: str,
+    *,
+    license: str | None = None,
+    metric: Sequence[tuple[str, float]] = (),
+    private: bool = False,
+    folder: str | Path | None = None,
+    cfg_options: Iterable[str] | Mapping[str, object] = (),
+) -> str:
+    """Upload a trained model to the hub, or write its files.
+
+    Args:
+        config, checkpoint, cfg_options: see ``find_model``.
+        name: of the repository, OWNER/NAME.
+        license, metric: for the card, see ``save_for_hub``.
+        private: make the repository private.
+        folder: write the files here, and do not upload.
+
+    Returns:
+        The address of the commit, or the folder and its files.
+
+    Raises:
+        UsageError, CheckpointError, ValueError: the model cannot be read or stored so.
+    """
+    cfg, weights = find_model(config, checkpoint, cfg_options)
+    if weights is None:
+        raise UsageError('each of several tasks is stored by its own config')
+    used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
+    classes, colours = classes_and_colours(cfg, used.checkpoint)
+    numbers = mask_numbers(cfg)
+    masks = [] if numbers is None else numbers[[*range(len(classes)), -1]].tolist()
+    with TemporaryDirectory() as temporary:
+        written = save_for_hub(
+            cfg,
+            used.model.state_dict(),
+            folder or temporary,
+            name=name,
+            classes=classes,
+            colours=colours,
+            license=license,
+            metrics=dict(metric),
+            masks=masks,
+        )
+        if folder is None:
+            return push_to_hub(written, name, private=private)
+        return (
+            f'{written}: {", ".join(sorted(path.name for path in written.iterdir()))}'
+        )

@@ -15,7 +15,7 @@ import torch
 from onnxscript import opset18
 from onnxscript.function_libs.torch_lib.ops import core
 
-from . import rois  # noqa: F401  # registers its operators
+from . import anchors as rois  # noqa: F401  # registers its operators
 
 op: Any = opset18  # whose types do not know that constants become tensors
 aten = torch.ops.aten
@@ -45,7 +45,9 @@ def replace_axes(x: Any, start: int, sizes: Sequence[Any], end: int) -> Any:
     shape += sizes
     for axis in range(end, len(x.shape)):
         side = x.shape[axis]
-        shape.append(side if isinstance(side, int) else op.Shape(x, start=axis, end=axis + 1))
+        shape.append(
+            side if isinstance(side, int) else op.Shape(x, start=axis, end=axis + 1)
+        )
     return op.Reshape(x, shape)
 
 
@@ -63,7 +65,9 @@ def split_with_sizes(x: Any, sizes: Sequence[Any], dim: int = 0) -> list:
     return [op.Slice(x, start, end, [dim]) for start, end in pairwise(ends)]
 
 
-def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(
+    x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None
+) -> Any:
     """x / sqrt(mean of squares + eps)."""
     eps = torch.finfo(torch.float32).eps if eps is None else eps
     mean = op.ReduceMean(op.Mul(x, x), list(range(-len(shape), 0)))

@@ -1,9 +1,13 @@
-"""Measure a model: parameters, multiply-adds, memory, and time by kind of operation."""
+"""Measure a model: parameters, multiply-adds, memory, and time by kind of operation.
+
+Count multiply-adds and rotations of a prediction for one image.
+"""
 
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -13,22 +17,23 @@ import torch
 from mmengine.config import Config
 from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import TRANSFORMS
+from mmengine.structures import BaseDataElement
 from mmengine.utils import to_2tuple
 from torch import nn
 
+from ..backbones.base import image_channels
 from ..project.building import build_part, checked_device
-from ..project.errors import UsageError
+from ..project.contents import at_size, configured_size, used_loaders
 from ..project.load import load_config
 from ..project.model import random_model
-from ..project.parts import used_loaders
-from ..project.sizes import at_size
+from ..rope import Rotary, RotaryEmbedding
 from ..utils.config_parts import pipelines, without_labels
+from ..utils.errors import UsageError
 from ..utils.results import Results
-from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
-from .count import count_products, measured_size
+from ..utils.validation import parse_size
 from .results import csv_text
-from .speed import measure_speed
+from .speed import count_operations, measure_speed
 
 Mode = Literal['forward', 'training', 'end-to-end']
 FILE = 480 * 640  # pixels, of most files of COCO
@@ -77,11 +82,17 @@ def benchmark(
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f'{config}: {parameters / 1e6:.1f} M parameters, on {measured}', flush=True)
     rows = [
-        row for size in pixels for row in measure_and_print(model, cfg, size, modes, batch, rounds)
+        row
+        for size in pixels
+        for row in measure_and_print(model, cfg, size, modes, batch, rounds)
     ]
     options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
     report = dict(config=config, cfg_options=options, parameters=parameters)
-    name = torch.cuda.get_device_name(measured) if measured.type == 'cuda' else measured.type
+    name = (
+        torch.cuda.get_device_name(measured)
+        if measured.type == 'cuda'
+        else measured.type
+    )
     report |= dict(device=name, threads=torch.get_num_threads())
     report |= dict(torch=torch.__version__, rows=rows)
     write_measurements(results, report)
@@ -90,7 +101,12 @@ def benchmark(
 
 
 def measure_and_print(
-    model: nn.Module, cfg: Config, size: ImageSize, modes: Sequence[Mode], batch: int, rounds: int
+    model: nn.Module,
+    cfg: Config,
+    size: ImageSize,
+    modes: Sequence[Mode],
+    batch: int,
+    rounds: int,
 ) -> list[dict]:
     """The rows of a size, printed as they come; UsageError if the model cannot take such images."""
     height, width = size
@@ -101,13 +117,17 @@ def measure_and_print(
             with tempfile.TemporaryDirectory() as folder:
                 load = None
                 if mode == 'end-to-end':
-                    load = loader(cfg, size, batch, write_picture(Path(folder), height, width))
+                    load = loader(
+                        cfg, size, batch, write_picture(Path(folder), height, width)
+                    )
                 numbers = dict(height=height, width=width, batch=batch, rounds=rounds)
                 speed = measure_speed(model, scope, mode, **numbers, load=load)
             rows.append(speed | asdict(products))
             print(row_text(rows[-1]), flush=True)
     except (ValueError, RuntimeError) as error:
-        raise UsageError(f'{height} x {width} images, batch {batch}: {error}') from error
+        raise UsageError(
+            f'{height} x {width} images, batch {batch}: {error}'
+        ) from error
     return rows
 
 
@@ -115,18 +135,26 @@ def write_picture(folder: Path, height: int, width: int) -> str:
     """A JPEG file of ``FILE`` pixels at the ratio of height and width, blurred noise."""
     factor = (FILE / (height * width)) ** 0.5
     sides = round(width * factor), round(height * factor)
-    coarse = np.random.randint(0, 256, (sides[1] // 8 + 1, sides[0] // 8 + 1, 3), np.uint8)
-    mmcv.imwrite(mmcv.imresize(coarse, sides, interpolation='bicubic'), str(folder / 'a.jpg'))
+    coarse = np.random.randint(
+        0, 256, (sides[1] // 8 + 1, sides[0] // 8 + 1, 3), np.uint8
+    )
+    mmcv.imwrite(
+        mmcv.imresize(coarse, sides, interpolation='bicubic'), str(folder / 'a.jpg')
+    )
     return str(folder / 'a.jpg')
 
 
-def loader(cfg: Config, size: tuple[int, int], batch: int, file: str) -> Callable[[], dict]:
+def loader(
+    cfg: Config, size: tuple[int, int], batch: int, file: str
+) -> Callable[[], dict]:
     """Load a batch of one picture by the test pipeline; UsageError for a config without one."""
     used_loaders(cfg, 'test')
     key = 'test_dataloader.dataset.pipeline'
     steps = without_labels(next(pipelines(at_size(cfg, size).test_dataloader.dataset)))
     pipeline = Compose([build_part(cfg, key, TRANSFORMS, step) for step in steps])
-    return lambda: pseudo_collate([pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)])
+    return lambda: pseudo_collate(
+        [pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)]
+    )
 
 
 def row_text(row: dict) -> str:
@@ -152,3 +180,64 @@ def write_measurements(results: Results, report: dict) -> None:
         results.write_text(results.folder / 'benchmark.csv', csv_text(flat))
         text = json.dumps(report, indent=2) + '\n'
         results.write_text(results.folder / 'benchmark.json', text)
+
+
+@dataclass(frozen=True)
+class Products:
+    """The products of a prediction for one image.
+
+    Attributes:
+        multiply_adds: what OpenMMLab's tables call FLOPs.
+        rotations: complex products that rotate queries and keys, one for each pair of channels.
+    """
+
+    multiply_adds: int
+    rotations: int
+
+
+def count_products(model: nn.Module, *, height: int, width: int) -> Products:
+    """The products of a prediction for one image of a size.
+
+    The model runs once, on its device, under torch's counter, which sees convolutions, linear
+    layers and attention, but no norms, activations, resizing, nor the bilinear sampling of
+    deformable attention. (``mmengine.analysis`` counts norms and sampling too, but cannot trace
+    mmdet's DINO.) Rotations are counted separately, for tokens of the grid without padding. Checked
+    against products counted by hand in test_complexity.py, rotations against the 1.8 M of ViT-B in
+    Heo et al. (section 3.3).
+    """
+    size, rotations = (height, width), []
+    shapes = dict(
+        ori_shape=size, img_shape=size, pad_shape=size, batch_input_shape=size
+    )
+    sample = BaseDataElement(metainfo=dict(shapes, scale_factor=(1.0, 1.0)))
+    image = torch.rand(
+        1, image_channels(model), *size, device=next(model.parameters()).device
+    )
+
+    def count(rope: nn.Module, args: tuple, rotary: Rotary) -> None:
+        x, (rows, columns), *_ = args
+        pairs = len(x) * rows * columns * rope.num_heads * rotary.angles.shape[-1]
+        rotations.append(2 * pairs)  # of queries and of keys
+
+    with ExitStack() as hooks, torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, RotaryEmbedding):
+                hooks.enter_context(module.register_forward_hook(count))
+        operations = count_operations(
+            lambda: model.eval()(image, [sample], mode='predict')
+        )
+    return Products(operations // 2, sum(rotations))
+
+
+def measured_size(cfg: Config) -> ImageSize:
+    """Height and width of the image that a config's model is counted at.
+
+    The window of a sliding test, the size that a segmentor's batches are padded to, or else the
+    size of the test images (the largest, where it varies). ValueError for a test pipeline without a
+    size.
+    """
+    if (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
+        return tuple(cfg.model.test_cfg.crop_size)
+    if padded := (cfg.model.get('data_preprocessor') or {}).get('size'):
+        return tuple(padded)
+    return configured_size(cfg)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
-from ..project.sizes import at_size, configured_size
+from ..project.contents import at_size, configured_size
 from ..rope.grid import build_scaling
-from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
+from ..utils.validation import parse_size
 from .evaluator import Evaluator
 from .settings import FROM_CONFIG, Setting, combine
 
@@ -42,7 +42,8 @@ def settings_at(
     own = Setting(size, slide='scale' if evaluator.slides else 'keep')
     evaluator.apply(own)
     scalings = [
-        with_factor(evaluator, replace(own, scaling=text), trained).scaling for text in scalings
+        with_factor(evaluator, replace(own, scaling=text), trained).scaling
+        for text in scalings
     ] or [
         scaling
         for scaling in scalings_at(evaluator, factors, trained)
@@ -53,12 +54,20 @@ def settings_at(
         for window in windows_at(evaluator, factors)
         if is_possible(evaluator, replace(own, window=window))
     ]
-    settings = combine([size], [FROM_CONFIG, *scalings], [FROM_CONFIG, *windows], own.slide)
-    settings = [own] + [setting for setting in settings[1:] if is_different(evaluator, setting)]
+    settings = combine(
+        [size], [FROM_CONFIG, *scalings], [FROM_CONFIG, *windows], own.slide
+    )
+    settings = [own] + [
+        setting for setting in settings[1:] if is_different(evaluator, setting)
+    ]
     for tile in tiles:
         evaluator.apply(replace(own, tile=tile))
     given = [evaluator.config.test_dataloader.dataset.tile, *tiles] if tiles else [None]
-    return [replace(setting, tile=tile) for tile in dict.fromkeys(given) for setting in settings]
+    return [
+        replace(setting, tile=tile)
+        for tile in dict.fromkeys(given)
+        for setting in settings
+    ]
 
 
 def is_possible(evaluator: Evaluator, setting: Setting) -> bool:
@@ -98,7 +107,10 @@ def with_factor(evaluator: Evaluator, setting: Setting, trained: ImageSize) -> S
 
     Images, or crops, that are no larger get the size of the training.
     """
-    is_open = ':' not in setting.scaling and setting.scaling not in ('none', FROM_CONFIG)
+    is_open = ':' not in setting.scaling and setting.scaling not in (
+        'none',
+        FROM_CONFIG,
+    )
     if not (is_open and evaluator.is_ours and evaluator.backbone.is_isotropic):
         return setting
     is_same = evaluator.slides and setting.slide == 'keep'  # crops
@@ -106,7 +118,9 @@ def with_factor(evaluator: Evaluator, setting: Setting, trained: ImageSize) -> S
     y, x = in_training(evaluator, trained)
     factor = factor_text((max(1.0, grown[0]) * y, max(1.0, grown[1]) * x))
     kind, plus, temperature = setting.scaling.partition('+')
-    return replace(setting, scaling=f'{kind}:{factor}{plus}{temperature}', given=setting.scaling)
+    return replace(
+        setting, scaling=f'{kind}:{factor}{plus}{temperature}', given=setting.scaling
+    )
 
 
 def in_training(evaluator: Evaluator, trained: ImageSize) -> tuple[float, float]:
@@ -139,7 +153,10 @@ def scalings_at(
     kinds = SCALINGS if min(factors) >= 1 else SCALINGS[:1]
     # The config's own scaling, if its factor grows with the image.
     growing = own.type if own is not None and own.factor is None else None
-    return [*others, *(f'{kind}:{factor_text(factors)}' for kind in kinds if kind != growing)]
+    return [
+        *others,
+        *(f'{kind}:{factor_text(factors)}' for kind in kinds if kind != growing),
+    ]
 
 
 def factor_text(factors: tuple[float, float]) -> str:
@@ -161,7 +178,8 @@ def windows_at(evaluator: Evaluator, factors: tuple[float, float]) -> list[str]:
     if own not in (None, 'auto'):
         sides = to_2tuple(own)
         grown = [
-            max(1, round(side * by)) | side % 2 for side, by in zip(sides, factors, strict=True)
+            max(1, round(side * by)) | side % 2
+            for side, by in zip(sides, factors, strict=True)
         ]
         windows += ['x'.join(map(str, grown))] if tuple(grown) != tuple(sides) else []
     return [window for window in windows if window != str(own).lower()]

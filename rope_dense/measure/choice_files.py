@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from mmengine.config import Config
 
 from ..backbones.base import Backbone
-from ..project.sizes import at_size, configured_size
+from ..project.contents import at_size, configured_size
 from ..utils.results import Results
-from ..utils.size_text import parse_size
+from ..utils.validation import parse_size
 from .evaluator import Evaluator
 from .plot import COLOURS
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
@@ -20,7 +20,9 @@ from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 CHOSEN, TIED, OTHER = COLOURS[1], COLOURS[3], COLOURS[0]
 
 
-def write_choice(content: dict, config: Config, evaluator: Evaluator, results: Results) -> None:
+def write_choice(
+    content: dict, config: Config, evaluator: Evaluator, results: Results
+) -> None:
     """Write choice.json, choice.png and the config of each size; all files or none.
 
     ``content`` is of ``choose_scaling``, ``config`` the user's, ``evaluator`` of its model.
@@ -39,7 +41,9 @@ def write_choice(content: dict, config: Config, evaluator: Evaluator, results: R
 def chosen_setting(choice: dict) -> Setting:
     """The chosen setting of an entry of ``sizes``."""
     row = choice['rows'][choice['chosen']]
-    return Setting(*(row[name] for name in ('size', 'scaling', 'window', 'slide', 'tile')))
+    return Setting(
+        *(row[name] for name in ('size', 'scaling', 'window', 'slide', 'tile'))
+    )
 
 
 def config_of(config: Config, setting: Setting, evaluator: Evaluator) -> Config:
@@ -68,16 +72,22 @@ def draw_choice(content: dict, out_file: Path) -> None:
     """
     choices = content['sizes']
     most = max(len(choice['rows']) for choice in choices)
-    figure = Figure(figsize=(1.5 + 2.6 * len(choices), 1.6 + 0.32 * most), layout='constrained')
+    figure = Figure(
+        figsize=(1.5 + 2.6 * len(choices), 1.6 + 0.32 * most), layout='constrained'
+    )
     for axes, choice in zip(
         figure.subplots(1, len(choices), squeeze=False)[0], choices, strict=True
     ):
         rows = choice['rows']
         for place, row in enumerate(rows):
-            colour = CHOSEN if place == choice['chosen'] else TIED if row['tied'] else OTHER
+            colour = (
+                CHOSEN if place == choice['chosen'] else TIED if row['tied'] else OTHER
+            )
             draw_row(axes, place, row, colour, filled=True)
         if choice['judged']:
-            draw_row(axes, choice['chosen'] + 0.3, choice['judged'][1], CHOSEN, filled=False)
+            draw_row(
+                axes, choice['chosen'] + 0.3, choice['judged'][1], CHOSEN, filled=False
+            )
         axes.axvline(0, color='gray', linewidth=1)
         axes.set_yticks(range(len(rows)), setting_labels(rows), fontsize=8)
         axes.set_ylim(most - 0.4, -0.6)
@@ -94,10 +104,20 @@ def draw_choice(content: dict, out_file: Path) -> None:
 def draw_row(axes: Axes, place: float, row: dict, colour: str, filled: bool) -> None:
     """Draw a difference and its interval as a point on a line."""
     axes.plot([row['low'], row['high']], [place, place], color=colour, linewidth=1.5)
-    axes.plot(row['value'], place, 'o', color=colour, markerfacecolor=colour if filled else 'white')
+    axes.plot(
+        row['value'],
+        place,
+        'o',
+        color=colour,
+        markerfacecolor=colour if filled else 'white',
+    )
 
 
 def setting_labels(rows: Sequence[dict]) -> list[str]:
     """The names of settings; window and tile only if several were tried."""
-    varied = [name for name in ('window', 'tile') if len({row[name] for row in rows}) > 1]
-    return [', '.join([row['scaling'], *(f'{x} {row[x]}' for x in varied)]) for row in rows]
+    varied = [
+        name for name in ('window', 'tile') if len({row[name] for row in rows}) > 1
+    ]
+    return [
+        ', '.join([row['scaling'], *(f'{x} {row[x]}' for x in varied)]) for row in rows
+    ]

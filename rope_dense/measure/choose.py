@@ -1,30 +1,42 @@
-"""Choose the scaling and the window of a trained model for images of other sizes."""
+"""Choose the scaling and the window of a trained model for images of other sizes.
+
+Tests of the settings of a size, a table of their differences, and the choice.
+"""
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import numpy as np
 from mmengine.config import Config
 from mmengine.utils import to_2tuple
 
 from ..project.checks.data import build_dataset
-from ..project.errors import UsageError
+from ..project.contents import configured_size, datasets_of, trained_size
 from ..project.identity import Identity
 from ..project.load import find_model
-from ..project.parts import datasets_of
 from ..project.ready import ready
-from ..project.sizes import configured_size, trained_size
 from ..utils.configs import DOCS
+from ..utils.errors import UsageError
 from ..utils.results import Results
-from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
-from .bootstrap import DRAWS, LEAST_IMAGES, RULE
+from ..utils.validation import parse_size
 from .candidates import settings_at
 from .choice_files import write_choice
-from .chooser import Chooser
 from .evaluator import Evaluator
-from .per_image import Sample, check_metric, image_indexes
+from .per_image import Sample, check_metric, image_indexes, score_images
+from .results import columns_text, shown_settings
+from .scores import (
+    DRAWS,
+    LEAST_IMAGES,
+    RULE,
+    Difference,
+    Scores,
+    choose_setting,
+    compare_settings,
+    draw_images,
+)
 from .settings import Setting
 
 GROWTH = (1, 1.5, 2)  # of the default sizes
@@ -78,8 +90,14 @@ def choose_scaling(
     tested = with_validation(cfg)
     check_metric(tested)
     model = ready(tested, 'test', weights=weights).model
-    trained = trained_size(tested) if train_size is None else to_2tuple(parse_size(train_size))
-    settings = settings_to_compare(Evaluator(model, tested), sizes, trained, scaling, window, tiles)
+    trained = (
+        trained_size(tested)
+        if train_size is None
+        else to_2tuple(parse_size(train_size))
+    )
+    settings = settings_to_compare(
+        Evaluator(model, tested), sizes, trained, scaling, window, tiles
+    )
     most = max(map(len, settings)) - 1
     if draws < DRAWS * most:
         raise UsageError(
@@ -88,7 +106,11 @@ def choose_scaling(
         )
     samples = samples_of(tested, images, judge, seed)
     out = Path(cfg.work_dir) / FOLDER
-    names = ['choice.json', 'choice.png', *(f'{tried[0].size}.py' for tried in settings)]
+    names = [
+        'choice.json',
+        'choice.png',
+        *(f'{tried[0].size}.py' for tried in settings),
+    ]
     results = Results(out, 'choose-scaling')
     results.check(out / name for name in names)
     evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=out / 'log')
@@ -153,10 +175,14 @@ def with_validation(config: Config) -> Config:
     return config
 
 
-def samples_of(config: Config, images: int, judge: int, seed: int) -> tuple[Sample, Sample]:
+def samples_of(
+    config: Config, images: int, judge: int, seed: int
+) -> tuple[Sample, Sample]:
     """The images that choose and those that judge; UsageError if too few are left to judge."""
     datasets = datasets_of(config, 'test_dataloader')
-    total = sum(len({*image_indexes(build_dataset(config, *found))}) for found in datasets)
+    total = sum(
+        len({*image_indexes(build_dataset(config, *found))}) for found in datasets
+    )
     chosen = min(images, total)
     if judge > total - chosen:
         raise UsageError(
@@ -164,3 +190,121 @@ def samples_of(config: Config, images: int, judge: int, seed: int) -> tuple[Samp
             f'{total - chosen}'
         )
     return Sample(chosen, seed), Sample(judge, seed, chosen)
+
+
+@dataclass
+class Chooser:
+    """Settings of one size after the other: tests, a printed line for each, a choice.
+
+    Attributes:
+        samples: that choose, and that judge; the second may be empty.
+        draws: of the bootstrap.
+        tests: number of all that choose, for the progress.
+        metric: name of the metric, once it is known.
+    """
+
+    evaluator: Evaluator
+    samples: tuple[Sample, Sample]
+    draws: int
+    tests: int
+    metric: str = field(default='', init=False)
+    done: int = field(default=0, init=False)
+
+    def choose(self, settings: Sequence[Setting]) -> dict:
+        """Choose one of the settings of a size, of which the config's is the first.
+
+        Returns:
+            size, rows (the settings with their metric, their difference to the first with its
+            interval, and whether the chosen one is not clearly better: `tied`), chosen (index of a
+            row), reason, judged (rows of the first and the chosen one, or None).
+        """
+        size = settings[0].size
+        rows, scores = self.compare(settings, self.samples[0])
+        chosen, reason = choose_setting([difference_of(row) for row in rows])
+        weights = self.weights(scores[0], self.samples[0])
+        for row, other in zip(rows, scores, strict=True):
+            row['tied'] = not compare_settings(
+                scores[chosen], other, weights, num_comparisons(settings)
+            ).is_clear
+        taken = f': {setting_text(rows[chosen])}' if chosen else ''
+        print(f'{size}: {reason}{taken}', flush=True)
+        if tied := [
+            setting_text(row)
+            for i, row in enumerate(rows)
+            if row['tied'] and i != chosen
+        ]:
+            print(f'{size}: within the spread of it: {"; ".join(tied)}')
+        judged = None
+        if chosen and self.samples[1].number:
+            judged, _ = self.compare([settings[0], settings[chosen]], self.samples[1])
+            verdict = (
+                'confirmed' if difference_of(judged[1]).is_clear else 'not confirmed'
+            )
+            print(
+                f'{size}: {verdict} on {self.samples[1].number} other images',
+                flush=True,
+            )
+        return dict(size=size, rows=rows, chosen=chosen, reason=reason, judged=judged)
+
+    def compare(
+        self, settings: Sequence[Setting], sample: Sample
+    ) -> tuple[list[dict], list[Scores]]:
+        """A row for each setting, with its difference to the first, and its scores."""
+        rows: list[dict] = []
+        scores: list[Scores] = []
+        for setting in settings:
+            title = self.title(setting, sample)
+            scores.append(score_images(self.evaluator, setting, sample, title))
+            weights = self.weights(scores[0], sample)
+            difference = compare_settings(
+                scores[-1], scores[0], weights, num_comparisons(settings)
+            )
+            rows.append(
+                dict(asdict(setting), metric=scores[-1].value, **asdict(difference))
+            )
+            if not self.metric:
+                self.metric = scores[0].name
+                print(header_text(self.metric, rows[0]))
+            print(choice_row_text(rows[-1]), flush=True)
+        return rows, scores
+
+    def weights(self, scores: Scores, sample: Sample) -> np.ndarray:
+        """The draws of the images of a sample, which are the same for all settings."""
+        return draw_images(scores.num_images, self.draws, sample.seed)
+
+    def title(self, setting: Setting, sample: Sample) -> str:
+        """The title of the progress of a test."""
+        if sample is self.samples[1]:
+            return f'on other images, {setting}'
+        self.done += 1
+        return f'test {self.done} of {self.tests}, {setting}'
+
+
+def difference_of(row: dict) -> Difference:
+    """The difference of a row of ``Chooser.choose``."""
+    return Difference(row['value'], row['low'], row['high'], row['least'])
+
+
+def num_comparisons(settings: Sequence[Setting]) -> int:
+    """Comparisons of settings with one of them."""
+    return max(len(settings) - 1, 1)
+
+
+def setting_text(row: dict) -> str:
+    """Scaling and window of a row, and its tile if there are several."""
+    return ', '.join(
+        f'{name} {x}' for name, x in shown_settings(row).items() if name != 'size'
+    )
+
+
+def header_text(metric: str, row: dict) -> str:
+    """The header of the table that begins with this row."""
+    names = [metric.rpartition('/')[2], 'better by', '90 % from', 'to']
+    return columns_text(shown_settings(row), names, 11)
+
+
+def choice_row_text(row: dict) -> str:
+    """A row of ``Chooser.choose`` as a line of the table."""
+    figures = [f'{row["metric"]:.3f}']
+    figures += [f'{row[name]:+.3f}' for name in ('value', 'low', 'high')]
+    return columns_text(shown_settings(row).values(), figures, 11)

@@ -1,20 +1,38 @@
-"""Evaluate a checkpoint on the test data of its config."""
+"""Evaluate a checkpoint on the test data of its config.
 
+The predictions of a test as files: ``rope-dense test --out``.
+"""
+
+import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
+from mmengine.evaluator import BaseMetric
+from mmengine.registry import METRICS
 
+from ..data.images.sources import listed_sources
+from ..data.loading import FILES
+from ..data.mask_colours import write_labels
+from ..data.panoptic import PANOPTIC, panoptic_content, panoptic_segments, write_ids
 from ..project.building import building
-from ..project.errors import UsageError
+from ..project.checks.data import build_dataset
+from ..project.contents import datasets_of, evaluators, task_of
 from ..project.launch import launch_runner, run_test
 from ..project.load import find_model
+from ..project.model import mask_numbers, num_things
 from ..project.options import enable_compile
-from ..project.parts import datasets_of
 from ..project.ready import ready
+from ..project.run import is_first
 from ..utils.config_parts import size_steps
-from .saved_predictions import saved_predictions
+from ..utils.errors import UsageError
+from ..utils.results import Results
 
 
 def evaluate(
@@ -83,3 +101,133 @@ def warn_of_tta_sizes(cfg: Config) -> None:
             f'test pipeline to {tested[0]}: set the scales of tta_pipeline',
             file=sys.stderr,
         )
+
+
+BOXES = 'boxes', 'oriented'
+
+
+@contextmanager
+def saved_predictions(
+    cfg: Config, out: str | None, launcher: str = 'none'
+) -> Iterator[list[BaseMetric]]:
+    """Yield the metrics that write the predictions of a test when it is complete.
+
+    Args:
+        out: of a detector a pickle; else a folder, see ``PredictedImages``. None for no files.
+        launcher: of the processes; the first writes.
+
+    Raises:
+        UsageError: predictions of this kind cannot be written.
+        ForeignFileError: a file there is the user's.
+    """
+    if out is None:
+        yield []
+        return
+    check_kind(cfg, out)
+    has_boxes = task_of(cfg) in BOXES
+    is_writer = is_first(launcher)
+    metric = None if has_boxes else PredictedImages(cfg, Path(out))
+    results = (
+        Results(Path(out).parent, Path(out).name) if metric is None else metric.output
+    )
+    with ExitStack() as stack:
+        if is_writer:
+            stack.enter_context(results)
+        if has_boxes:
+            file = stack.enter_context(results.write(out)) if is_writer else out
+            metric = METRICS.build(
+                dict(type='mmdet.DumpDetResults', out_file_path=str(file))
+            )
+        yield [metric]
+
+
+def check_kind(cfg: Config, out: str) -> None:
+    """Raise UsageError if predictions of this kind cannot be written."""
+    task, kinds = (
+        task_of(cfg),
+        [x.get('metric') for _, x in evaluators(cfg, 'test_evaluator')],
+    )
+    if task in BOXES and Path(out).suffix not in ('.pkl', '.pickle'):
+        raise UsageError(
+            f'--out {out}: the boxes of a detector are a pickle, such as {out}.pkl'
+        )
+    if task not in (*BOXES, 'semantic', PANOPTIC):
+        raise UsageError(f'--out: not of {task}: rope-dense predict writes it')
+    has_masks = task not in BOXES or 'segm' in np.atleast_1d(kinds[0])
+    if has_masks and 'metrics' in cfg.test_evaluator:  # of a ``TiledEvaluator``
+        raise UsageError(
+            '--out: of a test in tiles only boxes; rope-dense predict writes masks'
+        )
+
+
+class PredictedImages(BaseMetric):
+    """The labels of the pixels of images as PNGs, with the numbers of the data set.
+
+    They have the paths of the images below the folder of all. Of panoptic models they are the ids
+    of COCO's file, panoptic.json.
+
+    Attributes:
+        output: owns the folder.
+    """
+
+    default_prefix = 'predictions'  # else mmengine warns
+
+    def __init__(self, cfg: Config, folder: Path) -> None:
+        super().__init__()
+        self.cfg, self.json, self.numbers = (
+            cfg,
+            folder / f'{PANOPTIC}.json',
+            mask_numbers(cfg),
+        )
+        self.is_panoptic = task_of(cfg) == PANOPTIC
+        built = [
+            build_dataset(cfg, *named) for named in datasets_of(cfg, 'test_dataloader')
+        ]
+        self.dataset = built[0]
+        infos = [info for dataset in built for info in dataset.data_list]
+        read = [info[name] for info in infos for name in FILES if info.get(name)]
+        self.output = Results(folder, 'test', read, is_flushed=False)
+        self.folder = folder / PANOPTIC if self.is_panoptic else folder
+        self.output.check([self.json] if self.is_panoptic else [])
+        self.entries = dict[Path, dict]()
+        for source in listed_sources(info['img_path'] for info in infos):
+            png = Path(source.picture).with_suffix('.png').as_posix()
+            self.output.check([self.folder / png])
+            self.entries[source.path] = dict(file_name=source.file_name, png=png)
+
+    def process(self, data_batch: Any, data_samples: Sequence[dict]) -> None:
+        """Keep the PNGs of images."""
+        for sample in data_samples:
+            entry, file = (
+                dict(self.entries[Path(sample['img_path']).absolute()]),
+                BytesIO(),
+            )
+            if self.is_panoptic:
+                labels = sample['pred_panoptic_seg']['sem_seg'][0].cpu().numpy()
+                ids, entry['segments'] = panoptic_segments(labels, self.dataset.cat_ids)
+                entry['height'], entry['width'] = ids.shape
+                entry['image_id'] = sample['img_id']
+                write_ids(ids, file)
+            else:
+                labels = sample['pred_sem_seg']['data'][0].cpu().numpy()
+                write_labels(
+                    labels, file, self.dataset.metainfo['palette'], self.numbers
+                )
+            self.results.append(dict(entry, content=file.getvalue()))
+
+    def compute_metrics(self, results: list) -> dict:
+        """Write all files; no metric."""
+        for entry in results:
+            self.output.write_bytes(self.folder / entry['png'], entry['content'])
+        if self.is_panoptic:
+            meta = self.dataset.metainfo
+            about = (
+                meta['classes'],
+                meta['palette'],
+                num_things(self.cfg),
+                self.dataset.cat_ids,
+            )
+            self.output.write_text(
+                self.json, json.dumps(panoptic_content(results, *about))
+            )
+        return {}

@@ -20,16 +20,22 @@ from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
+from ..project.contents import at_size, configured_size, evaluators, resize_steps
 from ..project.launch import launch_runner
-from ..project.parts import evaluators
-from ..project.sizes import at_size, configured_size, resize_steps
 from ..project.weights import SelfLoadingModel
 from ..utils.progress import bar
-from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize, Size
+from ..utils.validation import parse_size
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
-COCO_ITEMS = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')  # of CocoMetric, by default
+COCO_ITEMS = (
+    'mAP',
+    'mAP_50',
+    'mAP_75',
+    'mAP_s',
+    'mAP_m',
+    'mAP_l',
+)  # of CocoMetric, by default
 
 
 class Evaluator:
@@ -43,7 +49,9 @@ class Evaluator:
             can only be checked.
     """
 
-    def __init__(self, model: BaseModel, config: Config, runner: Runner | None = None) -> None:
+    def __init__(
+        self, model: BaseModel, config: Config, runner: Runner | None = None
+    ) -> None:
         self.model, self.config, self.runner = model, config, runner
         self.backbone = model.backbone
         self.is_ours = isinstance(self.backbone, Backbone)
@@ -185,7 +193,9 @@ class Evaluator:
         self.backbone.set_window_size(window)
         if window in (None, 'auto'):
             return
-        order = sorted if self.keeps_ratio else tuple  # either side may be the longer one
+        order = (
+            sorted if self.keeps_ratio else tuple
+        )  # either side may be the longer one
         pairs = zip(order(to_2tuple(window)), order(grid), strict=True)
         if any(side > tokens for side, tokens in pairs):
             raise ValueError(

@@ -18,10 +18,10 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torch.utils.data import Sampler
 
-from ..large_images.dataset import TiledDataset
-from ..large_images.evaluation import TiledEvaluator
-from ..project.errors import UsageError
-from ..project.parts import evaluators
+from ..data.tiles.dataset import TiledDataset
+from ..data.tiles.evaluation import TiledEvaluator
+from ..project.contents import evaluators
+from ..utils.errors import UsageError
 from .evaluator import Evaluator
 from .scores import ClassMatches, ImageMeans, MeanAP, MeanIoU, Scores
 from .settings import Setting
@@ -68,7 +68,9 @@ class ImageSampler(Sampler):
 
 def image_indexes(dataset: Sized) -> np.ndarray:
     """The index of the image of each item of a data set."""
-    return dataset.images if isinstance(dataset, TiledDataset) else np.arange(len(dataset))
+    return (
+        dataset.images if isinstance(dataset, TiledDataset) else np.arange(len(dataset))
+    )
 
 
 class KeptResults(TiledEvaluator):
@@ -90,7 +92,9 @@ def check_metric(config: Config) -> None:
         )
 
 
-def score_images(evaluator: Evaluator, setting: Setting, sample: Sample, title: str) -> Scores:
+def score_images(
+    evaluator: Evaluator, setting: Setting, sample: Sample, title: str
+) -> Scores:
     """Test a sample of the images with a setting; ``title`` is of the progress.
 
     ValueError as of ``Evaluator.apply``, or if the sample has no image.
@@ -99,9 +103,13 @@ def score_images(evaluator: Evaluator, setting: Setting, sample: Sample, title: 
     config.test_dataloader.sampler = ConfigDict(type='ImageSampler', **asdict(sample))
     assert evaluator.runner is not None
     with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
-        metrics = KeptResults([metric for _, metric in evaluators(config, 'test_evaluator')])
+        metrics = KeptResults(
+            [metric for _, metric in evaluators(config, 'test_evaluator')]
+        )
         evaluator.runner.test_loop.run_on(config, title, metrics)
-        return metric_scores(metrics, evaluator.runner.test_loop.dataloader.sampler.images)
+        return metric_scores(
+            metrics, evaluator.runner.test_loop.dataloader.sampler.images
+        )
 
 
 def metric_scores(metrics: KeptResults, images: np.ndarray) -> Scores:
@@ -110,7 +118,9 @@ def metric_scores(metrics: KeptResults, images: np.ndarray) -> Scores:
         compute = SCORES.get(type(metric).__name__)
         if compute is not None:
             if not results:
-                raise ValueError(f'{type(metric).__name__}: no image of the sample has labels')
+                raise ValueError(
+                    f'{type(metric).__name__}: no image of the sample has labels'
+                )
             if compute is mean_iou:  # the areas of the tiles of an image are added
                 tiles = groupby(zip(images, results, strict=True), itemgetter(0))
                 areas = (zip(*(x for _, x in some), strict=True) for _, some in tiles)
@@ -134,7 +144,8 @@ def depth_error(metric: BaseMetric, results: Sequence[tuple]) -> ImageMeans:
 def mean_iou(metric: BaseMetric, results: Sequence[tuple]) -> MeanIoU:
     """Mean IoU, of the results of ``IoUMetric``."""
     intersection, union = (
-        torch.stack(areas).double().numpy() for areas in list(zip(*results, strict=True))[:2]
+        torch.stack(areas).double().numpy()
+        for areas in list(zip(*results, strict=True))[:2]
     )
     return MeanIoU('mIoU', len(results), True, intersection, union)
 
@@ -201,9 +212,14 @@ def matches_of(items: Sequence[dict], places: dict[int, int]) -> ClassMatches:
         [np.full(len(item['dtScores']), places[item['image_id']]) for item in items]
     )
     ignored = np.concatenate([np.asarray(item['dtIgnore'], bool) for item in items], 1)
-    right = np.concatenate([np.asarray(item['dtMatches'], bool) for item in items], 1) & ~ignored
+    right = (
+        np.concatenate([np.asarray(item['dtMatches'], bool) for item in items], 1)
+        & ~ignored
+    )
     order = np.argsort(-scores, kind='stable')
-    return ClassMatches(images[order].astype(int), right[:, order], ~ignored[:, order], objects)
+    return ClassMatches(
+        images[order].astype(int), right[:, order], ~ignored[:, order], objects
+    )
 
 
 SCORES: dict[str, Callable[[BaseMetric, Sequence], Scores]] = dict(

@@ -5,9 +5,18 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ..datasets.labels.objects import printable_text
+from ..data.labels.objects import printable_text
 
-COLOURS = ('#269db2', '#e76f51', '#54699a', '#f4b942', '#58ab60', '#be5cb8', '#7a5c46', '#777777')
+COLOURS = (
+    '#269db2',
+    '#e76f51',
+    '#54699a',
+    '#f4b942',
+    '#58ab60',
+    '#be5cb8',
+    '#7a5c46',
+    '#777777',
+)
 STYLES = ('-', '--', ':', '-.')
 MARKERS = 'osD^vPX*'
 SETTINGS = ('scaling', 'window', 'slide', 'tile')
@@ -21,7 +30,9 @@ def draw_resolutions(
     plot_resolutions(runs, metric, baseline).savefig(out_file, dpi=150)
 
 
-def plot_resolutions(runs: Sequence[dict], metric: str, baseline: str | None = None) -> Figure:
+def plot_resolutions(
+    runs: Sequence[dict], metric: str, baseline: str | None = None
+) -> Figure:
     """A metric against the shorter side of the images, the training sizes marked.
 
     Lines of one run have one colour; its settings differ in marker and dashes.
@@ -37,14 +48,19 @@ def plot_resolutions(runs: Sequence[dict], metric: str, baseline: str | None = N
     figure = Figure(figsize=(7, 4.2), layout='constrained')
     axes = figure.subplots()
     lines = curves_of(runs, metric)
-    values = {name: {dict(line['setting'])[name] for line in lines} - {None} for name in SETTINGS}
+    values = {
+        name: {dict(line['setting'])[name] for line in lines} - {None}
+        for name in SETTINGS
+    }
     varied = [name for name in SETTINGS if len(values[name]) > 1]
     several = len(runs) > 1
     for line in lines:
         number = line['run'] if several else line['number']
         parts = [runs[line['run']]['label']] if several or not varied else []
         setting = dict(line['setting'])
-        parts += [f'{name} {setting[name]}' for name in varied if setting[name] is not None]
+        parts += [
+            f'{name} {setting[name]}' for name in varied if setting[name] is not None
+        ]
         axes.plot(
             *zip(*line['points'], strict=True),
             color=COLOURS[number % len(COLOURS)],
@@ -94,7 +110,9 @@ def curves_of(runs: Sequence[dict], metric: str) -> list[dict]:
     for index, run in enumerate(runs):
         if not any(metric in row['metrics'] for row in run['rows']):
             known = sorted({name for row in run['rows'] for name in row['metrics']})
-            raise ValueError(f'{run["label"]} has no metric {metric!r}, it has {", ".join(known)}')
+            raise ValueError(
+                f'{run["label"]} has no metric {metric!r}, it has {", ".join(known)}'
+            )
         rows = [
             dict(row, scaling=row.get('given') or row['scaling'], tile=row.get('tile'))
             for row in run['rows']
@@ -104,8 +122,11 @@ def curves_of(runs: Sequence[dict], metric: str) -> list[dict]:
             points = sorted(
                 (min(row['height'], row['width']), row['metrics'][metric])
                 for row in rows
-                if dict(setting).items() <= row.items() and row['metrics'].get(metric) is not None
+                if dict(setting).items() <= row.items()
+                and row['metrics'].get(metric) is not None
             )
             if points:
-                lines.append(dict(run=index, number=number, setting=setting, points=points))
+                lines.append(
+                    dict(run=index, number=number, setting=setting, points=points)
+                )
     return lines

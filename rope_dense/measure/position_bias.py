@@ -12,14 +12,14 @@ from torch import Tensor
 from ..backbones.archs import VIT_ARCHS
 from ..backbones.base import Backbone, WindowPrefix, backbone_of
 from ..checkpoints.load import load_pretrained
-from ..project.errors import UsageError
+from ..project.contents import trained_size
 from ..project.load import find_model
 from ..project.model import build_model
-from ..project.sizes import trained_size
 from ..project.weights import load_tested_weights
+from ..utils.errors import UsageError
 from ..utils.results import Results
-from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
+from ..utils.validation import parse_size
 from .plot import draw_resolutions
 from .results import csv_text
 from .settings import FROM_CONFIG, parse_scaling
@@ -58,7 +58,9 @@ def position_bias(
     """
     if str(config) in VIT_ARCHS:
         if checkpoint is None:
-            raise UsageError(f'{config}: give its weights, too: a file, an address or a name')
+            raise UsageError(
+                f'{config}: give its weights, too: a file, an address or a name'
+            )
         settings = dict(type='RoPEViT', arch=str(config))
         backbone = MODELS.build(settings)
         load_pretrained(backbone, str(checkpoint))
@@ -75,7 +77,9 @@ def position_bias(
     results = Results(folder, NAME)
     results.check([folder / f'{NAME}.csv', folder / f'{NAME}.png'])
     pixels = [to_2tuple(parse_size(size)) for size in sizes]
-    pixels = pixels or [(round(trained[0] * by), round(trained[1] * by)) for by in GROWTH]
+    pixels = pixels or [
+        (round(trained[0] * by), round(trained[1] * by)) for by in GROWTH
+    ]
     rows: list[dict] = []
     for prefix, form in prefix_forms(backbone, settings):
         for text in each_scaling(form, scaling, trained):
@@ -83,13 +87,21 @@ def position_bias(
                 setting = dict(height=height, width=width, scaling=text, prefix=prefix)
                 maps = biases(form, (height, width))
                 if not rows:
-                    print(LINE.format(*setting), *(f'    map {n}' for n in range(len(maps))))
+                    print(
+                        LINE.format(*setting),
+                        *(f'    map {n}' for n in range(len(maps))),
+                    )
                 figures = (f'{row["bias"]:9.2g}' for row in maps)
                 print(LINE.format(*setting.values()), *figures, flush=True)
-                rows += [setting | dict(map=index) | row for index, row in enumerate(maps)]
+                rows += [
+                    setting | dict(map=index) | row for index, row in enumerate(maps)
+                ]
     with results, results.fresh() as partial:
         (partial / f'{NAME}.csv').write_text(csv_text(rows))
-        drawn = [row | dict(metrics={RATIO: row['bias']}, window=row['prefix']) for row in rows]
+        drawn = [
+            row | dict(metrics={RATIO: row['bias']}, window=row['prefix'])
+            for row in rows
+        ]
         for row in drawn:
             row |= dict(scaling=f'{row["scaling"]}, map {row["map"]}', slide=None)
         run = dict(label=str(config), training_size=trained, rows=drawn)
@@ -101,7 +113,11 @@ def position_bias(
 
 def prefix_forms(backbone: Backbone, settings: dict) -> Iterator[tuple[str, Backbone]]:
     """The backbone, of a config, with each ``window_prefix`` where that matters; else as '-'."""
-    names = get_args(WindowPrefix) if backbone.has_windows and backbone.num_prefix_tokens else ()
+    names = (
+        get_args(WindowPrefix)
+        if backbone.has_windows and backbone.num_prefix_tokens
+        else ()
+    )
     for name in names:
         form = MODELS.build({**settings, 'window_prefix': name, 'init_cfg': None})
         form.load_state_dict(backbone.state_dict())
@@ -110,7 +126,9 @@ def prefix_forms(backbone: Backbone, settings: dict) -> Iterator[tuple[str, Back
         yield '-', backbone
 
 
-def each_scaling(backbone: Backbone, scalings: Sequence[str], trained: ImageSize) -> Iterator[str]:
+def each_scaling(
+    backbone: Backbone, scalings: Sequence[str], trained: ImageSize
+) -> Iterator[str]:
     """Set one scaling after the other, see ``parse_scaling``; ValueError for one not allowed.
 
     By default the backbone's own, and 'linear' if it can. Open factors are of the growth since
@@ -137,12 +155,19 @@ def biases(backbone: Backbone, size: ImageSize) -> list[dict]:
     A spread is the deviation over positions, root mean square over channels. The constant image is
     zero after normalisation, the mean colour; noise has deviation 1.
     """
-    channels, generator = backbone.patch_embed.in_channels, torch.Generator().manual_seed(0)
+    channels, generator = (
+        backbone.patch_embed.in_channels,
+        torch.Generator().manual_seed(0),
+    )
     noise = torch.randn(1, channels, *size, generator=generator)
     outs = backbone.eval()(torch.zeros_like(noise)), backbone(noise)
     rows = []
     for pair in list(zip(*outs, strict=True))[: len(backbone.out_indices)]:
-        maps: list[Tensor] = [x[0] if isinstance(x, tuple) else x for x in pair]  # [1, C, H, W]
-        constant, other = (x.flatten(2).var(2, correction=0).mean().sqrt().item() for x in maps)
+        maps: list[Tensor] = [
+            x[0] if isinstance(x, tuple) else x for x in pair
+        ]  # [1, C, H, W]
+        constant, other = (
+            x.flatten(2).var(2, correction=0).mean().sqrt().item() for x in maps
+        )
         rows.append(dict(constant=constant, noise=other, bias=constant / other))
     return rows

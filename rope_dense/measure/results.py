@@ -44,7 +44,9 @@ class Results:
 
     def __post_init__(self) -> None:
         """Raise ForeignFileError if a file of the user's would be replaced."""
-        self.files = [self.path.with_suffix(suffix) for suffix in ('.json', '.csv', '.png')]
+        self.files = [
+            self.path.with_suffix(suffix) for suffix in ('.json', '.csv', '.png')
+        ]
         self.written = WrittenResults(self.path.parent, self.path.name)
         self.written.check(self.files)
 
@@ -64,14 +66,20 @@ class Results:
     def find(self, setting: Setting) -> dict | None:
         """The row of a setting, None if it was not tested."""
         fields = asdict(setting)
-        rows = (row for row in self.rows if {name: row.get(name) for name in fields} == fields)
+        rows = (
+            row
+            for row in self.rows
+            if {name: row.get(name) for name in fields} == fields
+        )
         return next(rows, None)
 
     def add(self, row: dict) -> None:
         """Add a row; the first process writes both files, each in one step."""
         self.rows.append(row)
         if is_main_process():
-            self.written.write_text(self.path, json.dumps(self.content(), indent=1) + '\n')
+            self.written.write_text(
+                self.path, json.dumps(self.content(), indent=1) + '\n'
+            )
             self.written.write_text(self.files[1], rows_csv_text([self.content()]))
 
     def content(self) -> dict:
@@ -115,9 +123,13 @@ def csv_text(lines: Iterable[dict]) -> str:
 
     Texts: see ``cell_text``.
     """
-    lines = [{cell_text(name): cell_text(x) for name, x in line.items()} for line in lines]
+    lines = [
+        {cell_text(name): cell_text(x) for name, x in line.items()} for line in lines
+    ]
     file = io.StringIO()
-    writer = csv.DictWriter(file, dict.fromkeys(n for x in lines for n in x), lineterminator='\n')
+    writer = csv.DictWriter(
+        file, dict.fromkeys(n for x in lines for n in x), lineterminator='\n'
+    )
     writer.writeheader()
     writer.writerows(lines)
     return file.getvalue()
@@ -142,13 +154,19 @@ def headline(names: Iterable[str]) -> str:
 
 def header_text(row: dict) -> str:
     """The header of a table whose first row this is."""
-    names = [name.rpartition('/')[2].removeprefix('bbox_') for name in _shown_metrics(row)]
-    return columns_text(shown_settings(row), [*names, 's/tile' if row.get('tile') else 's/image'])
+    names = [
+        name.rpartition('/')[2].removeprefix('bbox_') for name in _shown_metrics(row)
+    ]
+    return columns_text(
+        shown_settings(row), [*names, 's/tile' if row.get('tile') else 's/image']
+    )
 
 
 def row_text(row: dict) -> str:
     """A row as a line of the table."""
-    values = [row['metrics'][name] for name in _shown_metrics(row)] + [row['seconds_per_image']]
+    values = [row['metrics'][name] for name in _shown_metrics(row)] + [
+        row['seconds_per_image']
+    ]
     figures = ['-' if value is None else f'{value:.3f}' for value in values]
     return columns_text(shown_settings(row).values(), figures)
 
@@ -163,7 +181,12 @@ def shown_settings(row: dict) -> dict[str, Any]:
     return {name: row[name] for name in WIDTHS if row.get(name) is not None}
 
 
-def columns_text(settings: Iterable[object], figures: Sequence[str], width: int = 9) -> str:
+def columns_text(
+    settings: Iterable[object], figures: Sequence[str], width: int = 9
+) -> str:
     """A line of a table: a setting, then figures."""
-    left = (f'{text:<{width - 1}} ' for text, width in zip(settings, WIDTHS.values(), strict=False))
+    left = (
+        f'{text:<{width - 1}} '
+        for text, width in zip(settings, WIDTHS.values(), strict=False)
+    )
     return ''.join([*left, *(f'{figure:>{width}}' for figure in figures)])

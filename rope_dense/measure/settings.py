@@ -7,7 +7,7 @@ from itertools import product
 from typing import Literal
 
 from ..backbones.archs import WindowSetting
-from ..utils.size_text import parse_size
+from ..utils.validation import parse_size
 
 FROM_CONFIG = 'config'  # leaves a setting as the config has it
 NUMBER = r'-?\d*\.?\d+'
@@ -51,7 +51,10 @@ def combine(
 ) -> list[Setting]:
     """All combinations, each once; all sizes of one scaling and window before the next."""
     combinations = dict.fromkeys(product(scalings, windows, sizes))
-    return [Setting(size, scale, window, slide, tile) for scale, window, size in combinations]
+    return [
+        Setting(size, scale, window, slide, tile)
+        for scale, window, size in combinations
+    ]
 
 
 def parse_window(text: str) -> WindowSetting:
@@ -78,7 +81,9 @@ def parse_scaling(text: str) -> dict | None:
     if text == 'none':
         return None
     kind, height, width, temperature = match.groups()
-    factor: float | tuple[float, float] | None = None if height is None else float(height)
+    factor: float | tuple[float, float] | None = (
+        None if height is None else float(height)
+    )
     if width is not None:
         factor = (float(height), float(width))
     return dict(type=kind, factor=factor, temperature=temperature)

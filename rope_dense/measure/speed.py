@@ -21,7 +21,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..backbones.base import image_channels
 from ..rope import Rotary, RotaryEmbedding
 
-os.environ.setdefault('KINETO_LOG_LEVEL', '6')  # or the profiler prints when it starts and stops
+os.environ.setdefault(
+    'KINETO_LOG_LEVEL', '6'
+)  # or the profiler prints when it starts and stops
 EMBEDDING = 'rotary embedding'
 # An operation is of the first kind whose pattern is in its name, or in the name of its parent.
 # (PyTorch's own backward operations end on a number, other autograd functions' do not.)
@@ -85,7 +87,9 @@ def measure_speed(
 
     model.train(mode == 'training')
     run = {'forward': forward, 'training': training, 'end-to-end': end_to_end}[mode]
-    seconds = torch.tensor([seconds_of(run) for _ in range(rounds + 1)][1:], dtype=torch.float64)
+    seconds = torch.tensor(
+        [seconds_of(run) for _ in range(rounds + 1)][1:], dtype=torch.float64
+    )
     quantiles = dict(median_ms=0.5, p20_ms=0.2, p80_ms=0.8, p90_ms=0.9, p99_ms=0.99)
     times = {name: 1000 * float(seconds.quantile(of)) for name, of in quantiles.items()}
     share, memory = profile_call(model, run)
@@ -105,7 +109,9 @@ def noise(
     return images, [random_sample(scope, height, width, device) for _ in range(batch)]
 
 
-def random_sample(scope: str, height: int, width: int, device: torch.device) -> BaseDataElement:
+def random_sample(
+    scope: str, height: int, width: int, device: torch.device
+) -> BaseDataElement:
     """The annotations of one image, see ``noise``."""
     size = (height, width)
     sizes = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
@@ -117,10 +123,16 @@ def random_sample(scope: str, height: int, width: int, device: torch.device) -> 
         return SegDataSample(gt_sem_seg=PixelData(data=labels), metainfo=meta)
     from mmdet.structures import DetDataSample
 
-    corners = torch.rand(BOXES, 2, 2, device=device).sort(1).values  # top left, bottom right
-    boxes = (0.05 + 0.9 * corners).flatten(1) * torch.tensor([width, height] * 2, device=device)
+    corners = (
+        torch.rand(BOXES, 2, 2, device=device).sort(1).values
+    )  # top left, bottom right
+    boxes = (0.05 + 0.9 * corners).flatten(1) * torch.tensor(
+        [width, height] * 2, device=device
+    )
     labels = torch.zeros(BOXES, dtype=torch.long, device=device)
-    return DetDataSample(gt_instances=InstanceData(bboxes=boxes, labels=labels), metainfo=meta)
+    return DetDataSample(
+        gt_instances=InstanceData(bboxes=boxes, labels=labels), metainfo=meta
+    )
 
 
 def seconds_of(run: Callable[[], None]) -> float:
@@ -138,7 +150,9 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def profile_call(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, float], int]:
+def profile_call(
+    model: nn.Module, run: Callable[[], None]
+) -> tuple[dict[str, float], int]:
     """Share of the time of each kind of operation, and bytes of the tensors that the call makes.
 
     On a GPU it is the time of the kernels that an operation launches.
@@ -149,7 +163,9 @@ def profile_call(model: nn.Module, run: Callable[[], None]) -> tuple[dict[str, f
         profiler, memory = profiled(run, on_gpu)
     times = dict.fromkeys([*KINDS, REST], 0.0)
     for event in profiler.events():
-        if event.device_type == DeviceType.CPU:  # others are kernels, whose launches are here, too
+        if (
+            event.device_type == DeviceType.CPU
+        ):  # others are kernels, whose launches are here, too
             unit = 'device' if on_gpu else 'cpu'
             times[kind_of(event)] += getattr(event, f'self_{unit}_time_total')
     total = sum(times.values())
@@ -184,7 +200,11 @@ def peak_of(profiler: profile) -> int:
     """Largest sum of the tensors made on a CPU while the profiler was active."""
     recorder: Any = profiler.profiler  # not a public part
     events = recorder.kineto_results.events()
-    changes = [(event.start_ns(), event.nbytes()) for event in events if event.name() == '[memory]']
+    changes = [
+        (event.start_ns(), event.nbytes())
+        for event in events
+        if event.name() == '[memory]'
+    ]
     allocated = peak = 0
     for _, change in sorted(changes):
         allocated += change

@@ -12,14 +12,14 @@ from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.utils import to_2tuple
 
-from ..predict.processes import init_rank, should_merge
-from ..project.errors import UsageError
+from ..project.contents import at_size, configured_size, tile_plan, trained_size
 from ..project.identity import Identity
+from ..project.launch import init_rank, should_merge
 from ..project.load import find_model
 from ..project.ready import ready
-from ..project.sizes import at_size, configured_size, tile_plan, trained_size
 from ..utils.configs import DOCS
-from ..utils.size_text import parse_size
+from ..utils.errors import UsageError
+from ..utils.validation import parse_size
 from .candidates import with_factor
 from .evaluator import Evaluator
 from .plot import draw_resolutions
@@ -77,12 +77,18 @@ def evaluate_sizes(
     settings = [
         setting
         for tile in sides
-        for setting in combine(sizes or [test_size(cfg, tile)], scaling, window, slide, tile)
+        for setting in combine(
+            sizes or [test_size(cfg, tile)], scaling, window, slide, tile
+        )
     ]
-    sweep = Sweep.prepare(cfg, weights, settings, str(config), label, train_size, overwrite)
+    sweep = Sweep.prepare(
+        cfg, weights, settings, str(config), label, train_size, overwrite
+    )
     if slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
-        print(f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide')
+        print(
+            f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide'
+        )
     rows = sweep.run(launcher)
     if rows and is_main_process():
         path, _, plot = sweep.results.files
@@ -144,7 +150,9 @@ class Sweep:
         if train_size is not None:
             training_size = to_2tuple(parse_size(train_size))
         evaluator = Evaluator(model, config)
-        settings = [with_factor(evaluator, setting, training_size) for setting in settings]
+        settings = [
+            with_factor(evaluator, setting, training_size) for setting in settings
+        ]
         for setting in settings:
             evaluator.apply(setting)
         results = Results(
@@ -180,7 +188,9 @@ class Sweep:
         replace(self, settings=left[rank::count], results=parts[rank]).test()
         if not should_merge(rank, count):
             return []
-        parts = [replace(part) for part in parts]  # which knows what the others have written
+        parts = [
+            replace(part) for part in parts
+        ]  # which knows what the others have written
         for part in parts:
             part.resume()
         for number, setting in enumerate(left):
@@ -197,11 +207,15 @@ class Sweep:
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
             print(f'scalings: {DOCS}/evaluation.md says which one is for which images')
         if not all(self.results.find(setting) for setting in self.settings):
-            evaluator = Evaluator.from_checkpoint(self.config, self.checkpoint, launcher)
+            evaluator = Evaluator.from_checkpoint(
+                self.config, self.checkpoint, launcher
+            )
         path = self.results.path
         try:
             with self.results.written if is_main_process() else nullcontext():
-                if not self.overwrite:  # another process may have added rows since it was read
+                if (
+                    not self.overwrite
+                ):  # another process may have added rows since it was read
                     self.results.resume()
                 return evaluate_settings(self.settings, self.results, evaluator)
         except KeyboardInterrupt:

@@ -1,10 +1,20 @@
-"""DINO as published, on either family of mmdet."""
+"""DINO as published, on either family of mmdet.
+
+The head of DINO with the published epsilon of reference boxes and normaliser of denoising.
+"""
+
+from typing import Any
 
 import torch
+from mmdet.models.dense_heads import DINOHead
 from mmdet.models.detectors import DINO
-from mmdet.models.layers import MLP
+from mmdet.models.layers import MLP, inverse_sigmoid
+from mmdet.structures import SampleList
+from mmdet.structures.bbox import get_box_tensor
+from mmdet.utils import InstanceList
 from mmengine.registry import MODELS
-from torch import Tensor
+from mmengine.structures import InstanceData
+from torch import Tensor, stack
 
 
 @MODELS.register_module()
@@ -27,7 +37,9 @@ class PublishedDINO(DINO):
         self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor
     ) -> tuple[Tensor, Tensor]:
         """mmdet's candidates for the queries; tokens are repeated until there is one for each."""
-        candidates = super().gen_encoder_output_proposals(memory, memory_mask, spatial_shapes)
+        candidates = super().gen_encoder_output_proposals(
+            memory, memory_mask, spatial_shapes
+        )
         tokens = memory.shape[1]
         if tokens >= self.num_queries:
             return candidates
@@ -51,7 +63,9 @@ class ReferencePointHead(MLP):
 
     def __init__(self, embed_dims: int) -> None:
         if embed_dims % 4:
-            raise ValueError(f'embed_dims of DINO must be a multiple of 4, got {embed_dims}')
+            raise ValueError(
+                f'embed_dims of DINO must be a multiple of 4, got {embed_dims}'
+            )
         super().__init__(2 * embed_dims, embed_dims, embed_dims, num_layers=2)
         self.channels_per_coordinate = embed_dims // 2
 
@@ -64,5 +78,112 @@ class ReferencePointHead(MLP):
                 f'contain the {self.channels_per_coordinate} of embed_dims='
                 f'{2 * self.channels_per_coordinate}: half of embed_dims must divide {channels}'
             )
-        pairs = x.unflatten(-1, (4, channels // 2, 2))[..., ::step, :]  # [B, N, 4, C / 4, 2]
+        pairs = x.unflatten(-1, (4, channels // 2, 2))[
+            ..., ::step, :
+        ]  # [B, N, 4, C / 4, 2]
         return super().forward(pairs.flatten(-3))
+
+
+REFERENCE_EPS = (
+    1e-3  # of detrex's inverse_sigmoid, and of mmdet's decoder and denoising queries
+)
+
+
+@MODELS.register_module()
+class PublishedDINOHead(DINOHead):
+    """mmdet's DINOHead with the two details of detrex's that a config cannot set.
+
+    - The inverse sigmoid of reference boxes is clamped at 1e-3, as in the decoder; mmdet's head
+      clamps at 1e-5, so that a box on the border of the image starts from +-11.5 in the head and
+      from +-6.9 in the decoder.
+    - Denoising losses are divided by the number of boxes, averaged over the processes and at least
+      1, times the denoising groups of *this* process. mmdet averages the product of both. The
+      results are equal on one process, or where all processes have the same number of groups.
+
+    Takes the arguments of mmdet's DINOHead, and `skip_ignored`: a query whose centre is in an
+    ignored object is no background, as it is in the source. `sync_cls_avg_factor=True` makes the
+    class losses take the average over processes too, as detrex does. Source: detrex,
+    projects/dino/modeling/dino.py and dn_criterion.py, detrex/utils/misc.py. Checked against losses
+    written out from the formulas in tests/models/test_dino_head.py.
+    """
+
+    def __init__(self, *args: Any, skip_ignored: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.skip_ignored = skip_ignored
+
+    def forward(
+        self, hidden_states: Tensor, references: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Logits [L, B, N, classes] and boxes [L, B, N, 4] (cx, cy, w, h in 0..1) of each layer.
+
+        Args:
+            hidden_states: [L, B, N, C], the queries after each of L decoder layers.
+            references: L + 1 boxes [B, N, 4]; entry i is the input of layer i.
+        """
+        logits, boxes = [], []
+        for layer, queries in enumerate(hidden_states):
+            start = inverse_sigmoid(references[layer], eps=REFERENCE_EPS)
+            logits.append(self.cls_branches[layer](queries))
+            boxes.append((self.reg_branches[layer](queries) + start).sigmoid())
+        return stack(logits), stack(boxes)
+
+    def loss(self, batch_data_samples: SampleList, **outputs: Any) -> dict:
+        """mmdet's losses; the targets find ignored objects in the data samples."""
+        for sample in batch_data_samples:
+            if self.skip_ignored and 'ignored_instances' in sample:
+                boxes = get_box_tensor(sample.ignored_instances.bboxes)
+                sample.set_metainfo(dict(ignored=boxes))
+        return super().loss(batch_data_samples=batch_data_samples, **outputs)
+
+    def _get_targets_single(
+        self,
+        cls_score: Tensor,
+        bbox_pred: Tensor,
+        gt_instances: InstanceData,
+        img_meta: dict,
+    ) -> tuple:
+        """mmdet's targets; queries in ignored objects have no class weight."""
+        found = super()._get_targets_single(
+            cls_score, bbox_pred, gt_instances, img_meta
+        )
+        _, weights, _, _, _, negatives = found
+        if (ignored := img_meta.get('ignored')) is not None and len(ignored):
+            size = bbox_pred.new_tensor(img_meta['img_shape'][1::-1])  # width, height
+            centres = (bbox_pred[negatives, :2] * size)[:, None]  # [N, 1, 2]
+            inside = (centres >= ignored[:, :2]) & (centres <= ignored[:, 2:])
+            weights[negatives[inside.all(-1).any(1)]] = 0
+        return found
+
+    def loss_by_feat(self, *given: Any) -> dict[str, Tensor]:
+        """mmdet's losses, of the four outputs in float32.
+
+        They are computed so under autocast, too: mmcv's focal loss has no bfloat16.
+        """
+        return super().loss_by_feat(
+            *(output.float() for output in given[:4]), *given[4:]
+        )
+
+    def loss_dn(
+        self, *given: Any, dn_meta: dict[str, int], **truth: Any
+    ) -> tuple[list[Tensor], ...]:
+        """Class, L1 and GIoU loss of the denoising queries after each layer."""
+        losses = super().loss_dn(*given, dn_meta=dn_meta, **truth)
+        groups = dn_meta['num_denoising_groups']
+        return tuple(
+            [loss / groups for loss in layer_losses] for layer_losses in losses
+        )
+
+    def get_dn_targets(
+        self,
+        batch_gt_instances: InstanceList,
+        batch_img_metas: list[dict],
+        dn_meta: dict[str, int],
+    ) -> tuple:
+        """mmdet's targets, with the boxes of this process counted once, not once for each group.
+
+        mmdet averages this count, the fifth item, over the processes, and divides by it.
+        """
+        *targets, positives, negatives = super().get_dn_targets(
+            batch_gt_instances, batch_img_metas, dn_meta
+        )
+        return *targets, positives // dn_meta['num_denoising_groups'], negatives

@@ -106,8 +106,12 @@ class FineFeatures(BaseModule):
             return tuple(F.interpolate(x, size, mode='bilinear') for x in coarse)
         queries = self.image_encoder(image, size)  # [B, 4 D, H, W]
         values = [x.unflatten(1, (HEADS, -1)) for x in coarse]
-        out = window_attention(queries, torch.cat(values, 2), self.step)  # [B, 4, C / 4 ..., H, W]
-        return tuple(x.flatten(1, 2) for x in out.split([x.shape[2] for x in values], 2))
+        out = window_attention(
+            queries, torch.cat(values, 2), self.step
+        )  # [B, 4, C / 4 ..., H, W]
+        return tuple(
+            x.flatten(1, 2) for x in out.split([x.shape[2] for x in values], 2)
+        )
 
     def check(self, coarse: Sequence[Tensor], image: Tensor) -> None:
         """Raise ValueError unless these are maps of one size and an image."""
@@ -118,10 +122,14 @@ class FineFeatures(BaseModule):
             )
         if any(x.shape[2:] != coarse[0].shape[2:] for x in coarse):
             sizes = [tuple(x.shape[2:]) for x in coarse]
-            raise ValueError(f'FineFeatures needs maps of one size, got {sizes}: set out_indices')
+            raise ValueError(
+                f'FineFeatures needs maps of one size, got {sizes}: set out_indices'
+            )
         if any(x.shape[1] % HEADS for x in coarse):
             channels = [x.shape[1] for x in coarse]
-            raise ValueError(f'FineFeatures needs channels in multiples of 4, got {channels}')
+            raise ValueError(
+                f'FineFeatures needs channels in multiples of 4, got {channels}'
+            )
 
     def scaled(self, side: int) -> int:
         """Positions of the finer grid for a side of the map."""
@@ -141,7 +149,9 @@ class FineFeatures(BaseModule):
         if self.is_init or not self.init_cfg or self.init_cfg['type'] != 'Pretrained':
             super().init_weights()
             return
-        settings = checked_settings('init_cfg', self.init_cfg, ('type', 'checkpoint', 'prefix'))
+        settings = checked_settings(
+            'init_cfg', self.init_cfg, ('type', 'checkpoint', 'prefix')
+        )
         load_fine_features(self, settings['checkpoint'], settings.get('prefix'))
         self.is_init = True
 
@@ -158,7 +168,9 @@ def checked_factor(value: float | str) -> Fraction:
         factor = Fraction(0)
     if factor < 1 or factor.denominator > 64:
         near = max(factor.limit_denominator(64), Fraction(4, 3))
-        refuse('scale_factor', value, f"1 or more, such as 2.5, or text such as '{near}'")
+        refuse(
+            'scale_factor', value, f"1 or more, such as 2.5, or text such as '{near}'"
+        )
     return factor
 
 
@@ -176,7 +188,10 @@ class Guidance(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder, self.sem_encoder = conv_stack(kernel_size=1), conv_stack(kernel_size=3)
+        self.encoder, self.sem_encoder = (
+            conv_stack(kernel_size=1),
+            conv_stack(kernel_size=3),
+        )
         self.rope = AxialRoPE(
             2 * CHANNELS // HEADS,
             HEADS,
@@ -190,8 +205,13 @@ class Guidance(nn.Module):
     def forward(self, image: Tensor, size: Size) -> Tensor:
         """Rotated guidance [B, 4 D, H, W] of images [B, 3, height, width] for ``size``, (H, W)."""
         x = shrink_image(image.to(next(self.parameters()).dtype), size)
-        stacks = self.encoder, self.sem_encoder  # each averaged before the next is in memory
-        x = torch.cat([average(stack(x), size) for stack in stacks], 1)  # [B, 4 D, H, W]
+        stacks = (
+            self.encoder,
+            self.sem_encoder,
+        )  # each averaged before the next is in memory
+        x = torch.cat(
+            [average(stack(x), size) for stack in stacks], 1
+        )  # [B, 4 D, H, W]
         x = x.flatten(2).transpose(1, 2)  # [B, H W, 4 D]
         x = x.unflatten(-1, (1, HEADS, -1))  # [B, H W, 1, 4, D]
         x = rotate_packed(x, self.rope(x, size)).flatten(2)
@@ -220,7 +240,9 @@ class GuidanceBlock(nn.Module):
 def convolution(in_channels: int, kernel_size: int) -> nn.Conv2d:
     """A convolution to ``CHANNELS`` that mirrors the image at its borders."""
     padding = kernel_size // 2
-    return nn.Conv2d(in_channels, CHANNELS, kernel_size, padding=padding, padding_mode='reflect')
+    return nn.Conv2d(
+        in_channels, CHANNELS, kernel_size, padding=padding, padding_mode='reflect'
+    )
 
 
 def shrink_image(image: Tensor, size: Size) -> Tensor:
@@ -235,13 +257,18 @@ def shrink_image(image: Tensor, size: Size) -> Tensor:
             return image
         target = tuple(smaller(side, limit) for side in sides)
     else:  # without a branch, which would fix sizes: a factor of 0 or 1
-        excess = (larger(side - MAX_PIXELS * n, 0) for side, n in zip(sides, size, strict=True))
+        excess = (
+            larger(side - MAX_PIXELS * n, 0)
+            for side, n in zip(sides, size, strict=True)
+        )
         shrinks = smaller(sum(excess), 1)
         target = tuple(side - shrinks * (side - smaller(side, limit)) for side in sides)
     return F.interpolate(image, target, mode='bilinear')
 
 
-def load_fine_features(neck: FineFeatures, checkpoint: str, prefix: str | None = None) -> None:
+def load_fine_features(
+    neck: FineFeatures, checkpoint: str, prefix: str | None = None
+) -> None:
     """Load published weights, such as naf_release.pth, or a model's of this package.
 
     Args:
@@ -256,15 +283,24 @@ def load_fine_features(neck: FineFeatures, checkpoint: str, prefix: str | None =
     weights = dict(read_weights(checkpoint, prefix))
     periods = weights.pop(PERIODS, None)
     rope = neck.image_encoder.rope
-    ours = rope.theta ** (torch.arange(rope.head_dim // 4) / (rope.head_dim // 4))  # [16]
+    ours = rope.theta ** (
+        torch.arange(rope.head_dim // 4) / (rope.head_dim // 4)
+    )  # [16]
     if periods is not None and (
-        periods.shape != ours.shape or not torch.allclose(periods.float(), ours, rtol=0.01)
+        periods.shape != ours.shape
+        or not torch.allclose(periods.float(), ours, rtol=0.01)
     ):
-        raise CheckpointError(f'{checkpoint}: {PERIODS} must be 100 ** (k / 16) for k = 0 .. 15')
+        raise CheckpointError(
+            f'{checkpoint}: {PERIODS} must be 100 ** (k / 16) for k = 0 .. 15'
+        )
     if incompatible := compare_weights(neck.state_dict(), weights):
-        raise CheckpointError(f'{checkpoint} does not fit FineFeatures:\n{incompatible}')
+        raise CheckpointError(
+            f'{checkpoint} does not fit FineFeatures:\n{incompatible}'
+        )
     neck.load_state_dict(weights)
-    print_log(f'FineFeatures: {len(weights)} tensors from {checkpoint}', logger='current')
+    print_log(
+        f'FineFeatures: {len(weights)} tensors from {checkpoint}', logger='current'
+    )
 
 
 class WithImage(Backbone):

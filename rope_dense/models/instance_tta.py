@@ -20,7 +20,9 @@ class InstanceTTAModel(DetTTAModel):
     tests/models/test_instance_tta.py.
     """
 
-    def merge_preds(self, data_samples_list: list[list[DetDataSample]]) -> list[DetDataSample]:
+    def merge_preds(
+        self, data_samples_list: list[list[DetDataSample]]
+    ) -> list[DetDataSample]:
         """Per image, its views -> one sample with at most ``tta_cfg.max_per_img`` objects."""
         return [self._merge_views(views) for views in data_samples_list]
 

@@ -33,7 +33,7 @@ class PlainViTFPN(BaseModule):
     other heads made for an FPN. Method: Li et al., "Exploring Plain Vision Transformer Backbones
     for Object Detection" (ECCV 2022). Checked against plain torch operators in
     tests/models/test_plain_vit_fpn.py, and against detectron2's SimpleFeaturePyramid in
-    tests/integrations/test_detectron2.py.
+    tests/models/test_detectron2.py.
 
     Args:
         in_channels: C of the input map; a multiple of 4 for x4, of 2 for x2.
@@ -63,7 +63,9 @@ class PlainViTFPN(BaseModule):
         self.branches = nn.ModuleList(
             nn.Sequential(
                 resampling(factor, in_channels),
-                nn.Conv2d(in_channels // max(int(factor), 1), out_channels, 1, bias=False),
+                nn.Conv2d(
+                    in_channels // max(int(factor), 1), out_channels, 1, bias=False
+                ),
                 LayerNorm2d(out_channels),
                 nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
                 LayerNorm2d(out_channels),
@@ -113,5 +115,7 @@ class LayerNorm2d(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.layer_norm(x.permute(0, 2, 3, 1), self.weight.shape, self.weight, self.bias, self.eps)
+        x = F.layer_norm(
+            x.permute(0, 2, 3, 1), self.weight.shape, self.weight, self.bias, self.eps
+        )
         return x.permute(0, 3, 1, 2)

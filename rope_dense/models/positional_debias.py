@@ -49,7 +49,10 @@ class PositionalDebias(BaseModule):
     """
 
     def __init__(
-        self, share: float = 0.99, num_directions: int | None = None, normalize: bool = False
+        self,
+        share: float = 0.99,
+        num_directions: int | None = None,
+        normalize: bool = False,
     ) -> None:
         super().__init__()
         self.share = checked_number('share', share, above=0, below=1)
@@ -58,7 +61,9 @@ class PositionalDebias(BaseModule):
         check_choice('normalize', normalize, (True, False))
         self.num_directions, self.normalize = num_directions, normalize
         # Constant and basis, by map and size.
-        self.bases: LRUCache[tuple[int, Size], tuple[Tensor, Tensor]] = LRUCache(SIZES * MAPS)
+        self.bases: LRUCache[tuple[int, Size], tuple[Tensor, Tensor]] = LRUCache(
+            SIZES * MAPS
+        )
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """``RoPEViTWithConstant``'s maps [B, C, H, W] without their directions of position."""
@@ -83,11 +88,18 @@ class PositionalDebias(BaseModule):
     def basis(self, index: int, constant: Tensor) -> Tensor:
         """The directions [C, K] of a map of the constant image, computed once."""
         key = index, (constant.shape[2], constant.shape[3])
-        known = None if any(not isinstance(side, int) for side in key[1]) else self.bases.get(key)
+        known = (
+            None
+            if any(not isinstance(side, int) for side in key[1])
+            else self.bases.get(key)
+        )
         if is_tracing() and known is None:
             raise ValueError(UNKNOWN.format(f'{key[1][0]} x {key[1][1]}'))
         if known is None or not (is_tracing() or known[0] is constant):
-            known = self.bases[key] = constant, self.directions(constant).to(constant.dtype)
+            known = self.bases[key] = (
+                constant,
+                self.directions(constant).to(constant.dtype),
+            )
         return known[1]
 
     @torch.no_grad()
@@ -95,7 +107,9 @@ class PositionalDebias(BaseModule):
         """Principal directions [C, K] of a map [1, C, H, W], in float64, less its mean."""
         tokens = constant[0].detach().double().flatten(1)  # [C, H W]
         tokens = F.normalize(tokens, dim=0) if self.normalize else tokens
-        u, s, _ = torch.linalg.svd(tokens - tokens.mean(1, keepdim=True), full_matrices=False)
+        u, s, _ = torch.linalg.svd(
+            tokens - tokens.mean(1, keepdim=True), full_matrices=False
+        )
         if self.num_directions is not None:
             return u[:, : self.num_directions]
         energy = s.square().cumsum(0)
@@ -127,7 +141,10 @@ class RoPEViTWithConstant(RoPEViT):
         """The maps of a constant image of the size of ``image`` [B, C, height, width]."""
         size = image.shape[2], image.shape[3]
         if is_tracing():
-            if any(not isinstance(side, int) for side in size) or size not in self.constants:
+            if (
+                any(not isinstance(side, int) for side in size)
+                or size not in self.constants
+            ):
                 raise ValueError(UNKNOWN.format(f'images of {size[0]} x {size[1]}'))
             return self.constants[size][1]
         weights = tuple((x.data_ptr(), x._version) for x in self.parameters())

@@ -16,12 +16,16 @@ class MeanScoreTTAModel(BaseTTAModel):
     Checked on hand-computed scores in tests/models/test_tta.py.
     """
 
-    def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:
+    def merge_preds(
+        self, data_samples_list: list[list[SegDataSample]]
+    ) -> list[SegDataSample]:
         """Per image, views with ``seg_logits`` [classes, H, W] -> one sample with their mean."""
         return [self._merge_views(views) for views in data_samples_list]
 
     def _merge_views(self, views: list[SegDataSample]) -> SegDataSample:
-        mean = sum(view.seg_logits.data for view in views) / len(views)  # [classes, H, W]
+        mean = sum(view.seg_logits.data for view in views) / len(
+            views
+        )  # [classes, H, W]
         merged = views[0]
         merged.set_data(
             {
@@ -40,9 +44,13 @@ class MeanDepthTTAModel(BaseTTAModel):
     depths in tests/models/test_tta.py.
     """
 
-    def merge_preds(self, data_samples_list: list[list[SegDataSample]]) -> list[SegDataSample]:
+    def merge_preds(
+        self, data_samples_list: list[list[SegDataSample]]
+    ) -> list[SegDataSample]:
         """Per image, views with ``pred_depth_map`` [1, H, W] -> one sample with their mean."""
         for views in data_samples_list:
             depths = [view.pred_depth_map.data for view in views]
-            views[0].set_data({'pred_depth_map': PixelData(data=sum(depths) / len(depths))})
+            views[0].set_data(
+                {'pred_depth_map': PixelData(data=sum(depths) / len(depths))}
+            )
         return [views[0] for views in data_samples_list]

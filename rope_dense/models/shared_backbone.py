@@ -82,7 +82,9 @@ class SharedBackbone(BaseModel):
     def __init__(self, tasks: Mapping[str, dict], features: bool = False) -> None:
         configs = {name: read_task(name, task) for name, task in tasks.items()}
         if not configs:
-            raise ValueError('tasks: give one or more, NAME=dict(config=..., checkpoint=...)')
+            raise ValueError(
+                'tasks: give one or more, NAME=dict(config=..., checkpoint=...)'
+            )
         super().__init__(common_preprocessor(configs))
         self.configs, self.features = configs, features
         self.dataset_metas: dict[str, dict] = {}
@@ -90,7 +92,9 @@ class SharedBackbone(BaseModel):
         needed = set[int]()
         for name, cfg in configs.items():
             model, checkpoint = build_task(name, cfg), tasks[name].get('checkpoint')
-            self.dataset_metas[name] = {} if checkpoint is None else load_task(model, checkpoint)
+            self.dataset_metas[name] = (
+                {} if checkpoint is None else load_task(model, checkpoint)
+            )
             if not self.tasks:
                 settings = dict(cfg.model.backbone, type=RoPEViT, init_cfg=None)
                 with torch.device('meta'):  # every weight is replaced
@@ -106,7 +110,9 @@ class SharedBackbone(BaseModel):
         if features:
             needed.add(len(self.backbone.blocks) - 1)
             if self.backbone.norm is None:
-                raise ValueError('features: the backbone of the first task has no final norm')
+                raise ValueError(
+                    'features: the backbone of the first task has no final norm'
+                )
         self.indices = sorted(needed)
         self.eval().requires_grad_(False)
 
@@ -155,7 +161,9 @@ class SharedBackbone(BaseModel):
         with self.encoded(inputs):
             for name, task in self.tasks.items():
                 scope, size = self.configs[name].default_scope, (height, width)
-                samples = data_samples and [task_sample(scope, x, size) for x in data_samples]
+                samples = data_samples and [
+                    task_sample(scope, x, size) for x in data_samples
+                ]
                 results[name] = task(inputs, samples, mode=mode)
             if self.features:
                 results[FEATURES] = self.feature_map()
@@ -169,7 +177,9 @@ class SharedBackbone(BaseModel):
                 for x, sample in zip(results[FEATURES], data_samples, strict=True)
             ]
         return [
-            BaseDataElement(metainfo=sample.metainfo, **{name: x[i] for name, x in results.items()})
+            BaseDataElement(
+                metainfo=sample.metainfo, **{name: x[i] for name, x in results.items()}
+            )
             for i, sample in enumerate(data_samples)
         ]
 
@@ -217,7 +227,9 @@ PASS: ContextVar[Pass | None] = ContextVar('PASS', default=None)  # of this thre
 class TaskBackbone(RoPEViT):
     """The backbone of one task: makes its maps of the tokens of a pass, where there is one."""
 
-    def block_tokens(self, image: Tensor, indices: Sequence[int]) -> tuple[list[Tensor], Size]:
+    def block_tokens(
+        self, image: Tensor, indices: Sequence[int]
+    ) -> tuple[list[Tensor], Size]:
         current = PASS.get()
         if current is None or current.blocks is not self.blocks:  # of another model
             return super().block_tokens(image, indices)
@@ -228,14 +240,18 @@ def share_parts(source: RoPEViT, target: RoPEViT) -> None:
     """Replace the parts of a backbone by the parts of another."""
     parts = dict(source.named_children()) | dict(source.named_parameters(recurse=False))
     for name, part in parts.items():
-        if getattr(target, name, None) is not None:  # a norm that this task does not have
+        if (
+            getattr(target, name, None) is not None
+        ):  # a norm that this task does not have
             setattr(target, name, part)
 
 
 def read_task(name: str, task: dict) -> Config:
     """The config of a task."""
     if not name.isidentifier() or name == FEATURES:
-        raise ValueError(f'tasks: {name!r} must be a Python name other than {FEATURES!r}')
+        raise ValueError(
+            f'tasks: {name!r} must be a Python name other than {FEATURES!r}'
+        )
     settings = checked_settings(f'tasks.{name}', task, ('config', 'checkpoint'))
     if 'config' not in settings:
         raise ValueError(f'tasks.{name} has no config')
@@ -249,7 +265,8 @@ def common_preprocessor(configs: Mapping[str, Config]) -> ImgDataPreprocessor:
         settings = cfg.model.get('data_preprocessor') or {}
         found = {key: settings.get(key, default) for key, default in PIXELS.items()}
         pixels[name] = {
-            key: [*map(float, x)] if isinstance(x, (list, tuple)) else x for key, x in found.items()
+            key: [*map(float, x)] if isinstance(x, (list, tuple)) else x
+            for key, x in found.items()
         }
         padding = (settings.get('test_cfg') or {}).get('size_divisor')
         divisors += [settings.get('pad_size_divisor') or 1, padding or 1]
@@ -273,7 +290,9 @@ def build_task(name: str, cfg: Config) -> Any:
     with MODELS.switch_scope_and_registry(scope) as registry:
         kind = settings.backbone.type
         if (registry.get(kind) if isinstance(kind, str) else kind) is not RoPEViT:
-            raise ValueError(f'tasks.{name}: the backbone must be RoPEViT, it is {kind}')
+            raise ValueError(
+                f'tasks.{name}: the backbone must be RoPEViT, it is {kind}'
+            )
         settings.backbone.type = TaskBackbone
         model = registry.build(settings)
     if any(isinstance(part, EoMT) for part in model.modules()):
@@ -286,7 +305,9 @@ def build_task(name: str, cfg: Config) -> Any:
 
 def load_task(model: BaseModel, checkpoint: str) -> dict:
     """Load the weights of a task strictly; returns the classes and colours beside them."""
-    contents = convert_detector(read_checkpoint(fetch(checkpoint), checkpoint), checkpoint)
+    contents = convert_detector(
+        read_checkpoint(fetch(checkpoint), checkpoint), checkpoint
+    )
     stored = contents.get('state_dict', contents)
     expected, weights = (
         {key: x for key, x in state.items() if not key.endswith('num_batches_tracked')}
@@ -305,9 +326,13 @@ def encoder_settings(cfg: Config, backbone: RoPEViT) -> dict[str, Any]:
         for name, parameter in signature(RoPEViT).parameters.items()
         if name not in PER_TASK
     }
-    arch = {name: x for name, x in asdict(backbone.arch).items() if name not in OF_WEIGHTS}
+    arch = {
+        name: x for name, x in asdict(backbone.arch).items() if name not in OF_WEIGHTS
+    }
     if arch['rope'] and 'coordinates' in arch['rope']:
-        arch['rope'] = dict(arch['rope'], coordinates=arch['rope']['coordinates'] | AUGMENTATION)
+        arch['rope'] = dict(
+            arch['rope'], coordinates=arch['rope']['coordinates'] | AUGMENTATION
+        )
     return arch | arguments
 
 
@@ -320,7 +345,9 @@ def check_equal_weights(first: RoPEViT, other: RoPEViT, files: tuple[str, str]) 
     ours, theirs = first.state_dict(), other.state_dict()
     for key in dict.fromkeys([*ours, *theirs]):
         if key in ours and key in theirs:
-            equal = torch.equal(*(x[key].flatten().view(torch.uint8) for x in (ours, theirs)))
+            equal = torch.equal(
+                *(x[key].flatten().view(torch.uint8) for x in (ours, theirs))
+            )
         else:
             lone = ours.get(key, theirs.get(key))
             equal = is_norm(key.split('.')[0]) or ('.qkv.' in key and not lone.any())
@@ -335,7 +362,12 @@ def task_sample(scope: str, sample: BaseDataElement, size: Size) -> BaseDataElem
     """A sample of a task for an image that was padded to ``size``, (height, width)."""
     height, width = sample.metainfo['img_shape'][:2]
     padding = (0, size[1] - width, 0, size[0] - height)  # left, right, top, bottom
-    meta = dict(sample.metainfo, batch_input_shape=size, pad_shape=size, img_padding_size=padding)
+    meta = dict(
+        sample.metainfo,
+        batch_input_shape=size,
+        pad_shape=size,
+        img_padding_size=padding,
+    )
     kind = 'SegDataSample' if scope == 'mmseg' else 'DetDataSample'
     package = 'mmseg' if scope == 'mmseg' else 'mmdet'
     return getattr(import_module(f'{package}.structures'), kind)(metainfo=meta)

@@ -35,10 +35,15 @@ class UnlabelledModel(BaseModel):
         """The losses of images [B, 3, height, width], of the pictures with these numbers [B]."""
 
     def forward(
-        self, inputs: Tensor, data_samples: Sequence[Any] | None = None, mode: Mode = 'tensor'
+        self,
+        inputs: Tensor,
+        data_samples: Sequence[Any] | None = None,
+        mode: Mode = 'tensor',
     ) -> Any:
         """The features [B, C] ('tensor'), a dict for each image ('predict') or losses ('loss')."""
-        numbers = torch.tensor([x.number for x in data_samples or ()], device=inputs.device)
+        numbers = torch.tensor(
+            [x.number for x in data_samples or ()], device=inputs.device
+        )
         if mode == 'loss':
             return self.losses(inputs, numbers)
         features = last_of(self.backbone, inputs)[1]
@@ -69,7 +74,11 @@ class PictureClassifier(UnlabelledModel):
     """
 
     def __init__(
-        self, num_pictures: int, smoothing: float = 0.3, mixed: float = 0.8, **settings: Any
+        self,
+        num_pictures: int,
+        smoothing: float = 0.3,
+        mixed: float = 0.8,
+        **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.smoothing, self.mixed = smoothing, mixed
@@ -114,7 +123,10 @@ class FeatureDistiller(UnlabelledModel):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.teacher, self.scale = MODELS.build(teacher).requires_grad_(False), teacher_scale
+        self.teacher, self.scale = (
+            MODELS.build(teacher).requires_grad_(False),
+            teacher_scale,
+        )
         both = self.backbone, self.teacher
         own, others = (part.out_channels[-1] for part in both)
         self.map_layer, self.token_layer = nn.Conv2d(own, others, 1), None
@@ -133,7 +145,9 @@ class FeatureDistiller(UnlabelledModel):
         given, (mean, std) = self.data_preprocessor, self.pixels
         images = (inputs * given.std + given.mean - mean) / std
         if self.scale != 1:
-            images = F.interpolate(images, scale_factor=self.scale, mode='bilinear', antialias=True)
+            images = F.interpolate(
+                images, scale_factor=self.scale, mode='bilinear', antialias=True
+            )
         with torch.no_grad():
             target, target_token = last_of(self.teacher, images)
         target = F.interpolate(target, maps.shape[-2:], mode='bilinear', antialias=True)

@@ -34,7 +34,9 @@ def window_attention(queries: Tensor, values: Tensor, step: int = 1) -> Tensor:
         [B, 4, E, H, W].
     """
     height, width = values.shape[3:]
-    keys = average(queries, (height, width)).unflatten(1, (HEADS, -1))  # [B, 4, D, h, w]
+    keys = average(queries, (height, width)).unflatten(
+        1, (HEADS, -1)
+    )  # [B, 4, D, h, w]
     q = queries.unflatten(1, (HEADS, -1)).to(values.dtype)  # [B, 4, D, H, W]
     rows, columns = (
         window_index(coarse, fine, step, queries.device)
@@ -68,11 +70,15 @@ def attend(q: Tensor, kv: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """
     dims = q.shape[2]
     kv = kv.index_select(3, rows.flatten()).index_select(4, columns.flatten())
-    kv = kv.unflatten(4, columns.shape).unflatten(3, rows.shape)  # [B, 4, D + E, G, K, M, K]
+    kv = kv.unflatten(4, columns.shape).unflatten(
+        3, rows.shape
+    )  # [B, 4, D + E, G, K, M, K]
     kv = kv.permute(0, 3, 5, 1, 4, 6, 2).flatten(4, 5)  # [B, G, M, 4, K K, D + E]
     sides = q.shape[4], q.shape[6]
     q = q.permute(0, 3, 5, 1, 4, 6, 2).flatten(4, 5)  # [B, G, M, 4, r s, D]
-    scores = (q * dims**-0.5) @ kv[..., :dims].transpose(-1, -2)  # [B, G, M, 4, r s, K K]
+    scores = (q * dims**-0.5) @ kv[..., :dims].transpose(
+        -1, -2
+    )  # [B, G, M, 4, r s, K K]
     out = scores.softmax(-1) @ kv[..., dims:]  # [B, G, M, 4, r s, E]
     out = out.unflatten(4, sides).permute(0, 3, 6, 1, 4, 2, 5)  # [B, 4, E, G, r, M, s]
     return out.flatten(5, 6).flatten(3, 4)

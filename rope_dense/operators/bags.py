@@ -62,10 +62,15 @@ def rectangles(first_cell: Tensor, rows: Taps, columns: Taps, width: int) -> Bag
         columns: of S' places.
         width: columns of the map.
     """
-    (_, height_places, num_rows), width_places = rows.index.shape, columns.index.shape[1]
+    (_, height_places, num_rows), width_places = (
+        rows.index.shape,
+        columns.index.shape[1],
+    )
     row_count = rows.count.repeat_interleave(width_places, 1).flatten()  # [R S S' = N]
     column_count = columns.count.repeat(1, height_places).flatten()  # [N]
-    place = torch.arange(columns.count.numel(), device=first_cell.device).view_as(columns.count)
+    place = torch.arange(columns.count.numel(), device=first_cell.device).view_as(
+        columns.count
+    )
     column_place = place.repeat(1, height_places).flatten()  # [N]
 
     bag, row = bag_items(row_count)  # a line: one row of a bag

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PARALLEL = 1e-14  # sine times lengths below which two edges count as parallel, as in mmcv
+PARALLEL = (
+    1e-14  # sine times lengths below which two edges count as parallel, as in mmcv
+)
 ROWS = 2**21  # pairs of bounds that are compared at once
 PAIRS = 2**15  # pairs of polygons whose intersection is computed at once
 
@@ -100,8 +102,12 @@ def by_angle(points: Points, valid: Tensor) -> Points:
         x = points.x - points.x.masked_fill(~valid, 0).sum(1, keepdim=True) / number
         y = points.y - points.y.masked_fill(~valid, 0).sum(1, keepdim=True) / number
         cosine = x / (x.abs() + y.abs()).clamp_min(torch.finfo(x.dtype).tiny)
-        angle = torch.where(y < 0, cosine - 1, 1 - cosine)  # monotonic in the angle, in [-2, 2]
-        angle = (angle - angle.gather(1, first)).remainder(4).masked_fill(~valid, torch.inf)
+        angle = torch.where(
+            y < 0, cosine - 1, 1 - cosine
+        )  # monotonic in the angle, in [-2, 2]
+        angle = (
+            (angle - angle.gather(1, first)).remainder(4).masked_fill(~valid, torch.inf)
+        )
         order = angle.scatter(1, first, -1).argsort(1)
         order = torch.where(valid.gather(1, order), order, first)
     return points.gather(order)
@@ -113,7 +119,9 @@ def polygon_area(polygon: Points) -> Tensor:
     return cross(corner[:, 1:-1], corner[:, 2:]).abs().sum(1) / 2
 
 
-def intersection(p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: bool) -> Tensor:
+def intersection(
+    p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: bool
+) -> Tensor:
     """Areas [n] of the intersections of convex polygons p [n, P] and q [n, Q].
 
     Args:
@@ -141,7 +149,9 @@ def hull(polygon: Points) -> Points:
     """
     n, size = polygon.x.shape
     first = torch.zeros(n, 1, dtype=torch.long, device=polygon.x.device)
-    stack = first.repeat(1, size + 1)  # [n, K + 1], indices of corners; the last column is unused
+    stack = first.repeat(
+        1, size + 1
+    )  # [n, K + 1], indices of corners; the last column is unused
     top, index = first, first + 1
     for _ in range(2 * size - 1):
         at_end = index == size
@@ -186,4 +196,6 @@ def near_pairs(bounds1: Tensor, bounds2: Tensor) -> Iterator[tuple[Tensor, Tenso
 def rounding_tolerance(*sets: Points) -> Tensor:
     """Rounding of the coordinates of sets [n, K_i], as [n, 1]: distances below it are nothing."""
     values = torch.cat([value for points in sets for value in (points.x, points.y)], 1)
-    return 8 * torch.finfo(values.dtype).eps * values.detach().abs().amax(1, keepdim=True)
+    return (
+        8 * torch.finfo(values.dtype).eps * values.detach().abs().amax(1, keepdim=True)
+    )

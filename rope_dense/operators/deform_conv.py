@@ -1,4 +1,10 @@
-"""Deformable convolution: ``deform_conv_*`` and ``modulated_deform_conv_*`` of mmcv.
+"""Deformable convolution as weighted sums over cells of a map and one product with the kernel.
+
+Each cell of a kernel reads a map at its own place plus an offset: bilinearly, which is a weighted
+sum over four cells of the map, of which those outside are zero. Computed in float32, or in float64
+for float64; with masks (v2) by torchvision on a GPU that has it. Letters: see ``deform_conv``.
+
+Deformable convolution: ``deform_conv_*`` and ``modulated_deform_conv_*`` of mmcv.
 
 Dai et al., "Deformable Convolutional Networks" (ICCV 2017); Zhu et al., "Deformable ConvNets v2"
 (CVPR 2019). Each of K cells of a kernel reads the map at its own place plus an offset, bilinearly
@@ -10,12 +16,246 @@ cell, masks [B, G K, H', W']. Checked against the compiled operators, loops over
 gradcheck in tests/operators/test_deform_conv.py.
 """
 
-from math import prod
+from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .deformable import Convolution
+from .bags import Bags, as_cells, at_least_float32
+from .compiled import torchvision_operators
+
+VALUES = 2**24  # read at once: bounds the memory, but an image is never divided
+FAR = 1e9  # cells, an offset to nowhere
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Settings of a deformable convolution, (height, width) each, and both numbers of groups."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+    offset_groups: int
+
+    def forward(
+        self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """Output [B, D, H', W'] of maps [B, C, H, W] and a kernel [D, C / groups, kh, kw]."""
+        if mask is not None and (torchvision := torchvision_operators(maps.device)):
+            return torchvision.deform_conv2d(
+                *self.for_torchvision(maps, weight, offset, mask)
+            )
+        kernel = self.grouped(weight)
+        output = kernel.new_empty(len(maps), len(weight), *offset.shape[2:])
+        for image in self.images(maps, offset):
+            values = self.values(
+                maps[image], self.reads(maps, *take_images(image, offset, mask))
+            )
+            product = torch.einsum('bpkgc,gdkc->bgdp', values, kernel)
+            output[image] = product.reshape(-1, *output.shape[1:])
+        return output
+
+    def gradients(
+        self, grad: Tensor, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Gradients of maps, kernel, offset and mask, from the gradient of the output."""
+        if torchvision := torchvision_operators(maps.device):
+            arguments = self.for_torchvision(maps, weight, offset, mask)
+            backward = torchvision._deform_conv2d_backward
+            grad_maps, grad_weight, grad_offset, grad_mask, _ = backward(
+                grad.to(arguments[0].dtype), *arguments
+            )
+            return grad_maps, grad_weight, self.moving(grad_offset, offset), grad_mask
+        arguments = grad, maps, weight, offset, mask
+        grad_maps, grad_offset, grad_mask = self.input_gradients(*arguments)
+        return grad_maps, self.weight_gradient(*arguments), grad_offset, grad_mask
+
+    def input_gradients(
+        self,
+        grad: Tensor,
+        maps: Tensor,
+        weight: Tensor,
+        offset: Tensor,
+        mask: Tensor | None,
+    ) -> list[Tensor]:
+        """Gradients of maps, offset and, if there is one, mask, from the gradient of the output."""
+        kernel = self.grouped(weight)
+        outs = [torch.empty_like(x) for x in (maps, offset, mask) if x is not None]
+        for image in self.images(maps, offset):
+            grad_values = torch.einsum(
+                'bgdp,gdkc->bpkgc', self.grouped_map(grad[image]), kernel
+            )
+            with torch.enable_grad():
+                leaves = [
+                    x.detach().to(kernel).requires_grad_()
+                    for x in take_images(image, offset, mask)
+                ]
+                reads = self.reads(maps, *leaves)
+                values = self.values(maps[image], reads)
+            gradients = torch.autograd.grad(values, leaves, grad_values)
+            grad_maps = self.spread(grad_values, reads, maps[image])
+            for out, gradient in zip(outs, (grad_maps, *gradients), strict=True):
+                out[image] = gradient
+        return outs
+
+    def weight_gradient(
+        self,
+        grad: Tensor,
+        maps: Tensor,
+        weight: Tensor,
+        offset: Tensor,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """Gradient like the kernel."""
+        total = torch.zeros_like(self.grouped(weight))
+        for image in self.images(maps, offset):
+            values = self.values(
+                maps[image], self.reads(maps, *take_images(image, offset, mask))
+            )
+            total += torch.einsum(
+                'bgdp,bpkgc->gdkc', self.grouped_map(grad[image]), values
+            )
+        return (
+            total.flatten(0, 1).transpose(1, 2).reshape(weight.shape).to(weight.dtype)
+        )
+
+    def grouped(self, weight: Tensor) -> Tensor:
+        """The kernel as [groups, D / groups, K, C / groups]."""
+        kernel = at_least_float32(weight).flatten(2).transpose(1, 2)
+        return kernel.unflatten(0, (self.groups, -1)).contiguous()
+
+    def grouped_map(self, grad: Tensor) -> Tensor:
+        """A map like the output as [B, groups, D / groups, P]."""
+        return at_least_float32(grad).flatten(2).unflatten(1, (self.groups, -1))
+
+    def images(self, maps: Tensor, offset: Tensor) -> Iterator[slice]:
+        """Images that are processed at once."""
+        per_image = prod((maps.shape[1], *offset.shape[2:], *self.kernel))
+        size = max(1, VALUES // max(per_image, 1))
+        return (slice(start, start + size) for start in range(0, len(maps), size))
+
+    def reads(self, maps: Tensor, offset: Tensor, mask: Tensor | None = None) -> Reads:
+        """The cells of maps of this size that each cell of the kernel reads."""
+        y, x = self.positions(offset)
+        row, row_weight = two_cells(y, maps.shape[2])
+        column, column_weight = two_cells(x, maps.shape[3])
+        weight = (
+            row_weight[..., None] * column_weight[..., None, :]
+        )  # [B, H', W', kh, kw, G, 2, 2]
+        if mask is not None:
+            mask = mask.to(weight.dtype).unflatten(
+                1, (self.offset_groups, *self.kernel)
+            )
+            weight = weight * mask.permute(0, 4, 5, 2, 3, 1)[..., None, None]
+        image = torch.arange(len(offset), device=offset.device).view(-1, *[1] * 7)
+        cell = (image * maps.shape[2] + row[..., None]) * maps.shape[3] + column[
+            ..., None, :
+        ]
+        group = torch.arange(self.offset_groups, device=offset.device)[:, None, None]
+        return Reads(
+            (cell * self.offset_groups + group).view(-1, 4), weight.reshape(-1, 4)
+        )
+
+    def positions(self, offset: Tensor) -> Tensor:
+        """Rows and columns [2, B, H', W', kh, kw, G] of all reads."""
+        offset = self.split(at_least_float32(offset))
+        y = offset[0] + self.places(0, offset[0])[:, None, :, None, None]
+        x = offset[1] + self.places(1, offset[1])[:, None, :, None]
+        return torch.stack([y, x])
+
+    def split(self, offset: Tensor) -> Tensor:
+        """Offsets as [2, B, H', W', kh, kw, G], a view."""
+        offset = offset.unflatten(1, (self.offset_groups, *self.kernel, 2))
+        return offset.permute(4, 0, 5, 6, 2, 3, 1)
+
+    def moving(self, grad_offset: Tensor, offset: Tensor) -> Tensor:
+        """torchvision's gradient of offsets, and 0 for reads at -1, as in mmcv."""
+        grad_offset = grad_offset.clone()
+        self.split(grad_offset).mul_((self.positions(offset) > -1).all(0))
+        return grad_offset
+
+    def places(self, axis: int, like: Tensor) -> Tensor:
+        """Positions [H', kh] or [W', kw] along an axis without offsets."""
+        output, kernel = (
+            torch.arange(like.shape[i + axis], device=like.device) for i in (1, 3)
+        )
+        start = output * self.stride[axis] - self.padding[axis]
+        return start[:, None] + kernel * self.dilation[axis]
+
+    def values(self, maps: Tensor, reads: Reads) -> Tensor:
+        """Values that each cell of the kernel reads: [B, P, K, groups, C / groups]."""
+        rows = as_cells(maps).view(
+            -1, maps.shape[1] // self.offset_groups
+        )  # [B H W G, C / G]
+        sums = F.embedding_bag(
+            reads.row, rows, mode='sum', per_sample_weights=reads.weight
+        )
+        number = self.kernel[0] * self.kernel[1]
+        return sums.view(
+            len(maps), -1, number, self.groups, maps.shape[1] // self.groups
+        )
+
+    def spread(self, grad_values: Tensor, reads: Reads, maps: Tensor) -> Tensor:
+        """Gradient like maps, from the gradient of ``values``."""
+        rows = grad_values.reshape(len(reads.row), -1)  # [B P K G, C / G]
+        count = torch.full_like(reads.row[:, 0], 4)
+        bags = Bags(reads.row.flatten(), reads.weight.detach().flatten(), count)
+        cells = bags.spread(rows, maps[:, 0].numel() * self.offset_groups)
+        return cells.view(len(maps), *maps.shape[2:], -1).permute(0, 3, 1, 2)
+
+    def for_torchvision(
+        self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor
+    ) -> tuple[Any, ...]:
+        """Arguments of both operators of torchvision, after the gradient."""
+        maps, weight, offset, mask = map(at_least_float32, (maps, weight, offset, mask))
+        offset = offset.nan_to_num(-FAR).clamp(
+            -FAR, FAR
+        )  # torchvision may crash at NaN
+        tensors = maps, weight, offset, mask, weight.new_zeros(len(weight))
+        axes = *self.stride, *self.padding, *self.dilation
+        return *tensors, *axes, self.groups, self.offset_groups, True
+
+
+@dataclass(frozen=True, eq=False)
+class Reads:
+    """Weighted cells that are read, for B P K G values.
+
+    Attributes:
+        row: [B P K G, 4], indices of cells of all maps, times G, plus the group.
+        weight: [B P K G, 4].
+    """
+
+    row: Tensor
+    weight: Tensor
+
+
+def take_images(image: slice, *tensors: Tensor | None) -> list[Tensor]:
+    """Images of tensors that are not None."""
+    return [x[image] for x in tensors if x is not None]
+
+
+def two_cells(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Indices and weights [..., 2] of the cells below and above positions on an axis.
+
+    Cells outside of the map have a weight of 0, as have both where a position is a cell or more
+    outside, or NaN.
+    """
+    inside = (position > -1) & (position < size)
+    position = torch.where(inside, position, 0)
+    low = position.detach().floor()
+    share = position - low
+    index = torch.stack([low, low + 1], -1)
+    valid = inside[..., None] & (index >= 0) & (index < size)
+    weight = torch.where(valid, torch.stack([1 - share, share], -1), 0)
+    return index.clamp(0, size - 1).long(), weight
 
 
 def deform_conv_forward(
@@ -37,7 +277,14 @@ def deform_conv_forward(
         deformable_group: G.
         im2col_step: not used.
     """
-    settings = (kH, kW), (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
+    settings = (
+        (kH, kW),
+        (dH, dW),
+        (padH, padW),
+        (dilationH, dilationW),
+        group,
+        deformable_group,
+    )
     output.copy_(Convolution(*settings).forward(input, weight, offset, None))
 
 
@@ -48,8 +295,17 @@ def deform_conv_backward_input(
     group: int, deformable_group: int, im2col_step: int,
 ) -> None:  # fmt: skip
     """Write the gradients of maps and offsets; other arguments as in ``deform_conv_forward``."""
-    settings = (kH, kW), (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
-    gradients = Convolution(*settings).input_gradients(gradOutput, input, weight, offset, None)
+    settings = (
+        (kH, kW),
+        (dH, dW),
+        (padH, padW),
+        (dilationH, dilationW),
+        group,
+        deformable_group,
+    )
+    gradients = Convolution(*settings).input_gradients(
+        gradOutput, input, weight, offset, None
+    )
     gradInput.copy_(gradients[0])
     gradOffset.copy_(gradients[1])
 
@@ -61,7 +317,14 @@ def deform_conv_backward_parameters(
     group: int, deformable_group: int, scale: float, im2col_step: int,
 ) -> None:  # fmt: skip
     """Add ``scale`` times the gradient of the kernel; others as in ``deform_conv_forward``."""
-    settings = (kH, kW), (dH, dW), (padH, padW), (dilationH, dilationW), group, deformable_group
+    settings = (
+        (kH, kW),
+        (dH, dW),
+        (padH, padW),
+        (dilationH, dilationW),
+        group,
+        deformable_group,
+    )
     convolution = Convolution(*settings)
     gradient = convolution.weight_gradient(gradOutput, input, gradWeight, offset, None)
     gradWeight.add_(gradient, alpha=scale)
@@ -74,7 +337,12 @@ def modulated_deform_conv_forward(
     dilation_h: int, dilation_w: int, group: int, deformable_group: int, with_bias: bool,
 ) -> None:  # fmt: skip
     """``deform_conv_forward`` with a mask [B, G K, H', W'] and, if ``with_bias``, a bias [D]."""
-    axes = (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
+    axes = (
+        (kernel_h, kernel_w),
+        (stride_h, stride_w),
+        (pad_h, pad_w),
+        (dilation_h, dilation_w),
+    )
     convolution = Convolution(*axes, group, deformable_group)
     offset, mask = (of_output(x, output) for x in (offset, mask))
     result = convolution.forward(input, weight, offset, mask)
@@ -89,7 +357,12 @@ def modulated_deform_conv_backward(
     dilation_h: int, dilation_w: int, group: int, deformable_group: int, with_bias: bool,
 ) -> None:  # fmt: skip
     """Write all gradients; other arguments as in ``modulated_deform_conv_forward``."""
-    axes = (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
+    axes = (
+        (kernel_h, kernel_w),
+        (stride_h, stride_w),
+        (pad_h, pad_w),
+        (dilation_h, dilation_w),
+    )
     convolution = Convolution(*axes, group, deformable_group)
     at = [of_output(x, grad_output) for x in (offset, mask)]
     gradients = convolution.gradients(grad_output, input, weight, *at)

@@ -56,7 +56,9 @@ def ms_deform_attn_forward(
         im2col_step: not used, images at once.
     """
     dtype = value.dtype
-    value, places, weights = map(at_least_float32, (value, sampling_locations, attention_weights))
+    value, places, weights = map(
+        at_least_float32, (value, sampling_locations, attention_weights)
+    )
     sizes = value_spatial_shapes.tolist()
     tokens = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
     parts = tokens.split([height * width for height, width in sizes], -1)
@@ -83,7 +85,12 @@ def ms_deform_attn_backward(
     with torch.enable_grad():
         value, locations, weights = (x.detach().requires_grad_() for x in inputs)
         out = ms_deform_attn_forward(
-            value, value_spatial_shapes, value_level_start_index, locations, weights, im2col_step
+            value,
+            value_spatial_shapes,
+            value_level_start_index,
+            locations,
+            weights,
+            im2col_step,
         )
         grads = torch.autograd.grad(out, (value, locations, weights), grad_output)
     outs = grad_value, grad_sampling_loc, grad_attn_weight

@@ -53,7 +53,9 @@ class Extension(ModuleType):
         self.__spec__ = ModuleSpec(NAME, None, origin=__name__)
         for module in MODULES:
             functions = vars(module).items()
-            vars(self).update({name: value for name, value in functions if isfunction(value)})
+            vars(self).update(
+                {name: value for name, value in functions if isfunction(value)}
+            )
 
     def get_compiler_version(self) -> str:
         return 'none (operators in PyTorch)'
@@ -67,7 +69,9 @@ class Extension(ModuleType):
             raise AttributeError(f'module {NAME!r} has no attribute {name!r}')
 
         def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-            users = [needs for prefix, needs in NEEDED_BY.items() if name.startswith(prefix)]
+            users = [
+                needs for prefix, needs in NEEDED_BY.items() if name.startswith(prefix)
+            ]
             raise NotImplementedError(
                 f'mmcv is installed without its compiled operator {name}'
                 f'{f", which {users[0]} needs" if users else ""}; the others run in PyTorch, this '

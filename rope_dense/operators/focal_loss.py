@@ -19,7 +19,12 @@ LEAST = torch.finfo(torch.float32).tiny  # of probabilities
 
 
 def sigmoid_focal_loss_forward(
-    input: Tensor, target: Tensor, weight: Tensor, output: Tensor, gamma: float, alpha: float
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    output: Tensor,
+    gamma: float,
+    alpha: float,
 ) -> None:
     """Write the loss of each item and class to ``output`` [N, C].
 
@@ -39,7 +44,12 @@ def sigmoid_focal_loss_forward(
 
 
 def sigmoid_focal_loss_backward(
-    input: Tensor, target: Tensor, weight: Tensor, grad_input: Tensor, gamma: float, alpha: float
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    grad_input: Tensor,
+    gamma: float,
+    alpha: float,
 ) -> None:
     """Write the derivatives of the losses by their logits to ``grad_input`` [N, C]."""
     x, is_class, gamma, alpha = prepare_logits(input, target, gamma, alpha)
@@ -51,7 +61,12 @@ def sigmoid_focal_loss_backward(
 
 
 def softmax_focal_loss_forward(
-    input: Tensor, target: Tensor, weight: Tensor, output: Tensor, gamma: float, alpha: float
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    output: Tensor,
+    gamma: float,
+    alpha: float,
 ) -> None:
     """Write the loss of each item to ``output`` [N]; 0 for targets below 0.
 
@@ -92,10 +107,17 @@ def prepare_logits(
 ) -> tuple[Tensor, Tensor, float, float]:
     """Logits [N, C] to compute with, whether a class is the target, and the settings as float32."""
     is_class = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
-    return at_least_float32(logits), is_class, c_float(gamma).value, c_float(alpha).value
+    return (
+        at_least_float32(logits),
+        is_class,
+        c_float(gamma).value,
+        c_float(alpha).value,
+    )
 
 
-def probability(probabilities: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def probability(
+    probabilities: Tensor, target: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
     """Of the target classes [N], and the weights of the items, 0 for targets below 0."""
     p = at_least_float32(probabilities.gather(1, target.clamp(min=0)[:, None])[:, 0])
     return p, weight_of(target, weight, probabilities.shape[1]) * (target >= 0)
@@ -106,4 +128,6 @@ def weight_of(target: Tensor, weight: Tensor, num_classes: int) -> Tensor:
     if not weight.numel():
         return torch.ones_like(target, dtype=torch.float32)
     is_class = (target >= 0) & (target < num_classes)
-    return torch.where(is_class, at_least_float32(weight[target.clamp(0, num_classes - 1)]), 1)
+    return torch.where(
+        is_class, at_least_float32(weight[target.clamp(0, num_classes - 1)]), 1
+    )

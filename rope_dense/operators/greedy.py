@@ -10,7 +10,9 @@ COLUMNS = 4096  # boxes compared with a block at once: bounds the memory
 
 
 def greedy_keep(
-    overlapping: Callable[[Tensor, Tensor], Tensor], order: Tensor, columns: int = COLUMNS
+    overlapping: Callable[[Tensor, Tensor], Tensor],
+    order: Tensor,
+    columns: int = COLUMNS,
 ) -> Tensor:
     """Indices that greedy suppression keeps, best first.
 
@@ -34,7 +36,9 @@ def greedy_keep(
         head = head.masked_select(undominated(overlapping(head, head).triu(1)))
         kept.append(head)
         later = order.split(columns)
-        order = torch.cat([x.masked_select(~overlapping(head, x).any(0)) for x in later])
+        order = torch.cat(
+            [x.masked_select(~overlapping(head, x).any(0)) for x in later]
+        )
     return torch.cat(kept)
 
 

@@ -31,10 +31,14 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
     iou = make_pairwise_iou(boxes, offset)
     order = scores.sort(stable=True, descending=True).indices
     columns = COLUMNS_CPU if boxes.device.type == 'cpu' else COLUMNS
-    return greedy_keep(lambda rows, columns: iou(rows, columns) > threshold, order, columns)
+    return greedy_keep(
+        lambda rows, columns: iou(rows, columns) > threshold, order, columns
+    )
 
 
-def make_pairwise_iou(boxes: Tensor, offset: int = 0) -> Callable[[Tensor, Tensor], Tensor]:
+def make_pairwise_iou(
+    boxes: Tensor, offset: int = 0
+) -> Callable[[Tensor, Tensor], Tensor]:
     """A function from indices [R] and [C] of boxes to their IoU [R, C].
 
     Its roundings are the compiled operator's, for equal decisions at the threshold.
@@ -64,7 +68,12 @@ def shared_area(a: Tensor, b: Tensor, offset: int) -> Tensor:
 
 
 def bbox_overlaps(
-    bboxes1: Tensor, bboxes2: Tensor, ious: Tensor, mode: int, aligned: bool, offset: int
+    bboxes1: Tensor,
+    bboxes2: Tensor,
+    ious: Tensor,
+    mode: int,
+    aligned: bool,
+    offset: int,
 ) -> None:
     """Write the overlaps of boxes [M, 4] and [N, 4]; NaN where the divisor is 0, as in mmcv.
 
@@ -76,7 +85,10 @@ def bbox_overlaps(
     a, b = (at_least_float32(boxes).t() for boxes in (bboxes1, bboxes2))
     a, b = (a, b) if aligned else (a[:, :, None], b[:, None])
     shared = shared_area(a, b, offset)
-    ious.copy_(shared / (area(a, offset) if mode else area(a, offset) + area(b, offset) - shared))
+    ious.copy_(
+        shared
+        / (area(a, offset) if mode else area(a, offset) + area(b, offset) - shared)
+    )
 
 
 def softnms(

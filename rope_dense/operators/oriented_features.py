@@ -15,7 +15,11 @@ from .roi_align_rotated import four_cells
 
 
 def rotated_feature_align_forward(
-    features: Tensor, best_bboxes: Tensor, output: Tensor, spatial_scale: float, points: int
+    features: Tensor,
+    best_bboxes: Tensor,
+    output: Tensor,
+    spatial_scale: float,
+    points: int,
 ) -> None:
     """Write maps [B, C, H, W] plus their values at the box of each cell to ``output``.
 
@@ -34,15 +38,23 @@ def rotated_feature_align_forward(
 
 
 def rotated_feature_align_backward(
-    top_grad: Tensor, best_bboxes: Tensor, bottom_grad: Tensor, spatial_scale: float, points: int
+    top_grad: Tensor,
+    best_bboxes: Tensor,
+    bottom_grad: Tensor,
+    spatial_scale: float,
+    points: int,
 ) -> None:
     """Add the gradient of the maps to ``bottom_grad``; other arguments as in forward."""
     bags = cells_of_boxes(top_grad, best_bboxes, spatial_scale, points)
-    cells = bags.spread(as_cells(top_grad), len(bags.count)).unflatten(0, (-1, *top_grad.shape[2:]))
+    cells = bags.spread(as_cells(top_grad), len(bags.count)).unflatten(
+        0, (-1, *top_grad.shape[2:])
+    )
     bottom_grad += top_grad + cells.permute(0, 3, 1, 2)
 
 
-def cells_of_boxes(maps: Tensor, boxes: Tensor, spatial_scale: float, points: int) -> Bags:
+def cells_of_boxes(
+    maps: Tensor, boxes: Tensor, spatial_scale: float, points: int
+) -> Bags:
     """The cells that a box of each cell reads, a bag each."""
     boxes = at_least_float32(boxes.reshape(-1, 5))
     y, x, width, height = (boxes[:, :4] * c_float(spatial_scale).value).unbind(1)
@@ -55,12 +67,16 @@ def cells_of_boxes(maps: Tensor, boxes: Tensor, spatial_scale: float, points: in
     height_width = maps.shape[2], maps.shape[3]
     cell, weight = four_cells(rows.flatten(), columns.flatten(), height_width)
     number = maps.shape[2] * maps.shape[3]
-    image = torch.arange(len(maps), device=boxes.device).repeat_interleave(number * points)
+    image = torch.arange(len(maps), device=boxes.device).repeat_interleave(
+        number * points
+    )
     count = torch.full_like(image[::points], 4 * points)
     return Bags((cell + image[:, None] * number).flatten(), weight.flatten(), count)
 
 
-def active_rotated_filter_forward(input: Tensor, indices: Tensor, output: Tensor) -> None:
+def active_rotated_filter_forward(
+    input: Tensor, indices: Tensor, output: Tensor
+) -> None:
     """Write filters in all rotations to ``output``.
 
     Zhou et al., "Oriented Response Networks" (CVPR 2017).
@@ -71,13 +87,19 @@ def active_rotated_filter_forward(input: Tensor, indices: Tensor, output: Tensor
         output: [D R, E O, h, w].
     """
     place = places(input, indices)
-    output.view(place.shape).scatter_(3, place, input.flatten(2)[:, None].expand(place.shape))
+    output.view(place.shape).scatter_(
+        3, place, input.flatten(2)[:, None].expand(place.shape)
+    )
 
 
-def active_rotated_filter_backward(grad_out: Tensor, indices: Tensor, grad_in: Tensor) -> None:
+def active_rotated_filter_backward(
+    grad_out: Tensor, indices: Tensor, grad_in: Tensor
+) -> None:
     """Write the gradient of ``input``; other arguments as in forward."""
     place = places(grad_in, indices)
-    grad_in.copy_(grad_out.reshape(place.shape).gather(3, place).sum(1).view_as(grad_in))
+    grad_in.copy_(
+        grad_out.reshape(place.shape).gather(3, place).sum(1).view_as(grad_in)
+    )
 
 
 def places(filters: Tensor, indices: Tensor) -> Tensor:

@@ -36,7 +36,10 @@ def convex_iou(pointsets: Tensor, polygons: Tensor, ious: Tensor) -> None:
 
     Polygons may be concave.
     """
-    hulls, corners = hull_of(Points.of(pointsets.double())), Points.of(polygons.double())
+    hulls, corners = (
+        hull_of(Points.of(pointsets.double())),
+        Points.of(polygons.double()),
+    )
     hull_areas, areas = polygon_area(hulls), signed_area(corners).abs()
     ious.zero_()
     for i, j in near_pairs(bounds(hulls), bounds(corners)):
@@ -65,7 +68,9 @@ def giou(points: Points, polygon: Points) -> Tensor:
     hulls = hull_of(points)
     inter = hull_intersection(hulls, polygon)
     union = polygon_area(hulls) + signed_area(polygon).abs() - inter
-    return inter / union - 1 + union / polygon_area(hull_of(join_points(points, polygon)))
+    return (
+        inter / union - 1 + union / polygon_area(hull_of(join_points(points, polygon)))
+    )
 
 
 def hull_of(points: Points) -> Points:
@@ -89,7 +94,10 @@ def hull_intersection(hulls: Points, polygon: Points) -> Tensor:
         triangle = polygon[:, corners]
         sign = signed_area(triangle).sign()
         turned = Points(
-            *(torch.where(sign[:, None] < 0, v.flip(1), v) for v in (triangle.x, triangle.y))
+            *(
+                torch.where(sign[:, None] < 0, v.flip(1), v)
+                for v in (triangle.x, triangle.y)
+            )
         )
         total = total + sign * intersection(
             hulls, turned, contains(turned, hulls), contains(hulls, turned), convex=True
@@ -104,7 +112,9 @@ def contains(polygon: Points, points: Points) -> Tensor:
     """
     side = polygon.next() - polygon
     start = points[:, :, None] - polygon[:, None]  # [n, P, K]
-    least = -rounding_tolerance(polygon, points) * dot(side, side).sqrt().detach()  # [n, K]
+    least = (
+        -rounding_tolerance(polygon, points) * dot(side, side).sqrt().detach()
+    )  # [n, K]
     return (cross(side[:, None], start) >= least[:, None]).all(2)
 
 
@@ -115,7 +125,9 @@ def min_area_polygons(pointsets: Tensor, polygons: Tensor) -> None:
     Corners begin with the largest x and smallest y of the axes turned by an angle in [0, pi / 2).
     Where several rectangles are smallest, mmcv may choose another one.
     """
-    for part, out in zip(pointsets.split(PAIRS // 8), polygons.split(PAIRS // 8), strict=True):
+    for part, out in zip(
+        pointsets.split(PAIRS // 8), polygons.split(PAIRS // 8), strict=True
+    ):
         points = Points.of(part.double())
         first, second = torch.triu_indices(9, 9, 1, device=part.device)
         side = points[:, second] - points[:, first]
@@ -128,7 +140,10 @@ def min_area_polygons(pointsets: Tensor, polygons: Tensor) -> None:
             torch.stack([along.amax(2), across.amax(2)]),
         )
         best = (high - low).prod(0).argmin(1, keepdim=True)
-        cosine, sine = cosine[..., 0].gather(1, best), sine[..., 0].gather(1, best)  # [n, 1]
+        cosine, sine = (
+            cosine[..., 0].gather(1, best),
+            sine[..., 0].gather(1, best),
+        )  # [n, 1]
         left, top, right, bottom = (v.gather(1, best) for v in (*low, *high))
         along, across = (
             torch.cat([right, left, left, right], 1),
@@ -138,7 +153,9 @@ def min_area_polygons(pointsets: Tensor, polygons: Tensor) -> None:
         out.copy_(torch.stack(corners, 2).flatten(1))
 
 
-def points_in_polygons_forward(points: Tensor, polygons: Tensor, output: Tensor) -> None:
+def points_in_polygons_forward(
+    points: Tensor, polygons: Tensor, output: Tensor
+) -> None:
     """Write to ``output`` [B, K] whether points [B, 2] are in polygons [K, 8], as 0 and 1.
 
     Edges to the right of a point are counted. As in mmcv, a point on an edge stops the count there,
@@ -148,13 +165,19 @@ def points_in_polygons_forward(points: Tensor, polygons: Tensor, output: Tensor)
     rows = POINTS // max(len(polygons), 1) + 1
     for part, out in zip(points.split(rows), output.split(rows), strict=True):
         x, y = part.to(corners.x.dtype)[:, :, None].unbind(1)  # [b, 1]
-        odd = torch.zeros(len(part), len(polygons), dtype=torch.bool, device=points.device)
+        odd = torch.zeros(
+            len(part), len(polygons), dtype=torch.bool, device=points.device
+        )
         stopped = odd.clone()
         for edge in range(4):
             a, b = corners[:, edge], corners[:, edge - 1]
             crosses = (a.y < y) != (b.y < y)
             at = a.x + (y - a.y) * (b.x - a.x) / (b.y - a.y)
-            stopped |= ((a.x == x) & (a.y == y)) | ((b.x == x) & (b.y == y)) | (crosses & (at == x))
+            stopped |= (
+                ((a.x == x) & (a.y == y))
+                | ((b.x == x) & (b.y == y))
+                | (crosses & (at == x))
+            )
             odd ^= crosses & (at > x) & ~stopped
         out.copy_(odd)
 

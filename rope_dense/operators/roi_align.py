@@ -39,14 +39,21 @@ class Pooling:
     def samples(self, rois: Tensor) -> tuple[Samples, Samples]:
         """The rows and columns of the samples of regions [R, 5]."""
         offset = 0.5 if self.aligned else 0.0
-        low, high = (at_least_float32(rois[:, 1:]) * self.scale - offset).split(2, 1)  # [R, 2]
+        low, high = (at_least_float32(rois[:, 1:]) * self.scale - offset).split(
+            2, 1
+        )  # [R, 2]
         length = high - low
         if not self.aligned:
             length = length.clamp(min=1)
         elif rois.device.type == 'cpu' and not (length >= 0).all():
             raise RuntimeError('roi_align: regions must not have a negative size')
         columns, rows = (
-            Samples.of(low[:, axis], length[:, axis], self.places[1 - axis], self.sampling_ratio)
+            Samples.of(
+                low[:, axis],
+                length[:, axis],
+                self.places[1 - axis],
+                self.sampling_ratio,
+            )
             for axis in range(2)
         )
         return rows, columns
@@ -54,7 +61,9 @@ class Pooling:
     def bags(self, rois: Tensor) -> Bags:
         """The cells of each place of regions [R, 5], as their mean weighs them."""
         axes = zip(self.samples(rois), self.size, strict=True)
-        rows, columns = (samples.mean_taps(size, not self.sampling_ratio) for samples, size in axes)
+        rows, columns = (
+            samples.mean_taps(size, not self.sampling_ratio) for samples, size in axes
+        )
         return rectangles(self.first_cell(rois), rows, columns, self.size[1])
 
     def first_cell(self, rois: Tensor) -> Tensor:
@@ -86,7 +95,9 @@ class Samples:
             count = step.float().nan_to_num(0, 0, 0).ceil().clamp(min=0).long()
         start, step, number = (x[:, None, None] for x in (start, step, count))
         place = torch.arange(places, device=start.device)[:, None]
-        sample = torch.arange(ratio if ratio > 0 else int(count.max()), device=start.device)
+        sample = torch.arange(
+            ratio if ratio > 0 else int(count.max()), device=start.device
+        )
         at = sample.minimum((number - 1).clamp(min=0))
         position = start + place * step + (at + 0.5) * step / number.clamp(min=1)
         return cls(position, count, sample < number)
@@ -111,12 +122,17 @@ class Samples:
             slot, slots = low - low[..., :1], number + 2
             count = slot[..., -1] + 2 if number else slot.sum(-1)
         else:
-            slot, slots = 2 * torch.arange(number, device=low.device).expand_as(low), 2 * number
+            slot, slots = (
+                2 * torch.arange(number, device=low.device).expand_as(low),
+                2 * number,
+            )
             count = (2 * self.count)[:, None].expand(low.shape[:2])
         index = low.new_zeros(*low.shape[:2], slots)
         index.scatter_(-1, slot, low).scatter_(-1, slot + 1, high)
         weight = low_weight.new_zeros(index.shape)
-        weight.scatter_add_(-1, slot, low_weight).scatter_add_(-1, slot + 1, high_weight)
+        weight.scatter_add_(-1, slot, low_weight).scatter_add_(
+            -1, slot + 1, high_weight
+        )
         return Taps(index, weight / self.count.clamp(min=1)[:, None, None], count)
 
     def single_taps(self, size: int) -> Taps:
@@ -173,16 +189,22 @@ def roi_align_forward(
     if pool_mode == 1 and (torchvision := torchvision_operators(input.device)):
         maps = at_least_float32(input)
         rois = rois.to(maps.dtype)
-        output.copy_(torchvision.roi_align(maps, rois, scale, *places, sampling_ratio, aligned))
+        output.copy_(
+            torchvision.roi_align(maps, rois, scale, *places, sampling_ratio, aligned)
+        )
         return
-    pooling = Pooling(places, scale, sampling_ratio, aligned, (input.shape[2], input.shape[3]))
+    pooling = Pooling(
+        places, scale, sampling_ratio, aligned, (input.shape[2], input.shape[3])
+    )
     cells = as_cells(input)
     for part in row_slices(rois, CHUNK):
         if pool_mode == 1:
             means = pooling.bags(rois[part]).sums(cells).unflatten(0, (-1, *places))
             output[part] = means.permute(0, 3, 1, 2)
         else:
-            write_maxima(pooling, cells, rois[part], output[part], argmax_y[part], argmax_x[part])
+            write_maxima(
+                pooling, cells, rois[part], output[part], argmax_y[part], argmax_x[part]
+            )
 
 
 def roi_align_backward(
@@ -207,7 +229,13 @@ def roi_align_backward(
     if torchvision := torchvision_operators(grad_output.device):
         rois = at_least_float32(rois)
         grad_input += torchvision._roi_align_backward(
-            grad_output.to(rois.dtype), rois, scale, *places, *size, sampling_ratio, aligned
+            grad_output.to(rois.dtype),
+            rois,
+            scale,
+            *places,
+            *size,
+            sampling_ratio,
+            aligned,
         )
         return
     pooling = Pooling(places, scale, sampling_ratio, aligned, (size[2], size[3]))
@@ -218,25 +246,37 @@ def roi_align_backward(
 
 
 def write_maxima(
-    pooling: Pooling, cells: Tensor, rois: Tensor, output: Tensor, row: Tensor, column: Tensor
+    pooling: Pooling,
+    cells: Tensor,
+    rois: Tensor,
+    output: Tensor,
+    row: Tensor,
+    column: Tensor,
 ) -> None:
     """Write the maxima over the samples of each place, and where they are.
 
     From cells [B H W, C] and regions [R, 5]; output, row and column are [R, C, S, S'].
     """
     samples = pooling.samples(rois)
-    shape = [number for axis in samples for number in axis.position.shape[1:]]  # S G S' G'
+    shape = [
+        number for axis in samples for number in axis.position.shape[1:]
+    ]  # S G S' G'
     per_region = cells.shape[1] * torch.Size(shape).numel()
     if len(rois) > 1 and per_region * len(rois) > VALUES:
         for part in row_slices(rois, max(1, VALUES // per_region)):
-            write_maxima(pooling, cells, rois[part], output[part], row[part], column[part])
+            write_maxima(
+                pooling, cells, rois[part], output[part], row[part], column[part]
+            )
         return
     rows, columns = (
         axis.single_taps(size) for axis, size in zip(samples, pooling.size, strict=True)
     )
     bags = rectangles(pooling.first_cell(rois), rows, columns, pooling.size[1])
     values = bags.sums(cells).view(len(rois), *shape, cells.shape[1])
-    used = samples[0].used[..., None, None, None] & samples[1].used[:, None, None, :, :, None]
+    used = (
+        samples[0].used[..., None, None, None]
+        & samples[1].used[:, None, None, :, :, None]
+    )
     values = values.masked_fill(values.isnan() | ~used, -torch.inf)
     values = values.permute(0, 5, 1, 3, 2, 4).flatten(-2)  # [R, C, S, S', G G']
     maximum, index = prepend(values, -10000.0).max(-1)  # the first of equal ones
@@ -245,7 +285,9 @@ def write_maxima(
         (row, samples[0].position[:, :, None, :, None]),
         (column, samples[1].position[:, None, :, None]),
     ):
-        position = position.expand(-1, *shape[::2], *shape[1::2]).flatten(-2)  # [R, S, S', G G']
+        position = position.expand(-1, *shape[::2], *shape[1::2]).flatten(
+            -2
+        )  # [R, S, S', G G']
         position = prepend(position, -1.0)[:, None].expand(*index.shape, -1)
         out.copy_(position.gather(-1, index[..., None])[..., 0])
 
@@ -260,12 +302,19 @@ def add_at_samples(
 ) -> None:
     """Add gradients [R, C, S, S'] to the cells around one sample each; see ``write_maxima``."""
     channels, height, width = grad_input.shape[1:]
-    channel = rois[:, 0].long()[:, None] * channels + torch.arange(channels, device=rois.device)
+    channel = rois[:, 0].long()[:, None] * channels + torch.arange(
+        channels, device=rois.device
+    )
     first = (channel * height * width)[..., None, None]  # [R, C, 1, 1]
-    inside = (row != -1) & (row >= -1) & (row <= height) & (column >= -1) & (column <= width)
+    inside = (
+        (row != -1) & (row >= -1) & (row <= height) & (column >= -1) & (column <= width)
+    )
     grad = at_least_float32(grad_output) * inside
     total = torch.zeros(grad_input.numel(), device=grad.device, dtype=grad.dtype)
-    axes = [cells_around(x.to(grad.dtype), size) for x, size in ((row, height), (column, width))]
+    axes = [
+        cells_around(x.to(grad.dtype), size)
+        for x, size in ((row, height), (column, width))
+    ]
     for y, y_weight in ((axes[0][0], 1 - axes[0][2]), (axes[0][1], axes[0][2])):
         for x, x_weight in ((axes[1][0], 1 - axes[1][2]), (axes[1][1], axes[1][2])):
             cell = first + y * width + x

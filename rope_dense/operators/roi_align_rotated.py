@@ -19,7 +19,9 @@ from torch import Tensor
 from .bags import Bags, as_cells, at_least_float32, bag_items
 from .roi_align import cells_around
 
-SAMPLES = 2**18  # of all places at once: bounds the memory, but a region is never divided
+SAMPLES = (
+    2**18
+)  # of all places at once: bounds the memory, but a region is never divided
 
 
 def roi_align_rotated_forward(
@@ -110,11 +112,16 @@ def riroi_align_rotated_backward(
     clockwise: bool,
 ) -> None:
     """Add the gradient of the maps to ``bottom_grad``; other arguments as in forward."""
-    places, size = (pooled_height, pooled_width), (bottom_grad.shape[2], bottom_grad.shape[3])
+    places, size = (
+        (pooled_height, pooled_width),
+        (bottom_grad.shape[2], bottom_grad.shape[3]),
+    )
     pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
     whole, part = orientations(rois, num_orientations)
     grad = top_grad.to(part.dtype).unflatten(1, (-1, num_orientations))
-    grad = roll_orientations(grad * (1 - part), whole) + roll_orientations(grad * part, whole - 1)
+    grad = roll_orientations(grad * (1 - part), whole) + roll_orientations(
+        grad * part, whole - 1
+    )
     bottom_grad += pooling.transposed(grad.flatten(1, 2), rois, len(bottom_grad))
 
 
@@ -153,7 +160,9 @@ class Pooling:
         num_cells = number * self.size[0] * self.size[1]
         cells = as_cells(pooled[:0]).new_zeros(num_cells, pooled.shape[1])
         parts = self.parts(rois)
-        for part, values in zip(parts, pooled.split([len(p) for p in parts]), strict=True):
+        for part, values in zip(
+            parts, pooled.split([len(p) for p in parts]), strict=True
+        ):
             cells += self.bags(part).spread(as_cells(values), num_cells)
         return cells.unflatten(0, (number, *self.size)).permute(0, 3, 1, 2)
 
@@ -178,16 +187,24 @@ class Pooling:
     def bags(self, rois: Tensor) -> Bags:
         """The cells of each place of regions [R, 6], as their mean weighs them."""
         sides = self.sides(rois)
-        samples, steps = self.samples(sides), sides / sides.new_tensor(self.places)  # [R, 2]
+        samples, steps = (
+            self.samples(sides),
+            sides / sides.new_tensor(self.places),
+        )  # [R, 2]
         columns = self.places[1]
         count = samples.prod(1).repeat_interleave(self.places[0] * columns)  # [N]
         bag, sample = bag_items(count)  # [M]
-        place, region = bag % (self.places[0] * columns), bag // (self.places[0] * columns)
+        place, region = (
+            bag % (self.places[0] * columns),
+            bag // (self.places[0] * columns),
+        )
         places = torch.stack([place // columns, place % columns], 1)  # [M, 2]
         along_width = samples[region, 1]
         sample = torch.stack([sample // along_width, sample % along_width], 1)  # [M, 2]
         step = steps[region]
-        from_centre = (sample + 0.5) * step / samples[region] + (places * step - sides[region] / 2)
+        from_centre = (sample + 0.5) * step / samples[region] + (
+            places * step - sides[region] / 2
+        )
         y, x = self.turned(rois, region, *from_centre.unbind(1))
         cell, weight = four_cells(y, x, self.size)
         cell += rois[region, :1].long() * self.size[0] * self.size[1]
@@ -214,7 +231,10 @@ def four_cells(y: Tensor, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, Ten
     inside = (y >= -1) & (y <= size[0]) & (x >= -1) & (x <= size[1])
     top, bottom, down = cells_around(y, size[0])
     left, right, across = cells_around(x, size[1])
-    rows, columns = torch.stack([top, top, bottom, bottom], 1), torch.stack([left, right] * 2, 1)
+    rows, columns = (
+        torch.stack([top, top, bottom, bottom], 1),
+        torch.stack([left, right] * 2, 1),
+    )
     up, back = 1 - down, 1 - across
     weight = torch.stack([up * back, up * across, down * back, down * across], 1)
     return rows * size[1] + columns, weight * inside[:, None]

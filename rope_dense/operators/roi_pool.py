@@ -49,8 +49,12 @@ def roi_pool_forward(
         first = rois[part, 0].long() * height * width
         bags = rectangles(torch.zeros_like(first), rows, columns, width)
         first = first.repeat_interleave(pooled_height * pooled_width)  # [N]
-        for out, values in zip((output, argmax), bag_maxima(cells, bags, first), strict=True):
-            out[part] = values.unflatten(0, (-1, *places)).permute(0, 3, 1, 2).to(out.dtype)
+        for out, values in zip(
+            (output, argmax), bag_maxima(cells, bags, first), strict=True
+        ):
+            out[part] = (
+                values.unflatten(0, (-1, *places)).permute(0, 3, 1, 2).to(out.dtype)
+            )
 
 
 def roi_pool_backward(
@@ -64,11 +68,15 @@ def roi_pool_backward(
 ) -> None:
     """Add the gradient of the maps to ``grad_input``; other arguments as in forward."""
     channels, height, width = grad_input.shape[1:]
-    channel = rois[:, 0].long()[:, None] * channels + torch.arange(channels, device=rois.device)
+    channel = rois[:, 0].long()[:, None] * channels + torch.arange(
+        channels, device=rois.device
+    )
     cell = (channel * height * width)[..., None, None] + argmax.clamp(min=0)
     grad = at_least_float32(grad_output) * (argmax >= 0)
     total = torch.zeros(grad_input.numel(), device=grad.device, dtype=grad.dtype)
-    grad_input += total.index_add_(0, cell.flatten(), grad.flatten()).view_as(grad_input)
+    grad_input += total.index_add_(0, cell.flatten(), grad.flatten()).view_as(
+        grad_input
+    )
 
 
 def touched_cells(start: Tensor, length: Tensor, places: int, size: int) -> Taps:
@@ -78,8 +86,12 @@ def touched_cells(start: Tensor, length: Tensor, places: int, size: int) -> Taps
     """
     place = torch.arange(places, device=start.device)
     step = (length / places)[:, None]
-    low = (place * step + start[:, None]).nan_to_num(0).floor().clamp(0, size).long()  # [R, S]
-    high = ((place + 1) * step + start[:, None]).nan_to_num(0).ceil().clamp(0, size).long()
+    low = (
+        (place * step + start[:, None]).nan_to_num(0).floor().clamp(0, size).long()
+    )  # [R, S]
+    high = (
+        ((place + 1) * step + start[:, None]).nan_to_num(0).ceil().clamp(0, size).long()
+    )
     count = (high - low).clamp(min=0) * (length > 0)[:, None]
     index = low[..., None] + torch.arange(size, device=low.device)
     return Taps(index, torch.ones_like(index), count)
@@ -91,13 +103,17 @@ def bag_maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor
     A bag without cells has 0 and -1. NaN is no maximum. ``first`` [N] is the index of the first
     cell of the map of a bag.
     """
-    bag = torch.repeat_interleave(bags.count)[:, None].expand(-1, cells.shape[1])  # [M, C]
+    bag = torch.repeat_interleave(bags.count)[:, None].expand(
+        -1, cells.shape[1]
+    )  # [M, C]
     values = cells[bags.cell + first[bag[:, 0]]].nan_to_num(LOWEST, torch.inf, LOWEST)
     maximum = values.new_full((len(first), cells.shape[1]), LOWEST)
     maximum.scatter_reduce_(0, bag, values, 'amax')
     is_first = (values == maximum.gather(0, bag)) & (values > LOWEST)
     none = len(cells)
     cell = torch.full_like(maximum, none, dtype=torch.long)
-    cell.scatter_reduce_(0, bag, torch.where(is_first, bags.cell[:, None], none), 'amin')
+    cell.scatter_reduce_(
+        0, bag, torch.where(is_first, bags.cell[:, None], none), 'amin'
+    )
     maximum = maximum.masked_fill(bags.count[:, None] == 0, 0)
     return maximum, cell.masked_fill(cell == none, -1)

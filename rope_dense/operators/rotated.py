@@ -129,12 +129,16 @@ def diff_iou_rotated_sort_vertices_forward(
         num_valid: Not used.
     """
     x, y = vertices.unbind(-1)
-    apart = (x[..., None] - x[..., None, :]).abs() + (y[..., None] - y[..., None, :]).abs()
+    apart = (x[..., None] - x[..., None, :]).abs() + (
+        y[..., None] - y[..., None, :]
+    ).abs()
     size = (x.abs() + y.abs()).masked_fill(~mask, 0).amax(-1)[..., None, None]
     same = (apart <= 8 * torch.finfo(x.dtype).eps * size) & mask[..., None, :]
     valid = mask & ~same.tril(-1).any(-1)
     order = torch.atan2(y, x).masked_fill(~valid, torch.inf).argsort(-1)[..., :9]
-    number = valid.sum(-1, keepdim=True).clamp(max=8)  # corners of two rectangles at most
+    number = valid.sum(-1, keepdim=True).clamp(
+        max=8
+    )  # corners of two rectangles at most
     unused = 8 + (~mask[..., 8:]).int().argmax(-1, keepdim=True)
     place = torch.arange(9, device=order.device)
     index = torch.where(place < number, order, unused)
@@ -143,7 +147,12 @@ def diff_iou_rotated_sort_vertices_forward(
 
 
 def write_ious(
-    ious: Tensor, boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int, aligned: bool
+    ious: Tensor,
+    boxes1: Tensor,
+    boxes2: Tensor,
+    pair: Pair,
+    mode_flag: int,
+    aligned: bool,
 ) -> None:
     """Write the IoU of all pairs of boxes, or of boxes of one index."""
     boxes1, boxes2 = boxes1.double(), boxes2.double()
@@ -154,13 +163,18 @@ def write_ious(
     ious.copy_(values.view_as(ious))
 
 
-def kept_by_nms(boxes: Tensor, scores: Tensor, pair: Pair, iou_threshold: float) -> Tensor:
+def kept_by_nms(
+    boxes: Tensor, scores: Tensor, pair: Pair, iou_threshold: float
+) -> Tensor:
     """Indices that greedy suppression keeps; of equal scores the first counts as the highest."""
     dtype, boxes = at_least_float32(boxes).dtype, boxes.double()
     threshold = c_float(iou_threshold).value
 
     def overlapping(rows: Tensor, columns: Tensor) -> Tensor:
-        return iou_matrix(boxes[rows], boxes[columns], pair, mode_flag=0).to(dtype) >= threshold
+        return (
+            iou_matrix(boxes[rows], boxes[columns], pair, mode_flag=0).to(dtype)
+            >= threshold
+        )
 
     return greedy_keep(overlapping, scores.sort(stable=True, descending=True).indices)
 
@@ -189,7 +203,9 @@ def span(box: Points) -> Points:
     start, first, last = box[:, :1], box[:, 1:2] - box[:, :1], box[:, 3:] - box[:, :1]
     a = dot(first, first) * first.x.new_tensor([0, 0, 1, 1]) / cross(first, last)
     b = dot(last, last) * first.x.new_tensor([0, 1, 0, 1]) / cross(first, last)
-    return Points(start.x + a * last.y - b * first.y, start.y - a * last.x + b * first.x)
+    return Points(
+        start.x + a * last.y - b * first.y, start.y - a * last.x + b * first.x
+    )
 
 
 def aligned_iou(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Tensor:
@@ -215,7 +231,10 @@ def is_within(points: Points, box: Points) -> Tensor:
     """
     start = points - box[:, :1]
     first, last = box[:, 1:2] - box[:, :1], box[:, 3:] - box[:, :1]
-    slack, inside = rounding_tolerance(points, box), torch.ones_like(points.x, dtype=torch.bool)
+    slack, inside = (
+        rounding_tolerance(points, box),
+        torch.ones_like(points.x, dtype=torch.bool),
+    )
     for side in (first, last):
         along, length = dot(start, side), dot(side, side)
         more = slack * (length.sqrt() + dot(start, start).sqrt())
@@ -230,7 +249,9 @@ def pair_rotated(boxes1: Tensor, boxes2: Tensor) -> BoxPairs:
         rotated_corners(boxes[:, 0] - x / 2, boxes[:, 1] - y / 2, half_sides(boxes))
         for boxes in (boxes1, boxes2)
     )
-    return BoxPairs(p, q, boxes1[:, 2] * boxes1[:, 3], boxes2[:, 2] * boxes2[:, 3], True)
+    return BoxPairs(
+        p, q, boxes1[:, 2] * boxes1[:, 3], boxes2[:, 2] * boxes2[:, 3], True
+    )
 
 
 def half_sides(boxes: Tensor) -> tuple[Points, Points]:

@@ -15,17 +15,22 @@ import torch
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-from ..datasets.classes import IGNORED
-from ..datasets.images.drawing import draw, draw_depth, draw_features, encoded
-from ..datasets.images.sources import Source
-from ..datasets.mask_colours import write_labels
-from ..datasets.panoptic import OFFSET, PANOPTIC, panoptic_content, panoptic_segments, write_ids
-from ..datasets.rotated_results import rotated_annotation
+from ..data.classes import IGNORED
+from ..data.images.drawing import draw, draw_depth, draw_features, encoded
+from ..data.images.sources import Source
+from ..data.mask_colours import write_labels
+from ..data.panoptic import (
+    OFFSET,
+    PANOPTIC,
+    panoptic_content,
+    panoptic_segments,
+    write_ids,
+)
+from ..data.rotated_results import rotated_annotation
 from ..models.shared_backbone import FEATURES
 from ..utils.results import Results, Write
 from .formats import FORMATS, Detections, json_text, output_stem
-from .journal import file_state
-from .place import Output, Wanted
+from .place import Output, Wanted, file_state
 from .thresholds import DEFAULT
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
@@ -121,7 +126,9 @@ class DetectionFiles(Writer):
     ) -> None:
         super().__init__(visualizer, output, meta)
         self.classes, self.convention = meta['classes'], meta.get('convention')
-        self.min_scores = [output.min_scores.get(name, DEFAULT) for name in self.classes]
+        self.min_scores = [
+            output.min_scores.get(name, DEFAULT) for name in self.classes
+        ]
 
     @classmethod
     def files(cls, wanted: Wanted) -> list[str]:
@@ -150,9 +157,13 @@ class DetectionFiles(Writer):
         self.note_objects(source, objects, height=height, width=width, highest=highest)
         return drawn
 
-    def note_objects(self, source: Source, objects: Sequence[dict], **about: Any) -> None:
+    def note_objects(
+        self, source: Source, objects: Sequence[dict], **about: Any
+    ) -> None:
         """Note an image and its objects, in COCO's form but for their numbers."""
-        self.note(source, picture=f'{DRAWN}/{source.picture}', objects=list(objects), **about)
+        self.note(
+            source, picture=f'{DRAWN}/{source.picture}', objects=list(objects), **about
+        )
 
     def tiles_file(self, picture: str) -> Path:
         return self.out / 'tiles' / Path(picture).with_suffix('.json')
@@ -181,7 +192,9 @@ class DetectionFiles(Writer):
         return said
 
 
-def coco_annotations(instances: BaseDataElement, convention: str | None = None) -> list[dict]:
+def coco_annotations(
+    instances: BaseDataElement, convention: str | None = None
+) -> list[dict]:
     """Objects as annotations of COCO, classes from 1, rotated boxes by a convention."""
     results = []
     boxes = instances.bboxes.numpy() if 'bboxes' in instances else None
@@ -192,11 +205,15 @@ def coco_annotations(instances: BaseDataElement, convention: str | None = None) 
         if 'masks' in instances:
             run_lengths = instances.masks[index]  # of a ``TileJoiner``, or pixels
             if not isinstance(run_lengths, dict):
-                run_lengths = coco_mask.encode(np.asfortranarray(run_lengths.numpy(), np.uint8))
+                run_lengths = coco_mask.encode(
+                    np.asfortranarray(run_lengths.numpy(), np.uint8)
+                )
             annotation['area'] = int(coco_mask.area(run_lengths))
             annotation['bbox'] = coco_mask.toBbox(run_lengths).tolist()
             counts = run_lengths['counts'].decode()
-            annotation['segmentation'] = dict(size=list(run_lengths['size']), counts=counts)
+            annotation['segmentation'] = dict(
+                size=list(run_lengths['size']), counts=counts
+            )
         if boxes is not None and convention:
             annotation |= rotated_annotation(boxes[index], convention)
         elif boxes is not None and boxes[index].any():
@@ -236,7 +253,9 @@ class SegmentationFiles(Writer):
 
     def write_labels(self, source: Source, labels: np.ndarray) -> None:
         """Write class numbers [H, W] as the data set numbers them."""
-        with self.writing(source)(self.out / LABELS / with_suffix(source, '.png')) as file:
+        with self.writing(source)(
+            self.out / LABELS / with_suffix(source, '.png')
+        ) as file:
             write_labels(labels, file, self.meta['palette'], self.meta.get('numbers'))
 
     def tiles_file(self, picture: str) -> Path:
@@ -260,12 +279,17 @@ class PanopticFiles(SegmentationFiles):
 
     def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
-        labels, png = sample.pred_panoptic_seg.sem_seg[0].numpy(), with_suffix(source, '.png')
+        labels, png = (
+            sample.pred_panoptic_seg.sem_seg[0].numpy(),
+            with_suffix(source, '.png'),
+        )
         ids, segments = panoptic_segments(labels, self.category_ids)
         with self.writing(source)(self.out / PANOPTIC / png) as file:
             write_ids(ids, file)
         classes = labels % OFFSET
-        self.write_labels(source, np.where(classes < len(self.category_ids), classes, IGNORED))
+        self.write_labels(
+            source, np.where(classes < len(self.category_ids), classes, IGNORED)
+        )
         drawn = self.show(source, draw(self.visualizer, source.picture, image, sample))
         height, width = labels.shape
         self.note(source, height=height, width=width, png=png, segments=segments)
@@ -291,11 +315,16 @@ class ArrayFiles(Writer):
 
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
-        return [f'{DRAWN}/{source.picture}', f'{cls.kind}/{with_suffix(source, ".npy")}']
+        return [
+            f'{DRAWN}/{source.picture}',
+            f'{cls.kind}/{with_suffix(source, ".npy")}',
+        ]
 
     def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         values = self.array_of(sample.cpu())
-        self.write(source, f'{self.kind}/{with_suffix(source, ".npy")}', array_content(values))
+        self.write(
+            source, f'{self.kind}/{with_suffix(source, ".npy")}', array_content(values)
+        )
         drawn = self.draw(image, values)
         self.show(source, drawn)
         self.note(source)

@@ -13,14 +13,13 @@ from xml.sax.saxutils import escape
 import cv2
 import numpy as np
 
-from ..datasets.images.drawing import encoded
-from ..datasets.labels.objects import printable_text
-from ..datasets.rotated_results import about_convention, dota_texts, names_of_files
-from ..project.errors import UsageError
+from ..data.images.drawing import encoded
+from ..data.labels.objects import printable_text
+from ..data.rotated_results import about_convention, dota_texts, names_of_files
+from ..utils.errors import UsageError
 from ..utils.progress import progress
 from ..utils.results import Results
-from .journal import Entry
-from .place import Output, Wanted, ids_of
+from .place import Entry, Output, Wanted, ids_of
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
@@ -71,8 +70,12 @@ def write_coco(found: Detections) -> Path:
         images.append(dict(id=number, **{key: entry[key] for key in ABOUT}))
         for item in entry['objects']:
             annotations.append({**item, 'id': len(annotations) + 1, 'image_id': number})
-    categories = [dict(id=number, name=name) for number, name in enumerate(found.classes, start=1)]
-    content = dict[str, Any](images=images, annotations=annotations, categories=categories)
+    categories = [
+        dict(id=number, name=name) for number, name in enumerate(found.classes, start=1)
+    ]
+    content = dict[str, Any](
+        images=images, annotations=annotations, categories=categories
+    )
     if found.convention:
         content['info'] = about_convention(found.convention)
         names = dota_names(images)
@@ -85,17 +88,30 @@ def write_coco(found: Detections) -> Path:
 def write_results(found: Detections) -> Path:
     """The list that ``loadRes`` of pycocotools takes, results.json, with the ids of a COCO file."""
     names, labels = [entry['file_name'] for entry in found.entries], found.classes
-    images: Mapping[str, Any] = {name: number for number, name in enumerate(names, start=1)}
-    classes: Mapping[str, Any] = {name: number for number, name in enumerate(labels, start=1)}
+    images: Mapping[str, Any] = {
+        name: number for number, name in enumerate(names, start=1)
+    }
+    classes: Mapping[str, Any] = {
+        name: number for number, name in enumerate(labels, start=1)
+    }
     if file := found.output.wanted.ids:
-        images, classes = ids_of(file, 'images', names), ids_of(file, 'categories', labels)
+        images, classes = (
+            ids_of(file, 'images', names),
+            ids_of(file, 'categories', labels),
+        )
     results = []
     for entry in found.entries:
         for item in entry['objects']:
             name, label = entry['file_name'], labels[item['category_id'] - 1]
             if name in images and label in classes:
-                about = {key: item[key] for key in ('bbox', 'score', 'segmentation') if key in item}
-                results.append(dict(image_id=images[name], category_id=classes[label], **about))
+                about = {
+                    key: item[key]
+                    for key in ('bbox', 'score', 'segmentation')
+                    if key in item
+                }
+                results.append(
+                    dict(image_id=images[name], category_id=classes[label], **about)
+                )
     return found.write('results.json', json_text(results))
 
 
@@ -105,8 +121,13 @@ def write_yolo(found: Detections) -> Path:
     UsageError if labels of other images would have other classes.
     """
     names = [YOLO_LABELS.format(output_stem(entry)) for entry in found.entries]
-    file, text = found.folder / YOLO_CLASSES, ''.join(f'{label}\n' for label in found.classes)
-    others = {*found.results.recorded(file.parent)} - {found.folder / name for name in names}
+    file, text = (
+        found.folder / YOLO_CLASSES,
+        ''.join(f'{label}\n' for label in found.classes),
+    )
+    others = {*found.results.recorded(file.parent)} - {
+        found.folder / name for name in names
+    }
     others.discard(file)
     if others and file.exists() and file.read_text('utf-8', 'surrogateescape') != text:
         raise UsageError(
@@ -140,9 +161,13 @@ def write_voc(found: Detections) -> Path:
         text = f'{name}<size>{size}</size>\n'
         for item in entry['objects']:
             left, top, width, height = item['bbox']
-            sides = dict(xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height)
+            sides = dict(
+                xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height
+            )
             box = xml_nodes({side: f'{value:.2f}' for side, value in sides.items()})
-            name = xml_nodes(dict(name=found.classes[item['category_id'] - 1], difficult=0))
+            name = xml_nodes(
+                dict(name=found.classes[item['category_id'] - 1], difficult=0)
+            )
             text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
         file = VOC_LABELS.format(output_stem(entry))
         found.write(file, f'<annotation>\n{text}</annotation>\n', entry)
@@ -168,11 +193,15 @@ def write_crops(found: Detections) -> Path:
             if part.size:  # else the box is outside of the image
                 label = names[item['category_id'] - 1]
                 path = folder / label / f'{output_stem(entry)}_{number}.jpg'
-                found.results.write_bytes(path, encoded(part), entry['source'], keeps=True)
+                found.results.write_bytes(
+                    path, encoded(part), entry['source'], keeps=True
+                )
                 written.add(path)
     sources = {entry['source'] for entry in found.entries}
     for path, source in found.results.recorded(folder).items():
-        if source in sources and path not in written:  # of an object that is no longer found
+        if (
+            source in sources and path not in written
+        ):  # of an object that is no longer found
             found.results.remove(path)
     return folder
 
@@ -275,5 +304,6 @@ def json_text(content: object) -> str:
 def xml_nodes(values: Mapping[str, object]) -> str:
     """A node of XML for each value."""
     return ''.join(
-        f'<{name}>{escape(printable_text(str(text)))}</{name}>' for name, text in values.items()
+        f'<{name}>{escape(printable_text(str(text)))}</{name}>'
+        for name, text in values.items()
     )

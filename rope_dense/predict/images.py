@@ -16,9 +16,9 @@ from mmengine.infer import BaseInferencer
 from mmengine.registry import DefaultScope
 from mmengine.structures import BaseDataElement
 
-from ..datasets.images.headers import Header, read_header
-from ..datasets.images.pictures import check_picture
-from ..datasets.images.sources import (
+from ..data.images.headers import Header, read_header
+from ..data.images.pictures import check_picture
+from ..data.images.sources import (
     ImageReader,
     Source,
     Video,
@@ -28,26 +28,23 @@ from ..datasets.images.sources import (
     unreadable_sources,
 )
 from ..project.building import checked_device
-from ..project.errors import UsageError
+from ..project.contents import at_size, task_of, tile_plan, used_loaders
 from ..project.identity import Identity
+from ..project.launch import init_rank, should_merge
 from ..project.load import find_model
-from ..project.parts import used_loaders
-from ..project.sizes import at_size, tile_plan
-from ..project.task import task_of
-from ..utils.atomic_write import is_disk_error
 from ..utils.config_parts import pipelines
+from ..utils.disk import is_disk_error
+from ..utils.errors import UsageError
 from ..utils.journal import remove_journal
 from ..utils.progress import progress
 from ..utils.results import Results
-from ..utils.size_text import parse_size
 from ..utils.sizes import ImageSize
+from ..utils.validation import parse_size
 from .files import DRAWN, Writer
 from .formats import check_wanted
 from .inferencer import build_inferencer, predict_batch
-from .journal import file_state, journal_or_anew
 from .output import FILES, files_of, task_files
-from .place import Output, Wanted
-from .processes import init_rank, should_merge
+from .place import Output, Wanted, file_state, journal_or_anew
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import TiledImage, Tiling, TrainedModel, result_ending, tile_and_overlap
 
@@ -73,7 +70,11 @@ class Pictures:
 
     def inputs(self) -> list[str | Path]:
         """The files that are read."""
-        return [self.video.given] if self.video else [source.path for source in self.sources]
+        return (
+            [self.video.given]
+            if self.video
+            else [source.path for source in self.sources]
+        )
 
     @cached_property
     def paths(self) -> dict[str, Path]:
@@ -168,8 +169,13 @@ def predict(
     with results, DefaultScope.overwrite_default_scope(cfg.default_scope):
         check_files(cfg, pictures, results, wanted)
         inferencer = build_inferencer(cfg, weights, str(place))
-        meta, identity = inferencer.model.dataset_meta, Identity.of(cfg, str(config), weights or '')
-        trained = TrainedModel(cfg, inferencer.model, meta['classes'], meta['palette'], identity)
+        meta, identity = (
+            inferencer.model.dataset_meta,
+            Identity.of(cfg, str(config), weights or ''),
+        )
+        trained = TrainedModel(
+            cfg, inferencer.model, meta['classes'], meta['palette'], identity
+        )
         classes = check_tasks(cfg, inferencer, pictures, wanted)
         least = least_scores(score, Path(cfg.work_dir), classes, weights or '')
         given = str(images) if isinstance(images, (str, Path)) else [*map(str, images)]
@@ -201,7 +207,9 @@ def find_pictures(cfg: Config, images: Given, out: Path, count: int) -> Pictures
     is_path = isinstance(images, (str, Path))
     video = find_video(str(images)) if is_path else None
     if count > 1 and (video or images == '-'):
-        raise UsageError('several processes predict images of a folder or a list, no video or -')
+        raise UsageError(
+            'several processes predict images of a folder or a list, no video or -'
+        )
     if video:
         return Pictures(images, reader, [], video)
     if images == '-':
@@ -215,13 +223,20 @@ def find_pictures(cfg: Config, images: Given, out: Path, count: int) -> Pictures
         )
     # Folders and dead links that have the name of an image are named at the end.
     return Pictures(
-        images, reader, [*reader.find(given, out), *unreadable_sources(given, out)], None
+        images,
+        reader,
+        [*reader.find(given, out), *unreadable_sources(given, out)],
+        None,
     )
 
 
-def check_files(cfg: Config, pictures: Pictures, results: Results, wanted: Wanted) -> None:
+def check_files(
+    cfg: Config, pictures: Pictures, results: Results, wanted: Wanted
+) -> None:
     """Raise ForeignFileError if a result would replace a file of the user's."""
-    if task_of(cfg) in FILES:  # the models of several tasks check theirs when they are built
+    if (
+        task_of(cfg) in FILES
+    ):  # the models of several tasks check theirs when they are built
         FILES[task_of(cfg)].check(results, results.folder, wanted, pictures.sources)
     if pictures.video:
         results.check([video_file(results.folder, pictures.video)])
@@ -240,7 +255,9 @@ def check_tasks(
     return classes
 
 
-def predict_sources(predictor: Predictor, pictures: Pictures, rank: int, count: int) -> None:
+def predict_sources(
+    predictor: Predictor, pictures: Pictures, rank: int, count: int
+) -> None:
     """Predict the share of a process, and finish the files if it is the last.
 
     UsageError if no image can be predicted.
@@ -274,7 +291,9 @@ def predict_sources(predictor: Predictor, pictures: Pictures, rank: int, count: 
     output.forget()
 
 
-def predict_images(predictor: Predictor, sources: Sequence[Source]) -> dict[Path, Exception]:
+def predict_images(
+    predictor: Predictor, sources: Sequence[Source]
+) -> dict[Path, Exception]:
     """Predict images, large ones in tiles; returns the errors of those that cannot be.
 
     Images that an interrupted run has predicted are left out. Large ones have more megapixels than
@@ -283,7 +302,9 @@ def predict_images(predictor: Predictor, sources: Sequence[Source]) -> dict[Path
     done = predictor.writer.done()
     left = [source for source in sources if source.file_name not in done]
     if len(left) < len(sources):
-        print(f'{len(sources) - len(left)} of {len(sources)} images were predicted before')
+        print(
+            f'{len(sources) - len(left)} of {len(sources)} images were predicted before'
+        )
     small, large = list[Source](), list[Source]()
     bands = ImageReader(predictor.inferencer.cfg.test_dataloader.dataset.pipeline).bands
     plan = tile_plan(predictor.trained.cfg)
@@ -313,21 +334,27 @@ def is_decoded_whole(path: Path, header: Header) -> bool:
     return True
 
 
-def predict_in_tiles(predictor: Predictor, sources: Sequence[Source]) -> dict[Path, Exception]:
+def predict_in_tiles(
+    predictor: Predictor, sources: Sequence[Source]
+) -> dict[Path, Exception]:
     """Predict large images by the same model; returns the errors of those that cannot be."""
     trained, writer, output = predictor.trained, predictor.writer, predictor.output
     failed: dict[Path, Exception] = {}
     try:
         labels = 'labels' in result_ending(trained.cfg)
         least = [output.min_scores[name] for name in trained.classes]
-        tiling = Tiling(*tile_and_overlap(trained.cfg), predictor.batch, min_score=least)
+        tiling = Tiling(
+            *tile_and_overlap(trained.cfg), predictor.batch, min_score=least
+        )
     except (UsageError, ValueError) as problem:  # no image can be predicted so
         return dict.fromkeys((source.path for source in sources), problem)
     without = ', without --scores' if output.wanted.scores and labels else ''
     for source in sources:
         print(f'{source.path}: in tiles{without}')
         journal = output.results.home / 'tiles' / source.picture
-        image = partial(TiledImage, trained, source.path, writer.tiles_file(source.picture), tiling)
+        image = partial(
+            TiledImage, trained, source.path, writer.tiles_file(source.picture), tiling
+        )
         picture = writer.out / DRAWN / source.picture
         try:
             image(writer.writing(source), journal, picture, journal_or_anew).predict()
@@ -340,7 +367,9 @@ def predict_in_tiles(predictor: Predictor, sources: Sequence[Source]) -> dict[Pa
     return failed
 
 
-def predict_small(predictor: Predictor, sources: Sequence[Source]) -> dict[Path, Exception]:
+def predict_small(
+    predictor: Predictor, sources: Sequence[Source]
+) -> dict[Path, Exception]:
     """Predict images as a whole; returns the errors of those that cannot be."""
     failed: dict[Path, Exception] = {}
     inferencer, writer = predictor.inferencer, predictor.writer
@@ -407,7 +436,9 @@ def predict_video(predictor: Predictor, video: Video) -> None:
     with predictor.output.results.write(target) as file:
         drawn = DrawnVideo(file, target, video.rate)
         try:
-            for images in chunks(progress(video.frames(), 'frames', video.count), predictor.batch):
+            for images in chunks(
+                progress(video.frames(), 'frames', video.count), predictor.batch
+            ):
                 samples = predict_batch(predictor.inferencer, images, predictor.batch)
                 for image, sample in zip(images, samples, strict=True):
                     name = f'{video.name}/{number:06d}.jpg'

@@ -11,26 +11,26 @@ from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 
-from ..datasets.images.bands import find_load_bands
-from ..datasets.images.sources import ImageReader
-from ..large_images.band_image import open_image
-from ..large_images.image_file import LABEL_FORMATS
-from ..large_images.tiles import TileGrid
+from ..data.images.bands import find_load_bands
+from ..data.images.sources import ImageReader
+from ..data.tiles.band_image import open_image
+from ..data.tiles.image_file import LABEL_FORMATS
+from ..data.tiles.plan import TileGrid
 from ..project.building import checked_device
-from ..project.errors import UsageError
+from ..project.contents import at_size
 from ..project.find import PICTURES, check_ending
 from ..project.identity import Identity
+from ..project.launch import init_rank
 from ..project.load import find_model
 from ..project.model import classes_and_colours
 from ..project.ready import ready
-from ..project.sizes import at_size
 from ..utils.config_parts import pipelines
+from ..utils.errors import UsageError
 from ..utils.journal import JournalError, remove_journal
-from ..utils.peak_memory import peak_rss
+from ..utils.process import peak_rss
 from ..utils.results import HOME, Results
-from ..utils.size_text import parse_size
+from ..utils.validation import parse_size
 from .place import check_beside
-from .processes import init_rank
 from .thresholds import DEFAULT, Scores, least_scores
 from .tiles import (
     TiledImage,
@@ -91,7 +91,9 @@ def predict_large(
     place, given = checked_device(device), Path(image)
     part = (rank, count) if not given.is_dir() else (0, 1)
     if part[1] > 1 and 'MASTER_ADDR' not in os.environ:
-        raise UsageError(f'{given}: processes of torchrun share one image, of a job array a folder')
+        raise UsageError(
+            f'{given}: processes of torchrun share one image, of a job array a folder'
+        )
     if picture is not None and given.is_dir():
         raise UsageError(f'--picture {picture}: of one image, and {given} is a folder')
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
@@ -111,7 +113,9 @@ def predict_large(
     drawn = None if picture is None else Path(picture)
     results.check([drawn] if drawn else [])
     share = [x for x in items if overwrite or not os.path.lexists(x[1])]
-    results.check([place for _, place in items], keeps=not overwrite)  # an edited one stays
+    results.check(
+        [place for _, place in items], keeps=not overwrite
+    )  # an edited one stays
     if given.is_dir():
         print(f'{len(share)} of {len(places)} images are predicted by this process')
     elif not share:
@@ -132,13 +136,20 @@ def predict_large(
         identity = Identity.of(cfg, str(config), weights)
         trained = TrainedModel(cfg, model, classes, colours, identity)
         for path, result in share:
-            journal, write = journals / 'journal' / result.relative_to(folder), results.write
+            journal, write = (
+                journals / 'journal' / result.relative_to(folder),
+                results.write,
+            )
             with explain_stop():
                 if overwrite:
                     remove_journal(part_of(journal, *part))
-                tiled = TiledImage(trained, path, result, tiling, write, journal, drawn, share=part)
+                tiled = TiledImage(
+                    trained, path, result, tiling, write, journal, drawn, share=part
+                )
                 if tiled.predict():
-                    print(f'{result}{f", {picture}" if picture else ""}; {memory_text()}')
+                    print(
+                        f'{result}{f", {picture}" if picture else ""}; {memory_text()}'
+                    )
     return folder if given.is_dir() else places[given]
 
 
@@ -152,11 +163,17 @@ def results_of(cfg: Config, given: Path, out: str | Path | None) -> dict[Path, P
     if given.is_dir():
         folder = Path(out or cfg.work_dir)
         check_beside(given, folder)
-        found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(given, folder)
-        return {x.path: folder / f'{x.picture.removesuffix(".jpg")}_{ending}' for x in found}
+        found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(
+            given, folder
+        )
+        return {
+            x.path: folder / f'{x.picture.removesuffix(".jpg")}_{ending}' for x in found
+        }
     if out is None:
         out = Path(cfg.work_dir, f'{given.stem}_{ending}')
-    check_ending('--out', out, LABEL_FORMATS if 'labels' in ending else [Path(ending).suffix])
+    check_ending(
+        '--out', out, LABEL_FORMATS if 'labels' in ending else [Path(ending).suffix]
+    )
     return {given: Path(out)}
 
 

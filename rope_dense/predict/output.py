@@ -6,11 +6,11 @@ from mmengine.config import Config
 from mmengine.registry import VISUALIZERS
 from mmengine.visualization import Visualizer
 
-from ..datasets.images.sources import Source
+from ..data.images.sources import Source
 from ..models.shared_backbone import FEATURES, SharedBackbone
+from ..project.contents import Task, angle_version, task_of, visualizer_of
 from ..project.identity import Identity
 from ..project.model import classes_and_colours, mask_numbers, num_things
-from ..project.task import Task, angle_version, task_of, visualizer_of
 from .files import (
     DepthFiles,
     DetectionFiles,
@@ -33,7 +33,10 @@ FILES: dict[Task, type[Writer]] = dict(
 
 def files_of(cfg: Config, visualizer: Visualizer, output: Output) -> Writer:
     """The files of a model of one task; the visualizer has its classes and colours."""
-    task, meta = task_of(cfg), dict(visualizer.dataset_meta, convention=angle_version(cfg))
+    task, meta = (
+        task_of(cfg),
+        dict(visualizer.dataset_meta, convention=angle_version(cfg)),
+    )
     if task in ('semantic', 'panoptic'):
         meta['numbers'] = mask_numbers(cfg)
     if task == 'panoptic':
@@ -51,7 +54,9 @@ def task_files(
         identity = Identity.of(task, str(given.config), given.get('checkpoint') or '')
         stored = dict(meta=dict(dataset_meta=model.dataset_metas[name]))
         classes, colours = classes_and_colours(task, stored)
-        visualizer = VISUALIZERS.build(visualizer_of(task, f'predictions-{name}', alpha=0.6))
+        visualizer = VISUALIZERS.build(
+            visualizer_of(task, f'predictions-{name}', alpha=0.6)
+        )
         visualizer.dataset_meta = dict(classes=classes, palette=colours)
         writers[name] = files_of(task, visualizer, output.within(name, identity))
     if model.features:

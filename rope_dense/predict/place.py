@@ -1,5 +1,12 @@
-"""The place of predictions, and what the user wants there."""
+"""The place of predictions, and what the user wants there.
 
+Predictions of an interrupted run, with which the same command continues.
+
+Processes have a journal each, which the others read: the same command with another number of them
+continues.
+"""
+
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,11 +16,91 @@ from typing import Any
 
 import numpy as np
 
-from ..datasets.labels.coco_files import load_coco
-from ..project.errors import UsageError
+from ..data.labels.coco_files import load_coco
 from ..project.identity import Identity
+from ..utils.disk import object_in
+from ..utils.errors import UsageError
+from ..utils.journal import Journal, JournalError, remove_journal
 from ..utils.results import Results
-from .journal import ImageJournal, State
+
+SECONDS = 2.0  # of work that a kill may cost
+
+Entry = dict[str, Any]
+State = list[int] | None  # size and time of change of an image file; None of a frame
+
+
+class ImageJournal:
+    """A line of JSON for each predicted image, kept until all images are predicted.
+
+    Args:
+        results: of the process.
+        settings: what the predictions depend on; JSON.
+        name: of one of several tasks.
+
+    Attributes:
+        entries: of the images that are done, by their ``file_name``.
+    """
+
+    def __init__(
+        self, results: Results, settings: Mapping[str, Any], name: str = ''
+    ) -> None:
+        self.processes, self.place = results.home.parent, Path('images', name)
+        self.entries = dict[str, Entry]()
+        self.steps = journal_or_anew(results.home / self.place, dict(settings), SECONDS)
+
+    def gather(self, states: Mapping[str, State]) -> None:
+        """Note the images of this process, and take the images of all processes.
+
+        Args:
+            states: of all images by their names, which give the order; an image that has changed
+                since, or is not among them, is not done.
+        """
+        self.steps.note()
+        found = dict(self.entries)
+        for file in sorted(
+            self.processes.glob(str(Path('*', self.place, 'state.json')))
+        ):
+            noted = object_in(file.read_bytes()) or {}
+            if noted.get('settings') != self.steps.settings:
+                continue
+            for line in (
+                file.with_name('content').read_bytes()[: noted['size']].splitlines()
+            ):
+                if entry := object_in(line):
+                    found[entry['file_name']] = entry
+        self.entries = {}
+        for name, state in states.items():
+            if name in found and found[name].get('state') == state:
+                self.entries[name] = found[name]
+
+    def add(self, entry: Entry) -> None:
+        """Note that an image is done, with all that is to be remembered of it."""
+        self.steps.finish_step(json.dumps(entry, allow_nan=False).encode() + b'\n')
+        self.entries[entry['file_name']] = entry
+
+    def remove(self) -> None:
+        """Remove the journals of all processes: all images are predicted."""
+        for folder in self.processes.glob(str(Path('*', self.place))):
+            remove_journal(folder)
+
+
+def journal_or_anew(folder: Path, settings: dict, seconds: float = 0.0) -> Journal:
+    """A journal, which begins anew where its folder has other settings or is damaged."""
+    try:
+        return Journal(folder, settings, seconds)
+    except JournalError as error:
+        print(f'{error}: begun anew')
+        remove_journal(folder)
+        return Journal(folder, settings, seconds)
+
+
+def file_state(path: Path) -> State:
+    """Size and time of change of a file, by which an image is known; None where there is none."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return [about.st_size, about.st_mtime_ns]
 
 
 @dataclass(frozen=True)
@@ -37,7 +124,9 @@ class Wanted:
         for kind, given in (('categories', classes), ('images', names)):
             lacking = sorted({*given} - {*ids_of(self.ids, kind, given)})
             if lacking:
-                print(f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out')
+                print(
+                    f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out'
+                )
 
 
 @dataclass(frozen=True)
@@ -98,7 +187,9 @@ def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
     content, key = whole_file(file).content, 'file_name' if kind == 'images' else 'name'
     if not isinstance(content, dict) or not isinstance(content.get(kind), list):
         raise UsageError(f'--ids {file}: no COCO file, which has a list of {kind}')
-    known = {entry[key]: entry['id'] for entry in content[kind] if {key, 'id'} <= {*entry}}
+    known = {
+        entry[key]: entry['id'] for entry in content[kind] if {key, 'id'} <= {*entry}
+    }
     ids = {name: known[name] for name in names if name in known}
     if kind == 'images':
         last = {Path(name).name: number for name, number in known.items()}
@@ -107,7 +198,9 @@ def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
         ids |= {name: last[Path(name).name] for name in only}
     if names and not ids:
         there = ', '.join(map(str, [*known][:3]))
-        raise UsageError(f'--ids {file}: its {kind} ({there} ...) have no {names[0]}, or any other')
+        raise UsageError(
+            f'--ids {file}: its {kind} ({there} ...) have no {names[0]}, or any other'
+        )
     return ids
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..project.identity import hash_of
-from ..utils.similar import did_you_mean
+from ..utils.validation import did_you_mean
 
 REPORT, DEFAULT = 'report', 0.3
 
@@ -58,11 +58,15 @@ def read_report(run: Path, checkpoint: str) -> dict[str, Any]:
     """The content of the report of a run; ValueError if it is of another checkpoint, or missing."""
     file = run / 'report' / 'report.json'
     if not file.is_file():
-        raise ValueError(f'--score {REPORT}: no {file}; write it by rope-dense report {run}')
+        raise ValueError(
+            f'--score {REPORT}: no {file}; write it by rope-dense report {run}'
+        )
     content = json.loads(file.read_text(encoding='utf-8'))
     reported = content.get('about', {}).get('checkpoint', 'an unknown checkpoint')
     is_same = Path(reported).name == Path(checkpoint).name
-    if digest := content.get('checkpoint_sha256'):  # reports of earlier versions have none
+    if digest := content.get(
+        'checkpoint_sha256'
+    ):  # reports of earlier versions have none
         is_same = digest == hash_of(checkpoint)
     if not is_same:
         raise ValueError(

@@ -12,11 +12,11 @@ import numpy as np
 from mmengine.config import Config
 from mmengine.model import BaseModel
 
-from ..datasets.images.bands import find_load_bands
-from ..datasets.images.drawing import encoded
-from ..datasets.rotated_results import dota_texts
-from ..large_images.band_image import open_image
-from ..large_images.detection import (
+from ..data.images.bands import find_load_bands
+from ..data.images.drawing import encoded
+from ..data.rotated_results import dota_texts
+from ..data.tiles.band_image import open_image
+from ..data.tiles.detection import (
     ROTATED_IOU,
     UPRIGHT_IOU,
     as_coco,
@@ -24,24 +24,28 @@ from ..large_images.detection import (
     make_levels,
     suppress_duplicates,
 )
-from ..large_images.geojson import geojson_text, is_on_map
-from ..large_images.image_file import LargeImage, write_raster
-from ..large_images.pictures import draw_boxes, draw_labels
-from ..large_images.predictor import TilePredictor
-from ..large_images.segmentation import segment, value_type
-from ..large_images.tiles import TileGrid
-from ..project.checks.training import training_crops, warn
-from ..project.errors import UsageError
+from ..data.tiles.evaluation import segment, value_type
+from ..data.tiles.image_file import LargeImage, geojson_text, is_on_map, write_raster
+from ..data.tiles.pictures import draw_boxes, draw_labels
+from ..data.tiles.plan import TileGrid, TilePredictor
+from ..project.checks.recipe import training_crops, warn
+from ..project.contents import (
+    Task,
+    angle_version,
+    configured_size,
+    task_of,
+    tile_plan,
+    visualizer_of,
+)
 from ..project.identity import Identity
+from ..project.launch import should_merge
 from ..project.model import Colour, mask_numbers
-from ..project.sizes import configured_size, tile_plan
-from ..project.task import Task, angle_version, task_of, visualizer_of
 from ..utils.config_parts import pipelines
+from ..utils.disk import read_json_lines
+from ..utils.errors import UsageError
 from ..utils.journal import Journal, remove_journal
-from ..utils.json_lines import read_json_lines
 from ..utils.progress import bar
 from ..utils.results import Write
-from .processes import should_merge
 
 RESULTS: dict[Task, str] = dict(  # endings of the results: boxes, or rasters
     boxes='boxes.json', oriented='boxes.json', semantic='labels.tif', depth='depth.tif'
@@ -111,7 +115,9 @@ def tile_and_overlap(
         crops = training_crops(cfg)
         if crops and (tile, tile) not in crops:
             sizes = ', '.join(f'{height} x {width}' for height, width in sorted(crops))
-            warn(f'tiles of {tile} pixels, as test images; the training had crops of {sizes}')
+            warn(
+                f'tiles of {tile} pixels, as test images; the training had crops of {sizes}'
+            )
     return tile, tile // 4 if overlap is None else overlap
 
 
@@ -178,7 +184,9 @@ class TiledImage:
     share: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
-        self.bands = find_load_bands(next(pipelines(self.trained.cfg.test_dataloader.dataset)))
+        self.bands = find_load_bands(
+            next(pipelines(self.trained.cfg.test_dataloader.dataset))
+        )
         self.image = open_image(self.path, self.bands)
 
     def predict(self) -> bool:
@@ -204,7 +212,9 @@ class TiledImage:
             'overlap': self.tiling.overlap,
         }
 
-    def predict_all(self, rows: Sequence[int], settings: dict[str, Any], work: Work) -> Path | None:
+    def predict_all(
+        self, rows: Sequence[int], settings: dict[str, Any], work: Work
+    ) -> Path | None:
         """Predict the rows of tiles of this process, and wait for the others.
 
         Args:
@@ -216,9 +226,14 @@ class TiledImage:
         """
         journal = self.open_journal(part_of(self.journal, *self.share), settings)
         steps, count = share_of(rows, *self.share), self.share[1]
-        total, left = (sum(rows[step] for step in x) for x in (steps, steps[journal.finished :]))
+        total, left = (
+            sum(rows[step] for step in x) for x in (steps, steps[journal.finished :])
+        )
         trained, tiling = self.trained, self.tiling
-        print(f'{total} tiles of {tiling.tile} pixels, {left} of them not finished', flush=True)
+        print(
+            f'{total} tiles of {tiling.tile} pixels, {left} of them not finished',
+            flush=True,
+        )
         if left:
             with bar(self.path.name, left) as done:
                 about = dict(batch=tiling.batch, report=done.update)
@@ -247,7 +262,10 @@ class TiledImage:
         work = partial(segment, image, grid, num_scores, threshold)
         if (content := self.predict_all(rows, self.settings(), work)) is None:
             return False
-        dtype, colours = value_type(num_scores, threshold), dict(enumerate(self.trained.colours))
+        dtype, colours = (
+            value_type(num_scores, threshold),
+            dict(enumerate(self.trained.colours)),
+        )
         if self.picture:
             drawn = draw_labels(self.path, content, dtype, colours, self.bands)
             self.write_bytes(self.picture, encoded(drawn, self.picture.suffix))
@@ -260,11 +278,15 @@ class TiledImage:
         """Write the detections, and GeoJSON if the image is on a map; False if another does."""
         image, tiling, path = self.image, self.tiling, self.path
         if not image.file.crs and not image.file.transform.is_identity:
-            warn(f'{path} has a transform but no coordinate system: no GeoJSON is written')
+            warn(
+                f'{path} has a transform but no coordinate system: no GeoJSON is written'
+            )
         if (halvings := tiling.halvings) is None:
             plan = tile_plan(self.trained.cfg)
             halvings = plan.halvings if plan else -1
-        levels = make_levels(image.height, image.width, tiling.tile, tiling.overlap, halvings)
+        levels = make_levels(
+            image.height, image.width, tiling.tile, tiling.overlap, halvings
+        )
         rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
         more = {'halvings': halvings, 'min-score': tiling.min_score}
         work = partial(detect, path, levels, tiling.min_score, self.bands)
@@ -280,7 +302,9 @@ class TiledImage:
         if merge_iou is None:
             merge_iou = ROTATED_IOU if version else UPRIGHT_IOU
         lines = suppress_duplicates(lines, merge_iou)
-        result = as_coco(lines, self.path.name, (image.height, image.width), classes, version)
+        result = as_coco(
+            lines, self.path.name, (image.height, image.width), classes, version
+        )
         if version:
             objects = ((self.path.stem, item) for item in result['annotations'])
             for name, text in dota_texts(classes, objects).items():
@@ -292,7 +316,10 @@ class TiledImage:
             self.write_bytes(self.out.with_suffix('.geojson'), text.encode())
             said += f', also as {self.out.stem}.geojson'
         if self.picture:
-            kind, colours = visualizer_of(cfg, '', 0)['type'], dict(enumerate(self.trained.colours))
+            kind, colours = (
+                visualizer_of(cfg, '', 0)['type'],
+                dict(enumerate(self.trained.colours)),
+            )
             drawn = draw_boxes(self.path, lines, classes, colours, kind, self.bands)
             self.write_bytes(self.picture, encoded(drawn, self.picture.suffix))
         text = json.dumps(result) + '\n'

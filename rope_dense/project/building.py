@@ -11,11 +11,10 @@ from mmengine.device import get_device
 from mmengine.registry import Registry
 
 from ..checkpoints import CheckpointError
-from ..datasets.loading import LoadError
-from ..integrations.hub_config import is_stored_config, registered_only
-from ..utils.errors import message_of
+from ..data.loading import LoadError
+from ..utils.errors import UsageError, message_of
 from ..utils.results import ForeignFileError
-from .errors import UsageError
+from .hub_config import is_stored_config, registered_only
 
 NAMED = (
     UsageError,
@@ -45,7 +44,11 @@ def build_part(
     The settings are copied, because some parts change theirs (DINO's head).
     """
     guard = registered_only() if is_stored_config(cfg) else nullcontext()
-    with building(key), guard, registry.switch_scope_and_registry(cfg.default_scope) as scoped:
+    with (
+        building(key),
+        guard,
+        registry.switch_scope_and_registry(cfg.default_scope) as scoped,
+    ):
         return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))
 
 

@@ -14,11 +14,10 @@ from ..checkpoints.keys import Layout, Rows, StateDict, new_keys
 from ..checkpoints.publishers import TARGETS, find_layout
 from ..checkpoints.read import read_checkpoint
 from ..checkpoints.weights import select_weights
-from ..models.eomt.annealing import find_eomt
-from ..models.eomt.weights import load_eomt
+from ..models.eomt.annealing import find_eomt, load_eomt
+from ..utils.errors import UsageError
 from ..utils.results import Results
 from .building import build_part
-from .errors import UsageError
 from .load import load_config
 
 DETECTORS = ('deimv2', 'edgecrafter')
@@ -53,7 +52,9 @@ def convert_checkpoint(
     results.check([out])
     if config is not None:
         if to != 'ours' or report:
-            raise UsageError('--config: EoMT and PMT are converted to ours only, without --report')
+            raise UsageError(
+                '--config: EoMT and PMT are converted to ours only, without --report'
+            )
         cfg = load_config(config, cfg_options)
         model = build_part(cfg, 'model', MODELS, cfg.model)
         load_eomt(model.backbone, find_eomt(model), source, base)
@@ -61,12 +62,16 @@ def convert_checkpoint(
         print(f'{out}: {len(model.state_dict())} tensors')
         return
     if base is not None or cfg_options:
-        raise UsageError('--base, --cfg-options: are of EoMT and PMT; give the --config')
+        raise UsageError(
+            '--base, --cfg-options: are of EoMT and PMT; give the --config'
+        )
     contents = read_checkpoint(fetch(source), source)
     if to in DETECTORS or (to == 'ours' and find_detector(contents)):
         ours = select_weights(convert_detector(contents, source), '', source)
         converted = ours if to == 'ours' else to_published(ours, to)
-        write_weights(converted, results, out, 'state_dict' if to == 'ours' else 'model')
+        write_weights(
+            converted, results, out, 'state_dict' if to == 'ours' else 'model'
+        )
         lines = [f'{key} {list(tensor.shape)}' for key, tensor in converted.items()]
         said = 'tensors of a whole detector'
     else:  # a backbone; a classifier's head is dropped
@@ -82,7 +87,9 @@ def convert_checkpoint(
     print(f'{out}: {len(converted)} {said}')
 
 
-def write_weights(weights: StateDict, results: Results, path: Path, wrapper: str | None) -> None:
+def write_weights(
+    weights: StateDict, results: Results, path: Path, wrapper: str | None
+) -> None:
     """Write a whole file, or none; ``wrapper`` is the key of the weights in a PyTorch file."""
     weights = {key: tensor.contiguous() for key, tensor in weights.items()}
     with results, results.write(path) as partial:
@@ -96,7 +103,11 @@ def key_table(weights: StateDict, layout: Layout, rows: Rows) -> list[str]:
     """A line for each key of the source; ``rows`` are our keys and the new ones."""
     lines = []
     for key, tensor in weights.items():
-        new = [name for ours in new_keys(key, layout.keys) for name in new_keys(ours, rows)]
-        name = 'same' if new == [key] else ' + '.join(new).replace('%', '*') or 'dropped'
+        new = [
+            name for ours in new_keys(key, layout.keys) for name in new_keys(ours, rows)
+        ]
+        name = (
+            'same' if new == [key] else ' + '.join(new).replace('%', '*') or 'dropped'
+        )
         lines.append(f'{key} {list(tensor.shape)} -> {name}')
     return lines

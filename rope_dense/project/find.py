@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..utils.config_text import values_in
-from ..utils.configs import CONFIGS
-from ..utils.locations import HUB, is_remote
-from ..utils.similar import did_you_mean
-from .errors import UsageError
+from ..utils.configs import CONFIGS, values_in
+from ..utils.disk import HUB, is_remote
+from ..utils.errors import UsageError
+from ..utils.validation import did_you_mean
 from .run import Run
 
 PICTURES = ('.png', '.jpg', '.jpeg')  # endings of what is drawn
@@ -34,11 +33,17 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
         checkpoint: a file, an address or a name on the hub, for a config or a run.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
-    is_run = os.path.isdir(source) and not (is_hub_model(source) or (given and source in recipes()))
+    is_run = os.path.isdir(source) and not (
+        is_hub_model(source) or (given and source in recipes())
+    )
     config = Run(Path(source)).config_file if is_run else find_config(source)
     if not given and not is_run and (written := read_written_settings(config)):
-        run = Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)
-        raise UsageError(f'{source} is a recipe, not a run: give {run}, or a checkpoint, too')
+        run = (
+            Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)
+        )
+        raise UsageError(
+            f'{source} is a recipe, not a run: give {run}, or a checkpoint, too'
+        )
     if given:
         check_checkpoint(given)
     if is_run:
@@ -65,19 +70,29 @@ def find_config(path: str) -> str:
         return Run(Path(path)).config_file
     files = [file for file in files_beside(path) if file.endswith('.py')]
     folders, meant = (Path(path).parent, Path('work_dirs')), path.rpartition('=')[2]
-    runs = [str(file.parent) for folder in folders for file in sorted(folder.glob('*/*.py'))]
-    if not os.path.isdir(meant):  # configs/own/NAME.py, where no clone is, is meant as NAME
+    runs = [
+        str(file.parent) for folder in folders for file in sorted(folder.glob('*/*.py'))
+    ]
+    if not os.path.isdir(
+        meant
+    ):  # configs/own/NAME.py, where no clone is, is meant as NAME
         stem, by_name = Path(meant).stem, {os.path.basename(run): run for run in runs}
         meant = stem if stem in names else by_name.get(meant, meant)
     hint = did_you_mean(meant, [*names, *files, *runs])
     hint = hint or f'; recipes for own data: {", ".join(names)}'
-    raise UsageError(f'config {path!r}: no such file (looked for {os.path.abspath(path)}){hint}')
+    raise UsageError(
+        f'config {path!r}: no such file (looked for {os.path.abspath(path)}){hint}'
+    )
 
 
 def read_written_settings(config: str) -> tuple[dict[str, Any], bool] | None:
     """Settings and 'task' of a config of own data, and whether it is a run's; None if not plain."""
     try:
-        values = {} if is_hub_model(config) else values_in(Path(config).read_text(encoding='utf-8'))
+        values = (
+            {}
+            if is_hub_model(config)
+            else values_in(Path(config).read_text(encoding='utf-8'))
+        )
     except (OSError, ValueError):
         return None
     own, is_run = values.get('own'), 'own_files' in values
@@ -93,8 +108,13 @@ def recipes() -> dict[str, Path]:
 
 def is_hub_model(source: str) -> bool:
     """Return whether a name is a model of the hub, or a folder with the files of one."""
-    files = ('config.json', 'model.safetensors')  # one without the other is no run either
-    return source.startswith(HUB) or any(os.path.isfile(os.path.join(source, x)) for x in files)
+    files = (
+        'config.json',
+        'model.safetensors',
+    )  # one without the other is no run either
+    return source.startswith(HUB) or any(
+        os.path.isfile(os.path.join(source, x)) for x in files
+    )
 
 
 def check_checkpoint(path: str) -> None:
@@ -115,7 +135,9 @@ def check_path(path: str | Path) -> None:
 def check_ending(option: str, path: str | Path, endings: Iterable[str]) -> None:
     """Raise UsageError unless a path, which an option gives, has one of these suffixes."""
     if Path(path).suffix.lower() not in endings:
-        raise UsageError(f'{option} {path}: give a name that ends with {" or ".join(endings)}')
+        raise UsageError(
+            f'{option} {path}: give a name that ends with {" or ".join(endings)}'
+        )
 
 
 def files_beside(path: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""Build and run mmengine's Runner, with or without a GPU."""
+"""Build and run mmengine's Runner, with or without a GPU.
+
+Processes that share a list of images by index, and keep a journal each.
+"""
 
 import contextlib
 import gc
@@ -21,15 +24,14 @@ from torch import distributed
 from torch.utils.data._utils import signal_handling
 
 from ..engine import runner as runners
-from ..engine.divergence import divergence_message
-from ..engine.errors import RunError
+from ..engine.divergence import RunError, divergence_message
 from ..engine.preemption import PreemptionHook, Stopped
 from ..engine.progress_hook import ProgressHook
-from ..utils.atomic_write import is_interrupt
 from ..utils.config_parts import nodes
+from ..utils.disk import is_interrupt
+from ..utils.errors import UsageError
 from ..utils.progress import show_elapsed
 from .building import NAMED, building
-from .errors import UsageError
 from .run import Run
 from .weights import patch_mmengine_reader
 
@@ -46,7 +48,9 @@ def launch_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
     if not trains:  # mmengine knows runs by this name and the second of their start
         cfg.experiment_name = f'run_{next(RUN_NUMBERS)}'
     patch_mmengine_reader()
-    logging.raiseExceptions = False  # a log on a full disk: what is written next says so
+    logging.raiseExceptions = (
+        False  # a log on a full disk: what is written next says so
+    )
     with building(f'Runner, --launcher {launcher}'):
         if launcher == 'pytorch' and not distributed.is_initialized():
             join_group((cfg.get('env_cfg') or {}).get('dist_cfg') or {})
@@ -69,9 +73,15 @@ def join_group(settings: dict) -> None:
     has_gpu, seconds = torch.cuda.is_available(), settings.get('timeout', LIMIT)
     if has_gpu:
         torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
-    size, host, port = (os.environ.get(x) for x in ('WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT'))
+    size, host, port = (
+        os.environ.get(x) for x in ('WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT')
+    )
     step = f'waiting for {size} processes at {host}:{port}, at most {seconds} s'
-    with show_elapsed(step) if os.environ['LOCAL_RANK'] == '0' else contextlib.nullcontext():
+    with (
+        show_elapsed(step)
+        if os.environ['LOCAL_RANK'] == '0'
+        else contextlib.nullcontext()
+    ):
         backend = settings.get('backend', 'nccl') if has_gpu else 'gloo'
         distributed.init_process_group(backend, timeout=timedelta(seconds=seconds))
 
@@ -86,7 +96,9 @@ def leave_group() -> None:
 def run_test(runner: Runner, metrics: Sequence[BaseMetric] = ()) -> None:
     """Test, also with metrics that are not the config's; errors as in ``run_training``."""
     build_loop(runner, 'test')
-    runner.test_loop.evaluator.metrics[:0] = metrics  # mmdet's change what they are given
+    runner.test_loop.evaluator.metrics[:0] = (
+        metrics  # mmdet's change what they are given
+    )
     with usage_errors_of_run(runner, 'test'):
         runner.test()
 
@@ -110,12 +122,17 @@ def run_training(runner: Runner) -> None:
         if not is_interrupt(error):
             raise
         if runner.rank == 0:
-            advice = f'no checkpoint in {runner.work_dir} yet: the same command starts again'
+            advice = (
+                f'no checkpoint in {runner.work_dir} yet: the same command starts again'
+            )
             if latest := Run(Path(runner.work_dir)).last:
                 advice = (
-                    f'the last checkpoint is {latest}: the same command with --resume continues'
+                    f'the last checkpoint is {latest}: '
+                    'the same command with --resume continues'
                 )
-            place = error if isinstance(error, Stopped) else f'at iteration {runner.iter}'
+            place = (
+                error if isinstance(error, Stopped) else f'at iteration {runner.iter}'
+            )
             print(f'\nstopped {place}; {advice}', file=sys.stderr)
         if isinstance(error, Stopped):
             raise
@@ -157,7 +174,9 @@ def usage_errors_of_run(runner: Runner, loop: str) -> Iterator[None]:
         text = str(error) or type(error).__name__
         if images := getattr(runner, 'batch', ()):  # none before the first one
             size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
-            text += f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
+            text += (
+                f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
+            )
         raise UsageError(text) from error
     finally:
         for hook in runner.hooks:
@@ -172,9 +191,13 @@ def lost_process(runner: Runner, error: BaseException | None) -> str | None:
     from the killed process fails before.
     """
     with contextlib.suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it would raise again for the next one
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # it would raise again for the next one
     try:
-        time.sleep(0.1 * isinstance(error, (ConnectionError, EOFError)))  # it may not have ended
+        time.sleep(
+            0.1 * isinstance(error, (ConnectionError, EOFError))
+        )  # it may not have ended
         signal_handling._error_if_any_worker_fails()
     except RuntimeError as failure:
         error = failure
@@ -182,13 +205,56 @@ def lost_process(runner: Runner, error: BaseException | None) -> str | None:
     while error is not None and 'DataLoader worker (pid' not in text:
         text = ' '.join(str(error).split())
         if 'gloo/transport' in text or isinstance(error, distributed.DistError):
-            reason = 'another process of this run has ended, or hangs: its own lines say why'
+            reason = (
+                'another process of this run has ended, or hangs: its own lines say why'
+            )
             return f'{reason} ({text.partition(". ")[0]})'
         error = error.__context__
     if 'DataLoader worker (pid' not in text:
         return None
     keys = [key for key in cfg if key.endswith('_dataloader') and cfg[key]]
-    numbers = ', '.join(f'{key}.num_workers={cfg[key].get("num_workers", 0)}' for key in keys)
+    numbers = ', '.join(
+        f'{key}.num_workers={cfg[key].get("num_workers", 0)}' for key in keys
+    )
     reason = f'a loading process was ended ({text}), probably for lack of memory: ask for more, or'
     latest = Run(Path(runner.work_dir)).last
-    return f'{reason} set lower {numbers}' + f'; --resume continues from {latest}' * bool(latest)
+    return (
+        f'{reason} set lower {numbers}'
+        + f'; --resume continues from {latest}' * bool(latest)
+    )
+
+
+LONGEST = 30 * 24 * 3600  # seconds that a process waits for the others
+
+
+def init_rank() -> tuple[int, int]:
+    """The rank of this process, which takes the GPU of its number, and the count of all.
+
+    They are RANK and WORLD_SIZE of the environment, which torchrun sets; 0 and 1 without them.
+    UsageError if RANK is no number below WORLD_SIZE.
+    """
+    rank, count = (os.environ.get(*x) for x in (('RANK', '0'), ('WORLD_SIZE', '1')))
+    if not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):
+        raise UsageError(
+            f'RANK={rank}: give a number below WORLD_SIZE={count}, from 0 on'
+        )
+    if 'LOCAL_RANK' in os.environ and torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
+    return int(rank), int(count)
+
+
+def should_merge(rank: int, count: int) -> bool:
+    """True if this process is to merge: the first one, as soon as the others are here, too.
+
+    Without MASTER_ADDR, as in a job array, none does: one alone merges later. Processes are
+    connected here and no earlier: in a group, mmengine draws in the first process only.
+    """
+    if count > 1 and 'MASTER_ADDR' not in os.environ:
+        print(
+            f'process {rank + 1} of {count} is done: when all are, the command alone merges'
+        )
+        return False
+    if count > 1:
+        with building('another process'):
+            join_group({'backend': 'gloo', 'timeout': LONGEST})
+    return rank == 0

@@ -14,28 +14,37 @@ from pathlib import Path
 from mmengine.config import Config, DictAction
 from mmengine.runner import Runner
 
-from ..integrations.hub import CONFIG, fetch_model_file, fetch_weights_file
-from ..integrations.hub_config import read_settings
 from ..utils.config_parts import nodes
-from ..utils.locations import is_remote
+from ..utils.disk import is_remote
+from ..utils.errors import UsageError, usage_errors
 from .building import building
-from .errors import UsageError, usage_errors
+from .contents import SECTIONS, task_of, write_convention
 from .find import find_config, find_files, is_hub_model
+from .hub import CONFIG, fetch_model_file, fetch_weights_file
+from .hub_config import read_settings
 from .options import apply_training_options
 from .own import recipes
 from .own.text import Text
-from .parts import SECTIONS
-from .task import task_of, write_convention
 
 PACKAGES = {  # what to install, and the modules that register its parts
     'mmdet': ('mmdetection', 'mmdet.models', 'mmdet.datasets'),
     'mmseg': ('mmsegmentation', 'mmseg.models', 'mmseg.datasets'),
-    'mmrotate': ('onedl-mmrotate', 'rope_dense.integrations.mmrotate'),
+    'mmrotate': ('onedl-mmrotate', 'rope_dense.models.mmrotate'),
     'mmengine': ('mmengine',),
 }
-PLACES = ('ann_file', 'seg_prefix', 'proposal_file')  # files and folders of data sets, evaluators
+PLACES = (
+    'ann_file',
+    'seg_prefix',
+    'proposal_file',
+)  # files and folders of data sets, evaluators
 # Top-level keys that mmengine and the commands look up, beside the arguments of Runner.
-LOOKED_UP = {'compile', 'find_unused_parameters', 'model_wrapper_cfg', 'runner_type', 'sync_bn'}
+LOOKED_UP = {
+    'compile',
+    'find_unused_parameters',
+    'model_wrapper_cfg',
+    'runner_type',
+    'sync_bn',
+}
 LOOKED_UP |= {'tta_model', 'tta_pipeline'}
 
 
@@ -83,9 +92,13 @@ def load_config(
     merge_options(cfg, pairs)
     recipes.keep_given(cfg, 'options', pairs)
     for _, node in nodes(cfg._cfg_dict):
-        node.pop('_delete_', None)  # where there is nothing to delete, mmengine leaves it
+        node.pop(
+            '_delete_', None
+        )  # where there is nothing to delete, mmengine leaves it
     if (scope := cfg.get('default_scope')) not in PACKAGES:
-        raise UsageError(f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'")
+        raise UsageError(
+            f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'"
+        )
     package, *modules = PACKAGES[scope]
     quiet = contextlib.redirect_stdout(io.StringIO())  # optional parts are printed
     with building(f'config {path!r} needs {package}'), quiet:
@@ -95,7 +108,9 @@ def load_config(
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
     for loader in (f'{loop}_dataloader' for loop in SECTIONS):
         if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
-            cfg[loader].persistent_workers = False  # PyTorch refuses True without workers
+            cfg[
+                loader
+            ].persistent_workers = False  # PyTorch refuses True without workers
     return with_data_root(cfg, data_root) if data_root and not is_own else cfg
 
 
@@ -127,7 +142,9 @@ def find_model(
             )
         return cfg, None
     if task_of(cfg) == 'features' and needs_head:
-        raise UsageError(f'{source}: a backbone without a head; train one with --weights {source}')
+        raise UsageError(
+            f'{source}: a backbone without a head; train one with --weights {source}'
+        )
     if files.checkpoint is None and not is_hub_model(files.config):
         raise UsageError(f'{source}: give its checkpoint, too, or the folder of a run')
     return cfg, files.checkpoint or fetch_weights_file(files.config)
@@ -140,16 +157,26 @@ def read_config(path: str) -> Config:
     try:
         return Config.fromfile(path)
     except ImportError as error:
-        if str(error).startswith('mmrotate is not installed'):  # of a base mmrotate::...
-            importlib.import_module('rope_dense.integrations.mmrotate')  # says what to install
-        while str(error).startswith('Failed to import'):  # mmengine's, with the whole sys.path
+        if str(error).startswith(
+            'mmrotate is not installed'
+        ):  # of a base mmrotate::...
+            importlib.import_module(
+                'rope_dense.models.mmrotate'
+            )  # says what to install
+        while str(error).startswith(
+            'Failed to import'
+        ):  # mmengine's, with the whole sys.path
             earlier = error.__cause__ or error.__context__
             if not isinstance(earlier, ImportError):
                 break
             error = earlier
-        if str(error).startswith('mmsegmentation is not') and (mmseg := find_spec('mmseg')):
+        if str(error).startswith('mmsegmentation is not') and (
+            mmseg := find_spec('mmseg')
+        ):
             folder = Path(str(mmseg.origin)).parent / '.mim' / 'configs'
-            error = ImportError(f"a base 'mmseg::FILE' does not work here: give '{folder}/FILE'")
+            error = ImportError(
+                f"a base 'mmseg::FILE' does not work here: give '{folder}/FILE'"
+            )
         raise error from None
 
 
@@ -191,7 +218,9 @@ def read_options(options: Iterable[str] | Mapping[str, object]) -> dict:
     own = dict(pair.split('=', 1) for pair in pairs if pair.startswith('own.'))
     others = [pair for pair in pairs if pair.split('=', 1)[0] not in own]
     parser.add_argument('pairs', nargs='*', action=DictAction)
-    with building(f'--cfg-options {" ".join(others)}'):  # a dict is a RecursionError there
+    with building(
+        f'--cfg-options {" ".join(others)}'
+    ):  # a dict is a RecursionError there
         read = parser.parse_args(others).pairs or {}
     return read | {key: Text(text) for key, text in own.items()}
 
@@ -201,7 +230,9 @@ def merge_options(cfg: Config, options: dict) -> None:
     known = {*cfg.keys(), *inspect.signature(Runner).parameters, *LOOKED_UP}
     for key, value in options.items():
         if key == 'own':
-            raise UsageError(f'--cfg-options own={value}: give each setting, own.NAME=VALUE')
+            raise UsageError(
+                f'--cfg-options own={value}: give each setting, own.NAME=VALUE'
+            )
         if (first := key.split('.')[0]) not in known:
             raise UsageError(
                 f'--cfg-options {key}={value}: the config has no {first!r}; '
@@ -221,7 +252,9 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
     parts = [*nodes(cfg._cfg_dict)]
     roots = sorted({node.data_root for _, node in parts if node.get('data_root')})
     if not roots:
-        raise UsageError(f'--data-root {data_root}: no data set of the config has a data_root')
+        raise UsageError(
+            f'--data-root {data_root}: no data set of the config has a data_root'
+        )
     for key, node in parts:
         has_root = bool(node.get('data_root'))
         if has_root:

@@ -15,13 +15,19 @@ from mmengine.optim import OptimWrapper, build_optim_wrapper
 from mmengine.registry import DATASETS, MODELS, OPTIM_WRAPPERS
 from torch import nn
 
-from ..datasets.classes import IGNORED
-from ..datasets.mask_labels import class_numbers, stored_numbers
+from ..data.classes import IGNORED
+from ..data.mask_labels import class_numbers, stored_numbers
 from ..utils.config_parts import nodes
+from ..utils.errors import UsageError
 from .building import build_part, building
-from .errors import UsageError
-from .parts import class_info, component_of, datasets_of, model_heads, stored_classes
-from .task import check_angle_convention
+from .contents import (
+    check_angle_convention,
+    class_info,
+    component_of,
+    datasets_of,
+    model_heads,
+    stored_classes,
+)
 
 Colour = tuple[int, int, int]  # red, green, blue
 
@@ -50,7 +56,9 @@ def random_model(cfg: Config) -> BaseModel:
         if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
             node.init_cfg = None
     model = build_model(cfg)
-    MMLogger.get_current_instance().setLevel('WARNING')  # or every initialised weight is listed
+    MMLogger.get_current_instance().setLevel(
+        'WARNING'
+    )  # or every initialised weight is listed
     model.init_weights()
     return revert_sync_batchnorm(model)
 
@@ -66,7 +74,9 @@ def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
         logging.disable(logging.NOTSET)
 
 
-def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[Colour]]:
+def classes_and_colours(
+    cfg: Config, checkpoint: dict
+) -> tuple[list[str], list[Colour]]:
     """Classes and colours from the checkpoint, else the test data set; else random colours.
 
     UsageError for another number of classes than the heads of the model have.
@@ -78,7 +88,9 @@ def classes_and_colours(cfg: Config, checkpoint: dict) -> tuple[list[str], list[
     palette = known.get('palette') or ()
     check_classes(cfg, key, classes)
     if len(palette) < len(classes):
-        palette = np.random.default_rng(0).integers(256, size=(len(classes), 3)).tolist()
+        palette = (
+            np.random.default_rng(0).integers(256, size=(len(classes), 3)).tolist()
+        )
     return list(classes), [tuple(colour) for colour in palette[: len(classes)]]
 
 
@@ -92,14 +104,21 @@ def mask_numbers(cfg: Config) -> np.ndarray | None:
     if 'kind' in dataset:  # of a ``TiledDataset``
         dataset = ConfigDict(dataset, type=dataset.kind)
     kind: Any = component_of(cfg, DATASETS, dataset)
-    classes, void = class_info(cfg, dataset).get('classes') or (), dataset.get('void') or ()
+    classes, void = (
+        class_info(cfg, dataset).get('classes') or (),
+        dataset.get('void') or (),
+    )
     if not hasattr(kind, 'get_label_map') or len(classes) > IGNORED:
         return None
-    known = kind.METAINFO.get('classes') or classes  # the data set may have some of them only
+    known = (
+        kind.METAINFO.get('classes') or classes
+    )  # the data set may have some of them only
     numbers = class_numbers(known, dataset.get('values'), void)
     default = signature(kind).parameters.get('reduce_zero_label')
     reduces = dataset.get('reduce_zero_label', default and default.default)
-    return stored_numbers([numbers[known.index(x)] + bool(reduces) for x in classes], void)
+    return stored_numbers(
+        [numbers[known.index(x)] + bool(reduces) for x in classes], void
+    )
 
 
 def num_things(cfg: Config) -> int:

@@ -10,7 +10,7 @@ from typing import TypedDict
 from mmengine.config import Config, ConfigDict
 from mmengine.device import get_device
 
-from .errors import UsageError
+from ..utils.errors import UsageError
 from .own.recipes import keep_given
 from .run import Run
 from .weights import resolve_resume
@@ -52,12 +52,16 @@ def apply_training_options(
         resume: a checkpoint, or a run, whose last checkpoint it is, or 'auto' for the last one in
             the work folder.
     """
-    given = dict(amp=amp, ema=ema, with_cp=with_cp, compile=compile, auto_scale_lr=auto_scale_lr)
+    given = dict(
+        amp=amp, ema=ema, with_cp=with_cp, compile=compile, auto_scale_lr=auto_scale_lr
+    )
     keep_given(cfg, 'training', {name: value for name, value in given.items() if value})
     if amp:
         enable_amp(cfg, amp)
         if amp == 'fp16' and (device := get_device()) in ('cpu', 'mps'):
-            raise UsageError(f'--amp fp16: needs a GPU; on this machine ({device}) give --amp bf16')
+            raise UsageError(
+                f'--amp fp16: needs a GPU; on this machine ({device}) give --amp bf16'
+            )
     if ema is not None:
         enable_ema(cfg, ema)
     if with_cp:
@@ -69,7 +73,9 @@ def apply_training_options(
     if auto_scale_lr:
         cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
     if load_from:
-        cfg.load_from = Run(Path(load_from)).best if os.path.isdir(load_from) else load_from
+        cfg.load_from = (
+            Run(Path(load_from)).best if os.path.isdir(load_from) else load_from
+        )
     if resume:
         resolve_resume(cfg, Run(Path(resume)).last or resume)
 
@@ -79,7 +85,9 @@ def enable_amp(cfg: Config, precision: str) -> None:
     wrapper = cfg.optim_wrapper
     kind = wrapper.get('type', 'OptimWrapper')  # mmengine's default
     if kind not in ('OptimWrapper', 'AmpOptimWrapper', 'BFloat16OptimWrapper'):
-        raise UsageError(f'--amp: optim_wrapper.type is {kind!r}, it must be OptimWrapper')
+        raise UsageError(
+            f'--amp: optim_wrapper.type is {kind!r}, it must be OptimWrapper'
+        )
     replaced = {name: wrapper.pop(name, None) for name in ('dtype', 'loss_scale')}
     if precision == 'bf16':
         wrapper.type = 'BFloat16OptimWrapper'
@@ -91,8 +99,13 @@ def enable_amp(cfg: Config, precision: str) -> None:
 def enable_ema(cfg: Config, momentum: float) -> None:
     """--ema: keep, evaluate and save a moving average of the weights."""
     if has_hook(cfg, 'EMAHook'):
-        raise UsageError('--ema: custom_hooks of the config has an EMAHook already; change it')
-    cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), dict(type='EMAHook', momentum=momentum)]
+        raise UsageError(
+            '--ema: custom_hooks of the config has an EMAHook already; change it'
+        )
+    cfg.custom_hooks = [
+        *(cfg.get('custom_hooks') or []),
+        dict(type='EMAHook', momentum=momentum),
+    ]
 
 
 def has_hook(cfg: Config, kind: str) -> bool:
@@ -103,7 +116,9 @@ def has_hook(cfg: Config, kind: str) -> bool:
 def enable_fsdp(cfg: Config, launcher: str) -> None:
     """--fsdp: shard weights, gradients and optimizer state over the processes."""
     if launcher == 'none':
-        raise UsageError('--fsdp: needs a distributed run, such as with tools/dist_train.sh')
+        raise UsageError(
+            '--fsdp: needs a distributed run, such as with tools/dist_train.sh'
+        )
     if found := [kind for kind in WHOLE_WEIGHTS if has_hook(cfg, kind)]:
         raise UsageError(
             f'--fsdp: {" and ".join(found)} of custom_hooks (--ema adds EMAHook) would need whole '

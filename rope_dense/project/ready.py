@@ -5,11 +5,9 @@ from typing import NamedTuple
 from mmengine.config import Config
 from mmengine.model import BaseModel
 
-from .checks.data import check_data
-from .checks.image_sizes import check_image_sizes
+from .checks.data import check_data, check_image_sizes
+from .contents import check_angle_convention, used_loaders
 from .model import build_model
-from .parts import used_loaders
-from .task import check_angle_convention
 from .weights import (
     check_class_names,
     check_initial_weights,
@@ -58,7 +56,9 @@ def ready(
     if weights is None:
         check_initial_weights(cfg, model)
     else:
-        stored = (preload_tested_weights if has_runner else load_tested_weights)(weights, model)
+        stored = (preload_tested_weights if has_runner else load_tested_weights)(
+            weights, model
+        )
         check_angle_convention(cfg, stored)
     if has_data:
         check_data(cfg, loaders)

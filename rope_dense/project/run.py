@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..utils.atomic_write import atomic_write_text
 from ..utils.config_parts import nodes
-from ..utils.json_lines import read_json_or_empty
+from ..utils.disk import BEST, LAST, TRAINING, atomic_write_text, read_json_or_empty
+from ..utils.errors import UsageError
 from ..utils.results import Results, read_records
-from ..utils.run_files import BEST, LAST, TRAINING
-from .errors import UsageError
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -28,7 +26,12 @@ LOGS = (  # of mmengine, by the time of a start
     '{0}/vis_data/config.py',
     '{0}/vis_data/events.out.tfevents.*',
 )
-OWN = (('', TRAINING), ('', 'resolutions.json'), ('report', ''), ('scaling', ''))  # folder, record
+OWN = (
+    ('', TRAINING),
+    ('', 'resolutions.json'),
+    ('report', ''),
+    ('scaling', ''),
+)  # folder, record
 RANKS = ('RANK', 'SLURM_PROCID', 'OMPI_COMM_WORLD_RANK')
 SWEEP = "type='ResolutionLoop'"  # in the test_cfg that earlier versions wrote over a run's config
 
@@ -46,7 +49,9 @@ class Run:
     def config_file(self) -> str:
         """The path of the one config; UsageError for none or several."""
         # Earlier versions of ``rope-dense test`` wrote NAME_test.py beside it.
-        found = [x for x in sorted(self.folder.glob('*.py')) if not x.stem.endswith('_test')]
+        found = [
+            x for x in sorted(self.folder.glob('*.py')) if not x.stem.endswith('_test')
+        ]
         if len(found) != 1:
             names = ', '.join(file.name for file in found) or 'none'
             raise UsageError(
@@ -66,7 +71,9 @@ class Run:
                     for name, value in (('resume', False), ('load_from', None)):
                         text = re.sub(rf'(?m)^{name} *=.*$', f'{name} = {value}', text)
                 atomic_write_text(config, text)
-                print(f'{config}: eval-resolutions of an earlier version had replaced it; restored')
+                print(
+                    f'{config}: eval-resolutions of an earlier version had replaced it; restored'
+                )
                 return
         raise UsageError(
             f'{config}: eval-resolutions of an earlier version has replaced it, and no log folder '
@@ -85,10 +92,14 @@ class Run:
         UsageError for none.
         """
         named, found = self.record.get('file'), self.folder.glob('best_*.pth')
-        best = sorted(found, key=lambda path: (path.name == named, step_of(path), path.name))
+        best = sorted(
+            found, key=lambda path: (path.name == named, step_of(path), path.name)
+        )
         if chosen := str(best[-1]) if best else self.last:
             return chosen
-        raise UsageError(f'{self.folder}: no checkpoint (best_*.pth or last_checkpoint)')
+        raise UsageError(
+            f'{self.folder}: no checkpoint (best_*.pth or last_checkpoint)'
+        )
 
     @property
     def last(self) -> str | None:
@@ -102,7 +113,9 @@ class Run:
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints that a training wrote, by their names."""
-        return sorted(x for x in self.folder.glob('*.pth') if CHECKPOINT.fullmatch(x.name))
+        return sorted(
+            x for x in self.folder.glob('*.pth') if CHECKPOINT.fullmatch(x.name)
+        )
 
     def written(self, launcher: str = 'none') -> AbstractContextManager[object]:
         """Within this context, no other training can write the run; BlockingIOError if one does.
@@ -111,7 +124,9 @@ class Run:
         """
         return Results(self.folder, TRAINING) if is_first(launcher) else nullcontext()
 
-    def check_new(self, cfg: Config, overwrite: bool, others: Sequence[str] = ()) -> None:
+    def check_new(
+        self, cfg: Config, overwrite: bool, others: Sequence[str] = ()
+    ) -> None:
         """Raise UsageError for a new training that would mix with the run.
 
         Or, with ``overwrite`` (see ``clear``), that starts from a file that it would remove;
@@ -122,7 +137,9 @@ class Run:
         """
         resumes = bool(cfg.get('resume'))
         if overwrite and resumes:
-            raise UsageError('resume (--resume) and overwrite (--overwrite): give one of them')
+            raise UsageError(
+                'resume (--resume) and overwrite (--overwrite): give one of them'
+            )
         found = [] if resumes else self.checkpoints()
         if found and not overwrite:
             raise UsageError(
@@ -130,10 +147,14 @@ class Run:
                 f'{found[-1].name}: continue it by resume (--resume), give another work_dir '
                 '(--work-dir), or remove it by overwrite (--overwrite)'
             )
-        lists = () if resumes else (LAST, BEST)  # which another program may have written
+        lists = (
+            () if resumes else (LAST, BEST)
+        )  # which another program may have written
         names = [os.path.basename(cfg.filename), *lists, *others]
         self.recorded(names).check([*found, *(self.folder / name for name in names)])
-        sources = [node.get('checkpoint') for _, node in nodes(cfg.model)] + [cfg.get('load_from')]
+        sources = [node.get('checkpoint') for _, node in nodes(cfg.model)] + [
+            cfg.get('load_from')
+        ]
         removed = {path.resolve() for path in self.removed(cfg)} if overwrite else set()
         for source in filter(None, sources):
             if Path(str(source)).resolve() in removed:
@@ -143,7 +164,10 @@ class Run:
 
     def recorded(self, names: Sequence[str]) -> Results:
         """What trainings wrote; of an earlier version, without a record, also ``names``."""
-        results, is_old = Results(self.folder, TRAINING), not read_records(self.folder, TRAINING)
+        results, is_old = (
+            Results(self.folder, TRAINING),
+            not read_records(self.folder, TRAINING),
+        )
         listed = [os.path.basename(self.last or ''), str(self.record.get('file', ''))]
         if is_old and any((self.folder / name).is_file() for name in listed):
             found = [x for x in self.folder.glob('*/*.log') if x.stem == x.parent.name]
@@ -154,10 +178,19 @@ class Run:
 
     def removed(self, cfg: Config) -> list[Path]:
         """The files that ``clear`` removes."""
-        found = [x for part, name in OWN for x in Results(self.folder / part, name).paths(name)]
+        found = [
+            x
+            for part, name in OWN
+            for x in Results(self.folder / part, name).paths(name)
+        ]
         names = read_records(self.folder, TRAINING)
         times = [os.path.dirname(name) for name in names if name.endswith('.log')]
-        found += [x for time in times for log in LOGS for x in self.folder.glob(log.format(time))]
+        found += [
+            x
+            for time in times
+            for log in LOGS
+            for x in self.folder.glob(log.format(time))
+        ]
         given = Path(cfg.filename).resolve()
         return [path for path in dict.fromkeys(found) if path.resolve() != given]
 

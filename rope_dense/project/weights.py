@@ -1,4 +1,7 @@
-"""Load checkpoints of whole models strictly, also when mmengine loads them."""
+"""Load checkpoints of whole models strictly, also when mmengine loads them.
+
+The result of configs/own/adapt.py: the backbone alone, for ``own.weights`` of another task.
+"""
 
 import os
 import sys
@@ -8,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from mmengine.config import Config
+from mmengine.registry import MODELS
 from mmengine.runner import CheckpointLoader
 from torch import Tensor, nn
 
@@ -24,13 +28,14 @@ from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import keys_text
 from ..checkpoints.fetch import Location, fetch
 from ..checkpoints.read import keep_read, read_ahead, read_checkpoint
-from ..checkpoints.weights import check_plain
+from ..checkpoints.weights import check_plain, select_weights
 from ..utils.config_parts import nodes
-from ..utils.locations import HUB, WEB, is_remote
-from .errors import UsageError
-from .parts import class_info, datasets_of, stored_classes
+from ..utils.disk import HUB, TRAINING, WEB, is_remote
+from ..utils.errors import UsageError
+from ..utils.results import Results
+from .contents import check_angle_convention, class_info, datasets_of, stored_classes
+from .own.fit import BACKBONE
 from .run import Run
-from .task import check_angle_convention
 
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
@@ -60,7 +65,9 @@ def resolve_resume(cfg: Config, resume: str) -> None:
     """Resume from a checkpoint file or, for 'auto', from the last one in the work_dir, if any."""
     path = Run(Path(cfg.work_dir)).last if resume == 'auto' else resume
     if path is None:
-        print(f'--resume: no checkpoint in {cfg.work_dir}, training starts from the beginning')
+        print(
+            f'--resume: no checkpoint in {cfg.work_dir}, training starts from the beginning'
+        )
         return
     cfg.resume, cfg.load_from = True, path
 
@@ -79,7 +86,11 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     given = str(cfg.model.get('pretrained') or '')  # mmseg gives it to the backbone
     backbone = getattr(model, 'backbone', None)
     is_of_zoo = '://' in given and not given.startswith(WEB)
-    if is_of_zoo and isinstance(backbone, Backbone) and not cfg.model.backbone.get('init_cfg'):
+    if (
+        is_of_zoo
+        and isinstance(backbone, Backbone)
+        and not cfg.model.backbone.get('init_cfg')
+    ):
         raise UsageError(
             f'model.pretrained={given!r}: weights of the backbone that {type(backbone).__name__} '
             'replaces; set model.pretrained=None, and give weights by model.backbone.init_cfg'
@@ -120,7 +131,9 @@ def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
     load_complete(model, weights, origin)
 
 
-def check_class_names(cfg: Config, loader: str, checkpoint: dict, starts: bool = False) -> None:
+def check_class_names(
+    cfg: Config, loader: str, checkpoint: dict, starts: bool = False
+) -> None:
     """Compare the classes of a checkpoint with the classes of a dataloader.
 
     A warning names both if they differ; UsageError for the same words in another order, which is
@@ -133,7 +146,9 @@ def check_class_names(cfg: Config, loader: str, checkpoint: dict, starts: bool =
             continue
         text = f'classes of the checkpoint: {", ".join(stored)}; of {key}: {", ".join(names)}'
         if sorted(stored) == sorted(names) and not starts:
-            raise UsageError(f'{text}: give {key}.metainfo.classes in the order of the checkpoint')
+            raise UsageError(
+                f'{text}: give {key}.metainfo.classes in the order of the checkpoint'
+            )
         print(f'warning: {text}', file=sys.stderr)
 
 
@@ -171,20 +186,26 @@ def read_checkpoint_weights(
     checkpoint = convert_detector(reader(fetch(path), origin), origin)
     entries = checkpoint.get('state_dict', checkpoint)
     entries = entries if isinstance(entries, dict) else {}
-    weights = {key: value for key, value in entries.items() if isinstance(value, Tensor)}
+    weights = {
+        key: value for key, value in entries.items() if isinstance(value, Tensor)
+    }
     if not weights:
         raise UsageError(
             f"{origin}: no weights under 'state_dict' or at the top, where mmengine looks for "
             f'them; the file has {keys_text(checkpoint, 8)}'
         )
     check_plain(weights, origin)
-    return checkpoint, {key.removeprefix('module.'): value for key, value in weights.items()}
+    return checkpoint, {
+        key.removeprefix('module.'): value for key, value in weights.items()
+    }
 
 
 def load_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
     """Load weights into a model; UsageError unless complete (mmengine only warns) and finite."""
     if without_values := [key for key, weight in weights.items() if weight.is_meta]:
-        raise UsageError(f'{origin}: has no values (meta device) for {keys_text(without_values)}')
+        raise UsageError(
+            f'{origin}: has no values (meta device) for {keys_text(without_values)}'
+        )
     if problem := try_load_weights(model, weights, ('num_batches_tracked',)):
         raise UsageError(
             f'{origin} does not fit the config: {problem}; give the config and the --cfg-options '
@@ -203,7 +224,9 @@ def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
         )
 
 
-def check_whole_backbone(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
+def check_whole_backbone(
+    model: nn.Module, weights: dict[str, Tensor], origin: str
+) -> None:
     """Raise UsageError unless a checkpoint to start from has all of the model's backbone.
 
     Of a model without a backbone, one weight has to fit.
@@ -215,13 +238,21 @@ def check_whole_backbone(model: nn.Module, weights: dict[str, Tensor], origin: s
         may_lack = ('num_batches_tracked', '.lora.down', '.lora.up')
     elif not weights.keys() & model.state_dict().keys():
         may_lack = ()
-    own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
+    own = {
+        key.removeprefix(start): w
+        for key, w in weights.items()
+        if key.startswith(start)
+    }
     problem, modules = try_load_weights(part, own, may_lack), dict(part.named_modules())
     lost = [
-        key for key in own.keys() - part.state_dict().keys() if key.rpartition('.')[0] in modules
+        key
+        for key in own.keys() - part.state_dict().keys()
+        if key.rpartition('.')[0] in modules
     ]
     if start and lost and not problem:
-        problem = f'it has {len(lost)} weights more, such as {keys_text(sorted(lost), 3)}'
+        problem = (
+            f'it has {len(lost)} weights more, such as {keys_text(sorted(lost), 3)}'
+        )
     if problem:
         raise UsageError(
             f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
@@ -282,4 +313,36 @@ def try_load_weights(
     except RuntimeError as error:  # a heading, then one line for each size mismatch
         return ' '.join(str(error).split('\n')[1:2]).strip().rstrip('.') or str(error)
     missing = [key for key in missing if not key.endswith(may_lack)]
-    return f'it lacks {len(missing)} weights, such as {keys_text(missing, 3)}' if missing else ''
+    return (
+        f'it lacks {len(missing)} weights, such as {keys_text(missing, 3)}'
+        if missing
+        else ''
+    )
+
+
+def write_backbone(cfg: Config) -> None:
+    """Write the backbone of a run's last checkpoint to its folder, adapters merged.
+
+    A safetensors file in this package's layout, whose metadata names the architecture, the weights
+    that the training started from, and the teacher's: their licences apply to it.
+    """
+    from safetensors.torch import save_file
+
+    run, settings = Run(Path(cfg.work_dir)), cfg.model.backbone
+    last = str(run.last)
+    backbone = MODELS.build(dict(settings, init_cfg=None))
+    backbone.load_state_dict(select_weights(load_from_source(last), 'backbone.', last))
+    if backbone.lora is not None:
+        backbone.merge_lora()
+    about = dict(format='pt', arch=str(settings.get('arch', settings.type)))
+    for name, part in (
+        ('weights', settings),
+        ('teacher', cfg.model.get('teacher') or {}),
+    ):
+        about[name] = str((part.get('init_cfg') or {}).get('checkpoint'))
+    with Results(run.folder, TRAINING).write(run.folder / BACKBONE) as partial:
+        save_file(
+            {k: x.contiguous() for k, x in backbone.state_dict().items()},
+            partial,
+            about,
+        )

@@ -9,15 +9,19 @@ import numpy as np
 
 from ..measure.plot import plot_resolutions
 from ..measure.results import headline
-from ..project.errors import UsageError
+from ..utils.errors import UsageError
 from ..utils.results import Results
 from . import figures
 from .page import FIGURES, NAME, Page
 from .settings import differing_settings
 
-Reports = Mapping[str, dict[str, Any]]  # the content of report.json by the name of the run
+Reports = Mapping[
+    str, dict[str, Any]
+]  # the content of report.json by the name of the run
 
-COLUMNS = 'AP AP50 f1 IoU boundary PQ SQ RQ rmse abs_rel'.split()  # others would not fit
+COLUMNS = (
+    'AP AP50 f1 IoU boundary PQ SQ RQ rmse abs_rel'.split()
+)  # others would not fit
 SETTINGS = 40  # rows at most
 
 
@@ -28,12 +32,16 @@ def compare_runs(first: Path, second: Path, out: Path) -> Path:
         UsageError: a run has no report, or they are of different tasks.
         ForeignFileError: a file that would be written is the user's, or one of the reports.
     """
-    reports = dict(zip(run_names(first, second), map(read_report, (first, second)), strict=True))
+    reports = dict(
+        zip(run_names(first, second), map(read_report, (first, second)), strict=True)
+    )
     a, b = reports.values()
     if list(a['classes'][0]) != list(b['classes'][0]):
         raise UsageError(f'--compare {first} {second}: reports of different tasks')
     with Results(out, NAME, [report_file(first), report_file(second)]) as results:
-        about = {name: report['about']['checkpoint'] for name, report in reports.items()}
+        about = {
+            name: report['about']['checkpoint'] for name, report in reports.items()
+        }
         page = Page(results, ' and '.join(reports), about)
         add_settings(page, reports)
         add_classes(page, reports)
@@ -64,9 +72,13 @@ def read_report(run: Path) -> dict[str, Any]:
         content = json.loads(report_file(run).read_text(encoding='utf-8'))
         missing = {'about', 'classes', 'names', 'settings'} - content.keys()
     except (OSError, ValueError, AttributeError) as error:
-        raise UsageError(f'--compare {run}: no report, run `rope-dense report {run}`') from error
+        raise UsageError(
+            f'--compare {run}: no report, run `rope-dense report {run}`'
+        ) from error
     if missing:
-        raise UsageError(f'--compare {run}: an old report, run `rope-dense report {run}` again')
+        raise UsageError(
+            f'--compare {run}: an old report, run `rope-dense report {run}` again'
+        )
     return content
 
 
@@ -74,7 +86,10 @@ def add_settings(page: Page, reports: Reports) -> None:
     """Add the settings in which the runs differ, and the iterations that they trained for."""
     (a, first), (b, second) = reports.items()
     rows = differing_settings(first['settings'], second['settings'])
-    trained = [report.get('losses', {}).get('loss', [[None]])[0][-1] for report in reports.values()]
+    trained = [
+        report.get('losses', {}).get('loss', [[None]])[0][-1]
+        for report in reports.values()
+    ]
     if trained[0] != trained[1]:
         rows.insert(0, ('last iteration of the run', *trained))
     text = 'Folders of data and output are left out, but for own.data_root.'
@@ -90,7 +105,9 @@ def add_settings(page: Page, reports: Reports) -> None:
 def add_classes(page: Page, reports: Reports) -> None:
     """Add the main figures of each class, or range of distances."""
     text = f'Each figure of {" and of ".join(reports)}, and the change.'
-    columns = [name for name in COLUMNS if name in next(iter(reports.values()))['classes'][0]]
+    columns = [
+        name for name in COLUMNS if name in next(iter(reports.values()))['classes'][0]
+    ]
     a, b = (keyed(report['classes'], 'class').keys() for report in reports.values())
     if others := sorted(a ^ b):
         text += f' Only one of them has {", ".join(others)}: their means are of other classes.'
@@ -103,12 +120,21 @@ def add_errors(page: Page, reports: Reports) -> None:
     if not all('errors' in report for report in reports.values()):
         return
     columns = [name for name in next(iter(reports.values()))['errors'][0]][1:3]
-    page.section('Kinds of error', 'A negative change: the second model has less of it.')
-    add_changes(page, reports, 'errors', 'error', columns, 'AP50 lost by kind of error.')
+    page.section(
+        'Kinds of error', 'A negative change: the second model has less of it.'
+    )
+    add_changes(
+        page, reports, 'errors', 'error', columns, 'AP50 lost by kind of error.'
+    )
 
 
 def add_changes(
-    page: Page, reports: Reports, table: str, key: str, columns: Sequence[str], caption: str
+    page: Page,
+    reports: Reports,
+    table: str,
+    key: str,
+    columns: Sequence[str],
+    caption: str,
 ) -> None:
     """Add the rows of a table with the figures of both, matched by `key`; bars of the first one."""
     first, second = (keyed(report[table], key) for report in reports.values())
@@ -117,9 +143,16 @@ def add_changes(
     for name in {**first, **second}:
         cells: dict[str, Any] = {key: name}
         for column in columns:
-            value, other = first.get(name, {}).get(column), second.get(name, {}).get(column)
+            value, other = (
+                first.get(name, {}).get(column),
+                second.get(name, {}).get(column),
+            )
             change = None if value is None or other is None else other - value
-            cells |= {f'{column}, {a}': value, f'{column}, {b}': other, f'{column}, change': change}
+            cells |= {
+                f'{column}, {a}': value,
+                f'{column}, {b}': other,
+                f'{column}, change': change,
+            }
         for run, values in lengths.items():
             values[name] = cells[f'{columns[0]}, {run}']
         rows.append(cells)
@@ -148,7 +181,9 @@ def add_plots(page: Page, reports: Reports) -> None:
         page.add_figure('confusion', figures.draw_matrix(tables, names), 'Rows: truth.')
     if runs := values_of_both(reports, 'calibration'):
         page.section('Calibration')
-        page.add_figure('calibration', figures.draw_calibration(runs), 'True positives by score.')
+        page.add_figure(
+            'calibration', figures.draw_calibration(runs), 'True positives by score.'
+        )
 
 
 def add_training(page: Page, reports: Reports) -> None:
@@ -157,10 +192,14 @@ def add_training(page: Page, reports: Reports) -> None:
     if runs and all('loss' in losses for losses in runs.values()):
         page.section('Training')
         curves = {run: losses['loss'] for run, losses in runs.items()}
-        page.add_figure('losses', figures.draw_lines({'': curves}, 'iteration', 'loss'), 'Loss.')
+        page.add_figure(
+            'losses', figures.draw_lines({'': curves}, 'iteration', 'loss'), 'Loss.'
+        )
     if runs := values_of_both(reports, 'metrics'):
         metric = headline(next(iter(runs.values())))
-        curves = {run: metrics[metric] for run, metrics in runs.items() if metric in metrics}
+        curves = {
+            run: metrics[metric] for run, metrics in runs.items() if metric in metrics
+        }
         figure = figures.draw_lines({'': curves}, 'step of the evaluation', metric)
         page.add_figure('metrics', figure, f'{metric}.')
 
@@ -171,7 +210,9 @@ def add_image_sizes(page: Page, reports: Reports) -> None:
         return
     metric = headline(next(iter(runs.values()))['rows'][0]['metrics'])
     page.section('Image sizes')
-    figure = plot_resolutions([dict(run, label=name) for name, run in runs.items()], metric)
+    figure = plot_resolutions(
+        [dict(run, label=name) for name, run in runs.items()], metric
+    )
     page.add_figure('image_sizes', figure, f'{metric} against image size.')
 
 

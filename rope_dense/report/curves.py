@@ -8,15 +8,20 @@ from pathlib import Path
 from ..measure.plot import plot_resolutions
 from ..measure.results import headline, read_results
 from ..project.run import Run
-from ..utils.json_lines import read_json_lines
+from ..utils.disk import read_json_lines
 from . import figures
 from .figures import Line
 from .page import Page
 
 PICTURES = ('losses.png', 'metrics.png', 'image_sizes.png')
-LATE, GAIN = 0.75, 0.05  # share of the steps, and of the metric that the rest of them gained
+LATE, GAIN = (
+    0.75,
+    0.05,
+)  # share of the steps, and of the metric that the rest of them gained
 LOWER_IS_BETTER = ('rmse',)
-TIME = re.compile(r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE)  # of a line of a log
+TIME = re.compile(
+    r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE
+)  # of a line of a log
 
 
 def read_summary(work_dir: Path) -> dict[str, str]:
@@ -37,7 +42,9 @@ def read_summary(work_dir: Path) -> dict[str, str]:
     logs = [log for file in files for log in file.parents[1].glob('*.log')]
     texts = [log.read_text(encoding='utf-8', errors='replace') for log in logs]
     ends = [(found[0], found[-1]) for found in map(TIME.findall, texts) if found]
-    times = [[datetime.strptime(text, '%Y/%m/%d %H:%M:%S') for text in pair] for pair in ends]
+    times = [
+        [datetime.strptime(text, '%Y/%m/%d %H:%M:%S') for text in pair] for pair in ends
+    ]
     if times:
         length = sum((last - first for first, last in times), timedelta())
         summary['trained'] = f'{times[0][0]:%Y-%m-%d}, {length} h'
@@ -49,7 +56,9 @@ def add_training(page: Page, work_dir: Path) -> None:
     page.figures['about'] = read_summary(work_dir) | page.figures['about']
     losses, metrics = read_logs(sorted(work_dir.glob('*/vis_data/scalars.json')))
     if losses:
-        page.section('Training', 'Losses by iteration, and the metrics of each evaluation.')
+        page.section(
+            'Training', 'Losses by iteration, and the metrics of each evaluation.'
+        )
         figure = figures.draw_lines({'': losses}, 'iteration', 'loss')
         page.add_figure('losses', figure, 'Losses.', losses)
     if losses and metrics:
@@ -60,7 +69,9 @@ def add_training(page: Page, work_dir: Path) -> None:
     results = work_dir / 'resolutions.json'
     if results.is_file() and (content := read_results(results))['rows']:
         metric = headline(content['rows'][0]['metrics'])
-        page.section('Image sizes', f'{metric} against the size of the image (eval-resolutions).')
+        page.section(
+            'Image sizes', f'{metric} against the size of the image (eval-resolutions).'
+        )
         figure = plot_resolutions([content], metric)
         page.add_figure('image_sizes', figure, f'{metric} against image size.', content)
 
@@ -86,9 +97,17 @@ def advice_text(metrics: dict[str, Line]) -> str | None:
     name = headline(metrics)
     steps, values = metrics[name]
     sign = -1 if name in LOWER_IS_BETTER else 1
-    before = [sign * v for step, v in zip(steps, values, strict=True) if step <= LATE * steps[-1]]
+    before = [
+        sign * v
+        for step, v in zip(steps, values, strict=True)
+        if step <= LATE * steps[-1]
+    ]
     last = sign * values[-1]
-    if not before or last < max(sign * v for v in values) or last - max(before) <= GAIN * abs(last):
+    if (
+        not before
+        or last < max(sign * v for v in values)
+        or last - max(before) <= GAIN * abs(last)
+    ):
         return None
     word = 'falls' if sign < 0 else 'rises'
     return (

@@ -7,12 +7,19 @@ import numpy as np
 from mmengine.config import Config
 from mmengine.model import BaseModel
 
-from ..datasets.images.drawing import depth_picture
-from ..project.errors import UsageError
+from ..data.images.drawing import depth_picture
+from ..utils.errors import UsageError
 from . import figures
 from .page import Page
-from .predictions import ReadPicture, build_loader, picture_reader, predict_samples
-from .ranked import Image, Ranked, side_by_side
+from .predictions import (
+    Image,
+    Ranked,
+    ReadPicture,
+    build_loader,
+    picture_reader,
+    predict_samples,
+    side_by_side,
+)
 
 EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metres
 
@@ -61,8 +68,12 @@ def distance_rows(sums: np.ndarray) -> list[dict[str, Any]]:
     for name, row in zip(['all', *names], [sums.sum(0), *sums], strict=True):
         if row[0]:
             bias, square, relative, near = row[1:] / row[0]
-            figure = dict(pixels=int(row[0]), rmse=float(np.sqrt(square)), bias=float(bias))
-            rows.append({'class': name, **figure, 'abs_rel': float(relative), 'd1': float(near)})
+            figure = dict(
+                pixels=int(row[0]), rmse=float(np.sqrt(square)), bias=float(bias)
+            )
+            rows.append(
+                {'class': name, **figure, 'abs_rel': float(relative), 'd1': float(near)}
+            )
     return rows
 
 
@@ -76,7 +87,9 @@ def add_distances(page: Page, rows: list[dict[str, Any]]) -> None:
         'mean error as a fraction of the distance, d1 the fraction of pixels within a factor 1.25.',
     )
     lengths = {row['class']: row['rmse'] for row in rows}
-    page.add_figure('rmse', figures.draw_bars({'': lengths}, 'RMSE of the pixels (m)'), 'RMSE.')
+    page.add_figure(
+        'rmse', figures.draw_bars({'': lengths}, 'RMSE of the pixels (m)'), 'RMSE.'
+    )
     page.add_table('classes', rows)  # under the name by which reports are compared
 
 
@@ -85,4 +98,6 @@ def draw_depths(image: Image, read: ReadPicture) -> np.ndarray:
     truth, predicted = image.content
     both = depth_picture(np.hstack([truth, predicted]).astype(np.float32))
     width = truth.shape[1]
-    return side_by_side(read(image.row['path'], None)[..., ::-1], both[:, :width], both[:, width:])
+    return side_by_side(
+        read(image.row['path'], None)[..., ::-1], both[:, :width], both[:, width:]
+    )

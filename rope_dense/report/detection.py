@@ -11,14 +11,15 @@ from mmengine.model import BaseModel
 from pycocotools import mask as coco_mask
 from torch.utils.data import DataLoader, Dataset
 
-from ..large_images.dataset import TiledDataset
+from ..data.tiles.dataset import TiledDataset
 from ..predict.files import coco_annotations
-from ..project.errors import UsageError
+from ..utils.errors import UsageError
 from . import figures
-from .matching import (
+from .objects import (
     ERRORS,
     KINDS,
     Matches,
+    Objects,
     Scored,
     best_threshold,
     coco_aps,
@@ -27,16 +28,26 @@ from .matching import (
     fix_errors,
     match_truth,
     mean_ap,
+    objects_of,
     precision_recall,
 )
-from .objects import Objects, objects_of
 from .page import Page
 from .painter import Colour, Painter
-from .predictions import ReadPicture, build_loader, picture_reader, predict_samples
-from .ranked import Ranked
+from .predictions import (
+    Ranked,
+    ReadPicture,
+    build_loader,
+    picture_reader,
+    predict_samples,
+)
 from .suspects import add_suspects, find_suspects
 
-SIZES = ('AP', 'AP small', 'AP medium', 'AP large')  # COCO's: below 32, below 96 pixels squared
+SIZES = (
+    'AP',
+    'AP small',
+    'AP medium',
+    'AP large',
+)  # COCO's: below 32, below 96 pixels squared
 CROPS = 24
 POINTS = 2000  # of a curve, at most
 LOW = 0.05  # AP50 below which a model counts as untrained
@@ -63,10 +74,17 @@ def add_detection(page: Page, cfg: Config, model: BaseModel) -> None:
     """Add all sections on boxes, or masks; UsageError if the model predicts no instances."""
     loader = build_loader(cfg)
     images, predictions = predict_objects(model, loader)
-    masks, tiled = any(mask is not None for mask in predictions['mask'][:1]), loader.dataset
-    truth = ground_truth(tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks)
+    masks, tiled = (
+        any(mask is not None for mask in predictions['mask'][:1]),
+        loader.dataset,
+    )
+    truth = ground_truth(
+        tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks
+    )
     matches = match_truth(truth, predictions, masks)
-    del predictions  # the matches have those that count: of many images there is no room for both
+    del (
+        predictions
+    )  # the matches have those that count: of many images there is no room for both
     classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
     add_sections(page, images, matches, classes, colours, masks, picture_reader(cfg))
 
@@ -100,7 +118,9 @@ def ground_truth(dataset: Dataset, masks: bool) -> Objects:
                 iscrowd=int(item.get('ignore_flag', 0)),
             )
             if masks:
-                run_lengths = coco_mask.encode(np.asfortranarray(drawn[number], np.uint8))
+                run_lengths = coco_mask.encode(
+                    np.asfortranarray(drawn[number], np.uint8)
+                )
                 area = float(coco_mask.area(run_lengths))
                 annotation |= dict(segmentation=run_lengths, area=area)
             annotations.append(annotation)
@@ -128,14 +148,18 @@ def add_sections(
     """
     scored, counts = fix_errors(matches)
     by_class = {label: scored.where(scored.label == label) for label in counts}
-    cuts = {label: best_threshold(by_class[label], count) for label, count in counts.items()}
+    cuts = {
+        label: best_threshold(by_class[label], count) for label, count in counts.items()
+    }
     least = np.full(len(classes) + 1, 0.5)  # of classes without truth
     least[[*cuts]] = [cut['threshold'] for cut in cuts.values()]
     kept = matches.predictions['score'] >= least[matches.predictions['label']]
     at_cuts = match_truth(matches.truth, matches.predictions[kept], masks)
     aps = coco_aps(matches, len(classes))
     page.figures['about'] |= dict(
-        images=len(images), objects=sum(counts.values()), kind='masks' if masks else 'boxes'
+        images=len(images),
+        objects=sum(counts.values()),
+        kind='masks' if masks else 'boxes',
     )
     add_classes(page, classes, counts, cuts, aps)
     add_errors(page, matches, at_cuts)
@@ -167,7 +191,12 @@ def add_classes(
         if index + 1 in counts:
             values = dict(zip(columns, aps[:, index].tolist(), strict=True))
             rows.append(
-                dict({'class': name}, objects=counts[index + 1], **values, **cuts[index + 1])
+                dict(
+                    {'class': name},
+                    objects=counts[index + 1],
+                    **values,
+                    **cuts[index + 1],
+                )
             )
     mean: dict[str, Any] = {'class': 'mean', 'objects': sum(counts.values())}
     for name in list(rows[0])[2:] if rows else ():
@@ -187,7 +216,9 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
         for kind in ERRORS
     ]
     page.figures['AP50'] = mean_ap(*fix_errors(matches))
-    page.add_figure('errors', figures.draw_bars({'': gains}, LOST), 'AP50 lost by kind of error.')
+    page.add_figure(
+        'errors', figures.draw_bars({'': gains}, LOST), 'AP50 lost by kind of error.'
+    )
     page.add_table('errors', rows)
     worst = max(ERRORS, key=lambda kind: gains[kind])
     if page.figures['AP50'] < LOW:
@@ -203,7 +234,10 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
 
 
 def add_precision_recall(
-    page: Page, classes: Sequence[str], by_class: dict[int, Scored], counts: dict[int, int]
+    page: Page,
+    classes: Sequence[str],
+    by_class: dict[int, Scored],
+    counts: dict[int, int],
 ) -> None:
     """Add precision against recall at IoU 0.5."""
     page.section('Precision and recall', 'At IoU 0.5, for each class.')
@@ -220,7 +254,9 @@ def add_precision_recall(
 
 def add_confusion(page: Page, table: np.ndarray, classes: Sequence[str]) -> None:
     """Add the number of objects by true and predicted class."""
-    page.section('Confusion', 'Objects by true and predicted class, at the best thresholds.')
+    page.section(
+        'Confusion', 'Objects by true and predicted class, at the best thresholds.'
+    )
     figure = figures.draw_matrix({'': table}, [*classes, 'nothing'])
     page.add_figure('confusion', figure, 'Rows: truth.', table)
 
@@ -242,8 +278,12 @@ def calibration_rows(scored: Scored, bins: int = 10) -> list[dict[str, float]]:
     rows = []
     for index in np.unique(places):
         inside = places == index
-        values = dict(score=scored.score[inside].mean(), right=scored.right[inside].mean())
-        rows.append(dict(number=int(inside.sum()), **{k: float(v) for k, v in values.items()}))
+        values = dict(
+            score=scored.score[inside].mean(), right=scored.right[inside].mean()
+        )
+        rows.append(
+            dict(number=int(inside.sum()), **{k: float(v) for k, v in values.items()})
+        )
     return rows
 
 
@@ -254,7 +294,9 @@ def add_pictures(page: Page, painter: Painter) -> None:
         page,
         'Truth on the left, predictions on the right, at the best thresholds.',
         lambda image: painter.draw(image.row['image']),
-        lambda row: f'{row["right"]} right, {row["wrong"]} wrong, {row["not_found"]} not found',
+        lambda row: (
+            f'{row["right"]} right, {row["wrong"]} wrong, {row["not_found"]} not found'
+        ),
     )
 
 
@@ -282,8 +324,14 @@ def add_crops(page: Page, painter: Painter) -> None:
     missed = missed[np.argsort(-missed['area'], kind='stable')]
     for title, name, objects in (
         ('Missed objects (false negatives)', 'missed_objects', missed),
-        ('False positives', 'false_positives', matches.predictions[matches.are('background')]),
+        (
+            'False positives',
+            'false_positives',
+            matches.predictions[matches.are('background')],
+        ),
     ):
-        page.section(title, f'{len(objects)} at the best thresholds; the first {CROPS} at most.')
+        page.section(
+            title, f'{len(objects)} at the best thresholds; the first {CROPS} at most.'
+        )
         crops = [(painter.label(item), item, None) for item in objects[:CROPS]]
         painter.add_crops(page, name, crops, title)

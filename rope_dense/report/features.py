@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ..project.model import build_model
 from .page import Page
-from .predictions import build_loader, picture_reader
-from .ranked import side_by_side
+from .predictions import build_loader, picture_reader, side_by_side
 
 QUERIES, NEAREST = 12, 3
 SIDE = 128  # pixels of a small picture
@@ -31,7 +30,10 @@ def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
     same = [len({*a} & {*b}) / NEAREST for a, b in zip(before, now, strict=True)]
     about = {f'of {NEAREST} nearest pictures, the same as before': float(np.mean(same))}
     page.figures['about'] |= {'pictures looked at': len(paths)} | about
-    page.section('Nearest pictures', 'By the cosine of their features, among the pictures of test.')
+    page.section(
+        'Nearest pictures',
+        'By the cosine of their features, among the pictures of test.',
+    )
     read = picture_reader(cfg)
 
     def small(indices: list[int]) -> np.ndarray:
@@ -41,7 +43,9 @@ def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
             side = min(picture.shape[:2])
             top, left = ((length - side) // 2 for length in picture.shape[:2])
             square = picture[top : top + side, left : left + side]
-            squares.append(cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA))
+            squares.append(
+                cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+            )
         return np.hstack(squares)
 
     chosen = range(0, len(paths), -(-len(paths) // QUERIES))
@@ -50,7 +54,8 @@ def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
         with page.drawing(paths[x]):
             rows.append(side_by_side(small([x]), small(before[x]), small(now[x])))
     caption = (
-        f'A picture, its {NEAREST} nearest before the training, and its {NEAREST} nearest now.'
+        f'A picture, its {NEAREST} nearest before the training, '
+        f'and its {NEAREST} nearest now.'
     )
     if rows:
         page.add_picture('neighbours', np.concatenate(rows), caption)

@@ -31,7 +31,9 @@ def panels(
 
 def draw_bars(runs: Mapping[str, Mapping[str, float | None]], label: str) -> Figure:
     """A bar for each name, or for each name and run."""
-    names = list(dict.fromkeys(name for values in runs.values() for name in values))[::-1]
+    names = list(dict.fromkeys(name for values in runs.values() for name in values))[
+        ::-1
+    ]
     height = 0.8 / len(runs)
     figure = Figure(figsize=(WIDTH, 0.7 + 0.26 * len(names) * len(runs) ** 0.5))
     figure.set_layout_engine('constrained')
@@ -58,7 +60,13 @@ def draw_lines(
     figure, places = panels(runs)
     for axes, values in zip(places, runs.values(), strict=True):
         for name, (x, y) in values.items():
-            axes.plot(x, y, label=shown(name), linewidth=1.2, marker='.' if len(x) == 1 else None)
+            axes.plot(
+                x,
+                y,
+                label=shown(name),
+                linewidth=1.2,
+                marker='.' if len(x) == 1 else None,
+            )
         axes.set(xlabel=shown(across), ylabel=shown(up))
         if unit:
             axes.set(xlim=(0, 1.01), ylim=(0, 1.01))
@@ -84,8 +92,14 @@ def draw_matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
             continue
         for row, column in np.argwhere(table):
             shade = 'white' if shares[row, column] > 0.5 else 'black'
-            text = f'{table[row, column]:.3g}' if table.max() > 9999 else table[row, column]
-            axes.text(column, row, text, ha='center', va='center', fontsize=8, color=shade)
+            text = (
+                f'{table[row, column]:.3g}'
+                if table.max() > 9999
+                else table[row, column]
+            )
+            axes.text(
+                column, row, text, ha='center', va='center', fontsize=8, color=shade
+            )
     return figure
 
 

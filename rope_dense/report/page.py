@@ -14,11 +14,15 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, select_autoescape
 from matplotlib.figure import Figure
 
-from ..datasets.images.drawing import encoded
-from ..utils.atomic_write import atomic_write
+from ..data.images.drawing import encoded
+from ..utils.disk import atomic_write
 from ..utils.results import Results
 
-NAME, PAGE, FIGURES = 'report', 'index.html', 'report.json'  # of ``Results``, and its files
+NAME, PAGE, FIGURES = (
+    'report',
+    'index.html',
+    'report.json',
+)  # of ``Results``, and its files
 PICTURE_WIDTH = 1200  # pixels of a picture within the page
 
 
@@ -52,7 +56,9 @@ class Page:
         """Add rows with the same keys; they are in the JSON file under `name`."""
         self.figures[name] = rows
         lines = [[cell_text(value) for value in row.values()] for row in rows]
-        self.sections[-1]['parts'].append(dict(header=list(rows[0]) if rows else [], lines=lines))
+        self.sections[-1]['parts'].append(
+            dict(header=list(rows[0]) if rows else [], lines=lines)
+        )
 
     @contextmanager
     def drawing(self, name: str) -> Iterator[None]:
@@ -63,7 +69,9 @@ class Page:
             words = ' '.join(str(error).split()) or type(error).__name__
             self.figures.setdefault('not_drawn', []).append(f'{name}: {words}')
 
-    def add_figure(self, name: str, figure: Figure, caption: str, data: object = None) -> None:
+    def add_figure(
+        self, name: str, figure: Figure, caption: str, data: object = None
+    ) -> None:
         """Add a plot; it is `name`.png, and its data are in the JSON file under `name`."""
         if data is not None:
             self.figures[name] = data
@@ -75,7 +83,9 @@ class Page:
     def add_picture(self, name: str, picture: np.ndarray, caption: str) -> None:
         """Add a picture (BGR); it is `name`.png, and smaller in the page."""
         scale = min(1.0, PICTURE_WIDTH / picture.shape[1])
-        small = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+        small = cv2.resize(
+            picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA
+        )
         self.files[f'{name}.png'] = encoded(picture, '.png')
         self.embed('image/jpeg', encoded(small), caption)
 
@@ -95,14 +105,18 @@ class Page:
         """
         text = json.dumps(json_value(self.figures), indent=1, allow_nan=False)
         loader = PackageLoader('rope_dense.report', '.')
-        template = Environment(loader=loader, autoescape=select_autoescape()).get_template(
-            'page.html'
-        )
-        about = {name: cell_text(value) for name, value in self.figures['about'].items()}
+        template = Environment(
+            loader=loader, autoescape=select_autoescape()
+        ).get_template('page.html')
+        about = {
+            name: cell_text(value) for name, value in self.figures['about'].items()
+        }
         if lines := self.figures.get('not_drawn'):
             about['not drawn'] = '\n'.join(lines)
         advice = self.figures['advice']
-        page = template.render(title=self.title, about=about, advice=advice, sections=self.sections)
+        page = template.render(
+            title=self.title, about=about, advice=advice, sections=self.sections
+        )
         for name, content in ((FIGURES, text), (PAGE, page)):
             self.files[name] = f'{content}\n'.encode(errors='backslashreplace')
         folder = self.results.folder

@@ -12,13 +12,11 @@ from mmdet.visualization import DetLocalVisualizer
 from mmengine.structures import InstanceData
 from pycocotools import mask as coco_mask
 
-from ..datasets.images.drawing import draw
+from ..data.images.drawing import draw
 from . import figures
-from .matching import Matches
-from .objects import Objects, corners
+from .objects import Matches, Objects, corners
 from .page import Page
-from .predictions import Part, ReadPicture
-from .ranked import side_by_side
+from .predictions import Part, ReadPicture, side_by_side
 
 Colour = tuple[int, int, int]
 LEGIBLE = 480  # pixels of the shorter side, below which the names of objects could not be read
@@ -42,7 +40,12 @@ class Painter:
         colours: Sequence[Colour],
         read: ReadPicture,
     ) -> None:
-        self.images, self.matches, self.classes, self.read = images, matches, classes, read
+        self.images, self.matches, self.classes, self.read = (
+            images,
+            matches,
+            classes,
+            read,
+        )
         self.visualizer = DetLocalVisualizer(name='report')
         self.visualizer.dataset_meta = dict(classes=classes, palette=list(colours))
 
@@ -51,10 +54,14 @@ class Painter:
         part = self.part(image)
         picture = self.read(self.images[image]['path'], part)[..., ::-1]
         zoom = max(1.0, LEGIBLE / min(picture.shape[:2]))
-        picture = cv2.resize(picture, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC)
+        picture = cv2.resize(
+            picture, None, fx=zoom, fy=zoom, interpolation=cv2.INTER_CUBIC
+        )
         drawn = []
         for objects in (self.matches.truth, self.matches.predictions):
-            inside = objects[(objects['image'] == image) & touches(objects['box'], part)]
+            inside = objects[
+                (objects['image'] == image) & touches(objects['box'], part)
+            ]
             drawn.append(self.drawn(picture, inside, zoom, part))
         return side_by_side(*drawn)
 
@@ -64,17 +71,23 @@ class Painter:
         matches, truth = self.matches, self.matches.truth
         wrong = matches.predictions[~matches.are('right', 'ignored')]
         errors = np.concatenate([wrong, truth[matches.missed]])
-        shown = [objects['box'][objects['image'] == image] for objects in (errors, truth)]
+        shown = [
+            objects['box'][objects['image'] == image] for objects in (errors, truth)
+        ]
         boxes = shown[0] if len(shown[0]) else shown[1]
         if size.max() <= MOST or not len(boxes):
             return 0, 0, *size.tolist()
         centres = boxes[:, :2] + boxes[:, 2:] / 2
         near = [(np.abs(centres - one).max(1) < LEGIBLE / 2).sum() for one in centres]
-        start = (centres[int(np.argmax(near))] - LEGIBLE / 2).clip(0, np.maximum(size - LEGIBLE, 0))
+        start = (centres[int(np.argmax(near))] - LEGIBLE / 2).clip(
+            0, np.maximum(size - LEGIBLE, 0)
+        )
         left, top = start.astype(int).tolist()
         return left, top, *np.minimum(start.astype(int) + LEGIBLE, size).tolist()
 
-    def drawn(self, picture: np.ndarray, objects: Objects, zoom: float, part: Part) -> np.ndarray:
+    def drawn(
+        self, picture: np.ndarray, objects: Objects, zoom: float, part: Part
+    ) -> np.ndarray:
         """A picture (BGR) of a part with objects, with coordinates at a `zoom` of 1."""
         height, width = picture.shape[:2]
         last = [width - 1, height - 1] * 2  # the visualizer warns beyond it
@@ -85,13 +98,22 @@ class Painter:
         if len(objects) and objects['mask'][0] is not None:
             inside = slice(part[1], part[3]), slice(part[0], part[2])
             masks = [coco_mask.decode(mask)[inside] for mask in objects['mask']]
-            masks = [cv2.resize(m, (width, height), interpolation=cv2.INTER_NEAREST) for m in masks]
+            masks = [
+                cv2.resize(m, (width, height), interpolation=cv2.INTER_NEAREST)
+                for m in masks
+            ]
             shown.masks = torch.from_numpy(np.stack(masks)).bool()
         sample = DetDataSample(gt_instances=shown)
-        return draw(self.visualizer, 'report', picture, sample, draw_gt=True, draw_pred=False)
+        return draw(
+            self.visualizer, 'report', picture, sample, draw_gt=True, draw_pred=False
+        )
 
     def add_crops(
-        self, page: Page, name: str, objects: Sequence[tuple[str, Any, Any]], caption: str
+        self,
+        page: Page,
+        name: str,
+        objects: Sequence[tuple[str, Any, Any]],
+        caption: str,
     ) -> None:
         """Add ``crop`` of objects to a page, each as (title, the object, another one or None)."""
         crops = []

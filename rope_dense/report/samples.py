@@ -15,16 +15,16 @@ from mmengine.structures import BaseDataElement, PixelData
 from mmengine.visualization import Visualizer
 from torch.nn.functional import interpolate
 
-from ..datasets.images.bands import LoadBands, find_load_bands, picture
-from ..datasets.images.drawing import draw, draw_depth, encoded
-from ..datasets.loading import NamingPipeline
+from ..data.images.bands import LoadBands, find_load_bands, picture
+from ..data.images.drawing import draw, draw_depth, encoded
+from ..data.loading import NamingPipeline
 from ..engine.train_loop import set_epoch
 from ..project.building import building
 from ..project.checks.data import check_data
-from ..project.errors import UsageError
+from ..project.contents import detects, visualizer_of
 from ..project.load import load_config
-from ..project.task import detects, visualizer_of
 from ..utils.config_parts import pipelines
+from ..utils.errors import UsageError
 from ..utils.progress import progress
 from ..utils.results import Results
 
@@ -60,7 +60,9 @@ def browse(
         UsageError, LoadError: settings or data that cannot be used.
     """
     cfg = load_config(config, cfg_options, work_dir, data_root, derives=True)
-    epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get('max_epochs')
+    epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get(
+        'max_epochs'
+    )
     if epochs and epoch >= epochs:
         raise UsageError(f'--epoch {epoch}: the training has epochs 0 to {epochs - 1}')
     loader = f'{split}_dataloader'
@@ -69,11 +71,16 @@ def browse(
     check_data(cfg, (loader,))
     out = Path(out or Path(cfg.work_dir, 'browse', split))
     set_epoch(epoch)
-    with DefaultScope.overwrite_default_scope(cfg.default_scope), building(f'{loader}.dataset'):
+    with (
+        DefaultScope.overwrite_default_scope(cfg.default_scope),
+        building(f'{loader}.dataset'),
+    ):
         return draw_samples(cfg, split, out, count, seed)
 
 
-def draw_samples(cfg: Config, split: Split, out: Path, count: int, seed: int) -> list[Path]:
+def draw_samples(
+    cfg: Config, split: Split, out: Path, count: int, seed: int
+) -> list[Path]:
     """Draw samples within the scope of a config; see ``browse``.
 
     Pixels are the model's input before normalisation: with the channel order and the padding of its
@@ -97,7 +104,9 @@ def draw_samples(cfg: Config, split: Split, out: Path, count: int, seed: int) ->
     with Results(out, 'browse-data', is_flushed=False) as results:
         results.check(files)
         for index, path in enumerate(progress(files, 'browse-data: samples')):
-            pixels, labels = shown_to_model(dataset[index], preprocessor, split == 'train', bands)
+            pixels, labels = shown_to_model(
+                dataset[index], preprocessor, split == 'train', bands
+            )
             if late:
                 resize_labels(labels)
             if detects(cfg) and 'gt_instances' in labels:
@@ -110,7 +119,9 @@ def draw_samples(cfg: Config, split: Split, out: Path, count: int, seed: int) ->
 def loads_labels_late(dataset: BaseDataset) -> bool:
     """Return whether labels are loaded after the image was resized, as for evaluators."""
     steps = [type(step).__name__ for step in dataset.pipeline.transforms]
-    return 'Resize' in steps and not LABEL_STEPS.isdisjoint(steps[steps.index('Resize') :])
+    return 'Resize' in steps and not LABEL_STEPS.isdisjoint(
+        steps[steps.index('Resize') :]
+    )
 
 
 def shown_to_model(
@@ -126,7 +137,11 @@ def shown_to_model(
     batch = dict(inputs=[packed['inputs']], data_samples=[packed['data_samples']])
     data = preprocessor(batch, training=training)
     pixels = data['inputs'][0].permute(1, 2, 0).cpu().numpy()
-    shown = pixels.clip(0, 255).astype(np.uint8) if bands is None else picture(pixels, bands.show)
+    shown = (
+        pixels.clip(0, 255).astype(np.uint8)
+        if bands is None
+        else picture(pixels, bands.show)
+    )
     return shown, data['data_samples'][0]
 
 
@@ -147,12 +162,16 @@ def resize_labels(sample: BaseDataElement) -> None:
         if hasattr(objects.bboxes, 'rescale_'):  # rotated
             objects.bboxes.rescale_(factor)
         else:
-            objects.bboxes = objects.bboxes * objects.bboxes.new_tensor(np.tile(factor, 2))
+            objects.bboxes = objects.bboxes * objects.bboxes.new_tensor(
+                np.tile(factor, 2)
+            )
         if 'masks' in objects:
             objects.masks = objects.masks.resize((height, width))
     if 'gt_sem_seg' in sample:
         labels = sample.gt_sem_seg.data[None].float()
-        sample.gt_sem_seg = PixelData(data=interpolate(labels, (height, width))[0].long())
+        sample.gt_sem_seg = PixelData(
+            data=interpolate(labels, (height, width))[0].long()
+        )
     if 'gt_depth_map' in sample:
         depths = sample.gt_depth_map.data[None]
         sample.gt_depth_map = PixelData(data=interpolate(depths, (height, width))[0])

@@ -25,20 +25,31 @@ def setting_leaves(part: Any, key: str) -> Iterator[tuple[str, Any]]:
     items: Iterable[tuple] = ()
     if isinstance(part, dict):
         items = part.items()
-    elif isinstance(part, list | tuple) and any(isinstance(item, dict) for item in part):
+    elif isinstance(part, list | tuple) and any(
+        isinstance(item, dict) for item in part
+    ):
         items = enumerate(part)
     else:
-        yield key, part if isinstance(part, int | float | list | tuple | None) else str(part)
+        yield (
+            key,
+            part if isinstance(part, int | float | list | tuple | None) else str(part),
+        )
     for name, item in items:
         if name not in LEFT_OUT or key == 'own':
             yield from setting_leaves(item, f'{key}.{name}' if key else str(name))
 
 
-def differing_settings(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def differing_settings(
+    first: dict[str, Any], second: dict[str, Any]
+) -> list[tuple[str, Any, Any]]:
     """The keys whose values differ, with both values; settings of own data are first.
 
     A value is '-' where a run lacks the key.
     """
-    keys = [key for key in {**first, **second} if first.get(key, '-') != second.get(key, '-')]
+    keys = [
+        key
+        for key in {**first, **second}
+        if first.get(key, '-') != second.get(key, '-')
+    ]
     keys.sort(key=lambda key: [not key.startswith(f'{name}.') for name in FIRST])
     return [(key, first.get(key, '-'), second.get(key, '-')) for key in keys]

@@ -9,14 +9,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..measure.results import cell_text
-from .matching import FOREGROUND, KINDS, NOTHING, Matches
-from .objects import Objects, by_image, overlaps
+from .objects import FOREGROUND, KINDS, NOTHING, Matches, Objects, by_image, overlaps
 from .page import Page
 from .painter import Painter
 
 LEAST = 0.25  # suspicion of a label that is listed
 SHOWN = 24
-COLUMNS = ('rank', 'suspicion', 'kind', 'label', 'prediction', 'IoU', 'file', 'label box', 'box')
+COLUMNS = (
+    'rank',
+    'suspicion',
+    'kind',
+    'label',
+    'prediction',
+    'IoU',
+    'file',
+    'label box',
+    'box',
+)
 MEANING = (
     'Labels (blue) that a prediction or a second label (yellow) contradicts; suspicion is 0 to 1. '
     'missing: no label is near. class: the label has another class. box: the box of the label is '
@@ -42,18 +51,25 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
     truth, is_right = matches.truth, matches.are('right')
     found = np.zeros(len(truth))  # scores of right predictions
     found[matches.targets[is_right]] = matches.predictions['score'][is_right]
-    judged = (matches.predictions['score'] >= LEAST) & ~matches.are('ignored', 'duplicate')
+    judged = (matches.predictions['score'] >= LEAST) & ~matches.are(
+        'ignored', 'duplicate'
+    )
     judged = np.flatnonzero(judged)
     labels, predictions = by_image(truth), by_image(matches.predictions[judged])
     suspects: list[Suspect] = []
     for image in sorted({*labels, *predictions}):
-        chosen, places = judged[predictions.get(image, NOTHING)], labels.get(image, NOTHING)
+        chosen, places = (
+            judged[predictions.get(image, NOTHING)],
+            labels.get(image, NOTHING),
+        )
         places = places[~truth['crowd'][places]]
         rows = overlaps(matches.predictions[chosen], truth[places], masks)
         of_image = []
         for place, row in zip(chosen, rows, strict=True):
             overlap = row[places == matches.targets[place]].max(initial=0.0)
-            of_image.append(suspect(matches, place, row.max(initial=0.0), overlap, found))
+            of_image.append(
+                suspect(matches, place, row.max(initial=0.0), overlap, found)
+            )
         of_image += find_doubles(truth[places], found[places], masks)
         suspects += once(of_image, masks)
     return sorted(suspects, key=lambda one: -one.suspicion)
@@ -71,9 +87,13 @@ def suspect(
     item, target = matches.predictions[place], matches.targets[place]
     kind, score = KINDS[matches.kinds[place]], item['score']
     if target >= 0 and kind == 'class':
-        return Suspect(score * (1 - found[target]), 'class', matches.truth[target], item, near)
+        return Suspect(
+            score * (1 - found[target]), 'class', matches.truth[target], item, near
+        )
     if target >= 0 and (kind == 'right' or not found[target]):
-        return Suspect(score * (1 - overlap), 'box', matches.truth[target], item, overlap)
+        return Suspect(
+            score * (1 - overlap), 'box', matches.truth[target], item, overlap
+        )
     return Suspect(score * max(0.0, 1 - near / FOREGROUND), 'missing', None, item, near)
 
 
@@ -116,12 +136,20 @@ def add_suspects(page: Page, painter: Painter, suspects: Sequence[Suspect]) -> N
         sides = (() if item is None else item['box'] for item in (label, other))
         boxes = [' '.join(f'{value:.1f}' for value in box) for box in sides]
         path = painter.images[other['image']]['path']
-        row = [rank, round(suspicion, 3), kind, *map(cell_text, names), round(overlap, 3)]
+        row = [
+            rank,
+            round(suspicion, 3),
+            kind,
+            *map(cell_text, names),
+            round(overlap, 3),
+        ]
         writer.writerow([*row, cell_text(path), *boxes])
         if rank <= SHOWN:
             rows.append(dict(zip(COLUMNS, [*row, Path(path).name], strict=False)))
             crops.append((f'{rank}. {kind}\n{names[1]}', other, label))
     page.files['suspects.csv'] = text.getvalue().encode('utf-8', 'surrogateescape')
-    page.section('Suspect labels', f'{MEANING} All {len(suspects)} are in suspects.csv.')
+    page.section(
+        'Suspect labels', f'{MEANING} All {len(suspects)} are in suspects.csv.'
+    )
     page.add_table('suspects', rows)
     painter.add_crops(page, 'suspect_labels', crops, 'Suspect labels, by rank.')

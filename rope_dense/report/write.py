@@ -8,14 +8,14 @@ from mmengine.device import get_device
 from mmengine.model import BaseModel
 
 from ..project.building import checked_device
-from ..project.errors import UsageError
+from ..project.contents import Task, task_of
 from ..project.identity import hash_of
 from ..project.load import find_model
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.run import Run
-from ..project.task import Task, task_of
 from ..project.weights import patch_mmengine_reader
+from ..utils.errors import UsageError
 from ..utils.results import Results
 from .curves import PICTURES as CURVES
 from .curves import add_training
@@ -23,9 +23,8 @@ from .depth import add_depth
 from .detection import add_detection
 from .features import add_features
 from .page import FIGURES, NAME, PAGE, Page
-from .panoptic import add_panoptic
-from .ranked import PICTURES
-from .segmentation import add_segmentation
+from .predictions import PICTURES
+from .segmentation import add_panoptic, add_segmentation
 from .settings import used_settings
 
 SECTIONS: dict[Task, Callable[[Page, Config, BaseModel], None]] = dict(
@@ -70,7 +69,9 @@ def report(
         BlockingIOError: another process writes to the folder.
     """
     on = str(checked_device(device))
-    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root, False)
+    cfg, weights = find_model(
+        config, checkpoint, cfg_options, work_dir, data_root, False
+    )
     if weights is None:
         raise UsageError('report: give the config of one task and its checkpoint')
     return write_report(cfg, weights, Path(out or Path(cfg.work_dir, 'report')), on)
@@ -86,11 +87,15 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     """
     task = task_of(cfg)
     if (add_sections := SECTIONS.get(task)) is None:
-        raise UsageError('report: it compares upright boxes; test rotated ones by rope-dense test')
+        raise UsageError(
+            'report: it compares upright boxes; test rotated ones by rope-dense test'
+        )
     with Results(out, NAME) as results:
         results.check(report_files(out, task))
         patch_mmengine_reader()
-        settings = used_settings(cfg)  # before data and model are built, which change some
+        settings = used_settings(
+            cfg
+        )  # before data and model are built, which change some
         model, _, stored = ready(cfg, 'test', weights=checkpoint, has_runner=False)
         classes, colours = classes_and_colours(cfg, stored)
         model = model.to(device).eval()
@@ -102,7 +107,9 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
             about['own data'] = cfg.own_data
         page = Page(results, f'{Path(cfg.filename).stem}: report', about)
         digest = hash_of(checkpoint)
-        page.figures |= dict(checkpoint_sha256=digest, names=list(classes), settings=settings)
+        page.figures |= dict(
+            checkpoint_sha256=digest, names=list(classes), settings=settings
+        )
         add_sections(page, cfg, model)
         add_training(page, Path(cfg.work_dir))
         return page.write()
@@ -127,4 +134,6 @@ def report_training(cfg: Config) -> None:
         checkpoint = Run(Path(cfg.work_dir)).best
         print(write_report(cfg, checkpoint, Path(cfg.work_dir, 'report'), get_device()))
     except Exception as error:  # whatever it is, the weights are there
-        print(f'no report: {error} (rope-dense report {cfg.work_dir} --debug shows where)')
+        print(
+            f'no report: {error} (rope-dense report {cfg.work_dir} --debug shows where)'
+        )

@@ -137,7 +137,8 @@ class LogAxialRoPE(AxialRoPE):
             num_heads,
             theta=low / high,  # a base below 1: the series rises
             pair_layout=pair_layout,
-            coordinates=coordinates or dict(type='centres', normalize='max', windows='map'),
+            coordinates=coordinates
+            or dict(type='centres', normalize='max', windows='map'),
             axes=axes,
             k_rope=k_rope,
             shared=shared,
@@ -179,5 +180,7 @@ class OffsetAxialRoPE(AxialRoPE):
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
         """See ``RotaryEmbedding``."""
         rotary = super().forward(x, grid, window_size)
-        angles = rotary.angles - self.angle_offset.to(rotary.angles.dtype)  # [n, h or 1, P]
+        angles = rotary.angles - self.angle_offset.to(
+            rotary.angles.dtype
+        )  # [n, h or 1, P]
         return replace(rotary, angles=angles)

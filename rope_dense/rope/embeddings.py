@@ -62,7 +62,9 @@ class RotaryEmbedding(nn.Module, ABC):
             of each image, also if there are windows, into which they go with their tokens.
         """
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEmbedding:
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
+    ) -> RotaryEmbedding:
         """Move parameters and buffers, as ``nn.Module`` does, but keep float32 at least.
 
         In bfloat16 a frequency has 8 bits: at the 64th token that is an angle of 0.2 radians.
@@ -79,7 +81,9 @@ class RotaryEmbedding(nn.Module, ABC):
     def set_scaling(self, scaling: RopeScaling | None) -> None:
         """Adapt the frequencies to larger grids; ValueError if this embedding cannot scale so."""
         if scaling is not None:
-            raise ValueError(f'rope_scaling must be None: {type(self).__name__} cannot be scaled')
+            raise ValueError(
+                f'rope_scaling must be None: {type(self).__name__} cannot be scaled'
+            )
 
     def extra_repr(self) -> str:
         return f'pair_layout={self.pair_layout}'
@@ -134,7 +138,10 @@ class GridRoPE(RotaryEmbedding):
         # Angles are float32 whatever the precision of the model, or better.
         dtype = torch.promote_types(x.dtype, torch.float32)
         coordinates, freqs = self.coordinates, self.frequency_source()
-        settings = self.pair_layout, self.scaling  # read once: another thread may set them
+        settings = (
+            self.pair_layout,
+            self.scaling,
+        )  # read once: another thread may set them
         augments = self.training and coordinates.random
         if not isinstance(freqs, Tensor):
             if not augments:
@@ -142,13 +149,19 @@ class GridRoPE(RotaryEmbedding):
                     freqs, *settings, coordinates, size, span, dtype, device=x.device
                 )
             freqs = freqs.tensor(x.device)
-        positions = coordinates.positions(*size, grid=span, device=x.device, dtype=dtype)  # [n, 2]
+        positions = coordinates.positions(
+            *size, grid=span, device=x.device, dtype=dtype
+        )  # [n, 2]
         if augments:
             positions = coordinates.augmented(positions)
         return linear_rotary(positions, freqs, *settings, size)
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
-        if scaling is not None and scaling.type != 'none' and self.coordinates.is_normalized:
+        if (
+            scaling is not None
+            and scaling.type != 'none'
+            and self.coordinates.is_normalized
+        ):
             raise ValueError(
                 f'rope_scaling: type {scaling.type!r} adapts frequencies to larger grids, and the '
                 f'coordinates of this rope, {self.coordinates}, cover the same range on every grid '
@@ -188,7 +201,9 @@ def fixed_rotary(
 ) -> Rotary:
     """Angles of fixed frequencies on a grid or window; normalised coordinates cover ``span``."""
     positions = coordinates.positions(*size, grid=span, device=device, dtype=dtype)
-    return linear_rotary(positions, frequencies.tensor(device), pair_layout, scaling, size)
+    return linear_rotary(
+        positions, frequencies.tensor(device), pair_layout, scaling, size
+    )
 
 
 def linear_rotary(
@@ -201,7 +216,10 @@ def linear_rotary(
     """Angles of tokens at ``positions`` [n, 2], of a grid or window of ``size``."""
     freqs, attention_scale = freqs.to(positions.dtype), 1.0
     if scaling is not None:
-        freqs, attention_scale = scaling.scale(freqs, *size), scaling.attention_scale(*size)
+        freqs, attention_scale = (
+            scaling.scale(freqs, *size),
+            scaling.attention_scale(*size),
+        )
     return Rotary(linear_angles(positions, freqs), pair_layout, attention_scale)
 
 
@@ -223,7 +241,9 @@ class MixedRoPE(GridRoPE):
         coordinates: dict | None = None,
     ) -> None:
         super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
-        self.freqs = nn.Parameter(mixed_frequencies(head_dim, num_heads, theta))  # [2, h, P]
+        self.freqs = nn.Parameter(
+            mixed_frequencies(head_dim, num_heads, theta)
+        )  # [2, h, P]
 
     def frequency_source(self) -> Tensor:
         return self.freqs
@@ -244,5 +264,7 @@ def mixed_frequencies(head_dim: int, num_heads: int, theta: float) -> Tensor:
     """
     series = axis_frequencies(head_dim, theta)
     angle = 2 * math.pi * torch.rand(num_heads, 1)
-    direction = torch.cat([angle, angle + math.pi / 2], -1).repeat_interleave(len(series), -1)
+    direction = torch.cat([angle, angle + math.pi / 2], -1).repeat_interleave(
+        len(series), -1
+    )
     return series.repeat(2) * torch.stack([direction.cos(), direction.sin()])

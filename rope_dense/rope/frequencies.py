@@ -51,7 +51,9 @@ class AxialFrequencies:
 
     def of_axis(self, device: torch.device | None = None) -> Tensor:
         """The frequencies of one axis: [h or 1, P / 2]."""
-        series = axis_frequencies(self.heads * self.channels, self.theta, self.series, device)
+        series = axis_frequencies(
+            self.heads * self.channels, self.theta, self.series, device
+        )
         return self.factor * series.view(-1, self.heads).T
 
 
@@ -90,6 +92,8 @@ def axis_frequencies(
     ===========  ===================================================================================
     """
     step = 2 * num_axes
-    exponents = torch.arange(0, head_dim, step, device=device, dtype=torch.float32) / head_dim
+    exponents = (
+        torch.arange(0, head_dim, step, device=device, dtype=torch.float32) / head_dim
+    )
     geometric = theta**-exponents
     return 2 * math.pi * geometric if series == 'periods' else geometric

@@ -14,7 +14,13 @@ from torch import Tensor
 
 from ..utils.memo import memo
 from ..utils.sizes import Size, larger, smaller
-from ..utils.validation import check_choice, checked_number, checked_settings, checked_size, refuse
+from ..utils.validation import (
+    check_choice,
+    checked_number,
+    checked_settings,
+    checked_size,
+    refuse,
+)
 
 CoordinateType = Literal['index', 'centres', 'corners']
 Normalization = Literal['separate', 'min', 'max']
@@ -91,13 +97,19 @@ class Coordinates:
     def __repr__(self) -> str:
         """The type, and what is not at its default."""
         others = ((field, getattr(self, field.name)) for field in fields(self)[1:])
-        given = [f'{field.name}={value!r}' for field, value in others if value != field.default]
+        given = [
+            f'{field.name}={value!r}'
+            for field, value in others
+            if value != field.default
+        ]
         return f'Coordinates({", ".join([f"type={self.type!r}", *given])})'
 
     @property
     def random(self) -> bool:
         """True if positions are augmented in training."""
-        return any(value is not None for value in (self.shift, self.jitter, self.rescale))
+        return any(
+            value is not None for value in (self.shift, self.jitter, self.rescale)
+        )
 
     @property
     def is_normalized(self) -> bool:
@@ -132,9 +144,14 @@ class Coordinates:
             side = smaller(*grid) if self.normalize == 'min' else larger(*grid)
             grid = side, side
         if self.type == 'corners':
-            y, x = (2 * n / larger(side - 1, 1) - 1 for n, side in zip((y, x), grid, strict=True))
+            y, x = (
+                2 * n / larger(side - 1, 1) - 1
+                for n, side in zip((y, x), grid, strict=True)
+            )
         elif self.type == 'centres':
-            y, x = (2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), grid, strict=True))
+            y, x = (
+                2 * ((n + 0.5) / side) - 1 for n, side in zip((y, x), grid, strict=True)
+            )
         else:
             y, x = y + self.offset, x + self.offset
             if isinstance(self.reference, tuple):
@@ -222,7 +239,9 @@ class RopeScaling:
         check_choice('rope_scaling: type', self.type, get_args(ScalingType))
         if self.factor is not None:
             given = self.factor
-            factors = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+            factors = (
+                tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+            )
             if len(factors) != 2:
                 refuse('rope_scaling: factor', self.factor, 'a number or two of them')
             for factor in factors:
@@ -231,7 +250,9 @@ class RopeScaling:
         checked_number('rope_scaling: alpha', self.alpha, 0)
         checked_number('rope_scaling: beta', self.beta, above=self.alpha)
         if self.temperature is not None:
-            check_choice('rope_scaling: temperature', self.temperature, get_args(TemperatureType))
+            check_choice(
+                'rope_scaling: temperature', self.temperature, get_args(TemperatureType)
+            )
 
     def factors(self, height: int, width: int) -> tuple[float, float]:
         """(s_y, s_x) of a grid."""
@@ -255,7 +276,9 @@ class RopeScaling:
             number = freqs.shape[-1] // 2  # K
             k = torch.arange(number, device=freqs.device, dtype=freqs.dtype).repeat(2)
             return s ** (-k / max(number - 1, 1))
-        periods = torch.hypot(freqs[0] * self.grid[1], freqs[1] * self.grid[0]) / (2 * math.pi)
+        periods = torch.hypot(freqs[0] * self.grid[1], freqs[1] * self.grid[0]) / (
+            2 * math.pi
+        )
         unchanged = ((periods - self.alpha) / (self.beta - self.alpha)).clamp(0, 1)
         return 1 - (1 - unchanged) * (1 - 1 / s)
 
@@ -273,7 +296,9 @@ class RopeScaling:
         return 1 + growth / math.log(max(2, self.grid[0] * self.grid[1]))
 
 
-def build_scaling(settings: dict | RopeScaling | None, grid: tuple[int, int]) -> RopeScaling | None:
+def build_scaling(
+    settings: dict | RopeScaling | None, grid: tuple[int, int]
+) -> RopeScaling | None:
     """The scaling that ``rope_scaling`` of a config describes.
 
     Args:

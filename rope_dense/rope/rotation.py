@@ -81,7 +81,9 @@ def rotate(
     return q, k, v
 
 
-def rotate_packed(qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0) -> Tensor:
+def rotate_packed(
+    qkv: Tensor, rotary: Rotary | None, num_prefix_tokens: int = 0
+) -> Tensor:
     """Rotate the first two of the S parts of ``qkv`` [B, N, S, h, D], to the same.
 
     The parts of a projection, S = 3, are queries, keys and values. See ``rotate``.
@@ -121,7 +123,9 @@ def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:
         TypeError: integers.
     """
     if not (x.is_floating_point() and theta.is_floating_point()):
-        raise TypeError(f'x and theta must be floating point, got {x.dtype} and {theta.dtype}')
+        raise TypeError(
+            f'x and theta must be floating point, got {x.dtype} and {theta.dtype}'
+        )
     if x.ndim != 4 or theta.ndim != 3:
         raise ValueError(
             f'x must be [B, h, N, D] and theta [h or 1, N, P], got {list(x.shape)} and '
@@ -129,7 +133,9 @@ def apply_rotary(x: Tensor, theta: Tensor) -> Tensor:
         )
     packed = x.transpose(1, 2).unsqueeze(2)  # [B, N, 1, h, D]
     angles = theta.transpose(0, 1)  # [N, h or 1, P]
-    angles = angles.to(torch.promote_types(torch.promote_types(x.dtype, theta.dtype), torch.float))
+    angles = angles.to(
+        torch.promote_types(torch.promote_types(x.dtype, theta.dtype), torch.float)
+    )
     return rotate_packed(packed, Rotary(angles, 'half')).squeeze(2).transpose(1, 2)
 
 
@@ -150,14 +156,19 @@ def check_shapes(qkv: Tensor, angles: Tensor, num_prefix_tokens: int) -> None:
         )
 
 
-def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
+def rotate_definition(
+    qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0
+) -> Tensor:
     """The definition of ``rotate_packed``, [B, N, S, h, D] to the same, in plain torch.
 
     A pair (a, b) becomes (a cos - b sin, a sin + b cos), computed in float32 or better.
     """
     angles, layout = rotary.angles, rotary.pair_layout
     queries_keys, values = qkv[:, :, :2], qkv[:, :, 2:]
-    prefix, tokens = queries_keys[:, :num_prefix_tokens], queries_keys[:, num_prefix_tokens:]
+    prefix, tokens = (
+        queries_keys[:, :num_prefix_tokens],
+        queries_keys[:, num_prefix_tokens:],
+    )
     angles = angles.unsqueeze(-3)  # [..., n, 1, h or 1, P], the same for both
     rotated_channels = 2 * angles.shape[-1]
     dtype = torch.promote_types(qkv.dtype, angles.dtype)
@@ -169,15 +180,23 @@ def rotate_definition(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -
 
 
 def angle_gradient(
-    rotated: Tensor, grad: Tensor, angles: Tensor, layout: PairLayout, num_prefix_tokens: int
+    rotated: Tensor,
+    grad: Tensor,
+    angles: Tensor,
+    layout: PairLayout,
+    num_prefix_tokens: int,
 ) -> Tensor:
     """The gradient of the angles, from what ``rotate_definition`` returned and its gradient.
 
     a' g_b - b' g_a of each rotated pair (a', b'), summed over all pairs that share an angle.
     """
     channels, dtype = 2 * angles.shape[-1], angles.dtype
-    pairs = (x[:, num_prefix_tokens:, :2, :, :channels].to(dtype) for x in (rotated, grad))
-    (a, b), (grad_a, grad_b) = (split_pairs(x, layout) for x in pairs)  # [B, n, 2, h, P]
+    pairs = (
+        x[:, num_prefix_tokens:, :2, :, :channels].to(dtype) for x in (rotated, grad)
+    )
+    (a, b), (grad_a, grad_b) = (
+        split_pairs(x, layout) for x in pairs
+    )  # [B, n, 2, h, P]
     return (a * grad_b - b * grad_a).sum(2).sum_to_size(angles.shape)
 
 
@@ -210,13 +229,19 @@ class Rotate(torch.autograd.Function):
         layout, num_prefix_tokens, how = ctx.settings
         rotated = rotated_or_table if angles.requires_grad else None
         if torch.is_grad_enabled():  # a second derivative is wanted
-            grad_qkv = rotate_definition(grad, Rotary(-angles, layout), num_prefix_tokens)
+            grad_qkv = rotate_definition(
+                grad, Rotary(-angles, layout), num_prefix_tokens
+            )
             grad_angles = None
             if rotated is not None:
-                grad_angles = angle_gradient(rotated, grad, angles, layout, num_prefix_tokens)
+                grad_angles = angle_gradient(
+                    rotated, grad, angles, layout, num_prefix_tokens
+                )
         else:
             table = rotated_or_table if rotated is None else Rotary(angles).cos_sin
-            grad_qkv, grad_angles = how.backward(grad, table, layout, num_prefix_tokens, rotated)
+            grad_qkv, grad_angles = how.backward(
+                grad, table, layout, num_prefix_tokens, rotated
+            )
         return grad_qkv, grad_angles, None, None, None, None
 
 
@@ -251,13 +276,19 @@ def implementation(device: torch.device, dtype: torch.dtype) -> Implementation |
         except ImportError as error:
             reason = str(error)
         if reason is None:
-            return Implementation(rotation_triton.rotate_triton, rotation_triton.triton_backward)
+            return Implementation(
+                rotation_triton.rotate_triton, rotation_triton.triton_backward
+            )
         logger.info(f'rotation of {dtype} on {device} without a kernel: {reason}')
     return Implementation(rotate_complex, complex_backward)
 
 
 def rotate_complex(
-    qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int, inverse: bool = False
+    qkv: Tensor,
+    cos_sin: Tensor,
+    layout: PairLayout,
+    num_prefix_tokens: int,
+    inverse: bool = False,
 ) -> Tensor:
     """Rotate queries and keys by one product of complex numbers.
 
@@ -272,7 +303,9 @@ def rotate_complex(
     """
     out = qkv.clone(memory_format=torch.contiguous_format)
     table = torch.view_as_complex(cos_sin)
-    pairs = out[:, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]]  # [B, n, 2, h, 2 P]
+    pairs = out[
+        :, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]
+    ]  # [B, n, 2, h, 2 P]
     z = as_complex(pairs.to(torch.promote_types(out.dtype, cos_sin.dtype)), layout)
     z.mul_((table.conj() if inverse else table).unsqueeze(-3))
     if layout == 'half':
@@ -299,7 +332,9 @@ def complex_backward(
         return grad_qkv, None
     *shape, pairs, _ = cos_sin.shape
     z, g = (
-        as_complex(x[:, num_prefix_tokens:, :2, :, : 2 * pairs].to(cos_sin.dtype), layout)
+        as_complex(
+            x[:, num_prefix_tokens:, :2, :, : 2 * pairs].to(cos_sin.dtype), layout
+        )
         for x in (rotated, grad)
     )
     return grad_qkv, (z.conj() * g).sum(2).sum_to_size(*shape, pairs).imag

@@ -96,7 +96,9 @@ def launch(
     """
     batch, num_tokens, parts, heads, head_dim = source.shape
     positions, _, pairs, _ = cos_sin.shape[-4:]
-    block = THREADS * 16 // source.element_size()  # pairs: a thread loads two vectors of 128 bits
+    block = (
+        THREADS * 16 // source.element_size()
+    )  # pairs: a thread loads two vectors of 128 bits
     blocks = -(-num_tokens * heads * head_dim // 2 // block)
     images_each = 1 if cos_sin.dim() == 5 else max(1, batch * blocks // PROGRAMS)
     slots = -(-batch // images_each)
@@ -112,8 +114,12 @@ def launch(
     tensors = source, target, cos_sin, rotated, sums
     strides = *source.stride()[:-1], *target.stride()[:-1], *table.stride()[:-2]
     sizes = batch, num_tokens, num_prefix_tokens, images_each
-    constants = dict(H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block, BACKWARD=backward)
-    constants |= dict(INTERLEAVED=layout == 'interleaved', ANGLE_GRADS=rotated is not None)
+    constants = dict(
+        H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block, BACKWARD=backward
+    )
+    constants |= dict(
+        INTERLEAVED=layout == 'interleaved', ANGLE_GRADS=rotated is not None
+    )
     with torch.cuda.device_of(source):
         rotate_kernel[(slots * blocks,)](*tensors, *strides, *sizes, **constants)
     return target, sums
@@ -150,7 +156,9 @@ def why_not_on(device: torch.device) -> str | None:
             executor.submit(self_check, device).result()
     except Exception as error:
         reason = f'the Triton kernel failed its check on {device}: {type(error).__name__}: {error}'
-        warnings.warn(f'{reason}\nPyTorch rotates instead. {SWITCH}=0 skips this.', stacklevel=2)
+        warnings.warn(
+            f'{reason}\nPyTorch rotates instead. {SWITCH}=0 skips this.', stacklevel=2
+        )
         return reason
     return None
 
@@ -163,11 +171,15 @@ def self_check(device: torch.device) -> None:
     """
     version = tuple(int(number) for number in triton.__version__.split('.')[:2])
     if version < MIN_VERSION:
-        raise RuntimeError(f'Triton {triton.__version__} is too old, it takes {MIN_VERSION}')
+        raise RuntimeError(
+            f'Triton {triton.__version__} is too old, it takes {MIN_VERSION}'
+        )
     shapes = (7, 1, 8), (2, 7, 3, 8)
     for layout, dtype, shape in product(get_args(PairLayout), TOLERANCES, shapes):
         qkv, grad = probe_values((2, 2, 9, 3, 3, 32), device).to(dtype)
-        rotary, inverse = (Rotary(sign * probe_values(shape, device), layout) for sign in (1, -1))
+        rotary, inverse = (
+            Rotary(sign * probe_values(shape, device), layout) for sign in (1, -1)
+        )
         rotated = rotate_definition(qkv, rotary, 2)
         expected = (
             rotated,
@@ -175,14 +187,19 @@ def self_check(device: torch.device) -> None:
             angle_gradient(rotated, grad, rotary.angles, layout, 2),
         )
         settings = rotary.cos_sin, layout, 2
-        actual = rotate_triton(qkv, *settings), *triton_backward(grad, *settings, rotated)
+        actual = (
+            rotate_triton(qkv, *settings),
+            *triton_backward(grad, *settings, rotated),
+        )
         for a, b in zip(actual, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=TOLERANCES[b.dtype])
 
 
 def probe_values(shape: tuple[int, ...], device: torch.device) -> Tensor:
     """Values in [-1, 1], without use of the user's random numbers."""
-    return torch.arange(math.prod(shape), device=device).float().square().sin().view(shape)
+    return (
+        torch.arange(math.prod(shape), device=device).float().square().sin().view(shape)
+    )
 
 
 # Sizes that differ between images: one compiled kernel serves all of them.
@@ -240,18 +257,25 @@ def rotate_kernel(
     angle = (position * H + head) * P + pair
 
     # A cosine and its sine lie side by side, like both channels of an interleaved pair.
-    entry_token, entry_head, entry = locate(block * 2 * BLOCK + tl.arange(0, 2 * BLOCK), H, D)
+    entry_token, entry_head, entry = locate(
+        block * 2 * BLOCK + tl.arange(0, 2 * BLOCK), H, D
+    )
     entry_position = entry_token - num_prefix_tokens
     has_angle = (entry_token < num_tokens) & (entry_position >= 0) & (entry < 2 * P)
     table = entry_position * table_token_stride + entry_head * table_head_stride + entry
-    cos, sin = load_channels(cos_sin + slot * table_batch_stride + table, 0, has_angle, True)
+    cos, sin = load_channels(
+        cos_sin + slot * table_batch_stride + table, 0, has_angle, True
+    )
     if BACKWARD:
         sin = -sin
 
     if INTERLEAVED:
         token, head, channel, second = entry_token, entry_head, entry, 0
     else:  # P first channels, P second ones, and the channels to copy as two halves, too
-        channel, second = tl.where(pair < P, pair, pair + P), tl.where(pair < P, P, D // 2 - P)
+        channel, second = (
+            tl.where(pair < P, pair, pair + P),
+            tl.where(pair < P, P, D // 2 - P),
+        )
     mask = token < num_tokens
     read = token * source_token_stride + head * source_head_stride + channel
     write = token * target_token_stride + head * target_head_stride + channel
@@ -265,7 +289,9 @@ def rotate_kernel(
             a, b = load_channels(source_part, second, mask, INTERLEAVED)
             if part < 2:
                 if ANGLE_GRADS:
-                    rotated_a, rotated_b = load_channels(rotated + start, second, mask, INTERLEAVED)
+                    rotated_a, rotated_b = load_channels(
+                        rotated + start, second, mask, INTERLEAVED
+                    )
                     angle_grad += rotated_a * b - rotated_b * a
                 new_a, new_b = a * cos - b * sin, a * sin + b * cos
                 a, b = tl.where(rotates, new_a, a), tl.where(rotates, new_b, b)

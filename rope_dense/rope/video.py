@@ -47,7 +47,9 @@ class VideoRoPE(GridRoPE):
     ) -> None:
         super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
         if head_dim < 8:
-            raise ValueError(f'head_dim must be 8 or more (a pair for each axis), got {head_dim}')
+            raise ValueError(
+                f'head_dim must be 8 or more (a pair for each axis), got {head_dim}'
+            )
         self.factor = checked_number('factor', factor, above=0)
 
     def frequency_source(self) -> FixedFrequencies:
@@ -73,6 +75,8 @@ class VideoFrequencies:
     def tensor(self, device: torch.device) -> Tensor:
         """[2, 1, 3 K]; zero for the time."""
         channels = 2 * (self.head_dim // 6)
-        series = self.factor * axis_frequencies(channels, self.theta, device=device, num_axes=1)
+        series = self.factor * axis_frequencies(
+            channels, self.theta, device=device, num_axes=1
+        )
         x_y_time = axial_frequencies([series[None]] * 3, (2, 1, 0))  # [3, 1, 3 K]
         return x_y_time[:2]

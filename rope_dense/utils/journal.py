@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from .atomic_write import atomic_write_text, named_disk_errors
+from .disk import atomic_write_text, named_disk_errors
 from .validation import checked_integer
 
 
@@ -67,7 +67,9 @@ class Journal:
         try:
             stored = json.loads(self.state.read_text(encoding='utf-8'))
             self._check_settings(dict(stored['settings']))
-            finished, size = (checked_integer(key, stored[key], 0) for key in ('finished', 'size'))
+            finished, size = (
+                checked_integer(key, stored[key], 0) for key in ('finished', 'size')
+            )
             return finished, size
         except JournalError:
             raise

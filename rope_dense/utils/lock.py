@@ -44,7 +44,11 @@ def exclusive(
         BlockingIOError: another process has the lock; the message names it and the lock file.
     """
     path = Path(os.path.abspath(path))
-    name = path.with_name(f'.{path.name}.lock') if file is None else Path(os.path.abspath(file))
+    name = (
+        path.with_name(f'.{path.name}.lock')
+        if file is None
+        else Path(os.path.abspath(file))
+    )
     name.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + seconds
     while True:
@@ -56,7 +60,9 @@ def exclusive(
             if is_locked:
                 command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
                 opened.truncate(0)
-                opened.write(f'process {os.getpid()} on {socket.gethostname()}: {command}')
+                opened.write(
+                    f'process {os.getpid()} on {socket.gethostname()}: {command}'
+                )
                 opened.flush()
             try:
                 yield is_locked
@@ -90,16 +96,24 @@ def lock(file: IO[str], path: Path, seconds: float) -> bool:
             folder = Path(file.name).parent
             if folder not in SAID:
                 print(
-                    f'{file.name}: {error.strerror}: start no second process here', file=sys.stderr
+                    f'{file.name}: {error.strerror}: start no second process here',
+                    file=sys.stderr,
                 )
             SAID.add(folder)
             return False
         if now - start >= seconds:
-            reason = f'is being written by {holder}; wait until it ends, or write elsewhere'
-            raise BlockingIOError(errno.EAGAIN, f'{reason} (lock: {file.name})', str(path))
+            reason = (
+                f'is being written by {holder}; wait until it ends, or write elsewhere'
+            )
+            raise BlockingIOError(
+                errno.EAGAIN, f'{reason} (lock: {file.name})', str(path)
+            )
         if now - last >= LINE and os.environ.get('LOCAL_RANK', '0') == '0':
             last = now
-            print(f'{file.name}: {now - start:.0f} s; waiting for {holder}', file=sys.stderr)
+            print(
+                f'{file.name}: {now - start:.0f} s; waiting for {holder}',
+                file=sys.stderr,
+            )
         time.sleep(0.1)
 
 

@@ -14,7 +14,9 @@ from torch.autograd import forward_ad
 Args = ParamSpec('Args')
 Value = TypeVar('Value')
 Function = TypeVar('Function', bound=Callable)
-MAX_BYTES = 48 * 2**20  # of all results: NAT's plans and angles at 800 x 1333 take 27 MB
+MAX_BYTES = (
+    48 * 2**20
+)  # of all results: NAT's plans and angles at 800 x 1333 take 27 MB
 
 
 def count_bytes(value: object) -> int:
@@ -64,7 +66,10 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
         with LOCK:
             value = RESULTS.get(key)
         if value is None:
-            with torch.inference_mode(False), torch.no_grad():  # so that training can use it later
+            with (
+                torch.inference_mode(False),
+                torch.no_grad(),
+            ):  # so that training can use it later
                 if function in ON_HOST and device.type != 'cpu' and not capturing:
                     host: Any = {**kwargs, 'device': torch.device('cpu')}
                     value = send_to_device(function(*args, **host), device)
@@ -92,13 +97,18 @@ def send_to_device(value: Any, device: torch.device) -> Any:
     """Copy the tensors of a dataclass to a device, in one copy that the host does not wait for."""
     given = {field.name: getattr(value, field.name) for field in fields(value)}
     tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}
-    names = sorted(tensors, key=lambda name: -tensors[name].itemsize)  # so that each is aligned
+    names = sorted(
+        tensors, key=lambda name: -tensors[name].itemsize
+    )  # so that each is aligned
     sizes = [tensors[name].nbytes for name in names]
     host = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=device.type == 'cuda')
     for name, piece in zip(names, host.split(sizes), strict=True):
         piece.view(tensors[name].dtype).view(tensors[name].shape).copy_(tensors[name])
     pieces = zip(names, host.to(device, non_blocking=True).split(sizes), strict=True)
-    sent = {name: x.view(tensors[name].dtype).view(tensors[name].shape) for name, x in pieces}
+    sent = {
+        name: x.view(tensors[name].dtype).view(tensors[name].shape)
+        for name, x in pieces
+    }
     return replace(value, **sent)
 
 

@@ -25,11 +25,15 @@ def bar(title: str, total: int | None = None, items: Iterable | None = None) -> 
     total = len(items) if total is None and isinstance(items, Sized) else total
     text = '{desc}: {n_fmt} of {total_fmt}, {remaining_s:.0f} s left'
     is_first = os.environ.get('LOCAL_RANK', '0') == '0'  # of the processes of a machine
-    settings = dict(desc=title, total=total, miniters=0, leave=False, disable=not is_first)
+    settings = dict(
+        desc=title, total=total, miniters=0, leave=False, disable=not is_first
+    )
     if sys.stderr.isatty():
         return tqdm(items, **settings, mininterval=0.2, delay=0.2)
     text = text if total else '{desc}: {n_fmt}, {elapsed_s:.0f} s'
-    return tqdm(items, **settings, mininterval=10, delay=10, bar_format=text, file=LogStream())
+    return tqdm(
+        items, **settings, mininterval=10, delay=10, bar_format=text, file=LogStream()
+    )
 
 
 @contextmanager
@@ -42,7 +46,10 @@ def show_elapsed(step: str, seconds: float | None = None) -> Iterator[None]:
             line.refresh()
 
     with bar(step) as line:
-        line.bar_format, line.delay = '{desc}: {elapsed_s:.0f} s', 0  # it is cleared at the end
+        line.bar_format, line.delay = (
+            '{desc}: {elapsed_s:.0f} s',
+            0,
+        )  # it is cleared at the end
         thread = Thread(target=tick, daemon=True)
         thread.start()
         try:

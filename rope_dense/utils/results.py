@@ -17,13 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from .atomic_write import atomic_write, named_disk_errors
-from .json_lines import read_json_lines
+from .disk import atomic_write, named_disk_errors, read_json_lines
 from .lock import exclusive
 
 HOME = '.rope_dense'
 RECORD, FRESH = 'record.jsonl', 'fresh'
-COMPARED = 2**26  # bytes of a file that is known by its content; a larger one by size and time
+COMPARED = (
+    2**26
+)  # bytes of a file that is known by its content; a larger one by size and time
 
 Write = Callable[[Path], AbstractContextManager[Path]]  # see ``Results.write``
 Owner = Literal['nobody', 'program', 'input', 'edited', 'other', 'user']
@@ -87,11 +88,15 @@ class Results:
         self.edited: list[Path] = []
         self.known = read_records(self.folder)
         self.stack = ExitStack()
-        self.folders: list[Path] = []  # that are made, and removed where they stay empty
+        self.folders: list[
+            Path
+        ] = []  # that are made, and removed where they stay empty
 
     def __enter__(self) -> Self:
         if self.folder.exists() and not self.folder.is_dir():
-            raise ForeignFileError(f'{self.folder} is a file, and the results need a folder')
+            raise ForeignFileError(
+                f'{self.folder} is a file, and the results need a folder'
+            )
         above = [self.home, *self.home.parents]
         self.folders = [folder for folder in above if not folder.exists()]
         self.stack.enter_context(exclusive(self.folder, file=self.home / 'lock'))
@@ -129,7 +134,9 @@ class Results:
             return 'user'
         return 'edited' if any(x.source == source for x in past) else 'other'
 
-    def check(self, paths: Iterable[str | Path], source: str = '', keeps: bool = False) -> None:
+    def check(
+        self, paths: Iterable[str | Path], source: str = '', keeps: bool = False
+    ) -> None:
         """Raise ForeignFileError if one of the paths is not to be written.
 
         Args:
@@ -139,10 +146,14 @@ class Results:
         for path in paths:
             owner = self.owner(path, source)
             if owner in REASONS and not (keeps and owner == 'edited'):
-                raise ForeignFileError(f'{path} {REASONS[owner]}: write elsewhere, or move it away')
+                raise ForeignFileError(
+                    f'{path} {REASONS[owner]}: write elsewhere, or move it away'
+                )
 
     @contextmanager
-    def write(self, path: str | Path, source: str = '', keeps: bool = False) -> Iterator[Path]:
+    def write(
+        self, path: str | Path, source: str = '', keeps: bool = False
+    ) -> Iterator[Path]:
         """Yield a new file with the suffix of ``path``, which it becomes on leaving.
 
         After an error ``path`` is as it was. Arguments and errors: see ``check``; OSError: see
@@ -188,7 +199,11 @@ class Results:
             if becomes is not None:
                 os.rename(fresh, becomes)
                 return
-            files = [path for path in sorted(fresh.rglob('*'), reverse=True) if path.is_file()]
+            files = [
+                path
+                for path in sorted(fresh.rglob('*'), reverse=True)
+                if path.is_file()
+            ]
             places = [self.folder / file.relative_to(fresh) for file in files]
             self.check(places)
             for file, place in zip(files, places, strict=True):
@@ -231,7 +246,9 @@ class Results:
     def edited_text(self) -> str:
         """A line on the files that the user has edited; '' for none."""
         if len(self.edited) < 2:
-            return ''.join(f'{path} was edited, and stays as it is' for path in self.edited)
+            return ''.join(
+                f'{path} was edited, and stays as it is' for path in self.edited
+            )
         return f'{len(self.edited)} edited files stay as they are, such as {self.edited[0]}'
 
     def name_of(self, path: str | Path) -> str:

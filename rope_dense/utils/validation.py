@@ -1,11 +1,9 @@
-"""Arguments, checked.
+"""Arguments, checked."""
 
-Each returns the value in its final form, or raises a ValueError that names the argument, what is
-allowed and what was given.
-"""
-
+import difflib
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import NoReturn, TypeGuard
 
@@ -22,13 +20,21 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite real number; True and False are none."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return (
+        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    )
 
 
-def checked_integer(name: str, value: object, least: int, most: int | None = None) -> int:
+def checked_integer(
+    name: str, value: object, least: int, most: int | None = None
+) -> int:
     """An integer from ``least`` to ``most``."""
     if not is_integer(value) or value < least or (most is not None and value > most):
-        refuse(name, value, f'an integer from {least} {"up" if most is None else f"to {most}"}')
+        refuse(
+            name,
+            value,
+            f'an integer from {least} {"up" if most is None else f"to {most}"}',
+        )
     return int(value)
 
 
@@ -62,7 +68,9 @@ def checked_size(name: str, value: object, least: int = 1) -> tuple[int, int]:
     """(height, width) from an integer or two of them."""
     sides = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(sides) != 2 or not all(is_integer(side) and side >= least for side in sides):
-        refuse(name, value, f'an integer from {least} up, or two of them (height, width)')
+        refuse(
+            name, value, f'an integer from {least} up, or two of them (height, width)'
+        )
     return int(sides[0]), int(sides[1])
 
 
@@ -81,3 +89,23 @@ def checked_settings(name: str, value: object, allowed: Sequence[str]) -> dict:
     if unknown := sorted(set(value) - set(allowed)):
         raise ValueError(f'{name} has {unknown}, allowed are {list(allowed)}')
     return value
+
+
+SIDES = re.compile(r'0*([1-9]\d*)(?:x0*([1-9]\d*))?')
+
+
+def parse_size(text: str) -> int | tuple[int, int]:
+    """'128', the shorter side, or '96x128', height and width; ValueError for anything else."""
+    match = SIDES.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f'size {text!r}: give a side (128) or HEIGHTxWIDTH (96x128), 1 or more'
+        )
+    height, width = match.groups()
+    return int(height) if width is None else (int(height), int(width))
+
+
+def did_you_mean(given: str, allowed: Iterable[str]) -> str:
+    """The end of a message: '; did you mean NAME?', or '' if no name is like the given one."""
+    found = difflib.get_close_matches(given, [*allowed], n=1)
+    return f'; did you mean {found[0]}?' if found else ''

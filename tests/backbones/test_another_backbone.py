@@ -16,9 +16,9 @@ from rope_dense.backbones.layers import PatchEmbed, to_map
 from rope_dense.backbones.windows import window_plan
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
-from rope_dense.project.checks.image_sizes import check_image_sizes
-from rope_dense.project.checks.summary import positions_text, windows_text
-from rope_dense.project.errors import UsageError
+from rope_dense.project.checks.data import check_image_sizes
+from rope_dense.project.checks.recipe import positions_text, windows_text
+from rope_dense.utils.errors import UsageError
 
 NORM = dict(type='LN')
 Size = tuple[int, int]
@@ -33,7 +33,9 @@ class Tower(Backbone):
         self.floors = nn.ModuleDict()
         for index in range(depth):
             rope = build_rope(dict(type='MixedRoPE'), head_dim=8, num_heads=2)
-            self.floors[f'floor{index}'] = Block(Attention(16, 2, rope=rope), Mlp(16, 32), NORM)
+            self.floors[f'floor{index}'] = Block(
+                Attention(16, 2, rope=rope), Mlp(16, 32), NORM
+            )
         self.roof = nn.LayerNorm(16)
         self.pretrain_grid, self.window_blocks = (4, 4), range(depth - 1)
         self.out_channels, self.out_strides = [16], [8]
@@ -60,7 +62,13 @@ class Tower(Backbone):
 
     def layer_of(self, name: str) -> int:
         first, *rest = name.split('.')
-        return int(rest[0][-1]) + 1 if first == 'floors' else 0 if first == 'patch_embed' else 4
+        return (
+            int(rest[0][-1]) + 1
+            if first == 'floors'
+            else 0
+            if first == 'patch_embed'
+            else 4
+        )
 
     def frozen_modules(self) -> Sequence[nn.Module]:
         return []
@@ -106,9 +114,13 @@ def test_a_sweep() -> None:
             assert not torch.allclose(model.backbone(image)[0], unchanged)
         evaluator.apply(Setting('32'))
         assert torch.equal(model.backbone(image)[0], unchanged)
-    with pytest.raises(ValueError, match='--window 5: larger than the map, 4 x 4 tokens'):
+    with pytest.raises(
+        ValueError, match='--window 5: larger than the map, 4 x 4 tokens'
+    ):
         evaluator.apply(Setting('32', window='5'))
-    with pytest.raises(ValueError, match='--sizes 7: 7 x 7 pixels leave no token of 8 x 8'):
+    with pytest.raises(
+        ValueError, match='--sizes 7: 7 x 7 pixels leave no token of 8 x 8'
+    ):
         evaluator.apply(Setting('7'))
     model.backbone.window_blocks = ()
     with pytest.raises(ValueError, match='all blocks of this Tower attend globally'):

@@ -62,7 +62,9 @@ def test_windows_equal_the_reference_with_image_coordinates(
     module, x = random(Attention(C, HEADS, rope=rope())), tokens(1, *grid)
     plan = plan_of(1, grid, (3, 2), mask_padding=mask_padding)
     freqs = module.rope.frequencies(CPU).expand(-1, HEADS, -1)
-    expected = windowed_attention(module, x[0].unflatten(0, grid), (3, 2), freqs, mask_padding)
+    expected = windowed_attention(
+        module, x[0].unflatten(0, grid), (3, 2), freqs, mask_padding
+    )
     assert relative_error(module(x, grid, plan)[0].unflatten(0, grid), expected) < 1e-12
 
 
@@ -76,10 +78,14 @@ def test_decomposed_bias_equals_the_reference(use_window: bool, mask_padding: bo
     if use_window:
         plan = plan_of(1, grid, (3, 2), mask_padding=mask_padding)
         actual = module(x, grid, plan)[0].unflatten(0, grid)
-        expected = windowed_attention(module, x[0].unflatten(0, grid), (3, 2), None, mask_padding)
+        expected = windowed_attention(
+            module, x[0].unflatten(0, grid), (3, 2), None, mask_padding
+        )
     else:
         actual = module(x, grid)[0]
-        positions = [(column, row) for row in range(grid[0]) for column in range(grid[1])]
+        positions = [
+            (column, row) for row in range(grid[0]) for column in range(grid[1])
+        ]
         expected = attention(module, x[0], None, positions)
     assert relative_error(actual, expected) < 1e-12
 
@@ -89,7 +95,9 @@ def test_decomposed_tables_start_at_zero_and_are_resized_linearly():
     assert not module.rel_pos_h.any() and not module.rel_pos_w.any()
     nn.init.normal_(module.rel_pos_h)
     table = gather_by_offset(module.rel_pos_h, 3)  # 3 entries become 5
-    weight = torch.tensor([[1, 0, 0], [0.6, 0.4, 0], [0, 1, 0], [0, 0.4, 0.6], [0, 0, 1]])
+    weight = torch.tensor(
+        [[1, 0, 0], [0.6, 0.4, 0], [0, 1, 0], [0, 0.4, 0.6], [0, 0, 1]]
+    )
     resized = weight @ module.rel_pos_h
     for i in range(3):
         for k in range(3):
@@ -100,7 +108,9 @@ def test_the_index_of_the_bias_table_is_the_offset():
     index = pair_bias(torch.arange(5 * 9)[:, None], (3, 5))[0]
     assert index.unique().tolist() == list(range(5 * 9))
     assert index[0, 0] == index[14, 14] == index.unique().median()
-    assert index[2 * 5 + 1, 0 * 5 + 4] == (2 + 2) * 9 + (1 - 4 + 4)  # two down, three to the left
+    assert index[2 * 5 + 1, 0 * 5 + 4] == (2 + 2) * 9 + (
+        1 - 4 + 4
+    )  # two down, three to the left
 
 
 @torch.no_grad()
@@ -109,11 +119,15 @@ def test_bias_tables_are_resized_bicubically():
     other = random(TableBiasAttention(C, HEADS, place=Place((4, 4))))
     as_map = module.relative_position_bias_table.T.reshape(1, HEADS, 3, 5)
     resized = F.interpolate(as_map, (7, 7), mode='bicubic', align_corners=False)
-    state = dict(module.state_dict(), relative_position_bias_table=resized[0].flatten(1).T)
+    state = dict(
+        module.state_dict(), relative_position_bias_table=resized[0].flatten(1).T
+    )
     other.load_state_dict(state)
     x, plan = tokens(1, 4, 8), plan_of(1, (4, 8), (4, 4))
     # ``resize_grid`` computes in float32.
-    torch.testing.assert_close(module(x, (4, 8), plan), other(x, (4, 8), plan), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        module(x, (4, 8), plan), other(x, (4, 8), plan), atol=1e-6, rtol=0
+    )
 
 
 # ---------------------------------------------------------------- padding and masks
@@ -122,10 +136,14 @@ def test_bias_tables_are_resized_bicubically():
 @pytest.mark.parametrize('mask_padding', [False, True])
 @pytest.mark.parametrize('qkv_bias', [True, False, 'qv'])
 @torch.no_grad()
-def test_padding_is_zero_tokens_as_in_detectron2(mask_padding: bool, qkv_bias: bool | str):
+def test_padding_is_zero_tokens_as_in_detectron2(
+    mask_padding: bool, qkv_bias: bool | str
+):
     """Five tokens in a window of eight: the mean of their values and of those of padding."""
     module = random(Attention(C, HEADS, qkv_bias=qkv_bias))
-    module.qkv.weight[: 2 * C] = 0  # all scores of a query are alike without a bias of queries
+    module.qkv.weight[: 2 * C] = (
+        0  # all scores of a query are alike without a bias of queries
+    )
     bias = torch.zeros(3 * C, dtype=torch.float64)
     if qkv_bias is True:
         module.qkv.bias[:C] = 0
@@ -146,7 +164,10 @@ def test_padding_is_zero_tokens_as_in_detectron2(mask_padding: bool, qkv_bias: b
     [
         (None, [None]),  # global
         (dict(), [None]),
-        (dict(shift=(1, 1)), [None, (10, 1, 9, 9)]),  # the border of 3 x 3 windows of two images
+        (
+            dict(shift=(1, 1)),
+            [None, (10, 1, 9, 9)],
+        ),  # the border of 3 x 3 windows of two images
         (dict(mask_padding=True), [(18, 1, 1, 9)]),
         (dict(shift=(1, 1), mask_padding=True), [(18, 1, 9, 9)]),
     ],
@@ -157,7 +178,9 @@ def test_border_windows_alone_have_a_mask(
     """Fused kernels are for attention without a mask."""
     seen = []
 
-    def attend(*inputs: Tensor, attn_mask: Tensor | None = None, scale: float) -> Tensor:
+    def attend(
+        *inputs: Tensor, attn_mask: Tensor | None = None, scale: float
+    ) -> Tensor:
         *qkv, attn_mask = inputs if len(inputs) == 4 else (*inputs, attn_mask)
         seen.append(None if attn_mask is None else tuple(attn_mask.shape))
         return original(*qkv, attn_mask=attn_mask, scale=scale)
@@ -170,12 +193,21 @@ def test_border_windows_alone_have_a_mask(
     assert seen == masks
 
 
-@pytest.mark.parametrize('cls', [Attention, TableBiasAttention, DecomposedBiasAttention])
+@pytest.mark.parametrize(
+    'cls', [Attention, TableBiasAttention, DecomposedBiasAttention]
+)
 def test_no_images(cls: type[Attention]):
     rope = None if cls is DecomposedBiasAttention else ROPES['mixed']()
     place = Place((3, 2), in_windows=True)
-    module, x = random(cls(C, HEADS, rope=rope, place=place)), tokens(0, 5, 7).requires_grad_()
-    for plan in (None, plan_of(0, (5, 7), (3, 2)), plan_of(0, (5, 7), (3, 2), shift=(1, 1))):
+    module, x = (
+        random(cls(C, HEADS, rope=rope, place=place)),
+        tokens(0, 5, 7).requires_grad_(),
+    )
+    for plan in (
+        None,
+        plan_of(0, (5, 7), (3, 2)),
+        plan_of(0, (5, 7), (3, 2), shift=(1, 1)),
+    ):
         out = module(x, (5, 7), plan)
         assert out.shape == (0, 35, C)
         out.sum().backward()
@@ -185,15 +217,23 @@ def test_no_images(cls: type[Attention]):
 @pytest.mark.parametrize('windows', [False, True])
 def test_the_attention_scale_multiplies_scores(windows: bool):
     class Still(RotaryEmbedding):
-        def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
+        def forward(
+            self, x: Tensor, grid: Size, window_size: Size | None = None
+        ) -> Rotary:
             height, width = window_size or grid
             return Rotary(x.new_zeros(height * width, 1, 4), attention_scale=3.0)
 
-    scaled, plain = random(Attention(C, HEADS, rope=Still(HEAD_DIM, HEADS))), Attention(C, HEADS)
+    scaled, plain = (
+        random(Attention(C, HEADS, rope=Still(HEAD_DIM, HEADS))),
+        Attention(C, HEADS),
+    )
     plain.double().load_state_dict(scaled.state_dict())
     plain.qkv.weight.data[:C] *= 3
     plain.qkv.bias.data[:C] *= 3
-    x, plan = tokens(2, 4, 5), plan_of(2, (4, 5), (2, 3), shift=(1, 1)) if windows else None
+    x, plan = (
+        tokens(2, 4, 5),
+        plan_of(2, (4, 5), (2, 3), shift=(1, 1)) if windows else None,
+    )
     torch.testing.assert_close(scaled(x, (4, 5), plan), plain(x, (4, 5), plan))
 
 
@@ -201,7 +241,10 @@ def test_the_attention_scale_multiplies_scores(windows: bool):
 
 
 def test_biases_of_queries_and_values_are_those_of_a_key_bias_of_zero():
-    some, full = random(Attention(C, HEADS, qkv_bias='qv')), Attention(C, HEADS).double()
+    some, full = (
+        random(Attention(C, HEADS, qkv_bias='qv')),
+        Attention(C, HEADS).double(),
+    )
     state = some.state_dict()
     q_bias, v_bias = state.pop('qkv.q_bias'), state.pop('qkv.v_bias')
     packed = torch.cat([q_bias, torch.zeros_like(q_bias), v_bias])
@@ -248,7 +291,9 @@ class Adapter(nn.Module):
 
 @pytest.mark.parametrize('qkv_bias', [True, False, 'qv'])
 @pytest.mark.parametrize('windows', [False, True])
-def test_a_module_in_the_place_of_the_projection_is_used(qkv_bias: bool | str, windows: bool):
+def test_a_module_in_the_place_of_the_projection_is_used(
+    qkv_bias: bool | str, windows: bool
+):
     module, x = random(Attention(C, HEADS, qkv_bias, ROPES['mixed']())), tokens(2, 3, 5)
     merged = Attention(C, HEADS, qkv_bias, ROPES['mixed']()).double()
     merged.load_state_dict(module.state_dict())
@@ -263,7 +308,11 @@ def test_a_module_in_the_place_of_the_projection_is_used(qkv_bias: bool | str, w
 
 def test_the_bias_of_queries_and_values_is_a_linear_layer():
     layer, x = random(QVBiasLinear(C)), tokens(1, 2, 2)
-    assert [name for name, _ in layer.named_parameters()] == ['weight', 'q_bias', 'v_bias']
+    assert [name for name, _ in layer.named_parameters()] == [
+        'weight',
+        'q_bias',
+        'v_bias',
+    ]
     q, k, v = (layer(x) - x @ layer.weight.T).chunk(3, -1)
     torch.testing.assert_close(q, layer.q_bias.expand_as(q))
     torch.testing.assert_close(v, layer.v_bias.expand_as(v))
@@ -278,10 +327,14 @@ class ContentRoPE(RotaryEmbedding):
 
     def __init__(self, head_dim: int, num_heads: int) -> None:
         super().__init__(head_dim, num_heads)
-        self.linear = nn.Linear(head_dim * num_heads, num_heads * head_dim // 2, bias=False)
+        self.linear = nn.Linear(
+            head_dim * num_heads, num_heads * head_dim // 2, bias=False
+        )
 
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
-        return Rotary(self.linear(x).unflatten(-1, (self.num_heads, -1)))  # [B, n, h, P]
+        return Rotary(
+            self.linear(x).unflatten(-1, (self.num_heads, -1))
+        )  # [B, n, h, P]
 
 
 class TokenPositionsRoPE(MixedRoPE):
@@ -305,9 +358,16 @@ def test_angles_of_content_go_along_into_windows(shift: Size, mask_padding: bool
     expected = {}
     for group in groups(grid, window_size, shift, mask_padding):
         inputs = torch.stack([padded[:, row, column] for row, column in group], 1)
-        expected.update(zip(group, module(inputs, (1, len(group))).unbind(1), strict=True))
-    tokens_of_grid = [(row, column) for row in range(grid[0]) for column in range(grid[1])]
-    outs = module(x, grid, plan), torch.stack([expected[token] for token in tokens_of_grid], 1)
+        expected.update(
+            zip(group, module(inputs, (1, len(group))).unbind(1), strict=True)
+        )
+    tokens_of_grid = [
+        (row, column) for row in range(grid[0]) for column in range(grid[1])
+    ]
+    outs = (
+        module(x, grid, plan),
+        torch.stack([expected[token] for token in tokens_of_grid], 1),
+    )
     weights, inputs = torch.randn_like(x), [x, *module.parameters()]
     results = [[out, *torch.autograd.grad(out, inputs, weights)] for out in outs]
     for found, wanted in zip(*results, strict=True):
@@ -315,7 +375,9 @@ def test_angles_of_content_go_along_into_windows(shift: Size, mask_padding: bool
 
 
 @pytest.mark.parametrize('plan', [None, plan_of(2, (2, 3), (2, 2), shift=(1, 1))])
-def test_gradients_reach_the_parameters_of_an_embedding_of_content(plan: WindowPlan | None):
+def test_gradients_reach_the_parameters_of_an_embedding_of_content(
+    plan: WindowPlan | None,
+):
     module = random(Attention(C, HEADS, rope=ContentRoPE(HEAD_DIM, HEADS)))
     x = tokens(2, 2, 3).requires_grad_()
 
@@ -329,7 +391,9 @@ def test_some_tokens_attend_as_among_all_without_the_others():
     """An embedding of the positions of a random subset of tokens, another one of each image."""
     rope = TokenPositionsRoPE(HEAD_DIM, HEADS)
     module, x = random(Attention(C, HEADS, rope=rope)), tokens(2, 4, 5).requires_grad_()
-    grid = torch.tensor([(c, r) for r in range(4) for c in range(5)], dtype=torch.float64)
+    grid = torch.tensor(
+        [(c, r) for r in range(4) for c in range(5)], dtype=torch.float64
+    )
     some = torch.stack([torch.randperm(20)[:7] for _ in range(2)])  # [B, n]
     rope.positions = grid[some]
     out = module(x.gather(1, some[..., None].expand(-1, -1, C)), (1, 7))
@@ -348,7 +412,9 @@ def test_some_tokens_attend_as_among_all_without_the_others():
 @pytest.mark.parametrize('prefix', [0, 2])
 def test_an_offset_of_the_grid_matters_to_prefix_tokens_alone(prefix: int):
     """They are not rotated, so a score with them depends on the position of the other token."""
-    module = random(Attention(C, HEADS, rope=ROPES['mixed'](), num_prefix_tokens=prefix))
+    module = random(
+        Attention(C, HEADS, rope=ROPES['mixed'](), num_prefix_tokens=prefix)
+    )
     moved = MixedRoPE(HEAD_DIM, HEADS, coordinates=dict(offset=5.0))
     other = Attention(C, HEADS, rope=moved, num_prefix_tokens=prefix).double()
     other.load_state_dict(module.state_dict())

@@ -82,5 +82,7 @@ def test_swin_declares_tables():
     model = swin(attention=dict(type='TableBias'), pretrain_window_size=(3, 5))
     tables, state = model.position_tables(), model.state_dict()
     assert list(tables) == [name for name in state if name.endswith('bias_table')]
-    assert all(size == (5, 9) and len(state[name]) == 45 for name, size in tables.items())
+    assert all(
+        size == (5, 9) and len(state[name]) == 45 for name, size in tables.items()
+    )
     assert swin().position_tables() == {}

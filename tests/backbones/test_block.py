@@ -15,11 +15,17 @@ from rope_dense.backbones.windows import shifted_plan
 GRID = (4, 5)
 
 
-def make_block(layer_scale: float | None = None, eps: float = 1e-6, **options: float) -> Block:
+def make_block(
+    layer_scale: float | None = None, eps: float = 1e-6, **options: float
+) -> Block:
     """Of 2 heads of 4 channels, far from its initial values, in float64."""
     norm_cfg = dict(type='LN', eps=eps)
     block = Block(
-        Attention(8, 2), Mlp(8, 16), norm_cfg, layer_scale_init_value=layer_scale, **options
+        Attention(8, 2),
+        Mlp(8, 16),
+        norm_cfg,
+        layer_scale_init_value=layer_scale,
+        **options,
     )
     for parameter in block.parameters():
         nn.init.normal_(parameter)
@@ -40,7 +46,9 @@ def test_a_block_is_two_residual_branches(layer_scale: float | None):
 
 
 def test_layer_scale_starts_at_its_value():
-    block = Block(Attention(8, 2), Mlp(8, 16), dict(type='LN'), layer_scale_init_value=1e-4)
+    block = Block(
+        Attention(8, 2), Mlp(8, 16), dict(type='LN'), layer_scale_init_value=1e-4
+    )
     assert bool((block.gamma_1 == 1e-4).all()) and bool((block.gamma_2 == 1e-4).all())
     assert block.gamma_1 is not block.gamma_2
     assert make_block().gamma_1 is make_block().gamma_2 is None

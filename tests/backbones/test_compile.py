@@ -51,7 +51,9 @@ def lively(model: Backbone) -> Backbone:
 def gradients(model: nn.Module, image: Tensor) -> list[Tensor]:
     """The maps, and the gradients of the trained parameters that they have."""
     outs = model(image)
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    parameters = [
+        parameter for parameter in model.parameters() if parameter.requires_grad
+    ]
     loss = sum(out.square().mean() for out in outs)
     grads = torch.autograd.grad(loss, parameters, allow_unused=True)
     return [*outs, *(grad for grad in grads if grad is not None)]
@@ -78,10 +80,18 @@ SCALED = dict(rope_scaling=dict(type='linear'), with_cp=True)
 CASES = [  # a model, and its graphs; others are below
     pytest.param(vit, {}, 1, id='ViT'),
     # Frozen blocks are in evaluation mode, and the first has an input without gradient.
-    pytest.param(vit, dict(lora=dict(rank=2), frozen_stages=2), 3, id='ViT, adapters', marks=slow),
-    pytest.param(windowed, SCALED | dict(with_cls_token=False), 2, id='windows', marks=slow),
-    pytest.param(windowed, dict(window_prefix='global'), 2, id='global prefix', marks=slow),
-    pytest.param(swin, dict(attention=dict(type='TableBias')), 2, id='Swin', marks=slow),
+    pytest.param(
+        vit, dict(lora=dict(rank=2), frozen_stages=2), 3, id='ViT, adapters', marks=slow
+    ),
+    pytest.param(
+        windowed, SCALED | dict(with_cls_token=False), 2, id='windows', marks=slow
+    ),
+    pytest.param(
+        windowed, dict(window_prefix='global'), 2, id='global prefix', marks=slow
+    ),
+    pytest.param(
+        swin, dict(attention=dict(type='TableBias')), 2, id='Swin', marks=slow
+    ),
     pytest.param(nat, dict(attention=dict(type='TableBias')), 2, id='NAT', marks=slow),
 ]
 
@@ -100,15 +110,21 @@ def test_one_graph_for_each_kind_of_block(
 
 
 @slow
-@pytest.mark.parametrize('backend, dtype', [('aot_eager', None), ('eager', torch.bfloat16)])
-def test_recorded_backward_and_autocast(backend: str, dtype: torch.dtype | None) -> None:
+@pytest.mark.parametrize(
+    'backend, dtype', [('aot_eager', None), ('eager', torch.bfloat16)]
+)
+def test_recorded_backward_and_autocast(
+    backend: str, dtype: torch.dtype | None
+) -> None:
     """With forward and backward as AOTAutograd records them, which guards more."""
     model, counter = windowed(), CompileCounterWithBackend(backend)
     eager = copy.deepcopy(model)
     model.compile_blocks(backend=counter, fullgraph=True)
     for size in SIZES[:2]:
         with torch.autocast('cpu', dtype, enabled=dtype is not None):
-            assert all_close(model, eager, torch.randn(2, 3, *size), 0.1 if dtype else 1e-4)
+            assert all_close(
+                model, eager, torch.randn(2, 3, *size), 0.1 if dtype else 1e-4
+            )
     assert counter.frame_count == 2
 
 
@@ -118,7 +134,9 @@ def test_more_graphs_than_the_limit_of_pytorch() -> None:
     counter = CompileCounterWithBackend('eager')
     with torch._dynamo.config.patch(recompile_limit=2):
         for heads in (1, 2, 3, 4):
-            model = RoPEViT(dict(embed_dims=48, depth=1, num_heads=heads), patch_size=32).eval()
+            model = RoPEViT(
+                dict(embed_dims=48, depth=1, num_heads=heads), patch_size=32
+            ).eval()
             model.compile_blocks(backend=counter, fullgraph=True)
             model(torch.randn(1, 3, 64, 96))
     assert 2 < counter.frame_count == 4 < RECOMPILE_LIMIT
@@ -126,7 +144,9 @@ def test_more_graphs_than_the_limit_of_pytorch() -> None:
 
 @pytest.fixture
 def one_process() -> Iterator[None]:
-    distributed.init_process_group('gloo', store=distributed.HashStore(), rank=0, world_size=1)
+    distributed.init_process_group(
+        'gloo', store=distributed.HashStore(), rank=0, world_size=1
+    )
     yield
     distributed.destroy_process_group()
 
@@ -149,7 +169,9 @@ def test_wrappers_of_distributed_training(before: bool, wrap: Callable) -> None:
         for each in (wrapped, eager):
             each.zero_grad()
             each(image)[0].square().mean().backward()
-        for actual, expected in zip(model.parameters(), eager.parameters(), strict=True):
+        for actual, expected in zip(
+            model.parameters(), eager.parameters(), strict=True
+        ):
             grad = getattr(actual.grad, 'full_tensor', lambda grad=actual.grad: grad)()
             assert close(grad, expected.grad)
 

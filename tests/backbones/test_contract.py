@@ -76,7 +76,9 @@ MODELS = {
     'nat': nat,
 }
 every_model = pytest.mark.parametrize('make', MODELS.values(), ids=MODELS)
-every_rope = pytest.mark.parametrize('rope', [None, AXIAL, MIXED], ids=['none', 'axial', 'mixed'])
+every_rope = pytest.mark.parametrize(
+    'rope', [None, AXIAL, MIXED], ids=['none', 'axial', 'mixed']
+)
 
 
 def images(*shape: int) -> Tensor:
@@ -138,17 +140,27 @@ def test_an_adapter_takes_the_place_of_every_linear_layer(make, qkv_bias: bool |
         pytest.skip('Swin and NAT have no such bias')
     model = make(qkv_bias=qkv_bias).requires_grad_(False)
     merged = copy.deepcopy(model)
-    linears = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+    linears = [
+        name for name, part in model.named_modules() if isinstance(part, nn.Linear)
+    ]
     for name in linears:
         parent, _, leaf = name.rpartition('.')
         adapter = LoRA(model.get_submodule(name))
         setattr(model.get_submodule(parent), leaf, adapter)
         merged.get_submodule(name).weight.add_(adapter.up.weight @ adapter.down.weight)
     image = images()
-    assert all(close(a, b, 1e-4) for a, b in zip(model(image), merged(image), strict=True))
+    assert all(
+        close(a, b, 1e-4) for a, b in zip(model(image), merged(image), strict=True)
+    )
     loss_of(model, image).backward()
-    trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    assert trained == {f'{name}.{part}.weight' for name in linears for part in ('up', 'down')}
+    trained = {
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    assert trained == {
+        f'{name}.{part}.weight' for name in linears for part in ('up', 'down')
+    }
 
 
 @every_model
@@ -184,7 +196,9 @@ def test_pruned_and_parametrized_projections_train(change: str, qkv_bias: bool |
 # Transforms
 
 
-def plain_attention(q: Tensor, k: Tensor, v: Tensor, attn_mask=None, scale=None) -> Tensor:
+def plain_attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask=None, scale=None
+) -> Tensor:
     """torch's own has no forward-mode derivative on a CPU."""
     scores = q @ k.transpose(-1, -2) * scale
     if attn_mask is not None:
@@ -194,7 +208,9 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, attn_mask=None, scale=None)
 
 @every_model
 @every_rope
-def test_derivatives_of_functions(monkeypatch: pytest.MonkeyPatch, make, rope: dict | None):
+def test_derivatives_of_functions(
+    monkeypatch: pytest.MonkeyPatch, make, rope: dict | None
+):
     """torch.func.grad and jvp, against autograd; vmap, against a loop."""
     model, image = make(rope).double(), images(2, 3, 40, 48).double()
     monkeypatch.setattr(F, 'scaled_dot_product_attention', plain_attention)
@@ -208,9 +224,15 @@ def test_derivatives_of_functions(monkeypatch: pytest.MonkeyPatch, make, rope: d
     grads = torch.func.grad(loss)(parameters, image)
     assert all(close(a, b, 1e-9) for a, b in zip(grads.values(), expected, strict=True))
 
-    tangents = {name: torch.randn_like(parameter) for name, parameter in parameters.items()}
-    _, directional = torch.func.jvp(lambda p: loss(p, image), (parameters,), (tangents,))
-    sum_of_products = sum((t * g).sum() for t, g in zip(tangents.values(), expected, strict=True))
+    tangents = {
+        name: torch.randn_like(parameter) for name, parameter in parameters.items()
+    }
+    _, directional = torch.func.jvp(
+        lambda p: loss(p, image), (parameters,), (tangents,)
+    )
+    sum_of_products = sum(
+        (t * g).sum() for t, g in zip(tangents.values(), expected, strict=True)
+    )
     assert close(directional, sum_of_products, 1e-9)
 
     for_each = torch.func.vmap(lambda x: model(x[None])[-1][0])(image)
@@ -257,14 +279,20 @@ def test_jit_trace(make):
 
 
 @pytest.mark.filterwarnings('ignore::torch.jit.TracerWarning')
-@pytest.mark.parametrize('settings', [{}, dict(window_prefix='global'), dict(mask_padding=True)])
+@pytest.mark.parametrize(
+    'settings', [{}, dict(window_prefix='global'), dict(mask_padding=True)]
+)
 def test_a_trace_follows_windows_that_fit_the_image(settings: dict) -> None:
     arch = dict(embed_dims=16, depth=2, num_heads=2)
-    model = RoPEViT(arch, img_size=80, window_size='auto', window_block_indexes=[0], **settings)
+    model = RoPEViT(
+        arch, img_size=80, window_size='auto', window_block_indexes=[0], **settings
+    )
     traced = torch.jit.trace(model.eval(), images(1, 3, 80, 96), check_trace=False)
     for sides in ((48, 160), (100, 130), (16, 16), (200, 33), (112, 112)):
         image = images(2, 3, *sides)
-        assert all(close(a, b) for a, b in zip(traced(image), model(image), strict=True))
+        assert all(
+            close(a, b) for a, b in zip(traced(image), model(image), strict=True)
+        )
 
 
 def test_export_with_dynamic_sizes():
@@ -272,9 +300,15 @@ def test_export_with_dynamic_sizes():
     dim = torch.export.Dim
     sizes = {0: dim('batch', max=64), 2: dim('height', min=48, max=4096)}
     sizes[3] = dim('width', min=48, max=4096)  # two windows or more at least
-    exported = torch.export.export(model, (images(2, 3, 80, 96),), dynamic_shapes=(sizes,))
-    operations = {str(node.target) for node in exported.graph.nodes if node.op == 'call_function'}
-    assert not [name for name in operations if 'complex' in name or 'rope_dense' in name]
+    exported = torch.export.export(
+        model, (images(2, 3, 80, 96),), dynamic_shapes=(sizes,)
+    )
+    operations = {
+        str(node.target) for node in exported.graph.nodes if node.op == 'call_function'
+    }
+    assert not [
+        name for name in operations if 'complex' in name or 'rope_dense' in name
+    ]
     for shape in ((1, 3, 56, 120), (3, 3, 97, 65), (2, 3, 49, 200), (4, 3, 64, 64)):
         image = images(*shape)
         with torch.no_grad():
@@ -292,7 +326,14 @@ def test_compiles_twice_at_most_for_five_sizes_without_a_graph_break():
         return graph.forward
 
     compiled = torch.compile(model, backend=backend, dynamic=True, fullgraph=True)
-    shapes = [(2, 80, 96), (2, 56, 120), (2, 97, 65), (2, 128, 48), (3, 64, 64), (1, 80, 96)]
+    shapes = [
+        (2, 80, 96),
+        (2, 56, 120),
+        (2, 97, 65),
+        (2, 128, 48),
+        (3, 64, 64),
+        (1, 80, 96),
+    ]
     for batch, height, width in shapes:  # PyTorch compiles for a batch of one anew
         image = images(batch, 3, height, width)
         outs = zip(compiled(image), model(image), strict=True)
@@ -361,7 +402,9 @@ def test_copies_and_files(make, rope: dict):
         average.eval(),
     ]
     for other in copies:
-        assert all(torch.equal(a, b) for a, b in zip(other(image), expected, strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(other(image), expected, strict=True)
+        )
 
 
 @pytest.mark.parametrize('make', [vitdet, swin, nat], ids=['vitdet', 'swin', 'nat'])
@@ -398,7 +441,12 @@ def test_nothing_is_moved_to_the_device_in_a_forward(make, rope: dict | None):
     loss_of(model, image).backward()
     with Record():
         model(image)
-    assert not {'aten::lift_fresh', 'aten::_to_copy', 'aten::arange', 'aten::nonzero'} & set(names)
+    assert not {
+        'aten::lift_fresh',
+        'aten::_to_copy',
+        'aten::arange',
+        'aten::nonzero',
+    } & set(names)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +467,9 @@ def test_the_meta_device_and_fake_tensors(make, rope: dict):
             sum(out.sum() for out in outs).backward()
         assert [out.shape for out in outs] == expected
         assert all(parameter.grad is not None for parameter in model.parameters())
-    assert all(out.isfinite().all() for out in make(rope, **options)(images()))  # nothing cached
+    assert all(
+        out.isfinite().all() for out in make(rope, **options)(images())
+    )  # nothing cached
 
 
 # Settings that change
@@ -430,7 +480,9 @@ def test_window_blocks_that_attend_globally_are_scaled_like_the_others(later: bo
     """A fixed factor, as if there were no windows; in windows it comes from their size."""
     scaling = dict(type='linear', factor=2.0)
     windows = dict(with_cls_token=False, window_block_indexes=(0, 2))
-    model = vit(window_size=3 if later else None, rope_scaling=scaling, **windows).eval()
+    model = vit(
+        window_size=3 if later else None, rope_scaling=scaling, **windows
+    ).eval()
     if later:
         model.set_window_size(None)
     other = vit(with_cls_token=False, rope_scaling=scaling).eval()
@@ -478,7 +530,9 @@ def test_a_frozen_dinov3_is_the_same_in_training():
     with torch.no_grad():
         for block in model.blocks:
             block.gamma_1.fill_(1.0)
-        assert not torch.equal(model(image)[0], model(image)[0])  # coordinates are augmented
+        assert not torch.equal(
+            model(image)[0], model(image)[0]
+        )  # coordinates are augmented
 
 
 def test_a_changed_setting_changes_the_angles():
@@ -510,8 +564,14 @@ def test_no_images(make):
     'image, message',
     [
         (torch.zeros(3, 40, 40), r'\[batch, 3, height, width\], got \[3, 40, 40\]'),
-        (torch.zeros(1, 4, 40, 40), r'\[batch, 3, height, width\], got \[1, 4, 40, 40\]'),
-        (torch.zeros(1, 3, 40, 40, dtype=torch.uint8), 'floating point, got torch.uint8'),
+        (
+            torch.zeros(1, 4, 40, 40),
+            r'\[batch, 3, height, width\], got \[1, 4, 40, 40\]',
+        ),
+        (
+            torch.zeros(1, 3, 40, 40, dtype=torch.uint8),
+            'floating point, got torch.uint8',
+        ),
     ],
 )
 def test_wrong_images(make, image: Tensor, message: str):

@@ -57,11 +57,15 @@ def swin_settings(random: Random) -> tuple[dict, int]:
     choice = random.choice
     rope = rope_settings(random)
     settings = dict(
-        arch=dict(embed_dims=8, depths=choice(((2, 2), (3, 1))), num_heads=(1, choice((1, 2)))),
+        arch=dict(
+            embed_dims=8, depths=choice(((2, 2), (3, 1))), num_heads=(1, choice((1, 2)))
+        ),
         rope=rope,
         rope_scaling=scaling_settings(random, rope),
         attention=TABLE_BIAS if rope is None else choice((TABLE_BIAS, None)),
-        window_size=choice((None, 'auto', *[(choice((2, 3, 4)), choice((1, 2, 3)))] * 4)),
+        window_size=choice(
+            (None, 'auto', *[(choice((2, 3, 4)), choice((1, 2, 3)))] * 4)
+        ),
         pretrain_window_size=choice((2, 3)),
         shift_single_window=choice((True, False)),
         mask_padding=choice((True, False)),
@@ -110,7 +114,11 @@ def rope_settings(random: Random) -> dict | None:
             None,
             None,
             dict(type='index', offset=1.0),
-            dict(type='index', reference=choice((3, 5)), windows=choice(('window', 'map'))),
+            dict(
+                type='index',
+                reference=choice((3, 5)),
+                windows=choice(('window', 'map')),
+            ),
             dict(
                 type=choice(('centres', 'corners')),
                 normalize=choice(('separate', 'min', 'max')),
@@ -129,7 +137,9 @@ def rope_settings(random: Random) -> dict | None:
         k_rope=choice((1, 2)),
         shared=choice((True, False)),
     )
-    log_axial = dict(type='LogAxialRoPE', low=choice((1.0, 3.0)), axes=choice(('xy', 'yx')))
+    log_axial = dict(
+        type='LogAxialRoPE', low=choice((1.0, 3.0)), axes=choice(('xy', 'yx'))
+    )
     mixed = dict(type='MixedRoPE', theta=choice((10.0, 100.0)))
     video = dict(type='VideoRoPE', factor=choice((1.0, 7.5)))
     others = log_axial, video | common
@@ -178,7 +188,9 @@ def compare(name: str, seed: int) -> None:
     what = f'{name}, seed {seed}, image {sides}: {settings}'
     torch.manual_seed(seed)
     other_scaling = scaling_settings(random, settings['rope'])
-    model = lively(build(**settings | dict(rope_scaling=other_scaling))).double().train()
+    model = (
+        lively(build(**settings | dict(rope_scaling=other_scaling))).double().train()
+    )
     image = torch.randn(random.choice((1, 2)), 3, *sides, dtype=torch.float64)
     with torch.no_grad():
         model(image)  # of whose angles none may be left

@@ -24,7 +24,11 @@ class DistanceBias(Attention):
     """Scores minus the squared distance."""
 
     def bias(self, q: Tensor, size: tuple[int, int]) -> Tensor:
-        return -torch.cdist(positions(size), positions(size)).square().expand(HEADS, -1, -1)
+        return (
+            -torch.cdist(positions(size), positions(size))
+            .square()
+            .expand(HEADS, -1, -1)
+        )
 
 
 class DistanceChannels(Attention):
@@ -37,8 +41,12 @@ class DistanceChannels(Attention):
         sides = [2 * place, -ones, -squares], [place, squares, ones]
         pair = torch.stack([torch.cat(side, 1) for side in sides], 1)  # [H W, 2, 4]
         before = x.shape[1] - pair.shape[0]
-        pair = torch.cat([pair.new_zeros(before, 2, 4), pair]).expand(x.shape[0], -1, -1, -1)
-        pair = (pair if plan is None else plan.partition(pair)).to(q.dtype)  # [B or W, n, 2, 4]
+        pair = torch.cat([pair.new_zeros(before, 2, 4), pair]).expand(
+            x.shape[0], -1, -1, -1
+        )
+        pair = (pair if plan is None else plan.partition(pair)).to(
+            q.dtype
+        )  # [B or W, n, 2, 4]
         more_q, more_k = (y.expand(-1, HEADS, -1, -1) for y in pair[:, None].unbind(3))
         q, k = torch.cat([q, more_q / scale], -1), torch.cat([k, more_k], -1)
         return super().attend(x, q, k, v, scale, grid, plan, mask)
@@ -53,7 +61,9 @@ def random_attention(kind: type[Attention]) -> Attention:
 @pytest.mark.parametrize('windows', [False, True])
 def test_channels_add_their_products_to_the_scores(windows: bool) -> None:
     """Squared distances as four channels of queries and keys, and as values of all pairs."""
-    plan = window_plan(2, GRID, (2, 3), num_copies=PREFIX, device=CPU) if windows else None
+    plan = (
+        window_plan(2, GRID, (2, 3), num_copies=PREFIX, device=CPU) if windows else None
+    )
     x = torch.randn(2, PREFIX + 24, C, dtype=torch.float64)
     x = x if plan is None else plan.copy_prefix(x)
     by_bias, by_channels = map(random_attention, (DistanceBias, DistanceChannels))
@@ -74,7 +84,9 @@ def test_the_bias_is_between_tokens_of_the_grid(windows: bool) -> None:
 
     size = (2, 3) if windows else GRID
     number = PREFIX + size[0] * size[1]
-    plan = window_plan(1, GRID, size, num_copies=PREFIX, device=CPU) if windows else None
+    plan = (
+        window_plan(1, GRID, size, num_copies=PREFIX, device=CPU) if windows else None
+    )
     x = torch.randn(1, PREFIX + 24, C, dtype=torch.float64)
     with_copies = x if plan is None else plan.copy_prefix(x)
     out = random_attention(Blind)(with_copies, GRID, plan)
@@ -88,8 +100,12 @@ def test_the_bias_is_between_tokens_of_the_grid(windows: bool) -> None:
 @pytest.mark.slow
 def test_channels_are_exported_with_any_size() -> None:
     kind, size = dict(type=DistanceChannels), torch.export.Dim.DYNAMIC
-    model = RoPEViT(VIT, attention=kind, window_size=3, window_block_indexes=(0,)).eval()
+    model = RoPEViT(
+        VIT, attention=kind, window_size=3, window_block_indexes=(0,)
+    ).eval()
     sizes = {0: size, 2: size, 3: size}
-    graph = torch.export.export(model, (torch.randn(2, 3, 64, 112),), dynamic_shapes=(sizes,))
+    graph = torch.export.export(
+        model, (torch.randn(2, 3, 64, 112),), dynamic_shapes=(sizes,)
+    )
     image = torch.randn(3, 3, 128, 80)
     torch.testing.assert_close(graph.module()(image), model(image))

@@ -38,13 +38,17 @@ def vit(**options: object) -> RoPEViT:
 
 def swin(**options: object) -> RoPESwin:
     arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
-    return RoPESwin(arch, window_size=4, out_indices=(0, 1), drop_path_rate=0.0, **options)
+    return RoPESwin(
+        arch, window_size=4, out_indices=(0, 1), drop_path_rate=0.0, **options
+    )
 
 
 BUILDERS = {
     'vit': vit,
     'vit with biases of q and v': lambda **options: vit(qkv_bias='qv', **options),
-    'vit with a global prefix': lambda **options: vit(window_prefix='global', **options),
+    'vit with a global prefix': lambda **options: vit(
+        window_prefix='global', **options
+    ),
     'swin': swin,
 }
 every_model = pytest.mark.parametrize('build', BUILDERS.values(), ids=BUILDERS)
@@ -60,7 +64,9 @@ def trained(model: Backbone) -> Backbone:
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Copies, without those of adapters."""
-    return {key: x.clone() for key, x in model.state_dict().items() if '.lora.' not in key}
+    return {
+        key: x.clone() for key, x in model.state_dict().items() if '.lora.' not in key
+    }
 
 
 def images(*size: int) -> Tensor:
@@ -79,8 +85,12 @@ def test_new_adapters_change_nothing(build):
     plain, model = build().eval(), build(lora=MLP).eval()
     model.load_state_dict({**model.state_dict(), **plain.state_dict()})
     image = images()
-    assert all(torch.equal(a, b) for a, b in zip(model(image), plain(image), strict=True))
-    assert all(adapter.down.abs().min() > 0 for adapter in find_adapters(model).values())
+    assert all(
+        torch.equal(a, b) for a, b in zip(model(image), plain(image), strict=True)
+    )
+    assert all(
+        adapter.down.abs().min() > 0 for adapter in find_adapters(model).values()
+    )
 
 
 @every_model
@@ -91,15 +101,28 @@ def test_a_layer_has_the_weight_of_the_paper_s_formula(build):
     weights = weights_of(model)
     for key in weights:
         name, _, leaf = key.rpartition('.')
-        if leaf == 'weight' and name.split('.')[-1] in MLP['targets'] and 'patch' not in name:
+        if (
+            leaf == 'weight'
+            and name.split('.')[-1] in MLP['targets']
+            and 'patch' not in name
+        ):
             adapter = model.get_submodule(f'{name}.lora')
-            weights[key] += ALPHA / RANK * torch.einsum('or,ri->oi', adapter.up, adapter.down)
+            weights[key] += (
+                ALPHA / RANK * torch.einsum('or,ri->oi', adapter.up, adapter.down)
+            )
     plain.load_state_dict(weights)
     image = images().double()
     expected, before = plain(image), build().double().eval()
     before.load_state_dict(weights_of(model))
-    for found, wanted, without in zip(model(image), expected, before(image), strict=True):
-        assert relative_error(found, wanted) < 1e-10 < 1e-2 < relative_error(without, wanted)
+    for found, wanted, without in zip(
+        model(image), expected, before(image), strict=True
+    ):
+        assert (
+            relative_error(found, wanted)
+            < 1e-10
+            < 1e-2
+            < relative_error(without, wanted)
+        )
     model.merge_lora()
     assert model.lora is None and model.state_dict().keys() == plain.state_dict().keys()
     assert not any(part._forward_hooks for part in model.modules())
@@ -128,7 +151,9 @@ def test_copies_have_adapters_of_their_own(build):
     copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
     copies.append(torch.load(file, weights_only=False))
     for other in copies:
-        assert all(torch.equal(a, b) for a, b in zip(other(image), expected, strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(other(image), expected, strict=True)
+        )
         other.merge_lora()
         outs = zip(other(image), expected, strict=True)
         assert all(relative_error(a, b) < 1e-5 for a, b in outs)
@@ -151,7 +176,9 @@ def test_adapters_are_compiled_and_exported():
 
 @pairwise(build=BUILDERS, frozen_stages=[-1, 1, 'all'], with_cp=[False, True])
 def test_adapters_alone_train(build, with_cp: bool, frozen_stages: int | str):
-    model = trained(build(lora=MLP, with_cp=with_cp, frozen_stages=frozen_stages)).train()
+    model = trained(
+        build(lora=MLP, with_cp=with_cp, frozen_stages=frozen_stages)
+    ).train()
     before = weights_of(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
     losses = []
@@ -163,7 +190,9 @@ def test_adapters_alone_train(build, with_cp: bool, frozen_stages: int | str):
     after = weights_of(model)
     assert all(torch.equal(after[key], before[key]) for key in before)
     for name, parameter in model.named_parameters():
-        assert (parameter.grad is not None and parameter.grad.any()) == ('.lora.' in name), name
+        assert (parameter.grad is not None and parameter.grad.any()) == (
+            '.lora.' in name
+        ), name
     assert losses[-1] < losses[0]
 
 
@@ -181,7 +210,9 @@ def test_a_built_model_gets_adapters_once():
     model = vit()
     model.add_lora(dict(rank=2, targets=['proj']))
     assert {name.split('.')[-1] for name in find_adapters(model)} == {'proj'}
-    with pytest.raises(ValueError, match=r'the model has adapters already.*merge_lora first'):
+    with pytest.raises(
+        ValueError, match=r'the model has adapters already.*merge_lora first'
+    ):
         model.add_lora(dict(rank=2))
     model.merge_lora()
     model.add_lora(dict(rank=3))
@@ -195,9 +226,15 @@ def test_a_built_model_gets_adapters_once():
         (dict(r=4), r"lora has \['r'\], allowed are \['rank', 'alpha', 'targets'\]"),
         (dict(rank=0), 'lora: rank must be an integer from 1 up, got 0'),
         (dict(alpha=0), 'lora: alpha must be a finite number, more than 0, got 0'),
-        (dict(targets='qkv'), "lora: targets must be one or more of the linear layers .*'fc2'"),
+        (
+            dict(targets='qkv'),
+            "lora: targets must be one or more of the linear layers .*'fc2'",
+        ),
         (dict(targets=()), r'lora: targets must be one or more .* got \(\)'),
-        (dict(targets=('q',)), r"one or more of .*\['qkv', 'proj', 'fc1', 'fc2'\], got \('q',\)"),
+        (
+            dict(targets=('q',)),
+            r"one or more of .*\['qkv', 'proj', 'fc1', 'fc2'\], got \('q',\)",
+        ),
     ],
 )
 @pytest.mark.parametrize('build', [vit, swin])
@@ -208,7 +245,9 @@ def test_settings_that_are_not_allowed_are_named(build, lora: object, message: s
 
 # ---------------------------------------------------------------- checkpoints
 
-DINOV3 = dict(arch=dict(RoPEViT.ARCHS['dinov3_small'], embed_dims=64, depth=2, num_heads=1))
+DINOV3 = dict(
+    arch=dict(RoPEViT.ARCHS['dinov3_small'], embed_dims=64, depth=2, num_heads=1)
+)
 
 
 def test_published_weights_load_as_without_adapters(tmp_path: Path):
@@ -219,15 +258,21 @@ def test_published_weights_load_as_without_adapters(tmp_path: Path):
     assert all(torch.equal(x, expected[key]) for key, x in weights_of(model).items())
     image = images(32, 48)
     assert torch.equal(model.eval()(image)[0], plain.eval()(image)[0])
-    assert all(p.requires_grad == ('.lora.' in name) for name, p in model.named_parameters())
+    assert all(
+        p.requires_grad == ('.lora.' in name) for name, p in model.named_parameters()
+    )
 
 
 def test_weights_with_adapters_load_strictly(tmp_path: Path):
     model = trained(vit(lora=MLP))
-    path = saved({f'backbone.{key}': x for key, x in model.state_dict().items()}, tmp_path)
+    path = saved(
+        {f'backbone.{key}': x for key, x in model.state_dict().items()}, tmp_path
+    )
     options = dict(arch=ARCH, patch_size=8, num_registers=4)
     other = load(RoPEViT, path, lora=MLP, **options)
-    assert all(torch.equal(x, other.state_dict()[key]) for key, x in model.state_dict().items())
+    assert all(
+        torch.equal(x, other.state_dict()[key]) for key, x in model.state_dict().items()
+    )
     text = refusal(RoPEViT, path, **options)
     assert 'left over: blocks.*.attn.qkv.lora.down (3 times)' in text
     text = refusal(RoPEViT, path, lora=dict(MLP, rank=3), **options)
@@ -236,17 +281,26 @@ def test_weights_with_adapters_load_strictly(tmp_path: Path):
 
 @every_model
 def test_a_file_of_adapters_alone(build, tmp_path: Path):
-    model, path = trained(build(lora=MLP)).eval(), str(tmp_path / 'adapters.safetensors')
+    model, path = (
+        trained(build(lora=MLP)).eval(),
+        str(tmp_path / 'adapters.safetensors'),
+    )
     save_adapters(model, path)
     numbers = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    assert 4 * numbers < Path(path).stat().st_size < 4 * numbers + 200 * len(model.state_dict())
+    assert (
+        4 * numbers
+        < Path(path).stat().st_size
+        < 4 * numbers + 200 * len(model.state_dict())
+    )
     assert [file.name for file in tmp_path.iterdir()] == ['adapters.safetensors']
     other = build(lora=MLP).eval()
     base = weights_of(model)
     other.load_state_dict(base, strict=False)
     load_adapters(other, path)
     image = images()
-    assert all(torch.equal(a, b) for a, b in zip(other(image), model(image), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(other(image), model(image), strict=True)
+    )
 
 
 def rewritten(path: str, change) -> str:
@@ -288,16 +342,22 @@ def test_settings_of_the_file_and_the_model_must_agree(tmp_path: Path):
     save_adapters(vit(lora=MLP), path)
     for lora in (None, dict(MLP, alpha=8.0), dict(MLP, targets=('qkv',))):
         model = vit(lora=lora)
-        with pytest.raises(CheckpointError, match=r"set lora=.*'alpha': 6.0.*, the model has "):
+        with pytest.raises(
+            CheckpointError, match=r"set lora=.*'alpha': 6.0.*, the model has "
+        ):
             load_adapters(model, path)
     with pytest.raises(CheckpointError, match='no file of adapters'):
         load_adapters(vit(lora=MLP), saved(vit(lora=MLP).state_dict(), tmp_path))
     with pytest.raises(CheckpointError, match='no such file'):
         load_adapters(vit(lora=MLP), str(tmp_path / 'other.safetensors'))
-    with pytest.raises(CheckpointError, match='no adapters to save; build it with lora'):
+    with pytest.raises(
+        CheckpointError, match='no adapters to save; build it with lora'
+    ):
         save_adapters(vit(), path)
     with safe_open(path, 'pt') as file:
-        assert json.loads(file.metadata()['lora']) == dict(MLP, targets=list(MLP['targets']))
+        assert json.loads(file.metadata()['lora']) == dict(
+            MLP, targets=list(MLP['targets'])
+        )
 
 
 def test_an_interrupted_write_leaves_the_file_before(
@@ -324,7 +384,9 @@ def test_an_interrupted_write_leaves_the_file_before(
 class FourImages(BaseDataset):
     def load_data_list(self) -> list[dict]:
         generator = torch.Generator().manual_seed(0)
-        return [dict(inputs=torch.randn(3, 32, 32, generator=generator)) for _ in range(4)]
+        return [
+            dict(inputs=torch.randn(3, 32, 32, generator=generator)) for _ in range(4)
+        ]
 
 
 class Head(BaseModel):
@@ -335,12 +397,16 @@ class Head(BaseModel):
         torch.manual_seed(0)
         self.backbone, self.head = vit(lora=dict(rank=2)), nn.Linear(16, 4)
 
-    def forward(self, inputs: list[Tensor], mode: str, **_: object) -> dict[str, Tensor]:
+    def forward(
+        self, inputs: list[Tensor], mode: str, **_: object
+    ) -> dict[str, Tensor]:
         features = self.backbone(torch.stack(inputs))[0].mean((2, 3))
         return dict(loss=(self.head(features) - 1).square().mean())
 
 
-def run(folder: Path, name: str, max_iters: int, resume: bool = False) -> dict[str, Tensor]:
+def run(
+    folder: Path, name: str, max_iters: int, resume: bool = False
+) -> dict[str, Tensor]:
     """The weights after training."""
     runner = Runner(
         Head(),
@@ -352,7 +418,9 @@ def run(folder: Path, name: str, max_iters: int, resume: bool = False) -> dict[s
         ),
         train_cfg=dict(by_epoch=False, max_iters=max_iters),
         optim_wrapper=dict(optimizer=dict(type='AdamW', lr=0.01)),
-        default_hooks=dict(checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=2)),
+        default_hooks=dict(
+            checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=2)
+        ),
         resume=resume,
         experiment_name=name,
     )

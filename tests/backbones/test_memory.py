@@ -34,7 +34,9 @@ C, DEPTH, HEADS = 64, 3, 2
 def vit(**options: object) -> RoPEViT:
     """20 x 20 tokens for an image of 160 pixels."""
     arch = dict(embed_dims=C, depth=DEPTH, num_heads=HEADS)
-    return RoPEViT(arch, patch_size=8, img_size=160, **{'with_cls_token': False, **options})
+    return RoPEViT(
+        arch, patch_size=8, img_size=160, **{'with_cls_token': False, **options}
+    )
 
 
 def swin(**options: object) -> RoPESwin:
@@ -82,7 +84,10 @@ def test_training_saves_no_more_than_without_rotation(
 def test_learned_angles_of_each_block_are_all_that_is_saved_beside():
     image, num_tokens = torch.randn(1, 3, 160, 160), 20 * 20
     rotated, plain = (size_of(saved(vit(rope=rope), image)) for rope in (MIXED, None))
-    angles, positions = num_tokens * C // 2, num_tokens * 2  # positions are those of all blocks
+    angles, positions = (
+        num_tokens * C // 2,
+        num_tokens * 2,
+    )  # positions are those of all blocks
     assert 0 < rotated - plain <= 4 * (DEPTH * angles + positions)
 
 
@@ -95,7 +100,9 @@ def test_fixed_angles_are_saved_once_for_all_blocks():
 
 @pytest.mark.parametrize('rope', [None, *ROPES.values()], ids=['none', *ROPES])
 @pytest.mark.parametrize('window_size', [None, 4, 7])
-def test_queries_keys_and_values_are_saved_once(rope: dict | None, window_size: int | None):
+def test_queries_keys_and_values_are_saved_once(
+    rope: dict | None, window_size: int | None
+):
     """As attention gets them; the projection itself is not."""
     windows = dict(window_block_indexes=range(DEPTH), window_size=window_size)
     model = vit(rope=rope, **(windows if window_size else {}))
@@ -109,7 +116,9 @@ def test_queries_keys_and_values_are_saved_once(rope: dict | None, window_size: 
 
 @pytest.mark.parametrize('with_cp', [False, True])
 @pytest.mark.parametrize('build', MODELS.values(), ids=MODELS)
-def test_a_frozen_backbone_keeps_nothing(build: Callable[..., nn.Module], with_cp: bool):
+def test_a_frozen_backbone_keeps_nothing(
+    build: Callable[..., nn.Module], with_cp: bool
+):
     """Neither tensors nor a graph; a head behind it keeps its own alone."""
     model, kept = build(rope=MIXED, frozen_stages='all', with_cp=with_cp).train(), []
     image = torch.randn(1, 3, 112, 112)
@@ -147,14 +156,18 @@ class Operations(TorchDispatchMode):
 
 @pytest.mark.parametrize('build', MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize('training', [False, True])
-def test_fixed_angles_and_plans_are_made_once(build: Callable[..., nn.Module], training: bool):
+def test_fixed_angles_and_plans_are_made_once(
+    build: Callable[..., nn.Module], training: bool
+):
     model, image = build(rope=AXIAL).train(training), torch.randn(1, 3, 112, 112)
     model(image)
     with Operations() as second:
         outs = model(image)
         if training:
             sum(out.square().mean() for out in outs).backward()
-    assert not any(second.calls[name] for name in ('cos', 'sin', 'arange', 'roll', 'nonzero'))
+    assert not any(
+        second.calls[name] for name in ('cos', 'sin', 'arange', 'roll', 'nonzero')
+    )
 
 
 def test_learned_angles_are_made_once_forward_and_their_cosines_again_backward():
@@ -183,14 +196,18 @@ def test_a_global_block_makes_no_tensor_of_tokens_by_tokens(rope: dict):
 
     def largest(**options: object) -> int:
         arch = dict(embed_dims=16, depth=1, num_heads=1)
-        model = RoPEViT(arch, patch_size=8, img_size=160, with_cls_token=False, **options)
+        model = RoPEViT(
+            arch, patch_size=8, img_size=160, with_cls_token=False, **options
+        )
         with Operations() as operations:
             model(torch.randn(1, 3, 160, 160))[0].square().mean().backward()
         return operations.largest
 
     assert largest(rope=rope) < num_tokens**2
     with_bias = dict(type='DecomposedBias')
-    assert largest(rope=None, attention=with_bias) >= num_tokens**2  # its bias is such a tensor
+    assert (
+        largest(rope=None, attention=with_bias) >= num_tokens**2
+    )  # its bias is such a tensor
 
 
 @pytest.mark.parametrize('resize', ['bicubic', 'zeros'])
@@ -199,13 +216,18 @@ def test_a_table_of_biases_leaves_little_in_the_cache(resize: str):
     memo.RESULTS.clear()
     attention = dict(type='TableBias', resize=resize)
     arch = dict(embed_dims=16, depth=1, num_heads=1)
-    RoPEViT(arch, patch_size=4, img_size=64, attention=attention)(torch.randn(1, 3, 96, 128))
+    RoPEViT(arch, patch_size=4, img_size=64, attention=attention)(
+        torch.randn(1, 3, 96, 128)
+    )
     assert memo.RESULTS.currsize < (24 * 32) ** 2 / 8
 
 
 def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():
     arch = dict(embed_dims=8, depths=(2,), num_heads=(1,))
-    num_windows, num_tokens = 4 * 5, 10 * 10  # the grid of 36 x 44 is padded to whole windows
+    num_windows, num_tokens = (
+        4 * 5,
+        10 * 10,
+    )  # the grid of 36 x 44 is padded to whole windows
     model = RoPESwin(arch, window_size=10, out_indices=(0,), drop_path_rate=0.0)
     with Operations() as operations:
         model(torch.randn(1, 3, 4 * 36, 4 * 44))[0].square().mean().backward()
@@ -225,7 +247,9 @@ def test_shifted_windows_make_no_tensor_of_windows_by_tokens_by_tokens():
         (partial(vit, window_block_indexes=(0, 1), out_indices=(0, 2)), False),
     ],
 )
-def test_channels_of_tokens_lie_side_by_side(build: Callable[..., nn.Module], backward: bool):
+def test_channels_of_tokens_lie_side_by_side(
+    build: Callable[..., nn.Module], backward: bool
+):
     """Inputs and outputs of blocks are contiguous, and so are the maps."""
     model, seen = build(), []
 
@@ -271,7 +295,9 @@ def test_150_sizes_take_little_more_than_50() -> None:
     model = RoPESwin(arch, rope=AXIAL, out_indices=(1,)).train()
     memo.RESULTS.clear()  # what other tests left
     draw, before = random.Random(0), 0
-    sizes = draw.sample([(h, w) for h in range(256, 400, 4) for w in range(256, 400, 4)], 150)
+    sizes = draw.sample(
+        [(h, w) for h in range(256, 400, 4) for w in range(256, 400, 4)], 150
+    )
     for number, size in enumerate(sizes, 1):
         sum(out.mean() for out in model(torch.zeros(1, 3, *size))).backward()
         if number == 50:
@@ -301,7 +327,12 @@ def test_gradients_of_attention_have_one_layout(
         return out
 
     monkeypatch.setattr(F, 'scaled_dot_product_attention', watched)
-    for batch, side in ((1, 112), (1, 104), (1, 109), (2, 160)):  # padded to as many windows
+    for batch, side in (
+        (1, 112),
+        (1, 104),
+        (1, 109),
+        (2, 160),
+    ):  # padded to as many windows
         outs = build(rope=MIXED)(torch.randn(batch, 3, side, side))
         sum(out.square().mean() for out in outs).backward()
     assert layouts and all(len(seen) == 1 for seen in layouts.values()), layouts

@@ -42,10 +42,18 @@ def formula(module: nn.Module, x: Tensor) -> Tensor:
     return linear('fc2', hidden)
 
 
-def outs_and_gradients(function: Callable[..., Tensor], module: nn.Module) -> list[Tensor]:
-    x = torch.linspace(-2, 2, 2 * 3 * 5 * C, dtype=torch.float64).view(2, 3, 5, C).requires_grad_()
+def outs_and_gradients(
+    function: Callable[..., Tensor], module: nn.Module
+) -> list[Tensor]:
+    x = (
+        torch.linspace(-2, 2, 2 * 3 * 5 * C, dtype=torch.float64)
+        .view(2, 3, 5, C)
+        .requires_grad_()
+    )
     out = function(x)
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    trained = [
+        parameter for parameter in module.parameters() if parameter.requires_grad
+    ]
     weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view(out.shape)
     return [out, *torch.autograd.grad((out * weight).sum(), [x, *trained])]
 
@@ -132,10 +140,14 @@ def check_autocast(module: nn.Module) -> None:
         with torch.autocast('cpu', torch.bfloat16, enabled=enabled):
             out = module(x)
         assert out.dtype == (torch.bfloat16 if enabled else torch.float32)
-        grads.append(torch.autograd.grad(out.float().square().sum(), list(module.parameters())))
+        grads.append(
+            torch.autograd.grad(out.float().square().sum(), list(module.parameters()))
+        )
     for plain, found in zip(*grads, strict=True):
         assert found.dtype == torch.float32
-        torch.testing.assert_close(found, plain, rtol=3e-2, atol=3e-2 * plain.abs().max().item())
+        torch.testing.assert_close(
+            found, plain, rtol=3e-2, atol=3e-2 * plain.abs().max().item()
+        )
 
 
 @KINDS
@@ -158,7 +170,8 @@ def test_checkpointing_gives_the_same_gradients(kind: MlpKind):
     module = mlp_of(kind)
     expected = outs_and_gradients(module, module)
     again = outs_and_gradients(
-        lambda x: torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False), module
+        lambda x: torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False),
+        module,
     )
     for found, right in zip(again, expected, strict=True):
         torch.testing.assert_close(found, right)

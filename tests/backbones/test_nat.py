@@ -18,12 +18,18 @@ from rope_dense.backbones.neighbours import neighbour_plan
 from rope_dense.backbones.swin import PatchMerging
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
-from rope_dense.project.checks.summary import windows_text
+from rope_dense.project.checks.recipe import windows_text
 
-AXIAL, MIXED, LOG_AXIAL = (dict(type=f'{name}RoPE') for name in ('Axial', 'Mixed', 'LogAxial'))
+AXIAL, MIXED, LOG_AXIAL = (
+    dict(type=f'{name}RoPE') for name in ('Axial', 'Mixed', 'LogAxial')
+)
 RPB = dict(rope=None, attention=dict(type='TableBias'))
 SMALL = dict(
-    embed_dims=16, depths=(2, 3), num_heads=(2, 4), mlp_ratio=2.0, dilations=((1, 2), (1,))
+    embed_dims=16,
+    depths=(2, 3),
+    num_heads=(2, 4),
+    mlp_ratio=2.0,
+    dilations=((1, 2), (1,)),
 )
 # Millions of parameters and 10**9 multiply-adds at 224 px with head and bias, of SHI-Labs' tables
 # (NAT.md, DiNAT.md); those of NAT-s are DiNAT-s's.
@@ -39,7 +45,9 @@ PUBLISHED = {
 
 
 def small(**arguments: object) -> RoPENAT:
-    settings = dict(kernel_size=3, pretrain_kernel_size=3, out_indices=(0, 1), drop_path_rate=0.0)
+    settings = dict(
+        kernel_size=3, pretrain_kernel_size=3, out_indices=(0, 1), drop_path_rate=0.0
+    )
     return strong(RoPENAT(SMALL, **settings | arguments))
 
 
@@ -68,7 +76,10 @@ def test_sizes_are_the_published_ones(size: str) -> None:
     parameters = sum(p.numel() for p in model.parameters()) + head
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.empty(1, 3, 224, 224, device='meta'))
-    counts = {str(name): number for name, number in counter.get_flop_counts()['Global'].items()}
+    counts = {
+        str(name): number
+        for name, number in counter.get_flop_counts()['Global'].items()
+    }
     layers = sum(number for name, number in counts.items() if 'bmm' not in name) / 2
     arch = model.arch
     attention = sum(  # by the definition: a tile has more keys than a neighbourhood
@@ -88,7 +99,9 @@ def test_architectures_are_those_of_the_paper() -> None:
             model = RoPENAT(name, **RPB)
             scaled = name in ('nat_small', 'nat_base', 'dinat_base')
             assert (model.layers[0].blocks[0].gamma_1 is not None) == scaled
-            assert isinstance(model.layers[0].downsample, PatchMerging) == ('_s_' in name)
+            assert isinstance(model.layers[0].downsample, PatchMerging) == (
+                '_s_' in name
+            )
             dilations = model.block_dilations
             if name.startswith('nat'):
                 assert {d for of in dilations for d in of} == {1}
@@ -103,20 +116,28 @@ def test_architectures_are_those_of_the_paper() -> None:
 # -------------------------------------------------------------- published models
 
 
-@pytest.mark.parametrize('overlapping, layer_scale', [(True, False), (True, True), (False, False)])
+@pytest.mark.parametrize(
+    'overlapping, layer_scale', [(True, False), (True, True), (False, False)]
+)
 def test_published_weights_give_the_published_maps(
     overlapping: bool, layer_scale: bool, tmp_path: Path
 ) -> None:
     """At a size where maps are odd, some smaller than K d, and d does not divide others."""
     sizes = 16, (2, 2), (2, 4)
     weights = shi_nat(
-        *sizes, mlp_ratio=2.0, overlapping=overlapping, layer_scale=layer_scale, kernel=3
+        *sizes,
+        mlp_ratio=2.0,
+        overlapping=overlapping,
+        layer_scale=layer_scale,
+        kernel=3,
     )
     weights = {  # so that outputs stay of the size of 1
         key: w * (w[0].numel() ** -0.5 if w.ndim > 1 and 'rpb' not in key else 1)
         for key, w in weights.items()
     }
-    arch = dict(SMALL, depths=(2, 2), dilations=((1, 3), (1, 2)), overlapping=overlapping)
+    arch = dict(
+        SMALL, depths=(2, 2), dilations=((1, 3), (1, 2)), overlapping=overlapping
+    )
     model = load(
         RoPENAT,
         saved(weights, tmp_path),
@@ -159,29 +180,46 @@ def test_every_published_layout_loads_strictly(name: str, tmp_path: Path) -> Non
         detector = {f'backbone.{key}': w for key, w in {**weights, **norms}.items()}
         del detector['backbone.norm.weight'], detector['backbone.norm.bias']
         load(RoPENAT, saved({'state_dict': detector}, tmp_path), arch=name, **RPB)
-        load(RoPENAT, saved({'state_dict': model.state_dict()}, tmp_path), arch=name, **RPB)
+        load(
+            RoPENAT,
+            saved({'state_dict': model.state_dict()}, tmp_path),
+            arch=name,
+            **RPB,
+        )
 
 
 def test_bias_tables_are_resized_to_another_kernel(tmp_path: Path) -> None:
     weights = shi_nat(16, (2, 3), (2, 4), mlp_ratio=2.0, kernel=3)
     options = dict(arch=SMALL, out_indices=(0, 1), **RPB)
     model = load(
-        RoPENAT, saved(weights, tmp_path), kernel_size=5, pretrain_kernel_size=5, **options
+        RoPENAT,
+        saved(weights, tmp_path),
+        kernel_size=5,
+        pretrain_kernel_size=5,
+        **options,
     )
-    assert {len(table) for name, table in model.state_dict().items() if 'bias_table' in name} == {
-        81
-    }
+    assert {
+        len(table) for name, table in model.state_dict().items() if 'bias_table' in name
+    } == {81}
 
 
-def test_refusals_name_what_would_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_name_what_would_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nat = shi_nat(16, (2, 3), (2, 4), mlp_ratio=2.0, layer_scale=True, kernel=3)
-    options = dict(arch=SMALL, kernel_size=3, pretrain_kernel_size=3, out_indices=(0, 1))
+    options = dict(
+        arch=SMALL, kernel_size=3, pretrain_kernel_size=3, out_indices=(0, 1)
+    )
     path = saved(nat, tmp_path)
-    assert 'relative_position_bias_table' in refusal(RoPENAT, path, rope=None, **options)
+    assert 'relative_position_bias_table' in refusal(
+        RoPENAT, path, rope=None, **options
+    )
     assert 'gamma_1' in refusal(RoPENAT, path, **RPB, **options)
     assert 'does not fit RoPESwin' in refusal(RoPESwin, path, arch='tiny')
     broken = dict(nat) | {'levels.0.blocks.0.attn.rpb': torch.zeros(25, 2)}
-    assert 'shape of this layout' in refusal(RoPENAT, saved(broken, tmp_path), **RPB, **options)
+    assert 'shape of this layout' in refusal(
+        RoPENAT, saved(broken, tmp_path), **RPB, **options
+    )
 
 
 # ---------------------------------------------------------------------- options
@@ -206,7 +244,9 @@ def test_every_parameter_has_a_gradient(
     options: dict, overlapping: bool, layer_scale: float | None
 ) -> None:
     arch = dict(SMALL, overlapping=overlapping, layer_scale_init_value=layer_scale)
-    settings = dict(kernel_size=3, pretrain_kernel_size=5, drop_path_rate=0.0, out_indices=(0, 1))
+    settings = dict(
+        kernel_size=3, pretrain_kernel_size=5, drop_path_rate=0.0, out_indices=(0, 1)
+    )
     model = strong(RoPENAT(arch, **settings, **options))
     outs = model.train()(torch.randn(2, 3, 45, 38))
     sum((out * torch.randn_like(out)).sum() for out in outs).backward()
@@ -219,39 +259,62 @@ SIDES = (1, 4, 5, 31, 32, 75)
 @pytest.mark.parametrize('overlapping', [True, False])
 @torch.no_grad()
 def test_any_image_from_one_pixel_up(overlapping: bool) -> None:
-    arch = dict(embed_dims=8, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), overlapping=overlapping)
+    arch = dict(
+        embed_dims=8,
+        depths=(1, 1, 1, 1),
+        num_heads=(1, 1, 2, 2),
+        overlapping=overlapping,
+    )
     model = RoPENAT(arch, rope=LOG_AXIAL, attention=dict(type='TableBias')).eval()
     assert model.out_strides == [4, 8, 16, 32] and model.out_channels == [8, 16, 32, 64]
     for height, width in itertools.product(SIDES, (1, 9, 64)):
         maps = model(torch.randn(1, 3, height, width))
-        sizes = [(-(-height // stride), -(-width // stride)) for stride in model.out_strides]
-        assert [tuple(out.shape[2:]) for out in maps] == sizes == model.map_sizes(height, width)
+        sizes = [
+            (-(-height // stride), -(-width // stride)) for stride in model.out_strides
+        ]
+        assert (
+            [tuple(out.shape[2:]) for out in maps]
+            == sizes
+            == model.map_sizes(height, width)
+        )
         assert all(torch.isfinite(out).all() for out in maps)
 
 
 @torch.no_grad()
 def test_the_kernel_is_a_property_of_the_run() -> None:
-    model, image = small(**OPTIONS['log-axial and bias']).eval(), torch.randn(1, 3, 44, 60)
+    model, image = (
+        small(**OPTIONS['log-axial and bias']).eval(),
+        torch.randn(1, 3, 44, 60),
+    )
     before = model(image)
     model.set_window_size((5, 7))
     other = small(**OPTIONS['log-axial and bias'], kernel_size=(5, 7)).eval()
     other.load_state_dict(model.state_dict())
     for actual, expected, old in zip(model(image), other(image), before, strict=True):
-        assert torch.equal(actual, expected) and not torch.allclose(actual, old, atol=1e-3)
+        assert torch.equal(actual, expected) and not torch.allclose(
+            actual, old, atol=1e-3
+        )
 
 
 def test_a_sweep_over_kernels() -> None:
     """With the tools that know windows of a ``Backbone`` only."""
     model = nn.Module()
     model.backbone = small()
-    loader = dict(dataset=dict(type='Any', pipeline=[dict(type='Resize', scale=(64, 64))]))
-    config = Config(dict(model=dict(backbone=dict(type='RoPENAT')), test_dataloader=loader))
+    loader = dict(
+        dataset=dict(type='Any', pipeline=[dict(type='Resize', scale=(64, 64))])
+    )
+    config = Config(
+        dict(model=dict(backbone=dict(type='RoPENAT')), test_dataloader=loader)
+    )
     sweep = Evaluator(model, config)
     for window, expected in (('5', (5, 5)), ('3x7', (3, 7)), ('config', (3, 3))):
         sweep.apply(Setting('64', window=window))
         assert model.backbone.window_size == expected
     assert windows_text(model) == '3 x 3 tokens in all blocks'
-    for window, message in (('4', 'kernel_size must be odd'), ('17', 'larger than the map')):
+    for window, message in (
+        ('4', 'kernel_size must be odd'),
+        ('17', 'larger than the map'),
+    ):
         with pytest.raises(ValueError, match=message):
             sweep.apply(Setting('64', window=window))
 
@@ -269,11 +332,17 @@ def test_log_axial_positions_have_the_step_of_the_map(grid: tuple[int, int]) -> 
 
 def test_scaling_follows_the_kernel() -> None:
     model = small(rope=MIXED, rope_scaling=dict(type='linear'))
-    assert {block.attn.rope.scaling.factor for block in model.ordered_blocks} == {(1.0, 1.0)}
+    assert {block.attn.rope.scaling.factor for block in model.ordered_blocks} == {
+        (1.0, 1.0)
+    }
     model.set_window_size((3, 9))
-    assert {block.attn.rope.scaling.factor for block in model.ordered_blocks} == {(1.0, 3.0)}
+    assert {block.attn.rope.scaling.factor for block in model.ordered_blocks} == {
+        (1.0, 3.0)
+    }
     model.set_rope_scaling(dict(type='linear', factor=2.0))
-    assert {block.attn.rope.scaling.factor for block in model.ordered_blocks} == {(2.0, 2.0)}
+    assert {block.attn.rope.scaling.factor for block in model.ordered_blocks} == {
+        (2.0, 2.0)
+    }
     with pytest.raises(ValueError, match='rope_scaling'):
         small(rope=LOG_AXIAL, rope_scaling=dict(type='linear'))
 
@@ -281,11 +350,17 @@ def test_scaling_follows_the_kernel() -> None:
 def test_frozen_stages_have_no_gradient() -> None:
     model = small(frozen_stages=1).train()
     sum(out.sum() for out in model(torch.randn(1, 3, 32, 32))).backward()
-    frozen = {name.split('.')[0] for name, p in model.named_parameters() if p.grad is None}
+    frozen = {
+        name.split('.')[0] for name, p in model.named_parameters() if p.grad is None
+    }
     assert frozen == {'patch_embed', 'layers', 'norm0'} and model.layers[1].training
     assert not model.layers[0].training and not model.patch_embed.training
-    assert [model.layer_of(name) for name in ('patch_embed.norm.bias', 'norm1.bias')] == [0, 6]
-    assert [model.layer_of(f'layers.{name}') for name in ('0.blocks.1.x', '1.blocks.0.x')] == [2, 3]
+    assert [
+        model.layer_of(name) for name in ('patch_embed.norm.bias', 'norm1.bias')
+    ] == [0, 6]
+    assert [
+        model.layer_of(f'layers.{name}') for name in ('0.blocks.1.x', '1.blocks.0.x')
+    ] == [2, 3]
 
 
 WRONG = [
@@ -321,7 +396,10 @@ def test_wrong_arguments(name: str, value: object) -> None:
         ('nat', 'arch must be one of nat_mini, .+'),
         (dict(SMALL, depth=3), r"missing or unknown: \['depth'\]"),
         (dict(embed_dims=16), r"missing or unknown: \['depths', 'num_heads'\]"),
-        (dict(SMALL, num_heads=(3, 4)), 'stage 0 has 16 channels .+ not a multiple of its 3 heads'),
+        (
+            dict(SMALL, num_heads=(3, 4)),
+            'stage 0 has 16 channels .+ not a multiple of its 3 heads',
+        ),
         (dict(SMALL, mlp_ratio=0), 'mlp_ratio must be .+, got 0'),
         (dict(SMALL, overlapping=2), 'overlapping must be .+, got 2'),
     ],
@@ -337,10 +415,15 @@ def test_images_are_checked() -> None:
 
 
 def test_a_checkpointed_block_has_the_same_gradients() -> None:
-    model, image = small(rope=MIXED, attention=dict(type='TableBias')), torch.randn(2, 3, 32, 44)
+    model, image = (
+        small(rope=MIXED, attention=dict(type='TableBias')),
+        torch.randn(2, 3, 32, 44),
+    )
 
     def gradients() -> tuple[Tensor, ...]:
-        return torch.autograd.grad(sum(o.square().mean() for o in model(image)), model.parameters())
+        return torch.autograd.grad(
+            sum(o.square().mean() for o in model(image)), model.parameters()
+        )
 
     expected, model.with_cp = gradients(), True
     for actual, of in zip(gradients(), expected, strict=True):

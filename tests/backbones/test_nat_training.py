@@ -15,7 +15,7 @@ from torch import Tensor
 
 from helpers.grid import CONFIGS, read
 from rope_dense.backbones import RoPENAT
-from rope_dense.datasets.generated.shapes import make_scene, render
+from rope_dense.data.generated.shapes import make_scene, render
 
 LOG_AXIAL = dict(type='LogAxialRoPE', k_rope=2)
 POSITIONS = {  # of the smallest architecture of each family
@@ -42,7 +42,9 @@ def pictures(number: int) -> tuple[Tensor, Tensor]:
 def test_the_loss_falls_by_half(arch: str) -> None:
     from mmseg.structures import SegDataSample
 
-    cfg = copy.deepcopy(read(CONFIGS / 'nat' / 'upernet_nat-mini_rpb_8xb2-160k_ade20k-512x512.py'))
+    cfg = copy.deepcopy(
+        read(CONFIGS / 'nat' / 'upernet_nat-mini_rpb_8xb2-160k_ade20k-512x512.py')
+    )
     init_default_scope(cfg.default_scope)
     settings = RoPENAT.ARCHS[arch]
     channels = 8 * settings['num_heads'][0]
@@ -54,11 +56,15 @@ def test_the_loss_falls_by_half(arch: str) -> None:
     )
     cfg.model.data_preprocessor.size = (SIDE, SIDE)
     widths = [channels * 2**stage for stage in range(4)]
-    cfg.model.decode_head.update(in_channels=widths, channels=32, num_classes=7, dropout_ratio=0.0)
+    cfg.model.decode_head.update(
+        in_channels=widths, channels=32, num_classes=7, dropout_ratio=0.0
+    )
     cfg.model.auxiliary_head.update(in_channels=widths[2], channels=16, num_classes=7)
     model = revert_sync_batchnorm(MODELS.build(cfg.model)).train()
     images, labels = pictures(4)
-    samples = [SegDataSample(gt_sem_seg=PixelData(data=label[None])) for label in labels]
+    samples = [
+        SegDataSample(gt_sem_seg=PixelData(data=label[None])) for label in labels
+    ]
     batch = dict(inputs=list(images), data_samples=samples)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
     losses = []

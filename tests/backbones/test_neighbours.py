@@ -48,7 +48,9 @@ def traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(plans, 'is_tracing', lambda: request.param)
 
 
-def plan_of(grid: tuple[int, int], kernel: tuple[int, int], dilation: int) -> NeighbourPlan:
+def plan_of(
+    grid: tuple[int, int], kernel: tuple[int, int], dilation: int
+) -> NeighbourPlan:
     return neighbour_plan(grid, kernel, dilation, device=CPU)
 
 
@@ -58,14 +60,18 @@ def test_every_query_is_there_once_with_its_neighbours(
     traced: None, grid: tuple[int, int], kernel: tuple[int, int], dilation: int
 ) -> None:
     plan = plan_of(grid, kernel, dilation)
-    assert plan.padded == tuple(max(n, k * dilation) for n, k in zip(grid, kernel, strict=True))
+    assert plan.padded == tuple(
+        max(n, k * dilation) for n, k in zip(grid, kernel, strict=True)
+    )
     for axis, length, padded, side in zip(
         (plan.rows, plan.columns), grid, plan.padded, kernel, strict=True
     ):
         assert axis.queries[axis.tile, axis.place].tolist() == list(range(length))
         for index, (tile, place) in enumerate(zip(axis.tile, axis.place, strict=True)):
             near = axis.near[tile, place]
-            assert axis.keys[tile][near].tolist() == neighbours(index, padded, side, dilation)
+            assert axis.keys[tile][near].tolist() == neighbours(
+                index, padded, side, dilation
+            )
         assert axis.near.sum(-1).eq(side).all()  # of repeated queries too
 
 
@@ -103,18 +109,27 @@ def written_out(
     if table is not None:  # over query - key, here over key - query
         sizes = [2 * side - 1 for side in kernel]
         weights['rpb'] = table.T.unflatten(1, sizes).flip(1, 2)
-    centres = grid if attn.rope is not None and attn.rope.coordinates.is_normalized else None
+    centres = (
+        grid if attn.rope is not None and attn.rope.coordinates.is_normalized else None
+    )
     rotation = None if attn.rope is None else rotation_of(attn.rope.freqs, centres)
     outs = [
         neighbourhood_attention(
-            image.unflatten(0, grid), weights, attn.num_heads, kernel, dilation, rotation
+            image.unflatten(0, grid),
+            weights,
+            attn.num_heads,
+            kernel,
+            dilation,
+            rotation,
         )
         for image in x
     ]
     return torch.stack(outs).flatten(1, 2)
 
 
-def rotation_of(freqs: Tensor, centres: Size | None = None) -> Callable[[Tensor], Tensor]:
+def rotation_of(
+    freqs: Tensor, centres: Size | None = None
+) -> Callable[[Tensor], Tensor]:
     """Complex products with interleaved pairs; freqs [2, h, P].
 
     At integer positions, or at the centres of the tokens of a grid whose edges are at -1 and 1.
@@ -124,11 +139,14 @@ def rotation_of(freqs: Tensor, centres: Size | None = None) -> Callable[[Tensor]
         rows, columns = (torch.arange(n).double()[..., None, None] for n in x.shape[:2])
         if centres is not None:
             rows, columns = (
-                2 * (n + 0.5) / side - 1 for n, side in zip((rows, columns), centres, strict=True)
+                2 * (n + 0.5) / side - 1
+                for n, side in zip((rows, columns), centres, strict=True)
             )
         angles = freqs[0] * columns + freqs[1] * rows[:, None]  # [H, W, h, P]
         pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
-        return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+        return torch.view_as_real(
+            pairs * torch.polar(torch.ones_like(angles), angles)
+        ).flatten(-2)
 
     return rotated
 
@@ -138,7 +156,10 @@ SETTINGS = [(True, False, False), (True, True, True), (False, True, False)]
 
 @pytest.mark.parametrize(
     'grid, kernel, dilation, rope, bias, traced',
-    [(*case, *settings) for case, settings in zip(CASES, cycle(SETTINGS), strict=False)],
+    [
+        (*case, *settings)
+        for case, settings in zip(CASES, cycle(SETTINGS), strict=False)
+    ],
     indirect=['traced'],
 )
 def test_values_and_gradients(
@@ -159,12 +180,16 @@ def test_values_and_gradients(
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
     wanted, upstream = [x, *attn.parameters()], torch.randn_like(out)
     grads = torch.autograd.grad(out, wanted, upstream)
-    for actual, of in zip(grads, torch.autograd.grad(expected, wanted, upstream), strict=True):
+    for actual, of in zip(
+        grads, torch.autograd.grad(expected, wanted, upstream), strict=True
+    ):
         torch.testing.assert_close(actual, of, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize('grid, dilation', [((3, 4), 2), ((5, 2), 1), ((4, 9), 3)])
-def test_padding_does_not_move_normalised_coordinates(grid: Size, dilation: int) -> None:
+def test_padding_does_not_move_normalised_coordinates(
+    grid: Size, dilation: int
+) -> None:
     attn = attention(NeighbourAttention, rope=True, coordinates=dict(type='centres'))
     plan = plan_of(grid, (3, 3), dilation)
     assert plan.padded != grid
@@ -187,7 +212,9 @@ def test_a_bias_table_is_resized_to_the_kernel() -> None:
     attn = attention(TableBiasNeighbourAttention, rope=False, bias_kernel=(3, 3))
     x, plan = torch.randn(1, 81, 16, dtype=torch.float64), plan_of((9, 9), (5, 5), 1)
     with torch.no_grad():
-        attn.relative_position_bias_table.fill_(0.7)  # the same for all: no bias at any size
+        attn.relative_position_bias_table.fill_(
+            0.7
+        )  # the same for all: no bias at any size
         plain = attention(NeighbourAttention, rope=False)
         plain.load_state_dict(attn.state_dict(), strict=False)
         # The table is resized in float32.
@@ -199,7 +226,9 @@ def test_a_bias_table_is_resized_to_the_kernel() -> None:
 class OfEachImage(MixedRoPE):
     """The same angles for each image, [B, n, h, P]."""
 
-    def forward(self, x: Tensor, grid: tuple[int, int], window_size: object = None) -> Rotary:
+    def forward(
+        self, x: Tensor, grid: tuple[int, int], window_size: object = None
+    ) -> Rotary:
         angles = super().forward(x, grid).angles
         return Rotary(angles.expand(len(x), -1, -1, -1), self.pair_layout)
 
@@ -218,13 +247,17 @@ def test_angles_of_each_image_are_padded_along() -> None:
 
 
 def test_natten_cannot_add_a_bias() -> None:
-    with pytest.raises(ValueError, match=r"backend must be .+ have no bias.+, got 'natten'"):
+    with pytest.raises(
+        ValueError, match=r"backend must be .+ have no bias.+, got 'natten'"
+    ):
         TableBiasNeighbourAttention(16, 2, bias_kernel=(3, 3), backend='natten')
 
 
 def test_natten_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, 'find_spec', lambda name: None)
-    with pytest.raises(ValueError, match=r"backend must be .+ not installed .+, got 'natten'"):
+    with pytest.raises(
+        ValueError, match=r"backend must be .+ not installed .+, got 'natten'"
+    ):
         NeighbourAttention(16, 2, backend='natten')
 
 
@@ -264,7 +297,9 @@ def test_natten_is_used_on_a_gpu_where_it_can(
     monkeypatch.setattr(natten_backend, 'log_once', messages.append)
     qkv = SimpleNamespace(is_cuda=True, dtype=dtype, shape=(1, 3, 3, 3, 2, channels))
     assert attention(NeighbourAttention, rope=False).is_fused(qkv) == (reason is None)
-    assert len(messages) == (reason is not None) and all(reason in text for text in messages)
+    assert len(messages) == (reason is not None) and all(
+        reason in text for text in messages
+    )
 
 
 @pytest.mark.parametrize('value', [0, 4, (3, 4), '7', 7.0, (3, 3, 3)])
@@ -280,9 +315,12 @@ def test_natten_has_the_same_neighbourhoods(
     """Forward, as NATTEN has no backward on a CPU."""
     pytest.importorskip('natten', reason='pip install natten')
     fused, tiles = (
-        NeighbourAttention(64, 2, backend=backend).eval() for backend in ('natten', 'torch')
+        NeighbourAttention(64, 2, backend=backend).eval()
+        for backend in ('natten', 'torch')
     )
     tiles.load_state_dict(fused.state_dict())
     x, plan = torch.randn(2, grid[0] * grid[1], 64), plan_of(grid, kernel, dilation)
     with torch.no_grad():
-        torch.testing.assert_close(fused(x, grid, plan), tiles(x, grid, plan), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            fused(x, grid, plan), tiles(x, grid, plan), rtol=1e-4, atol=1e-5
+        )

@@ -7,8 +7,10 @@ from torch import Tensor, nn
 from helpers.reference import attention_among, relative_error
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.attention import Attention, GlobalPrefixAttention, Place
-from rope_dense.backbones.position_bias import TableBiasAttention
-from rope_dense.backbones.relative_prefix import RelativePrefixAttention
+from rope_dense.backbones.position_bias import (
+    RelativePrefixAttention,
+    TableBiasAttention,
+)
 from rope_dense.backbones.windows import WindowPlan, token_indexes, window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
 from rope_dense.rope.embeddings import linear_angles
@@ -21,7 +23,9 @@ WINDOW = (3, 2)
 ROPES = {
     'mixed': lambda: MixedRoPE(HEAD_DIM, HEADS),
     'axial': lambda: AxialRoPE(HEAD_DIM, HEADS),
-    'that fits the grid': lambda: MixedRoPE(HEAD_DIM, HEADS, coordinates=dict(type='centres')),
+    'that fits the grid': lambda: MixedRoPE(
+        HEAD_DIM, HEADS, coordinates=dict(type='centres')
+    ),
 }
 every_rope = pytest.mark.parametrize('rope', ROPES.values(), ids=ROPES)
 GRIDS = (6, 4), (5, 3), (2, 5), (1, 2)
@@ -56,10 +60,14 @@ def same_with_gradients(found: Tensor, expected: Tensor, inputs: list[Tensor]) -
 # ---------------------------------------------------------------- token by token
 
 
-def angles_at(rope: MixedRoPE | AxialRoPE, grid: Size, places: list[tuple[int, int]]) -> Tensor:
+def angles_at(
+    rope: MixedRoPE | AxialRoPE, grid: Size, places: list[tuple[int, int]]
+) -> Tensor:
     """[P + n, h, pairs]: zero for the prefix, and of (row, column) ``places`` on a grid."""
     step, start = 1.0, 0.0
-    positions = torch.tensor([(column, row) for row, column in places], dtype=torch.float64)
+    positions = torch.tensor(
+        [(column, row) for row, column in places], dtype=torch.float64
+    )
     if rope.coordinates.type == 'centres':  # in [-1, 1] on each axis
         sides = torch.tensor([grid[1], grid[0]], dtype=torch.float64)
         step, start = 2 / sides, 1 / sides - 1
@@ -71,13 +79,19 @@ def angles_at(rope: MixedRoPE | AxialRoPE, grid: Size, places: list[tuple[int, i
 def windows_of(grid: Size) -> list[list[tuple[int, int]]]:
     """(row, column) of the places of each window, padding included."""
     return [
-        [(top + row, left + column) for row in range(WINDOW[0]) for column in range(WINDOW[1])]
+        [
+            (top + row, left + column)
+            for row in range(WINDOW[0])
+            for column in range(WINDOW[1])
+        ]
         for top in range(0, grid[0], WINDOW[0])
         for left in range(0, grid[1], WINDOW[1])
     ]
 
 
-def twice_with_copies(module: Attention, x: Tensor, grid: Size, mask_padding: bool) -> Tensor:
+def twice_with_copies(
+    module: Attention, x: Tensor, grid: Size, mask_padding: bool
+) -> Tensor:
     """Two attentions of one image [P + H W, C], each window with copies of the prefix, and the
     mean of the copies."""
     local = [(row, column) for row in range(WINDOW[0]) for column in range(WINDOW[1])]
@@ -89,9 +103,15 @@ def twice_with_copies(module: Attention, x: Tensor, grid: Size, mask_padding: bo
         for (row, column), token_is_inside in zip(window, inside, strict=True):
             zero = torch.zeros(C, dtype=x.dtype)
             sequence.append(x[P + row * grid[1] + column] if token_is_inside else zero)
-        keys = [n for n in range(len(sequence)) if n < P or inside[n - P] or not mask_padding]
+        keys = [
+            n
+            for n in range(len(sequence))
+            if n < P or inside[n - P] or not mask_padding
+        ]
         for _ in range(2):
-            result = attention_among(module, torch.stack(sequence), angles, [keys] * len(sequence))
+            result = attention_among(
+                module, torch.stack(sequence), angles, [keys] * len(sequence)
+            )
             real = [n for n in range(len(sequence)) if n < P or inside[n - P]]
             sequence = [result[n] if n in real else zero for n in range(len(sequence))]
         prefix.append(torch.stack(sequence[:P]))
@@ -101,13 +121,19 @@ def twice_with_copies(module: Attention, x: Tensor, grid: Size, mask_padding: bo
 
 
 @every_rope
-@pytest.mark.parametrize('grid, mask_padding', [*zip(GRIDS, [False, True] * 2, strict=True)])
+@pytest.mark.parametrize(
+    'grid, mask_padding', [*zip(GRIDS, [False, True] * 2, strict=True)]
+)
 def test_copies_equal_the_reference(rope, grid: Size, mask_padding: bool):
     module = random(Attention(C, HEADS, rope=rope(), num_prefix_tokens=P))
     options = dict(num_copies=P, mask_padding=mask_padding, device=CPU)
     plan, x = window_plan(2, grid, WINDOW, **options), tokens(2, grid)
-    found = plan.mean_prefix(module(module(plan.copy_prefix(x), grid, plan), grid, plan))
-    expected = torch.stack([twice_with_copies(module, of, grid, mask_padding) for of in x])
+    found = plan.mean_prefix(
+        module(module(plan.copy_prefix(x), grid, plan), grid, plan)
+    )
+    expected = torch.stack(
+        [twice_with_copies(module, of, grid, mask_padding) for of in x]
+    )
     assert same_with_gradients(found, expected, [x, *module.parameters()])
 
 
@@ -118,14 +144,20 @@ def test_a_global_prefix_equals_the_reference(rope, grid: Size):
     module = random(GlobalPrefixAttention(C, HEADS, rope=rope(), num_prefix_tokens=P))
     plan = window_plan(2, grid, WINDOW, num_shared=P, mask_padding=True, device=CPU)
     places = [(row, column) for row in range(grid[0]) for column in range(grid[1])]
-    window = {place: number for number, of in enumerate(windows_of(grid)) for place in of}
+    window = {
+        place: number for number, of in enumerate(windows_of(grid)) for place in of
+    }
     keys = [[*range(P + len(places))]] * P
     for place in places:
-        others = [P + n for n, other in enumerate(places) if window[other] == window[place]]
+        others = [
+            P + n for n, other in enumerate(places) if window[other] == window[place]
+        ]
         keys.append([*range(P), *others])
     x, angles = tokens(2, grid), angles_at(module.rope, grid, places)
     expected = torch.stack([attention_among(module, of, angles, keys) for of in x])
-    assert same_with_gradients(module(x, grid, plan), expected, [x, *module.parameters()])
+    assert same_with_gradients(
+        module(x, grid, plan), expected, [x, *module.parameters()]
+    )
 
 
 def dilated_plan(batch: int, grid: Size, number: int = P) -> WindowPlan:
@@ -172,14 +204,20 @@ class ContentRoPE(RotaryEmbedding):
 
     def __init__(self, head_dim: int, num_heads: int) -> None:
         super().__init__(head_dim, num_heads)
-        self.linear = nn.Linear(head_dim * num_heads, num_heads * head_dim // 2, bias=False)
+        self.linear = nn.Linear(
+            head_dim * num_heads, num_heads * head_dim // 2, bias=False
+        )
 
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
         x = x[:, -grid[0] * grid[1] :]
-        return Rotary(self.linear(x).unflatten(-1, (self.num_heads, -1)))  # [B, n, h, pairs]
+        return Rotary(
+            self.linear(x).unflatten(-1, (self.num_heads, -1))
+        )  # [B, n, h, pairs]
 
 
-def vit(form: str, window_size: int | Size | None, rope: dict | None = None, **options) -> RoPEViT:
+def vit(
+    form: str, window_size: int | Size | None, rope: dict | None = None, **options
+) -> RoPEViT:
     """Of four blocks, all but the third in windows; with the same weights in each call."""
     torch.manual_seed(0)
     settings = dict(
@@ -208,11 +246,17 @@ def test_one_window_is_a_global_block(form: str, coordinates: dict | None):
         model = vit(form, window_size, rope, output_prefix='all')
         out, prefix = model(image)[0]
         loss = out.square().sum() + prefix.square().sum()
-        results.append([out, prefix, *torch.autograd.grad(loss, list(model.parameters()))])
+        results.append(
+            [out, prefix, *torch.autograd.grad(loss, list(model.parameters()))]
+        )
     whole, one_window = results
-    assert all(relative_error(a, b) < 1e-10 for a, b in zip(one_window, whole, strict=True))
+    assert all(
+        relative_error(a, b) < 1e-10 for a, b in zip(one_window, whole, strict=True)
+    )
     if form == 'copy':
-        assert torch.equal(one_window[0], whole[0]) and torch.equal(one_window[1], whole[1])
+        assert torch.equal(one_window[0], whole[0]) and torch.equal(
+            one_window[1], whole[1]
+        )
 
 
 @pytest.mark.parametrize('embedding', [MixedRoPE, ContentRoPE])
@@ -238,7 +282,9 @@ def test_a_window_with_copies_is_an_image_of_its_own(embedding: type[RotaryEmbed
 def cut(x: Tensor, grid: Size, window: Size) -> Tensor:
     """Images [B, P + H W, C] to windows [W, P + n, C], each with the prefix of its image."""
     rows, columns = grid[0] // window[0], grid[1] // window[1]
-    windows = x[:, P:].unflatten(1, (rows, window[0], columns, window[1])).transpose(2, 3)
+    windows = (
+        x[:, P:].unflatten(1, (rows, window[0], columns, window[1])).transpose(2, 3)
+    )
     windows = windows.flatten(3, 4).flatten(1, 2)  # [B, W / B, n, C]
     prefix = x[:, None, :P].expand(-1, rows * columns, -1, -1)
     return torch.cat([prefix, windows], 2).flatten(0, 1)
@@ -260,7 +306,9 @@ def test_without_prefix_tokens_both_forms_are_plain_windows(form: str):
     model, image = vit(form, (3, 2), **plain), images(5, 7)
     assert all(type(block.attn) is Attention for block in model.blocks)
     plan = model.plan_windows(2, (5, 7), CPU)
-    assert plan.shape == (2, 35) and plan.mask is None  # padding takes part, as published
+    assert (
+        plan.shape == (2, 35) and plan.mask is None
+    )  # padding takes part, as published
     (out,) = model(image)
     assert not torch.equal(out, vit(form, (3, 2), mask_padding=True, **plain)(image)[0])
 
@@ -280,7 +328,9 @@ def test_a_global_prefix_sees_through_windows():
 
 
 @pytest.mark.parametrize('form, factor', [('copy', None), ('global', (2.0, 2.0))])
-def test_a_fixed_scaling_belongs_to_coordinates_of_the_whole_grid(form: str, factor: object):
+def test_a_fixed_scaling_belongs_to_coordinates_of_the_whole_grid(
+    form: str, factor: object
+):
     model = vit(form, 3, rope_scaling=dict(type='linear', factor=2.0))
     factors = [block.attn.rope.scaling.factor for block in model.blocks]
     assert factors == [factor, factor, (2.0, 2.0), factor]

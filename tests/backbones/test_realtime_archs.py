@@ -81,10 +81,14 @@ def test_same_maps_as_transformers(
         if 'layer_scale' in key:
             nn.init.ones_(param)
     path = saved(theirs.state_dict(), tmp_path)
-    ours = load(RoPEViT, path, arch=shortened(name), final_norm=True, out_indices=(0, 1)).eval()
+    ours = load(
+        RoPEViT, path, arch=shortened(name), final_norm=True, out_indices=(0, 1)
+    ).eval()
     for size in IMAGES:
         image = torch.randn(2, 3, *size)
-        for found, expected in zip(ours(image), theirs(image).feature_maps, strict=True):
+        for found, expected in zip(
+            ours(image), theirs(image).feature_maps, strict=True
+        ):
             assert relative_error(found, expected) < 1e-5
 
 
@@ -123,7 +127,9 @@ def stem(weights: dict[str, Tensor], image: Tensor) -> Tensor:
             for key in ('running_mean', 'running_var', 'weight', 'bias')
         )
         x = F.relu((x - mean) / (var + 1e-5).sqrt() * scale + shift)
-    return F.conv2d(x, weights['proj.weight'], weights['proj.bias'], stride=2, padding=1)
+    return F.conv2d(
+        x, weights['proj.weight'], weights['proj.bias'], stride=2, padding=1
+    )
 
 
 @pytest.mark.parametrize('size', [(64, 64), (37, 81), (1, 17)])
@@ -154,9 +160,13 @@ def test_training_with_a_stem() -> None:
 def test_export_of_a_stem_with_dynamic_sizes() -> None:
     arch = dict(RoPEViT.ARCHS['ecvit_tiny'], embed_dims=32, num_heads=2, depth=1)
     model = randomized(RoPEViT(arch))
-    height, width = (16 * torch.export.Dim(name, min=2, max=64) for name in ('rows', 'columns'))
+    height, width = (
+        16 * torch.export.Dim(name, min=2, max=64) for name in ('rows', 'columns')
+    )
     image = torch.randn(1, 3, 64, 80)
-    exported = torch.export.export(model, (image,), dynamic_shapes=({2: height, 3: width},))
+    exported = torch.export.export(
+        model, (image,), dynamic_shapes=({2: height, 3: width},)
+    )
     for size in ((32, 48), (80, 64)):
         image = torch.randn(1, 3, *size)
         assert relative_error(exported.module()(image)[0], model(image)[0]) < 1e-5

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.attention import Attention
-from rope_dense.backbones.relative_prefix import RelativePrefixAttention
+from rope_dense.backbones.position_bias import RelativePrefixAttention
 from rope_dense.backbones.windows import window_plan
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, RotaryEmbedding
 from rope_dense.rope.embeddings import linear_angles
@@ -14,7 +14,9 @@ from rope_dense.utils.sizes import Size
 
 CPU = torch.device('cpu')
 C, HEADS, PREFIX, GRID, WINDOW = 16, 2, 3, (4, 6), (2, 3)
-BOTH = pytest.mark.parametrize('type, is_relative', [(None, False), ('RelativePrefix', True)])
+BOTH = pytest.mark.parametrize(
+    'type, is_relative', [(None, False), ('RelativePrefix', True)]
+)
 
 
 class OfEachImage(RotaryEmbedding):
@@ -24,11 +26,15 @@ class OfEachImage(RotaryEmbedding):
         row, column = (torch.arange(side, dtype=x.dtype) for side in grid)
         positions = torch.cartesian_prod(row, column).flip(-1)
         images = 1 + torch.arange(x.shape[0], dtype=x.dtype)[:, None, None]
-        freqs = torch.tensor([[[0.3, 0.0, 0.7, 0.1]], [[0.0, 0.4, 0.2, 0.9]]], dtype=x.dtype)
+        freqs = torch.tensor(
+            [[[0.3, 0.0, 0.7, 0.1]], [[0.0, 0.4, 0.2, 0.9]]], dtype=x.dtype
+        )
         return Rotary(linear_angles(images * positions, freqs), self.pair_layout)
 
 
-def formula(module: Attention, x: Tensor, angles: Tensor, mask: Tensor | None = None) -> Tensor:
+def formula(
+    module: Attention, x: Tensor, angles: Tensor, mask: Tensor | None = None
+) -> Tensor:
     """Output [m, C] for the tokens [m, C] of an image or window, score by score in float64.
 
     Args:
@@ -37,7 +43,9 @@ def formula(module: Attention, x: Tensor, angles: Tensor, mask: Tensor | None = 
         mask: [m, m], false where a token (row) does not attend to another.
     """
     q, k, v = module.qkv(x).unflatten(-1, (3, HEADS, -1)).unbind(1)  # [m, h, D]
-    q, k = (torch.view_as_complex(y.unflatten(-1, (-1, 2)).contiguous()) for y in (q, k))
+    q, k = (
+        torch.view_as_complex(y.unflatten(-1, (-1, 2)).contiguous()) for y in (q, k)
+    )
     turn = torch.polar(torch.ones_like(angles), angles).expand(-1, HEADS, -1)
     scores = torch.einsum('ihp,jhp->hij', q, k.conj()).real
     rotated_q, rotated_k = (y[PREFIX:] * turn for y in (q, k))
@@ -82,17 +90,26 @@ def test_global_scores_equal_the_formula(rope, is_masked: bool) -> None:
 
 
 @pytest.mark.parametrize('grid', [(4, 6), (5, 4)], ids=['whole', 'padded'])
-@pytest.mark.parametrize('rope', [ROPES['axial'], ROPES['of each image']], ids=['axial', 'images'])
+@pytest.mark.parametrize(
+    'rope', [ROPES['axial'], ROPES['of each image']], ids=['axial', 'images']
+)
 def test_scores_of_windows_equal_the_formula(rope, grid: Size) -> None:
     """Padding is masked, whose positions embeddings of each image do not say."""
-    plan = window_plan(2, grid, WINDOW, num_copies=PREFIX, mask_padding=True, device=CPU)
-    module, x = random(rope()), torch.randn(2, PREFIX + grid[0] * grid[1], C, dtype=torch.float64)
+    plan = window_plan(
+        2, grid, WINDOW, num_copies=PREFIX, mask_padding=True, device=CPU
+    )
+    module, x = (
+        random(rope()),
+        torch.randn(2, PREFIX + grid[0] * grid[1], C, dtype=torch.float64),
+    )
     x = plan.copy_prefix(x).requires_grad_()
     angles = module.rope(x, grid, WINDOW).angles.double()
     windows = plan.partition(x)
     if angles.ndim == 4:
         copies = plan.shape[1] - angles.shape[1]
-        angles = plan.partition(nn.functional.pad(angles, (0, 0, 0, 0, copies, 0)))[:, PREFIX:]
+        angles = plan.partition(nn.functional.pad(angles, (0, 0, 0, 0, copies, 0)))[
+            :, PREFIX:
+        ]
     else:
         angles = angles.expand(len(windows), -1, -1, -1)
     is_token = plan.partition(torch.ones(*plan.shape, 1)).bool().squeeze(-1)
@@ -106,7 +123,8 @@ def same_with_gradients(found: Tensor, expected: Tensor, inputs: list[Tensor]) -
     weights = torch.randn_like(expected)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
     gradients = [
-        torch.autograd.grad(out, inputs, weights, retain_graph=True) for out in (found, expected)
+        torch.autograd.grad(out, inputs, weights, retain_graph=True)
+        for out in (found, expected)
     ]
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-10)
 
@@ -125,11 +143,17 @@ def model(type: str | None, rope: dict, **settings: object) -> RoPEViT:
 
 
 @BOTH
-@pytest.mark.parametrize('windows', [{}, dict(window_size=3, window_block_indexes=(0, 1))])
-def test_maps_do_not_depend_on_the_origin(type: str | None, is_relative: bool, windows) -> None:
+@pytest.mark.parametrize(
+    'windows', [{}, dict(window_size=3, window_block_indexes=(0, 1))]
+)
+def test_maps_do_not_depend_on_the_origin(
+    type: str | None, is_relative: bool, windows
+) -> None:
     """Positions from 0 and from 7, with no condition on borders."""
     image = torch.randn(1, 3, 32, 24, dtype=torch.float64)
-    ropes = (dict(type='AxialRoPE', coordinates=dict(offset=offset)) for offset in (0.0, 7.0))
+    ropes = (
+        dict(type='AxialRoPE', coordinates=dict(offset=offset)) for offset in (0.0, 7.0)
+    )
     first, second = (model(type, rope, **windows)(image)[0] for rope in ropes)
     change = (second - first).norm() / first.norm()
     assert change < 1e-6 if is_relative else change > 1e-3  # angles are float32
@@ -146,7 +170,10 @@ def test_maps_move_with_the_content(type: str | None, is_relative: bool) -> None
         block.attn.rope.freqs.data = 2 * torch.pi * periods / sides
     image = torch.randn(1, 3, 32, 24, dtype=torch.float64)
     for rows, columns in ((1, 0), (0, 1), (5, 2)):
-        (still,), (moved,) = vit(image), vit(image.roll((4 * rows, 4 * columns), (2, 3)))
+        (still,), (moved,) = (
+            vit(image),
+            vit(image.roll((4 * rows, 4 * columns), (2, 3))),
+        )
         error = (moved - still.roll((rows, columns), (2, 3))).norm() / still.norm()
         assert error < 1e-12 if is_relative else error > 1e-3
 
@@ -154,7 +181,10 @@ def test_maps_move_with_the_content(type: str | None, is_relative: bool) -> None
 def test_without_prefix_tokens_it_is_plain_attention() -> None:
     settings = dict(with_cls_token=False, num_registers=0)
     torch.manual_seed(0)
-    image, arch = torch.randn(1, 3, 32, 24), dict(embed_dims=32, depth=2, num_heads=2, patch_size=4)
+    image, arch = (
+        torch.randn(1, 3, 32, 24),
+        dict(embed_dims=32, depth=2, num_heads=2, patch_size=4),
+    )
     plain = RoPEViT(arch, **settings)
     relative = RoPEViT(arch, attention=dict(type='RelativePrefix'), **settings)
     relative.load_state_dict(plain.state_dict())
@@ -162,13 +192,18 @@ def test_without_prefix_tokens_it_is_plain_attention() -> None:
 
 
 def test_it_is_refused_where_the_prefix_attends_globally() -> None:
-    with pytest.raises(ValueError, match=r"RelativePrefix in window blocks needs .*'copy'"):
+    with pytest.raises(
+        ValueError, match=r"RelativePrefix in window blocks needs .*'copy'"
+    ):
         windows = dict(window_prefix='global', window_size=3, window_block_indexes=(0,))
         model('RelativePrefix', dict(type='AxialRoPE'), **windows)
 
 
 def test_it_is_exported_with_any_size() -> None:
-    vit, size = model('RelativePrefix', dict(type='AxialRoPE')).float(), torch.export.Dim.DYNAMIC
+    vit, size = (
+        model('RelativePrefix', dict(type='AxialRoPE')).float(),
+        torch.export.Dim.DYNAMIC,
+    )
     sizes = ({0: size, 2: size, 3: size},)
     graph = torch.export.export(vit, (torch.randn(2, 3, 32, 24),), dynamic_shapes=sizes)
     image = torch.randn(3, 3, 24, 40)

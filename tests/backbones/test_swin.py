@@ -43,9 +43,13 @@ def with_weights_of(ours: RoPESwin, **settings: object) -> SwinTransformer:
     """mmdet's Swin with our weights, renamed and reordered by its converter of official ones."""
     theirs = SwinTransformer(**settings)
     converted = swin_converter(ours.state_dict())
-    weights = {name.removeprefix('backbone.'): value for name, value in converted.items()}
+    weights = {
+        name.removeprefix('backbone.'): value for name, value in converted.items()
+    }
     loaded = theirs.load_state_dict(weights, strict=False)
-    assert {name.rpartition('.')[2] for name in loaded.missing_keys} == {'relative_position_index'}
+    assert {name.rpartition('.')[2] for name in loaded.missing_keys} == {
+        'relative_position_index'
+    }
     assert not loaded.unexpected_keys
     theirs.eval()
     return theirs
@@ -73,7 +77,12 @@ def test_baseline_equals_mmdet(
 
 def test_baseline_with_other_settings_equals_mmdet() -> None:
     settings = dict(
-        window_size=6, patch_size=2, in_channels=4, mlp_ratio=2, qkv_bias=False, patch_norm=False
+        window_size=6,
+        patch_size=2,
+        in_channels=4,
+        mlp_ratio=2,
+        qkv_bias=False,
+        patch_norm=False,
     )
     arch = dict(embed_dims=16, depths=(2, 3), num_heads=(2, 2))
     ours = RoPESwin(
@@ -95,11 +104,18 @@ def test_baseline_with_other_settings_equals_mmdet() -> None:
 @pytest.mark.parametrize('frozen_stages', [-1, 0, 2, 3])
 def test_frozen_stages_are_those_of_mmdet(frozen_stages: int) -> None:
     ours = RoPESwin(
-        rope=None, attention=dict(type='TableBias'), frozen_stages=frozen_stages, **SMALL
+        rope=None,
+        attention=dict(type='TableBias'),
+        frozen_stages=frozen_stages,
+        **SMALL,
     ).train()
     arch = SMALL['arch']
     theirs = SwinTransformer(
-        **arch, strides=(4, 2, 2), window_size=4, out_indices=(0, 1, 2), frozen_stages=frozen_stages
+        **arch,
+        strides=(4, 2, 2),
+        window_size=4,
+        out_indices=(0, 1, 2),
+        frozen_stages=frozen_stages,
     )
     theirs.train()
     marks = {
@@ -136,7 +152,9 @@ def test_declared_strides_and_channels(size: tuple[int, int]) -> None:
     assert (model.out_channels, model.out_strides) == ([16, 64], [4, 16])
     with torch.no_grad():
         outs = model(torch.randn(1, 3, *size))
-    for out, channels, stride in zip(outs, model.out_channels, model.out_strides, strict=True):
+    for out, channels, stride in zip(
+        outs, model.out_channels, model.out_strides, strict=True
+    ):
         assert out.shape == (1, channels, *(-(-side // stride) for side in size))
         assert out.is_contiguous()
 
@@ -149,7 +167,9 @@ def test_declared_strides_and_channels(size: tuple[int, int]) -> None:
         ('base', 87_768_224, 1024, 2 * 4 + 2 * 8 + 18 * 16 + 2 * 32),
     ],
 )
-def test_published_parameter_counts(arch: str, published: int, last: int, tables: int) -> None:
+def test_published_parameter_counts(
+    arch: str, published: int, last: int, tables: int
+) -> None:
     """The published models are baselines with a norm and 1000 classes behind the last stage.
 
     ``tables`` is the number of heads of all blocks.
@@ -180,7 +200,9 @@ def test_weights_fit_any_window(rope: dict) -> None:
 def test_frequencies_belong_to_their_block() -> None:
     with torch.device('meta'):
         model = RoPESwin('tiny')
-    freqs = {name: tuple(p.shape) for name, p in model.named_parameters() if 'freqs' in name}
+    freqs = {
+        name: tuple(p.shape) for name, p in model.named_parameters() if 'freqs' in name
+    }
     depths_and_heads = ((2, 3), (2, 6), (6, 12), (2, 24))
     assert freqs == {
         f'layers.{stage}.blocks.{block}.attn.rope.freqs': (2, heads, 16)
@@ -207,7 +229,9 @@ def test_frozen_stages_neither_train_nor_keep_activations() -> None:
 def test_everything_is_frozen() -> None:
     """Two passes in training mode are equal, and nothing is kept for a backward."""
     rope = dict(MIXED, coordinates=dict(shift=0.5))
-    model = RoPESwin(rope=rope, frozen_stages='all', drop_path_rate=0.5, **SMALL).train()
+    model = RoPESwin(
+        rope=rope, frozen_stages='all', drop_path_rate=0.5, **SMALL
+    ).train()
     assert not any(parameter.requires_grad for parameter in model.parameters())
     image = torch.randn(1, 3, 40, 40)
     for out, again in zip(model(image), model(image), strict=True):
@@ -216,7 +240,9 @@ def test_everything_is_frozen() -> None:
 
 def test_checkpointing_changes_nothing() -> None:
     plain = RoPESwin(attention=dict(type='TableBias'), drop_path_rate=0.3, **SMALL)
-    frugal = RoPESwin(attention=dict(type='TableBias'), drop_path_rate=0.3, with_cp=True, **SMALL)
+    frugal = RoPESwin(
+        attention=dict(type='TableBias'), drop_path_rate=0.3, with_cp=True, **SMALL
+    )
     frugal.load_state_dict(plain.state_dict())
     image = torch.randn(2, 3, 50, 70)
     results = []
@@ -231,7 +257,9 @@ def test_checkpointing_changes_nothing() -> None:
 def test_drop_path_grows_over_all_blocks() -> None:
     with torch.device('meta'):
         model = RoPESwin('tiny', drop_path_rate=0.22)
-    rates = [getattr(block.drop_path, 'drop_prob', 0.0) for block in model.ordered_blocks]
+    rates = [
+        getattr(block.drop_path, 'drop_prob', 0.0) for block in model.ordered_blocks
+    ]
     assert rates == pytest.approx([0.02 * index for index in range(12)])
 
 
@@ -248,7 +276,9 @@ def test_autocast_trains_and_stays_close() -> None:
 
 def test_compiles_without_a_graph_break() -> None:
     arch = dict(embed_dims=8, depths=(2,), num_heads=(2,))
-    model = RoPESwin(arch, attention=dict(type='TableBias'), window_size=4, out_indices=(0,)).eval()
+    model = RoPESwin(
+        arch, attention=dict(type='TableBias'), window_size=4, out_indices=(0,)
+    ).eval()
     image = torch.randn(1, 3, 40, 56)
     compiled = torch.compile(model, fullgraph=True, backend='eager')
     with torch.no_grad():
@@ -258,34 +288,55 @@ def test_compiles_without_a_graph_break() -> None:
 @pytest.mark.parametrize(
     'settings, message',
     [
-        (dict(arch='huge'), "arch must be one of tiny, small, base, or a dict .*, got 'huge'"),
+        (
+            dict(arch='huge'),
+            "arch must be one of tiny, small, base, or a dict .*, got 'huge'",
+        ),
         (
             dict(arch=dict(embed_dims=8, depths=(1,))),
             r"arch must have embed_dims, depths, num_heads; .*\['num_heads'\], got",
         ),
-        (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(3,))), 'stage 0 has 8 channels'),
-        (dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(1, 2))), 'must be of one length'),
+        (
+            dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(3,))),
+            'stage 0 has 8 channels',
+        ),
+        (
+            dict(arch=dict(embed_dims=8, depths=(1,), num_heads=(1, 2))),
+            'must be of one length',
+        ),
         (
             dict(arch=dict(embed_dims=8, depths=(0,), num_heads=(1,))),
             'arch: .* must be an integer from 1 up, got 0',
         ),
-        (dict(arch=dict(embed_dims=8, depths=1, num_heads=(1,))), 'depths must be .* got 1'),
+        (
+            dict(arch=dict(embed_dims=8, depths=1, num_heads=(1,))),
+            'depths must be .* got 1',
+        ),
         (
             dict(arch=dict(embed_dims=0, depths=(1,), num_heads=(1,))),
             'arch: .* must be an integer from 1 up, got 0',
         ),
         (dict(window_size=(7, 0)), r'window_size must be .* got \(7, 0\)'),
         (dict(pretrain_window_size=0), 'pretrain_window_size must be .* got 0'),
-        (dict(frozen_stages=5), "frozen_stages must be 'all' or an integer from -1 to 4, got 5"),
+        (
+            dict(frozen_stages=5),
+            "frozen_stages must be 'all' or an integer from -1 to 4, got 5",
+        ),
         (dict(frozen_stages=1.5), 'frozen_stages must be .* got 1.5'),
-        (dict(out_indices=(0, 4)), r'out_indices must be .* from -4 to 3, got \(0, 4\)'),
+        (
+            dict(out_indices=(0, 4)),
+            r'out_indices must be .* from -4 to 3, got \(0, 4\)',
+        ),
         (dict(out_indices=3), 'out_indices must be a sequence of integers .* got 3'),
         (dict(drop_path_rate=1.0), 'drop_path_rate must be .* less than 1, got 1.0'),
         (dict(drop_path_rate=float('nan')), 'drop_path_rate must be .* got nan'),
         (dict(patch_size=0), 'patch_size must be an integer from 1 up, got 0'),
         (dict(in_channels='3'), "in_channels must be .* got '3'"),
         (dict(mlp_ratio=-1), 'mlp_ratio must be .* more than 0, got -1'),
-        (dict(attention='TableBias'), "attention must be None or a dict .* got 'TableBias'"),
+        (
+            dict(attention='TableBias'),
+            "attention must be None or a dict .* got 'TableBias'",
+        ),
         (dict(rope=True), 'rope must be None or a dict with a type.* got True'),
     ],
 )
@@ -297,9 +348,18 @@ def test_errors_say_what_is_allowed(settings: dict, message: str) -> None:
 @pytest.mark.parametrize(
     'image, message',
     [
-        (torch.zeros(3, 32, 32), r'images must be \[batch, 3, height, width\], got \[3, 32, 32\]'),
-        (torch.zeros(1, 4, 32, 32), r'images must be \[batch, 3, .* got \[1, 4, 32, 32\]'),
-        (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), 'must be floating point, got torch.uint8'),
+        (
+            torch.zeros(3, 32, 32),
+            r'images must be \[batch, 3, height, width\], got \[3, 32, 32\]',
+        ),
+        (
+            torch.zeros(1, 4, 32, 32),
+            r'images must be \[batch, 3, .* got \[1, 4, 32, 32\]',
+        ),
+        (
+            torch.zeros(1, 3, 32, 32, dtype=torch.uint8),
+            'must be floating point, got torch.uint8',
+        ),
     ],
 )
 def test_images_that_do_not_fit_are_named(image: Tensor, message: str) -> None:

@@ -108,7 +108,10 @@ def test_transposed_grid_swaps_the_axes() -> None:
         ((6, 7), (1, 4)),  # a side of one token is not shifted
         ((3, 15), (1, 7)),
     ],
-    settings={'none': dict(rope=None), 'axial learned': dict(rope=dict(AXIAL, learned=True))}
+    settings={
+        'none': dict(rope=None),
+        'axial learned': dict(rope=dict(AXIAL, learned=True)),
+    }
     | COLUMNS,
     mask_padding=[False, True],
 )
@@ -134,7 +137,9 @@ def test_windows_equal_masked_and_separate_attention(
                 blocks, x, window_size, attention, mask_padding
             )
         )
-        errors = {name: relative_error(found[name], expected[name]) for name in expected}
+        errors = {
+            name: relative_error(found[name], expected[name]) for name in expected
+        }
         assert max(errors.values()) < 1e-12, errors
 
 

@@ -44,7 +44,10 @@ def build(**arguments) -> RoPEViT:
 def timm_pair(timm: ModuleType, size: str, variant: str, img_size, depth: int):
     """timm's model and ours with its weights; depth cut to ``depth``."""
     theirs = timm.create_model(
-        f'vit_{size}_patch16_rope_{variant}224', img_size=img_size, depth=depth, num_classes=0
+        f'vit_{size}_patch16_rope_{variant}224',
+        img_size=img_size,
+        depth=depth,
+        num_classes=0,
     )
     randomize(theirs)
     ours = RoPEViT(
@@ -67,18 +70,32 @@ def timm_pair(timm: ModuleType, size: str, variant: str, img_size, depth: int):
 @pytest.mark.parametrize(
     'size, variant, img_size',
     [
-        *(('small', '', 224), ('small', 'mixed_', (160, 272)), ('small', 'ape_', (160, 272))),
-        *(('base', 'mixed_ape_', 384), ('base', '', (160, 272)), ('large', 'mixed_', 224)),
+        *(
+            ('small', '', 224),
+            ('small', 'mixed_', (160, 272)),
+            ('small', 'ape_', (160, 272)),
+        ),
+        *(
+            ('base', 'mixed_ape_', 384),
+            ('base', '', (160, 272)),
+            ('large', 'mixed_', 224),
+        ),
     ],
 )
 @torch.no_grad()
-def test_same_weights_same_tokens_as_timm(timm: ModuleType, size: str, variant: str, img_size):
+def test_same_weights_same_tokens_as_timm(
+    timm: ModuleType, size: str, variant: str, img_size
+):
     theirs, ours = timm_pair(timm, size, variant, img_size, depth=2)
-    image = torch.randn(1, 3, *(img_size if isinstance(img_size, tuple) else (img_size,) * 2))
+    image = torch.randn(
+        1, 3, *(img_size if isinstance(img_size, tuple) else (img_size,) * 2)
+    )
     expected = theirs.forward_features(image)[:, 1:].transpose(1, 2)
     maps = ours(image)
     assert relative_error(maps[-1].flatten(2), expected) < 1e-5
-    first = theirs.forward_intermediates(image, indices=[0], norm=False, intermediates_only=True)
+    first = theirs.forward_intermediates(
+        image, indices=[0], norm=False, intermediates_only=True
+    )
     assert relative_error(maps[0], first[0]) < 1e-5
 
 
@@ -97,11 +114,15 @@ def test_same_tokens_as_timm_at_full_depth(timm: ModuleType, variant: str):
 @pytest.mark.parametrize('height, width', [(64, 64), (80, 49), (47, 130), (16, 16)])
 @pytest.mark.parametrize('name', VITDET_COLUMNS)
 @torch.no_grad()
-def test_any_image_size_gives_maps_of_the_declared_stride(name: str, height: int, width: int):
+def test_any_image_size_gives_maps_of_the_declared_stride(
+    name: str, height: int, width: int
+):
     model = build(**VITDET_COLUMNS[name], out_indices=(1, -1), img_size=64)
     maps = model(torch.randn(2, 3, height, width))
     assert len(maps) == len(model.out_channels) == len(model.out_strides) == 2
-    for out, channels, stride in zip(maps, model.out_channels, model.out_strides, strict=True):
+    for out, channels, stride in zip(
+        maps, model.out_channels, model.out_strides, strict=True
+    ):
         assert out.shape == (2, channels, height // stride, width // stride)
         assert torch.isfinite(out).all()
 
@@ -111,7 +132,11 @@ def test_every_parameter_has_a_gradient(name: str):
     columns = COLUMNS if name in COLUMNS else VITDET_COLUMNS
     model = build(**columns[name], final_norm=True, img_size=64).train()
     model(torch.randn(2, 3, 80, 64))[0].square().sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    without = [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not p.grad.any()
+    ]
     assert not without
 
 
@@ -121,11 +146,19 @@ def test_architectures_have_the_published_number_of_parameters(name: str):
         model = RoPEViT(arch=name, final_norm=True)
     dims, depth = model.ARCHS[name]['embed_dims'], model.ARCHS[name]['depth']
     # patches, class token, blocks (12 C^2 and 9 + 4 + 2 vectors of C), norm, frequencies
-    expected = (16 * 16 * 3 + 1) * dims + dims + depth * (12 * dims**2 + 15 * dims) + 2 * dims
+    expected = (
+        (16 * 16 * 3 + 1) * dims + dims + depth * (12 * dims**2 + 15 * dims) + 2 * dims
+    )
     expected += depth * dims
     assert sum(p.numel() for p in model.parameters()) == expected
-    frequencies = {'small': 4608, 'base': 9216, 'large': 24576}  # 4.6k, 9.2k, 24.6k in the paper
-    found = sum(p.numel() for name, p in model.named_parameters() if name.endswith('rope.freqs'))
+    frequencies = {
+        'small': 4608,
+        'base': 9216,
+        'large': 24576,
+    }  # 4.6k, 9.2k, 24.6k in the paper
+    found = sum(
+        p.numel() for name, p in model.named_parameters() if name.endswith('rope.freqs')
+    )
     assert found == frequencies.get(name, depth * dims)
 
 
@@ -144,7 +177,9 @@ def test_position_embedding_is_resized_bicubically():
     image = torch.zeros(1, 3, 80, 96)
     tokens, _ = model.embed(image)
     as_map = model.pos_embed[0].T.reshape(1, 32, 4, 4)
-    expected = torch.nn.functional.interpolate(as_map, (5, 6), mode='bicubic', antialias=False)
+    expected = torch.nn.functional.interpolate(
+        as_map, (5, 6), mode='bicubic', antialias=False
+    )
     expected = expected + model.patch_embed.proj.bias.view(1, -1, 1, 1)
     torch.testing.assert_close(tokens[:, 1:], expected.flatten(2).transpose(1, 2))
 
@@ -152,14 +187,18 @@ def test_position_embedding_is_resized_bicubically():
 def test_window_blocks_have_the_angles_of_one_window():
     model, seen = build(rope=MIXED, **VITDET), []
     for block in model.blocks:
-        block.attn.rope.register_forward_hook(lambda _, inputs, out: seen.append(out.angles.shape))
+        block.attn.rope.register_forward_hook(
+            lambda _, inputs, out: seen.append(out.angles.shape)
+        )
     model(torch.randn(2, 3, 80, 128))
     assert seen == [(9, 2, 8), (9, 2, 8), (40, 2, 8), (9, 2, 8)]
 
 
 def test_frequencies_belong_to_their_block():
     model = build(rope=MIXED)
-    freqs = {name: tuple(p.shape) for name, p in model.named_parameters() if 'freqs' in name}
+    freqs = {
+        name: tuple(p.shape) for name, p in model.named_parameters() if 'freqs' in name
+    }
     assert freqs == {f'blocks.{index}.attn.rope.freqs': (2, 2, 8) for index in range(4)}
     values = [block.attn.rope.freqs for block in model.blocks]
     assert not any(torch.equal(value, values[0]) for value in values[1:])
@@ -178,7 +217,9 @@ def test_recomputing_blocks_gives_the_same_gradients():
 
 @pytest.mark.parametrize('frozen_stages', [-1, 0, 2, 4, 'all'])
 def test_frozen_stages_do_not_learn(frozen_stages: int | str):
-    model = build(rope=MIXED, use_ape=True, frozen_stages=frozen_stages, img_size=64).train()
+    model = build(
+        rope=MIXED, use_ape=True, frozen_stages=frozen_stages, img_size=64
+    ).train()
     frozen_stages = model.frozen_stages
     out = model(torch.randn(1, 3, 64, 64))[0]
     if frozen_stages == 4:
@@ -196,7 +237,9 @@ def test_frozen_stages_do_not_learn(frozen_stages: int | str):
 
 @pytest.mark.parametrize('window_prefix', ['copy', 'global'])
 @pytest.mark.parametrize('final_norm', [False, True, 'all'])
-def test_a_frozen_model_has_no_parameter_that_trains(final_norm: bool | str, window_prefix: str):
+def test_a_frozen_model_has_no_parameter_that_trains(
+    final_norm: bool | str, window_prefix: str
+):
     """Its frequencies and final norm neither; nothing is random, even before ``train()``."""
     model = RoPEViT(
         TINY,
@@ -226,10 +269,15 @@ def test_a_frozen_model_has_no_parameter_that_trains(final_norm: bool | str, win
 def test_frozen_blocks_are_not_augmented():
     """Nor dropped; those behind them are."""
     rope = dict(MIXED, coordinates=dict(shift=0.5))
-    model = RoPEViT(TINY, rope=rope, drop_path_rate=0.5, frozen_stages=2, out_indices=(1, 2))
+    model = RoPEViT(
+        TINY, rope=rope, drop_path_rate=0.5, frozen_stages=2, out_indices=(1, 2)
+    )
     randomize(model)
     image = torch.randn(1, 3, 64, 64)
-    (frozen, trained), (frozen_again, trained_again) = model.train()(image), model(image)
+    (frozen, trained), (frozen_again, trained_again) = (
+        model.train()(image),
+        model(image),
+    )
     assert torch.equal(frozen, frozen_again) and not torch.equal(trained, trained_again)
 
 
@@ -274,7 +322,9 @@ def test_mmseg_s_dpt_head_takes_maps_and_class_tokens(readout_type: str):
     from mmseg.models.decode_heads import DPTHead
 
     init_default_scope('mmseg')  # of its loss
-    model = build(out_indices=(0, 1, 2, 3), output_prefix='cls', final_norm='all').train()
+    model = build(
+        out_indices=(0, 1, 2, 3), output_prefix='cls', final_norm='all'
+    ).train()
     head = DPTHead(
         embed_dims=32,
         post_process_channels=[8, 8, 8, 8],
@@ -340,20 +390,41 @@ def test_bfloat16_autocast_stays_close():
 @pytest.mark.parametrize(
     'arguments, message',
     [
-        (dict(arch='huge'), "arch must be one of tiny, small, base, large, .*got 'huge'"),
-        (dict(arch=dict(embed_dims=32)), r"missing or unknown: \['depth', 'num_heads'\]"),
-        (dict(arch=dict(TINY, dept=4)), r"may have img_size, .* missing or unknown: \['dept'\]"),
-        (dict(arch=dict(TINY, mlp='glu')), "mlp must be one of.*'swiglu_norm'.*got 'glu'"),
+        (
+            dict(arch='huge'),
+            "arch must be one of tiny, small, base, large, .*got 'huge'",
+        ),
+        (
+            dict(arch=dict(embed_dims=32)),
+            r"missing or unknown: \['depth', 'num_heads'\]",
+        ),
+        (
+            dict(arch=dict(TINY, dept=4)),
+            r"may have img_size, .* missing or unknown: \['dept'\]",
+        ),
+        (
+            dict(arch=dict(TINY, mlp='glu')),
+            "mlp must be one of.*'swiglu_norm'.*got 'glu'",
+        ),
         (dict(qkv_bias='k'), "qkv_bias must be one of.*'qv'.*got 'k'"),
         (dict(num_registers=-1), 'num_registers must be an integer from 0 up, got -1'),
-        (dict(arch=dict(TINY, num_heads=3)), 'embed_dims 32 is not a multiple of num_heads 3'),
-        (dict(arch=dict(TINY, num_heads=0)), 'num_heads must be an integer from 1 up, got 0'),
+        (
+            dict(arch=dict(TINY, num_heads=3)),
+            'embed_dims 32 is not a multiple of num_heads 3',
+        ),
+        (
+            dict(arch=dict(TINY, num_heads=0)),
+            'num_heads must be an integer from 1 up, got 0',
+        ),
         (dict(attention=dict(type='DecomposedBias')), 'set rope=None'),
         (
             dict(window_prefix='mean'),
             r"window_prefix must be one of \('copy', 'global'\), got 'mean'",
         ),
-        (dict(final_norm='last'), "final_norm must be .*True, False, 'all'.* got 'last'"),
+        (
+            dict(final_norm='last'),
+            "final_norm must be .*True, False, 'all'.* got 'last'",
+        ),
         (
             dict(output_prefix=True),
             r"output_prefix must be one of \(None, 'cls', 'all'\), got True",
@@ -372,7 +443,10 @@ def test_bfloat16_autocast_stays_close():
             dict(window_block_indexes=(-5,), with_cls_token=False),
             r'window_block_indexes must be .* got \(-5,\)',
         ),
-        (dict(frozen_stages=5), "frozen_stages must be 'all' or an integer from -1 to 4, got 5"),
+        (
+            dict(frozen_stages=5),
+            "frozen_stages must be 'all' or an integer from -1 to 4, got 5",
+        ),
         (dict(frozen_stages=1.5), 'frozen_stages must be .* got 1.5'),
         (dict(patch_size=0), 'patch_size must be an integer from 1 up, got 0'),
         (dict(patch_size='16'), "patch_size must be .* got '16'"),
@@ -382,10 +456,19 @@ def test_bfloat16_autocast_stays_close():
         (dict(mlp_ratio=-1), 'mlp_ratio must be .* more than 0, got -1'),
         (dict(drop_path_rate=1), 'drop_path_rate must be .* less than 1, got 1'),
         (dict(drop_path_rate=float('nan')), 'drop_path_rate must be .* got nan'),
-        (dict(layer_scale_init_value=float('nan')), 'layer_scale_init_value must be .* got nan'),
+        (
+            dict(layer_scale_init_value=float('nan')),
+            'layer_scale_init_value must be .* got nan',
+        ),
         (dict(rope=True), 'rope must be None or a dict with a type.* got True'),
-        (dict(rope=dict(MIXED, theta='10')), "theta must be a finite number, .* got '10'"),
-        (dict(use_ape=1), r"use_ape must be one of \(True, False, 'bilinear', .*\), got 1"),
+        (
+            dict(rope=dict(MIXED, theta='10')),
+            "theta must be a finite number, .* got '10'",
+        ),
+        (
+            dict(use_ape=1),
+            r"use_ape must be one of \(True, False, 'bilinear', .*\), got 1",
+        ),
         (dict(mask_padding=None), 'mask_padding must be .* got None'),
         (
             dict(rope=None, attention=dict(type='DecomposedBias', img_size=8)),
@@ -399,16 +482,27 @@ def test_arguments_that_do_not_fit_are_named(arguments: dict, message: str):
 
 
 def test_an_image_below_one_patch_is_an_error():
-    with pytest.raises(ValueError, match=r'8 x 32 \(height x width\).*patch of 16 x 16'):
+    with pytest.raises(
+        ValueError, match=r'8 x 32 \(height x width\).*patch of 16 x 16'
+    ):
         build()(torch.randn(1, 3, 8, 32))
 
 
 @pytest.mark.parametrize(
     'image, message',
     [
-        (torch.zeros(3, 32, 32), r'images must be \[batch, 3, height, width\], got \[3, 32, 32\]'),
-        (torch.zeros(1, 4, 32, 32), r'images must be \[batch, 3, .* got \[1, 4, 32, 32\]'),
-        (torch.zeros(1, 3, 32, 32, dtype=torch.uint8), 'must be floating point, got torch.uint8'),
+        (
+            torch.zeros(3, 32, 32),
+            r'images must be \[batch, 3, height, width\], got \[3, 32, 32\]',
+        ),
+        (
+            torch.zeros(1, 4, 32, 32),
+            r'images must be \[batch, 3, .* got \[1, 4, 32, 32\]',
+        ),
+        (
+            torch.zeros(1, 3, 32, 32, dtype=torch.uint8),
+            'must be floating point, got torch.uint8',
+        ),
     ],
 )
 def test_images_that_do_not_fit_are_named(image: Tensor, message: str):

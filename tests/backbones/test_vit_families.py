@@ -91,12 +91,16 @@ def test_every_architecture_is_compared():
 
 @pytest.mark.parametrize('name', TIMM_NAMES)
 def test_same_numbers_as_timm(timm: ModuleType, name: str):
-    without_bias = dict(qkv_bias=False) if name == 'dinov3_tiny' else {}  # timm has no other
+    without_bias = (
+        dict(qkv_bias=False) if name == 'dinov3_tiny' else {}
+    )  # timm has no other
     with torch.device('meta'):
         theirs = timm.create_model(TIMM_NAMES[name], num_classes=0, **without_bias)
         ours = RoPEViT(arch=name, final_norm=isinstance(theirs.norm, nn.LayerNorm))
     expected = sum(
-        p.numel() for key, p in theirs.named_parameters() if not key.startswith(NOT_THE_BACKBONE)
+        p.numel()
+        for key, p in theirs.named_parameters()
+        if not key.startswith(NOT_THE_BACKBONE)
     )
     folded = 0
     if ours.pos_embed is not None and ours.cls_token is not None:
@@ -106,7 +110,11 @@ def test_same_numbers_as_timm(timm: ModuleType, name: str):
     assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps
     if not name.startswith(('dinov3', 'lingbot')):  # timm takes 224 unless it is told
         assert ours.pretrain_grid == theirs.patch_embed.grid_size
-    if name not in ('small', 'base', 'large'):  # naver start LayerScale at 1e-4, timm at 1e-5
+    if name not in (
+        'small',
+        'base',
+        'large',
+    ):  # naver start LayerScale at 1e-4, timm at 1e-5
         assert ours.arch.layer_scale_init_value == theirs.blocks[0].init_values
 
 
@@ -118,9 +126,15 @@ def test_same_angles_as_timm(timm: ModuleType, name: str, grid: tuple[int, int])
     theirs = timm.create_model(TIMM_NAMES[name], img_size=size, depth=0, num_classes=0)
     sin, cos = theirs.rope.get_embed(grid).chunk(2, -1)  # [N, D], pairs repeated
     arch = find_arch(ViTArch, RoPEViT.ARCHS, name)
-    ours = build_rope(arch.rope, head_dim=arch.embed_dims // arch.num_heads, num_heads=1).eval()
+    ours = build_rope(
+        arch.rope, head_dim=arch.embed_dims // arch.num_heads, num_heads=1
+    ).eval()
     rotary = ours(torch.empty(1, grid[0] * grid[1], 1), grid)
-    pairs = slice(None, sin.shape[1] // 2) if rotary.pair_layout == 'half' else slice(0, None, 2)
+    pairs = (
+        slice(None, sin.shape[1] // 2)
+        if rotary.pair_layout == 'half'
+        else slice(0, None, 2)
+    )
     angles = rotary.angles[:, 0]  # [N, P]
     torch.testing.assert_close(angles.sin(), sin[:, pairs], atol=1e-5, rtol=0)
     torch.testing.assert_close(angles.cos(), cos[:, pairs], atol=1e-5, rtol=0)
@@ -140,8 +154,12 @@ def weights_from_timm(theirs: nn.Module) -> dict[str, Tensor]:
             ours[key.replace('attn.', 'attn.qkv.').replace('_proj.bias', '_bias')] = x
         elif key.endswith(('attn.q_bias', 'attn.v_bias')):
             ours[key.replace('attn.', 'attn.qkv.')] = x
-        elif part and len(x) == 2 * state[f'{module}.mlp.fc2.weight'].shape[1]:  # packed SwiGLU
-            ours[f'{module}.mlp.fc1_g.{part}'], ours[f'{module}.mlp.fc1_x.{part}'] = x.chunk(2)
+        elif (
+            part and len(x) == 2 * state[f'{module}.mlp.fc2.weight'].shape[1]
+        ):  # packed SwiGLU
+            ours[f'{module}.mlp.fc1_g.{part}'], ours[f'{module}.mlp.fc1_x.{part}'] = (
+                x.chunk(2)
+            )
         elif not key.endswith('attn.v_proj.weight'):
             ours[key] = x
     if 'pos_embed' in ours:  # with a place for the class token
@@ -151,7 +169,11 @@ def weights_from_timm(theirs: nn.Module) -> dict[str, Tensor]:
 
 
 def timm_pair(
-    timm: ModuleType, name: str, img_size: tuple[int, int], depth: int = 2, **settings: object
+    timm: ModuleType,
+    name: str,
+    img_size: tuple[int, int],
+    depth: int = 2,
+    **settings: object,
 ) -> tuple[nn.Module, RoPEViT]:
     """timm's model and ours with its weights."""
     theirs = timm.create_model(
@@ -176,7 +198,9 @@ def tokens_of(theirs: nn.Module, image: Tensor) -> Tensor:
 @pytest.mark.parametrize('grid', [(4, 4), (7, 7), (3, 6)])
 @pytest.mark.parametrize('name', KINDS)
 @torch.no_grad()
-def test_same_weights_same_tokens_as_timm(timm: ModuleType, name: str, grid: tuple[int, int]):
+def test_same_weights_same_tokens_as_timm(
+    timm: ModuleType, name: str, grid: tuple[int, int]
+):
     patch_size = RoPEViT.ARCHS[name].get('patch_size', 16)
     size = (grid[0] * patch_size, grid[1] * patch_size)
     theirs, ours = (model.eval() for model in timm_pair(timm, name, size))
@@ -201,7 +225,9 @@ def test_normed_maps_and_prefix_tokens_are_those_of_timm(timm: ModuleType, name:
     )
     model.load_state_dict(ours.state_dict())
     image = torch.randn(2, 3, *size)
-    settings = dict(indices=[0, 1], norm=True, return_prefix_tokens=True, intermediates_only=True)
+    settings = dict(
+        indices=[0, 1], norm=True, return_prefix_tokens=True, intermediates_only=True
+    )
     wanted = theirs.eval().forward_intermediates(image, **settings)
     for found, expected in zip(model.eval()(image), wanted, strict=True):
         assert relative_error(found[0], expected[0]) < 1e-5
@@ -210,11 +236,18 @@ def test_normed_maps_and_prefix_tokens_are_those_of_timm(timm: ModuleType, name:
 
 @pytest.mark.parametrize('final_norm', ['all', True])
 @torch.no_grad()
-def test_maps_are_those_of_hugging_face_s_backbone(final_norm: bool | str, tmp_path: Path):
+def test_maps_are_those_of_hugging_face_s_backbone(
+    final_norm: bool | str, tmp_path: Path
+):
     """Without ``apply_layernorm`` it still norms the last map."""
     transformers = pytest.importorskip('transformers', reason='no transformers')
     config = transformers.DINOv3ViTConfig(
-        **dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=1, intermediate_size=256),
+        **dict(
+            hidden_size=64,
+            num_hidden_layers=3,
+            num_attention_heads=1,
+            intermediate_size=256,
+        ),
         **dict(num_register_tokens=4, apply_layernorm=final_norm == 'all'),
         **dict(out_features=['stage1', 'stage3'], return_class_token=True),
     )
@@ -233,7 +266,10 @@ def test_maps_are_those_of_hugging_face_s_backbone(final_norm: bool | str, tmp_p
     out = theirs(image)
     wanted = zip(out.feature_maps, out.cls_tokens, strict=True)
     for found, expected in zip(ours.eval()(image), wanted, strict=True):
-        assert max(relative_error(*pair) for pair in zip(found, expected, strict=True)) < 1e-5
+        assert (
+            max(relative_error(*pair) for pair in zip(found, expected, strict=True))
+            < 1e-5
+        )
 
 
 NORMS = dict(dinov3='all', lingbot='all', sapiens2='all', vjepa2='separate')
@@ -252,7 +288,9 @@ def test_norms_of_a_family_by_default(name: str):
 @torch.no_grad()
 def test_training_draws_the_same_coordinates_as_timm(timm: ModuleType):
     """In one block: timm draws once for all blocks, DINOv3's own code and ours for each."""
-    theirs, ours = timm_pair(timm, 'dinov3_small', (64, 48), depth=1, rope_rescale_coords=2.0)
+    theirs, ours = timm_pair(
+        timm, 'dinov3_small', (64, 48), depth=1, rope_rescale_coords=2.0
+    )
     image = torch.randn(2, 3, 64, 48)
     plain = ours.eval()(image)[-1]
     theirs.train(), ours.train()
@@ -269,7 +307,9 @@ def test_training_draws_the_same_coordinates_as_timm(timm: ModuleType):
 def test_blocks_draw_coordinates_of_their_own():
     model, angles = RoPEViT(arch=small('dinov3_small', img_size=64)).train(), []
     for block in model.blocks:
-        block.attn.rope.register_forward_hook(lambda _, inputs, out: angles.append(out.angles))
+        block.attn.rope.register_forward_hook(
+            lambda _, inputs, out: angles.append(out.angles)
+        )
     model(torch.zeros(2, 3, 64, 64))
     assert angles[0].shape == (16, 1, 8) and not torch.equal(*angles)
 
@@ -282,12 +322,18 @@ def test_every_parameter_has_a_gradient(name: str):
     model = RoPEViT(arch=small(name, img_size=56), final_norm=True)
     randomize(model)
     model.train()(torch.randn(2, 3, 64, 80))[0].square().sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    without = [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not p.grad.any()
+    ]
     assert not without
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name, training', [('dinov3_small', True), ('eva02_base', False)])
+@pytest.mark.parametrize(
+    'name, training', [('dinov3_small', True), ('eva02_base', False)]
+)
 def test_compiles_without_a_graph_break(name: str, training: bool):
     model = RoPEViT(arch=small(name, img_size=56))
     randomize(model)
@@ -318,7 +364,9 @@ def test_a_window_is_an_image_of_its_own(name: str):
     whole = model.eval()(image)[0]
     for rows in (slice(0, 2), slice(2, 4)):
         for columns in (slice(0, 3), slice(3, 6)):
-            pixels = [slice(16 * part.start, 16 * part.stop) for part in (rows, columns)]
+            pixels = [
+                slice(16 * part.start, 16 * part.stop) for part in (rows, columns)
+            ]
             part = model(image[:, :, pixels[0], pixels[1]])[0]
             assert relative_error(whole[:, :, rows, columns], part) < 1e-5
 
@@ -348,21 +396,36 @@ def test_arguments_replace_those_of_the_architecture():
     )
     block = model.blocks[0]
     assert model.pretrain_grid == (4, 4) and model.out_strides == [16]
-    assert block.attn.rope is model.pos_embed is model.cls_token is block.attn.qkv.bias is None
+    assert (
+        block.attn.rope
+        is model.pos_embed
+        is model.cls_token
+        is block.attn.qkv.bias
+        is None
+    )
     assert model.reg_token.shape == (1, 3, 192) and block.mlp.fc1_x.out_features == 384
     assert block.norm1.eps == 1e-3 and bool((block.gamma_1 == 0.5).all())
 
 
 def test_default_survives_a_config():
-    text = Config(dict(model=dict(type='RoPEViT', arch='eva02_tiny', rope='default'))).pretty_text
+    text = Config(
+        dict(model=dict(type='RoPEViT', arch='eva02_tiny', rope='default'))
+    ).pretty_text
     model = MODELS.build(Config.fromstring(text, '.py').model)
     assert model.out_strides == [14] and model.blocks[0].attn.rope.theta == 10000.0
 
 
 @pytest.mark.parametrize('frozen_stages', [0, 1])
 def test_frozen_stages_include_the_prefix_and_its_norm(frozen_stages: int):
-    model = RoPEViT(arch=small('pe_core_base'), num_registers=2, frozen_stages=frozen_stages)
-    first = [model.cls_token, model.reg_token, model.pos_embed, *model.norm_pre.parameters()]
+    model = RoPEViT(
+        arch=small('pe_core_base'), num_registers=2, frozen_stages=frozen_stages
+    )
+    first = [
+        model.cls_token,
+        model.reg_token,
+        model.pos_embed,
+        *model.norm_pre.parameters(),
+    ]
     assert not any(p.requires_grad for p in first)
     assert model.blocks[1].norm1.weight.requires_grad
     assert not model.train().norm_pre.training
@@ -370,7 +433,9 @@ def test_frozen_stages_include_the_prefix_and_its_norm(frozen_stages: int):
 
 @pytest.mark.parametrize('name', ['dinov3_small', 'eva02_tiny', 'pe_core_base'])
 def test_scaling_is_refused_where_coordinates_fit_the_grid(name: str):
-    with pytest.raises(ValueError, match=r"rope_scaling: type 'linear'.*coordinates.*same range"):
+    with pytest.raises(
+        ValueError, match=r"rope_scaling: type 'linear'.*coordinates.*same range"
+    ):
         RoPEViT(arch=small(name), rope_scaling=dict(type='linear'))
     RoPEViT(arch=small(name), rope_scaling=dict(type='none', temperature='log'))
 

@@ -23,7 +23,7 @@ from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.backbones.layers import SineConvEmbed, SineEmbed, pad_grid
 from rope_dense.backbones.position_bias import LocalPositionAttention
 from rope_dense.checkpoints import CheckpointError, load_pretrained
-from rope_dense.measure.count import count_products
+from rope_dense.measure.benchmark import count_products
 from rope_dense.rope import rotate_definition
 
 Weights = dict[str, Tensor]
@@ -65,7 +65,9 @@ def project(attn: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 # ---------------------------------------------------------------- the plain ViT
 
 
-@pytest.mark.parametrize('name, parameters, operations', [('small', 22, 4.6), ('base', 86, 17.5)])
+@pytest.mark.parametrize(
+    'name, parameters, operations', [('small', 22, 4.6), ('base', 86, 17.5)]
+)
 def test_published_sizes(name: str, parameters: float, operations: float):
     """Millions of parameters, rounded down, and billions of multiply-adds, as published."""
     backbone = dict(type='RoPEViT', arch=f'isotropic_{name}', final_norm=True)
@@ -79,7 +81,9 @@ def test_published_sizes(name: str, parameters: float, operations: float):
 
 def test_variants_of_the_guide():
     guide = Path(__file__).parents[2] / 'docs' / 'research' / 'fused_attention.md'
-    (block,) = re.findall(r"```python\n(dict\(type='RoPEViT'.+?)```", guide.read_text(), re.DOTALL)
+    (block,) = re.findall(
+        r"```python\n(dict\(type='RoPEViT'.+?)```", guide.read_text(), re.DOTALL
+    )
     kinds = []
     for statement in ast.parse(block).body:
         variant = ast.unparse(statement)
@@ -96,26 +100,39 @@ def test_variants_of_the_guide():
 
 @pytest.mark.parametrize('rope', [None, dict(type='MixedRoPE')], ids=['none', 'mixed'])
 def test_the_bias_is_inside_the_softmax(rope: dict | None):
-    model = vit(rope=rope, attention=dict(type='TableBias'), with_cls_token=False).double()
+    model = vit(
+        rope=rope, attention=dict(type='TableBias'), with_cls_token=False
+    ).double()
     attn, x = model.blocks[0].attn, torch.randn(1, 16, 16, dtype=torch.float64)
     q, k, v = project(attn, x[0])
     if rope is not None:
         rotary = attn.rope(x, (4, 4))
         q, k = rotate_definition(torch.stack([q, k], 1)[None], rotary)[0].unbind(1)
     rows = offsets(4, 4) + 3
-    bias = attn.relative_position_bias_table[rows[..., 0] * 7 + rows[..., 1]].permute(2, 0, 1)
-    expected = F.linear(softmax_attention(q, k, v, bias), attn.proj.weight, attn.proj.bias)
+    bias = attn.relative_position_bias_table[rows[..., 0] * 7 + rows[..., 1]].permute(
+        2, 0, 1
+    )
+    expected = F.linear(
+        softmax_attention(q, k, v, bias), attn.proj.weight, attn.proj.bias
+    )
     torch.testing.assert_close(attn(x, (4, 4))[0], expected)
 
 
 @pytest.mark.parametrize('size', [(4, 4), (6, 5), (2, 3), (1, 7)])
 def test_zeros_are_the_bias_of_what_is_too_far(size: tuple[int, int]):
     """Offsets beyond the table of 4 x 4 tokens have no bias, others that of the table."""
-    model = vit(rope=None, attention=dict(type='TableBias', resize='zeros'), with_cls_token=False)
+    model = vit(
+        rope=None,
+        attention=dict(type='TableBias', resize='zeros'),
+        with_cls_token=False,
+    )
     attn = model.blocks[0].attn
     bias = attn.bias(torch.empty(0), size)
     for query, key in itertools.product(range(size[0] * size[1]), repeat=2):
-        rows, columns = (query // size[1] - key // size[1]), (query % size[1] - key % size[1])
+        rows, columns = (
+            (query // size[1] - key // size[1]),
+            (query % size[1] - key % size[1]),
+        )
         expected = torch.zeros(2)
         if max(abs(rows), abs(columns)) < 4:
             expected = attn.relative_position_bias_table[7 * (rows + 3) + columns + 3]
@@ -165,12 +182,16 @@ def isotropic_weights(channels: int, depth: int, heads: int, side: int) -> Weigh
         of_block = block(name, channels)
         weights |= {key: x * 0.2 if x.ndim == 2 else x for key, x in of_block.items()}
         weights[f'{name}.attn.rpb'] = torch.randn(heads, 2 * side - 1, 2 * side - 1)
-        weights[f'{name}.attn.relative_position_index'] = torch.zeros(side**2, side**2).long()
+        weights[f'{name}.attn.relative_position_index'] = torch.zeros(
+            side**2, side**2
+        ).long()
     return weights
 
 
 def layer_norm(weights: Weights, name: str, x: Tensor, eps: float) -> Tensor:
-    return F.layer_norm(x, x.shape[-1:], weights[f'{name}.weight'], weights[f'{name}.bias'], eps)
+    return F.layer_norm(
+        x, x.shape[-1:], weights[f'{name}.weight'], weights[f'{name}.bias'], eps
+    )
 
 
 def linear_of(weights: Weights, name: str, x: Tensor) -> Tensor:
@@ -183,9 +204,13 @@ def transform(
     """A block of one image, [N, C] to the same."""
     normed = layer_norm(weights, f'{name}.norm1', x, eps)
     x = x + linear_of(
-        weights, f'{name}.attn.proj', attend(linear_of(weights, f'{name}.attn.qkv', normed))
+        weights,
+        f'{name}.attn.proj',
+        attend(linear_of(weights, f'{name}.attn.qkv', normed)),
     )
-    hidden = linear_of(weights, f'{name}.mlp.fc1', layer_norm(weights, f'{name}.norm2', x, eps))
+    hidden = linear_of(
+        weights, f'{name}.mlp.fc1', layer_norm(weights, f'{name}.norm2', x, eps)
+    )
     return x + linear_of(weights, f'{name}.mlp.fc2', F.gelu(hidden))
 
 
@@ -238,7 +263,9 @@ def test_scores_of_the_published_vit(classify: Callable):
     weights = isotropic_weights(32, 2, 4, side=3)
     image = torch.randn(2, 3, 48, 48)
     expected = torch.stack([isotropic_scores(weights, one, 4, 3) for one in image])
-    torch.testing.assert_close(classify(weights, image).double(), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        classify(weights, image).double(), expected, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_every_published_key_counts(tmp_path: Path):
@@ -249,9 +276,18 @@ def test_every_published_key_counts(tmp_path: Path):
     load_pretrained(model, path)
     for changed, message in (
         (dict(weights, **{'layers.0.attn.gamma': torch.ones(3)}), 'left over: .*gamma'),
-        ({k: x for k, x in weights.items() if k != 'layers.1.attn.rpb'}, 'missing: .*bias_table'),
-        (dict(weights, **{'layers.0.attn.rpb': torch.ones(4, 25)}), 'shape of this layout'),
-        ({k: x for k, x in weights.items() if 'index' not in k}, 'the layout .* is not known'),
+        (
+            {k: x for k, x in weights.items() if k != 'layers.1.attn.rpb'},
+            'missing: .*bias_table',
+        ),
+        (
+            dict(weights, **{'layers.0.attn.rpb': torch.ones(4, 25)}),
+            'shape of this layout',
+        ),
+        (
+            {k: x for k, x in weights.items() if 'index' not in k},
+            'the layout .* is not known',
+        ),
     ):
         torch.save(changed, path)
         with pytest.raises(CheckpointError, match=message):
@@ -298,7 +334,10 @@ def depthwise(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     taps = itertools.product(range(3), range(3))
     out = bias[:, None, None].expand_as(x)
     for i, j in taps:
-        out = out + weight[:, 0, i, j, None, None] * padded[:, i : i + height, j : j + width]
+        out = (
+            out
+            + weight[:, 0, i, j, None, None] * padded[:, i : i + height, j : j + width]
+        )
     return out
 
 
@@ -344,7 +383,9 @@ def resformer_scores(weights: Weights, image: Tensor, heads: int) -> Tensor:
 def test_scores_of_resformer(size: tuple[int, int], classify: Callable):
     weights, image = resformer_weights(128, 2, 2), torch.randn(1, 3, *size)
     expected = resformer_scores(weights, image[0], 2)
-    torch.testing.assert_close(classify(weights, image)[0].double(), expected, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        classify(weights, image)[0].double(), expected, rtol=1e-3, atol=1e-3
+    )
 
 
 def test_resformer_small():
@@ -360,13 +401,19 @@ def test_resformer_small():
 def test_local_position_starts_at_nothing_and_works_in_windows():
     settings = dict(window_size=3, window_block_indexes=(0,), rope=None)
     kinds = dict(type='LocalPosition'), None
-    model, plain = (RoPEViT(TINY, patch_size=8, attention=kind, **settings) for kind in kinds)
-    plain.load_state_dict({k: x for k, x in model.state_dict().items() if '.local.' not in k})
+    model, plain = (
+        RoPEViT(TINY, patch_size=8, attention=kind, **settings) for kind in kinds
+    )
+    plain.load_state_dict(
+        {k: x for k, x in model.state_dict().items() if '.local.' not in k}
+    )
     image = torch.randn(2, 3, 40, 32)
     torch.testing.assert_close(model(image)[0], plain(image)[0])
     attn = randomize(model).blocks[0].attn
     x, grid = torch.randn(2, 1 + 20, 16), (5, 4)
-    plan = model.plan_windows(2, grid, CPU)  # 4 windows with a copy of the class token each
+    plan = model.plan_windows(
+        2, grid, CPU
+    )  # 4 windows with a copy of the class token each
     with_copies = plan.copy_prefix(x)
     filters = [parameter.detach().clone() for parameter in attn.local.parameters()]
     actual = attn(with_copies, grid, plan)
@@ -382,9 +429,13 @@ def test_local_position_starts_at_nothing_and_works_in_windows():
 
 
 def test_a_classifier_names_its_modes():
-    model = RoPEClassifier(dict(type='RoPEViT', arch=TINY, final_norm=True), num_classes=3)
+    model = RoPEClassifier(
+        dict(type='RoPEViT', arch=TINY, final_norm=True), num_classes=3
+    )
     image = torch.ones(1, 3, 32, 48)
-    with pytest.raises(ValueError, match="mode must be 'tensor' or 'predict', got 'loss'"):
+    with pytest.raises(
+        ValueError, match="mode must be 'tensor' or 'predict', got 'loss'"
+    ):
         model(image, mode='loss')
     with pytest.raises(ValueError, match="data_samples: mode 'predict' adds scores"):
         model(image, mode='predict')
@@ -402,7 +453,9 @@ ROPES = {
 ATTENTIONS = {
     'softmax': {},
     'bias': dict(attention=dict(type='TableBias')),
-    'bias, zeros': dict(attention=dict(type='TableBias', resize='zeros'), with_cls_token=False),
+    'bias, zeros': dict(
+        attention=dict(type='TableBias', resize='zeros'), with_cls_token=False
+    ),
     'local': dict(attention=dict(type='LocalPosition')),
     'relative': dict(attention=dict(type='RelativePrefix')),
 }
@@ -410,14 +463,21 @@ APES = (False, True, 'bilinear', 'tile', 'sine', 'sine_conv')
 WINDOWS = dict(window_size=3, window_block_indexes=(0,))
 
 
-@pairwise(attention=ATTENTIONS, rope=ROPES, ape=APES, windows={'global': {}, 'windows': WINDOWS})
+@pairwise(
+    attention=ATTENTIONS,
+    rope=ROPES,
+    ape=APES,
+    windows={'global': {}, 'windows': WINDOWS},
+)
 def test_any_two_options_have_a_gradient_for_every_parameter(
     attention: dict, rope: dict | None, ape: bool | str, windows: dict
 ):
     """At odd sizes, and at one patch everything is finite."""
     model = vit(rope=rope, use_ape=ape, **attention, **windows, patch_norm=ape is True)
     model(torch.randn(2, 3, 45, 61))[0].square().sum().backward()
-    assert not [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not [
+        n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()
+    ]
     (smallest,) = model(torch.randn(1, 3, 8, 9))
     smallest.sum().backward()
     assert smallest.shape == (1, 16, 1, 1)
@@ -427,13 +487,21 @@ def test_any_two_options_have_a_gradient_for_every_parameter(
 @pytest.mark.parametrize('rope', ROPES)
 def test_every_combination_of_a_swin_has_a_gradient_for_every_parameter(rope: str):
     arch = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
-    settings = dict(window_size=4, pretrain_window_size=3, out_indices=(0, 1), drop_path_rate=0.0)
-    for attention in (None, dict(type='TableBias'), dict(type='TableBias', resize='zeros')):
+    settings = dict(
+        window_size=4, pretrain_window_size=3, out_indices=(0, 1), drop_path_rate=0.0
+    )
+    for attention in (
+        None,
+        dict(type='TableBias'),
+        dict(type='TableBias', resize='zeros'),
+    ):
         options = dict(rope=ROPES[rope], attention=attention)
         model = randomize(RoPESwin(arch, **options, **settings))
         sum(out.square().sum() for out in model(torch.randn(2, 3, 45, 61))).backward()
         assert all(parameter.grad.any() for parameter in model.parameters()), options
-        model(torch.randn(1, 3, 3, 4))[1].sum().backward()  # less than one patch, padded
+        model(torch.randn(1, 3, 3, 4))[
+            1
+        ].sum().backward()  # less than one patch, padded
         assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
@@ -447,7 +515,12 @@ def test_every_combination_of_a_swin_has_a_gradient_for_every_parameter(rope: st
             with_cls_token=False,
             **WINDOWS,
         ),
-        dict(rope=None, attention=dict(type='LocalPosition'), use_ape='sine_conv', **WINDOWS),
+        dict(
+            rope=None,
+            attention=dict(type='LocalPosition'),
+            use_ape='sine_conv',
+            **WINDOWS,
+        ),
         dict(attention=dict(type='RelativePrefix'), **WINDOWS),
     ],
     ids=['bias', 'resformer', 'relative'],
@@ -458,12 +531,16 @@ def test_compiles_for_all_sizes(settings: dict):
     compiled = torch.compile(model, backend='eager', fullgraph=True, dynamic=True)
     for size in ((40, 56), (61, 45)):
         image = torch.randn(1, 3, *size)
-        torch.testing.assert_close(compiled(image)[0], model(image)[0], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            compiled(image)[0], model(image)[0], rtol=1e-4, atol=1e-4
+        )
 
 
 def test_convolutions_of_positions_do_not_decay():
     model = nn.Module()
-    model.backbone = vit(rope=None, attention=dict(type='LocalPosition'), use_ape='sine_conv')
+    model.backbone = vit(
+        rope=None, attention=dict(type='LocalPosition'), use_ape='sine_conv'
+    )
     constructor = dict(
         constructor='NamedGroupsConstructor', paramwise_cfg=dict(no_decay=['position'])
     )
@@ -479,24 +556,41 @@ def test_convolutions_of_positions_do_not_decay():
     }
     names = {name for name, p in model.backbone.named_parameters() if id(p) in free}
     convolutions = ('sine_embed.conv', 'blocks.0.attn.local', 'blocks.1.attn.local')
-    assert names == {f'{name}.{part}' for name in convolutions for part in ('weight', 'bias')}
+    assert names == {
+        f'{name}.{part}' for name in convolutions for part in ('weight', 'bias')
+    }
 
 
 @pytest.mark.parametrize(
     'settings, message',
     [
-        (dict(attention='TableBias'), "attention must be None or a dict .* got 'TableBias'"),
-        (dict(attention=dict(type='Bias')), "attention: type must be registered.* got 'Bias'"),
+        (
+            dict(attention='TableBias'),
+            "attention must be None or a dict .* got 'TableBias'",
+        ),
+        (
+            dict(attention=dict(type='Bias')),
+            "attention: type must be registered.* got 'Bias'",
+        ),
         (dict(attention=dict(type='MixedRoPE')), 'a subclass of Attention'),
-        (dict(attention=dict(type='TableBias', resize='cubic')), "resize must .* got 'cubic'"),
+        (
+            dict(attention=dict(type='TableBias', resize='cubic')),
+            "resize must .* got 'cubic'",
+        ),
         (dict(patch_norm='LN'), r"patch_norm must be one of \(True, False\), got 'LN'"),
         (
-            dict(arch=dict(embed_dims=18, depth=1, num_heads=3), rope=None, use_ape='sine'),
+            dict(
+                arch=dict(embed_dims=18, depth=1, num_heads=3),
+                rope=None,
+                use_ape='sine',
+            ),
             "embed_dims must be a multiple of 4 .* for use_ape='sine', got 18",
         ),
         (
             dict(
-                attention=dict(type='TableBias'), window_prefix='global', window_block_indexes=(0,)
+                attention=dict(type='TableBias'),
+                window_prefix='global',
+                window_block_indexes=(0,),
             ),
             "TableBias in window blocks needs window_prefix='copy', got 'global'",
         ),

@@ -89,7 +89,9 @@ def test_a_changed_window_is_a_built_one_and_goes_back(cfg: dict, window_size: o
     model.set_window_size(window_size)
     changed = maps(model, image)
     built = build(cfg, window_size=window_size)
-    built.load_state_dict(model.state_dict())  # strict: weights do not depend on the window
+    built.load_state_dict(
+        model.state_dict()
+    )  # strict: weights do not depend on the window
     assert all(map(torch.equal, changed, maps(built, image)))
     assert max(map(relative_error, changed, before)) > 1e-4
     model.set_window_size(5)
@@ -113,7 +115,9 @@ def test_any_image_size(cfg: dict, window_size: object, mask_padding: bool):
 @pytest.mark.parametrize('cfg', BACKBONES.values(), ids=BACKBONES)
 def test_hidden_padding_changes_nothing_where_there_is_none(cfg: dict):
     image = torch.randn(1, 3, 32, 32)
-    shown, hidden = (build(cfg, window_size=4, mask_padding=mask) for mask in (False, True))
+    shown, hidden = (
+        build(cfg, window_size=4, mask_padding=mask) for mask in (False, True)
+    )
     assert all(map(torch.equal, maps(shown, image), maps(hidden, image)))
     image = torch.randn(1, 3, 40, 40)  # ViT 10 tokens, Swin 20 and 10
     assert relative_error(maps(shown, image)[-1], maps(hidden, image)[-1]) > 1e-4
@@ -139,13 +143,21 @@ def test_a_single_window_is_shifted_by_option_only():
 
 def test_auto_of_swin_is_the_grid_of_the_last_stage():
     model = RoPESwin('tiny', window_size='auto')
-    for size, window in (((224, 224), (7, 7)), ((384, 96), (12, 3)), ((225, 1), (8, 1))):
-        plan = model.block_plans(0, torch.empty(1, 1, 1), (9, 9), torch.empty(1, 3, *size))[0]
+    for size, window in (
+        ((224, 224), (7, 7)),
+        ((384, 96), (12, 3)),
+        ((225, 1), (8, 1)),
+    ):
+        plan = model.block_plans(
+            0, torch.empty(1, 1, 1), (9, 9), torch.empty(1, 3, *size)
+        )[0]
         assert plan.window_size == window
 
 
 def test_auto_of_vit_pads_nothing_at_1024():
-    model = RoPEViT('tiny', with_cls_token=False, window_size='auto', window_block_indexes=(0,))
+    model = RoPEViT(
+        'tiny', with_cls_token=False, window_size='auto', window_block_indexes=(0,)
+    )
     for grid, window in (((64, 64), (16, 16)), ((50, 83), (10, 14))):
         assert model.plan_windows(1, grid, torch.device('cpu')).window_size == window
 
@@ -154,7 +166,9 @@ def test_auto_of_vit_pads_nothing_at_1024():
 def test_large_images_in_windows(backbone: dict):
     """2048 pixels: a model whose blocks all have windows, against windows one at a time."""
     if backbone['type'] == 'RoPEViT':
-        backbone = dict(backbone, patch_size=16, window_block_indexes=(0, 1, 2), img_size=64)
+        backbone = dict(
+            backbone, patch_size=16, window_block_indexes=(0, 1, 2), img_size=64
+        )
         model, image = build(backbone, window_size=16), torch.randn(1, 3, 2048, 2048)
         (out,) = maps(model, image)
         assert out.shape == (1, 32, 128, 128)
@@ -180,7 +194,10 @@ def test_inference_mode_leaves_nothing_that_training_could_meet(cfg: dict):
 def test_windows_leave_no_trace_in_the_weights():
     for cfg in BACKBONES.values():
         shapes = [
-            {key: value.shape for key, value in build(cfg, window_size=size).state_dict().items()}
+            {
+                key: value.shape
+                for key, value in build(cfg, window_size=size).state_dict().items()
+            }
             for size in WINDOWS
         ]
         assert all(shape == shapes[0] for shape in shapes)

@@ -48,7 +48,10 @@ def windows_of_image(
     size: Token, window_size: Token, shift: Token = (0, 0), mask_padding: bool = False
 ) -> list[list[Token]]:
     """The tokens of each window of the padded grid, moved up and left cyclically; by definition."""
-    sides = [-(-side // window) * window for side, window in zip(size, window_size, strict=True)]
+    sides = [
+        -(-side // window) * window
+        for side, window in zip(size, window_size, strict=True)
+    ]
     return [
         [
             ((top + row + shift[0]) % sides[0], (left + column + shift[1]) % sides[1])
@@ -61,11 +64,15 @@ def windows_of_image(
 
 
 @PLAN
-def test_each_window_has_its_tokens(shape: tuple[int, int, int], window_size: Token, options: dict):
+def test_each_window_has_its_tokens(
+    shape: tuple[int, int, int], window_size: Token, options: dict
+):
     """Each token tells its image, row and column; padding tells -1."""
     images, height, width = shape
     sides = [torch.arange(side) for side in shape]
-    grid = torch.stack(torch.meshgrid(*sides, indexing='ij'), -1).flatten(1, 2)  # [B, N, 3]
+    grid = torch.stack(torch.meshgrid(*sides, indexing='ij'), -1).flatten(
+        1, 2
+    )  # [B, N, 3]
     plan = make(shape, window_size, options)
     windows = plan.partition(grid, torch.tensor([-1, -1, -1]))
 
@@ -76,7 +83,9 @@ def test_each_window_has_its_tokens(shape: tuple[int, int, int], window_size: To
     expected = [
         [label(image, token) for token in window]
         for image in range(images)
-        for window in windows_of_image(shape[1:], window_size, options.get('shift', (0, 0)))
+        for window in windows_of_image(
+            shape[1:], window_size, options.get('shift', (0, 0))
+        )
     ]
     found = [[tuple(token) for token in window] for window in windows.tolist()]
     assert sorted(found) == sorted(expected)
@@ -87,7 +96,9 @@ def test_each_window_has_its_tokens(shape: tuple[int, int, int], window_size: To
         assert torch.equal(plan.is_padding, is_padding)
         assert torch.equal(plan.padding_index, is_padding.nonzero()[:, 0])
     tokens = torch.arange(images * height * width, dtype=plan.gather_index.dtype)
-    assert torch.equal(plan.gather_index[~is_padding].sort().values, tokens)  # each once
+    assert torch.equal(
+        plan.gather_index[~is_padding].sort().values, tokens
+    )  # each once
     assert torch.equal(plan.gather_index[plan.inverse_index], tokens)
 
 
@@ -95,7 +106,10 @@ def test_a_plan_takes_nine_bytes_a_place():
     """And its mask."""
     plan = shifted_plan(2, (50, 84), (7, 7), shift=(3, 3), device=CPU)
     places = 2 * 56 * 84
-    assert count_bytes(plan) <= 9 * places + 8 * len(plan.padding_index) + plan.mask.numel()
+    assert (
+        count_bytes(plan)
+        <= 9 * places + 8 * len(plan.padding_index) + plan.mask.numel()
+    )
 
 
 @PLAN
@@ -107,22 +121,33 @@ def test_masks_part_what_was_moved_over_the_edge(
     down, right = options.get('shift', (0, 0))
     plan = make(shape, window_size, options)
     number = len(plan.gather_index) // (window_size[0] * window_size[1])
-    allowed = torch.ones(number, *[window_size[0] * window_size[1]] * 2, dtype=torch.bool)
+    allowed = torch.ones(
+        number, *[window_size[0] * window_size[1]] * 2, dtype=torch.bool
+    )
     if plan.mask is not None:
         assert plan.mask.shape[:2] == (number - plan.num_unmasked, 1)
         allowed[plan.num_unmasked :] = plan.mask[:, 0]
     assert (plan.mask is None) == (plan.num_unmasked == number) or not images
     assert allowed.any(2).all()  # no softmax over nothing
-    if not options['mask_padding'] and (down or right):  # inside, nothing was moved over the edge
-        windows_of_sides = [-(-side // of) for side, of in zip(shape[1:], window_size, strict=True)]
-        assert plan.num_unmasked == images * (windows_of_sides[0] - 1) * (windows_of_sides[1] - 1)
+    if not options['mask_padding'] and (
+        down or right
+    ):  # inside, nothing was moved over the edge
+        windows_of_sides = [
+            -(-side // of) for side, of in zip(shape[1:], window_size, strict=True)
+        ]
+        assert plan.num_unmasked == images * (windows_of_sides[0] - 1) * (
+            windows_of_sides[1] - 1
+        )
     sides = [
-        -(-side // window) * window for side, window in zip(shape[1:], window_size, strict=True)
+        -(-side // window) * window
+        for side, window in zip(shape[1:], window_size, strict=True)
     ]
     rows = torch.arange(sides[0])[:, None].expand(sides)
     columns = torch.arange(sides[1]).expand(sides)
     padded = torch.stack([rows, columns], -1)  # (row, column) of the padded grid
-    everything = shifted_plan(images, tuple(sides), window_size, shift=(down, right), device=CPU)
+    everything = shifted_plan(
+        images, tuple(sides), window_size, shift=(down, right), device=CPU
+    )
     tokens = everything.partition(padded.flatten(0, 1).expand(images, -1, -1))
     for window, may in zip(tokens.tolist(), allowed.tolist(), strict=True):
         for (i, query), (j, key) in itertools.product(enumerate(window), repeat=2):
@@ -137,7 +162,9 @@ def test_masks_part_what_was_moved_over_the_edge(
 
 
 @PLAN
-def test_unpartition_is_the_inverse(shape: tuple[int, int, int], window_size: Token, options: dict):
+def test_unpartition_is_the_inverse(
+    shape: tuple[int, int, int], window_size: Token, options: dict
+):
     plan = make(shape, window_size, options)
     for dtype in (torch.float32, torch.bfloat16, torch.int64):
         x = (10 * torch.randn(shape[0], shape[1] * shape[2], 3)).to(dtype)
@@ -149,7 +176,9 @@ def test_unpartition_is_the_inverse(shape: tuple[int, int, int], window_size: To
         assert torch.equal(plan.unpartition(windows), x)
 
 
-@pytest.mark.parametrize('name', ['whole windows', 'shifted and padded', 'one row', 'no images'])
+@pytest.mark.parametrize(
+    'name', ['whole windows', 'shifted and padded', 'one row', 'no images']
+)
 def test_gradients_of_both_orders(name: str):
     plan = make(*PLANS[name])
     x = torch.randn(*plan.shape, 2, 2, dtype=torch.float64, requires_grad=True)
@@ -161,7 +190,9 @@ def test_gradients_of_both_orders(name: str):
 
     if plan.shape[0]:
         assert torch.autograd.gradcheck(there_and_back, (x, padding), fast_mode=True)
-        assert torch.autograd.gradgradcheck(there_and_back, (x, padding), fast_mode=True)
+        assert torch.autograd.gradgradcheck(
+            there_and_back, (x, padding), fast_mode=True
+        )
     windows, tokens = there_and_back(x, padding)
     (windows.sum() + tokens.sum()).backward()
     assert x.grad.shape == x.shape
@@ -174,7 +205,9 @@ def test_padding_gets_no_gradient_back_from_tokens():
     plan = make(*PLANS['shifted and padded'])
     windows = torch.randn(len(plan.gather_index) // 12, 12, 3, requires_grad=True)
     weight = torch.randn(*plan.shape, 3)
-    (gradient,) = torch.autograd.grad((plan.unpartition(windows) * weight).sum(), windows)
+    (gradient,) = torch.autograd.grad(
+        (plan.unpartition(windows) * weight).sum(), windows
+    )
     assert torch.equal(gradient, plan.partition(weight))
     assert not gradient.flatten(0, 1)[plan.is_padding].any()
 
@@ -184,7 +217,9 @@ def test_gather_takes_what_is_not_contiguous_and_expanded_gradients():
     x = torch.randn(3, *plan.shape).permute(1, 2, 0).requires_grad_()
     windows = plan.partition(x)
     assert torch.equal(windows, plan.partition(x.contiguous()))
-    (gradient,) = torch.autograd.grad(windows.sum(), x)  # whose gradient is one number, expanded
+    (gradient,) = torch.autograd.grad(
+        windows.sum(), x
+    )  # whose gradient is one number, expanded
     assert torch.equal(gradient, torch.ones_like(x))
 
 
@@ -203,7 +238,9 @@ def test_gather_by_definition():
 
     expected = torch.stack([x[3], x[0], fill, x[4]])
     assert torch.equal(gather(x, fill), expected)
-    assert torch.equal(Gather.apply(x, None, index, places, inverse, inverse_places)[2], 0 * fill)
+    assert torch.equal(
+        Gather.apply(x, None, index, places, inverse, inverse_places)[2], 0 * fill
+    )
     # Row 3 of x is place 0, and what ``inverse`` says of rows 1 and 2 does not count.
     inverse[3] = 0
     assert torch.autograd.gradcheck(three_exact, (x, fill))
@@ -235,7 +272,12 @@ def test_plans_are_cached_by_all_that_they_depend_on():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    'options', [dict(shift=(1, 2)), dict(shift=(0, 0), mask_padding=True), dict(mask_padding=True)]
+    'options',
+    [
+        dict(shift=(1, 2)),
+        dict(shift=(0, 0), mask_padding=True),
+        dict(mask_padding=True),
+    ],
 )
 def test_plans_of_any_size_compile_once(options: dict):
     """Sizes that change from call to call, which the compiler does not know as numbers."""
@@ -248,7 +290,9 @@ def test_plans_of_any_size_compile_once(options: dict):
 
     graphs = []
 
-    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> torch.fx.GraphModule:
+    def backend(
+        graph: torch.fx.GraphModule, inputs: list[Tensor]
+    ) -> torch.fx.GraphModule:
         graphs.append(graph)
         return graph
 

@@ -26,7 +26,15 @@ import peers
 import run
 from bench_backbone import JOBS, within, work
 from bench_rotate import bench_rotate, check
-from measure import Case, compare, in_new_process, peak_memory, quantiles, table, write_csv
+from measure import (
+    Case,
+    compare,
+    in_new_process,
+    peak_memory,
+    quantiles,
+    table,
+    write_csv,
+)
 from page import page
 from parity import architectures, shallow
 from rope_dense.rope.rotation import Implementation
@@ -49,7 +57,9 @@ def test_cases_alternate_and_only_the_run_is_timed():
     calls: list[str] = []
 
     def case(name: str) -> Case:
-        return Case(name, lambda: calls.append('prepare') or (lambda: calls.append(name)))
+        return Case(
+            name, lambda: calls.append('prepare') or (lambda: calls.append(name))
+        )
 
     rows = compare([case('a'), case('b')], CPU, rounds=20, warmup=1)
     assert set(calls[::2]) == {'prepare'}
@@ -69,9 +79,18 @@ def test_a_new_process_is_another_with_as_many_threads():
 
 def test_rounds_of_all_processes_count(monkeypatch: pytest.MonkeyPatch):
     results = iter([[[1.0, 2.0], [3.0, 6.0]], [[4.0], [20.0]]])
-    monkeypatch.setattr(bench_backbone, 'in_new_process', lambda *arguments: next(results))
+    monkeypatch.setattr(
+        bench_backbone, 'in_new_process', lambda *arguments: next(results)
+    )
     rows = bench_backbone.bench_backbone(
-        'vit', 'base', CPU, sizes=[(64, 64)], modes=['both'], processes=2, names='ab', memory=False
+        'vit',
+        'base',
+        CPU,
+        sizes=[(64, 64)],
+        modes=['both'],
+        processes=2,
+        names='ab',
+        memory=False,
     )
     assert [row['median_ms'] for row in rows] == [2000, 6000]
     assert [row['median_ratio'] for row in rows] == [1, 3]
@@ -124,14 +143,18 @@ def test_forms_of_the_rotation_agree(shape: RotationShape):
     del by_name['definition, compiled']  # takes long to compile
     check(by_name, qkv, rotary, shape)
     assert {'packed', 'stack (timm form)'} < by_name.keys()
-    assert ('complex (rope-vit form)' in by_name) == (shape.pair_layout == 'interleaved')
+    assert ('complex (rope-vit form)' in by_name) == (
+        shape.pair_layout == 'interleaved'
+    )
     broken = dict(broken=lambda qkv, *others: by_name['packed'](qkv + 1, *others))
     with pytest.raises(AssertionError, match='broken differs'):
         check(broken, qkv, rotary, shape)
 
 
 @pytest.mark.parametrize('attention, first', [(False, 'copy'), (True, 'none')])
-def test_forms_are_timed_with_the_gradient_of_learned_angles(attention: bool, first: str):
+def test_forms_are_timed_with_the_gradient_of_learned_angles(
+    attention: bool, first: str
+):
     names, with_gradient = ('packed', 'definition'), []
     original = torch.autograd.backward
 
@@ -160,7 +183,9 @@ def test_forms_are_timed_with_the_gradient_of_learned_angles(attention: bool, fi
     [
         (
             lambda: peers.detectron2_form('tiny'),
-            lambda: peers.vitdet('tiny', rope=None, attention=dict(type='DecomposedBias')),
+            lambda: peers.vitdet(
+                'tiny', rope=None, attention=dict(type='DecomposedBias')
+            ),
         ),
         (
             lambda: peers.rope_vit_form('tiny', peers.MIXED),
@@ -178,7 +203,9 @@ def test_forms_of_others_compute_what_ours_does(form, ours):
 
 
 def test_work_leaves_the_gradients_of_one_step():
-    model = peers.swin(dict(embed_dims=8, depths=(1,), num_heads=(1,)), out_indices=(0,))
+    model = peers.swin(
+        dict(embed_dims=8, depths=(1,), num_heads=(1,)), out_indices=(0,)
+    )
     image = torch.randn(1, 3, 32, 32)
     weight = model.patch_embed.proj.weight
     for mode in ('both', 'backward', 'both'):
@@ -194,7 +221,9 @@ def test_work_leaves_the_gradients_of_one_step():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('job, arch', [('vit', 'small'), ('dinov3', 'small'), ('swin', 'tiny')])
+@pytest.mark.parametrize(
+    'job, arch', [('vit', 'small'), ('dinov3', 'small'), ('swin', 'tiny')]
+)
 def test_jobs_build_all_their_models(timm, job: str, arch: str):
     image = torch.randn(1, 3, 64, 64)
     for name, build in JOBS[job](arch).items():
@@ -210,11 +239,16 @@ def test_what_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch):
     names = ['mmdet', 'rope_dense, mixed']
     rows = bench_backbone.bench_backbone('swin', 'tiny', CPU, names=names, **SMALL)
     assert [row['implementation'] for row in rows] == ['rope_dense, mixed', 'mmdet']
-    assert rows[0]['median_ratio'] == 1 and rows[1]['left_out'] == 'mmdet cannot be imported'
+    assert (
+        rows[0]['median_ratio'] == 1
+        and rows[1]['left_out'] == 'mmdet cannot be imported'
+    )
     assert 'median_ms' not in rows[1]
 
 
-def test_a_project_that_cannot_be_imported_has_a_reason(monkeypatch: pytest.MonkeyPatch):
+def test_a_project_that_cannot_be_imported_has_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+):
     def broken() -> None:
         raise AssertionError('mmcv is too old')
 
@@ -245,7 +279,9 @@ def test_rotation_and_windows_have_a_share():
         ]
         for row in rows
     }
-    assert len(share) == 2 * 2 * 2 * 3 and all(0 <= percent < 100 for percent in share.values())
+    assert len(share) == 2 * 2 * 2 * 3 and all(
+        0 <= percent < 100 for percent in share.values()
+    )
     for mode in ('forward', 'both'):
         for model in ('vit ', 'swin'):
             assert share[model, mode, 'no position', 'rotation'] == 0
@@ -261,7 +297,10 @@ def test_sizes_of_fast_rope_are_those_of_the_paper():
     sizes = bench_apply_rotary.PAPER_SIZES
     assert len(set(sizes)) == 300
     assert max(size.values for size in sizes) == 128 * 8 * 56 * 56 * 128
-    assert set(bench_apply_rotary.SAMPLE) < set(sizes) and len(bench_apply_rotary.SAMPLE) == 20
+    assert (
+        set(bench_apply_rotary.SAMPLE) < set(sizes)
+        and len(bench_apply_rotary.SAMPLE) == 20
+    )
 
 
 def test_gains_of_fast_rope_are_those_in_speed():
@@ -272,7 +311,8 @@ def test_gains_of_fast_rope_are_those_in_speed():
         for size, milliseconds in zip('ab', both, strict=True)
     ]
     gains = {
-        row.pop('implementation'): list(row.values()) for row in bench_apply_rotary.summary(rows)
+        row.pop('implementation'): list(row.values())
+        for row in bench_apply_rotary.summary(rows)
     }
     assert gains == {
         'compiled over eager': [25, -50, 100],
@@ -301,7 +341,9 @@ def test_a_suite_writes_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
     rows = read(file)
     assert len(rows) == 3 * 2 * 3 and rows[0]['implementation'] == 'bias, unfused'
     for row in rows:
-        assert float(row['images_per_s']) == pytest.approx(1000 / float(row['median_ms']), rel=1e-3)
+        assert float(row['images_per_s']) == pytest.approx(
+            1000 / float(row['median_ms']), rel=1e-3
+        )
         assert (float(row['percent_over_bias']) == 0) == (row['position'] == 'bias')
         assert row['torch'] == torch.__version__
     lines = capsys.readouterr().out.splitlines()
@@ -324,15 +366,24 @@ def test_throughput_has_the_models_of_the_paper():
 
 def test_throughput_is_compared_with_the_bias_of_the_same_attention():
     rows = [
-        dict(work='vit_small', position=position, images_per_s=speed, percent_over_bias=percent)
+        dict(
+            work='vit_small',
+            position=position,
+            images_per_s=speed,
+            percent_over_bias=percent,
+        )
         | dict(implementation=f'{position}, {attention}')
         for attention in ('unfused', 'fused')
         for position, speed, percent in (('bias', 200.0, 0.0), ('none', 250.0, 25.0))
     ]
-    rows.append(dict(work='vit_small', implementation='bias, flash', left_out='no bias'))
+    rows.append(
+        dict(work='vit_small', implementation='bias, flash', left_out='no bias')
+    )
     (text,) = bench_throughput.paper_tables(rows)
     header, line = text.splitlines()
-    assert header.count('bias') == 3 and header.index('bias, flash') < header.index('none, unfused')
+    assert header.count('bias') == 3 and header.index('bias, flash') < header.index(
+        'none, unfused'
+    )
     assert line.count('250 (+25 %)') == 2 and line.count('200') == 2 and '-' in line
     image = torch.zeros(1, 3, 8, 8)
     assert 'no bias' in bench_throughput.why_not('natten', 'bias', image)
@@ -369,10 +420,14 @@ def test_the_program_for_a_gpu_runs_on_one_that_pretends(
     rows = {section: read(tmp_path / f'gpu-{section}.csv') for section in sections}
     checked = [row for row in rows['correctness'] if row['values']]
     assert {row['implementation'] for row in checked} == {'packed', 'triton'}
-    assert all(row['ok'] == 'True' and float(row['grad_angles']) < 1e-2 for row in checked)
+    assert all(
+        row['ok'] == 'True' and float(row['grad_angles']) < 1e-2 for row in checked
+    )
     assert {row['bench'] for row in rows['rotation']} == {'rotate', 'rotate and attend'}
     assert [row['implementation'] for row in rows['graphs']] == ['eager', 'graph']
-    assert float(rows['graphs'][1]['error']) == 0  # of another image than the captured one
+    assert (
+        float(rows['graphs'][1]['error']) == 0
+    )  # of another image than the captured one
     for section, bench in (('compile', 'compile'), ('blocks', 'compile by blocks')):
         counted, *compared = rows[section]
         assert int(counted['compilations']) == 0 and counted['ok'] == 'True'
@@ -411,23 +466,39 @@ def test_a_job_that_fails_or_has_no_time_does_not_stop_the_others(
     jobs = [
         gpu.Job('rotation', 'failing', 1, fail),
         gpu.Job('rotation', 'long', 10000, list),
-        gpu.Job('rotation', 'good', 1, lambda: [dict(implementation='packed', median_ratio=2.0)]),
+        gpu.Job(
+            'rotation',
+            'good',
+            1,
+            lambda: [dict(implementation='packed', median_ratio=2.0)],
+        ),
     ]
     monkeypatch.setattr(gpu, 'pretended_jobs', lambda device: jobs)
     arguments = ['--pretend', '--out', str(tmp_path)]
     assert gpu.main(arguments) == 1
     failing, long, good = read(tmp_path / 'gpu-rotation.csv')
-    assert (failing['left_out'], failing['ok']) == ('RuntimeError: out of memory', 'False')
+    assert (failing['left_out'], failing['ok']) == (
+        'RuntimeError: out of memory',
+        'False',
+    )
     assert (long['left_out'], long['ok']) == ('no time left for about 10000 s', '')
-    assert (good['implementation'], good['work'], good['left_out']) == ('packed', 'good', '')
+    assert (good['implementation'], good['work'], good['left_out']) == (
+        'packed',
+        'good',
+        '',
+    )
     assert capsys.readouterr().out.splitlines()[-1] == 'NOT OK: rotation, failing'
     _, wrong, table, missing = (tmp_path / 'gpu.md').read_text().split('\n## ')
     assert wrong.endswith('- rotation, failing: RuntimeError: out of memory\n')
     assert table.endswith('| rotation, good | 2 |\n')
     assert missing == 'Left out\n\n- rotation, long: no time left for about 10000 s\n'
     ran: list[str] = []
-    for name, job in enumerate(jobs):  # a second run takes up what is missing, and that alone
-        jobs[name] = replace(job, seconds=1, run=lambda name=job.name: ran.append(name) or [])
+    for name, job in enumerate(
+        jobs
+    ):  # a second run takes up what is missing, and that alone
+        jobs[name] = replace(
+            job, seconds=1, run=lambda name=job.name: ran.append(name) or []
+        )
     assert gpu.main(arguments) == 0
     assert ran == ['failing', 'long']
     monkeypatch.setattr(gpu, 'source_hash', lambda: 'other code')
@@ -472,14 +543,17 @@ def test_each_architecture_has_a_shallow_form():
 def test_the_page_has_values_of_both_modes_in_a_cell():
     common = dict(bench='rotate', work='tiny', dtype='float32')
     rows = [
-        common | dict(implementation='copy', mode=mode, median_ratio=1.0, gb_per_s=speed)
+        common
+        | dict(implementation='copy', mode=mode, median_ratio=1.0, gb_per_s=speed)
         for mode, speed in (('forward', 2000.0), ('both', 2500.0))
     ]
     rows += [
         common | dict(implementation='packed', mode=mode, median_ratio=ratio)
         for mode, ratio in (('forward', 1.5), ('both', 1.25))
     ]
-    other = common | dict(work='other', implementation='packed', mode='both', median_ratio=3.0)
+    other = common | dict(
+        work='other', implementation='packed', mode='both', median_ratio=3.0
+    )
     text = page(dict(rotation=[*rows, other]), dict(device='a GPU', torch='2'))
     assert 'Device a GPU, torch 2.\n' in text
     assert text.splitlines()[-4:] == [
@@ -505,5 +579,7 @@ def test_a_wrong_kernel_is_switched_off(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(correctness, 'kernel', lambda: wrong)
     shapes = {'tiny': RotationShape(2, (3, 2), 2, 8)}
     rows = correctness.correctness(CPU, shapes, [torch.float32])
-    assert {row['implementation']: row['ok'] for row in rows} == dict(packed=True, triton=False)
+    assert {row['implementation']: row['ok'] for row in rows} == dict(
+        packed=True, triton=False
+    )
     assert os.environ['ROPE_DENSE_TRITON'] == '0' and not triton.IS_ENABLED

@@ -9,14 +9,18 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
 import large_training
-from rope_dense.engine.log_line import figures_line_text, figures_table_text
+from rope_dense.engine.progress_hook import figures_line_text, figures_table_text
 
 
 @pytest.mark.parametrize(
     'write', [lambda x: figures_line_text('epoch 1', x, True), figures_table_text]
 )
 def test_figures_of_boxes_are_read_of_lines_and_tables(write):
-    metrics = {'coco/bbox_mAP': 0.607, 'coco/bbox_mAP_50': 0.941, 'coco/bbox_mAP_75': 0.7}
+    metrics = {
+        'coco/bbox_mAP': 0.607,
+        'coco/bbox_mAP_50': 0.941,
+        'coco/bbox_mAP_75': 0.7,
+    }
     assert large_training.figures_of(write(metrics)) == dict(AP=0.607, AP50=0.941)
 
 
@@ -30,7 +34,9 @@ def test_figures_of_rotated_boxes_and_labels_are_read():
 
 
 def test_an_output_without_figures_is_zero_only_if_it_says_so():
-    assert large_training.figures_of(figures_line_text('epoch 1', {}, False)) == dict(AP=0, AP50=0)
+    assert large_training.figures_of(figures_line_text('epoch 1', {}, False)) == dict(
+        AP=0, AP50=0
+    )
     with pytest.raises(ValueError, match='no AP'):
         large_training.figures_of('trained')
 
@@ -41,7 +47,9 @@ def test_rows_of_other_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def keep(*rows: tuple[int, str, float]) -> list[tuple[str, ...]]:
         names = ('seed', 'training', 'AP')
         about = dict(what='study', tested_in=256, scaling='none')
-        large_training.keep([about | dict(zip(names, row, strict=True)) for row in rows])
+        large_training.keep(
+            [about | dict(zip(names, row, strict=True)) for row in rows]
+        )
         with (tmp_path / 'large_training_study.csv').open() as stream:
             return [tuple(row[x] for x in names) for row in csv.DictReader(stream)]
 

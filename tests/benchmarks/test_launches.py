@@ -95,7 +95,9 @@ def test_passes_count_after_a_warm_up_and_the_loss_only_its_mean():
 def test_the_tables_and_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
 ):
-    monkeypatch.setattr(launches, 'models', lambda size: {'conv/none': lambda: nn.Conv2d(3, 4, 2)})
+    monkeypatch.setattr(
+        launches, 'models', lambda size: {'conv/none': lambda: nn.Conv2d(3, 4, 2)}
+    )
     launches.main(['--size', '8x12', '--out', str(tmp_path / 'launches.csv')])
     assert capsys.readouterr().out.splitlines()[-1] == '| conv | none | 1 | 2 | 1 |'
     with (tmp_path / 'launches.csv').open() as stream:
@@ -111,8 +113,13 @@ def test_the_tables_and_the_file(
 class OnMeta(LaunchCounter):
     """Counts operations on a device that is not the host."""
 
-    def __torch_dispatch__(self, func: object, *args: object, **kwargs: object) -> object:
-        before, out = self.operations.copy(), super().__torch_dispatch__(func, *args, **kwargs)
+    def __torch_dispatch__(
+        self, func: object, *args: object, **kwargs: object
+    ) -> object:
+        before, out = (
+            self.operations.copy(),
+            super().__torch_dispatch__(func, *args, **kwargs),
+        )
         if not all(x.is_meta for x in tree_leaves(out) if isinstance(x, torch.Tensor)):
             self.operations = before
         return out

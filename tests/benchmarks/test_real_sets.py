@@ -18,7 +18,9 @@ from real_sets_predict import as_json
 def split(folder: Path, content: dict, classes: list[str]) -> Split:
     file = folder / 'labels.json'
     file.write_text(json.dumps(content))
-    dataset = dict(ann_file=str(file), data_root=str(folder), metainfo=dict(classes=classes))
+    dataset = dict(
+        ann_file=str(file), data_root=str(folder), metainfo=dict(classes=classes)
+    )
     dataset['data_prefix'] = dict(img=str(folder))
     return Split(dict(val_dataloader=dict(dataset=dataset)), 'val')
 
@@ -26,7 +28,10 @@ def split(folder: Path, content: dict, classes: list[str]) -> Split:
 def objects(folder: Path, boxes: list[list[float]], **more: object) -> Split:
     """One image of 40 x 20 pixels with objects of the second of two classes."""
     item = dict(image_id=7, category_id=5, iscrowd=0)
-    labels = [item | dict(id=n, bbox=box, area=box[2] * box[3]) for n, box in enumerate(boxes, 1)]
+    labels = [
+        item | dict(id=n, bbox=box, area=box[2] * box[3])
+        for n, box in enumerate(boxes, 1)
+    ]
     content = dict(
         images=[dict(id=7, file_name='a.png', width=40, height=20)],
         categories=[dict(id=3, name='cat'), dict(id=5, name='dog')],
@@ -44,7 +49,9 @@ def test_one_of_two_objects_is_half_of_the_recalls(tmp_path: Path):
     boxes = [[0.0, 0.0, 10.0, 10.0], [20.0, 0.0, 10.0, 10.0]]
     truth = objects(tmp_path, boxes)
     expected = pytest.approx(100 * 51 / 101)  # recalls 0, 0.01 ... 0.5
-    assert truth.precision([answer(boxes[:1])], 'bbox') == dict(value=expected, at_50=expected)
+    assert truth.precision([answer(boxes[:1])], 'bbox') == dict(
+        value=expected, at_50=expected
+    )
     # 7.9 of 10 columns: an IoU of 0.79, right at 0.5, 0.55 ... 0.75
     narrow = truth.precision([answer([[0.0, 0.0, 7.9, 10.0]])], 'bbox')
     assert narrow['at_50'] == expected
@@ -54,8 +61,12 @@ def test_one_of_two_objects_is_half_of_the_recalls(tmp_path: Path):
 
 
 def test_objects_beyond_a_hundred_count(tmp_path: Path):
-    boxes = [[float(x), float(y), 1.0, 1.0] for x in range(0, 40, 2) for y in range(0, 20, 2)]
-    truth = objects(tmp_path, [*boxes, *([x + 1, y + 1, 1.0, 1.0] for x, y, _, _ in boxes[:50])])
+    boxes = [
+        [float(x), float(y), 1.0, 1.0] for x in range(0, 40, 2) for y in range(0, 20, 2)
+    ]
+    truth = objects(
+        tmp_path, [*boxes, *([x + 1, y + 1, 1.0, 1.0] for x, y, _, _ in boxes[:50])]
+    )
     found = [item['bbox'] for item in truth.content['annotations']]
     assert len(found) == 250
     assert truth.precision([answer(found)], 'bbox')['value'] == pytest.approx(100)
@@ -66,7 +77,9 @@ def test_masks_of_a_worker_are_evaluated(tmp_path: Path):
     truth = objects(tmp_path, [[0.0, 0.0, 10.0, 10.0]], segmentation=outline)
     mask = np.zeros((1, 20, 40), bool)
     mask[:, :10, :10] = True
-    found = {key: np.array(value) for key, value in answer([[0.0, 0.0, 10.0, 10.0]]).items()}
+    found = {
+        key: np.array(value) for key, value in answer([[0.0, 0.0, 10.0, 10.0]]).items()
+    }
     for masks, value in ((mask, 100), (~mask, 0)):
         answers = json.loads(json.dumps([as_json(found | dict(masks=masks))]))
         assert truth.precision(answers, 'segm')['value'] == pytest.approx(value)
@@ -74,7 +87,9 @@ def test_masks_of_a_worker_are_evaluated(tmp_path: Path):
 
 def test_mean_iou_leaves_out_pixels_of_no_class(tmp_path: Path):
     truth = split(tmp_path, dict(pairs=[['a.png', 'b.png']]), ['road', 'sky', 'car'])
-    Image.fromarray(np.array([[0, 0, 1], [1, 255, 255]], np.uint8)).save(tmp_path / 'b.png')
+    Image.fromarray(np.array([[0, 0, 1], [1, 255, 255]], np.uint8)).save(
+        tmp_path / 'b.png'
+    )
     Image.fromarray(np.array([[0, 1, 1], [1, 2, 0]], np.uint8)).save(tmp_path / '0.png')
     assert truth.images == [tmp_path / 'a.png']
     expected = 100 * (1 / 2 + 2 / 3) / 2  # road 1 of 2, sky 2 of 3; no car
@@ -87,7 +102,9 @@ def test_labels_for_other_tools(tmp_path: Path):
     real_sets.write_yolo(tmp_path / 'boxes', boxes, boxes)
     line = (tmp_path / 'boxes' / 'labels' / 'val' / '000007.txt').read_text()
     assert line == '1 0.500000 0.500000 0.500000 0.500000\n'
-    assert (tmp_path / 'boxes' / 'images' / 'train' / '000007.png').read_bytes() == b'pixels'
+    assert (
+        tmp_path / 'boxes' / 'images' / 'train' / '000007.png'
+    ).read_bytes() == b'pixels'
     outline = [[0.0, 0.0, 40.0, 0.0, 40.0, 10.0], [1.0, 1.0, 2.0, 1.0]]
     masks = objects(tmp_path, [[0.0, 0.0, 40.0, 10.0]], segmentation=outline)
     real_sets.write_yolo(tmp_path / 'masks', masks, masks)

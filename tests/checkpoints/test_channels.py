@@ -12,18 +12,22 @@ from helpers.small_checkpoints import VIT, randomize, refusal, saved, vit
 from helpers.timm_import import import_timm
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError, load_pretrained
-from rope_dense.project.errors import UsageError
 from rope_dense.project.weights import (
     check_fetched_weights,
     check_initial_weights,
     load_from_source,
 )
+from rope_dense.utils.errors import UsageError
 
 SWIN = dict(
-    arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)), out_indices=(0, 1), window_size=4
+    arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)),
+    out_indices=(0, 1),
+    window_size=4,
 )
 NAT = dict(
-    arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)), out_indices=(0, 1), kernel_size=3
+    arch=dict(embed_dims=32, depths=(1, 1), num_heads=(1, 2)),
+    out_indices=(0, 1),
+    kernel_size=3,
 )
 ECVIT = dict(arch=dict(RoPEViT.ARCHS['ecvit_tiny'], depth=2), out_indices=(0, 1))
 BACKBONES = {'ViT': (RoPEViT, VIT), 'Swin': (RoPESwin, SWIN), 'NAT': (RoPENAT, NAT)}
@@ -31,7 +35,9 @@ BACKBONES['conv stem'] = (RoPEViT, ECVIT)
 
 
 @pytest.fixture(params=list(BACKBONES))
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[type, dict, nn.Module, str]:
+def case(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[type, dict, nn.Module, str]:
     """A backbone, its settings, a model for RGB with random weights, and their file."""
     torch.manual_seed(0)
     kind, settings = BACKBONES[request.param]
@@ -40,7 +46,9 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[type, dict, nn
     return kind, settings, model, saved(dict(state_dict=model.state_dict()), tmp_path)
 
 
-def adapted(case: tuple[type, dict, nn.Module, str], number: int, channels: object) -> nn.Module:
+def adapted(
+    case: tuple[type, dict, nn.Module, str], number: int, channels: object
+) -> nn.Module:
     kind, settings, _, path = case
     model = kind(**settings, in_channels=number).eval()
     load_pretrained(model, path, channels=channels)
@@ -48,7 +56,9 @@ def adapted(case: tuple[type, dict, nn.Module, str], number: int, channels: obje
 
 
 @torch.no_grad()
-def assert_same_maps(model: nn.Module, other: nn.Module, image: Tensor, rgb: Tensor) -> None:
+def assert_same_maps(
+    model: nn.Module, other: nn.Module, image: Tensor, rgb: Tensor
+) -> None:
     for ours, expected in zip(model(image), other(rgb), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
 
@@ -63,7 +73,9 @@ def test_channels_without_a_source_change_nothing(case):
 def test_equal_channels_are_a_grey_image(case, number):
     grey = torch.randn(1, 1, 48, 80)
     image = grey.expand(-1, number, -1, -1)
-    assert_same_maps(adapted(case, number, 'mean'), case[2], image, grey.expand(-1, 3, -1, -1))
+    assert_same_maps(
+        adapted(case, number, 'mean'), case[2], image, grey.expand(-1, 3, -1, -1)
+    )
 
 
 def test_adapted_weights_load_without_and_with_channels(case, tmp_path):
@@ -72,17 +84,23 @@ def test_adapted_weights_load_without_and_with_channels(case, tmp_path):
     for channels in (None, 'mean'):
         again = adapted((*case[:3], path), 4, channels)
         weights = again.state_dict()
-        assert all(torch.equal(x, weights[key]) for key, x in model.state_dict().items())
+        assert all(
+            torch.equal(x, weights[key]) for key, x in model.state_dict().items()
+        )
 
 
 def test_published_weights_of_as_many_channels_are_mixed_once(tmp_path, monkeypatch):
     """A training starts from the backbone of the one before it: its first layer is not RGB's."""
     lines: list[str] = []
-    monkeypatch.setattr('rope_dense.checkpoints.load.print_log', lambda x, **_: lines.append(x))
+    monkeypatch.setattr(
+        'rope_dense.checkpoints.load.print_log', lambda x, **_: lines.append(x)
+    )
     published = vit()
     channels = ['red', 'green', 'mean']
     model, again = RoPEViT(**VIT), RoPEViT(**VIT)
-    load_pretrained(model, saved(published, tmp_path), channels=['blue', 'green', 'red'])
+    load_pretrained(
+        model, saved(published, tmp_path), channels=['blue', 'green', 'red']
+    )
     flipped = model.patch_embed.proj.weight
     assert torch.equal(flipped, published['patch_embed.proj.weight'].flip(1))
     load_pretrained(model, saved(published, tmp_path), channels=channels)
@@ -100,7 +118,10 @@ def test_mean_agrees_with_timm(tmp_path):
     from timm.models import adapt_input_conv
 
     model = RoPEViT(**VIT)
-    path, weight = saved(model.state_dict(), tmp_path), model.patch_embed.proj.weight.detach()
+    path, weight = (
+        saved(model.state_dict(), tmp_path),
+        model.patch_embed.proj.weight.detach(),
+    )
     for number in (1, 3, 6):  # timm's keeps the response to grey for these only
         ours = RoPEViT(**VIT, in_channels=number)
         load_pretrained(ours, path, channels='mean')
@@ -112,7 +133,9 @@ def test_mean_agrees_with_timm(tmp_path):
 def test_channels_are_loaded_by_init_cfg_and_logged(case, monkeypatch):
     kind, settings, _, path = case
     lines: list[str] = []
-    monkeypatch.setattr('rope_dense.checkpoints.load.print_log', lambda x, **_: lines.append(x))
+    monkeypatch.setattr(
+        'rope_dense.checkpoints.load.print_log', lambda x, **_: lines.append(x)
+    )
     channels = ['red', 'green', 'blue', 0]
     init_cfg = dict(type='Pretrained', checkpoint=path, channels=channels)
     model = kind(**settings, in_channels=4, init_cfg=init_cfg).eval()
@@ -161,16 +184,22 @@ def test_a_whole_detector_starts_from_rgb_weights(tmp_path, capsys):
     cfg.load_channels = ['red', 'green', 'blue', 0]
     check_initial_weights(cfg, model)
     assert 'neck.stem.conv.weight adapted to channels' in capsys.readouterr().out
-    model.load_state_dict(load_from_source(path)['state_dict'])  # as mmengine's Runner does next
+    model.load_state_dict(
+        load_from_source(path)['state_dict']
+    )  # as mmengine's Runner does next
     image = torch.randn(1, 4, 64, 64)
     with torch.no_grad():
         for ours, expected in zip(
-            model.eval().extract_feat(image), rgb.eval().extract_feat(image[:, :3]), strict=True
+            model.eval().extract_feat(image),
+            rgb.eval().extract_feat(image[:, :3]),
+            strict=True,
         ):
             torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize('address', ['https://example.org/rgb.pth', 'hf-hub:somebody/rgb'])
+@pytest.mark.parametrize(
+    'address', ['https://example.org/rgb.pth', 'hf-hub:somebody/rgb']
+)
 def test_fetched_weights_are_adapted_as_files(address, tmp_path, monkeypatch):
     """They are fetched after the processes of a training are connected."""
     settings = small_detector()
@@ -198,13 +227,26 @@ def test_fetched_weights_are_adapted_as_files(address, tmp_path, monkeypatch):
 def small_detector() -> dict:
     arch = dict(embed_dims=64, depth=3, num_heads=2)
     encoder = dict(in_channels=(32, 32, 32), embed_dims=32, feedforward_channels=64)
-    decoder = dict(num_layers=1, feedforward_channels=64, num_heads=4, num_points=(2, 2, 2))
+    decoder = dict(
+        num_layers=1, feedforward_channels=64, num_heads=4, num_points=(2, 2, 2)
+    )
     return dict(
         type='DEIM',
         backbone=dict(type='RoPEViT', arch=arch, out_indices=(0, 1, 2)),
-        neck=dict(type='SpatialTuningAdapter', in_channels=64, stem_channels=8, out_channels=32),
-        encoder=dict(type='DEIMEncoder', num_blocks=1, expansion=0.34, num_heads=4, **encoder),
+        neck=dict(
+            type='SpatialTuningAdapter',
+            in_channels=64,
+            stem_channels=8,
+            out_channels=32,
+        ),
+        encoder=dict(
+            type='DEIMEncoder', num_blocks=1, expansion=0.34, num_heads=4, **encoder
+        ),
         bbox_head=dict(
-            type='DEIMHead', num_classes=2, embed_dims=32, num_queries=4, decoder=decoder
+            type='DEIMHead',
+            num_classes=2,
+            embed_dims=32,
+            num_queries=4,
+            decoder=decoder,
         ),
     )

@@ -28,7 +28,14 @@ from helpers.published import (
 )
 from helpers.reference import relative_error
 from helpers.small_checkpoints import Weights, load, randomize, refusal, saved
-from helpers.timm_parity import MODELS, NAMES, build_pair, largest_error, other_grids, without_norm
+from helpers.timm_parity import (
+    MODELS,
+    NAMES,
+    build_pair,
+    largest_error,
+    other_grids,
+    without_norm,
+)
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.keys import new_keys
@@ -101,17 +108,22 @@ def test_meta_s_files_are_read_as_timm_reads_them(
     assert largest_error(theirs.eval(), ours.eval(), (4, 4)) < 1e-5
 
 
-def checkpoint_filter_fn(timm: ModuleType, weights: Weights, model: nn.Module) -> Weights:
+def checkpoint_filter_fn(
+    timm: ModuleType, weights: Weights, model: nn.Module
+) -> Weights:
     with redirect_stdout(StringIO()):  # it prints
         return timm.models.eva.checkpoint_filter_fn(dict(weights), model)
 
 
 @pytest.mark.parametrize('prefix', ['', 'model.'])
 @pytest.mark.parametrize('swiglu', [True, False])
-def test_every_value_of_a_hugging_face_file_arrives(swiglu: bool, prefix: str, tmp_path: Path):
+def test_every_value_of_a_hugging_face_file_arrives(
+    swiglu: bool, prefix: str, tmp_path: Path
+):
     weights = hf_dinov3(64, 2, hidden=256, swiglu=swiglu)
     path = saved(
-        {re.sub('^layer', f'{prefix}layer', key): x for key, x in weights.items()}, tmp_path
+        {re.sub('^layer', f'{prefix}layer', key): x for key, x in weights.items()},
+        tmp_path,
     )
     model = load(RoPEViT, path, **(SWIGLU if swiglu else DINOV3), qkv_bias='qv')
     mlp = dict(gate_proj='fc1_g', up_proj='fc1_x') if swiglu else dict(up_proj='fc1')
@@ -125,7 +137,9 @@ def test_every_value_of_a_hugging_face_file_arrives(swiglu: bool, prefix: str, t
             bias = weights[f'{old}attention.{letter}_proj.bias']
             assert torch.equal(loaded[f'{new}attn.qkv.{letter}_bias'], bias)
         for theirs, ours in dict(mlp, down_proj='fc2').items():
-            assert torch.equal(loaded[f'{new}mlp.{ours}.bias'], weights[f'{old}mlp.{theirs}.bias'])
+            assert torch.equal(
+                loaded[f'{new}mlp.{ours}.bias'], weights[f'{old}mlp.{theirs}.bias']
+            )
         for number in '12':
             scale = weights[f'{old}layer_scale{number}.lambda1']
             assert torch.equal(loaded[f'{new}gamma_{number}'], scale)
@@ -133,11 +147,20 @@ def test_every_value_of_a_hugging_face_file_arrives(swiglu: bool, prefix: str, t
 
 @pytest.mark.parametrize('swiglu', [True, False])
 @torch.no_grad()
-def test_same_tokens_as_transformers(transformers: ModuleType, swiglu: bool, tmp_path: Path):
+def test_same_tokens_as_transformers(
+    transformers: ModuleType, swiglu: bool, tmp_path: Path
+):
     config = transformers.DINOv3ViTConfig(
-        **dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=1, intermediate_size=256),
         **dict(
-            num_register_tokens=4, use_gated_mlp=swiglu, hidden_act='silu' if swiglu else 'gelu'
+            hidden_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=1,
+            intermediate_size=256,
+        ),
+        **dict(
+            num_register_tokens=4,
+            use_gated_mlp=swiglu,
+            hidden_act='silu' if swiglu else 'gelu',
         ),
     )
     theirs = transformers.DINOv3ViTModel(config).eval()
@@ -174,7 +197,9 @@ def test_a_mask_that_hides_other_biases_is_refused(tmp_path: Path):
 
 EVA02 = dict(arch=dict(RoPEViT.ARCHS['eva02_base'], **SMALL, mlp_ratio=2.5))
 EVA02_SMALL = dict(arch=dict(RoPEViT.ARCHS['eva02_small'], **SMALL, mlp_ratio=2.5))
-PE_ROPE = dict(RoPEViT.ARCHS['pe_core_base']['rope'], coordinates=dict(reference=4, offset=1.0))
+PE_ROPE = dict(
+    RoPEViT.ARCHS['pe_core_base']['rope'], coordinates=dict(reference=4, offset=1.0)
+)
 PE = dict(arch=dict(RoPEViT.ARCHS['pe_core_base'], **SMALL, img_size=64, rope=PE_ROPE))
 EVA02_FILE = partial(timm_eva02, 64, 2, hidden=160)
 PE_FILE = partial(timm_pe, 64, 2, side=4)
@@ -189,17 +214,26 @@ def test_the_place_of_the_class_token_is_added_to_it(tmp_path: Path):
     place, positions = weights['pos_embed'][:, :1], weights['pos_embed'][:, 1:]
     assert torch.equal(model.cls_token, weights['cls_token'] + place)
     assert torch.equal(model.pos_embed, positions)
-    larger = load(RoPEViT, saved(weights, tmp_path), **EVA02, img_size=(14 * 20, 14 * 10))
+    larger = load(
+        RoPEViT, saved(weights, tmp_path), **EVA02, img_size=(14 * 20, 14 * 10)
+    )
     as_map = positions.reshape(1, 16, 16, 64).permute(0, 3, 1, 2)
     expected = F.interpolate(as_map, (20, 10), mode='bicubic', antialias=False)
     assert relative_error(larger.pos_embed, expected.flatten(2).transpose(1, 2)) < 1e-6
 
 
-@pytest.mark.parametrize('weights, options', [(EVA02_FILE(), EVA02), (PE_FILE(core=True), PE)])
-def test_ours_needs_no_place_for_the_class_token(weights: Weights, options: dict, tmp_path: Path):
+@pytest.mark.parametrize(
+    'weights, options', [(EVA02_FILE(), EVA02), (PE_FILE(core=True), PE)]
+)
+def test_ours_needs_no_place_for_the_class_token(
+    weights: Weights, options: dict, tmp_path: Path
+):
     """Ours saved and loaded again: nothing is folded twice, on square grids and on others."""
     path = saved(weights, tmp_path)
-    for size in ((4, 4), (5, 13)):  # 65 tokens could be 8 x 8 and a place for the class token
+    for size in (
+        (4, 4),
+        (5, 13),
+    ):  # 65 tokens could be 8 x 8 and a place for the class token
         patch_size = options['arch'].get('patch_size', 16)
         img_size = (size[0] * patch_size, size[1] * patch_size)
         first = load(RoPEViT, path, **options, img_size=img_size)
@@ -249,7 +283,9 @@ def test_back_to_timm(timm: ModuleType, name: str, arch: str):
     assert not unexpected and all(re.match(NOT_THE_BACKBONE, key) for key in missing)
     size = ours.arch.img_size
     image = torch.randn(1, 3, size, size)
-    expected = theirs.forward_features(image)[:, theirs.num_prefix_tokens :].transpose(1, 2)
+    expected = theirs.forward_features(image)[:, theirs.num_prefix_tokens :].transpose(
+        1, 2
+    )
     assert relative_error(ours(image)[-1].flatten(2), expected) < 1e-5
     complete = {**theirs.state_dict(), **weights}
     again = find_layout(complete, name).to_ours(complete)
@@ -263,7 +299,9 @@ def test_back_to_timm_without_the_class_token(timm: ModuleType, name: str, arch:
     sizes = dict(embed_dim=64, depth=2, num_heads=2)
     theirs = timm.create_model(name, class_token=False, **sizes).eval()
     settings = dict(RoPEViT.ARCHS[arch], embed_dims=64, depth=2, num_heads=2)
-    ours = RoPEViT(settings, with_cls_token=False, final_norm=not without_norm(theirs)).eval()
+    ours = RoPEViT(
+        settings, with_cls_token=False, final_norm=not without_norm(theirs)
+    ).eval()
     randomize(ours)
     weights = TARGETS['timm'].from_ours(ours.state_dict())
     missing, unexpected = theirs.load_state_dict(weights, strict=False)
@@ -278,7 +316,9 @@ def test_timm_has_no_sam3():
         weights = RoPEViT('sam3').state_dict()
     with pytest.raises(CheckpointError, match='timm has no encoder of SAM3'):
         TARGETS['timm'].from_ours(weights)
-    with pytest.raises(CheckpointError, match=r'naver has no model with norm_pre.weight'):
+    with pytest.raises(
+        CheckpointError, match=r'naver has no model with norm_pre.weight'
+    ):
         TARGETS['naver'].from_ours(weights)
 
 
@@ -293,19 +333,29 @@ def test_meta_s_perception_encoder_is_read_as_timm_reads_it(
 ):
     size = 'gigantic' if gigantic else 'large' if kind == 'lang' else 'base'
     model = next(x for x in MODELS if x.arch == f'pe_{kind}_{size}')
-    sizes = dict(embed_dim=64, depth=2, num_heads=2, mlp_ratio=4.0, patch_size=16, img_size=64)
+    sizes = dict(
+        embed_dim=64, depth=2, num_heads=2, mlp_ratio=4.0, patch_size=16, img_size=64
+    )
     reference = dict(ref_feat_shape=(4, 4), dynamic_img_size=True)
     theirs = timm.create_model(model.timm, num_classes=0, **sizes, **reference).eval()
     scaled = RoPEViT.ARCHS[model.arch]['layer_scale_init_value'] is not None
-    weights = meta_pe(64, 2, side=4, core=kind == 'core', gigantic=gigantic, layer_scale=scaled)
+    weights = meta_pe(
+        64, 2, side=4, core=kind == 'core', gigantic=gigantic, layer_scale=scaled
+    )
     weights = {key: 0.1 * x if x.ndim > 1 else x for key, x in weights.items()}
-    published = {f'visual.{key}': x for key, x in weights.items()}  # as in its CLIP model
+    published = {
+        f'visual.{key}': x for key, x in weights.items()
+    }  # as in its CLIP model
     read = timm.models.eva.checkpoint_filter_fn(dict(published), theirs)
     missing, unexpected = theirs.load_state_dict(read, strict=False)
     assert not missing and all(key.startswith('head.') for key in unexpected)
-    arch = dict(RoPEViT.ARCHS[model.arch], embed_dims=64, depth=2, num_heads=2, mlp_ratio=4.0)
+    arch = dict(
+        RoPEViT.ARCHS[model.arch], embed_dims=64, depth=2, num_heads=2, mlp_ratio=4.0
+    )
     coordinates = dict(arch['rope']['coordinates'], reference=4)
-    arch |= dict(patch_size=16, img_size=64, rope=dict(arch['rope'], coordinates=coordinates))
+    arch |= dict(
+        patch_size=16, img_size=64, rope=dict(arch['rope'], coordinates=coordinates)
+    )
     options = dict(arch=arch, final_norm=kind == 'core', out_indices=range(2))
     ours = load(RoPEViT, saved(published, tmp_path), prefix='visual', **options).eval()
     for grid in ((4, 4), (3, 7), (1, 5)):
@@ -316,7 +366,9 @@ def test_clip_is_not_taken_for_a_perception_encoder(tmp_path: Path):
     """The same names, without the pool: other activations, and no rotation."""
     weights = meta_pe(64, 2, side=4, core=True)
     clip = {key: x for key, x in weights.items() if not key.startswith('attn_pool')}
-    assert 'layout of its keys is not known' in refusal(RoPEViT, saved(clip, tmp_path), **PE)
+    assert 'layout of its keys is not known' in refusal(
+        RoPEViT, saved(clip, tmp_path), **PE
+    )
 
 
 @pytest.mark.parametrize(
@@ -345,7 +397,10 @@ FILES = {
         partial(naver_vit, 64, 2, mixed=True, ape=True),
         dict(arch=SMALL, use_ape=True, final_norm=True),
     ),
-    'Meta DINOv3': (partial(meta_dinov3, 64, 2, hidden=256), dict(DINOV3, qkv_bias='qv')),
+    'Meta DINOv3': (
+        partial(meta_dinov3, 64, 2, hidden=256),
+        dict(DINOV3, qkv_bias='qv'),
+    ),
     'HF DINOv3': (partial(hf_dinov3, 64, 2, hidden=256), dict(DINOV3, qkv_bias='qv')),
     'timm EVA-02': (EVA02_FILE, EVA02),
     'timm EVA-02, packed': (partial(EVA02_FILE, packed=True), EVA02_SMALL),
@@ -363,7 +418,9 @@ def test_each_key_that_is_missing_changed_or_extra_is_named(
     weights, model = make(), RoPEViT(**options)
     layout = find_layout(weights, 'x')
     for key in weights:
-        if not new_keys(key, layout.keys) or key == 'rope_embed.periods':  # compared only
+        if (
+            not new_keys(key, layout.keys) or key == 'rope_embed.periods'
+        ):  # compared only
             continue
         ours = new_keys(key, layout.keys)[0]
         names = {key, ours, re.sub(r'blocks\.\d', 'blocks.*', ours)}
@@ -393,7 +450,10 @@ def test_each_key_that_is_missing_changed_or_extra_is_named(
         (FILES['timm PE'], 'attn_pool.latent [1, 1, 64] -> dropped'),
         (FILES['Meta PE'], 'class_embedding [64] -> cls_token'),
         (FILES['Meta SAM3'], 'blocks.1.attn.freqs_cis [16, 8] -> dropped'),
-        (FILES['HF SAM3'], 'layers.1.attention.v_proj.bias [64] -> blocks.1.attn.qkv.bias'),
+        (
+            FILES['HF SAM3'],
+            'layers.1.attention.v_proj.bias [64] -> blocks.1.attn.qkv.bias',
+        ),
     ],
 )
 def test_tool_converts_to_ours(
@@ -412,9 +472,14 @@ def test_tool_converts_from_one_layout_to_another(
     convert, tmp_path: Path, capsys: pytest.CaptureFixture
 ):
     """EVA-02 from ours to timm's, DINOv3 from Meta's to timm's."""
-    ours = load(RoPEViT, saved(EVA02_FILE(packed=True), tmp_path), **EVA02_SMALL).state_dict()
+    ours = load(
+        RoPEViT, saved(EVA02_FILE(packed=True), tmp_path), **EVA02_SMALL
+    ).state_dict()
     destination = tmp_path / 'timm.pth'
-    assert convert([saved(ours, tmp_path), str(destination), '--to', 'timm', '--report']) == 0
+    assert (
+        convert([saved(ours, tmp_path), str(destination), '--to', 'timm', '--report'])
+        == 0
+    )
     out = capsys.readouterr().out
     assert 'blocks.0.mlp.fc1_x.weight [160, 64] -> blocks.0.mlp.fc1.weight' in out
     timm_names = torch.load(destination, weights_only=True)
@@ -423,6 +488,8 @@ def test_tool_converts_from_one_layout_to_another(
     source = saved(meta_dinov3(64, 2, hidden=256), tmp_path)
     assert convert([source, str(destination), '--to', 'timm']) == 0
     theirs = torch.load(destination, weights_only=True)
-    assert 'reg_token' in theirs and not any('rope' in key or 'k_bias' in key for key in theirs)
+    assert 'reg_token' in theirs and not any(
+        'rope' in key or 'k_bias' in key for key in theirs
+    )
     assert convert([source, str(tmp_path / 'naver.pth'), '--to', 'naver']) == 2
     assert 'naver has no model with reg_token' in capsys.readouterr().err

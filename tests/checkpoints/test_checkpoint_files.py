@@ -64,25 +64,39 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     'empty': (Path.touch, 'the file is empty'),
     'web page': (lambda path: path.write_text('\n<!DOCTYPE html><html>'), 'a web page'),
     'LFS pointer': (
-        lambda path: path.write_text('version https://git-lfs.github.com/spec/v1\noid sha256:1'),
+        lambda path: path.write_text(
+            'version https://git-lfs.github.com/spec/v1\noid sha256:1'
+        ),
         'a Git LFS pointer',
     ),
-    'text': (lambda path: path.write_text('weights and more weights'), 'it begins with'),
+    'text': (
+        lambda path: path.write_text('weights and more weights'),
+        'it begins with',
+    ),
     'cut off': (lambda path: truncated(path, vit()), 'the file is cut off at'),
     'cut off, old format': (
         lambda path: truncated(path, vit(), _use_new_zipfile_serialization=False),
         'damaged, or not a PyTorch checkpoint',
     ),
     'another archive': (an_archive, 'damaged, or not a PyTorch checkpoint'),
-    'plain pickle': (lambda path: path.write_bytes(pickle.dumps({'a': 1})), 'not a PyTorch'),
-    'whole model': (lambda path: torch.save(nn.Linear(2, 2), path), 'reading torch.nn.'),
+    'plain pickle': (
+        lambda path: path.write_bytes(pickle.dumps({'a': 1})),
+        'not a PyTorch',
+    ),
+    'whole model': (
+        lambda path: torch.save(nn.Linear(2, 2), path),
+        'reading torch.nn.',
+    ),
     'with a class': (
         lambda path: torch.save({**vit(), 'x': SimpleNamespace()}, path),
         'refused, because reading types.SimpleNamespace could run code',
     ),
     'a list': (lambda path: torch.save([torch.ones(1)], path), 'holds a list'),
     'a rotten byte': (rotten, 'differs from its checksum'),
-    'a number for a key': (lambda path: torch.save({**vit(), 3: torch.ones(1)}, path), 'got 3'),
+    'a number for a key': (
+        lambda path: torch.save({**vit(), 3: torch.ones(1)}, path),
+        'got 3',
+    ),
     'sparse': (
         lambda path: torch.save({**vit(), 'x': torch.ones(2, 2).to_sparse()}, path),
         'x is torch.sparse_coo',
@@ -92,9 +106,14 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         'x is quantized',
     ),
     'no weights': (lambda path: torch.save({'epoch': 3}, path), 'no weights'),
-    'no weights in the model': (lambda path: torch.save({'model': {}}, path), 'no weights'),
+    'no weights in the model': (
+        lambda path: torch.save({'model': {}}, path),
+        'no weights',
+    ),
     'safetensors cut off': (
-        lambda path: path.write_bytes((99).to_bytes(8, 'little') + b'{"cls_token":{"dtype":"F'),
+        lambda path: path.write_bytes(
+            (99).to_bytes(8, 'little') + b'{"cls_token":{"dtype":"F'
+        ),
         'safetensors',
     ),
 }
@@ -149,7 +168,9 @@ def test_old_format(tmp_path: Path):
 
 def test_the_length_of_a_header_is_no_sign_of_a_pickle(tmp_path: Path) -> None:
     """One length in 32 has the first byte of a pickle."""
-    safetensors = pytest.importorskip('safetensors.torch', reason='pip install safetensors')
+    safetensors = pytest.importorskip(
+        'safetensors.torch', reason='pip install safetensors'
+    )
     path, first_bytes = tmp_path / 'model.safetensors', set()
     for length in range(0, 256, 8):
         safetensors.save_file({'a' * (length + 1): torch.zeros(1)}, path)
@@ -159,7 +180,9 @@ def test_the_length_of_a_header_is_no_sign_of_a_pickle(tmp_path: Path) -> None:
 
 
 def test_safetensors(tmp_path: Path):
-    safetensors = pytest.importorskip('safetensors.torch', reason='pip install safetensors')
+    safetensors = pytest.importorskip(
+        'safetensors.torch', reason='pip install safetensors'
+    )
     weights, path = vit(), tmp_path / 'model.safetensors'
     safetensors.save_file(weights, path)
     model = load(RoPEViT, str(path), **VIT)
@@ -209,7 +232,9 @@ def test_download_once_and_by_whole_address(server: str, tmp_path: Path):
     expected = {}
     for name in ('/one/pytorch_model.bin', '/two/pytorch_model.bin'):
         expected[name] = vit()
-        Handler.files[name] = Path(saved({'model': expected[name]}, tmp_path)).read_bytes()
+        Handler.files[name] = Path(
+            saved({'model': expected[name]}, tmp_path)
+        ).read_bytes()
     for _ in range(2):  # the second time from the cache
         for name, weights in expected.items():
             model = load(RoPEViT, server + name, **VIT)
@@ -223,7 +248,10 @@ def test_download_once_and_by_whole_address(server: str, tmp_path: Path):
     [
         ('/cut.pth', 'the file is cut off'),
         ('/page.pth', 'a web page'),
-        ('/none.pth', 'the download failed (HTTP Error 404: Not Found). Or download the file'),
+        (
+            '/none.pth',
+            'the download failed (HTTP Error 404: Not Found). Or download the file',
+        ),
     ],
 )
 def test_failed_downloads_leave_nothing_behind(
@@ -249,7 +277,9 @@ def test_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     hub = pytest.importorskip('huggingface_hub', reason='pip install huggingface_hub')
     asked = []
 
-    def download(repository: str, file: str, *, revision: str, local_files_only: bool) -> str:
+    def download(
+        repository: str, file: str, *, revision: str, local_files_only: bool
+    ) -> str:
         asked.append((repository, file, revision, local_files_only))
         if file != 'pytorch_model.bin' or repository != 'naver-ai/vit':
             raise hub.utils.EntryNotFoundError('not in this repository')
@@ -257,12 +287,18 @@ def test_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(hub, 'hf_hub_download', download)
     load(RoPEViT, 'hf-hub:naver-ai/vit@v1', **VIT)
-    assert asked == [('naver-ai/vit', file, 'v1', False) for file in sources.SINGLE_FILES]
+    assert asked == [
+        ('naver-ai/vit', file, 'v1', False) for file in sources.SINGLE_FILES
+    ]
     text = refusal(RoPEViT, 'hf-hub:naver-ai/other', **VIT)
     listed = ', '.join(sources.HUB_FILES)
-    assert text.startswith(f'hf-hub:naver-ai/other: {listed}: not in this repository. Or download')
+    assert text.startswith(
+        f'hf-hub:naver-ai/other: {listed}: not in this repository. Or download'
+    )
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
-    assert 'pip install huggingface_hub' in refusal(RoPEViT, 'hf-hub:naver-ai/vit', **VIT)
+    assert 'pip install huggingface_hub' in refusal(
+        RoPEViT, 'hf-hub:naver-ai/vit', **VIT
+    )
 
 
 @pytest.mark.parametrize('cached', [False, True])
@@ -273,7 +309,9 @@ def test_hub_without_a_network_is_asked_once(
     hub = pytest.importorskip('huggingface_hub', reason='pip install huggingface_hub')
     online = []
 
-    def download(repository: str, file: str, *, local_files_only: bool, **options: object) -> str:
+    def download(
+        repository: str, file: str, *, local_files_only: bool, **options: object
+    ) -> str:
         if not local_files_only:
             online.append(file)
         if cached and file == 'model.pt':
@@ -285,7 +323,9 @@ def test_hub_without_a_network_is_asked_once(
         load(RoPEViT, 'hf-hub:naver-ai/vit', **VIT)
     else:
         text = refusal(RoPEViT, 'hf-hub:naver-ai/vit', **VIT)
-        assert text.startswith('hf-hub:naver-ai/vit: model.safetensors: no connection. Or download')
+        assert text.startswith(
+            'hf-hub:naver-ai/vit: model.safetensors: no connection. Or download'
+        )
         assert 'model.backbone.init_cfg.checkpoint=PATH' in text
         assert 'without weights: model.backbone.init_cfg=None' in text
     assert online == ['model.safetensors']
@@ -304,18 +344,26 @@ def hub_cache(folder: Path, repository: str) -> Path:
 def test_hub_in_offline_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """huggingface_hub itself: what was downloaded is read, what was not is an error."""
     hub = pytest.importorskip('huggingface_hub', reason='pip install huggingface_hub')
-    monkeypatch.setattr(hub.constants, 'HF_HUB_CACHE', str(tmp_path / 'hub'))  # as by HF_HOME
+    monkeypatch.setattr(
+        hub.constants, 'HF_HUB_CACHE', str(tmp_path / 'hub')
+    )  # as by HF_HOME
     monkeypatch.setattr(hub.constants, 'HF_HUB_OFFLINE', True)
     weights = vit()
-    torch.save({'model': weights}, hub_cache(tmp_path, 'naver-ai/vit') / 'pytorch_model.bin')
+    torch.save(
+        {'model': weights}, hub_cache(tmp_path, 'naver-ai/vit') / 'pytorch_model.bin'
+    )
     snapshot = hub_cache(tmp_path, 'naver-ai/parts')
     in_parts(weights, snapshot).rename(snapshot / 'pytorch_model.bin.index.json')
-    torch.save({'backbone': weights}, hub_cache(tmp_path, 'naver-ai/model') / 'model.pt')
+    torch.save(
+        {'backbone': weights}, hub_cache(tmp_path, 'naver-ai/model') / 'model.pt'
+    )
     for name in ('vit', 'parts', 'model'):
         model = load(RoPEViT, f'hf-hub:naver-ai/{name}', **VIT)
         assert torch.equal(model.cls_token, weights['cls_token'])
     missing = refusal(RoPEViT, 'hf-hub:naver-ai/another', **VIT)
-    assert missing.startswith('hf-hub:naver-ai/another: ') and 'give its path' in missing
+    assert (
+        missing.startswith('hf-hub:naver-ai/another: ') and 'give its path' in missing
+    )
 
 
 # ---------------------------------------------------------------- several files
@@ -325,7 +373,9 @@ def in_parts(weights: dict[str, Tensor], folder: Path) -> Path:
     """The weights in two files, and their index."""
     index = {key: f'part-{number % 2}.bin' for number, key in enumerate(weights)}
     for name in set(index.values()):
-        torch.save({key: weights[key] for key in weights if index[key] == name}, folder / name)
+        torch.save(
+            {key: weights[key] for key in weights if index[key] == name}, folder / name
+        )
     path = folder / 'weights.index.json'
     path.write_text(json.dumps({'metadata': {}, 'weight_map': index}))
     return path
@@ -346,7 +396,10 @@ def change_index(path: Path, **entries: str) -> None:
 
 
 PARTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    'a part missing': (lambda path: (path.parent / 'part-1.bin').unlink(), 'part-1.bin: no such'),
+    'a part missing': (
+        lambda path: (path.parent / 'part-1.bin').unlink(),
+        'part-1.bin: no such',
+    ),
     'a part cut off': (
         lambda path: truncated(path.parent / 'part-0.bin', vit()),
         'part-0.bin: the file is cut off',
@@ -375,13 +428,18 @@ PARTS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: path.write_text('{"weight_map": ' + '[' * 100_000),
         'not an index of weights (RecursionError',
     ),
-    'no index': (lambda path: path.write_text('{}'), 'not an index of weights (KeyError'),
+    'no index': (
+        lambda path: path.write_text('{}'),
+        'not an index of weights (KeyError',
+    ),
     'a web page': (lambda path: path.write_text('<html>'), 'not an index of weights'),
 }
 
 
 @pytest.mark.parametrize('damage, message', PARTS.values(), ids=PARTS)
-def test_damaged_weights_in_several_files(damage: Callable, message: str, tmp_path: Path):
+def test_damaged_weights_in_several_files(
+    damage: Callable, message: str, tmp_path: Path
+):
     path = in_parts(vit(), tmp_path)
     damage(path)
     text = refusal(RoPEViT, str(path), **VIT)

@@ -20,12 +20,17 @@ from rope_dense.checkpoints.publishers import LAYOUTS, TARGETS, find_layout
 from rope_dense_command import command
 
 # Of copying the real frequencies of a file into a model without storage.
-pytestmark = pytest.mark.filterwarnings('ignore:for .*freqs. copying from a non-meta parameter')
+pytestmark = pytest.mark.filterwarnings(
+    'ignore:for .*freqs. copying from a non-meta parameter'
+)
 
 MIXED = dict(type='MixedRoPE', theta=10.0)
 VIT_VARIANTS = {  # the published ones: what the file has, and the options that it needs
     'deit': (dict(mixed=False, ape=True), dict(rope=None, use_ape=True)),
-    'axial': (dict(mixed=False, ape=False), dict(rope=dict(type='AxialRoPE', theta=100.0))),
+    'axial': (
+        dict(mixed=False, ape=False),
+        dict(rope=dict(type='AxialRoPE', theta=100.0)),
+    ),
     'mixed': (dict(mixed=True, ape=False), dict(rope=MIXED)),
     'axial_ape': (
         dict(mixed=False, ape=True),
@@ -38,36 +43,58 @@ SWIN_VARIANTS = {
     'mixed': dict(rope=MIXED),
     'rpb': dict(rope=None, attention=dict(type='TableBias')),
 }
-TIMM_VARIANTS = {'': 'axial', 'mixed_': 'mixed', 'ape_': 'axial_ape', 'mixed_ape_': 'mixed_ape'}
+TIMM_VARIANTS = {
+    '': 'axial',
+    'mixed_': 'mixed',
+    'ape_': 'axial_ape',
+    'mixed_ape_': 'mixed_ape',
+}
 
 
 def every(sizes: Iterable[str], variants: Iterable[str]) -> list[tuple[str, str]]:
     """Every size in one variant, and every variant in one size."""
     pairs = itertools.product(sizes, variants)
-    return [pair for pair in pairs if pair[0] == 'small' or pair[1] in ('mixed', 'mixed_')]
+    return [
+        pair for pair in pairs if pair[0] == 'small' or pair[1] in ('mixed', 'mixed_')
+    ]
 
 
 def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
+    return first.keys() == second.keys() and all(
+        torch.equal(first[k], second[k]) for k in first
+    )
 
 
 @pytest.mark.parametrize('size, variant', every(VIT_SIZES, VIT_VARIANTS))
 def test_every_naver_vit_loads_strictly(size: str, variant: str, tmp_path: Path):
     layout, options = VIT_VARIANTS[variant]
-    path = saved({'model': naver_vit(*VIT_SIZES[size], device='meta', **layout)}, tmp_path)
+    path = saved(
+        {'model': naver_vit(*VIT_SIZES[size], device='meta', **layout)}, tmp_path
+    )
     with torch.device('meta'):
         for extra in (dict(), dict(with_cls_token=False), dict(final_norm=True)):
             load(RoPEViT, path, arch=size, **options, **extra)
 
 
 def test_learned_axial_frequencies_start_at_the_axial_weights(tmp_path: Path):
-    path = saved({'model': naver_vit(*VIT_SIZES['small'], mixed=False, ape=False)}, tmp_path)
+    path = saved(
+        {'model': naver_vit(*VIT_SIZES['small'], mixed=False, ape=False)}, tmp_path
+    )
     axial, learned = (
-        load(RoPEViT, path, arch='small', rope=dict(type='AxialRoPE', theta=100.0, learned=learns))
+        load(
+            RoPEViT,
+            path,
+            arch='small',
+            rope=dict(type='AxialRoPE', theta=100.0, learned=learns),
+        )
         for learns in (False, True)
     )
     assert equal(
-        {key: value for key, value in learned.state_dict().items() if 'freqs' not in key},
+        {
+            key: value
+            for key, value in learned.state_dict().items()
+            if 'freqs' not in key
+        },
         axial.state_dict(),
     )
     image = torch.randn(1, 3, 48, 80)
@@ -76,10 +103,18 @@ def test_learned_axial_frequencies_start_at_the_axial_weights(tmp_path: Path):
 
 @pytest.mark.parametrize('size, variant', every(SWIN_SIZES, SWIN_VARIANTS))
 def test_every_naver_swin_loads_strictly(size: str, variant: str, tmp_path: Path):
-    path = saved({'model': naver_swin(*SWIN_SIZES[size], variant, device='meta')}, tmp_path)
+    path = saved(
+        {'model': naver_swin(*SWIN_SIZES[size], variant, device='meta')}, tmp_path
+    )
     with torch.device('meta'):
         for out_indices in ((0, 1, 2, 3), (1, 2, 3)):
-            load(RoPESwin, path, arch=size, out_indices=out_indices, **SWIN_VARIANTS[variant])
+            load(
+                RoPESwin,
+                path,
+                arch=size,
+                out_indices=out_indices,
+                **SWIN_VARIANTS[variant],
+            )
 
 
 def test_every_value_of_a_naver_vit_arrives(tmp_path: Path):
@@ -105,7 +140,9 @@ def test_every_value_of_a_naver_swin_arrives(variant: str, tmp_path: Path):
     model = load(RoPESwin, path, **options)
     for name, value in model.state_dict().items():
         if name.startswith('norm'):
-            assert (value == float(name.endswith('weight'))).all()  # new, not the classifier's
+            assert (
+                value == float(name.endswith('weight'))
+            ).all()  # new, not the classifier's
         elif not name.endswith('rope.freqs'):
             assert torch.equal(value, weights[name]), name
     if variant == 'mixed':
@@ -116,9 +153,13 @@ def test_every_value_of_a_naver_swin_arrives(variant: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize('size, variant', every(VIT_SIZES, TIMM_VARIANTS))
-def test_every_timm_port_loads_strictly(timm: ModuleType, size: str, variant: str, tmp_path: Path):
+def test_every_timm_port_loads_strictly(
+    timm: ModuleType, size: str, variant: str, tmp_path: Path
+):
     with torch.device('meta'):
-        weights = timm.create_model(f'vit_{size}_patch16_rope_{variant}224').state_dict()
+        weights = timm.create_model(
+            f'vit_{size}_patch16_rope_{variant}224'
+        ).state_dict()
     if 'rope.freqs' in weights:  # whose values are looked at
         weights['rope.freqs'] = torch.randn(weights['rope.freqs'].shape)
     path = saved(weights, tmp_path)
@@ -128,11 +169,15 @@ def test_every_timm_port_loads_strictly(timm: ModuleType, size: str, variant: st
 
 @pytest.mark.parametrize('variant', TIMM_VARIANTS)
 @torch.no_grad()
-def test_same_tokens_as_timm_through_a_file(timm: ModuleType, variant: str, tmp_path: Path):
+def test_same_tokens_as_timm_through_a_file(
+    timm: ModuleType, variant: str, tmp_path: Path
+):
     theirs = timm.create_model(f'vit_small_patch16_rope_{variant}224').eval()
     for name, parameter in theirs.named_parameters():
         if 'freqs' not in name:
-            parameter.add_(torch.randn_like(parameter), alpha=0.3 if parameter.dim() == 1 else 0.03)
+            parameter.add_(
+                torch.randn_like(parameter), alpha=0.3 if parameter.dim() == 1 else 0.03
+            )
     options = VIT_VARIANTS[TIMM_VARIANTS[variant]][1]
     path = saved(theirs.state_dict(), tmp_path)
     ours = load(RoPEViT, path, arch='small', final_norm=True, **options).eval()
@@ -141,10 +186,15 @@ def test_same_tokens_as_timm_through_a_file(timm: ModuleType, variant: str, tmp_
     assert relative_error(ours(image)[-1].flatten(2), expected) < 1e-5
 
 
-MANY_BLOCKS = dict(embed_dims=64, depth=12, num_heads=2)  # block 10 is before block 2 by name
+MANY_BLOCKS = dict(
+    embed_dims=64, depth=12, num_heads=2
+)  # block 10 is before block 2 by name
 EARLIER = {
     'mixed': (RoPEViT, dict(arch=MANY_BLOCKS)),
-    'learned axial': (RoPEViT, dict(arch=MANY_BLOCKS, rope=dict(type='AxialRoPE', learned=True))),
+    'learned axial': (
+        RoPEViT,
+        dict(arch=MANY_BLOCKS, rope=dict(type='AxialRoPE', learned=True)),
+    ),
     'qv biases': (RoPEViT, dict(arch=MANY_BLOCKS, qkv_bias='qv', rope=None)),
     'EVA-02': (
         RoPEViT,  # 65 tokens could be 8 x 8 and a place for the class token
@@ -155,23 +205,33 @@ EARLIER = {
     ),
     'PE': (
         RoPEViT,
-        dict(arch=dict(RoPEViT.ARCHS['pe_core_base'], **MANY_BLOCKS), img_size=(80, 208)),
+        dict(
+            arch=dict(RoPEViT.ARCHS['pe_core_base'], **MANY_BLOCKS), img_size=(80, 208)
+        ),
     ),
     'Swin': (
         RoPESwin,
-        dict(arch=dict(embed_dims=32, depths=(2, 12), num_heads=(1, 2)), out_indices=(0, 1)),
+        dict(
+            arch=dict(embed_dims=32, depths=(2, 12), num_heads=(1, 2)),
+            out_indices=(0, 1),
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize('backbone, options', EARLIER.values(), ids=EARLIER)
-def test_checkpoints_of_earlier_versions_load(backbone: type, options: dict, tmp_path: Path):
+def test_checkpoints_of_earlier_versions_load(
+    backbone: type, options: dict, tmp_path: Path
+):
     trained = backbone(**options)
     for parameter in trained.parameters():
         nn.init.normal_(parameter)
     weights = trained.state_dict()
     old = earlier(weights)
-    for contents in (old, {'state_dict': {f'backbone.{key}': x for key, x in old.items()}}):
+    for contents in (
+        old,
+        {'state_dict': {f'backbone.{key}': x for key, x in old.items()}},
+    ):
         model = load(backbone, saved(contents, tmp_path), **options)
         assert equal(model.state_dict(), weights)
 
@@ -179,7 +239,9 @@ def test_checkpoints_of_earlier_versions_load(backbone: type, options: dict, tmp
 @pytest.mark.parametrize('variant', VIT_VARIANTS)
 @pytest.mark.parametrize('target', ['naver', 'timm'])
 def test_vit_there_and_back(target: str, variant: str):
-    ours = RoPEViT(arch=dict(embed_dims=128, depth=3, num_heads=2), **VIT_VARIANTS[variant][1])
+    ours = RoPEViT(
+        arch=dict(embed_dims=128, depth=3, num_heads=2), **VIT_VARIANTS[variant][1]
+    )
     weights = ours.state_dict()
     theirs = TARGETS[target].from_ours(weights)
     assert ('freqs' in theirs) == (target == 'naver' and 'mixed' in variant)
@@ -200,7 +262,9 @@ def test_frequencies_that_do_not_make_one_tensor():
 @pytest.mark.parametrize('variant', SWIN_VARIANTS)
 def test_swin_there_and_back(variant: str):
     arch = dict(embed_dims=32, depths=(2, 12), num_heads=(1, 2))
-    weights = RoPESwin(arch=arch, out_indices=(0, 1), **SWIN_VARIANTS[variant]).state_dict()
+    weights = RoPESwin(
+        arch=arch, out_indices=(0, 1), **SWIN_VARIANTS[variant]
+    ).state_dict()
     theirs = TARGETS['naver'].from_ours(weights)
     assert ('layers.1.blocks.11.attn.rope_freqs' in theirs) == (variant == 'mixed')
     assert equal(find_layout(theirs, 'theirs').to_ours(theirs), weights)
@@ -232,7 +296,9 @@ def test_layouts_are_told_apart():
     assert named(naver_vit(64, 1, mixed=False, ape=False)) == 'timm or naver ViT'
     for variant in ('mixed', 'axial'):
         assert named(naver_swin(32, (2,), (1,), variant)) == 'naver Swin'
-    assert named(naver_swin(32, (2,), (1,), 'rpb')) == 'Swin with relative position bias'
+    assert (
+        named(naver_swin(32, (2,), (1,), 'rpb')) == 'Swin with relative position bias'
+    )
     tiny = dict(embed_dims=64, depth=1, num_heads=1)
     assert named(RoPEViT(arch=tiny).state_dict()) == 'ours'
     assert named(RoPESwin().state_dict()) == 'ours'
@@ -250,7 +316,9 @@ def convert() -> Callable[[Sequence[str]], int]:
 SMALL = dict(arch=dict(embed_dims=64, depth=2, num_heads=1))
 
 
-@pytest.mark.parametrize('target, wrapper', [('ours', 'state_dict'), ('naver', 'model')])
+@pytest.mark.parametrize(
+    'target, wrapper', [('ours', 'state_dict'), ('naver', 'model')]
+)
 def test_tool_writes_what_loads_again(
     convert, target: str, wrapper: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ):
@@ -261,8 +329,13 @@ def test_tool_writes_what_loads_again(
     new = 'same' if target == 'naver' else 'blocks.*.attn.rope.freqs'
     assert f'freqs [2, 2, 32] -> {new}' in out and 'head.bias [1000] -> dropped' in out
     assert list(torch.load(destination)) == [wrapper]
-    assert {path.name for path in destination.parent.iterdir()} == {'.rope_dense', 'vit.pth'}
-    first, second = (load(RoPEViT, str(path), **SMALL) for path in (source, destination))
+    assert {path.name for path in destination.parent.iterdir()} == {
+        '.rope_dense',
+        'vit.pth',
+    }
+    first, second = (
+        load(RoPEViT, str(path), **SMALL) for path in (source, destination)
+    )
     assert equal(first.state_dict(), second.state_dict())
 
 
@@ -278,14 +351,19 @@ def test_tool_replaces_nothing_of_the_users(
     assert convert([str(source), str(tmp_path / out)]) == 2
     said = 'was not written by' if out == 'mine.pth' else 'is read by this command'
     assert f'{tmp_path / out} {said}' in capsys.readouterr().err
-    assert source.read_text() == 'no checkpoint' and (tmp_path / 'mine.pth').read_text() == 'mine'
+    assert (
+        source.read_text() == 'no checkpoint'
+        and (tmp_path / 'mine.pth').read_text() == 'mine'
+    )
     torch.save({'model': naver_vit(64, 2, mixed=True, ape=False)}, source)
     for _ in range(2):
         assert convert([str(source), str(tmp_path / 'new.pth')]) == 0
 
 
 def test_tool_takes_the_backbone_out_of_a_detector(convert, tmp_path: Path):
-    swin = RoPESwin(arch=dict(embed_dims=32, depths=(2, 2), num_heads=(1, 2)), out_indices=(0, 1))
+    swin = RoPESwin(
+        arch=dict(embed_dims=32, depths=(2, 2), num_heads=(1, 2)), out_indices=(0, 1)
+    )
     weights = {f'backbone.{key}': value for key, value in swin.state_dict().items()}
     weights['bbox_head.cls.weight'] = torch.zeros(2)
     source = saved({'state_dict': weights, 'meta': {}}, tmp_path)
@@ -302,7 +380,9 @@ def test_what_timm_gets_loads_there(timm: ModuleType, convert, tmp_path: Path):
     theirs.load_state_dict(torch.load(destination, weights_only=True))
 
 
-def test_tool_says_what_it_cannot_do(convert, tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_tool_says_what_it_cannot_do(
+    convert, tmp_path: Path, capsys: pytest.CaptureFixture
+):
     swin = saved({'model': naver_swin(32, (2, 2), (1, 2), 'mixed')}, tmp_path)
     out = tmp_path / 'x.pth'
     assert convert([swin, str(out), '--to', 'timm']) == 2
@@ -318,7 +398,9 @@ def test_tool_says_what_it_cannot_do(convert, tmp_path: Path, capsys: pytest.Cap
 def test_tool_writes_safetensors(convert, tmp_path: Path):
     pytest.importorskip('safetensors', reason='no safetensors; pip install safetensors')
     source = saved({'model': naver_swin(32, (2, 12), (1, 2), 'mixed')}, tmp_path)
-    options = dict(arch=dict(embed_dims=32, depths=(2, 12), num_heads=(1, 2)), out_indices=(0, 1))
+    options = dict(
+        arch=dict(embed_dims=32, depths=(2, 12), num_heads=(1, 2)), out_indices=(0, 1)
+    )
     expected = load(RoPESwin, source, **options).state_dict()
     for target in ('naver', 'ours'):
         destination = str(tmp_path / f'{target}.safetensors')

@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.published import hf_dinov3, meta_dinov3, naver_swin, naver_vit, timm_eva02, timm_pe
+from helpers.published import (
+    hf_dinov3,
+    meta_dinov3,
+    naver_swin,
+    naver_vit,
+    timm_eva02,
+    timm_pe,
+)
 from helpers.small_checkpoints import (
     AXIAL,
     RPB_SWIN,
@@ -26,7 +33,10 @@ def changed(weights: Weights, **changes: Tensor | None) -> Weights:
     """With other values (None: without) for keys whose dots are written as two underscores."""
     changes = {key.replace('__', '.'): value for key, value in changes.items()}
     others = {key: value for key, value in weights.items() if key not in changes}
-    return {**others, **{key: value for key, value in changes.items() if value is not None}}
+    return {
+        **others,
+        **{key: value for key, value in changes.items() if value is not None},
+    }
 
 
 def without(weights: Weights, part: str) -> Weights:
@@ -49,8 +59,18 @@ RESNET = {
 MMDET_SWIN = {'stages.0.blocks.0.attn.w_msa.qkv.weight': torch.ones(96, 32)}
 WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
     # weights, backbone and its options, what the message says
-    'ResNet': (RESNET, RoPEViT, VIT, ['layout of its keys is not known', 'conv1.weight']),
-    'mmdet Swin': (MMDET_SWIN, RoPESwin, SWIN, ['layout of its keys is not known', 'naver Swin']),
+    'ResNet': (
+        RESNET,
+        RoPEViT,
+        VIT,
+        ['layout of its keys is not known', 'conv1.weight'],
+    ),
+    'mmdet Swin': (
+        MMDET_SWIN,
+        RoPESwin,
+        SWIN,
+        ['layout of its keys is not known', 'naver Swin'],
+    ),
     'not a number': (
         changed(vit(), cls_token=torch.full((1, 1, 64), torch.nan)),
         RoPEViT,
@@ -108,7 +128,9 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         ),
         RoPEViT,
         VIT,
-        ['blocks.2.attn.rope.freqs more than once: blocks.2.attn.rope.freqs, rope.freqs'],
+        [
+            'blocks.2.attn.rope.freqs more than once: blocks.2.attn.rope.freqs, rope.freqs'
+        ],
     ),
     'none for APE': (
         vit(),
@@ -160,7 +182,9 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         ['axial, not mixed: layers.*.blocks.*.attn.rope.freqs (6 times)'],
     ),
     'Swin, one block with others': (
-        changed(swin('mixed'), layers__1__blocks__3__attn__rope_freqs=torch.ones(2, 1, 16)),
+        changed(
+            swin('mixed'), layers__1__blocks__3__attn__rope_freqs=torch.ones(2, 1, 16)
+        ),
         RoPESwin,
         SWIN,
         ['layers.1.blocks.3.attn.rope.freqs [2, 1, 16] instead of [2, 2, 16]'],
@@ -173,7 +197,9 @@ WRONG: dict[str, tuple[Weights, type, dict, list[str]]] = {
         ['blocks.0.attn.relative_position_bias_table [50, 1] instead of [49, 1]'],
     ),
     'the other output': (
-        changed(swin('mixed'), norm0__weight=torch.ones(32), norm0__bias=torch.ones(32)),
+        changed(
+            swin('mixed'), norm0__weight=torch.ones(32), norm0__bias=torch.ones(32)
+        ),
         RoPESwin,
         dict(SWIN, out_indices=(1,)),
         ['missing: norm1.weight, norm1.bias'],

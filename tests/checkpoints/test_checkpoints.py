@@ -50,7 +50,9 @@ def training_checkpoint(weights: Weights) -> dict:
     hub.update_info('scores', np.float64(0.5))
     hub.update_info('array', np.arange(3))
     return dict(
-        meta=dict(epoch=1, iter=9, cfg='model = dict()', dataset_meta=dict(classes=('a', 'b'))),
+        meta=dict(
+            epoch=1, iter=9, cfg='model = dict()', dataset_meta=dict(classes=('a', 'b'))
+        ),
         state_dict=weights,
         message_hub=hub.state_dict(),
         optimizer=torch.optim.AdamW([nn.Parameter(torch.ones(2))]).state_dict(),
@@ -65,21 +67,28 @@ def test_backbone_of_a_detector(wrapped: bool, tmp_path: Path):
     weights = (AveragedModel(detector) if wrapped else detector).state_dict()
     checkpoint = training_checkpoint(weights)
     other = {
-        f'module.{key}': torch.zeros_like(value) for key, value in detector.state_dict().items()
+        f'module.{key}': torch.zeros_like(value)
+        for key, value in detector.state_dict().items()
     }
-    checkpoint['ema_state_dict'] = dict(other, steps=torch.tensor(3))  # not the average: swapped
+    checkpoint['ema_state_dict'] = dict(
+        other, steps=torch.tensor(3)
+    )  # not the average: swapped
     path = saved(checkpoint, tmp_path)
     for prefix in (None, 'backbone', 'backbone.'):
         model = load(RoPEViT, path, prefix, **VIT)
         for block, expected in zip(model.blocks, trained.blocks, strict=True):
             assert torch.equal(block.attn.rope.freqs, expected.attn.rope.freqs)
-        assert torch.equal(model.blocks[2].attn.qkv.weight, trained.blocks[2].attn.qkv.weight)
+        assert torch.equal(
+            model.blocks[2].attn.qkv.weight, trained.blocks[2].attn.qkv.weight
+        )
     text = refusal(RoPEViT, path, 'encoder', **VIT)
     assert "no weights under prefix='encoder.'; the file has backbone, neck" in text
 
 
 def test_other_prefix_is_suggested(tmp_path: Path):
-    weights = {f'tower.backbone.{key}': x for key, x in RoPEViT(**VIT).state_dict().items()}
+    weights = {
+        f'tower.backbone.{key}': x for key, x in RoPEViT(**VIT).state_dict().items()
+    }
     path = saved({'state_dict': weights}, tmp_path)
     assert "Perhaps prefix='tower.backbone.'" in refusal(RoPEViT, path, **VIT)
     load(RoPEViT, path, 'tower.backbone', **VIT)
@@ -96,11 +105,15 @@ def load_network(path: str, network: str | None) -> RoPEViT:
 def test_of_a_teacher_and_a_student_one_is_named(flat: bool, tmp_path: Path):
     networks = {}
     for name in ('teacher', 'student'):
-        networks[name] = {f'backbone.{k}': x for k, x in RoPEViT(**VIT).state_dict().items()}
+        networks[name] = {
+            f'backbone.{k}': x for k, x in RoPEViT(**VIT).state_dict().items()
+        }
         networks[name]['head.weight'] = torch.zeros(2)
     contents = {'optimizer': {'lr': 0.1}, **networks}
     if flat:
-        keys = {f'{name}.{k}': x for name, part in networks.items() for k, x in part.items()}
+        keys = {
+            f'{name}.{k}': x for name, part in networks.items() for k, x in part.items()
+        }
         contents = {'model': {**keys, 'dino_loss.center': torch.zeros(2)}}
     path = saved(contents, tmp_path)
     text = refusal(RoPEViT, path, **VIT)
@@ -135,14 +148,23 @@ def test_half_precision_and_parameters(tmp_path: Path):
 
 
 @pytest.mark.parametrize('grid', [(14, 14), (32, 32), (10, 7)])
-def test_position_embedding_is_resized_to_the_image_size(grid: tuple[int, int], tmp_path: Path):
+def test_position_embedding_is_resized_to_the_image_size(
+    grid: tuple[int, int], tmp_path: Path
+):
     weights = vit(ape=True)
     img_size = (16 * grid[0], 16 * grid[1])
-    model = load(RoPEViT, saved(weights, tmp_path), use_ape=True, img_size=img_size, **VIT)
+    model = load(
+        RoPEViT, saved(weights, tmp_path), use_ape=True, img_size=img_size, **VIT
+    )
     as_map = weights['pos_embed'].reshape(1, 14, 14, 64).permute(0, 3, 1, 2)
-    expected = F.interpolate(as_map, grid, mode='bicubic', antialias=False, align_corners=False)
+    expected = F.interpolate(
+        as_map, grid, mode='bicubic', antialias=False, align_corners=False
+    )
     torch.testing.assert_close(
-        model.pos_embed, expected.permute(0, 2, 3, 1).reshape(1, -1, 64), rtol=1e-6, atol=1e-6
+        model.pos_embed,
+        expected.permute(0, 2, 3, 1).reshape(1, -1, 64),
+        rtol=1e-6,
+        atol=1e-6,
     )
 
 
@@ -151,7 +173,9 @@ def test_bias_tables_are_resized_to_the_window(window_size, tmp_path: Path):
     weights = swin('rpb')
     settings = dict(RPB_SWIN, pretrain_window_size=window_size)
     model = load(RoPESwin, saved(weights, tmp_path), **settings)
-    height, width = window_size if isinstance(window_size, tuple) else (window_size,) * 2
+    height, width = (
+        window_size if isinstance(window_size, tuple) else (window_size,) * 2
+    )
     table = weights['layers.1.blocks.2.attn.relative_position_bias_table']
     expected = F.interpolate(
         table.T.reshape(1, 2, 7, 7), (2 * height - 1, 2 * width - 1), mode='bicubic'
@@ -160,7 +184,9 @@ def test_bias_tables_are_resized_to_the_window(window_size, tmp_path: Path):
     torch.testing.assert_close(resized, expected[0].flatten(1).T, rtol=1e-6, atol=1e-6)
 
 
-def test_vitdet_drops_the_class_token_and_starts_its_relative_positions_at_zero(tmp_path: Path):
+def test_vitdet_drops_the_class_token_and_starts_its_relative_positions_at_zero(
+    tmp_path: Path,
+):
     path = saved(vit(mixed=False, ape=True), tmp_path)
     vitdet = dict(
         with_cls_token=False,
@@ -241,7 +267,9 @@ def test_a_backbone_of_another_kind_needs_to_declare_its_tables_only(tmp_path: P
     expected = resize_grid(trained.places, (4, 4), (4, 6))
     torch.testing.assert_close(wider.places, expected)
     assert torch.equal(wider.steps[1].attn.qkv.weight, trained.steps[1].attn.qkv.weight)
-    weights = {key: x for key, x in trained.state_dict().items() if key != 'steps.1.norm2.bias'}
+    weights = {
+        key: x for key, x in trained.state_dict().items() if key != 'steps.1.norm2.bias'
+    }
     text = refusal(Rows, saved(weights, tmp_path))
     assert text.endswith('does not fit Rows:\n  missing: steps.1.norm2.bias')
     text = refusal(Rows, saved(vit(), tmp_path))
@@ -275,7 +303,9 @@ def test_strict_initialisation_by_its_own_name(tmp_path: Path):
 def test_copied_and_frozen_in_a_larger_model(tmp_path: Path):
     weights = vit()
     init_cfg = dict(type='Pretrained', checkpoint=saved(weights, tmp_path))
-    backbone = MODELS.build(dict(type='RoPEViT', frozen_stages=2, init_cfg=init_cfg, **VIT))
+    backbone = MODELS.build(
+        dict(type='RoPEViT', frozen_stages=2, init_cfg=init_cfg, **VIT)
+    )
     model = copy.deepcopy(Sequential(backbone))
     model.init_weights()
     assert torch.equal(model[0].cls_token, weights['cls_token'])
@@ -292,7 +322,9 @@ def test_what_names_no_checkpoint(tmp_path: Path):
         assert text == f'checkpoint must be a path or an address, got {checkpoint!r}'
     assert 'got None' in refusal(RoPEViT, None, 'backbone', **VIT)
     init_cfg = dict(type='Pretrained', checkpoint=path, map_location='cpu')
-    with pytest.raises(ValueError, match=r"init_cfg has \['map_location'\], allowed are"):
+    with pytest.raises(
+        ValueError, match=r"init_cfg has \['map_location'\], allowed are"
+    ):
         RoPEViT(init_cfg=init_cfg, **VIT)
 
 
@@ -302,7 +334,9 @@ def test_other_initialisations_are_mmengine_s(tmp_path: Path):
     assert (model.blocks[0].mlp.fc1.weight == 0.25).all()
     weights = vit()
     pretrained = dict(type='Pretrained', checkpoint=saved(weights, tmp_path))
-    with pytest.raises(ValueError, match="'Pretrained' sets all weights, so it stands alone"):
+    with pytest.raises(
+        ValueError, match="'Pretrained' sets all weights, so it stands alone"
+    ):
         RoPEViT(init_cfg=[model.init_cfg, pretrained], **VIT)
     model = RoPEViT(init_cfg=[pretrained], **VIT)
     model.init_weights()

@@ -55,7 +55,9 @@ def test_transformers_detector_is_the_same_in_ours(size: str) -> None:
         with torch.no_grad():
             expected = reference(image)
         logits, boxes = predict(ours, image)
-        assert deim.close(logits, expected.logits) and deim.close(boxes, expected.pred_boxes)
+        assert deim.close(logits, expected.logits) and deim.close(
+            boxes, expected.pred_boxes
+        )
 
 
 @pytest.mark.parametrize('size', 'smlx')
@@ -85,7 +87,11 @@ def test_deimv2_s_own_layout_and_back(size: str) -> None:
         'decoder.denoising_class_embed.weight',
     ]
     vit = 'backbone.dinov3._model.' if size in 'sm' else 'backbone.dinov3.'
-    names += [f'{vit}cls_token', f'{vit}rope_embed.periods', f'{vit}blocks.0.attn.qkv.weight']
+    names += [
+        f'{vit}cls_token',
+        f'{vit}rope_embed.periods',
+        f'{vit}blocks.0.attn.qkv.weight',
+    ]
     if size == 'x':
         names += [f'{vit}blocks.0.mlp.w3.weight', f'{vit}blocks.0.ls1.gamma']
     assert published.keys() >= set(names)
@@ -104,20 +110,28 @@ def without_memory(path: Path) -> dict[str, Tensor]:
         model = MODELS.build(Config.fromfile(path).model)
     zeros = {True: torch.zeros(()), False: torch.zeros((), dtype=torch.long)}
     return {
-        key: zeros[x.is_floating_point()].expand(x.shape) for key, x in model.state_dict().items()
+        key: zeros[x.is_floating_point()].expand(x.shape)
+        for key, x in model.state_dict().items()
     }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('path', sorted((CONFIGS / 'deim').glob('*.py')), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    'path', sorted((CONFIGS / 'deim').glob('*.py')), ids=lambda p: p.stem
+)
 def test_every_key_of_the_full_sizes(path: Path) -> None:
     """The configs' models to their authors' layouts and back."""
-    kind, weights = 'edgecrafter' if path.stem.startswith('ec') else 'deimv2', without_memory(path)
+    kind, weights = (
+        'edgecrafter' if path.stem.startswith('ec') else 'deimv2',
+        without_memory(path),
+    )
     published = to_published(weights, kind)
     found = find_detector(published)
     assert found is not None and found[0] is PUBLISHED_MODELS[kind]
     back = convert_detector(published, path.stem)['state_dict']
-    assert {key: x.shape for key, x in back.items()} == {k: x.shape for k, x in weights.items()}
+    assert {key: x.shape for key, x in back.items()} == {
+        k: x.shape for k, x in weights.items()
+    }
 
 
 @pytest.mark.parametrize('size', 'smlx')
@@ -128,7 +142,11 @@ def test_full_sizes_are_those_of_edgecrafter(kind: str, size: str) -> None:
     source = edgecrafter('ecvit')
     folder = Path(os.environ[VARIABLE], 'ecdetseg', 'configs')
     settings: dict[str, dict] = {}
-    for name in ('ecdet/ecdet', f'ecdet/ecdet_{size}', *(['ecseg/ecseg'] * (kind == 'ecseg'))):
+    for name in (
+        'ecdet/ecdet',
+        f'ecdet/ecdet_{size}',
+        *(['ecseg/ecseg'] * (kind == 'ecseg')),
+    ):
         for part, values in mmengine.load(folder / f'{name}.yml').items():
             if isinstance(values, dict):
                 settings.setdefault(part, {}).update(values)
@@ -137,8 +155,12 @@ def test_full_sizes_are_those_of_edgecrafter(kind: str, size: str) -> None:
         settings['ECTransformer']['eval_spatial_size'] = [640, 640]
     theirs = {
         'backbone': source.ViTAdapter(**settings['ViTAdapter']),
-        'encoder': edgecrafter('hybrid_encoder').HybridEncoder(**settings['HybridEncoder']),
-        'decoder': edgecrafter('decoder').ECTransformer(80, **settings['ECTransformer']),
+        'encoder': edgecrafter('hybrid_encoder').HybridEncoder(
+            **settings['HybridEncoder']
+        ),
+        'decoder': edgecrafter('decoder').ECTransformer(
+            80, **settings['ECTransformer']
+        ),
     }
     expected = {
         f'{name}.{key}': x.shape
@@ -223,7 +245,9 @@ def our_ecdet(masks: bool = False, proj_dim: int | None = 48) -> nn.Module:
 
 
 @pytest.mark.parametrize('masks, proj_dim', [(False, 48), (False, None), (True, 48)])
-def test_edgecrafter_s_detectors_are_the_same_in_ours(masks: bool, proj_dim: int | None) -> None:
+def test_edgecrafter_s_detectors_are_the_same_in_ours(
+    masks: bool, proj_dim: int | None
+) -> None:
     """Both directions, strictly; its outputs for a square image are ours."""
     theirs, ours = ecdet(masks, proj_dim), our_ecdet(masks, proj_dim)
     contents = convert_detector(dict(model=theirs.state_dict(), last_epoch=3), 'file')
@@ -261,8 +285,14 @@ def test_a_file_of_the_authors_is_tested_and_converted(tmp_path: Path) -> None:
     preload_tested_weights(str(source), model)
     loaded = load_from_source(str(source))['state_dict']
     assert all(torch.equal(loaded[key], x) for key, x in weights.items())
-    for arguments in (['deimv2.pth', 'ours.pth'], ['ours.pth', 'back.pth', '--to', 'deimv2']):
-        paths = [str(tmp_path / name) if name.endswith('.pth') else name for name in arguments]
+    for arguments in (
+        ['deimv2.pth', 'ours.pth'],
+        ['ours.pth', 'back.pth', '--to', 'deimv2'],
+    ):
+        paths = [
+            str(tmp_path / name) if name.endswith('.pth') else name
+            for name in arguments
+        ]
         assert command('convert_checkpoint')(paths) == 0
     back = torch.load(tmp_path / 'back.pth', weights_only=True)['model']
     given = torch.load(source, weights_only=True)['model']
@@ -271,7 +301,11 @@ def test_a_file_of_the_authors_is_tested_and_converted(tmp_path: Path) -> None:
 
 
 def test_other_files_stay_as_they_are() -> None:
-    for contents in ({}, dict(model=None), dict(state_dict={'backbone.x': torch.zeros(1)})):
+    for contents in (
+        {},
+        dict(model=None),
+        dict(state_dict={'backbone.x': torch.zeros(1)}),
+    ):
         assert convert_detector(contents, 'file') is contents
 
 
@@ -279,7 +313,10 @@ def test_other_files_stay_as_they_are() -> None:
     'change, says',
     [
         ({'decoder.extra': torch.zeros(1)}, r'not known: decoder\.extra'),
-        ({'decoder.decoder.up': torch.tensor([0.7])}, r'up is 0\.7, and 0\.5 is supported'),
+        (
+            {'decoder.decoder.up': torch.tensor([0.7])},
+            r'up is 0\.7, and 0\.5 is supported',
+        ),
         ({'backbone.dinov3._model.blocks.0.extra': torch.zeros(1)}, None),
     ],
 )
@@ -296,11 +333,15 @@ def test_what_does_not_fit_is_named(change: dict, says: str | None) -> None:
 
 def test_a_trained_layer_of_transformers_is_refused() -> None:
     weights = as_published(deim.theirs('s'))
-    weights['model.enc_output.0.weight'] = torch.ones_like(weights['model.enc_output.0.weight'])
+    weights['model.enc_output.0.weight'] = torch.ones_like(
+        weights['model.enc_output.0.weight']
+    )
     with pytest.raises(CheckpointError, match='enc_output was trained'):
         convert_detector(weights, 'file')
 
 
 def test_weights_of_another_detector_are_refused() -> None:
-    with pytest.raises(CheckpointError, match='not the weights of a detector of EdgeCrafter'):
+    with pytest.raises(
+        CheckpointError, match='not the weights of a detector of EdgeCrafter'
+    ):
         to_published(deim.ours('s').state_dict(), 'edgecrafter')

@@ -33,14 +33,18 @@ def with_pickle(path: Path, pickled: bytes) -> None:
     archive = zipfile.ZipFile(io.BytesIO(path.read_bytes()))
     with zipfile.ZipFile(path, 'w') as changed:
         for name in archive.namelist():
-            changed.writestr(name, pickled if name.endswith('data.pkl') else archive.read(name))
+            changed.writestr(
+                name, pickled if name.endswith('data.pkl') else archive.read(name)
+            )
 
 
 def with_key(key: bytes, *, is_archive: bool = True) -> Callable[[Path], None]:
     """A function that writes a file whose dict has a key with this pickle."""
 
     def write(path: Path) -> None:
-        torch.save({'a': torch.ones(2)}, path, _use_new_zipfile_serialization=is_archive)
+        torch.save(
+            {'a': torch.ones(2)}, path, _use_new_zipfile_serialization=is_archive
+        )
         pickled = b'\x80\x02}' + key + b'K\x01s.'
         if is_archive:
             with_pickle(path, pickled)
@@ -52,7 +56,9 @@ def with_key(key: bytes, *, is_archive: bool = True) -> Callable[[Path], None]:
 
 
 NEST = b')' + b'\x85' * 200_000  # () in 200,000 tuples
-DOUBLED = b')' + b''.join(b'q%ch%c\x86' % (i, i) for i in range(60))  # (x, x) of x, 60 times
+DOUBLED = b')' + b''.join(
+    b'q%ch%c\x86' % (i, i) for i in range(60)
+)  # (x, x) of x, 60 times
 
 
 def compressed(path: Path) -> None:
@@ -77,12 +83,17 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         'without values (on the meta device): cls_token',
     ),
     'packed float4': (
-        with_weight('cls_token', torch.ones(1, 1, 64).byte().view(torch.float4_e2m1fn_x2)),
+        with_weight(
+            'cls_token', torch.ones(1, 1, 64).byte().view(torch.float4_e2m1fn_x2)
+        ),
         'cls_token is torch.float4_e2m1fn_x2; save float32',
     ),
     'a tuple for a key': (with_key(b'))\x86\x85'), 'the file has a tuple'),
     'a deeply nested key': (with_key(NEST), 'more than 10,000 tuples'),
-    'the same in the old format': (with_key(NEST, is_archive=False), 'more than 10,000 tuples'),
+    'the same in the old format': (
+        with_key(NEST, is_archive=False),
+        'more than 10,000 tuples',
+    ),
     'a key of 2 ** 60 tuples': (with_key(DOUBLED), 'more than 10,000 tuples'),
     'a compressed archive': (compressed, 'a compressed archive'),
 }
@@ -98,13 +109,19 @@ def test_refused(make: Callable[[Path], None], message: str, tmp_path: Path) -> 
     assert message in text
 
 
-@pytest.mark.skipif(not os.path.isfile('/proc/self/mem'), reason='needs a file that fails to read')
+@pytest.mark.skipif(
+    not os.path.isfile('/proc/self/mem'), reason='needs a file that fails to read'
+)
 def test_a_file_that_cannot_be_read() -> None:
-    with pytest.raises(CheckpointError, match=r'^x: cannot be read \(Input/output error\)$'):
+    with pytest.raises(
+        CheckpointError, match=r'^x: cannot be read \(Input/output error\)$'
+    ):
         read_checkpoint('/proc/self/mem', 'x')
 
 
-@pytest.mark.parametrize('dtype', [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz])
+@pytest.mark.parametrize(
+    'dtype', [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz]
+)
 def test_float8_is_loaded_as_its_values(dtype: torch.dtype, tmp_path: Path) -> None:
     weights = {key: x.to(dtype) if 'qkv' in key else x for key, x in vit().items()}
     model = load(RoPEViT, saved(weights, tmp_path), **VIT)
@@ -124,13 +141,20 @@ def test_expanded_tensors_fill_no_memory(tmp_path: Path) -> None:
     one = torch.ones(1)
     for key in ('cls_token', 'blocks.0.attn.qkv.weight', 'freqs'):
         path = saved({**vit(), key: one.expand(15_000, 15_000)}, tmp_path)
-        before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+        before, start = (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            time.monotonic(),
+        )
         assert 'save contiguous tensors' in refusal(RoPEViT, path, **VIT)
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+        assert (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+        )  # KiB
         assert time.monotonic() - start < 10
 
 
-def test_values_are_read_after_the_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_read_after_the_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[Tensor] = []
     isfinite = Tensor.isfinite
     monkeypatch.setattr(Tensor, 'isfinite', lambda x: seen.append(x) or isfinite(x))
@@ -226,12 +250,16 @@ def test_a_file_is_verified_on_one_process_of_a_machine(
     assert opened['verified'] == 1
 
 
-def test_what_was_read_ahead_is_read_once(opened: dict[str, int], tmp_path: Path) -> None:
+def test_what_was_read_ahead_is_read_once(
+    opened: dict[str, int], tmp_path: Path
+) -> None:
     path = saved(SMALL, tmp_path)
     contents = read_ahead(path, 'x')
     assert read_checkpoint(path, 'x') is contents
     assert opened['read'] == 1
-    assert read_checkpoint(path, 'x') is not contents  # each holder has a copy of its own
+    assert (
+        read_checkpoint(path, 'x') is not contents
+    )  # each holder has a copy of its own
     read_ahead(path, 'x')
     os.utime(path, (1, 1))  # the file has changed
     assert read_checkpoint(path, 'x') is not contents

@@ -23,7 +23,9 @@ from rope_dense.checkpoints.publishers import LAYOUTS, deim, naver, timm_vit
 
 ROWS: Rows = [
     ('stem.conv.*', 'stem.0.*'),
-    *rows_within('layers.#', 'blocks.#', ('w{1,2}.*', 'mlp.fc{1,2}.*'), ('ls#', 'gamma_#')),
+    *rows_within(
+        'layers.#', 'blocks.#', ('w{1,2}.*', 'mlp.fc{1,2}.*'), ('ls#', 'gamma_#')
+    ),
     ('layers.#.{q,k,v}.*', 'blocks.#.qkv.*'),
     ('layers.#.kv', 'blocks.#.{k,v}'),
     ('freqs', 'blocks.%.freqs'),
@@ -42,7 +44,10 @@ ROWS: Rows = [
         ('layers.3.kv', ['blocks.3.k', 'blocks.3.v']),
         ('freqs', ['blocks.%.freqs']),
         ('layers.3.mask', []),
-        *((key, [key]) for key in ('layers.x.ls1', 'stemXconv.weight', 'stem.conv.', 'periods')),
+        *(
+            (key, [key])
+            for key in ('layers.x.ls1', 'stemXconv.weight', 'stem.conv.', 'periods')
+        ),
     ],
 )
 def test_rows_rename_keys(key: str, new: list[str]) -> None:
@@ -50,7 +55,9 @@ def test_rows_rename_keys(key: str, new: list[str]) -> None:
 
 
 def test_tensors_are_concatenated_split_and_stacked_and_back() -> None:
-    theirs = {f'layers.{i}.{x}.weight': torch.randn(4, 3) for i in range(12) for x in 'vqk'}
+    theirs = {
+        f'layers.{i}.{x}.weight': torch.randn(4, 3) for i in range(12) for x in 'vqk'
+    }
     theirs |= {f'layers.{i}.kv': torch.randn(6) for i in range(12)}
     theirs |= {'freqs': torch.randn(2, 12, 5), '100%': torch.randn(2, 3)}
     ours = rename_weights(theirs, ROWS)
@@ -73,7 +80,9 @@ def test_tensors_are_concatenated_split_and_stacked_and_back() -> None:
         ([('a.%', 'b.%')], '% is for one'),
     ],
 )
-def test_wrong_rows_are_refused_when_they_are_imported(rows: Rows, message: str) -> None:
+def test_wrong_rows_are_refused_when_they_are_imported(
+    rows: Rows, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Layout('wrong', ('a',), rows)
 
@@ -109,11 +118,14 @@ def test_every_row_can_match_a_key(layout: Layout) -> None:
     check_rows(layout.keys)
     names = [name for row in layout.keys for name in row if name]
     for name in (*names, *layout.signs, *layout.tensors):
-        assert re.fullmatch(r'[\w.#*%]+(\{[\w.#*,]+\}[\w.#*]*)?|\{[\w.#*,]+\}[\w.#*]*', name), name
+        assert re.fullmatch(
+            r'[\w.#*%]+(\{[\w.#*,]+\}[\w.#*]*)?|\{[\w.#*,]+\}[\w.#*]*', name
+        ), name
 
 
 @pytest.mark.parametrize(
-    'rows', [naver.VIT, naver.SWIN, timm_vit.PACKED, deim.ECVIT, deim.DEIMV2, deim.EDGECRAFTER]
+    'rows',
+    [naver.VIT, naver.SWIN, timm_vit.PACKED, deim.ECVIT, deim.DEIMV2, deim.EDGECRAFTER],
 )
 def test_the_way_back_ends_where_it_began(rows: Rows) -> None:
     """Of a key of each row, whatever its letters stand for; names stay as they are."""
@@ -131,17 +143,27 @@ def test_the_way_back_ends_where_it_began(rows: Rows) -> None:
 
 @pytest.mark.parametrize(
     'shared',
-    ['_orig_mod.', 'model.', 'net.', 'model.backbone.', 'module._orig_mod.', 'model._orig_mod.'],
+    [
+        '_orig_mod.',
+        'model.',
+        'net.',
+        'model.backbone.',
+        'module._orig_mod.',
+        'model._orig_mod.',
+    ],
 )
 def test_prefixes_of_wrappers_are_removed(
     shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = []
     monkeypatch.setattr(
-        'rope_dense.checkpoints.weights.print_log', lambda text, logger: lines.append(text)
+        'rope_dense.checkpoints.weights.print_log',
+        lambda text, logger: lines.append(text),
     )
     weights = {key: x for key, x in vit().items() if not key.startswith('freqs_t')}
-    path = saved({'state_dict': {f'{shared}{key}': x for key, x in weights.items()}}, tmp_path)
+    path = saved(
+        {'state_dict': {f'{shared}{key}': x for key, x in weights.items()}}, tmp_path
+    )
     model = load(RoPEViT, path, **VIT)
     assert torch.equal(model.cls_token, weights['cls_token'])
     (line,) = lines

@@ -17,7 +17,9 @@ from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.publishers import TARGETS
 
-SMALL = dict(RoPEViT.ARCHS['rice_large'], embed_dims=96, depth=3, num_heads=2, mlp_ratio=2.0)
+SMALL = dict(
+    RoPEViT.ARCHS['rice_large'], embed_dims=96, depth=3, num_heads=2, mlp_ratio=2.0
+)
 SIZES = dict(RICE='rice_large', MLCD='mlcd_bigg_336')
 GRIDS = [(5, 5), (4, 9), (1, 6)]
 
@@ -45,7 +47,9 @@ def maps_of(theirs: nn.Module, image: Tensor) -> list[Tensor]:
 
 
 @torch.no_grad()
-def largest_error(transformers: ModuleType, arch: dict, grids: list, folder: Path) -> float:
+def largest_error(
+    transformers: ModuleType, arch: dict, grids: list, folder: Path
+) -> float:
     """Relative, of the maps after all blocks."""
     theirs = published(transformers, arch)
     path = saved(theirs.state_dict(), folder)
@@ -78,7 +82,9 @@ def test_the_class_token_with_its_norm_is_the_pooled_output(
 
 
 @pytest.mark.parametrize('name', SIZES.values(), ids=SIZES)
-def test_every_key_and_shape_of_the_full_size(transformers: ModuleType, name: str, tmp_path: Path):
+def test_every_key_and_shape_of_the_full_size(
+    transformers: ModuleType, name: str, tmp_path: Path
+):
     """transformers' defaults are the sizes of ViT-bigG/14-336."""
     arch = RoPEViT.ARCHS[name]
     settings = dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24)
@@ -102,7 +108,9 @@ def test_every_key_and_shape_of_the_full_size(transformers: ModuleType, name: st
 # ---------------------------------------------------------------- files
 
 
-def test_files_of_earlier_transformers_and_of_ours(transformers: ModuleType, tmp_path: Path):
+def test_files_of_earlier_transformers_and_of_ours(
+    transformers: ModuleType, tmp_path: Path
+):
     weights = published(transformers, SMALL).state_dict()
     model = load(RoPEViT, saved(weights, tmp_path), arch=SMALL)
     expected = model.state_dict()
@@ -118,18 +126,27 @@ def test_files_of_earlier_transformers_and_of_ours(transformers: ModuleType, tmp
         TARGETS['timm'].from_ours(expected)
 
 
-def test_a_missing_or_left_over_weight_is_refused(transformers: ModuleType, tmp_path: Path):
+def test_a_missing_or_left_over_weight_is_refused(
+    transformers: ModuleType, tmp_path: Path
+):
     weights = published(transformers, SMALL).state_dict()
     del weights['encoder.layers.1.self_attn.k_proj.bias']
     weights['encoder.layers.1.self_attn.scale'] = torch.ones(1)
     text = refusal(RoPEViT, saved(weights, tmp_path), arch=SMALL)
-    assert 'blocks.1.attn.qkv.bias' in text and 'encoder.layers.1.self_attn.scale' in text
+    assert (
+        'blocks.1.attn.qkv.bias' in text and 'encoder.layers.1.self_attn.scale' in text
+    )
 
 
 def test_clip_is_refused_by_name(transformers: ModuleType, tmp_path: Path):
     """As MLCD's ViT-L/14-336 and ViT-B/32-224 are."""
     config = transformers.CLIPVisionConfig(
-        **dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64),
+        **dict(
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=64,
+        ),
         **dict(image_size=28, patch_size=14),
     )
     weights = transformers.CLIPVisionModel(config).state_dict()
@@ -144,7 +161,9 @@ def test_clip_is_refused_by_name(transformers: ModuleType, tmp_path: Path):
 @torch.no_grad()
 def test_windows_of_the_size_of_the_grid_are_global_blocks(window_prefix: str):
     """The class token keeps its angles in windows, whatever it attends to."""
-    model = RoPEViT(SMALL, window_block_indexes=(0, 1), window_prefix=window_prefix).eval()
+    model = RoPEViT(
+        SMALL, window_block_indexes=(0, 1), window_prefix=window_prefix
+    ).eval()
     randomize(model)
     image = torch.randn(1, 3, 14 * 4, 14 * 6)
     model.set_window_size(None)
@@ -157,7 +176,9 @@ def test_windows_of_the_size_of_the_grid_are_global_blocks(window_prefix: str):
 
 @torch.no_grad()
 def test_a_copy_of_the_class_token_sees_its_window_as_an_image():
-    model = RoPEViT(dict(SMALL, depth=1), window_block_indexes=(0,), window_size=3).eval()
+    model = RoPEViT(
+        dict(SMALL, depth=1), window_block_indexes=(0,), window_size=3
+    ).eval()
     randomize(model)
     image = torch.randn(1, 3, 14 * 3, 14 * 6)
     (whole,) = model(image)
@@ -171,13 +192,18 @@ def test_a_copy_of_the_class_token_sees_its_window_as_an_image():
 def test_scaling_keeps_the_angles_of_the_class_token(kind: str):
     """Of a grid of pre-training nothing changes; of a larger one the frequencies alone."""
     arch = dict(SMALL, img_size=14 * 4)
-    plain, scaled = RoPEViT(arch).eval(), RoPEViT(arch, rope_scaling=dict(type=kind)).eval()
+    plain, scaled = (
+        RoPEViT(arch).eval(),
+        RoPEViT(arch, rope_scaling=dict(type=kind)).eval(),
+    )
     randomize(plain)
     scaled.load_state_dict(plain.state_dict())
     image = torch.randn(1, 3, 14 * 4, 14 * 4)
     assert torch.equal(plain(image)[0], scaled(image)[0])
     ropes = [model.blocks[0].attn.rope for model in (scaled, plain)]
-    angles, others = (rope(torch.empty(1, 64, 1), (8, 8)).angles for rope in ropes)  # [64, 1, P]
+    angles, others = (
+        rope(torch.empty(1, 64, 1), (8, 8)).angles for rope in ropes
+    )  # [64, 1, P]
     assert torch.equal(angles[0], -ropes[0].angle_offset)
     assert torch.equal(angles[0], others[0]) and (angles - others).abs().max() > 1
 
@@ -186,7 +212,11 @@ def test_every_parameter_has_a_gradient():
     model = RoPEViT(dict(SMALL, depth=2)).train()
     randomize(model)
     model(torch.randn(2, 3, 14 * 5, 14 * 7))[0].square().sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    without = [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not p.grad.any()
+    ]
     assert not without
 
 

@@ -26,7 +26,9 @@ def vit(grid: Size, init_cfg: dict | None = None) -> RoPEViT:
 
 
 def swin(window: Size, init_cfg: dict | None = None) -> RoPESwin:
-    settings = dict(arch=dict(embed_dims=8, depths=(1, 2), num_heads=(1, 2)), out_indices=(0, 1))
+    settings = dict(
+        arch=dict(embed_dims=8, depths=(1, 2), num_heads=(1, 2)), out_indices=(0, 1)
+    )
     return RoPESwin(
         **settings,
         rope=None,
@@ -37,7 +39,11 @@ def swin(window: Size, init_cfg: dict | None = None) -> RoPESwin:
 
 
 def loaded(
-    make: Callable[..., Backbone], size: Size, old: Backbone, folder: Path, **settings: object
+    make: Callable[..., Backbone],
+    size: Size,
+    old: Backbone,
+    folder: Path,
+    **settings: object,
 ) -> Backbone:
     path = saved(old.state_dict(), folder)
     model = make(size, dict(type='Pretrained', checkpoint=path, **settings))
@@ -63,7 +69,8 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    'old, new', [((4, 16), (8, 32)), ((10, 20), (20, 40)), ((9, 12), (3, 4)), ((8, 8), (3, 5))]
+    'old, new',
+    [((4, 16), (8, 32)), ((10, 20), (20, 40)), ((9, 12), (3, 4)), ((8, 8), (3, 5))],
 )
 def test_a_table_keeps_the_aspect_of_the_model(
     old: Size, new: Size, tmp_path: Path, lines: list[str]
@@ -77,14 +84,18 @@ def test_a_table_keeps_the_aspect_of_the_model(
     assert 'resized pos_embed' in lines[0]
 
 
-def test_as_many_entries_are_copied_and_it_is_said(tmp_path: Path, lines: list[str]) -> None:
+def test_as_many_entries_are_copied_and_it_is_said(
+    tmp_path: Path, lines: list[str]
+) -> None:
     trained = vit((4, 16))
     model = loaded(vit, (4, 16), trained, tmp_path)
     assert torch.equal(model.pos_embed, trained.pos_embed)
     assert 'assumed pos_embed over 4 x 16' in lines[0] and 'resized' not in lines[0]
     square = vit((8, 8))
     model = loaded(vit, (4, 16), square, tmp_path, grid=(8, 8))
-    torch.testing.assert_close(model.pos_embed, bicubic(square.pos_embed, (8, 8), (4, 16)))
+    torch.testing.assert_close(
+        model.pos_embed, bicubic(square.pos_embed, (8, 8), (4, 16))
+    )
     assert 'assumed' not in lines[1]
     loaded(vit, (8, 8), square, tmp_path)
     assert 'assumed' not in lines[2]
@@ -107,11 +118,16 @@ def test_two_grids_that_fit_are_refused(tmp_path: Path) -> None:
         vit((8, 32), init_cfg | dict(grid=(0, 4)))
 
 
-def test_tables_of_windows_that_are_not_square(tmp_path: Path, lines: list[str]) -> None:
+def test_tables_of_windows_that_are_not_square(
+    tmp_path: Path, lines: list[str]
+) -> None:
     trained = swin((5, 10))
     old = trained.get_parameter(TABLE)
     for grid in ({}, dict(grid=(5, 10))):
         model = loaded(swin, (7, 14), trained, tmp_path, **grid)
         expected = bicubic(old[None], (9, 19), (13, 27))[0]
         torch.testing.assert_close(model.get_parameter(TABLE), expected)
-    assert 'relative_position_bias_table over 5 x 10' in lines[0] and 'assumed' not in lines[1]
+    assert (
+        'relative_position_bias_table over 5 x 10' in lines[0]
+        and 'assumed' not in lines[1]
+    )

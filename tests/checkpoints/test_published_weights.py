@@ -53,7 +53,9 @@ def test_every_architecture_with_weights_is_in_the_table():
     in_text |= {x for x in RoPEViT.ARCHS if x.startswith(('vjepa2_1', 'sapiens2'))}
     assert all(f'`{name}`' in text for name in in_text)
     named |= in_text
-    without = [arch for arch in RoPEViT.ARCHS if not any(fnmatch(arch, name) for name in named)]
+    without = [
+        arch for arch in RoPEViT.ARCHS if not any(fnmatch(arch, name) for name in named)
+    ]
     assert without == ['tiny']
 
 

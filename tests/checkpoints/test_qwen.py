@@ -20,10 +20,14 @@ from rope_dense.backbones.layers import resize_aligned
 from rope_dense.checkpoints.publishers import TARGETS
 
 SIDE = 7  # patches of a side of the table; the published one has 48
-SMALL = dict(RoPEViT.ARCHS['qwen3_88m'], embed_dims=48, depth=3, num_heads=2, mlp_ratio=2.0)
+SMALL = dict(
+    RoPEViT.ARCHS['qwen3_88m'], embed_dims=48, depth=3, num_heads=2, mlp_ratio=2.0
+)
 SMALL['img_size'] = 16 * SIDE
 SLOW = pytest.param('qwen3_306m', marks=pytest.mark.slow)
-SIZES = {name: RoPEViT.ARCHS[name] for name in ('qwen3_88m', 'qwen3_306m', 'qwen3_416m')}
+SIZES = {
+    name: RoPEViT.ARCHS[name] for name in ('qwen3_88m', 'qwen3_306m', 'qwen3_416m')
+}
 GRIDS = [(SIDE, SIDE), (6, 10), (4, 6), (1, 9)]
 PREFIX = 'model.visual'
 
@@ -43,7 +47,9 @@ def published(transformers: ModuleType, arch: dict) -> nn.Module:
         out_hidden_size=32,
         deepstack_visual_indexes=[0],
     )
-    return transformers.models.qwen3_vl.modeling_qwen3_vl.Qwen3VLVisionModel(config).eval()
+    return transformers.models.qwen3_vl.modeling_qwen3_vl.Qwen3VLVisionModel(
+        config
+    ).eval()
 
 
 def in_file(tower: nn.Module) -> Weights:
@@ -68,18 +74,24 @@ def timm_encoder(arch: dict, weights: Weights) -> nn.Module:
 
 
 @torch.no_grad()
-def largest_error(transformers: ModuleType, arch: dict, grids: list, folder: Path) -> float:
+def largest_error(
+    transformers: ModuleType, arch: dict, grids: list, folder: Path
+) -> float:
     """Relative, of the maps after all blocks, against timm's."""
     tower = published(transformers, arch)
     randomize(tower)
     theirs = timm_encoder(arch, in_file(tower))
     path = saved(in_file(tower), folder)
-    ours = load(RoPEViT, path, PREFIX, arch=arch, out_indices=range(arch['depth'])).eval()
+    ours = load(
+        RoPEViT, path, PREFIX, arch=arch, out_indices=range(arch['depth'])
+    ).eval()
     errors = []
     for rows, columns in grids:
         image = torch.randn(1, 3, 16 * rows, 16 * columns)
         expected = theirs.forward_intermediates(image, intermediates_only=True)
-        errors += [relative_error(*pair) for pair in zip(ours(image), expected, strict=True)]
+        errors += [
+            relative_error(*pair) for pair in zip(ours(image), expected, strict=True)
+        ]
     return max(errors)
 
 
@@ -98,8 +110,12 @@ def test_same_tokens_as_transformers(transformers: ModuleType, tmp_path: Path):
     model = load(RoPEViT, saved(in_file(tower), tmp_path), PREFIX, arch=SMALL).eval()
     image = torch.randn(1, 3, 16 * 4, 16 * 6)
     patches = image[0].reshape(3, 2, 2, 16, 3, 2, 16)  # [3, H / 2, 2, 16, W / 2, 2, 16]
-    patches = patches.permute(1, 4, 2, 5, 0, 3, 6)[..., None, :, :].expand(*[-1] * 5, 2, -1, -1)
-    out = tower(patches.reshape(24, -1), grid_thw=torch.tensor([[1, 4, 6]])).last_hidden_state
+    patches = patches.permute(1, 4, 2, 5, 0, 3, 6)[..., None, :, :].expand(
+        *[-1] * 5, 2, -1, -1
+    )
+    out = tower(
+        patches.reshape(24, -1), grid_thw=torch.tensor([[1, 4, 6]])
+    ).last_hidden_state
     as_map = out.view(2, 3, 2, 2, -1).permute(4, 0, 2, 1, 3).reshape(1, -1, 4, 6)
     assert relative_error(model(image)[0], as_map) < 2e-6
 
@@ -112,13 +128,17 @@ def test_every_key_and_shape_of_the_full_size(
         tower = published(transformers, SIZES[name])
         path = saved(in_file(tower), tmp_path)
         ours = load(RoPEViT, path, PREFIX, arch=name)
-        theirs = timm.create_model(f'{name.replace("qwen3", "qwen3_vit")}_enc', global_pool='')
+        theirs = timm.create_model(
+            f'{name.replace("qwen3", "qwen3_vit")}_enc', global_pool=''
+        )
     numbers = [sum(p.numel() for p in model.parameters()) for model in (ours, theirs)]
     assert numbers[0] == numbers[1]
     assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
     assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps == 1e-6
     assert ours.pretrain_grid == (theirs.pos_embed_grid_size,) * 2
-    assert tower.config.hidden_act == 'gelu_pytorch_tanh' and ours.arch.mlp == 'gelu_tanh'
+    assert (
+        tower.config.hidden_act == 'gelu_pytorch_tanh' and ours.arch.mlp == 'gelu_tanh'
+    )
 
 
 # ---------------------------------------------------------------- files
@@ -133,7 +153,9 @@ def test_frames_are_summed_and_rounded_once(transformers: ModuleType, tmp_path: 
     assert (kernel != kernel.bfloat16()).any()
 
 
-def test_timm_s_files_and_back(timm: ModuleType, transformers: ModuleType, tmp_path: Path):
+def test_timm_s_files_and_back(
+    timm: ModuleType, transformers: ModuleType, tmp_path: Path
+):
     """timm's has the first projector, and its classifier a prefix."""
     weights = in_file(published(transformers, SMALL))
     theirs = timm_encoder(SMALL, weights).state_dict()
@@ -141,7 +163,9 @@ def test_timm_s_files_and_back(timm: ModuleType, transformers: ModuleType, tmp_p
     again = load(RoPEViT, saved(theirs, tmp_path), arch=SMALL).state_dict()
     classifier = {f'encoder.{key}': x for key, x in theirs.items()}
     classifier['head.weight'] = torch.ones(2, 48)
-    third = load(RoPEViT, saved(classifier, tmp_path), 'encoder', arch=SMALL).state_dict()
+    third = load(
+        RoPEViT, saved(classifier, tmp_path), 'encoder', arch=SMALL
+    ).state_dict()
     for state in (again, third):
         assert all(torch.equal(state[key], x) for key, x in first.items())
     back = TARGETS['timm'].from_ours(first)
@@ -207,7 +231,11 @@ def test_every_parameter_has_a_gradient():
     model = RoPEViT(dict(SMALL, depth=2)).train()
     randomize(model)
     model(torch.randn(2, 3, 16 * 5, 16 * 7))[0].square().sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    without = [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not p.grad.any()
+    ]
     assert not without
 
 
@@ -222,4 +250,7 @@ if __name__ == '__main__':
         with tempfile.TemporaryDirectory() as folder:
             two_blocks = dict(arch, depth=2)
             grids = [(48, 48), (20, 54), (1, 48)]
-            print(name, f'{largest_error(transformers, two_blocks, grids, Path(folder)):.1e}')
+            print(
+                name,
+                f'{largest_error(transformers, two_blocks, grids, Path(folder)):.1e}',
+            )

@@ -28,7 +28,11 @@ SMALL = dict(
     img_size=14 * WINDOW,
     window_size=WINDOW,
     window_block_indexes=(0, 2),
-    rope=dict(type='AxialRoPE', theta=10000.0, coordinates=dict(type='index', reference=WINDOW)),
+    rope=dict(
+        type='AxialRoPE',
+        theta=10000.0,
+        coordinates=dict(type='index', reference=WINDOW),
+    ),
 )
 HIDDEN = int(64 * 4.625)
 META_PREFIX = 'detector.backbone.vision_backbone.trunk'
@@ -53,21 +57,27 @@ def published(transformers: ModuleType, arch: dict, side: int) -> nn.Module:
         image_size=14 * side,
         pretrain_image_size=arch['img_size'],
         window_size=arch['window_size'],
-        global_attn_indexes=[i for i in range(depth) if i not in arch['window_block_indexes']],
+        global_attn_indexes=[
+            i for i in range(depth) if i not in arch['window_block_indexes']
+        ],
         layer_norm_eps=1e-5,
     )
     return transformers.Sam3ViTModel(config).eval()
 
 
 @torch.no_grad()
-def largest_error(transformers: ModuleType, arch: dict, side: int, folder: Path) -> float:
+def largest_error(
+    transformers: ModuleType, arch: dict, side: int, folder: Path
+) -> float:
     """Relative, of the maps after all blocks, with the same weights, passed on in a file."""
     theirs, maps = published(transformers, arch, side), []
     randomize(theirs)
     path = saved(theirs.state_dict(), folder)
     ours = load(RoPEViT, path, arch=arch, out_indices=range(arch['depth'])).eval()
     for layer in theirs.layers:
-        layer.register_forward_hook(lambda _, inputs, out: maps.append(out.permute(0, 3, 1, 2)))
+        layer.register_forward_hook(
+            lambda _, inputs, out: maps.append(out.permute(0, 3, 1, 2))
+        )
     image = torch.randn(1, 3, 14 * side, 14 * side)
     theirs(image)
     return max(relative_error(*pair) for pair in zip(ours(image), maps, strict=True))
@@ -82,7 +92,9 @@ def test_same_maps_as_transformers(transformers: ModuleType, side: int, tmp_path
     assert largest_error(transformers, SMALL, side, tmp_path) < 1e-5
 
 
-def test_same_maps_as_transformers_at_1008_pixels(transformers: ModuleType, tmp_path: Path):
+def test_same_maps_as_transformers_at_1008_pixels(
+    transformers: ModuleType, tmp_path: Path
+):
     """The real grids, 72 x 72 patches in windows of 24, in two narrow blocks."""
     sizes = dict(embed_dims=32, depth=2, num_heads=2, window_block_indexes=(0,))
     arch = dict(RoPEViT.ARCHS['sam3'], **sizes)
@@ -94,7 +106,9 @@ def test_every_key_and_shape_of_the_full_size(transformers: ModuleType, tmp_path
     with torch.device('meta'):
         theirs = transformers.Sam3ViTModel(transformers.Sam3ViTConfig())
         ours = load(RoPEViT, saved(theirs.state_dict(), tmp_path), arch='sam3')
-    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
+    assert sum(p.numel() for p in ours.parameters()) == sum(
+        p.numel() for p in theirs.parameters()
+    )
     assert ours.window_size == (theirs.config.window_size,) * 2
     global_blocks = [i for i in range(32) if i not in ours.window_blocks]
     assert global_blocks == theirs.config.global_attn_indexes
@@ -132,7 +146,9 @@ def test_meta_s_file_and_transformers_file_are_the_same_model(tmp_path: Path):
     states = []
     for prefix, part in ((META_PREFIX, weights), (HF_PREFIX, theirs)):
         whole = {f'{prefix}.{key}': x for key, x in part.items()}
-        path = saved({**whole, 'tracker_model.no_memory_embedding': torch.zeros(1)}, tmp_path)
+        path = saved(
+            {**whole, 'tracker_model.no_memory_embedding': torch.zeros(1)}, tmp_path
+        )
         assert f"Perhaps prefix='{prefix}.'" in refusal(RoPEViT, path, arch=SMALL)
         states.append(load(RoPEViT, path, prefix=prefix, arch=SMALL).state_dict())
     assert torch.equal(states[0]['pos_embed'], weights['pos_embed'][:, 1:])
@@ -168,7 +184,9 @@ def test_maps_of_images_that_are_not_square():
     assert whole.shape == (1, 64, 8, 12)
     for top in range(0, 8, WINDOW):
         for left in range(0, 12, WINDOW):
-            pixels = image[:, :, 14 * top : 14 * (top + WINDOW), 14 * left : 14 * (left + WINDOW)]
+            pixels = image[
+                :, :, 14 * top : 14 * (top + WINDOW), 14 * left : 14 * (left + WINDOW)
+            ]
             part = whole[:, :, top : top + WINDOW, left : left + WINDOW]
             assert relative_error(model(pixels)[0], part) < 1e-5
 
@@ -176,7 +194,11 @@ def test_maps_of_images_that_are_not_square():
 def test_every_parameter_has_a_gradient():
     model = small().train()
     model(torch.randn(2, 3, 14 * 5, 14 * 7))[0].square().sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    without = [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not p.grad.any()
+    ]
     assert not without
 
 
@@ -184,10 +206,18 @@ def test_every_parameter_has_a_gradient():
 @torch.no_grad()
 def test_export_with_dynamic_sizes():
     model = RoPEViT(dict(SMALL, depth=2, window_block_indexes=(0,))).eval()
-    height, width = (14 * torch.export.Dim(name, min=5, max=100) for name in ('rows', 'columns'))
+    height, width = (
+        14 * torch.export.Dim(name, min=5, max=100) for name in ('rows', 'columns')
+    )
     image = torch.randn(1, 3, 14 * 9, 14 * 6)
-    exported = torch.export.export(model, (image,), dynamic_shapes=({2: height, 3: width},))
-    for rows, columns in ((5, 13), (8, 8), (16, 7)):  # patches; two windows or more a side
+    exported = torch.export.export(
+        model, (image,), dynamic_shapes=({2: height, 3: width},)
+    )
+    for rows, columns in (
+        (5, 13),
+        (8, 8),
+        (16, 7),
+    ):  # patches; two windows or more a side
         image = torch.randn(1, 3, 14 * rows, 14 * columns)
         assert relative_error(exported.module()(image)[0], model(image)[0]) < 1e-5
 
@@ -208,4 +238,7 @@ if __name__ == '__main__':
     for side in (50, 72, 80):
         torch.manual_seed(0)
         with tempfile.TemporaryDirectory() as folder:
-            print(side, f'{largest_error(transformers, four_blocks, side, Path(folder)):.1e}')
+            print(
+                side,
+                f'{largest_error(transformers, four_blocks, side, Path(folder)):.1e}',
+            )

@@ -52,10 +52,14 @@ def largest_error(
     """Relative, of all tokens after each of four blocks, with the same weights in a file."""
     channels, heads = arch['embed_dims'], arch['num_heads']
     of_keys = [heads // 2 if index in SHARED else heads for index in range(4)]
-    model = theirs(transformers, channels, 4, heads, num_key_value_heads_per_layer=of_keys)
+    model = theirs(
+        transformers, channels, 4, heads, num_key_value_heads_per_layer=of_keys
+    )
     randomize(model)
     path = saved(model.state_dict(), folder)
-    ours = load(RoPEViT, path, arch=arch, out_indices=range(4), output_prefix='all').eval()
+    ours = load(
+        RoPEViT, path, arch=arch, out_indices=range(4), output_prefix='all'
+    ).eval()
     image, maps = torch.randn(1, 3, *(16 * side for side in grid)), []
     for layer in model.model.layer:
         layer.register_forward_hook(lambda _, inputs, out: maps.append(model.norm(out)))
@@ -65,7 +69,9 @@ def largest_error(
 
 
 @pytest.mark.parametrize('grid', [(4, 3), (2, 7), (1, 6)])
-def test_same_maps_as_transformers(transformers: ModuleType, grid: tuple[int, int], tmp_path: Path):
+def test_same_maps_as_transformers(
+    transformers: ModuleType, grid: tuple[int, int], tmp_path: Path
+):
     assert largest_error(transformers, SMALL, grid, tmp_path) < 2e-6
 
 
@@ -83,7 +89,11 @@ def in_hf_layout(weights: Weights) -> Weights:
         name = names.get(key, key).replace('blocks', 'model.layer')
         for old, new in (
             *(('.ln', '.norm'), ('attn.gamma.weight', 'layer_scale1.lambda1')),
-            *(('attn.w', 'attention.'), ('attn.', 'attention.'), ('attention.proj', 'attention.o')),
+            *(
+                ('attn.w', 'attention.'),
+                ('attn.', 'attention.'),
+                ('attention.proj', 'attention.o'),
+            ),
             ('ffn.w3', 'mlp.down_proj'),
         ):
             name = name.replace(old, new)
@@ -104,7 +114,9 @@ def test_meta_s_file_is_the_same_model(transformers: ModuleType, tmp_path: Path)
     heads = [2 if index in SHARED else 4 for index in range(4)]
     model = theirs(transformers, 96, 4, 4, num_key_value_heads_per_layer=heads)
     model.load_state_dict(in_hf_layout(weights))
-    ours = load(RoPEViT, saved(weights, tmp_path), arch=SMALL, output_prefix='cls').eval()
+    ours = load(
+        RoPEViT, saved(weights, tmp_path), arch=SMALL, output_prefix='cls'
+    ).eval()
     image = torch.randn(1, 3, 64, 80)
     ((feature_map, cls_token),) = ours(image)
     tokens = model(image).last_hidden_state
@@ -120,21 +132,37 @@ def test_shared_heads_are_repeated_whole(tmp_path: Path):
         heads = weights[f'blocks.1.attn.{name}.weight'].chunk(2)
         for head, expected in zip(rows.chunk(4), (0, 0, 1, 1), strict=True):
             assert torch.equal(head, heads[expected])
-    assert torch.equal(model.blocks[0].attn.qkv.weight[96:192], weights['blocks.0.attn.wk.weight'])
+    assert torch.equal(
+        model.blocks[0].attn.qkv.weight[96:192], weights['blocks.0.attn.wk.weight']
+    )
 
 
 @pytest.mark.parametrize(
     'key, shape, message',
     [
-        ('blocks.1.attn.q_norm.weight', None, 'is there without blocks.1.attn.q_norm.weight'),
+        (
+            'blocks.1.attn.q_norm.weight',
+            None,
+            'is there without blocks.1.attn.q_norm.weight',
+        ),
         ('blocks.1.attn.wq.bias', None, 'is there without blocks.1.attn.wq.bias'),
         ('blocks.1.attn.wk.weight', (40, 96), 'does not have the shape of this layout'),
         ('blocks.1.attn.wv.bias', (), 'does not have the shape of this layout'),
-        ('blocks.1.attn.wv.bias', (0,), 'blocks.1.attn.qkv.bias [192] instead of [288]'),
-        ('blocks.1.attn.wk.weight', (72, 96), 'blocks.1.attn.qkv.weight [264, 96] instead of'),
+        (
+            'blocks.1.attn.wv.bias',
+            (0,),
+            'blocks.1.attn.qkv.bias [192] instead of [288]',
+        ),
+        (
+            'blocks.1.attn.wk.weight',
+            (72, 96),
+            'blocks.1.attn.qkv.weight [264, 96] instead of',
+        ),
     ],
 )
-def test_other_heads_are_refused(key: str, shape: tuple | None, message: str, tmp_path: Path):
+def test_other_heads_are_refused(
+    key: str, shape: tuple | None, message: str, tmp_path: Path
+):
     weights = sapiens2(96, 4, heads=4, shared=SHARED)
     if shape is None:
         del weights[key]
@@ -153,7 +181,10 @@ def test_every_size_loads_strictly(transformers: ModuleType, size: str, tmp_path
     with torch.device('meta'):
         weights = sapiens2(channels, depth, heads=heads, shared=shared)
         model = load(RoPEViT, saved(weights, tmp_path), arch=f'sapiens2_{size}')
-        expected = {k: x.shape for k, x in theirs(transformers, *SIZES[size]).state_dict().items()}
+        expected = {
+            k: x.shape
+            for k, x in theirs(transformers, *SIZES[size]).state_dict().items()
+        }
     assert {key: x.shape for key, x in in_hf_layout(weights).items()} == expected
     repeated = len(shared) * (channels + 1) * channels  # rows of keys and values
     total = sum(x.numel() for key, x in weights.items() if key != 'rope_embed.periods')
@@ -172,7 +203,9 @@ def small(**settings: object) -> RoPEViT:
 @pytest.mark.parametrize('window_prefix', ['copy', 'global'])
 @torch.no_grad()
 def test_one_window_is_the_whole_image(window_prefix: str):
-    windows = dict(window_size=4, window_block_indexes=(0, 1), window_prefix=window_prefix)
+    windows = dict(
+        window_size=4, window_block_indexes=(0, 1), window_prefix=window_prefix
+    )
     model, windowed = small(), small(**windows)
     windowed.load_state_dict(model.state_dict())
     image = torch.randn(2, 3, 64, 64)
@@ -184,7 +217,9 @@ def test_one_window_is_the_whole_image(window_prefix: str):
 @torch.no_grad()
 def test_the_padding_of_windows_is_normalised_too(norm: str, bias: bool | str):
     """A window over the edge is a window of tokens and zeros, whose projection is the bias."""
-    attn = Attention(32, 2, qkv_bias=bias, rope=AxialRoPE(16, 2), qk_norm=dict(type=norm))
+    attn = Attention(
+        32, 2, qkv_bias=bias, rope=AxialRoPE(16, 2), qk_norm=dict(type=norm)
+    )
     randomize(attn)
     tokens = torch.randn(1, 3 * 6, 32)
     plan = window_plan(1, (3, 6), (4, 6), device=tokens.device)
@@ -197,14 +232,19 @@ def test_norms_of_heads_keep_half_precision():
     """Else attention under autocast would be of float32."""
     attn = Attention(32, 2, qk_norm=dict(type='RMSNorm'))
     assert (
-        attn.normalized(torch.randn(2, 5, 3, 2, 16, dtype=torch.bfloat16)).dtype == torch.bfloat16
+        attn.normalized(torch.randn(2, 5, 3, 2, 16, dtype=torch.bfloat16)).dtype
+        == torch.bfloat16
     )
 
 
 def test_every_parameter_has_a_gradient():
     model = small().train()
     model(torch.randn(2, 3, 48, 32))[0].square().sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    without = [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not p.grad.any()
+    ]
     assert not without
     assert not any('gamma_2' in name for name, _ in model.named_parameters())
 
@@ -216,4 +256,7 @@ if __name__ == '__main__':
     for grid in ((64, 48), (20, 30), (1, 48)):
         torch.manual_seed(0)
         with tempfile.TemporaryDirectory() as folder:
-            print(grid, f'{largest_error(transformers, four_blocks, grid, Path(folder)):.1e}')
+            print(
+                grid,
+                f'{largest_error(transformers, four_blocks, grid, Path(folder)):.1e}',
+            )

@@ -47,11 +47,15 @@ def largest_error(model: RoPEViT, weights: Weights, grid: tuple[int, int]) -> fl
     """Relative, of the four maps of an image."""
     image = torch.randn(1, 3, *(16 * side for side in grid))
     expected = vjepa2_1_maps(weights, image[0], model.arch.num_heads)
-    return max(relative_error(x[0], y) for x, y in zip(model(image), expected, strict=True))
+    return max(
+        relative_error(x[0], y) for x, y in zip(model(image), expected, strict=True)
+    )
 
 
 @pytest.mark.parametrize('grid', [(3, 5), (6, 4), (1, 7), (1, 1)])
-def test_same_maps_as_the_formulas(published: Weights, path: str, grid: tuple[int, int]):
+def test_same_maps_as_the_formulas(
+    published: Weights, path: str, grid: tuple[int, int]
+):
     model = load(RoPEViT, path, arch=SMALL, out_indices=NORMED[12]).eval()
     assert largest_error(model, published, grid) < 2e-6
 
@@ -81,11 +85,14 @@ def test_every_size_loads_strictly(size: str, tmp_path: Path):
     with torch.device('meta'):
         weights = vjepa2_1(channels, depth, hidden=hidden)
         file = saved(
-            {'target_encoder': {f'module.backbone.{k}': x for k, x in weights.items()}}, tmp_path
+            {'target_encoder': {f'module.backbone.{k}': x for k, x in weights.items()}},
+            tmp_path,
         )
         model = load(RoPEViT, file, arch=f'vjepa2_1_{size}', out_indices=NORMED[depth])
     videos = ('patch_embed.', 'video_mod_embed', 'img_mod_embed')
-    expected = sum(x.numel() for key, x in weights.items() if not key.startswith(videos))
+    expected = sum(
+        x.numel() for key, x in weights.items() if not key.startswith(videos)
+    )
     assert sum(p.numel() for p in model.parameters()) == expected
     assert model.blocks[0].attn.rope.head_dim == 64
 
@@ -126,7 +133,9 @@ def test_a_file_of_a_whole_training_in_our_layout(published: Weights, tmp_path: 
     assert find_layout(published, 'file').name == 'V-JEPA 2.1'
     model = RoPEViT(dict(SMALL, depth=3), out_indices=(0, 1, 2))
     path = saved(model.state_dict(), tmp_path)
-    again = load(RoPEViT, path, arch=dict(SMALL, depth=3), out_indices=(1, 2)).state_dict()
+    again = load(
+        RoPEViT, path, arch=dict(SMALL, depth=3), out_indices=(1, 2)
+    ).state_dict()
     assert all(torch.equal(x, model.state_dict()[key]) for key, x in again.items())
 
 
@@ -147,11 +156,15 @@ def test_each_window_is_an_image_of_its_own(path: str):
 def test_scaling_by_parts_leaves_the_pairs_of_the_time():
     rope = VideoRoPE(64, 2)
     rope.set_scaling(RopeScaling((16, 16), 'by_parts'))
-    one, two = (rope(torch.empty(1, 1, 1), (side, side)).angles[-1, 0] for side in (16, 32))
+    one, two = (
+        rope(torch.empty(1, 1, 1), (side, side)).angles[-1, 0] for side in (16, 32)
+    )
     assert not one[:10].any() and not two[:10].any() and one[10:].all()
     row, twice = one[10:20] / 15, two[10:20] / 31  # radians per patch
     torch.testing.assert_close(row, 10000.0 ** (-torch.arange(10) / 10))
-    assert twice[0] == pytest.approx(row[0].item())  # 2.5 periods over the grid of pre-training
+    assert twice[0] == pytest.approx(
+        row[0].item()
+    )  # 2.5 periods over the grid of pre-training
     torch.testing.assert_close(twice[4:], row[4:] / 2)  # below one
 
 
@@ -165,9 +178,13 @@ def test_norms_of_outputs_train_and_freeze_with_the_end():
     sum(x.square().sum() for x in model(torch.randn(1, 3, 32, 48))).backward()
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
     assert model.layer_of('norm0.weight') == model.layer_of('norm.bias') == 4
-    frozen = RoPEViT(dict(SMALL, depth=3), out_indices=(0, 1), frozen_stages='all').train()
+    frozen = RoPEViT(
+        dict(SMALL, depth=3), out_indices=(0, 1), frozen_stages='all'
+    ).train()
     assert not any(p.requires_grad for p in frozen.parameters())
-    assert not frozen.norm0.training and not frozen.norm1.training and frozen.norm is None
+    assert (
+        not frozen.norm0.training and not frozen.norm1.training and frozen.norm is None
+    )
 
 
 if __name__ == '__main__':

@@ -14,22 +14,26 @@ from PIL import Image
 
 import rope_dense
 from helpers.bands import read_bands
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
-from rope_dense.datasets.images.band_files import write_bands
-from rope_dense.datasets.images.bands import LoadBands, picture, shrink
-from rope_dense.export.hub import push_model
-from rope_dense.large_images.band_image import BandImage
+from rope_dense.data.generated import ShapesSettings, write_shapes
+from rope_dense.data.images.band_files import write_bands
+from rope_dense.data.images.bands import LoadBands, picture, shrink
+from rope_dense.data.tiles.band_image import BandImage
+from rope_dense.export.trained import push_model
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense_command import command
 
-rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+rasterio = pytest.importorskip(
+    'rasterio', reason="no rasterio: pip install -e '.[large]'"
+)
 pytestmark = pytest.mark.usefixtures('surroundings')
 NAMES = ['red', 'green', 'blue', 'heat']
 SPLIT = 30  # columns without data
 Files = tuple[str, str]  # config and weights
 SMALL = dict(
-    backbone=dict(arch=dict(embed_dims=32, depth=4, num_heads=2), out_indices=(0, 1, 2, 3)),
+    backbone=dict(
+        arch=dict(embed_dims=32, depth=4, num_heads=2), out_indices=(0, 1, 2, 3)
+    ),
     neck=dict(embed_dim=32),
     decode_head=dict(in_channels=[32] * 4, channels=32),
     auxiliary_head=dict(in_channels=32, channels=32),
@@ -39,13 +43,17 @@ SMALL = dict(
 @pytest.fixture(scope='module')
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp('channels')
-    write_shapes(folder, ShapesSettings(train=3, val=2, size=(64, 96), layouts=('warm',)))
+    write_shapes(
+        folder, ShapesSettings(train=3, val=2, size=(64, 96), layouts=('warm',))
+    )
     return folder / 'warm'
 
 
 def model_files(task: str, data: Path, folder: Path, **own: object) -> Files:
     """A config and random weights, which depend on the fourth channel."""
-    settings = dict(data_root=data, channels=NAMES, size=64, weights=None, backbone='tiny', **own)
+    settings = dict(
+        data_root=data, channels=NAMES, size=64, weights=None, backbone='tiny', **own
+    )
     with DefaultScope.overwrite_default_scope('mmengine'):
         cfg = load_config(task, own=settings)
         if task == 'semantic':
@@ -85,12 +93,19 @@ def test_predictions_are_drawn_on_what_is_shown(
     write_bands(folder / 'a.tif', pixels)
     np.save(folder / 'b.npy', pixels)
     write_bands(folder / 'c.tif', pixels[..., :3])
-    assert run('predict', *detector, folder, '--out', tmp_path / 'out', '--score', '0.001') == 0
+    assert (
+        run('predict', *detector, folder, '--out', tmp_path / 'out', '--score', '0.001')
+        == 0
+    )
     assert f'{folder / "c.tif"}: 3 bands, expected 4' in capsys.readouterr().out
     content = json.loads((tmp_path / 'out' / 'predictions.json').read_text())
     assert [image['file_name'] for image in content['images']] == ['a.tif', 'b.npy']
     found = [
-        [(x['bbox'], x['score']) for x in content['annotations'] if x['image_id'] == image]
+        [
+            (x['bbox'], x['score'])
+            for x in content['annotations']
+            if x['image_id'] == image
+        ]
         for image in (1, 2)
     ]
     assert found[0] == found[1] != []
@@ -100,7 +115,9 @@ def test_predictions_are_drawn_on_what_is_shown(
     assert np.abs(drawn.astype(int) - expected).mean() < 60
 
 
-def test_python_predicts_files_and_arrays(segmentor: Files, data: Path, tmp_path: Path) -> None:
+def test_python_predicts_files_and_arrays(
+    segmentor: Files, data: Path, tmp_path: Path
+) -> None:
     model = rope_dense.load(*segmentor)
     (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
     pixels = read_bands(file)
@@ -114,8 +131,13 @@ def test_python_predicts_files_and_arrays(segmentor: Files, data: Path, tmp_path
         model(pixels[..., :3])
 
 
-def test_samples_and_reports_have_pictures(segmentor: Files, data: Path, tmp_path: Path) -> None:
-    assert run('browse_data', segmentor[0], '--count', '1', '--out', tmp_path / 'samples') == 0
+def test_samples_and_reports_have_pictures(
+    segmentor: Files, data: Path, tmp_path: Path
+) -> None:
+    assert (
+        run('browse_data', segmentor[0], '--count', '1', '--out', tmp_path / 'samples')
+        == 0
+    )
     (sample,) = (tmp_path / 'samples').glob('*.png')
     assert cv2.imread(str(sample)).std() > 20
     sizes = ['--sizes', '64', '96', '--work-dir', tmp_path / 'sizes']
@@ -131,16 +153,24 @@ def test_a_large_image_is_predicted_in_tiles(
     write_bands(tmp_path / 'large.tif', np.tile(read_bands(file), (2, 2, 1)))
     out, drawn = tmp_path / 'labels.tif', tmp_path / 'drawn.jpg'
     options = ['--tile', '64', '--picture', drawn]
-    assert run('predict_large', *segmentor, tmp_path / 'large.tif', '--out', out, *options) == 0
+    assert (
+        run('predict_large', *segmentor, tmp_path / 'large.tif', '--out', out, *options)
+        == 0
+    )
     with rasterio.open(out) as labels:
         assert labels.shape == (128, 192)
     assert cv2.imread(str(drawn)).shape == (128, 192, 3)
     out = tmp_path / 'boxes.json'
-    assert run('predict_large', *detector, tmp_path / 'large.tif', '--out', out, *options) == 0
+    assert (
+        run('predict_large', *detector, tmp_path / 'large.tif', '--out', out, *options)
+        == 0
+    )
     assert 'annotations' in json.loads(out.read_text())
 
 
-def test_a_stored_model_predicts_the_same(segmentor: Files, data: Path, tmp_path: Path) -> None:
+def test_a_stored_model_predicts_the_same(
+    segmentor: Files, data: Path, tmp_path: Path
+) -> None:
     push_model(*segmentor, 'somebody/channels', folder=tmp_path / 'stored')
     (file,) = sorted((data / 'images' / 'val').iterdir())[:1]
     stored, given = rope_dense.load(tmp_path / 'stored'), rope_dense.load(*segmentor)
@@ -173,12 +203,16 @@ def test_rows_are_those_of_the_loader(tmp_path: Path, kind: str, factor: int) ->
     names = [f'x_{name}' for name in 'abcdef'] if kind == 'files' else None
     bands = LoadBands(6, names=names, dtype='uint16', fill=[0.0] * 6)
     image = BandImage(path, bands, factor)
-    whole = np.pad(bands.load(path), ((0, -50 % factor), (0, -31 % factor), (0, 0)), mode='edge')
+    whole = np.pad(
+        bands.load(path), ((0, -50 % factor), (0, -31 % factor), (0, 0)), mode='edge'
+    )
     assert np.array_equal(whole[:50, :31], pixels)
     if factor > 1:
         whole = shrink(whole, whole.shape[1] // factor, whole.shape[0] // factor)
     for top, bottom in ((0, 9), (4, 12), (image.height - 5, image.height)):
-        np.testing.assert_allclose(image.read(top, bottom), whole[top:bottom], rtol=1e-6)
+        np.testing.assert_allclose(
+            image.read(top, bottom), whole[top:bottom], rtol=1e-6
+        )
     with pytest.raises(ValueError, match='expected 5'):
         BandImage(path, LoadBands(5, names=names))
     with pytest.raises(ValueError, match='uint16'):
@@ -212,6 +246,8 @@ def test_nothing_is_predicted_without_data(
     found = ['--score', '0.001', '--out', large, '--tile', '48']
     assert run('predict_large', *detector, path, *found) == 0
     for result in (tmp_path / 'boxes' / 'predictions.json', large):
-        boxes = np.array([x['bbox'] for x in json.loads(result.read_text())['annotations']])
+        boxes = np.array(
+            [x['bbox'] for x in json.loads(result.read_text())['annotations']]
+        )
         assert len(boxes)
         assert (boxes[:, 0] + boxes[:, 2] / 2).min() >= SPLIT

@@ -13,10 +13,10 @@ from research import position_figures
 from rope_dense.backbones.layers import TableResize
 from rope_dense.checkpoints.detectors import PUBLISHED_MODELS
 from rope_dense.checkpoints.publishers import TARGETS
-from rope_dense.datasets.generated import write_shapes
-from rope_dense.datasets.generated.files import FORMATS, ShapesSettings
-from rope_dense.datasets.generated.shapes import COLORS
-from rope_dense.datasets.labels.folders import FORMATS as LABELS
+from rope_dense.data.generated import write_shapes
+from rope_dense.data.generated.shapes import COLORS
+from rope_dense.data.generated.write_shapes import FORMATS, ShapesSettings
+from rope_dense.data.labels.folders import FORMATS as LABELS
 from rope_dense.export.exporter import DTYPES
 from rope_dense.project.convert_checkpoint import DETECTORS
 from rope_dense.project.load import read_options
@@ -51,7 +51,9 @@ for name, given in dict(
     assert text.getvalue().startswith('error: ') and text.getvalue().count('\\n') == 1, name
     assert 'missing.p' in text.getvalue() and 'no such file' in text.getvalue(), name
 """
-    result = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, '-c', program], capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
 
 
@@ -72,7 +74,9 @@ for task, words in (
     for name in ('train', 'print_recipe', 'browse_data'):
         assert command(name)([task, *words.split()]) == 2
 """
-    environment = dict(os.environ, PYTHONPATH=str(Path(rope_dense_command.__file__).parent))
+    environment = dict(
+        os.environ, PYTHONPATH=str(Path(rope_dense_command.__file__).parent)
+    )
     result = subprocess.run(
         [sys.executable, '-c', program],
         capture_output=True,
@@ -92,7 +96,9 @@ def test_modules_of_the_current_folder_are_found(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr('sys.path', [path for path in sys.path if path])
     (tmp_path / 'module_of_a_user.py').write_text("print('imported')\n")
-    (tmp_path / 'a.py').write_text("custom_imports = dict(imports=['module_of_a_user'])\n")
+    (tmp_path / 'a.py').write_text(
+        "custom_imports = dict(imports=['module_of_a_user'])\n"
+    )
     assert rope_dense_command.command('print_recipe')(['a.py']) == 2
     assert capsys.readouterr().out == 'imported\n'
 
@@ -101,7 +107,9 @@ def test_choices_are_those_of_the_package() -> None:
     """The tools repeat them, so that they need not import the package for --help."""
 
     convert = import_early('convert_checkpoint')
-    assert set(convert.LAYOUTS) == {*TARGETS, *DETECTORS} and {*DETECTORS} <= {*PUBLISHED_MODELS}
+    assert set(convert.LAYOUTS) == {*TARGETS, *DETECTORS} and {*DETECTORS} <= {
+        *PUBLISHED_MODELS
+    }
     export = import_early('export')
     assert {*import_early('convert_data').FORMATS} == {*LABELS, 'colours', 'tiles'}
     assert set(export.PRECISIONS) == set(DTYPES.values())
@@ -109,11 +117,23 @@ def test_choices_are_those_of_the_package() -> None:
     assert (*figures,) == import_early('analyze_positions').FIGURES
     classify = import_early('eval_classification').parse_args
     for resize in get_args(TableResize):
-        assert classify(['x.pth', 'folder', '--rpb-resize', resize]).rpb_resize == resize
-    shapes, given = import_early('make_shapes').parse_args, ['out', '--layout', *FORMATS]
+        assert (
+            classify(['x.pth', 'folder', '--rpb-resize', resize]).rpb_resize == resize
+        )
+    shapes, given = (
+        import_early('make_shapes').parse_args,
+        ['out', '--layout', *FORMATS],
+    )
     for colors in COLORS:
         args = shapes([*given, '--colors', colors])
-        settings = (args.train, args.val, args.size, args.seed, colors, tuple(args.layout))
+        settings = (
+            args.train,
+            args.val,
+            args.size,
+            args.seed,
+            colors,
+            tuple(args.layout),
+        )
         assert ShapesSettings(*settings) == ShapesSettings(colors=colors)
 
 
@@ -125,7 +145,9 @@ def test_the_list_of_commands(words: list[str], names: tuple[str, ...]) -> None:
         f"sys.argv = ['rope-dense', *{words}, '--help']\nimport rope_dense_command\n"
         'sys.exit(rope_dense_command.main())'
     )
-    result = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, '-c', program], capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
     rows = [line.split(maxsplit=1) for line in result.stdout.splitlines()[2:]]
     more = [] if words else ['research']
@@ -139,7 +161,9 @@ def test_a_command_by_its_name(
         monkeypatch.setattr('sys.argv', ['rope-dense', *words, '--help'])
         with pytest.raises(SystemExit, match='0'):
             rope_dense_command.main()
-        assert capsys.readouterr().out.startswith(f'usage: rope-dense {" ".join(words)} ')
+        assert capsys.readouterr().out.startswith(
+            f'usage: rope-dense {" ".join(words)} '
+        )
     monkeypatch.setattr('sys.argv', ['rope-dense', 'preddict'])
     assert rope_dense_command.main() == 2
     assert 'did you mean predict?' in capsys.readouterr().err
@@ -149,13 +173,16 @@ def test_research_is_for_a_clone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An installed package is without it."""
-    monkeypatch.setattr(rope_dense_command, '__file__', str(tmp_path / 'rope_dense_command.py'))
+    monkeypatch.setattr(
+        rope_dense_command, '__file__', str(tmp_path / 'rope_dense_command.py')
+    )
     (tmp_path / 'rope_dense').mkdir()
     monkeypatch.setattr('sys.argv', ['rope-dense', 'research', 'make-shapes', 'data'])
     assert rope_dense_command.main() == 2
     said = capsys.readouterr().err
     assert (
-        said.startswith('error: rope-dense research is not installed: ') and said.count('\n') == 1
+        said.startswith('error: rope-dense research is not installed: ')
+        and said.count('\n') == 1
     )
 
 

@@ -18,9 +18,9 @@ from helpers.grid import CONFIGS
 from helpers.tool_names import Fails, Main
 from rope_dense.commands.report import main as report_main
 from rope_dense.commands.report import parse_args as report_args
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
-from rope_dense.datasets.generated.rooms import make_room, render_room
-from rope_dense.datasets.images.drawing import LEGEND
+from rope_dense.data.generated import ShapesSettings, write_shapes
+from rope_dense.data.generated.rooms import make_room, render_room
+from rope_dense.data.images.drawing import LEGEND
 from rope_dense_command import command
 
 HEIGHT, WIDTH = 64, 96
@@ -58,7 +58,11 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(rooms: Path) -> str:
     cfg = Config.fromfile(CONFIGS / 'demo' / 'depth_vit_rope_mixed_rooms.py')
     cfg.merge_from_dict(
-        SMALL | {f'{x}_dataloader.dataset.data_root': str(rooms) for x in ('train', 'val', 'test')}
+        SMALL
+        | {
+            f'{x}_dataloader.dataset.data_root': str(rooms)
+            for x in ('train', 'val', 'test')
+        }
     )
     cfg.dump(rooms.parent / 'small.py')
     return str(rooms.parent / 'small.py')
@@ -71,7 +75,9 @@ def weights(config: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(next(work.glob('best_rmse_*.pth')))
 
 
-def test_tested_with_and_without_flips(config: str, weights: str, tmp_path: Path) -> None:
+def test_tested_with_and_without_flips(
+    config: str, weights: str, tmp_path: Path
+) -> None:
     for options in ([], ['--tta']):
         work = tmp_path / str(len(options))
         assert tool('test')([config, weights, '--work-dir', str(work), *options]) == 0
@@ -87,13 +93,18 @@ def test_predicted_depth_is_drawn_and_written(
 
     folder = tmp_path / 'in'
     shutil.copytree(rooms / 'images' / 'val', folder)
-    assert tool('predict')([config, weights, str(folder), '--out', str(tmp_path / 'out')]) == 0
+    assert (
+        tool('predict')([config, weights, str(folder), '--out', str(tmp_path / 'out')])
+        == 0
+    )
     cfg = Config.fromfile(config)
     del cfg.test_dataloader.dataset.pipeline[2]
     inferencer = MMSegInferencer(cfg, weights, device='cpu')
     for file in folder.iterdir():
         depth = np.load(tmp_path / 'out' / 'depth' / f'{file.stem}.npy')
-        (expected,) = inferencer(str(file), return_datasamples=True).pred_depth_map.data.numpy()
+        (expected,) = inferencer(
+            str(file), return_datasamples=True
+        ).pred_depth_map.data.numpy()
         assert depth.dtype == np.float32 and depth.shape == (HEIGHT, WIDTH)
         np.testing.assert_allclose(depth, expected, rtol=1e-5)
         drawn = mmcv.imread(tmp_path / 'out' / 'pictures' / file.name)
@@ -108,10 +119,22 @@ def test_depth_in_python(config: str, weights: str, rooms: Path) -> None:
 
 
 def test_large_images_are_not_cut_into_tiles(
-    config: str, weights: str, rooms: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    config: str,
+    weights: str,
+    rooms: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     image = str(rooms / 'images' / 'val' / '00000000.jpg')
-    arguments = [config, weights, image, '--out', str(tmp_path / 'out'), '--tile-above', '0.001']
+    arguments = [
+        config,
+        weights,
+        image,
+        '--out',
+        str(tmp_path / 'out'),
+        '--tile-above',
+        '0.001',
+    ]
     assert tool('predict')(arguments) == 2
     assert 'depth is not predicted in tiles' in capsys.readouterr().err
     arguments = [config, weights, image, '--out', str(tmp_path / 'out.tif')]
@@ -124,7 +147,16 @@ def test_large_images_are_not_cut_into_tiles(
 def test_samples_are_drawn(config: str, split: str, tmp_path: Path) -> None:
     """Of a test, too, whose truth keeps the size of its file."""
     sizes = ['--cfg-options', 'val_dataloader.dataset.pipeline.1.scale=(192,128)']
-    arguments = [config, '--split', split, '--count', '1', '--out', str(tmp_path), *sizes]
+    arguments = [
+        config,
+        '--split',
+        split,
+        '--count',
+        '1',
+        '--out',
+        str(tmp_path),
+        *sizes,
+    ]
     assert tool('browse_data')(arguments) == 0
     (file,) = tmp_path.glob('*.png')
     height, width = (HEIGHT, WIDTH) if split == 'train' else (2 * HEIGHT, 2 * WIDTH)
@@ -142,8 +174,12 @@ def test_one_model_at_several_sizes(config: str, weights: str, tmp_path: Path) -
     assert (tmp_path / 'resolutions.png').is_file()
 
 
-def test_a_report_has_errors_by_distance(config: str, weights: str, tmp_path: Path) -> None:
-    arguments = report_args([config, weights, '--out', str(tmp_path), '--device', 'cpu'])
+def test_a_report_has_errors_by_distance(
+    config: str, weights: str, tmp_path: Path
+) -> None:
+    arguments = report_args(
+        [config, weights, '--out', str(tmp_path), '--device', 'cpu']
+    )
     report_main(arguments)
     content = json.loads((tmp_path / 'report.json').read_text())
     every, *ranges = content['classes']

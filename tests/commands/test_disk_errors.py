@@ -11,10 +11,10 @@ import torch
 from helpers.small_configs import make_data
 from helpers.tool_names import Main
 from rope_dense.commands.run import run
-from rope_dense.datasets.loading import LoadError, NamingPipeline
+from rope_dense.data.loading import LoadError, NamingPipeline
 from rope_dense.export.exporter import check_space
 from rope_dense.project import convert_checkpoint
-from rope_dense.utils.atomic_write import atomic_write
+from rope_dense.utils.disk import atomic_write
 from rope_dense.utils.results import Results
 from rope_dense_command import command
 
@@ -84,7 +84,11 @@ def test_an_image_of_any_data_set_is_named(info: dict, name: str) -> None:
 
 @pytest.mark.parametrize('workers', [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_image_that_is_damaged(
-    train: Main, detector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: int
+    train: Main,
+    detector: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    workers: int,
 ) -> None:
     """Found in the middle of training; a worker wraps errors in its traceback."""
     data = make_data(tmp_path / 'data') / 'coco'
@@ -93,7 +97,10 @@ def test_an_image_that_is_damaged(
     options = [f'train_dataloader.num_workers={workers}', 'train_cfg.max_iters=20']
     options += ['train_cfg.val_interval=20', f'experiment_name=damaged{workers}']
     argv = [detector, '--data-root', str(data), '--work-dir', str(tmp_path / 'work')]
-    assert train([*argv, '--cfg-options', *options, f'visualizer.name=damaged{workers}']) == 2
+    assert (
+        train([*argv, '--cfg-options', *options, f'visualizer.name=damaged{workers}'])
+        == 2
+    )
     message = capsys.readouterr().err
     assert f'error: {path} cannot be loaded: ' in message and 'Traceback' not in message
 
@@ -102,14 +109,18 @@ def test_what_has_no_name_in_an_error_is_named(tmp_path: Path) -> None:
     """Files of a folder that appear together, and steps of a journal."""
     full = OSError(errno.ENOSPC, 'No space left on device')
     with (
-        pytest.raises(OSError, match=r"written \(.*No space left .*GB left: '.*/out/tiles'"),
+        pytest.raises(
+            OSError, match=r"written \(.*No space left .*GB left: '.*/out/tiles'"
+        ),
         Results(tmp_path / 'out', 'tiles') as results,
         results.fresh(),
     ):
         raise full
     assert not (tmp_path / 'out').exists()
     (tmp_path / 'file').touch()
-    with pytest.raises(ValueError, match='file is a file, and the results need a folder'):
+    with pytest.raises(
+        ValueError, match='file is a file, and the results need a folder'
+    ):
         Results(tmp_path / 'file', 'test').__enter__()
 
 

@@ -69,7 +69,9 @@ def checkpoint(demo: nn.Module, tmp_path: Path) -> str:
     [
         (['--size', '160x208', '--batch', '2'], [(2, 3, 160, 208)]),
         pytest.param(
-            [], [(1, 3, 160, 160), (2, 3, 240, 200), (1, 3, 320, 333)], marks=pytest.mark.slow
+            [],
+            [(1, 3, 160, 160), (2, 3, 240, 200), (1, 3, 320, 333)],
+            marks=pytest.mark.slow,
         ),
     ],
     ids=['one size', 'any size'],
@@ -87,11 +89,16 @@ def test_the_detector_of_the_demo_finds_the_same_boxes(
     path = tmp_path / 'demo.onnx'
     assert export([DEMO, checkpoint, str(path), *options, *OPTIONS]) == 0
     said = capsys.readouterr().out
-    assert "resize          {'scale': [160, 160], 'keep_ratio': True, 'antialias': False}" in said
+    assert (
+        "resize          {'scale': [160, 160], 'keep_ratio': True, 'antialias': False}"
+        in said
+    )
     assert 'colours         [[220, 20, 60]' in said
     assert "['circle', 'square', 'triangle', 'star', 'cross', 'ring']" in said
     lines = re.findall(r'Largest difference .* in fp32 for \d x 3 x .*: (.*)', said)
-    found = [float(number) for line in lines for number in re.findall(r'(\S+) in \w+', line)]
+    found = [
+        float(number) for line in lines for number in re.findall(r'(\S+) in \w+', line)
+    ]
     assert len(lines) == (1 if options else 3) and max(found) < 1e-4
     assert json.loads(path.with_suffix('.json').read_text())['classes'] == [*CLASSES]
     runtime = session(path)
@@ -114,18 +121,35 @@ def draws(path: Path, folder: Path) -> None:
     Image.fromarray(noise).save(folder / 'in.png')
     (folder / 'in').mkdir()
     (folder / 'in.png').rename(folder / 'in' / 'a.png')
-    command = [sys.executable, '-X', 'importtime', 'draw.py', str(path), 'in', 'out', '0']
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        '-X',
+        'importtime',
+        'draw.py',
+        str(path),
+        'in',
+        'out',
+        '0',
+    ]
+    result = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stderr[-2000:]
     imported = {line.rpartition('|')[2].strip() for line in result.stderr.splitlines()}
-    assert 'onnxruntime' in imported and not imported & {'torch', 'mmengine', 'rope_dense'}
+    assert 'onnxruntime' in imported and not imported & {
+        'torch',
+        'mmengine',
+        'rope_dense',
+    }
     drawn = np.asarray(Image.open(folder / 'out' / 'a.png'))
     assert drawn.shape == noise.shape and (drawn != noise).any()
     assert re.search(r'a\.png: highest score 0\.\d\d, drawn from 0\.0', result.stdout)
 
 
 @torch.no_grad()
-def test_the_script_draws_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_draws_masks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Coloured where the model finds instances, in an image that is padded to multiples of 32.
 
     The model itself runs in place of its file.
@@ -137,7 +161,10 @@ def test_the_script_draws_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     picture.save(tmp_path / 'in.png')
     small = np.asarray(picture.resize((100, 75), Image.BILINEAR))[:, :, ::-1].copy()
     metainfo = dict(ori_shape=(150, 200), img_shape=(75, 100), scale_factor=(0.5, 0.5))
-    inputs, samples = [torch.from_numpy(small).permute(2, 0, 1)], [DetDataSample(metainfo=metainfo)]
+    inputs, samples = (
+        [torch.from_numpy(small).permute(2, 0, 1)],
+        [DetDataSample(metainfo=metainfo)],
+    )
     data = model.data_preprocessor(dict(inputs=inputs, data_samples=samples), False)
     logits = model(data['inputs'], mode='tensor')[3]
     model.bbox_head.mask_head.bias -= logits.amax(1).median()
@@ -168,7 +195,9 @@ def run_script(
     meta = SimpleNamespace(custom_metadata_map=dict(rope_dense=json.dumps(about)))
     session = SimpleNamespace(
         get_modelmeta=lambda: meta,
-        run=lambda names, inputs: [x.numpy() for x in model(torch.from_numpy(inputs['image']))],
+        run=lambda names, inputs: [
+            x.numpy() for x in model(torch.from_numpy(inputs['image']))
+        ],
     )
     runtime = SimpleNamespace(InferenceSession=lambda file: session)
     monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
@@ -183,7 +212,9 @@ def test_the_script_draws_oriented_boxes_by_their_corners(
     """One box above the threshold, in a picture of twice the size that the model sees."""
     Image.new('RGB', (200, 150)).save(tmp_path / 'in.png')
     boxes = torch.tensor([[[50.0, 40, 40, 20, 0.5], [20, 20, 10, 10, 0]]])
-    outputs = dict(scores=torch.tensor([[0.9, 0.1]]), boxes=boxes, labels=torch.tensor([[1, 0]]))
+    outputs = dict(
+        scores=torch.tensor([[0.9, 0.1]]), boxes=boxes, labels=torch.tensor([[1, 0]])
+    )
     outputs['corners'] = corners_of(boxes)
     about = dict(outputs=[*outputs], task='detection', size='dynamic', multiple_of=32)
     about['smallest_size'] = [32, 32]
@@ -206,7 +237,9 @@ def test_the_script_resizes_as_the_test_pipeline(keep_ratio: bool) -> None:
     for scale in ((1333, 800), (224, 160), (160, 224)):
         about = dict(size='dynamic', resize=dict(scale=scale, keep_ratio=keep_ratio))
         exec(function, names := dict(about=about))
-        resize = TRANSFORMS.build(dict(type='Resize', scale=scale, keep_ratio=keep_ratio))
+        resize = TRANSFORMS.build(
+            dict(type='Resize', scale=scale, keep_ratio=keep_ratio)
+        )
         for height, width in ((480, 640), (641, 427), (100, 1000), (37, 53)):
             resized = resize(dict(img=np.zeros((height, width, 3), np.uint8)))['img']
             assert tuple(names['test_size'](width, height)) == resized.shape[1::-1]

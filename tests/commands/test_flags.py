@@ -9,9 +9,7 @@ from mmengine.config import Config
 from mmengine.registry import STRATEGIES
 
 from helpers.tool_names import TOOLS, Fails, Main
-from rope_dense.measure.evaluate import enable_tta
-from rope_dense.measure.saved_predictions import saved_predictions
-from rope_dense.project.errors import UsageError
+from rope_dense.measure.evaluate import enable_tta, saved_predictions
 from rope_dense.project.options import (
     apply_training_options,
     enable_amp,
@@ -19,11 +17,14 @@ from rope_dense.project.options import (
     enable_ema,
     enable_fsdp,
 )
+from rope_dense.utils.errors import UsageError
 from rope_dense_command import PACKAGES, command
 
 
 @pytest.mark.parametrize('name', PACKAGES)
-def test_the_help_of_every_command_has_debug(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_every_command_has_debug(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         command(name)(['--help'])
     assert '--debug' in capsys.readouterr().out
@@ -46,18 +47,30 @@ def test_processes_of_torchrun_are_connected(
 @pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')
 def test_amp_without_an_accelerator(train: Main, detector: str, fails: Fails) -> None:
     for flag in (['--amp'], ['--amp', 'fp16']):
-        fails(train, detector, *flag, says=['--amp fp16: needs a GPU', 'give --amp bf16'])
+        fails(
+            train, detector, *flag, says=['--amp fp16: needs a GPU', 'give --amp bf16']
+        )
 
 
 def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> None:
     options = ['--cfg-options', 'optim_wrapper.type=MyWrapper']
-    fails(train, detector, '--amp', *options, says=["'MyWrapper', it must be OptimWrapper"])
+    fails(
+        train,
+        detector,
+        '--amp',
+        *options,
+        says=["'MyWrapper', it must be OptimWrapper"],
+    )
 
 
 @pytest.mark.parametrize(
     'precision, given, expected',
     [
-        ('fp16', {}, dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic')),
+        (
+            'fp16',
+            {},
+            dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic'),
+        ),
         ('bf16', {}, dict(type='BFloat16OptimWrapper')),
         ('bf16', dict(type='OptimWrapper'), None),
         (
@@ -65,11 +78,17 @@ def test_amp_with_another_wrapper(train: Main, detector: str, fails: Fails) -> N
             dict(type='AmpOptimWrapper', dtype='bfloat16', loss_scale=512.0),
             dict(type='AmpOptimWrapper', dtype='float16', loss_scale=512.0),
         ),
-        ('bf16', dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic'), None),
+        (
+            'bf16',
+            dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic'),
+            None,
+        ),
         ('fp16', dict(type='BFloat16OptimWrapper'), None),
     ],
 )
-def test_amp_exchanges_the_wrapper(precision: str, given: dict, expected: dict | None) -> None:
+def test_amp_exchanges_the_wrapper(
+    precision: str, given: dict, expected: dict | None
+) -> None:
     """Clipping stays. None: as without a wrapper of its own."""
     plain = dict(
         fp16=dict(type='AmpOptimWrapper', dtype='float16', loss_scale='dynamic'),
@@ -89,7 +108,9 @@ def test_flags_change_the_config() -> None:
             custom_hooks=[dict(type='SubsetLossHook')],
         )
     )
-    apply_training_options(cfg, auto_scale_lr=True, with_cp=True, ema=0.001, compile=True)
+    apply_training_options(
+        cfg, auto_scale_lr=True, with_cp=True, ema=0.001, compile=True
+    )
     enable_compile(cfg)  # once is enough
     assert cfg.auto_scale_lr == dict(base_batch_size=16, enable=True)
     assert cfg.model.backbone == dict(type='RoPEViT', with_cp=True)
@@ -99,19 +120,29 @@ def test_flags_change_the_config() -> None:
     cfg = Config()
     enable_fsdp(cfg, 'pytorch')
     assert cfg.runner_type == 'FlexibleRunner'
-    assert STRATEGIES.get(cfg.strategy.type) is STRATEGIES.get('BlockFSDPStrategy') is not None
+    assert (
+        STRATEGIES.get(cfg.strategy.type)
+        is STRATEGIES.get('BlockFSDPStrategy')
+        is not None
+    )
 
 
-def test_averages_and_shards_that_cannot_be(train: Main, detector: str, fails: Fails) -> None:
+def test_averages_and_shards_that_cannot_be(
+    train: Main, detector: str, fails: Fails
+) -> None:
     fails(train, detector, '--fsdp', says=['--fsdp', 'tools/dist_train.sh'])
     averaged = Config(dict(custom_hooks=[dict(type='EMAHook')]))
     with pytest.raises(UsageError, match='has an EMAHook already'):
         enable_ema(averaged, 0.1)
     restarted = Config(dict(custom_hooks=[dict(type='BestRestartHook', epoch=120)]))
     for cfg, kind in ((averaged, 'EMAHook'), (restarted, 'BestRestartHook')):
-        with pytest.raises(UsageError, match=f'{kind} of custom_hooks .*need whole weights'):
+        with pytest.raises(
+            UsageError, match=f'{kind} of custom_hooks .*need whole weights'
+        ):
             enable_fsdp(cfg, 'pytorch')
-    dense = Config.fromfile(Path(__file__).parents[2] / 'configs/_base_/schedules/dense.py')
+    dense = Config.fromfile(
+        Path(__file__).parents[2] / 'configs/_base_/schedules/dense.py'
+    )
     with pytest.raises(UsageError, match='EMAHook and BestRestartHook'):
         enable_fsdp(dense, 'pytorch')
     with pytest.raises(UsageError, match='runner_type or strategy of its own'):
@@ -138,9 +169,19 @@ def test_tta_that_the_config_does_not_have(
 @pytest.mark.parametrize(
     'model, evaluator, out, says',
     [
-        (dict(type='DINO'), {}, 'labels', 'the boxes of a detector are a pickle, such as'),
+        (
+            dict(type='DINO'),
+            {},
+            'labels',
+            'the boxes of a detector are a pickle, such as',
+        ),
         (dict(type='DepthEstimator'), {}, 'labels', 'not of depth'),
-        (dict(type='MaskRCNN'), dict(metrics=[dict(metric=['bbox', 'segm'])]), 'a.pkl', 'in tiles'),
+        (
+            dict(type='MaskRCNN'),
+            dict(metrics=[dict(metric=['bbox', 'segm'])]),
+            'a.pkl',
+            'in tiles',
+        ),
     ],
 )
 def test_predictions_that_a_test_does_not_write(

@@ -35,19 +35,27 @@ COMMANDS = {
     'browse-data': 'DETECTOR --count 2 --out OUT --work-dir WORK',
     'push-to-hub': 'DETECTOR WEIGHTS me/mine --folder OUT/hub',
 }
-NEW = 'convert-data json', 'convert-data tiles', 'push-to-hub'  # which replace nothing at all
+NEW = (
+    'convert-data json',
+    'convert-data tiles',
+    'push-to-hub',
+)  # which replace nothing at all
 LOG = re.compile(r'(.*/)?\d{8}_\d{6}/.*')  # mmengine's, by the time
 
 
 @pytest.fixture(scope='module')
-def words(detector: str, segmentor: str, weights: str, data: Path, folder: Path) -> dict[str, str]:
+def words(
+    detector: str, segmentor: str, weights: str, data: Path, folder: Path
+) -> dict[str, str]:
     """The files that words stand for."""
     model = random_model(Config.fromfile(segmentor))
     labeller, backbone = folder / 'labeller.pth', folder / 'backbone.pth'
     torch.save(dict(state_dict=model.state_dict()), labeller)
     torch.save(dict(state_dict=model.backbone.state_dict()), backbone)
     pictures = data / 'coco' / 'val2017'
-    names = dict(DETECTOR=detector, SEGMENTOR=segmentor, WEIGHTS=weights, PICTURES=str(pictures))
+    names = dict(
+        DETECTOR=detector, SEGMENTOR=segmentor, WEIGHTS=weights, PICTURES=str(pictures)
+    )
     names |= dict(LABELLER=str(labeller), BACKBONE=str(backbone))
     labels = data / 'coco' / 'annotations' / 'instances_val2017.json'
     return names | dict(LABELS=str(labels), PICTURE=str(sorted(pictures.iterdir())[0]))
@@ -89,12 +97,18 @@ def test_a_file_of_the_user_stays(
 ) -> None:
     """A file in the place of a result is named; others stay beside the results."""
     monkeypatch.chdir(tmp_path)  # where own_data would be
-    program, random = name.split()[0].replace('-', '_'), Random(f'{seed_of_the_week()} {name}')
+    program, random = (
+        name.split()[0].replace('-', '_'),
+        Random(f'{seed_of_the_week()} {name}'),
+    )
 
     def run(out: Path, *more: str) -> int:
         places = words | dict(OUT=str(out), WORK=str(tmp_path / 'work'))
         pattern = re.compile('|'.join(sorted(places, key=len, reverse=True)))
-        given = [pattern.sub(lambda found: places[found[0]], x) for x in COMMANDS[name].split()]
+        given = [
+            pattern.sub(lambda found: places[found[0]], x)
+            for x in COMMANDS[name].split()
+        ]
         try:
             return command(program)([*given, *more])
         except SystemExit as stopped:  # of the reader of arguments
@@ -103,7 +117,9 @@ def test_a_file_of_the_user_stays(
     clean = tmp_path / 'clean'
     clean.mkdir()
     assert run(clean) == 0, capsys.readouterr().err
-    written = [x for x in files_in(clean) if not LOG.fullmatch(x) and '.rope_dense/' not in x]
+    written = [
+        x for x in files_in(clean) if not LOG.fullmatch(x) and '.rope_dense/' not in x
+    ]
     left = {path.name for path in clean.rglob('.rope_dense/**/*') if path.is_file()}
     assert written and left <= {'record.jsonl'}, left
     other = tmp_path / 'other'
@@ -112,7 +128,12 @@ def test_a_file_of_the_user_stays(
         out = tmp_path / f'out{turn}'
         for place in random.sample(written, number):
             plant(out / place, random, other)
-        for place in (f'mine{turn}.txt', 'labels/mine.txt', 'crops/mine/a.jpg', 'a.json.partial'):
+        for place in (
+            f'mine{turn}.txt',
+            'labels/mine.txt',
+            'crops/mine/a.jpg',
+            'a.json.partial',
+        ):
             if not (out / place).exists():
                 plant(out / place, random, other)
         before = files_in(out)

@@ -16,16 +16,76 @@ from PIL import Image
 
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
-from rope_dense.project.errors import UsageError
 from rope_dense.utils.config_parts import nodes
+from rope_dense.utils.errors import UsageError
 from rope_dense_command import command
 
-VALUES = ['', '-1', '0', '1', '3.5', 'nan', '1e999', 'None', 'True', 'x', 'x' * 300, '{}', 'a=b']
-VALUES += ['[]', '[1,2]', '(1,)', "['x']", '/', '..', '--', '-', 'é', 'RoPEViT', 'all', 'dict(a=1)']
-OPTIONS = ['--resume', '--load-from', '--amp', '--ema', '--with-cp', '--fsdp', '--auto-scale-lr']
-OPTIONS += ['--work-dir', '--data-root', '--launcher', '--flops', '--size', '--compile', '--help']
-USES = ['--out', '--batch', '--score', '--device', '--size', '--tile', '--overlap', '--format']
-USES += ['--cfg-options', '--classes', '--picture', '--compare', '--work-dir', '--data-root', '--x']
+VALUES = [
+    '',
+    '-1',
+    '0',
+    '1',
+    '3.5',
+    'nan',
+    '1e999',
+    'None',
+    'True',
+    'x',
+    'x' * 300,
+    '{}',
+    'a=b',
+]
+VALUES += [
+    '[]',
+    '[1,2]',
+    '(1,)',
+    "['x']",
+    '/',
+    '..',
+    '--',
+    '-',
+    'é',
+    'RoPEViT',
+    'all',
+    'dict(a=1)',
+]
+OPTIONS = [
+    '--resume',
+    '--load-from',
+    '--amp',
+    '--ema',
+    '--with-cp',
+    '--fsdp',
+    '--auto-scale-lr',
+]
+OPTIONS += [
+    '--work-dir',
+    '--data-root',
+    '--launcher',
+    '--flops',
+    '--size',
+    '--compile',
+    '--help',
+]
+USES = [
+    '--out',
+    '--batch',
+    '--score',
+    '--device',
+    '--size',
+    '--tile',
+    '--overlap',
+    '--format',
+]
+USES += [
+    '--cfg-options',
+    '--classes',
+    '--picture',
+    '--compare',
+    '--work-dir',
+    '--data-root',
+    '--x',
+]
 LINES = 25  # of a message; those of argparse begin with the usage
 
 
@@ -37,7 +97,7 @@ def mains() -> Iterator[dict[str, Main]]:
         raise UsageError('nothing is wrong')
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('rope_dense.training.train.Run.written', reached)
+        patch.setattr('rope_dense.training.Run.written', reached)
         yield {name: command(name) for name in ('train', 'print_recipe')}
 
 
@@ -45,7 +105,9 @@ def keys(config: str) -> list[str]:
     """The settings of a config, with dots."""
     cfg = Config.fromfile(config)
     found = [
-        f'{name}.{key}' if name else key for name, node in nodes(cfg._cfg_dict) for key in node
+        f'{name}.{key}' if name else key
+        for name, node in nodes(cfg._cfg_dict)
+        for key in node
     ]
     return sorted({*cfg.keys(), *found})
 
@@ -73,24 +135,33 @@ def mistake_of_use(random: Random, arguments: list[str]) -> list[str]:
     arguments = [*arguments]
     for _ in range(random.randint(1, 3)):
         if random.randrange(3):
-            arguments += [random.choice(USES), *random.choice([[], [random.choice(VALUES)]])]
+            arguments += [
+                random.choice(USES),
+                *random.choice([[], [random.choice(VALUES)]]),
+            ]
         else:
             place = random.randrange(len(arguments))
             arguments[place : place + random.randint(0, 1)] = [random.choice(VALUES)]
     return arguments
 
 
-def check(tool: str, main: Main, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def check(
+    tool: str, main: Main, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """The tool stops with a message, or does what it is told."""
     try:
         code = main(arguments)
     except SystemExit as error:  # of argparse
         code = error.code
     except BaseException as error:
-        raise AssertionError(f'{tool} {arguments}: {type(error).__name__}: {error}') from error
+        raise AssertionError(
+            f'{tool} {arguments}: {type(error).__name__}: {error}'
+        ) from error
     message = capsys.readouterr().err
     assert code in (0, 1, 2), f'{tool} {arguments}: {code}'
-    assert 'Traceback' not in message and message.count('\n') <= LINES, f'{tool} {arguments}'
+    assert 'Traceback' not in message and message.count('\n') <= LINES, (
+        f'{tool} {arguments}'
+    )
 
 
 @pytest.fixture
@@ -103,7 +174,10 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures('inside')
 @pytest.mark.parametrize('number', range(4))
 def test_a_few_mistakes(
-    number: int, mains: dict[str, Main], segmentor: str, capsys: pytest.CaptureFixture[str]
+    number: int,
+    mains: dict[str, Main],
+    segmentor: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for tool, main in mains.items():
         check(tool, main, mistake(Random(number), segmentor, keys(segmentor)), capsys)
@@ -112,7 +186,10 @@ def test_a_few_mistakes(
 @pytest.mark.slow
 @pytest.mark.usefixtures('inside')
 def test_many_mistakes(
-    mains: dict[str, Main], segmentor: str, detector: str, capsys: pytest.CaptureFixture[str]
+    mains: dict[str, Main],
+    segmentor: str,
+    detector: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     random = Random(seed_of_the_week())
     for config in (segmentor, detector):

@@ -34,7 +34,12 @@ def test_a_result_is_written_by_one_process(
     image, work = tmp_path / 'image.png', ['--work-dir', str(tmp_path / 'work')]
     Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(image)
     arguments = {
-        'train': [*work, '--cfg-options', 'experiment_name=lock', 'visualizer.name=lock'],
+        'train': [
+            *work,
+            '--cfg-options',
+            'experiment_name=lock',
+            'visualizer.name=lock',
+        ],
         'eval_resolutions': [weights, '--sizes', '64', *work],
         'predict': [weights, str(image), '--out', str(tmp_path / result), *work],
         'predict_large': [weights, str(image), '--out', str(tmp_path / result), *work],

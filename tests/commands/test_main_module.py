@@ -16,15 +16,30 @@ def test_a_script_runs_as_by_python_with_the_operators(tmp_path: Path) -> None:
         "if __name__ == '__main__':\n    sys.exit(' '.join([*sys.argv, beside.TEXT, nms.__name__]))"
     )
     (tmp_path / 'beside.py').write_text("TEXT = 'beside'")
-    command = [sys.executable, '-m', 'rope_dense', str(tmp_path / 'tool.py'), '--out', 'a b']
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
-    assert done.stderr == f'{tmp_path}/tool.py --out a b beside nms\n' and not done.stdout
+    command = [
+        sys.executable,
+        '-m',
+        'rope_dense',
+        str(tmp_path / 'tool.py'),
+        '--out',
+        'a b',
+    ]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True
+    )
+    assert (
+        done.stderr == f'{tmp_path}/tool.py --out a b beside nms\n' and not done.stdout
+    )
 
 
 @pytest.mark.parametrize('package', ['mmdet', 'mmseg'])
-def test_installed_tools_have_short_names(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_tools_have_short_names(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(runpy, 'run_path', lambda path, run_name: started.append((path, sys.argv)))
+    monkeypatch.setattr(
+        runpy, 'run_path', lambda path, run_name: started.append((path, sys.argv))
+    )
     monkeypatch.setattr(sys, 'path', [*sys.path])
     monkeypatch.setattr(sys, 'argv', ['rope_dense', f'{package}/test.py', 'config.py'])
     assert main() == 0
@@ -42,5 +57,6 @@ def test_other_arguments_are_those_of_the_commands(
     assert main() == 2
     message = capsys.readouterr().err
     assert (
-        message.startswith('error: no such file: mmdet/tset.py or /') and message.count('\n') == 1
+        message.startswith('error: no such file: mmdet/tset.py or /')
+        and message.count('\n') == 1
     )

@@ -10,14 +10,17 @@ import pytest
 import torch
 from PIL import Image
 
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.project.load import load_config
 from rope_dense.utils.configs import CONFIGS
 from rope_dense_command import command
 
 pytest.importorskip('mmdet')
 DATA = 'realtime --data coco'
-RUN, NO_RUN = 'work_dirs/realtime', r'realtime is a recipe, not a run: give work_dirs/realtime'
+RUN, NO_RUN = (
+    'work_dirs/realtime',
+    r'realtime is a recipe, not a run: give work_dirs/realtime',
+)
 FIRST = r'error: the following arguments are required: config \(give it first'
 MISTAKES = {
     # options of other packages
@@ -102,7 +105,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp('mistakes')
     write_shapes(folder, ShapesSettings(4, 2, (64, 96), layouts=('coco',)))
     pixels = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
-    for name, text in dict(nameless='0 0.5 0.5 0.2 0.2', pixels='0 30 20 40 30').items():
+    for name, text in dict(
+        nameless='0 0.5 0.5 0.2 0.2', pixels='0 30 20 40 30'
+    ).items():
         for split in ('train', 'val'):
             write_yolo(folder / name, split, text, pixels)
     (folder / 'pixels' / 'classes.txt').write_text('cat\n')
@@ -115,7 +120,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / 'mine.py').write_text((CONFIGS / 'own' / 'realtime.py').read_text())
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        cfg = load_config('realtime', own=dict(data_root='coco', weights=None, epochs=2))
+        cfg = load_config(
+            'realtime', own=dict(data_root='coco', weights=None, epochs=2)
+        )
         (folder / RUN).mkdir(parents=True)
         cfg.dump(folder / RUN / 'realtime.py')
         torch.save({}, folder / RUN / 'iter_1.pth')

@@ -19,7 +19,9 @@ sys.exit(run(main, argparse.Namespace(debug=False)))
 
 
 def test_messages_for_debugging_and_of_other_packages_are_left_out() -> None:
-    done = subprocess.run([sys.executable, '-c', PROGRAM], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, '-c', PROGRAM], capture_output=True, text=True
+    )
     assert done.returncode == 0 and 'a message' in done.stdout
     assert 'OneDL' not in done.stdout and 'another warning' in done.stderr
     assert 'avg_non_ignore' not in done.stderr

@@ -14,12 +14,12 @@ from PIL import Image
 
 from helpers.oriented import CHANNELS, FOLDER, SWIN
 from helpers.tool_names import Fails, Main
-from rope_dense.datasets.rotated import rectangle_corners
-from rope_dense.large_images.predictor import TilePredictor
-from rope_dense.project.errors import UsageError
+from rope_dense.data.rotated import rectangle_corners
+from rope_dense.data.tiles.plan import TilePredictor
+from rope_dense.project.contents import angle_version, check_angle_convention
 from rope_dense.project.load import load_config
 from rope_dense.project.model import build_model
-from rope_dense.project.task import angle_version, check_angle_convention
+from rope_dense.utils.errors import UsageError
 from rope_dense_command import command
 
 NAME = 'rotated-retinanet_swin-t_rope-mixed_1xb2-12e_dota'
@@ -49,12 +49,16 @@ def write_patches(root: Path) -> None:
         (root / name).mkdir(parents=True)
     for left in (0, SIZE // 2):
         box = np.array([40.0, 40, 30, 12, 0.5])
-        picture = np.random.default_rng(left).integers(90, size=(SIZE, SIZE, 3), dtype=np.uint8)
+        picture = np.random.default_rng(left).integers(
+            90, size=(SIZE, SIZE, 3), dtype=np.uint8
+        )
         corners = rectangle_corners(box)
         cv2.fillPoly(picture, [corners.reshape(4, 2).astype(np.int32)], (250, 200, 180))
         name = f'P0__{SIZE}__{left}___0'
         Image.fromarray(picture).save(root / 'images' / f'{name}.png')
-        text = ' '.join(f'{value:.1f}' for value in corners) + f' {CLASSES[left > 0]} 0\n'
+        text = (
+            ' '.join(f'{value:.1f}' for value in corners) + f' {CLASSES[left > 0]} 0\n'
+        )
         (root / 'annfiles' / f'{name}.txt').write_text(text)
 
 
@@ -98,10 +102,15 @@ def test_the_convention_is_in_data_sets_and_weights(files: tuple[str, str]) -> N
     assert angle_version(cfg) == 'le90'
     for loader in LOADERS:
         assert cfg[loader].dataset.metainfo.box_convention == ('le90', 'radian')
-    assert torch.load(files[1])['meta']['dataset_meta']['box_convention'] == ('le90', 'radian')
+    assert torch.load(files[1])['meta']['dataset_meta']['box_convention'] == (
+        'le90',
+        'radian',
+    )
 
 
-@pytest.mark.parametrize('name', ['test', 'predict', 'predict_large', 'eval_resolutions'])
+@pytest.mark.parametrize(
+    'name', ['test', 'predict', 'predict_large', 'eval_resolutions']
+)
 def test_weights_of_another_convention_are_refused(
     files: tuple[str, str], fails: Fails, tmp_path: Path, name: str
 ) -> None:
@@ -117,13 +126,17 @@ def test_weights_of_another_convention_are_refused(
 
 def test_one_model_has_one_convention(files: tuple[str, str]) -> None:
     key = 'model.bbox_head.bbox_coder.angle_version'
-    with pytest.raises(UsageError, match=rf'{key}=oc: give one of le90, le135, oc for all'):
+    with pytest.raises(
+        UsageError, match=rf'{key}=oc: give one of le90, le135, oc for all'
+    ):
         load_config(files[0], [f'{key}=oc'])
     cfg = load_config(files[0])
     check_angle_convention(cfg, dict(state_dict={}))  # of mmrotate: it says none
     cfg.val_dataloader.dataset.metainfo.box_convention = ['oc', 'radian']
     cfg.dump(Path(files[0]).with_name('mixed.py'))
-    with pytest.raises(UsageError, match=r'val_dataloader\.dataset\.metainfo\.box_convention='):
+    with pytest.raises(
+        UsageError, match=r'val_dataloader\.dataset\.metainfo\.box_convention='
+    ):
         load_config(str(Path(files[0]).with_name('mixed.py')))
 
 
@@ -139,16 +152,22 @@ def test_a_test_gives_dota_s_map(
     assert {'dota/mAP', 'dota/AP50', 'dota/AP75'} <= json.loads(printed).keys()
 
 
-def test_patches_are_merged_in_dota_s_form(files: tuple[str, str], tmp_path: Path) -> None:
+def test_patches_are_merged_in_dota_s_form(
+    files: tuple[str, str], tmp_path: Path
+) -> None:
     """By mmrotate's own means: its metric moves the boxes of a patch to their place."""
     out = tmp_path / 'Task1'
-    options = [f'test_evaluator.{name}=True' for name in ('format_only', 'merge_patches')]
+    options = [
+        f'test_evaluator.{name}=True' for name in ('format_only', 'merge_patches')
+    ]
     options.append(f'test_evaluator.outfile_prefix={out}')
     argv = [*files, '--work-dir', str(tmp_path), '--cfg-options', *options]
     assert tool('test')(argv) == 0
     with zipfile.ZipFile(out / 'Task1.zip') as content:
         assert sorted(content.namelist()) == ['Task1_ship.txt', 'Task1_tank.txt']
-    lines = [line for path in out.glob('*.txt') for line in path.read_text().splitlines()]
+    lines = [
+        line for path in out.glob('*.txt') for line in path.read_text().splitlines()
+    ]
     assert lines and {line.split()[0] for line in lines} == {'P0'}
 
 
@@ -176,7 +195,8 @@ def test_pictures_and_boxes_of_predict_are_the_model_s(
         assert item['score'] == pytest.approx(float(score), abs=1e-5)
         corners = rectangle_corners(box.numpy())
         distances = [
-            np.abs(np.roll(corners, 2 * k) - item['segmentation'][0]).max() for k in range(4)
+            np.abs(np.roll(corners, 2 * k) - item['segmentation'][0]).max()
+            for k in range(4)
         ]
         assert min(distances) < 1e-2
     lines = (tmp_path / 'dota' / 'Task1_ship.txt').read_text().splitlines()
@@ -196,30 +216,50 @@ def predictions(files: tuple[str, str], images: Path) -> list:
         return [
             sample.pred_instances
             for path in sorted(images.glob('*.png'))
-            for sample in predict([np.ascontiguousarray(np.array(Image.open(path))[..., ::-1])])
+            for sample in predict(
+                [np.ascontiguousarray(np.array(Image.open(path))[..., ::-1])]
+            )
         ]
 
 
-def test_one_tile_of_predict_large_is_the_image(files: tuple[str, str], tmp_path: Path) -> None:
+def test_one_tile_of_predict_large_is_the_image(
+    files: tuple[str, str], tmp_path: Path
+) -> None:
     pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
     images = Path(files[0]).parent / 'data' / 'images'
     first, out = sorted(images.glob('*.png'))[0], tmp_path / 'boxes.json'
-    argv = [*files, str(first), '--out', str(out), '--picture', str(tmp_path / 'boxes.png')]
+    argv = [
+        *files,
+        str(first),
+        '--out',
+        str(out),
+        '--picture',
+        str(tmp_path / 'boxes.png'),
+    ]
     assert tool('predict_large')([*argv, '--score', '0.01']) == 0
     content = json.loads(out.read_text())
     assert content['info']['angle_version'] == 'le90'
     (expected, *_) = predictions(files, images)
     scores = [item['score'] for item in content['annotations']]
-    np.testing.assert_allclose(scores, expected.scores[expected.scores >= 0.01], atol=1e-5)
+    np.testing.assert_allclose(
+        scores, expected.scores[expected.scores >= 0.01], atol=1e-5
+    )
     assert (tmp_path / 'boxes_dota' / 'Task1_tank.txt').is_file()
-    assert (tmp_path / 'boxes.png').is_file() and not (tmp_path / 'boxes.geojson').exists()
+    assert (tmp_path / 'boxes.png').is_file() and not (
+        tmp_path / 'boxes.geojson'
+    ).exists()
 
 
 @pytest.mark.parametrize('is_placed', [True, False])
 def test_a_transform_without_a_coordinate_system_gives_no_geojson_and_a_warning(
-    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], is_placed: bool
+    files: tuple[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    is_placed: bool,
 ) -> None:
-    rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+    rasterio = pytest.importorskip(
+        'rasterio', reason="no rasterio: pip install -e '.[large]'"
+    )
     profile = dict(driver='GTiff', dtype='uint8', count=3, height=SIZE, width=SIZE)
     profile['transform'] = rasterio.transform.from_origin(500_000, 5_000_000, 0.3, 0.3)
     profile |= dict(crs='EPSG:32633') if is_placed else {}
@@ -235,13 +275,24 @@ def test_a_transform_without_a_coordinate_system_gives_no_geojson_and_a_warning(
 def test_what_the_model_sees_is_drawn(files: tuple[str, str], tmp_path: Path) -> None:
     for split in ('train', 'val'):
         out = tmp_path / split
-        argv = [files[0], '--split', split, '--out', str(out), '--work-dir', str(tmp_path)]
+        argv = [
+            files[0],
+            '--split',
+            split,
+            '--out',
+            str(out),
+            '--work-dir',
+            str(tmp_path),
+        ]
         assert tool('browse_data')(argv) == 0
         assert len(list(out.glob('*.png'))) == 2
 
 
 def test_what_rotated_boxes_have_not_is_refused_in_one_line(
-    files: tuple[str, str], capsys: pytest.CaptureFixture[str], fails: Fails, tmp_path: Path
+    files: tuple[str, str],
+    capsys: pytest.CaptureFixture[str],
+    fails: Fails,
+    tmp_path: Path,
 ) -> None:
     assert tool('export')([*files, str(tmp_path / 'a.onnx')]) == 2
     error = capsys.readouterr().err

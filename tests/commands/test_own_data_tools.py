@@ -36,7 +36,10 @@ def test_a_share_of_the_images_is_for_validation(
 ) -> None:
     source, out = yolo(tmp_path, 10), tmp_path / 'annotations' / 'train.json'
     assert convert(['yolo', str(source), str(out), '--val-share', '0.2']) == 0
-    parts = [json.loads((out.parent / f'{name}.json').read_text()) for name in ('train', 'val')]
+    parts = [
+        json.loads((out.parent / f'{name}.json').read_text())
+        for name in ('train', 'val')
+    ]
     names = [{image['file_name'] for image in part['images']} for part in parts]
     assert len(names[0] | names[1]) == 10 and all(names) and not names[0] & names[1]
     for part in parts:
@@ -45,7 +48,10 @@ def test_a_share_of_the_images_is_for_validation(
     assert '7 training images and 3 validation images' in capsys.readouterr().out
     before = out.read_bytes()
     assert convert(['yolo', str(source), str(out)]) == 2
-    assert 'nothing is written over' in capsys.readouterr().err and out.read_bytes() == before
+    assert (
+        'nothing is written over' in capsys.readouterr().err
+        and out.read_bytes() == before
+    )
 
 
 def test_a_file_lists_the_images(
@@ -53,7 +59,13 @@ def test_a_file_lists_the_images(
 ) -> None:
     source, listed = yolo(tmp_path, 4), tmp_path / 'test.txt'
     listed.write_text('1\n3.png -1\n\n')
-    given = ['yolo', str(source), str(tmp_path / 'out.json'), '--split-file', str(listed)]
+    given = [
+        'yolo',
+        str(source),
+        str(tmp_path / 'out.json'),
+        '--split-file',
+        str(listed),
+    ]
     assert convert(given) == 0
     content = json.loads((tmp_path / 'out.json').read_text())
     assert [image['file_name'] for image in content['images']] == ['1.png', '3.png']
@@ -82,8 +94,14 @@ def test_colours_get_names_from_the_user(
     [
         (['yolo', 'nowhere', 'a.json'], 'nowhere: no such file or folder'),
         (['yolo', '.', 'a.txt'], 'give a name that ends with .json'),
-        (['yolo', '.', 'val.json', '--val-share', '0.2'], 'with --val-share, val.json is the'),
-        (['colours', '.', 'out', '--val-share', '0.2'], '--val-share, --split-file: for boxes'),
+        (
+            ['yolo', '.', 'val.json', '--val-share', '0.2'],
+            'with --val-share, val.json is the',
+        ),
+        (
+            ['colours', '.', 'out', '--val-share', '0.2'],
+            '--val-share, --split-file: for boxes',
+        ),
     ],
 )
 def test_wrong_requests(
@@ -100,7 +118,9 @@ def test_wrong_requests(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize('task', ['detector', pytest.param('segmentor', marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    'task', ['detector', pytest.param('segmentor', marks=pytest.mark.slow)]
+)
 def test_samples_are_drawn_on_what_the_model_gets(
     browse: Main, request: pytest.FixtureRequest, task: str, tmp_path: Path
 ) -> None:
@@ -112,12 +132,16 @@ def test_samples_are_drawn_on_what_the_model_gets(
         arguments = [config, '--count', '2', '--seed', str(seed), '--out', str(out)]
         assert browse(arguments) == 0
         files = sorted(out.glob('*.png'))
-        assert [file.name for file in files] == ['0000_00000000.png', '0001_00000001.png']
+        assert [file.name for file in files] == [
+            '0000_00000000.png',
+            '0001_00000001.png',
+        ]
         pictures.append([np.asarray(Image.open(file)) for file in files])
     same, other = pictures[1:]
     assert all((a == b).all() for a, b in zip(pictures[0], same, strict=True))
     assert any(
-        a.shape != b.shape or (a != b).any() for a, b in zip(pictures[0], other, strict=True)
+        a.shape != b.shape or (a != b).any()
+        for a, b in zip(pictures[0], other, strict=True)
     )
 
 

@@ -16,7 +16,9 @@ from helpers.tool_names import TOOLS
 
 
 def run(command: Sequence[str], **kwargs: object) -> subprocess.CompletedProcess:
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, **kwargs
+    )
 
 
 def test_tools_without_openmmlab_say_what_to_install() -> None:
@@ -40,7 +42,11 @@ def test_signals_end_training_with_a_checkpoint_and_advice(
     number: signal.Signals, code: int, detector: str, tmp_path: Path
 ) -> None:
     command = [sys.executable, str(TOOLS / 'train.py'), detector, '--work-dir', 'work']
-    command += ['--cfg-options', 'train_cfg.max_iters=100000', 'train_cfg.val_interval=100000']
+    command += [
+        '--cfg-options',
+        'train_cfg.max_iters=100000',
+        'train_cfg.val_interval=100000',
+    ]
     process = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -59,11 +65,18 @@ def test_signals_end_training_with_a_checkpoint_and_advice(
     process.send_signal(number)
     _, message = process.communicate(timeout=60)
     first = next(index for index, line in enumerate(lines) if 'Iter(train)' in line)
-    assert any(line.startswith('schedule   100000 iterations') for line in lines[:first])
-    assert first < 90 and not any('OneDL' in line or 'init by' in line for line in lines)
+    assert any(
+        line.startswith('schedule   100000 iterations') for line in lines[:first]
+    )
+    assert first < 90 and not any(
+        'OneDL' in line or 'init by' in line for line in lines
+    )
     assert process.returncode == code and 'Traceback' not in message
     iteration = saved.read_text().rpartition('_')[2].removesuffix('.pth')
-    assert f'stopped at iteration {iteration} ({number.name}); the last checkpoint' in message
+    assert (
+        f'stopped at iteration {iteration} ({number.name}); the last checkpoint'
+        in message
+    )
     assert f'the last checkpoint is {saved.read_text()}' in message
     assert 'the same command with --resume continues' in message
 
@@ -98,13 +111,23 @@ def test_one_process_goes_on_where_sharded_ones_stopped(
         2: [sys.executable, str(TOOLS / 'train.py'), segmentor, '--resume'],
     }
     for iteration, command in commands.items():
-        options = ['--cfg-options', f'train_cfg.max_iters={iteration}', 'param_scheduler=None']
-        options += ['train_dataloader.batch_size=4'] * (iteration == 2)  # as two have together
+        options = [
+            '--cfg-options',
+            f'train_cfg.max_iters={iteration}',
+            'param_scheduler=None',
+        ]
+        options += ['train_dataloader.batch_size=4'] * (
+            iteration == 2
+        )  # as two have together
         options += ['val_cfg=None', 'val_dataloader=None', 'val_evaluator=None']
         result = run([*command, '--work-dir', 'work', *options], **settings)
         assert result.returncode == 0, result.stderr
-        contents = torch.load(tmp_path / 'work' / f'iter_{iteration}.pth', weights_only=False)
-        steps = {float(state['step']) for state in contents['optimizer']['state'].values()}
+        contents = torch.load(
+            tmp_path / 'work' / f'iter_{iteration}.pth', weights_only=False
+        )
+        steps = {
+            float(state['step']) for state in contents['optimizer']['state'].values()
+        }
         assert steps == {iteration}
     arguments = ['work/iter_2.pth', '2', '--work-dir', 'test', '--out', 'labels']
     result = run(['bash', test, segmentor, *arguments], **settings)

@@ -16,7 +16,7 @@ from mmengine.config import Config
 import rope_dense
 from helpers import shared_backbone as small
 from helpers.tool_names import Fails, Main
-from rope_dense.project.errors import UsageError
+from rope_dense.utils.errors import UsageError
 from rope_dense_command import command
 
 NAMES = ('boxes', 'classes', 'depth')
@@ -48,7 +48,11 @@ def shared(folder: Path, detector: str, segmentor: str) -> str:
 
 
 def test_predictions_are_those_of_each_task_alone(
-    predict: Main, shared: str, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    predict: Main,
+    shared: str,
+    pictures: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The files, too: the same as each command writes."""
     several = ['--out', str(tmp_path / 'all'), '--score', '0.01', '--batch', '2']
@@ -65,18 +69,26 @@ def test_predictions_are_those_of_each_task_alone(
         assert files == sorted(p.relative_to(found) for p in found.rglob('*.*'))
         for file in files:
             if file.suffix == '.npy':
-                np.testing.assert_allclose(np.load(found / file), np.load(out / file), rtol=1e-5)
+                np.testing.assert_allclose(
+                    np.load(found / file), np.load(out / file), rtol=1e-5
+                )
             elif file.suffix == '.png':
-                assert np.array_equal(cv2.imread(str(found / file)), cv2.imread(str(out / file)))
+                assert np.array_equal(
+                    cv2.imread(str(found / file)), cv2.imread(str(out / file))
+                )
             elif file.suffix == '.json':
                 theirs, ours = mmengine.load(out / file), mmengine.load(found / file)
                 assert len(ours['annotations']) == len(theirs['annotations']) > 0
-                for a, b in zip(ours['annotations'], theirs['annotations'], strict=True):
+                for a, b in zip(
+                    ours['annotations'], theirs['annotations'], strict=True
+                ):
                     assert a['category_id'] == b['category_id']
                     np.testing.assert_allclose(a['bbox'], b['bbox'], atol=1e-2)
     features = np.load(tmp_path / 'all' / 'features' / 'features' / '00000000.npy')
     assert features.shape == (small.C, 4, 6) and features.dtype == np.float16
-    np.testing.assert_allclose(np.linalg.norm(features.astype(float), axis=0), 1, atol=1e-2)
+    np.testing.assert_allclose(
+        np.linalg.norm(features.astype(float), axis=0), 1, atol=1e-2
+    )
     drawn = mmcv.imread(tmp_path / 'all' / 'features' / 'pictures' / '00000000.jpg')
     assert drawn.shape[:2] == (64, 96) and drawn.std() > 20
     left = {path.name for path in tmp_path.rglob('.rope_dense/**/*') if path.is_file()}
@@ -94,7 +106,9 @@ def test_in_python(shared: str, pictures: Path, tmp_path: Path) -> None:
         model.evaluate()
 
 
-def test_frames_of_a_video_are_side_by_side(predict: Main, shared: str, tmp_path: Path) -> None:
+def test_frames_of_a_video_are_side_by_side(
+    predict: Main, shared: str, tmp_path: Path
+) -> None:
     path = str(tmp_path / 'drive.mp4')
     video = cv2.VideoWriter(path, cv2.VideoWriter.fourcc(*'mp4v'), 5, (96, 64))
     video.write(np.full((64, 96, 3), 128, np.uint8))
@@ -106,7 +120,11 @@ def test_frames_of_a_video_are_side_by_side(predict: Main, shared: str, tmp_path
 
 
 def test_large_images_and_a_second_checkpoint_are_refused(
-    predict: Main, shared: str, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    predict: Main,
+    shared: str,
+    pictures: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = [shared, str(pictures), '--out', str(tmp_path)]
     assert predict([*arguments, '--tile-above', '0.001']) == 2
@@ -128,7 +146,9 @@ def test_another_backbone_is_named(
     fails(predict, shared, str(pictures), '--cfg-options', option, says=says)
 
 
-def test_export(shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export(
+    shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of two tasks, without the boxes, whose trace takes long."""
     config, path = tmp_path / 'two.py', tmp_path / 'two.pt2'
     tasks = Config.fromfile(shared).model.tasks
@@ -141,7 +161,9 @@ def test_export(shared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     torch.export.load(path, extra_files=files)
     metadata = json.loads(files['rope_dense.json'])
     assert metadata['outputs'] == ['classes_logits', 'classes_labels', 'depth_depth']
-    difference = capsys.readouterr().out.split('64 x 96, of the largest value: ')[1].split()[0]
+    difference = (
+        capsys.readouterr().out.split('64 x 96, of the largest value: ')[1].split()[0]
+    )
     assert float(difference) < 1e-5
     assert metadata['tasks']['classes']['classes'] == ['a', 'b', 'c']
 

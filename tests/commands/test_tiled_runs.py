@@ -18,16 +18,18 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 
 from helpers.large_scenes import draw_scene, write_scenes
-from rope_dense.datasets.images.band_files import write_bands
-from rope_dense.large_images.evaluation import TileJoiner
-from rope_dense.large_images.tiles import TileGrid
+from rope_dense.data.images.band_files import write_bands
+from rope_dense.data.tiles.evaluation import TileJoiner
+from rope_dense.data.tiles.plan import TileGrid
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense_command import command
 
-rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+rasterio = pytest.importorskip(
+    'rasterio', reason="no rasterio: pip install -e '.[large]'"
+)
 pytestmark = pytest.mark.usefixtures('surroundings')
 DETECTOR = """
 model = dict(
@@ -85,7 +87,9 @@ def write_masks(root: Path, train: int, val: int) -> Path:
 
 @pytest.fixture(scope='module')
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_scenes(tmp_path_factory.mktemp('scenes'), dict(train=2, val=2), outlines=True)
+    return write_scenes(
+        tmp_path_factory.mktemp('scenes'), dict(train=2, val=2), outlines=True
+    )
 
 
 @pytest.fixture(scope='module')
@@ -95,7 +99,9 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def own_file(folder: Path, task: str, data: Path, **own: object) -> Path:
     """A config of a small model that is trained on tiles of 96 pixels."""
-    given = dict(data_root=str(data), backbone='tiny', weights=None, size=64, tile=96, overlap=32)
+    given = dict(
+        data_root=str(data), backbone='tiny', weights=None, size=64, tile=96, overlap=32
+    )
     given |= dict(batch_size=2, epochs=1, augment='light', report=False) | own
     text = f'task = {task!r}\nown = {given!r}\n'
     path = folder / f'{task}.py'
@@ -118,7 +124,9 @@ def model_files(folder: Path, config: Path) -> tuple[str, str]:
     return str(folder / 'whole.py'), str(folder / 'weights.pth')
 
 
-def whole_samples(config: str, weights: str, joiner: TileJoiner) -> list[BaseDataElement]:
+def whole_samples(
+    config: str, weights: str, joiner: TileJoiner
+) -> list[BaseDataElement]:
     """The samples of the whole images of a test."""
     cfg = load_config(config)
     cfg.test_dataloader.num_workers = 0
@@ -143,9 +151,16 @@ def run(name: str, *arguments: object) -> int:
     ],
 )
 def test_a_test_has_the_objects_of_predict_large(
-    task: str, own: dict, scenes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    task: str,
+    own: dict,
+    scenes: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    files, out = model_files(tmp_path, own_file(tmp_path, task, scenes, **own)), tmp_path / 'a.json'
+    files, out = (
+        model_files(tmp_path, own_file(tmp_path, task, scenes, **own)),
+        tmp_path / 'a.json',
+    )
     least = 0.05
     image = scenes / 'val' / '0.png'
     assert run('predict_large', *files, image, '--out', out, '--score', least) == 0
@@ -157,7 +172,11 @@ def test_a_test_has_the_objects_of_predict_large(
     assert sample.ori_shape == (200, 300) and len(found) == len(expected) > 10
     key = 'rbox' if task == 'oriented' else 'bbox'
     for box, score, label, item in zip(
-        found.bboxes.tolist(), found.scores.tolist(), found.labels.tolist(), expected, strict=True
+        found.bboxes.tolist(),
+        found.scores.tolist(),
+        found.labels.tolist(),
+        expected,
+        strict=True,
     ):
         if key == 'bbox':
             box = [box[0], box[1], box[2] - box[0], box[3] - box[1]]
@@ -191,16 +210,24 @@ def test_nothing_is_tested_without_data(
         listing.write_text(listing.read_text().replace('.png', '.tif'))
     own = own | dict(channels=4, scales=[1] if task == 'semantic' else [0.5, 1])
     files = model_files(tmp_path, own_file(tmp_path, task, tmp_path / 'data', **own))
-    image = tmp_path / 'data' / ('images/val' if task == 'semantic' else 'val') / '0.tif'
+    image = (
+        tmp_path / 'data' / ('images/val' if task == 'semantic' else 'val') / '0.tif'
+    )
     out = tmp_path / ('a.tif' if task == 'semantic' else 'a.json')
     assert run('predict_large', *files, image, '--out', out, '--score', 0.05) == 0
     samples = whole_samples(*files, TileJoiner(min_score=0.05))
     if task == 'semantic':
-        found, expected = labels_of(samples[: len(samples) // 2]), np.array(Image.open(out))
+        found, expected = (
+            labels_of(samples[: len(samples) // 2]),
+            np.array(Image.open(out)),
+        )
         assert (found == expected).all() and (found[:, :130] == 255).all()
         assert len(np.unique(found)) > 2
         return
-    boxes, expected = samples[0].pred_instances.bboxes, json.loads(out.read_text())['annotations']
+    boxes, expected = (
+        samples[0].pred_instances.bboxes,
+        json.loads(out.read_text())['annotations'],
+    )
     assert len(boxes) == len(expected) > 10
     assert np.allclose(boxes[:, :2], [x['bbox'][:2] for x in expected], atol=1e-2)
     assert (boxes[:, ::2].mean(1) > 128).all()  # a pixel of a halved image is two
@@ -211,13 +238,18 @@ def labels_of(parts: list[BaseDataElement]) -> np.ndarray:
     labels = np.full((200, 300), 99)
     for part in parts:
         place, (rows, columns) = part.metainfo['place'], part.pred_sem_seg.shape
-        top, left = place.level.grid.tops[place.row], place.level.grid.lefts[place.column]
+        top, left = (
+            place.level.grid.tops[place.row],
+            place.level.grid.lefts[place.column],
+        )
         labels[top : top + rows, left : left + columns] = part.pred_sem_seg.data[0]
     return labels
 
 
 def test_a_model_of_the_hub_has_its_tiles(scenes: Path, tmp_path: Path) -> None:
-    files = model_files(tmp_path, own_file(tmp_path, 'realtime', scenes, scales=[0.5, 1]))
+    files = model_files(
+        tmp_path, own_file(tmp_path, 'realtime', scenes, scales=[0.5, 1])
+    )
     assert run('push_to_hub', *files, 'me/ships', '--folder', tmp_path / 'ships') == 0
     found = []
     for index, source in enumerate((files, [tmp_path / 'ships'])):
@@ -238,7 +270,9 @@ def write_depths(root: Path) -> Path:
             depth = random.integers(1000, 5000, (20, 30)).repeat(10, 0).repeat(10, 1)
             pixels = (depth / 20).astype(np.uint8)
             depth[:, :20] = 0
-            Image.fromarray(depth.astype(np.uint16)).save(root / 'depth' / split / f'{index}.png')
+            Image.fromarray(depth.astype(np.uint16)).save(
+                root / 'depth' / split / f'{index}.png'
+            )
             Image.fromarray(pixels).save(root / 'images' / split / f'{index}.png')
     return root
 
@@ -280,9 +314,14 @@ def test_a_test_has_the_depth_of_predict_large(
     (row,) = json.loads((tmp_path / 'work' / 'resolutions.json').read_text())['rows']
     errors = []
     for one in samples:
-        found_depth, true = one.pred_depth_map.data[0].numpy(), one.gt_depth_map.data[0].numpy()
+        found_depth, true = (
+            one.pred_depth_map.data[0].numpy(),
+            one.gt_depth_map.data[0].numpy(),
+        )
         known = true > 0
-        errors.append(np.sqrt(np.square(found_depth.clip(0.001, 10) - true)[known].mean()))
+        errors.append(
+            np.sqrt(np.square(found_depth.clip(0.001, 10) - true)[known].mean())
+        )
     assert row['metrics']['rmse'] == pytest.approx(np.mean(errors), abs=1e-3)
 
 
@@ -291,13 +330,19 @@ def test_a_test_has_the_labels_of_predict_large(masked: Path, tmp_path: Path) ->
         model_files(tmp_path, own_file(tmp_path, 'semantic', masked, classes=CLASSES)),
         (tmp_path / 'a.png'),
     )
-    assert run('predict_large', *files, masked / 'images' / 'val' / '0.png', '--out', out) == 0
+    assert (
+        run('predict_large', *files, masked / 'images' / 'val' / '0.png', '--out', out)
+        == 0
+    )
     expected, labels = np.array(Image.open(out)), np.full((200, 300), 99)
     truth = labels.copy()
     parts = whole_samples(*files, TileJoiner())
     for part in parts[: len(parts) // 2]:  # of the first image
         place = part.metainfo['place']
-        top, left = place.level.grid.tops[place.row], place.level.grid.lefts[place.column]
+        top, left = (
+            place.level.grid.tops[place.row],
+            place.level.grid.lefts[place.column],
+        )
         rows, columns = part.pred_sem_seg.shape
         where = slice(top, top + rows), slice(left, left + columns)
         labels[where], truth[where] = part.pred_sem_seg.data[0], part.gt_sem_seg.data[0]
@@ -325,7 +370,11 @@ def test_tiles_without_a_label_are_left_out(masked: Path, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize('task', ['realtime', 'semantic', 'depth'])
 def test_a_run_is_trained_tested_reported_and_predicts(
-    task: str, scenes: Path, masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    task: str,
+    scenes: Path,
+    masked: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name, data, own = 'mAP', scenes, {}
     if task == 'semantic':
@@ -333,7 +382,10 @@ def test_a_run_is_trained_tested_reported_and_predicts(
     elif task == 'depth':
         name, data = 'rmse', write_depths(tmp_path / 'data')
     config = own_file(tmp_path, task, data, **own, val_epochs=1)
-    folder, options = tmp_path / 'run', ['--cfg-options', 'train_dataloader.num_workers=0']
+    folder, options = (
+        tmp_path / 'run',
+        ['--cfg-options', 'train_dataloader.num_workers=0'],
+    )
     assert run('train', config, '--work-dir', folder, *options) == 0
     assert run('test', folder) == 0
     assert name in capsys.readouterr().out
@@ -358,10 +410,21 @@ def test_recipes_of_other_tasks(task: str, scenes: Path, tmp_path: Path) -> None
     """Their loaders give batches of tiles, and whole images to the evaluator."""
     if task == 'depth':
         scenes = write_depths(tmp_path)
-    own = dict(data_root=str(scenes), backbone='tiny', weights=None, size=64, tile=96, overlap=32)
-    cfg = load_config(task, own=own | dict(augment='light'), work_dir=str(tmp_path / 'work'))
+    own = dict(
+        data_root=str(scenes),
+        backbone='tiny',
+        weights=None,
+        size=64,
+        tile=96,
+        overlap=32,
+    )
+    cfg = load_config(
+        task, own=own | dict(augment='light'), work_dir=str(tmp_path / 'work')
+    )
     cfg.train_dataloader.num_workers = cfg.val_dataloader.num_workers = 0
-    assert (task == 'detection') == bool((cfg.model.get('bbox_head') or {}).get('skip_ignored'))
+    assert (task == 'detection') == bool(
+        (cfg.model.get('bbox_head') or {}).get('skip_ignored')
+    )
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         batch = next(iter(Runner.build_dataloader(cfg.train_dataloader, seed=0)))
         loader = Runner.build_dataloader(cfg.val_dataloader, seed=0)
@@ -371,7 +434,9 @@ def test_recipes_of_other_tasks(task: str, scenes: Path, tmp_path: Path) -> None
             whole = np.array(Image.open(tmp_path / 'depth' / 'val' / '0.png'))
             for index in range(15):
                 left, top, right, bottom = loader.dataset.get_data_info(index)['window']
-                found = loader.dataset[index]['data_samples'].gt_depth_map.data[0].numpy()
+                found = (
+                    loader.dataset[index]['data_samples'].gt_depth_map.data[0].numpy()
+                )
                 assert np.allclose(found, whole[top:bottom, left:right] / 1000)
 
 
@@ -381,7 +446,11 @@ def write_truth(path: Path, found: list[dict]) -> None:
     names = [item['name'] for item in found[0]['categories']]
     ids = {item['name']: item['id'] for item in content['categories']}
     content['annotations'] = [
-        dict(image_id=image, category_id=ids[names[item['category_id'] - 1]], bbox=item['bbox'])
+        dict(
+            image_id=image,
+            category_id=ids[names[item['category_id'] - 1]],
+            bbox=item['bbox'],
+        )
         for image, one in enumerate(found)
         for item in one['annotations']
         if min(item['bbox'][2:]) > 4
@@ -406,7 +475,10 @@ def test_tiles_and_scalings_are_compared(
             image = data / 'val' / f'{index}.png'
             given = ['--out', out, '--score', 0.1, '--tile', 144, '--size', 96]
             assert run('predict_large', *files, image, *given) == 0
-        write_truth(data / 'annotations' / 'val.json', [json.loads(x.read_text()) for x in found])
+        write_truth(
+            data / 'annotations' / 'val.json',
+            [json.loads(x.read_text()) for x in found],
+        )
     folder = ['--work-dir', tmp_path / 'work', '--cfg-options', *OFFLINE]
     slides = ['--slide', 'scale'] if task == 'semantic' else []
     assert run('eval_resolutions', *files, '--tiles', 96, 144, *slides, *folder) == 0
@@ -422,12 +494,16 @@ def test_tiles_and_scalings_are_compared(
     assert content['images'] == 2 and content['metric'] == name
     (choice,) = content['sizes']
     found = [(row['tile'], row['scaling']) for row in choice['rows']]
-    assert found == [(tile, scaling) for tile in (96, 144) for scaling in ('config', 'linear:2')]
+    assert found == [
+        (tile, scaling) for tile in (96, 144) for scaling in ('config', 'linear:2')
+    ]
     assert choice['rows'][2]['metric'] == pytest.approx(
         figures[1], abs=0.0051 if task == 'semantic' else 6e-4
     )
     chosen = load_config(str(tmp_path / 'work' / 'scaling' / '96.py'))
-    assert chosen.test_dataloader.dataset.tile == choice['rows'][choice['chosen']]['tile']
+    assert (
+        chosen.test_dataloader.dataset.tile == choice['rows'][choice['chosen']]['tile']
+    )
 
 
 def test_processes_share_the_tests_of_a_run_on_tiles(
@@ -437,9 +513,13 @@ def test_processes_share_the_tests_of_a_run_on_tiles(
     files = model_files(tmp_path, own_file(tmp_path, 'semantic', masked, **CLASSED))
     tests = [*files, '--tiles', 96, 144, '--scaling', 'none', 'linear:2']
     options = ['--cfg-options', *OFFLINE]
-    assert run('eval_resolutions', *tests, '--work-dir', tmp_path / 'one', *options) == 0
+    assert (
+        run('eval_resolutions', *tests, '--work-dir', tmp_path / 'one', *options) == 0
+    )
     seen, measure = list[str](), Evaluator.evaluate
-    monkeypatch.setattr('rope_dense.measure.sweep.should_merge', lambda rank, count: rank == 0)
+    monkeypatch.setattr(
+        'rope_dense.measure.sweep.should_merge', lambda rank, count: rank == 0
+    )
     monkeypatch.setenv('WORLD_SIZE', '2')
 
     def evaluate(self: Evaluator, setting: Setting) -> dict:
@@ -449,16 +529,30 @@ def test_processes_share_the_tests_of_a_run_on_tiles(
         return measure(self, setting)
 
     monkeypatch.setattr(Evaluator, 'evaluate', evaluate)
-    arguments = [*tests, '--launcher', 'pytorch', '--work-dir', tmp_path / 'two', *options]
+    arguments = [
+        *tests,
+        '--launcher',
+        'pytorch',
+        '--work-dir',
+        tmp_path / 'two',
+        *options,
+    ]
     expected = [['96 linear:2'], ['144 linear:2'], ['96 none', '144 none']]
-    for rank, is_killed, tested in zip((1, 1, 0), (True, False, False), expected, strict=True):
+    for rank, is_killed, tested in zip(
+        (1, 1, 0), (True, False, False), expected, strict=True
+    ):
         monkeypatch.setenv('RANK', str(rank))
         seen.clear()
         assert run('eval_resolutions', *arguments) == (130 if is_killed else 0)
         assert seen == tested
         assert (tmp_path / 'two' / 'resolutions.json').exists() == (rank == 0)
-    one, two = (json.loads((tmp_path / x / 'resolutions.json').read_text()) for x in ('one', 'two'))
-    figures = [[(x['tile'], x['scaling'], x['metrics']) for x in y['rows']] for y in (one, two)]
+    one, two = (
+        json.loads((tmp_path / x / 'resolutions.json').read_text())
+        for x in ('one', 'two')
+    )
+    figures = [
+        [(x['tile'], x['scaling'], x['metrics']) for x in y['rows']] for y in (one, two)
+    ]
     assert figures[0] == figures[1] and len(figures[0]) == 4
     assert {path.name for path in (tmp_path / 'two').glob('resolutions*')} == {
         *('resolutions.json', 'resolutions.csv', 'resolutions.png'),
@@ -469,7 +563,9 @@ def test_files_of_a_test_have_whole_images(
     scenes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = model_files(tmp_path, own_file(tmp_path, 'realtime', scenes))
-    assert run('test', *files, '--out', tmp_path / 'a.pkl', '--cfg-options', *OFFLINE) == 0
+    assert (
+        run('test', *files, '--out', tmp_path / 'a.pkl', '--cfg-options', *OFFLINE) == 0
+    )
     written = load(tmp_path / 'a.pkl')
     joiner = TileJoiner()
     assert len(written) == 2
@@ -481,11 +577,21 @@ def test_files_of_a_test_have_whole_images(
 def test_what_tests_in_tiles_refuse(
     scenes: Path, masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for task, data, own in (('realtime_masks', scenes, {}), ('semantic', masked, CLASSED)):
+    for task, data, own in (
+        ('realtime_masks', scenes, {}),
+        ('semantic', masked, CLASSED),
+    ):
         files = model_files(tmp_path, own_file(tmp_path, task, data, **own))
         assert run('test', *files, '--out', tmp_path / 'a.pkl') == 2
-        assert '--out: of a test in tiles only boxes; rope-dense predict' in capsys.readouterr().err
+        assert (
+            '--out: of a test in tiles only boxes; rope-dense predict'
+            in capsys.readouterr().err
+        )
     own = dict(tile=None, overlap=None)
-    files = model_files(tmp_path, own_file(tmp_path, 'semantic', masked, **CLASSED, **own))
+    files = model_files(
+        tmp_path, own_file(tmp_path, 'semantic', masked, **CLASSED, **own)
+    )
     assert run('eval_resolutions', *files, '--tiles', 64) == 2
-    assert '--tiles 64: only of a run that was trained on tiles' in capsys.readouterr().err
+    assert (
+        '--tiles 64: only of a run that was trained on tiles' in capsys.readouterr().err
+    )

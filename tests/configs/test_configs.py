@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS, FLAGSHIPS, Leaf, readme_options
 from helpers.recipes import PAPER, SWIN_VARIANTS, TTA_SHORT_SIDES
-from rope_dense.project.sizes import trained_size
+from rope_dense.project.contents import trained_size
 
 REFERENCES = [Leaf(experiment, size, 'rope-mixed') for experiment, size in PAPER]
 every_size = pytest.mark.parametrize('leaf', REFERENCES, ids=lambda leaf: leaf.name)
@@ -25,11 +25,18 @@ def test_every_config_at_the_top_is_a_flagship() -> None:
 def test_scalings_refer_to_the_size_of_the_training() -> None:
     """A type that is set at test finds the grid that the weights last saw."""
     found = 0
-    for path in sorted(CONFIGS.glob('*/*.py')) + sorted(CONFIGS.glob('research/study/*.py')):
+    for path in sorted(CONFIGS.glob('*/*.py')) + sorted(
+        CONFIGS.glob('research/study/*.py')
+    ):
         text = path.read_text()
-        if not re.search('_rope|_ape|vit', path.stem) or path.parent.name in ('own', 'detectron2'):
+        if not re.search('_rope|_ape|vit', path.stem) or path.parent.name in (
+            'own',
+            'detectron2',
+        ):
             continue
-        cfg = Config.fromfile(path) if '_base_' in text or 'RoPEViT' in text else Config()
+        cfg = (
+            Config.fromfile(path) if '_base_' in text or 'RoPEViT' in text else Config()
+        )
         backbone = (cfg.get('model') or {}).get('backbone') or {}
         if grid := (backbone.get('rope_scaling') or {}).get('grid'):
             patch = 14 if 'eva02' in str(backbone.get('arch')) else 16
@@ -43,20 +50,31 @@ SIZES = {  # steps of a training's pipeline, height and width
     'crops': ([dict(scale=(2048, 512)), dict(crop_size=(416, 544))], (416, 544)),
     'width first': ([dict(scale=(160, 120)), dict(type='RandomFlip')], (120, 160)),
     'bounds': ([dict(scale=(600, 1000), keep_ratio=True)], (600, 1000)),
-    'one of several': ([dict(transforms=[[dict(scales=[(480, 1333), (800, 1333)])]])], (1333, 800)),
+    'one of several': (
+        [dict(transforms=[[dict(scales=[(480, 1333), (800, 1333)])]])],
+        (1333, 800),
+    ),
     'a range': ([dict(scale=[(1333, 640), (1333, 800)], keep_ratio=True)], (800, 1333)),
     'squares': ([dict(scales=[256, 512, 384])], (512, 512)),
-    'shares': ([dict(scale=96), dict(crop_size=(0.3, 0.7), crop_type='relative_range')], (96, 96)),
+    'shares': (
+        [dict(scale=96), dict(crop_size=(0.3, 0.7), crop_type='relative_range')],
+        (96, 96),
+    ),
     'none': ([dict(scale=(0.1, 2.0))], (64, 48)),
 }
 
 
 @pytest.mark.parametrize('steps, size', SIZES.values(), ids=SIZES)
-def test_the_size_that_weights_last_saw(steps: list[dict], size: tuple[int, int]) -> None:
+def test_the_size_that_weights_last_saw(
+    steps: list[dict], size: tuple[int, int]
+) -> None:
     """The tests' size does not matter: choose-scaling writes configs with others."""
     tested = dict(dataset=dict(pipeline=[dict(type='Resize', scale=(48, 64))]))
     train = dict(dataset=dict(type='Repeat', dataset=dict(pipeline=steps)))
-    assert trained_size(Config(dict(train_dataloader=train, test_dataloader=tested))) == size
+    assert (
+        trained_size(Config(dict(train_dataloader=train, test_dataloader=tested)))
+        == size
+    )
     assert trained_size(Config(dict(test_dataloader=tested))) == (64, 48)
 
 
@@ -82,7 +100,12 @@ def test_mask2former_swin_b_on_crops_of_512(variant: str) -> None:
     other.merge_from_dict(options)
     assert other.model.backbone == large.load().model.backbone
     assert other.model.decode_head == large.load().model.decode_head
-    for part in ('train_dataloader', 'test_dataloader', 'tta_pipeline', 'optim_wrapper'):
+    for part in (
+        'train_dataloader',
+        'test_dataloader',
+        'tta_pipeline',
+        'optim_wrapper',
+    ):
         assert other[part] == Config.fromfile(small.path)[part]
     assert other.model.data_preprocessor == small.load().model.data_preprocessor
 
@@ -90,7 +113,9 @@ def test_mask2former_swin_b_on_crops_of_512(variant: str) -> None:
 def mini(leaf: Leaf, shared_data: Path) -> Config:
     """The config on the miniature of its data set."""
     cfg = leaf.load()
-    folder = shared_data / ('coco_mini' if leaf.experiment.startswith('dino') else 'ade_mini')
+    folder = shared_data / (
+        'coco_mini' if leaf.experiment.startswith('dino') else 'ade_mini'
+    )
     for loader in (cfg.train_dataloader, cfg.val_dataloader):
         loader.dataset.data_root = str(folder)
     return cfg
@@ -100,31 +125,40 @@ def test_detection_batches_and_empty_images(shared_data: Path) -> None:
     cfg = mini(Leaf('dino_vitdet', 'b', 'rope-mixed'), shared_data)
     loader = Runner.build_dataloader(cfg.train_dataloader, seed=0)
     assert all(
-        len(loader.dataset.get_data_info(i)['instances']) for i in range(len(loader.dataset))
+        len(loader.dataset.get_data_info(i)['instances'])
+        for i in range(len(loader.dataset))
     )
     batch = next(iter(loader))
     assert len(batch['inputs']) == 2
-    wide = {sample.ori_shape[1] > sample.ori_shape[0] for sample in batch['data_samples']}
+    wide = {
+        sample.ori_shape[1] > sample.ori_shape[0] for sample in batch['data_samples']
+    }
     assert len(wide) == 1  # grouped by aspect ratio
 
 
 def test_detection_images_take_many_sizes(shared_data: Path) -> None:
     cfg = mini(Leaf('dino_swin', 't', 'rope-mixed'), shared_data)
     train = DATASETS.build(cfg.train_dataloader.dataset)
-    sizes = {tuple(train[index % len(train)]['inputs'].shape[1:]) for index in range(12)}
+    sizes = {
+        tuple(train[index % len(train)]['inputs'].shape[1:]) for index in range(12)
+    }
     assert all(480 <= min(size) <= 800 and max(size) <= 1333 for size in sizes)
     assert len(sizes) > 6
 
 
 @pytest.mark.parametrize('size, crop', [('s', 512), ('b', 640)])
-def test_mask2former_pads_small_crops_with_grey_and_ignore(size: str, crop: int) -> None:
+def test_mask2former_pads_small_crops_with_grey_and_ignore(
+    size: str, crop: int
+) -> None:
     cfg = Leaf('mask2former_swin', size, 'rope-mixed').load()
     pad = TRANSFORMS.build(cfg.train_dataloader.dataset.pipeline[6])
     image, labels = np.zeros((300, crop, 3), np.uint8), np.zeros((300, crop), np.uint8)
     out = pad(dict(img=image, gt_seg_map=labels, seg_fields=['gt_seg_map']))
     assert out['img'].shape == (crop, crop, 3)
     assert (out['img'][300:] == 128).all() and (out['img'][:300] == 0).all()
-    assert (out['gt_seg_map'][300:] == 255).all() and (out['gt_seg_map'][:300] == 0).all()
+    assert (out['gt_seg_map'][300:] == 255).all() and (
+        out['gt_seg_map'][:300] == 0
+    ).all()
 
 
 @every_size
@@ -136,4 +170,6 @@ def test_augmented_views_have_the_recipe_s_sizes(leaf: Leaf, shared_data: Path) 
     sides = [min(image.shape[1:]) for image in views['inputs']]
     expected = TTA_SHORT_SIDES.get(leaf.recipe) or TTA_SHORT_SIDES[leaf.experiment]
     assert sides == [side for side in expected for _ in range(2)]
-    assert [sample.flip for sample in views['data_samples']] == [False, True] * (len(sides) // 2)
+    assert [sample.flip for sample in views['data_samples']] == [False, True] * (
+        len(sides) // 2
+    )

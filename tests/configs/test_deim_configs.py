@@ -13,13 +13,19 @@ import pytest
 import torch
 from mmengine.config import Config
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import DATASETS, MODELS, TRANSFORMS, DefaultScope, init_default_scope
+from mmengine.registry import (
+    DATASETS,
+    MODELS,
+    TRANSFORMS,
+    DefaultScope,
+    init_default_scope,
+)
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS, value
-from rope_dense.datasets.dense_stages import set_stages
-from rope_dense.datasets.generated import METAINFO, ShapesSettings, write_shapes
+from rope_dense.data.generated import METAINFO, ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
+from rope_dense.models.deim.recipe import set_stages
 
 FOLDER = CONFIGS / 'deim'
 README = FOLDER / 'README.md'
@@ -66,14 +72,19 @@ SOURCES = {
 }
 # ECSeg: as ECDet but for these; ecdetseg/configs/ecseg.
 SOURCES['ecseg-s_ecvit-t'] = SOURCES['ecdet-s_ecvit-t']
-SOURCES['ecseg-m_ecvit-t-plus'] = (74, (0, 36, 72), *SOURCES['ecdet-m_ecvit-t-plus'][2:])
+SOURCES['ecseg-m_ecvit-t-plus'] = (
+    74,
+    (0, 36, 72),
+    *SOURCES['ecdet-m_ecvit-t-plus'][2:],
+)
 SOURCES['ecseg-l_ecvit-s'] = tuple(
     2.5e-6 if item == 5e-6 else item for item in SOURCES['ecdet-l_ecvit-s']
 )
 SOURCES['ecseg-x_ecvit-s-plus'] = SOURCES['ecdet-x_ecvit-s-plus']
 # Ours: those of a size, on another backbone.
 SOURCES['deimv2-l_lingbot-s'] = tuple(
-    'lingbot_small' if item == 'dinov3_small' else item for item in SOURCES['deimv2-l_dinov3-s']
+    'lingbot_small' if item == 'dinov3_small' else item
+    for item in SOURCES['deimv2-l_dinov3-s']
 )
 SOURCES['deimv2-x_lingbot-b'] = tuple(
     'lingbot_base' if item == 'dinov3_small_plus' else item
@@ -105,9 +116,13 @@ CROPS = [
     dict(type='Expand', mean=(0, 0, 0), to_rgb=False, ratio_range=(1, 4), prob=0.5),
     dict(type='RandomIoUCrop', prob=0.8),
 ]
-DECODER = dict(num_heads=8, num_points=(3, 6, 3), eval_idx=-1, reg_max=32, reg_scale=4.0, up=0.5)
+DECODER = dict(
+    num_heads=8, num_points=(3, 6, 3), eval_idx=-1, reg_max=32, reg_scale=4.0, up=0.5
+)
 MASK_WEIGHTS = dict(mal=2.0, bbox=1.0, giou=1.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
-MASK_COSTS = dict(class_cost=2.0, bbox_cost=1.0, giou_cost=1.0, mask_cost=5.0, dice_cost=5.0)
+MASK_COSTS = dict(
+    class_cost=2.0, bbox_cost=1.0, giou_cost=1.0, mask_cost=5.0, dice_cost=5.0
+)
 every_config = pytest.mark.parametrize('name', SOURCES)
 
 
@@ -127,9 +142,18 @@ def test_a_config_for_each_source() -> None:
 
 @every_config
 def test_model_is_that_of_the_source(name: str) -> None:
-    *_, arch, blocks, dims, encoder_ffn, decoder_ffn, layers, num_blocks, expansion, last = SOURCES[
-        name
-    ]
+    (
+        *_,
+        arch,
+        blocks,
+        dims,
+        encoder_ffn,
+        decoder_ffn,
+        layers,
+        num_blocks,
+        expansion,
+        last,
+    ) = SOURCES[name]
     model, is_deim = load(name).model.to_dict(), name.startswith('deimv2')
     channels = MODELS.get('RoPEViT').ARCHS[arch]['embed_dims']
     backbone = dict(type='RoPEViT', arch=arch, out_indices=blocks)
@@ -169,7 +193,9 @@ def test_model_is_that_of_the_source(name: str) -> None:
         num_classes=80,
         embed_dims=dims,
         num_queries=300,
-        decoder=dict(DECODER, num_layers=layers, feedforward_channels=decoder_ffn, **kinds),
+        decoder=dict(
+            DECODER, num_layers=layers, feedforward_channels=decoder_ffn, **kinds
+        ),
         denoising=dict(num_queries=100, label_noise=0.5, box_noise=1.0),
         matching=dict(costs, iou_power=4.0, late_epoch=SOURCES[name][2]),
         loss_weights=losses,
@@ -207,12 +233,18 @@ def test_training_is_that_of_the_source(name: str) -> None:
         T_max=(last - flat) * EPOCH,
     )
     loop = dict(type='ResumableTrainLoop', max_iters=epochs * EPOCH, val_interval=EPOCH)
-    assert cfg.train_cfg == loop and f'-{round(epochs * EPOCH / 1000)}k_' in path_of(name)
+    assert cfg.train_cfg == loop and f'-{round(epochs * EPOCH / 1000)}k_' in path_of(
+        name
+    )
     assert cfg.train_dataloader.batch_size == 8 and cfg.train_dataloader.drop_last
     assert cfg.auto_scale_lr.base_batch_size == 32 and cfg.sync_bn == 'torch'
     average, restart = cfg.custom_hooks
     assert average == dict(
-        type='EMAHook', ema_type='ExpMomentumEMA', momentum=1e-4, gamma=1000, update_buffers=True
+        type='EMAHook',
+        ema_type='ExpMomentumEMA',
+        momentum=1e-4,
+        gamma=1000,
+        update_buffers=True,
     )
     assert restart == dict(type='BestRestartHook', epoch=last)
     assert cfg.default_hooks.checkpoint.interval == EPOCH
@@ -220,8 +252,12 @@ def test_training_is_that_of_the_source(name: str) -> None:
     assert cfg.default_hooks.checkpoint.save_best == f'coco/{kind}_mAP'
     metrics = ['bbox', 'segm'] if kind == 'segm' else 'bbox'
     assert cfg.val_evaluator.metric == cfg.test_evaluator.metric == metrics
-    pipelines = [cfg[f'{loader}_dataloader'].dataset.pipeline for loader in ('train', 'test')]
-    steps = [s for pipeline in pipelines for s in pipeline if s.type == 'LoadAnnotations']
+    pipelines = [
+        cfg[f'{loader}_dataloader'].dataset.pipeline for loader in ('train', 'test')
+    ]
+    steps = [
+        s for pipeline in pipelines for s in pipeline if s.type == 'LoadAnnotations'
+    ]
     assert [s.get('with_mask', False) for s in steps] == [kind == 'segm'] * 2
 
 
@@ -239,7 +275,9 @@ def test_augmentation_is_that_of_the_source(name: str) -> None:
     either = [[MOSAIC, COLOURS], [COLOURS, *CROPS]]
     choice = dict(type='RandomChoice', prob=[mosaic, 1 - mosaic], transforms=either)
     stages = [[], [choice], [COLOURS, *CROPS], []]
-    assert pipeline[2] == dict(type='StageByEpoch', starts=list(starts), transforms=stages)
+    assert pipeline[2] == dict(
+        type='StageByEpoch', starts=list(starts), transforms=stages
+    )
     assert pipeline[4]['prob'] == 0.5 and pipeline[5]['scale'] == (640, 640)
     assert not pipeline[5]['keep_ratio'] and pipeline[5]['backend'] == 'pillow'
     mix, *scale = cfg.model.data_preprocessor.batch_augments
@@ -294,7 +332,9 @@ def test_masks_pass_the_whole_pipeline(stage: int, tmp_path: Path) -> None:
     cfg = load('ecseg-s_ecvit-t')
     loader, model = cfg.train_dataloader, cfg.model
     loader.update(batch_size=4, num_workers=0, persistent_workers=False)
-    loader.dataset.update(data_root=f'{tmp_path}/coco/', metainfo=dict(classes=METAINFO['classes']))
+    loader.dataset.update(
+        data_root=f'{tmp_path}/coco/', metainfo=dict(classes=METAINFO['classes'])
+    )
     loader.dataset.pipeline[5].scale = (96, 96)
     model.data_preprocessor.batch_augments[0].mixup_prob = 1.0
     arch = MODELS.get('RoPEViT').ARCHS['ecvit_tiny']
@@ -323,18 +363,24 @@ def test_options_of_the_readme(tmp_path: Path) -> None:
     """Batches of rectangles, and mosaics that load their images, with objects inside."""
     write_shapes(tmp_path, ShapesSettings(train=4, val=1, size=(64, 96)))
     for variant in ('aspect ratio kept', 'exact resume'):
-        (row,) = re.findall(rf'^\| {variant}.* \| `(.+)` \|$', README.read_text(), re.MULTILINE)
+        (row,) = re.findall(
+            rf'^\| {variant}.* \| `(.+)` \|$', README.read_text(), re.MULTILINE
+        )
         cfg = load('deimv2-s_vit-t')
         cfg.merge_from_dict(dict(option.split('=') for option in row.split()))
         loader = cfg.train_dataloader
         loader.update(num_workers=0, persistent_workers=False, batch_size=2)
         if variant == 'aspect ratio kept':
-            assert loader.dataset.pipeline[5].keep_ratio == 'True'  # the tools make it a bool
+            assert (
+                loader.dataset.pipeline[5].keep_ratio == 'True'
+            )  # the tools make it a bool
         else:
             mosaic = loader.dataset.pipeline[2].transforms[1][0].transforms[0][0]
             mosaic.max_cached_images = int(mosaic.max_cached_images)
         classes = METAINFO['classes']
-        loader.dataset.update(data_root=f'{tmp_path}/coco/', metainfo=dict(classes=classes))
+        loader.dataset.update(
+            data_root=f'{tmp_path}/coco/', metainfo=dict(classes=classes)
+        )
         cfg.model.data_preprocessor.batch_augments = None
         with DefaultScope.overwrite_default_scope('mmdet'):
             set_epoch(10)
@@ -345,7 +391,9 @@ def test_options_of_the_readme(tmp_path: Path) -> None:
         assert max(height, width) == 640 and height % 32 == width % 32 == 0
         for sample in data['data_samples']:
             boxes = sample.gt_instances.bboxes
-            assert (boxes >= 0).all() and (boxes[:, 2:] <= boxes.new_tensor([width, height])).all()
+            assert (boxes >= 0).all() and (
+                boxes[:, 2:] <= boxes.new_tensor([width, height])
+            ).all()
 
 
 def test_configs_survive_a_dump(tmp_path: Path) -> None:
@@ -357,8 +405,13 @@ def test_configs_survive_a_dump(tmp_path: Path) -> None:
 def test_stages_do_not_change_their_base() -> None:
     base = load('deimv2-s_vit-t').to_dict()
     before = Config(base).pretty_text
-    out = set_stages(base, {}, epochs=10, starts=(1, 4, 9), late_epoch=7, epoch_length=5)
+    out = set_stages(
+        base, {}, epochs=10, starts=(1, 4, 9), late_epoch=7, epoch_length=5
+    )
     assert Config(base).pretty_text == before
     assert out['train_cfg']['max_iters'] == 50
-    assert out['param_scheduler'][0]['end'] == 5 and out['param_scheduler'][1]['begin'] == 20
+    assert (
+        out['param_scheduler'][0]['end'] == 5
+        and out['param_scheduler'][1]['begin'] == 20
+    )
     assert value(Config(out), 'model.bbox_head.matching.late_epoch') == 7

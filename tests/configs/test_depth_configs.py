@@ -39,7 +39,9 @@ RECIPE = {
     'model.decode_head.min_depth': 0.001,
     'model.decode_head.max_depth': 10.0,
     'model.decode_head.align_corners': False,
-    'model.decode_head.loss_decode': dict(type='BatchSiLogLoss', warm_up=100),  # SIGLOSS: 1.0
+    'model.decode_head.loss_decode': dict(
+        type='BatchSiLogLoss', warm_up=100
+    ),  # SIGLOSS: 1.0
     'model.data_preprocessor.mean': [123.675, 116.28, 103.53],
     'model.data_preprocessor.std': [58.395, 57.12, 57.375],
     'model.test_cfg': dict(mode='whole'),
@@ -55,13 +57,18 @@ RECIPE = {
     'auto_scale_lr.base_batch_size': 16,
     f'{TRAIN}.1': dict(type='LoadDepth', unit=1 / 1000),  # normalization_constant
     f'{TRAIN}.2': dict(type='CropBox', box=(43, 45, 608, 472)),  # fixed_crop: NYU
-    f'{TRAIN}.3': dict(type='RandomRotate', prob=0.5, degree=2.5, pad_val=0, seg_pad_val=0),
+    f'{TRAIN}.3': dict(
+        type='RandomRotate', prob=0.5, degree=2.5, pad_val=0, seg_pad_val=0
+    ),
     f'{TRAIN}.4': dict(type='RandomFlip', prob=0.5),
     f'{TRAIN}.5': dict(type='RandomCrop', crop_size=(416, 544)),
     f'{TRAIN}.6': dict(type='RandomColourGain', prob=0.5, brightness=(0.75, 1.25)),
     'val_dataloader.batch_size': 1,
     'val_evaluator': dict(
-        type='ValidDepthMetric', min_depth_eval=0.001, max_depth_eval=10.0, crop_type='nyu_crop'
+        type='ValidDepthMetric',
+        min_depth_eval=0.001,
+        max_depth_eval=10.0,
+        crop_type='nyu_crop',
     ),
 }
 # transformers' CHMv2Config and CHMv2ImageProcessor
@@ -158,11 +165,16 @@ def steps() -> list[tuple[float, float]]:
     settings = dict(cfg.optim_wrapper.optimizer)
     settings.pop('type')
     optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], **settings)
-    schedulers = [PARAM_SCHEDULERS.build(dict(s, optimizer=optimizer)) for s in cfg.param_scheduler]
+    schedulers = [
+        PARAM_SCHEDULERS.build(dict(s, optimizer=optimizer))
+        for s in cfg.param_scheduler
+    ]
     return list(stepped(optimizer, schedulers))
 
 
-def stepped(optimizer: torch.optim.Optimizer, schedulers: list) -> Iterator[tuple[float, float]]:
+def stepped(
+    optimizer: torch.optim.Optimizer, schedulers: list
+) -> Iterator[tuple[float, float]]:
     (group,) = optimizer.param_groups
     for _ in range(STEPS):
         yield group['lr'], group['betas'][0]
@@ -173,12 +185,17 @@ def stepped(optimizer: torch.optim.Optimizer, schedulers: list) -> Iterator[tupl
 
 def test_learning_rate_and_momentum_follow_the_formula(steps: list) -> None:
     expected = [published(step) for step in range(STEPS)]
-    assert max(abs(a[0] - b[0]) for a, b in zip(steps, expected, strict=True)) < 1e-3 * RATE
+    assert (
+        max(abs(a[0] - b[0]) for a, b in zip(steps, expected, strict=True))
+        < 1e-3 * RATE
+    )
     assert max(abs(a[1] - b[1]) for a, b in zip(steps, expected, strict=True)) < 1e-6
 
 
 def test_the_formula_is_that_of_the_code() -> None:
-    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], RATE, betas=(0.9, 0.99))
+    optimizer = torch.optim.AdamW(
+        [nn.Parameter(torch.zeros(1))], RATE, betas=(0.9, 0.99)
+    )
     scheduler = dinov3('schedulers').WarmupOneCycleLR(
         optimizer,
         total_steps=STEPS,
@@ -202,14 +219,18 @@ def test_the_readme_has_every_size(timm: ModuleType) -> None:
         cfg = load(name, options)
         model = build(cfg)
         if 'model.backbone.lora.rank' in options:
-            trained = {k for k, x in model.backbone.named_parameters() if x.requires_grad}
+            trained = {
+                k for k, x in model.backbone.named_parameters() if x.requires_grad
+            }
             assert trained and all('.lora.' in key for key in trained)
             continue
         size = cfg.model.backbone.arch.removeprefix('dinov3_')
         checkpoint = cfg.model.backbone.init_cfg.checkpoint
         assert checkpoint == f'hf-hub:timm/vit_{size}_patch16_dinov3.lvd1689m'
         with torch.device('meta'):
-            theirs = timm.create_model(checkpoint.split('/')[1].split('.')[0], num_classes=0)
+            theirs = timm.create_model(
+                checkpoint.split('/')[1].split('.')[0], num_classes=0
+            )
         assert theirs.embed_dim == model.backbone.out_channels[-1]
         assert len(theirs.blocks) == len(model.backbone.blocks)
         found[size] = model.decode_head.in_channels

@@ -29,7 +29,7 @@ from helpers.published import naver_vit
 from helpers.small_checkpoints import load as load_weights
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
-from rope_dense.project.checks.summary import recipe_text
+from rope_dense.project.checks.recipe import recipe_text
 
 RECIPES = sorted(path.stem for path in FOLDER.glob('*.py'))
 PAGE = CONFIGS.parent / 'docs' / 'eomt.md'
@@ -40,7 +40,10 @@ def test_sizes_and_families_are_complete() -> None:
     found = {parts(name) for name in (*RECIPES, *VARIANTS)}
     for family in FAMILIES:
         for size in 'bl' if family.startswith('rope') else 'sbl':
-            assert {(family, size, 'semantic', 512), (family, size, 'panoptic', 640)} <= found
+            assert {
+                (family, size, 'semantic', 512),
+                (family, size, 'panoptic', 640),
+            } <= found
     assert {('dinov3', size, 'instance', 640) for size in 'sbl'} <= found
     assert {('dinov3', 'l', task, 1280) for task in ('panoptic', 'instance')} <= found
     assert len(RECIPES) == 8 and len(found) == 8 + len(VARIANTS) == 25
@@ -61,7 +64,9 @@ def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
     base = cfg.optim_wrapper.optimizer
     actual = {
         id(param): (group['lr'] / base.lr, group['weight_decay'], group['name'])
-        for group in build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
+        for group in build_optim_wrapper(
+            model, cfg.optim_wrapper
+        ).optimizer.param_groups
         for param in group['params']
     }
     for key, param in model.named_parameters():
@@ -73,7 +78,9 @@ def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', [n for n in (*RECIPES, *VARIANTS) if 'ade20k' in n and '-b_' in n])
+@pytest.mark.parametrize(
+    'name', [n for n in (*RECIPES, *VARIANTS) if 'ade20k' in n and '-b_' in n]
+)
 def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
     family, size, *_ = parts(name)
     backbone = load(name).model.backbone
@@ -83,9 +90,13 @@ def test_named_weights_fit(timm: ModuleType, name: str, tmp_path: Path) -> None:
     with torch.device('meta'):
         if family.startswith('rope'):
             mixed = family == 'rope-mixed'
-            weights = naver_vit(arch['embed_dims'], arch['depth'], mixed=mixed, ape=False)
+            weights = naver_vit(
+                arch['embed_dims'], arch['depth'], mixed=mixed, ape=False
+            )
         else:
-            in_timm = f'vit_{NAMES[size]}_patch16_lingbot' if family == 'lingbot' else source
+            in_timm = (
+                f'vit_{NAMES[size]}_patch16_lingbot' if family == 'lingbot' else source
+            )
             weights = timm.create_model(in_timm).state_dict()
     if 'freqs' in weights:  # whose values count
         weights['freqs'] = torch.rand(weights['freqs'].shape)
@@ -105,7 +116,9 @@ def test_print_recipe_says_what_is_particular(name: str) -> None:
     for start, end in zip(annealing.start, annealing.end, strict=True):
         assert f'{start} to {end}' in text
     if 'coco' in name:
-        assert re.search(r'backbone\.blocks\.\*/decay x 0\.0859 to x 0\.512 0\.05', text)
+        assert re.search(
+            r'backbone\.blocks\.\*/decay x 0\.0859 to x 0\.512 0\.05', text
+        )
 
 
 def test_every_config_is_listed() -> None:
@@ -127,7 +140,9 @@ def test_the_example_fits_its_weights(timm: ModuleType, tmp_path: Path) -> None:
     init_default_scope(cfg.default_scope)
     name = cfg.model.backbone.init_cfg.checkpoint.removeprefix('hf-hub:timm/')
     settings = timm.models.get_pretrained_cfg(name)
-    assert cfg.model.data_preprocessor.mean == pytest.approx([255 * v for v in settings.mean])
+    assert cfg.model.data_preprocessor.mean == pytest.approx(
+        [255 * v for v in settings.mean]
+    )
     with torch.device('meta'):
         weights = timm.create_model(name.split('.')[0]).state_dict()
         cfg.model.backbone.init_cfg.checkpoint = saved(weights, tmp_path)

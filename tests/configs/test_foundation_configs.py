@@ -32,7 +32,9 @@ from rope_dense.backbones import RoPEViT
 every_config = pytest.mark.parametrize('name', ALL)
 # The first of each head; the others differ in their weights, which a forward pass shows.
 FIRST = {name.split('_')[0]: name for name in reversed(ALL)}.values()
-FIRST_QUICK = [pytest.param(name, marks=[pytest.mark.slow] * (name not in FIRST)) for name in ALL]
+FIRST_QUICK = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in FIRST)) for name in ALL
+]
 WEIGHTS = {
     'lingbot': 'hf-hub:robbyant/lingbot-vision-vit-base',
     'dinov3': 'hf-hub:timm/vit_base_patch16_dinov3.lvd1689m',
@@ -48,7 +50,13 @@ WEIGHTS = {
 IN_TIMM = {name: checkpoint.split('/')[1] for name, checkpoint in WEIGHTS.items()}
 IN_TIMM['lingbot'] = 'vit_base_patch16_lingbot.robbyant'
 # Others have one.
-PREFIX_TOKENS = {'lingbot': 5, 'dinov3': 5, 'qwen3-88m': 0, 'vjepa21': 0, 'sapiens2-01b': 9}
+PREFIX_TOKENS = {
+    'lingbot': 5,
+    'dinov3': 5,
+    'qwen3-88m': 0,
+    'vjepa21': 0,
+    'sapiens2-01b': 9,
+}
 FROZEN, DETECTORS = ('linear', 'dpt'), ('dino', 'deim')
 SMALL_HEADS = {
     'dino-vitdet': {
@@ -127,11 +135,16 @@ OF_WEIGHTS = re.compile(
 
 @pytest.mark.parametrize('name', OTHER_WEIGHTS)
 def test_other_weights_change_what_belongs_to_them(name: str) -> None:
-    mine, base = load(name).to_dict(), read(CONFIGS / f'{OTHER_WEIGHTS[name]}.py').to_dict()
+    mine, base = (
+        load(name).to_dict(),
+        read(CONFIGS / f'{OTHER_WEIGHTS[name]}.py').to_dict(),
+    )
     changed = [*differences(mine, base)]
     assert 'model.backbone.arch' in changed
     assert not [path for path in changed if not OF_WEIGHTS.fullmatch(path)]
-    augments, theirs = (c['model']['data_preprocessor'].get('batch_augments') for c in (mine, base))
+    augments, theirs = (
+        c['model']['data_preprocessor'].get('batch_augments') for c in (mine, base)
+    )
     if augments != theirs:  # batches of whole patches
         new = dict(augments[1], base=640)
         assert new.pop('divisor') == 56 and [augments[0], new] == theirs
@@ -152,8 +165,12 @@ def test_named_weights_fit(
     timm: ModuleType, transformers: ModuleType, name: str, tmp_path: Path
 ) -> None:
     (head, family), backbone = head_and_family(name), load(name).model.backbone
-    assert backbone.pop('init_cfg') == dict(type='Pretrained', checkpoint=WEIGHTS[family])
-    assert backbone.pop('type') == ('RoPEViTWithImage' if head == 'linear-fine' else 'RoPEViT')
+    assert backbone.pop('init_cfg') == dict(
+        type='Pretrained', checkpoint=WEIGHTS[family]
+    )
+    assert backbone.pop('type') == (
+        'RoPEViTWithImage' if head == 'linear-fine' else 'RoPEViT'
+    )
     with torch.device('meta'):
         if family == 'rice-l':
             sizes = dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24)
@@ -170,7 +187,9 @@ def test_named_weights_fit(
     assert bool(model.window_blocks) == (head == 'dino-vitdet')
     # EVA-02's detectors do without the class token.
     dropped = (head, family) == ('dino-vitdet', 'eva02')
-    assert model.arch.num_prefix_tokens == (0 if dropped else PREFIX_TOKENS.get(family, 1))
+    assert model.arch.num_prefix_tokens == (
+        0 if dropped else PREFIX_TOKENS.get(family, 1)
+    )
 
 
 @every_config
@@ -182,7 +201,10 @@ def test_colours_are_those_of_the_weights(timm: ModuleType, name: str) -> None:
     others |= dict.fromkeys(('eva02', 'vjepa21', 'sapiens2-01b'), IN_TIMM['dinov3'])
     published = others.get(family, IN_TIMM[family])
     settings = timm.models.get_pretrained_cfg(published)
-    for given, expected in ((preprocessor.mean, settings.mean), (preprocessor.std, settings.std)):
+    for given, expected in (
+        (preprocessor.mean, settings.mean),
+        (preprocessor.std, settings.std),
+    ):
         assert given == pytest.approx([255 * value for value in expected], abs=1e-2)
 
 
@@ -193,7 +215,10 @@ def test_images_are_whole_patches(name: str) -> None:
     if 'size' in model.data_preprocessor:
         pixels = [*model.data_preprocessor['size'], *model.test_cfg.crop_size]
     if head_and_family(name) == ('upernet', 'eva02'):
-        pixels += [model.data_preprocessor.test_cfg.size_divisor, model.backbone.img_size]
+        pixels += [
+            model.data_preprocessor.test_cfg.size_divisor,
+            model.backbone.img_size,
+        ]
     patch = build_offline(name).backbone.patch_embed.patch_size
     of_14 = ('eva02', 'rice', 'pe-lang')
     assert patch == (14 if any(family in name for family in of_14) else 16)
@@ -213,7 +238,9 @@ def test_what_is_not_frozen_is_trained(name: str) -> None:
 def shrunk(name: str) -> nn.Module:
     """The model of a config with four blocks of 32 channels, and its parts as small."""
     cfg = load(name)
-    arch = dict(RoPEViT.ARCHS[cfg.model.backbone.arch], embed_dims=32, depth=4, num_heads=2)
+    arch = dict(
+        RoPEViT.ARCHS[cfg.model.backbone.arch], embed_dims=32, depth=4, num_heads=2
+    )
     cfg.model.backbone.update(arch=arch, init_cfg=None, drop_path_rate=0.0)
     if cfg.model.backbone.get('window_block_indexes'):
         cfg.model.backbone.update(window_block_indexes=(0, 2), window_size=2)
@@ -237,7 +264,9 @@ def detected(size: tuple[int, int]) -> object:
 
     boxes, labels = torch.tensor([[5.0, 8.0, 60.0, 50.0]]), torch.tensor([2])
     meta = dict(img_shape=size, ori_shape=size, scale_factor=(1.0, 1.0))
-    return DetDataSample(metainfo=meta, gt_instances=InstanceData(bboxes=boxes, labels=labels))
+    return DetDataSample(
+        metainfo=meta, gt_instances=InstanceData(bboxes=boxes, labels=labels)
+    )
 
 
 def segmented(size: tuple[int, int]) -> object:
@@ -255,10 +284,16 @@ def test_loss_and_backward(name: str) -> None:
     loss, logged = model.parse_losses(model(**data, mode='loss'))
     assert torch.isfinite(loss) and len(logged) > 1
     loss.backward()
-    without = {key for key, param in model.named_parameters() if not has_gradient(param.grad)}
-    in_backbone = {key for key, _ in model.named_parameters() if key.startswith('backbone.')}
+    without = {
+        key for key, param in model.named_parameters() if not has_gradient(param.grad)
+    }
+    in_backbone = {
+        key for key, _ in model.named_parameters() if key.startswith('backbone.')
+    }
     if name.startswith(FROZEN):
-        in_neck = {key for key, _ in model.named_parameters() if key.startswith('neck.')}
+        in_neck = {
+            key for key, _ in model.named_parameters() if key.startswith('neck.')
+        }
         assert without == in_backbone | in_neck
     else:
         assert not without & in_backbone
@@ -283,7 +318,9 @@ def test_nothing_of_a_frozen_backbone_is_kept_for_backward(name: str) -> None:
 
 def kept_bytes(forward: Callable[[], object]) -> int:
     """Size of all tensors that autograd keeps in a forward pass."""
-    storages: dict[int, torch.UntypedStorage] = {}  # which keeps their addresses from reuse
+    storages: dict[
+        int, torch.UntypedStorage
+    ] = {}  # which keeps their addresses from reuse
 
     def keep(tensor: Tensor) -> Tensor:
         storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()

@@ -30,7 +30,8 @@ every_config = pytest.mark.parametrize('name', RECIPES)
 def test_settings_are_those_of_the_recipe(name: str) -> None:
     cfg, family = load(name), head_and_family(name)[1]
     recipe = RECIPES[name] | {
-        f'model.data_preprocessor.{key}': numbers for key, numbers in COLOURS[family].items()
+        f'model.data_preprocessor.{key}': numbers
+        for key, numbers in COLOURS[family].items()
     }
     assert {path: value(cfg, path) for path in recipe} == recipe
 
@@ -50,7 +51,9 @@ def test_every_parameter_has_its_learning_rate_and_decay(name: str) -> None:
     base = cfg.optim_wrapper.optimizer
     actual = {
         id(param): (group['lr'] / base.lr, group['weight_decay'] / base.weight_decay)
-        for group in build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
+        for group in build_optim_wrapper(
+            model, cfg.optim_wrapper
+        ).optimizer.param_groups
         for param in group['params']
     }
     for key, param in model.named_parameters():
@@ -83,7 +86,10 @@ def learning_rates(cfg: Config) -> list[float]:
     weights = [torch.nn.Parameter(torch.zeros(1))]
     optimizer = torch.optim.SGD(weights, cfg.optim_wrapper.optimizer.lr)
     base = optimizer.param_groups[0]['lr']
-    schedulers = [PARAM_SCHEDULERS.build(dict(s, optimizer=optimizer)) for s in cfg.param_scheduler]
+    schedulers = [
+        PARAM_SCHEDULERS.build(dict(s, optimizer=optimizer))
+        for s in cfg.param_scheduler
+    ]
     rates = []
     for _ in range(cfg.train_cfg.max_iters):
         rates.append(optimizer.param_groups[0]['lr'] / base)

@@ -28,7 +28,11 @@ IN_TIMM = {
 def without_size(settings: object) -> object:
     """The settings without those that a size decides."""
     if isinstance(settings, dict):
-        return {key: without_size(value) for key, value in settings.items() if key not in OWN}
+        return {
+            key: without_size(value)
+            for key, value in settings.items()
+            if key not in OWN
+        }
     if isinstance(settings, (list, tuple)):
         return [without_size(value) for value in settings]
     return settings
@@ -41,7 +45,13 @@ def base_of(name: str) -> Config:
 @every_size
 def test_it_differs_from_size_b_in_its_size(name: str) -> None:
     ours, base = load(name), base_of(name)
-    parts = ['model', 'train_dataloader', 'val_dataloader', 'optim_wrapper', 'tta_pipeline']
+    parts = [
+        'model',
+        'train_dataloader',
+        'val_dataloader',
+        'optim_wrapper',
+        'tta_pipeline',
+    ]
     if 'eva02-l' not in name or 'dino' in name:
         parts += ['param_scheduler', 'train_cfg', 'auto_scale_lr', 'default_hooks']
     else:

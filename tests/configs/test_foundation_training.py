@@ -12,14 +12,18 @@ from mmengine.config import Config
 from helpers.foundation import FOLDER
 from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
-from rope_dense.datasets.generated import SEGMENTATION_METAINFO
+from rope_dense.data.generated import SEGMENTATION_METAINFO
 from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
 # With DINOv3's first LayerScale, blocks do nearly nothing.
 ARCH = dict(
-    RoPEViT.ARCHS['dinov3_base'], embed_dims=128, depth=2, num_heads=2, layer_scale_init_value=1.0
+    RoPEViT.ARCHS['dinov3_base'],
+    embed_dims=128,
+    depth=2,
+    num_heads=2,
+    layer_scale_init_value=1.0,
 )
 ITERATIONS, SIZE = 40, (128, 192)  # height, width
 RUN = {
@@ -44,7 +48,9 @@ RUN = {
 }
 # Training alone.
 NOT_RUN = [
-    f'{loop}_{part}' for loop in ('val', 'test') for part in ('cfg', 'dataloader', 'evaluator')
+    f'{loop}_{part}'
+    for loop in ('val', 'test')
+    for part in ('cfg', 'dataloader', 'evaluator')
 ]
 
 
@@ -53,7 +59,9 @@ def shapes(tmp_path: Path) -> dict:
     """The data set of generated shapes, and a head for it."""
     return {
         'train_dataloader.dataset.type': 'BaseSegDataset',
-        'train_dataloader.dataset.data_root': str(make_data(tmp_path / 'shapes') / 'ade'),
+        'train_dataloader.dataset.data_root': str(
+            make_data(tmp_path / 'shapes') / 'ade'
+        ),
         'train_dataloader.dataset.metainfo': dict(SEGMENTATION_METAINFO),
         'train_dataloader.dataset.reduce_zero_label': True,
         'model.decode_head.num_classes': 7,
@@ -68,7 +76,9 @@ def test_the_head_learns_and_the_backbone_stays(shapes: dict, tmp_path: Path) ->
     cfg.model.backbone.update(arch=ARCH)
     cfg.model.backbone.init_cfg.checkpoint = str(tmp_path / 'backbone.pth')
     # mmengine keeps loggers and visualizers by name.
-    cfg.merge_from_dict({'experiment_name': 'linear_shapes', 'visualizer.name': 'linear_shapes'})
+    cfg.merge_from_dict(
+        {'experiment_name': 'linear_shapes', 'visualizer.name': 'linear_shapes'}
+    )
     cfg.dump(tmp_path / 'config.py')
     main, work_dir = command('train'), tmp_path / 'work'
     assert main([str(tmp_path / 'config.py'), '--work-dir', str(work_dir)]) == 0
@@ -76,8 +86,12 @@ def test_the_head_learns_and_the_backbone_stays(shapes: dict, tmp_path: Path) ->
     losses = logged_losses(work_dir)
     assert len(losses) == ITERATIONS and np.isfinite(losses).all()
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) / 2
-    saved = torch.load(work_dir / f'iter_{ITERATIONS}.pth', weights_only=False)['state_dict']
-    after = {key[9:]: value for key, value in saved.items() if key.startswith('backbone.')}
+    saved = torch.load(work_dir / f'iter_{ITERATIONS}.pth', weights_only=False)[
+        'state_dict'
+    ]
+    after = {
+        key[9:]: value for key, value in saved.items() if key.startswith('backbone.')
+    }
     assert after.keys() == before.keys()
     assert all(torch.equal(after[key], before[key]) for key in before)
 

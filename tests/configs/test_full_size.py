@@ -43,7 +43,9 @@ def full_size(cfg: Config) -> tuple[int, int]:
     if size := preprocessor.get('size'):
         return tuple(size)
     steps = cfg.test_dataloader.dataset.pipeline
-    width, height = next(step.scale for step in reversed(steps) if 'Resize' in step.type)
+    width, height = next(
+        step.scale for step in reversed(steps) if 'Resize' in step.type
+    )
     divisor = preprocessor.get('pad_size_divisor', 1)
     return -(-height // divisor) * divisor, -(-width // divisor) * divisor
 
@@ -56,8 +58,12 @@ def sample(cfg: Config, height: int, width: int) -> BaseDataElement:
         found.gt_depth_map = PixelData(data=torch.rand(1, height, width, device=CUDA))
         return found
     instances = found.gt_instances
-    instances.masks = BitmapMasks(np.ones((len(instances), height, width), np.uint8), height, width)
-    found.gt_sem_seg = PixelData(sem_seg=torch.zeros(1, height, width, device=CUDA).long())
+    instances.masks = BitmapMasks(
+        np.ones((len(instances), height, width), np.uint8), height, width
+    )
+    found.gt_sem_seg = PixelData(
+        sem_seg=torch.zeros(1, height, width, device=CUDA).long()
+    )
     if scope == 'mmrotate' or 'OrientedDEIMHead' in str(cfg.model):
         from mmrotate.structures.bbox import RotatedBoxes, hbox2rbox
 
@@ -71,8 +77,12 @@ def as_far_as_possible(stops: list[str]) -> Iterator[None]:
     try:
         yield
     except NEEDS_VALUES as error:
-        frames = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-        last = next(x for x in reversed(frames) if not {'torch', 'helpers'} & set(x.parts))
+        frames = [
+            Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)
+        ]
+        last = next(
+            x for x in reversed(frames) if not {'torch', 'helpers'} & set(x.parts)
+        )
         assert 'rope_dense' not in last.parts or last.name in OURS, error
         stops.append(last.name)
 
@@ -86,7 +96,11 @@ def test_the_largest_recipe_fits_together(folder: str) -> None:
     batch, stops = cfg.train_dataloader.batch_size, []
     fakes = FakeTensorMode(allow_non_fake_inputs=True)
     model = without_values(model, fakes)
-    with fakes, DefaultScope.overwrite_default_scope(cfg.default_scope), pretended_gpu():
+    with (
+        fakes,
+        DefaultScope.overwrite_default_scope(cfg.default_scope),
+        pretended_gpu(),
+    ):
         to_gpu(model)
         images = torch.empty(batch, 3, *size, device='cuda')
         with unset_fake_temporarily():

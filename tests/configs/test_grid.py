@@ -16,10 +16,38 @@ from helpers.recipe_groups import group_rows
 from helpers.recipes import RECIPES, SCHEDULES
 
 KEYS = {
-    *('auto_scale_lr', 'custom_imports', 'default_hooks', 'default_scope', 'env_cfg', 'load_from'),
-    *('log_level', 'log_processor', 'model', 'optim_wrapper', 'param_scheduler', 'randomness'),
-    *('resume', 'test_cfg', 'test_dataloader', 'test_evaluator', 'train_cfg', 'train_dataloader'),
-    *('tta_model', 'tta_pipeline', 'val_cfg', 'val_dataloader', 'val_evaluator', 'visualizer'),
+    *(
+        'auto_scale_lr',
+        'custom_imports',
+        'default_hooks',
+        'default_scope',
+        'env_cfg',
+        'load_from',
+    ),
+    *(
+        'log_level',
+        'log_processor',
+        'model',
+        'optim_wrapper',
+        'param_scheduler',
+        'randomness',
+    ),
+    *(
+        'resume',
+        'test_cfg',
+        'test_dataloader',
+        'test_evaluator',
+        'train_cfg',
+        'train_dataloader',
+    ),
+    *(
+        'tta_model',
+        'tta_pipeline',
+        'val_cfg',
+        'val_dataloader',
+        'val_evaluator',
+        'visualizer',
+    ),
 }
 every_leaf = pytest.mark.parametrize('leaf', GRID, ids=lambda leaf: leaf.name)
 
@@ -55,7 +83,9 @@ def test_settings_are_those_of_the_recipe(leaf: Leaf) -> None:
     expected = switches | leaf.settings
     if (leaf.experiment, leaf.variant) == ('dino_vitdet', 'ape'):
         expected['attention'] = dict(type='DecomposedBias')  # detrex's model as it is
-    assert {name: backbone.get(name, default) for name, default in switches.items()} == expected
+    assert {
+        name: backbone.get(name, default) for name, default in switches.items()
+    } == expected
     # Trained at 32 x 32 tokens in UperNet; resized from the pre-training's for each image in DINO.
     in_upernet = leaf.experiment == 'upernet_vit' and 'use_ape' in leaf.settings
     assert backbone.get('img_size', 224) == (512 if in_upernet else 224)
@@ -80,7 +110,9 @@ def test_config_says_what_differs_and_no_more(leaf: Leaf) -> None:
     assert all(str(result) in header for result in leaf.results)
     cfg = leaf.load()
     assert set(cfg) == KEYS
-    assert 'save_best' not in cfg.default_hooks.checkpoint  # the recipes report the last
+    assert (
+        'save_best' not in cfg.default_hooks.checkpoint
+    )  # the recipes report the last
 
 
 @pytest.mark.parametrize(
@@ -116,7 +148,9 @@ def test_every_parameter_has_its_learning_rate_and_decay(leaf: Leaf) -> None:
     assert used == set(rows)
 
 
-def learning_rate_factors(schedulers: list[ConfigDict], iterations: int) -> Iterator[float]:
+def learning_rate_factors(
+    schedulers: list[ConfigDict], iterations: int
+) -> Iterator[float]:
     """Factor of the learning rate in every iteration, by stepping the schedulers."""
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     built = [
@@ -137,11 +171,15 @@ def stepped() -> dict[str, list[float]]:
 
 
 @every_leaf
-def test_learning_rate_follows_the_recipe(leaf: Leaf, stepped: dict[str, list[float]]) -> None:
+def test_learning_rate_follows_the_recipe(
+    leaf: Leaf, stepped: dict[str, list[float]]
+) -> None:
     cfg = leaf.load()
     key = json.dumps([cfg.param_scheduler, cfg.train_cfg.max_iters])
     if key not in stepped:
-        stepped[key] = list(learning_rate_factors(cfg.param_scheduler, cfg.train_cfg.max_iters))
+        stepped[key] = list(
+            learning_rate_factors(cfg.param_scheduler, cfg.train_cfg.max_iters)
+        )
     expected = SCHEDULES[leaf.recipe]
     assert len(expected) == 10 and max(expected) == cfg.train_cfg.max_iters - 1
     actual = {iteration: stepped[key][iteration] for iteration in expected}

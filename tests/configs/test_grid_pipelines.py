@@ -12,11 +12,13 @@ from mmengine.registry import DATASETS, MODELS
 
 from helpers.grid import GRID, Leaf, value
 from helpers.small_configs import make_data
-from rope_dense.datasets.generated import METAINFO, SEGMENTATION_METAINFO
+from rope_dense.data.generated import METAINFO, SEGMENTATION_METAINFO
 
 # The first leaf of each that reads its images in its own way; the others read theirs as it does.
 FIRST = {(leaf.experiment, leaf.crop): leaf for leaf in reversed(GRID)}
-every_pipeline = pytest.mark.parametrize('leaf', FIRST.values(), ids=lambda leaf: leaf.name)
+every_pipeline = pytest.mark.parametrize(
+    'leaf', FIRST.values(), ids=lambda leaf: leaf.name
+)
 
 
 @pytest.fixture(scope='module')
@@ -45,10 +47,14 @@ def with_images(leaf: Leaf, folder: Path | None, generated: Path) -> Config:
             dataset.update(data_root=str(generated / 'coco'), metainfo=dict(METAINFO))
             dataset.pop('filter_cfg', None)  # its shapes are smaller than 32 pixels
         else:
-            dataset.update(data_root=str(generated / 'ade'), metainfo=dict(SEGMENTATION_METAINFO))
+            dataset.update(
+                data_root=str(generated / 'ade'), metainfo=dict(SEGMENTATION_METAINFO)
+            )
             dataset.update(type='BaseSegDataset', reduce_zero_label=True)
     if not detects:  # the miniature of ADE20K has a validation part only
-        cfg.train_dataloader.dataset.data_prefix = cfg.val_dataloader.dataset.data_prefix
+        cfg.train_dataloader.dataset.data_prefix = (
+            cfg.val_dataloader.dataset.data_prefix
+        )
     return cfg
 
 
@@ -79,7 +85,11 @@ def test_training_images(leaf: Leaf, folder: Path | None, generated: Path) -> No
         assert preprocessed(cfg, sample, training=True) == (2, 3, *size)
         return
     crop = (leaf.crop, leaf.crop)
-    assert size == crop if leaf.experiment == 'mask2former_swin' else max(size) <= leaf.crop
+    assert (
+        size == crop
+        if leaf.experiment == 'mask2former_swin'
+        else max(size) <= leaf.crop
+    )
     labels = sample['data_samples'].gt_sem_seg.data
     assert tuple(labels.shape[1:]) == size
     assert set(labels.unique().tolist()) <= {*range(150), 255}
@@ -91,7 +101,11 @@ def test_test_images(leaf: Leaf, folder: Path | None, generated: Path) -> None:
     cfg = with_images(leaf, folder, generated)
     sample = DATASETS.build(cfg.val_dataloader.dataset)[0]
     height, width = sample['inputs'].shape[1:]
-    short, long = (800, 1333) if leaf.experiment.startswith('dino') else (leaf.crop, leaf.crop * 4)
+    short, long = (
+        (800, 1333)
+        if leaf.experiment.startswith('dino')
+        else (leaf.crop, leaf.crop * 4)
+    )
     assert min(height, width) == short or max(height, width) == long
     original = sample['data_samples'].ori_shape
     assert height / width == pytest.approx(original[0] / original[1], rel=0.01)

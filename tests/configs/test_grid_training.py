@@ -42,9 +42,13 @@ def test_one_step_and_one_prediction(leaf: Leaf, images: Path, tmp_path: Path) -
     model = revert_sync_batchnorm(MODELS.build(cfg.model))
     model.init_weights()
     dataset = DATASETS.build(cfg.train_dataloader.dataset)
-    batch = model.data_preprocessor(pseudo_collate([dataset[0], dataset[1]]), training=True)
+    batch = model.data_preprocessor(
+        pseudo_collate([dataset[0], dataset[1]]), training=True
+    )
     loss, parts = model.train().parse_losses(model(**batch, mode='loss'))
-    assert loss.isfinite() and any(name.endswith('loss_cls') or 'ce' in name for name in parts)
+    assert loss.isfinite() and any(
+        name.endswith('loss_cls') or 'ce' in name for name in parts
+    )
     loss.backward()
     assert not [name for name, param in model.named_parameters() if param.grad is None]
     assert all(param.grad.isfinite().all() for param in model.parameters())

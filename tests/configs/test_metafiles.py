@@ -12,10 +12,19 @@ from mmengine.registry import MODELS, init_default_scope
 
 from helpers.grid import CONFIGS, FLAGSHIPS, read
 from helpers.published_results import RESULTS
-from rope_dense.measure.count import measured_size
+from rope_dense.measure.benchmark import measured_size
 
 ROOT = CONFIGS.parent
-FOLDERS = (*FLAGSHIPS, 'foundation', 'stock_heads', 'nat', 'eomt', 'pmt', 'deim', 'depth')
+FOLDERS = (
+    *FLAGSHIPS,
+    'foundation',
+    'stock_heads',
+    'nat',
+    'eomt',
+    'pmt',
+    'deim',
+    'depth',
+)
 RESEARCH = ('research/ablation', 'research/pretraining', 'research/study')
 # mmrotate's configs are the bases of 'oriented', and mmrotate is an extra.
 WITHOUT_METAFILE = ('own', 'detectron2', 'demo', 'oriented', *RESEARCH)
@@ -35,22 +44,33 @@ def test_the_index_imports_every_metafile() -> None:
 def test_the_readme_lists_every_folder_and_counts_its_configs() -> None:
     text = (CONFIGS / 'README.md').read_text()
     counts = {}
-    for names, numbers in re.findall(r'^\| (\[.+?) \| .+ \| ([\d, ]+) \|$', text, re.MULTILINE):
+    for names, numbers in re.findall(
+        r'^\| (\[.+?) \| .+ \| ([\d, ]+) \|$', text, re.MULTILINE
+    ):
         folders = re.findall(r'\]\(([\w/]+)\)', names)
         counts |= dict(zip(folders, map(int, numbers.split(', ')), strict=True))
-    own = {path.name for path in CONFIGS.iterdir() if path.is_dir()} - {'_base_', 'research'}
+    own = {path.name for path in CONFIGS.iterdir() if path.is_dir()} - {
+        '_base_',
+        'research',
+    }
     own |= {*RESEARCH}
     assert counts.keys() == own
     for folder in own:
         suffix = '*.yml' if folder.endswith('pretraining') else '*.py'
-        files = {path.name for path in (CONFIGS / folder).glob(suffix)} - {'backbones.py'}
+        files = {path.name for path in (CONFIGS / folder).glob(suffix)} - {
+            'backbones.py'
+        }
         assert counts[folder] == len(files), folder
         assert folder in WITHOUT_METAFILE or (CONFIGS / folder / 'README.md').is_file()
 
 
 def row_of(folder: str, name: str) -> str:
     """The row of a config in the table of its folder or of its guide."""
-    page = ROOT / 'docs' / 'eomt.md' if folder == 'eomt' else CONFIGS / folder / 'README.md'
+    page = (
+        ROOT / 'docs' / 'eomt.md'
+        if folder == 'eomt'
+        else CONFIGS / folder / 'README.md'
+    )
     link = rf'\[[^\]]+\]\((?:../configs/{folder}/)?{name}\.py\)'
     (row,) = re.findall(rf'^\| {link} \|(.*)\|$', page.read_text(), re.MULTILINE)
     return row
@@ -58,12 +78,17 @@ def row_of(folder: str, name: str) -> str:
 
 @every_folder
 def test_entries_are_the_configs(folder: str) -> None:
-    assert models(folder).keys() == {path.stem for path in (CONFIGS / folder).glob('*.py')}
+    assert models(folder).keys() == {
+        path.stem for path in (CONFIGS / folder).glob('*.py')
+    }
     (collection,) = mmengine.load(CONFIGS / folder / 'metafile.yml')['Collections']
     assert (ROOT / collection['README']).is_file()
     for name, entry in models(folder).items():
         cfg, about = read(ROOT / entry['Config']), entry['Metadata']
-        assert entry['In Collection'] == collection['Name'] and Path(entry['Config']).stem == name
+        assert (
+            entry['In Collection'] == collection['Name']
+            and Path(entry['Config']).stem == name
+        )
         assert about.get('Iterations') == cfg.train_cfg.get('max_iters')
         assert about.get('Epochs') == cfg.train_cfg.get('max_epochs')
         assert about['Batch Size'] == cfg.auto_scale_lr.base_batch_size
@@ -73,7 +98,9 @@ def test_entries_are_the_configs(folder: str) -> None:
         if folder in FLAGSHIPS:
             assert tuple(about['FLOPs Size']) == measured_size(cfg)
             row = row_of(folder, name)
-            assert f'{about["FLOPs"] / 1e9:.1f} ' in row and weights.split('/')[-1] in row
+            assert (
+                f'{about["FLOPs"] / 1e9:.1f} ' in row and weights.split('/')[-1] in row
+            )
 
 
 @every_folder
@@ -81,10 +108,14 @@ def test_results_are_published_and_equal_everywhere(folder: str) -> None:
     """Those of the source, in the metafile, in the header of the config and in the guide."""
     for name, entry in models(folder).items():
         results, expected = entry.get('Results', []), RESULTS.get(name, [])
-        assert [x for result in results for x in result['Metrics'].values()] == expected, name
+        assert [
+            x for result in results for x in result['Metrics'].values()
+        ] == expected, name
         header = (ROOT / entry['Config']).read_text().partition('_base_')[0]
         row = re.split(r' \| |; |: | ', row_of(folder, name))
-        assert all(str(number) in header and str(number) in row for number in expected), name
+        assert all(
+            str(number) in header and str(number) in row for number in expected
+        ), name
         sources = {result['Source'] for result in results}
         if folder in FLAGSHIPS and results:
             assert sources == {f'the paper, Table {list(FLAGSHIPS).index(folder) + 1}'}
@@ -112,10 +143,15 @@ def test_parameters_are_counted(folder: str) -> None:
 
 def bases(path: Path) -> list[Path]:
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], 'id', '') == '_base_':
+        if (
+            isinstance(node, ast.Assign)
+            and getattr(node.targets[0], 'id', '') == '_base_'
+        ):
             value = ast.literal_eval(node.value)
             names = [value] if isinstance(value, str) else value
-            return [(path.parent / name).resolve() for name in names if '::' not in name]
+            return [
+                (path.parent / name).resolve() for name in names if '::' not in name
+            ]
     return []
 
 

@@ -60,12 +60,19 @@ SETTINGS = {
     CASCADE: COCO
     | {
         'model.type': 'CascadeRCNN',
-        'model.rpn_head.loss_bbox': dict(type='SmoothL1Loss', beta=1 / 9, loss_weight=1.0),
+        'model.rpn_head.loss_bbox': dict(
+            type='SmoothL1Loss', beta=1 / 9, loss_weight=1.0
+        ),
         'model.roi_head.stage_loss_weights': [1, 0.5, 0.25],
         'model.roi_head.bbox_head.2.num_shared_convs': 4,
         'model.roi_head.bbox_head.2.norm_cfg.type': 'SyncBN',
         'model.roi_head.bbox_head.2.loss_bbox': dict(type='GIoULoss', loss_weight=10.0),
-        'model.roi_head.bbox_head.2.bbox_coder.target_stds': [0.033, 0.033, 0.067, 0.067],
+        'model.roi_head.bbox_head.2.bbox_coder.target_stds': [
+            0.033,
+            0.033,
+            0.067,
+            0.067,
+        ],
         'model.train_cfg.rpn.allowed_border': 0,
         'model.train_cfg.rpn_proposal.max_per_img': 2000,
         'model.train_cfg.rcnn.2.assigner.min_pos_iou': 0.7,
@@ -116,7 +123,9 @@ def readme_row(key: Key) -> list[str]:
     """Cells after the name of a model, of the table of its head."""
     titles = {MASK: '## Mask R-CNN', CASCADE: '## Cascade', UPERNET: '## UperNet'}
     head, family, size = key
-    table = (NAT / 'README.md').read_text().partition(titles[head])[2].partition('\n## ')[0]
+    table = (
+        (NAT / 'README.md').read_text().partition(titles[head])[2].partition('\n## ')[0]
+    )
     label = f'{family.upper().replace("DINAT", "DiNAT").replace("-S", "-s")}-{size.capitalize()}'
     (row,) = re.findall(rf'^\| \[?{label}(?:\]\(\S+\))? \|(.*)\|$', table, re.MULTILINE)
     return [cell.strip() for cell in row.split('|')]
@@ -147,15 +156,20 @@ def test_dilations_are_published_and_parameters_those_of_the_readme(key: Key) ->
         model = MODELS.build(load_model(key).model)
         backbone = MODELS.build(with_log_axial_rope(key).model.backbone)
     total, published, ours = (
-        sum(p.numel() for p in module.parameters()) for module in (model, model.backbone, backbone)
+        sum(p.numel() for p in module.parameters())
+        for module in (model, model.backbone, backbone)
     )
     rope = backbone.layers[0].blocks[0].attn.rope
     assert isinstance(rope, LogAxialRoPE) and rope.k_rope == 2
-    assert not any(name.endswith('bias_table') for name, _ in backbone.named_parameters())
+    assert not any(
+        name.endswith('bias_table') for name, _ in backbone.named_parameters()
+    )
     assert readme_row(key)[-2:] == [f'{total:,}', f'{total - published + ours:,}']
     head, family, _ = key
     expected = DILATIONS.get((MASK if head == CASCADE else head, family), ((1,),) * 4)
-    for dilations, of_stage in zip(model.backbone.block_dilations, expected, strict=True):
+    for dilations, of_stage in zip(
+        model.backbone.block_dilations, expected, strict=True
+    ):
         assert dilations == [of_stage[i % len(of_stage)] for i in range(len(dilations))]
 
 
@@ -198,7 +212,9 @@ def test_models_are_built_with_the_decay_of_the_recipe(head: str) -> None:
 @torch.no_grad()
 def test_a_segmentor_predicts() -> None:
     cfg = with_log_axial_rope((UPERNET, 'dinat-s', 'tiny'))
-    arch = dict(embed_dims=16, depths=(1, 2, 1, 1), num_heads=(1, 1, 2, 2), overlapping=False)
+    arch = dict(
+        embed_dims=16, depths=(1, 2, 1, 1), num_heads=(1, 1, 2, 2), overlapping=False
+    )
     cfg.model.backbone.arch = arch
     cfg.model.decode_head.update(in_channels=[16, 32, 64, 128], channels=16)
     cfg.model.auxiliary_head.update(in_channels=64, channels=8)
@@ -214,7 +230,8 @@ def test_a_detector_trains_and_predicts(head: str) -> None:
 
     cfg = with_log_axial_rope((head, 'dinat', 'mini'))
     cfg.model.backbone.update(
-        arch=dict(embed_dims=16, depths=(1, 2, 1, 1), num_heads=(1, 1, 2, 2)), drop_path_rate=0.0
+        arch=dict(embed_dims=16, depths=(1, 2, 1, 1), num_heads=(1, 1, 2, 2)),
+        drop_path_rate=0.0,
     )
     cfg.model.neck.update(in_channels=[16, 32, 64, 128])
     few = dict(max_per_img=20)

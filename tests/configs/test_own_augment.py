@@ -12,11 +12,15 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, TRANSFORMS, DefaultScope
 from mmengine.runner import Runner
 
-from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.data.generated import (
+    SEGMENTATION_METAINFO,
+    ShapesSettings,
+    write_shapes,
+)
 from rope_dense.engine.train_loop import set_epoch
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.utils.config_parts import nodes
+from rope_dense.utils.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 TASKS = ('detection', 'instance', 'semantic', 'realtime', 'realtime_masks', 'depth')
@@ -27,7 +31,9 @@ COLOURS = {'PhotoMetricDistortion', 'PhotometricJitter', 'RandomColourGain'}
 @pytest.fixture(scope='module')
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp('own')
-    write_shapes(folder, ShapesSettings(4, 2, (64, 96), layouts=('coco', 'ade', 'depth')))
+    write_shapes(
+        folder, ShapesSettings(4, 2, (64, 96), layouts=('coco', 'ade', 'depth'))
+    )
     names = ['background', *SEGMENTATION_METAINFO['classes'][1:], 'none']
     (folder / 'ade' / 'classes.txt').write_text('\n'.join(names))
     return folder
@@ -74,7 +80,9 @@ def test_light_flips_and_scales(data: Path, task: str) -> None:
     elif task.startswith('realtime'):
         assert 'Resize' in types and batch_augments(cfg) == ['MultiScaleBatch']
     else:
-        step = next(s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomResize')
+        step = next(
+            s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomResize'
+        )
         assert step.ratio_range == (0.8, 1.25) and batch_augments(cfg) == []
     first_batch(cfg)
 
@@ -116,11 +124,15 @@ def test_steps_of_other_scopes_are_found(data: Path) -> None:
 
 def flips_of(cfg: Config) -> set[str | None]:
     """Directions of the flips of 60 samples."""
-    step = next(s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomFlip')
+    step = next(
+        s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomFlip'
+    )
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         flip = TRANSFORMS.build(step)
     image = np.zeros((4, 6, 3), np.uint8)
-    found = (flip(dict(img=image, img_shape=(4, 6))).get('flip_direction') for _ in range(60))
+    found = (
+        flip(dict(img=image, img_shape=(4, 6))).get('flip_direction') for _ in range(60)
+    )
     return {*found}
 
 
@@ -153,10 +165,16 @@ def test_mosaics_are_left_out(data: Path, task: str) -> None:
         ('detection', dict(augment='strong'), 'own.augment must be one of'),
         ('detection', dict(flip='up'), 'own.flip must be'),
         ('semantic', dict(mosaic=True), 'own.mosaic: no such setting'),
-        ('realtime', dict(mosaic=True, augment='light'), "needs own.augment='published'"),
+        (
+            'realtime',
+            dict(mosaic=True, augment='light'),
+            "needs own.augment='published'",
+        ),
     ],
 )
-def test_wrong_settings_are_named(data: Path, task: str, settings: dict, says: str) -> None:
+def test_wrong_settings_are_named(
+    data: Path, task: str, settings: dict, says: str
+) -> None:
     with pytest.raises(UsageError) as error:
         load(task, data, **settings)
     assert says in str(error.value)

@@ -15,15 +15,17 @@ from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
 from helpers.bands import read_bands
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
-from rope_dense.datasets.images.band_files import write_bands
+from rope_dense.data.generated import ShapesSettings, write_shapes
+from rope_dense.data.images.band_files import write_bands
 from rope_dense.engine.train_loop import set_epoch
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.utils.config_parts import nodes
+from rope_dense.utils.errors import UsageError
 
-rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+rasterio = pytest.importorskip(
+    'rasterio', reason="no rasterio: pip install -e '.[large]'"
+)
 pytestmark = pytest.mark.usefixtures('surroundings')
 NAMES = ['red', 'green', 'blue', 'heat']
 
@@ -31,12 +33,17 @@ NAMES = ['red', 'green', 'blue', 'heat']
 @pytest.fixture(scope='module')
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp('own')
-    write_shapes(folder, ShapesSettings(train=4, val=2, size=(64, 96), layouts=('warm',)))
+    write_shapes(
+        folder, ShapesSettings(train=4, val=2, size=(64, 96), layouts=('warm',))
+    )
     return folder / 'warm'
 
 
 def load(data: Path, name: str = 'realtime', **settings: Any) -> Config:
-    settings = dict(data_root=data, epochs=10, batch_size=2, channels=NAMES, size=64) | settings
+    settings = (
+        dict(data_root=data, epochs=10, batch_size=2, channels=NAMES, size=64)
+        | settings
+    )
     if name == 'semantic':
         settings = dict(classes=['background', 'warm', 'cold']) | settings
     return load_config(name, own=settings)
@@ -44,7 +51,9 @@ def load(data: Path, name: str = 'realtime', **settings: Any) -> Config:
 
 def images(data: Path) -> np.ndarray:
     files = sorted((data / 'images' / 'train').iterdir())
-    return np.stack([read_bands(file) for file in files]).reshape(-1, 4).astype(np.float64)
+    return (
+        np.stack([read_bands(file) for file in files]).reshape(-1, 4).astype(np.float64)
+    )
 
 
 def test_mean_and_deviation_are_of_the_images(data: Path) -> None:
@@ -78,7 +87,10 @@ def test_bands_can_be_chosen_and_shown(data: Path) -> None:
     assert shown(show=['heat', 'green', 'blue']) == [3, 1, 2]
     assert shown(show=[4]) == [3, 3, 3]
     assert shown(channels=[4, 1]) == [0, 0, 0]
-    assert load(data, channels=[4, 1]).test_dataloader.dataset.pipeline[0].bands == [4, 1]
+    assert load(data, channels=[4, 1]).test_dataloader.dataset.pipeline[0].bands == [
+        4,
+        1,
+    ]
 
 
 def test_settings_are_read_from_text(data: Path) -> None:
@@ -87,7 +99,9 @@ def test_settings_are_read_from_text(data: Path) -> None:
         names = [] if text == '4' else [*options[2:]]
         cfg = load_config('realtime', [*options[:2], *names, f'own.channels={text}'])
         assert cfg.model.backbone.in_channels == 4
-    cfg = load_config('realtime', [*options, f'own.channels={NAMES}', 'own.std=[1, 2.5, 3, 4]'])
+    cfg = load_config(
+        'realtime', [*options, f'own.channels={NAMES}', 'own.std=[1, 2.5, 3, 4]']
+    )
     assert cfg.model.data_preprocessor.std == [1, 2.5, 3, 4]
 
 
@@ -134,10 +148,20 @@ def refusal(data: Path, **settings: Any) -> str:
 @pytest.mark.parametrize(
     'split, place, change, said',
     [
-        ('train', 0, lambda x: x.astype(np.uint8), 'pixels of uint8, other images have uint16'),
+        (
+            'train',
+            0,
+            lambda x: x.astype(np.uint8),
+            'pixels of uint8, other images have uint16',
+        ),
         ('train', 2, lambda x: x[..., :3], '3 bands, expected 4'),
         ('val', 0, lambda x: x[..., :3], '3 bands, expected 4'),
-        ('val', 0, lambda x: x.astype(np.int16), 'pixels of int16, other images have uint16'),
+        (
+            'val',
+            0,
+            lambda x: x.astype(np.int16),
+            'pixels of int16, other images have uint16',
+        ),
     ],
 )
 def test_a_file_unlike_the_others_is_named(
@@ -165,7 +189,8 @@ def test_constant_channels_are_named(writable: Path) -> None:
     blue = np.array([1, 1, 0, 1], np.uint16)
     write_bands(files[1], read_bands(files[1]) * blue)
     assert (
-        f'blue is constant or missing in 1 of them, such as {files[1]}' in load(writable).own_data
+        f'blue is constant or missing in 1 of them, such as {files[1]}'
+        in load(writable).own_data
     )
     for file in files:
         write_bands(file, read_bands(file) * blue)
@@ -207,7 +232,10 @@ def test_bands_are_found_by_their_names(writable: Path) -> None:
     assert 'nir' in said
     write_bands(file, read_bands(file)[..., ::-1])  # in another order, with its names
     describe(file, ['heat', 'blue', 'green', 'Red'])
-    assert load(writable, channels=['heat', 'red']).model.data_preprocessor.mean == expected
+    assert (
+        load(writable, channels=['heat', 'red']).model.data_preprocessor.mean
+        == expected
+    )
     last = files_of(writable)[2]
     describe(last, ['heat', 'blue', 'green', 'x'])
     assert f'{last}: 4 bands (heat, blue, green, x), there is no band red' in refusal(
@@ -264,11 +292,15 @@ def in_one_folder(data: Path, folder: Path, labels: str) -> Path:
             else:
                 text = f'{index % 2} 0.5 0.5 0.3 0.3\n'
                 (folder / 'labels' / split / f'{scene}_red.txt').write_text(text)
-    (folder / 'classes.txt').write_text('warm\ncold\n' if labels == 'labels' else 'a\nwarm\ncold\n')
+    (folder / 'classes.txt').write_text(
+        'warm\ncold\n' if labels == 'labels' else 'a\nwarm\ncold\n'
+    )
     return folder
 
 
-@pytest.mark.parametrize('task, labels', [('semantic', 'masks'), ('realtime', 'labels')])
+@pytest.mark.parametrize(
+    'task, labels', [('semantic', 'masks'), ('realtime', 'labels')]
+)
 def test_files_of_all_channels_may_be_in_one_folder(
     data: Path, tmp_path: Path, task: str, labels: str
 ) -> None:
@@ -291,9 +323,14 @@ def test_arrays_are_images_of_masks(data: Path, tmp_path: Path) -> None:
         (tmp_path / 'masks' / split).symlink_to(data / 'masks' / split)
         for file in (data / 'images' / split).iterdir():
             np.save(tmp_path / 'images' / split / file.stem, read_bands(file))
-    places = {split: [f'images/{split}', f'masks/{split}'] for split in ('train', 'val')}
+    places = {
+        split: [f'images/{split}', f'masks/{split}'] for split in ('train', 'val')
+    }
     cfg = load(tmp_path, 'semantic', **places)
-    assert cfg.model.data_preprocessor.mean == load(data, 'semantic').model.data_preprocessor.mean
+    assert (
+        cfg.model.data_preprocessor.mean
+        == load(data, 'semantic').model.data_preprocessor.mean
+    )
 
 
 def depths(data: Path, folder: Path) -> Path:
@@ -308,8 +345,20 @@ def depths(data: Path, folder: Path) -> Path:
     return folder
 
 
-TASKS = ['detection', 'instance', 'oriented', 'realtime', 'realtime_masks', 'semantic', 'depth']
-CASES = [*((task, 'published') for task in TASKS), ('realtime', 'light'), ('semantic', 'light')]
+TASKS = [
+    'detection',
+    'instance',
+    'oriented',
+    'realtime',
+    'realtime_masks',
+    'semantic',
+    'depth',
+]
+CASES = [
+    *((task, 'published') for task in TASKS),
+    ('realtime', 'light'),
+    ('semantic', 'light'),
+]
 
 
 @pytest.mark.parametrize('task, augment', CASES)
@@ -320,7 +369,9 @@ def test_every_task_trains_on_four_channels(
     cfg = load(root, task, backbone='tiny', weights=None, augment=augment)
     loader = cfg.train_dataloader
     loader.update(num_workers=0, persistent_workers=False)
-    assert not [step for _, step in nodes(loader) if step.get('type') == 'LoadImageFromFile']
+    assert not [
+        step for _, step in nodes(loader) if step.get('type') == 'LoadImageFromFile'
+    ]
     set_epoch(2 if augment == 'published' else 0)
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         batch = next(iter(Runner.build_dataloader(loader, seed=0)))
@@ -336,7 +387,9 @@ def test_every_task_trains_on_four_channels(
 
 
 @pytest.mark.parametrize('task', TASKS)
-def test_every_task_trains_on_one_channel(data: Path, tmp_path: Path, task: str) -> None:
+def test_every_task_trains_on_one_channel(
+    data: Path, tmp_path: Path, task: str
+) -> None:
     """OpenCV drops the axis of a single channel."""
     root = depths(data, tmp_path) if task == 'depth' else data
     cfg = load(root, task, backbone='tiny', weights=None, channels=[4])

@@ -10,16 +10,20 @@ from mmengine.registry import MODELS, PARAM_SCHEDULERS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
-from rope_dense.integrations.hub import save_for_hub
-from rope_dense.integrations.hub_config import read_settings
-from rope_dense.project.errors import UsageError
+from rope_dense.data.generated import (
+    SEGMENTATION_METAINFO,
+    ShapesSettings,
+    write_shapes,
+)
+from rope_dense.project.hub import save_for_hub
+from rope_dense.project.hub_config import read_settings
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.own.backbones import WORDS, find_backbone
 from rope_dense.project.own.fit import scale_pixels
 from rope_dense.project.own.text import Text
 from rope_dense.utils.config_parts import nodes
+from rope_dense.utils.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 OWN = CONFIGS / 'own'
@@ -38,7 +42,9 @@ pairs = [*zip(cycle(TASKS), TWICE, strict=False)]  # each backbone below two hea
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six training and two validation images; masks have the background as class 0, void 6."""
     folder = tmp_path_factory.mktemp('own')
-    write_shapes(folder, ShapesSettings(6, 2, (64, 96), layouts=('coco', 'ade', 'depth')))
+    write_shapes(
+        folder, ShapesSettings(6, 2, (64, 96), layouts=('coco', 'ade', 'depth'))
+    )
     names = ['none', *SEGMENTATION_METAINFO['classes']]
     (folder / 'ade' / 'classes.txt').write_text('\n'.join(names))
     return folder
@@ -59,7 +65,11 @@ def test_a_dump_is_complete(task: str, data: Path, tmp_path: Path) -> None:
     cfg = load(task, data)
     cfg.dump(tmp_path / 'dumped.py')
     plain = Config.fromfile(tmp_path / 'dumped.py')
-    assert plain.to_dict() == cfg.to_dict() and 'task' not in plain and plain.own.task == task
+    assert (
+        plain.to_dict() == cfg.to_dict()
+        and 'task' not in plain
+        and plain.own.task == task
+    )
     assert load_config(str(tmp_path / 'dumped.py')).to_dict() == cfg.to_dict()
 
 
@@ -69,7 +79,9 @@ def test_it_can_be_stored(task: str, data: Path, tmp_path: Path) -> None:
     cfg = load(task, data)
     classes = cfg.test_dataloader.dataset.metainfo.classes
     colours = [(0, 0, 0)] * len(classes)
-    folder = save_for_hub(cfg, {}, tmp_path / 'a', name='a/b', classes=classes, colours=colours)
+    folder = save_for_hub(
+        cfg, {}, tmp_path / 'a', name='a/b', classes=classes, colours=colours
+    )
     stored = read_settings(folder / 'config.json')
     steps = [step.type for step in stored.test_dataloader.dataset.pipeline]
     assert steps in (['LoadImageFromFile', 'Resize', name] for name in PACKED)
@@ -102,8 +114,12 @@ def test_a_copy_works_in_any_folder(
     assert cfg.model == load(task, data, epochs=7).model
 
 
-@pytest.mark.parametrize('task, batch', dict(detection=2, semantic=2, realtime=8).items())
-def test_a_copy_without_a_batch_size(task: str, batch: int, data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    'task, batch', dict(detection=2, semantic=2, realtime=8).items()
+)
+def test_a_copy_without_a_batch_size(
+    task: str, batch: int, data: Path, tmp_path: Path
+) -> None:
     lines = (OWN / f'{task}.py').read_text().splitlines()
     copied = tmp_path / 'cats.py'
     copied.write_text('\n'.join(line for line in lines if 'batch_size' not in line))
@@ -122,7 +138,10 @@ def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) ->
     assert cfg.model.backbone.init_cfg.checkpoint == checkpoint
     assert tuple(cfg.model.data_preprocessor.mean) == vit.mean
     cfg.model.backbone.init_cfg = None
-    with torch.device('meta'), MODELS.switch_scope_and_registry(cfg.default_scope) as models:
+    with (
+        torch.device('meta'),
+        MODELS.switch_scope_and_registry(cfg.default_scope) as models,
+    ):
         model = models.build(cfg.model)
     assert len(model.backbone.ordered_blocks) == depth
     assert model.backbone.out_channels[-1] == channels
@@ -133,7 +152,9 @@ def test_every_head_fits_every_backbone(data: Path, task: str, backbone: str) ->
 
 def test_a_schedule_follows_from_epochs_batch_and_gpus(data: Path) -> None:
     cfg = load('detection', data, epochs=24, batch_size=2, gpus=2, val_epochs=4)
-    assert cfg.train_cfg.max_iters == 48 and cfg.train_cfg.val_interval == 8  # 2 an epoch
+    assert (
+        cfg.train_cfg.max_iters == 48 and cfg.train_cfg.val_interval == 8
+    )  # 2 an epoch
     assert cfg.param_scheduler[1].milestones == [44] and cfg.param_scheduler[0].end == 4
     assert cfg.default_hooks.checkpoint.interval == 8
     assert cfg.optim_wrapper.optimizer.lr == pytest.approx(1e-4 * (4 / 16) ** 0.5)
@@ -148,7 +169,10 @@ def test_a_schedule_follows_from_epochs_batch_and_gpus(data: Path) -> None:
 def test_milestones_are_within_short_runs(data: Path, task: str, epochs: int) -> None:
     cfg = load(task, data, epochs=epochs, batch_size=6)
     *warm_up, steps = cfg.param_scheduler
-    assert all(0 < milestone < cfg.train_cfg.max_iters == epochs for milestone in steps.milestones)
+    assert all(
+        0 < milestone < cfg.train_cfg.max_iters == epochs
+        for milestone in steps.milestones
+    )
     assert [step.end for step in warm_up] == ([] if epochs == 1 else [2])
 
 
@@ -159,7 +183,8 @@ def test_the_learning_rate_rises_in_short_runs(data: Path) -> None:
     optimizer = torch.optim.SGD([weight], lr=1.0)
     with DefaultScope.overwrite_default_scope('mmengine'):
         schedulers = [
-            PARAM_SCHEDULERS.build(dict(step, optimizer=optimizer)) for step in cfg.param_scheduler
+            PARAM_SCHEDULERS.build(dict(step, optimizer=optimizer))
+            for step in cfg.param_scheduler
         ]
     rates = []
     for _ in range(cfg.train_cfg.max_iters):
@@ -173,14 +198,17 @@ def test_the_learning_rate_rises_in_short_runs(data: Path) -> None:
 def test_sizes_follow_from_one(data: Path) -> None:
     cfg = load('semantic', data, size=256)
     assert cfg.model.data_preprocessor.size == (256, 256)
-    assert cfg.model.test_cfg == dict(mode='slide', crop_size=(256, 256), stride=(170, 170))
+    assert cfg.model.test_cfg == dict(
+        mode='slide', crop_size=(256, 256), stride=(170, 170)
+    )
     assert cfg.test_dataloader.dataset.pipeline[1].scale == (1024, 256)
     tta = [step.scale for step in cfg.tta_pipeline[1].transforms[0]]
     assert tta == [256, 256, 256, 320, 384, 448]
     cfg = load('detection', data, size=400)
     assert cfg.test_dataloader.dataset.pipeline[1].scale == (666, 400)
     assert (
-        cfg.model.num_queries == 900 and load('detection', data, size=160).model.num_queries < 200
+        cfg.model.num_queries == 900
+        and load('detection', data, size=160).model.num_queries < 200
     )
     cfg = load('instance', data, size=512)
     assert cfg.model.data_preprocessor.pad_size_divisor == 512
@@ -206,7 +234,12 @@ def test_sizes_of_the_recipe_are_those_of_its_config() -> None:
             assert own[part] == recipe[part]
         for loader in LOADERS:
             assert own[loader].dataset.pipeline == recipe[loader].dataset.pipeline
-    assert scale_pixels([(100, 10**6), 51, 'x', None], 0.5) == [(50, 10**6), 26, 'x', None]
+    assert scale_pixels([(100, 10**6), 51, 'x', None], 0.5) == [
+        (50, 10**6),
+        26,
+        'x',
+        None,
+    ]
 
 
 def test_void_by_name_and_by_number(data: Path) -> None:
@@ -214,7 +247,11 @@ def test_void_by_name_and_by_number(data: Path) -> None:
         cfg = load('semantic', data, void=void)
         assert cfg.train_dataloader.dataset.void == [0]
         assert cfg.train_dataloader.dataset.metainfo.classes[0] == 'background'
-        assert cfg.model.decode_head.num_classes == cfg.model.auxiliary_head.num_classes == 7
+        assert (
+            cfg.model.decode_head.num_classes
+            == cfg.model.auxiliary_head.num_classes
+            == 7
+        )
 
 
 def test_hooks_of_choice(data: Path) -> None:
@@ -225,7 +262,9 @@ def test_hooks_of_choice(data: Path) -> None:
     assert stop.monitor == load('detection', data).default_hooks.checkpoint.save_best
     assert average.type == 'EMAHook'
     for minutes in (5, None):
-        checkpoint = load('detection', data, save_minutes=minutes).default_hooks.checkpoint
+        checkpoint = load(
+            'detection', data, save_minutes=minutes
+        ).default_hooks.checkpoint
         assert checkpoint.save_minutes == minutes
     assert load('instance', data).default_hooks.checkpoint.save_best == 'coco/segm_mAP'
     assert load('semantic', data).default_hooks.checkpoint.save_best == 'mIoU'
@@ -236,7 +275,12 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
     assert cfg.model.backbone.init_cfg is None
     assert 'layer_decay' not in cfg.optim_wrapper.paramwise_cfg
     assert load('detection', data).optim_wrapper.paramwise_cfg.layer_decay == 0.7
-    assert load('detection', data, backbone='large').optim_wrapper.paramwise_cfg.layer_decay == 0.8
+    assert (
+        load(
+            'detection', data, backbone='large'
+        ).optim_wrapper.paramwise_cfg.layer_decay
+        == 0.8
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,11 +292,19 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
             dict(backbone='huge'),
             "own.backbone='huge': no such architecture",
         ),
-        ('detection', dict(backbone='dinov3_base'), 'own.weights: name the weights of dinov3_base'),
+        (
+            'detection',
+            dict(backbone='dinov3_base'),
+            'own.weights: name the weights of dinov3_base',
+        ),
         ('detection', dict(epochs=0), 'own.epochs must be an integer from 1 up, got 0'),
         ('detection', dict(classes=['cow']), 'classes cow are not in the labels of'),
         ('detection', dict(train=['a', 'b']), 'own.train='),
-        ('semantic', dict(void=['car']), "own.void: 'car' is no class; there are none, background"),
+        (
+            'semantic',
+            dict(void=['car']),
+            "own.void: 'car' is no class; there are none, background",
+        ),
         (
             'semantic',
             dict(train=['a', 'b']),
@@ -260,16 +312,24 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
         ),
     ],
 )
-def test_wrong_settings_are_named(data: Path, task: str, settings: dict, says: str) -> None:
+def test_wrong_settings_are_named(
+    data: Path, task: str, settings: dict, says: str
+) -> None:
     with pytest.raises(UsageError) as error:
         load(task, data, **settings)
     assert says in str(error.value)
 
 
-def test_lines_of_a_copy_change_what_its_settings_give(data: Path, tmp_path: Path) -> None:
+def test_lines_of_a_copy_change_what_its_settings_give(
+    data: Path, tmp_path: Path
+) -> None:
     """As in a config with a `_base_`: parts are merged, or replaced by `_delete_`."""
     copied = tmp_path / 'copied.py'
-    text = (OWN / 'detection.py').read_text().replace("'data/own'", repr(str(data / 'coco')))
+    text = (
+        (OWN / 'detection.py')
+        .read_text()
+        .replace("'data/own'", repr(str(data / 'coco')))
+    )
     lines = [
         'train_cfg = dict(val_interval=7)',
         "default_hooks = dict(logger=dict(_delete_=True, type='LoggerHook'))",
@@ -288,18 +348,33 @@ def test_lines_of_a_copy_change_what_its_settings_give(data: Path, tmp_path: Pat
 
 
 def test_a_copy_may_have_a_base_of_its_own(data: Path, tmp_path: Path) -> None:
-    text = (OWN / 'detection.py').read_text().replace("'data/own'", repr(str(data / 'coco')))
+    text = (
+        (OWN / 'detection.py')
+        .read_text()
+        .replace("'data/own'", repr(str(data / 'coco')))
+    )
     (tmp_path / 'mine.py').write_text(f'{text}\ntrain_cfg = dict(val_interval=7)\n')
     copied = tmp_path / 'copied.py'
-    copied.write_text("_base_ = './mine.py'\nown = dict(epochs=9)\nmodel = dict(num_queries=8)\n")
-    for cfg in (load_config(str(copied)), load_config(str(copied), ['own.batch_size=3'])):
-        assert (cfg.own.epochs, cfg.train_cfg.val_interval, cfg.model.num_queries) == (9, 7, 8)
+    copied.write_text(
+        "_base_ = './mine.py'\nown = dict(epochs=9)\nmodel = dict(num_queries=8)\n"
+    )
+    for cfg in (
+        load_config(str(copied)),
+        load_config(str(copied), ['own.batch_size=3']),
+    ):
+        assert (cfg.own.epochs, cfg.train_cfg.val_interval, cfg.model.num_queries) == (
+            9,
+            7,
+            8,
+        )
     assert cfg.train_cfg.max_iters == 9 * 2
 
 
 def test_settings_of_a_dumped_config_are_fixed(data: Path, tmp_path: Path) -> None:
     load('detection', data).dump(tmp_path / 'dumped.py')
-    with pytest.raises(UsageError, match=r'own\.epochs: this config computes nothing from it'):
+    with pytest.raises(
+        UsageError, match=r'own\.epochs: this config computes nothing from it'
+    ):
         load_config(str(tmp_path / 'dumped.py'), ['own.epochs=3'])
 
 
@@ -309,7 +384,10 @@ def test_a_semantic_model_trains(data: Path) -> None:
     cfg.model.backbone.arch = dict(embed_dims=32, depth=4, num_heads=2)
     cfg.model.backbone.out_indices = (0, 1, 2, 3)
     cfg.model.neck.embed_dim = cfg.model.decode_head.channels = 32
-    cfg.model.decode_head.in_channels, cfg.model.auxiliary_head.in_channels = [32] * 4, 32
+    cfg.model.decode_head.in_channels, cfg.model.auxiliary_head.in_channels = (
+        [32] * 4,
+        32,
+    )
     cfg.train_dataloader.num_workers, cfg.train_dataloader.persistent_workers = 0, False
     model = random_model(cfg).train()
     with DefaultScope.overwrite_default_scope('mmseg'):

@@ -18,16 +18,16 @@ from PIL import Image
 
 import helpers.oriented  # noqa: F401, skips where mmrotate is not installed
 from helpers.grid import CONFIGS
-from rope_dense.datasets.labels.geometry import bounding_box
-from rope_dense.datasets.rotated import rectangle_corners, to_convention
-from rope_dense.integrations.hub import load_from_hub
+from rope_dense.data.labels.geometry import bounding_box
+from rope_dense.data.rotated import rectangle_corners, to_convention
 from rope_dense.project.checks.data import check_data
-from rope_dense.project.checks.training import check_schedule
-from rope_dense.project.errors import UsageError
+from rope_dense.project.checks.recipe import check_schedule
+from rope_dense.project.contents import angle_version
+from rope_dense.project.hub import load_from_hub
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.own.detectors import IOU_THRESHOLDS
-from rope_dense.project.task import angle_version
+from rope_dense.utils.errors import UsageError
 from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -43,13 +43,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ('images', 'labelTxt'):
             (folder / split / name).mkdir(parents=True)
         for index in range(number):
-            picture = np.random.default_rng(index).integers(255, size=(SIZE, 96, 3), dtype=np.uint8)
+            picture = np.random.default_rng(index).integers(
+                255, size=(SIZE, 96, 3), dtype=np.uint8
+            )
             Image.fromarray(picture).save(folder / split / 'images' / f'P{index}.png')
             lines = ['imagesource:GoogleEarth', 'gsd:0.1']
             for name, shift, difficulty in (('ship', 0, 0), ('large vehicle', 30, 1)):
                 corners = rectangle_corners(BOX + np.array([0, shift, 0, 0, 0]))
-                lines.append(' '.join(f'{x:.2f}' for x in corners) + f' {name} {difficulty}')
-            (folder / split / 'labelTxt' / f'P{index}.txt').write_text('\n'.join(lines) + '\n')
+                lines.append(
+                    ' '.join(f'{x:.2f}' for x in corners) + f' {name} {difficulty}'
+                )
+            (folder / split / 'labelTxt' / f'P{index}.txt').write_text(
+                '\n'.join(lines) + '\n'
+            )
     return folder
 
 
@@ -69,21 +75,34 @@ def test_the_recipe_is_deimv2_s_with_dota_s_metric_and_flips(data: Path) -> None
     recipe = Config.fromfile(CONFIGS / 'deim' / 'deimv2-l_lingbot-s_4xb8-251k_coco.py')
     for part in ('neck', 'encoder'):
         assert cfg.model[part] == recipe.model[part]
-    assert (cfg.model.backbone.arch, cfg.model.type) == (recipe.model.backbone.arch, 'DEIM')
+    assert (cfg.model.backbone.arch, cfg.model.type) == (
+        recipe.model.backbone.arch,
+        'DEIM',
+    )
     assert cfg.model.backbone.out_indices == [*recipe.model.backbone.out_indices]
     for key in ('decoder', 'denoising', 'embed_dims', 'mal_gamma'):
         assert cfg.model.bbox_head[key] == recipe.model.bbox_head[key]
     assert cfg.model.bbox_head.matching.late_epoch == 50
     assert cfg.model.bbox_head.num_classes == 2 and angle_version(cfg) == 'le90'
-    assert cfg.test_evaluator.iou_thrs == IOU_THRESHOLDS == pytest.approx(np.arange(10) / 20 + 0.5)
+    assert (
+        cfg.test_evaluator.iou_thrs
+        == IOU_THRESHOLDS
+        == pytest.approx(np.arange(10) / 20 + 0.5)
+    )
     assert cfg.default_hooks.checkpoint.save_best == 'dota/mAP'
-    assert cfg.param_scheduler[1].begin == 34 * 2 and cfg.param_scheduler[1].end == 60 * 2
+    assert (
+        cfg.param_scheduler[1].begin == 34 * 2 and cfg.param_scheduler[1].end == 60 * 2
+    )
     mmrotate = Config.fromfile(
         CONFIGS / 'oriented' / 'oriented-rcnn_swin-t_rope-mixed_1xb2-12e_dota.py'
     )
-    (flip,) = (s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomFlip')
+    (flip,) = (
+        s for s in cfg.train_dataloader.dataset.pipeline if s.type == 'RandomFlip'
+    )
     (theirs,) = (
-        s for s in mmrotate.train_dataloader.dataset.pipeline if s.type.endswith('RandomFlip')
+        s
+        for s in mmrotate.train_dataloader.dataset.pipeline
+        if s.type.endswith('RandomFlip')
     )
     assert sum(flip.prob) == theirs.prob and flip.direction == theirs.direction
 
@@ -98,8 +117,14 @@ def test_short_runs(data: Path, epochs: int) -> None:
 
 def test_choices_of_augmentation_and_hooks(data: Path) -> None:
     for augment, flips in (('published', 1), ('light', 1), ('none', 0)):
-        steps = [s.type for s in load(data, augment=augment).train_dataloader.dataset.pipeline]
-        assert 'mmrotate.ConvertMask2BoxType' in steps and steps.count('RandomFlip') == flips
+        steps = [
+            s.type
+            for s in load(data, augment=augment).train_dataloader.dataset.pipeline
+        ]
+        assert (
+            'mmrotate.ConvertMask2BoxType' in steps
+            and steps.count('RandomFlip') == flips
+        )
     with pytest.raises(UsageError, match=r'own\.mosaic: no such setting'):
         load(data, mosaic=True)
     kinds = [hook.type for hook in load(data, patience=3, ema=False).custom_hooks]
@@ -113,12 +138,16 @@ def coco(data: Path, folder: Path) -> None:
     box = bounding_box(corners)
     for split in ('train', 'val'):
         names = sorted(path.name for path in (data / split / 'images').iterdir())
-        images = [dict(id=i, file_name=n, height=SIZE, width=96) for i, n in enumerate(names)]
+        images = [
+            dict(id=i, file_name=n, height=SIZE, width=96) for i, n in enumerate(names)
+        ]
         annotations = [
             dict(id=i + 1, image_id=i, category_id=1, bbox=box, segmentation=[outline])
             for i, _ in enumerate(names)
         ]
-        content = dict(images=images, annotations=annotations, categories=[dict(id=1, name='ship')])
+        content = dict(
+            images=images, annotations=annotations, categories=[dict(id=1, name='ship')]
+        )
         (folder / f'{split}.json').write_text(json.dumps(content))
         (folder / split).symlink_to(data / split / 'images')
 
@@ -158,7 +187,9 @@ def test_a_batch_trains_and_true_boxes_are_those_of_the_labels(
         assert len(sample.ignored_instances) == (source == 'dota')  # the difficult one
     with torch.no_grad():
         found = detector.eval().test_step(tested)
-    assert all(get_box_tensor(sample.pred_instances.bboxes).shape[1] == 5 for sample in found)
+    assert all(
+        get_box_tensor(sample.pred_instances.bboxes).shape[1] == 5 for sample in found
+    )
 
 
 def test_a_stored_model_predicts_the_same(
@@ -175,8 +206,13 @@ def test_a_stored_model_predicts_the_same(
     results = []
     for source in ([folder], [config, checkpoint]):
         out = tmp_path / f'predicted_{len(source)}'
-        assert tools['predict']([*source, images, '--out', str(out), '--score', '0.01']) == 0
-        results.append({p.relative_to(out): p.read_bytes() for p in out.rglob('*') if p.is_file()})
+        assert (
+            tools['predict']([*source, images, '--out', str(out), '--score', '0.01'])
+            == 0
+        )
+        results.append(
+            {p.relative_to(out): p.read_bytes() for p in out.rglob('*') if p.is_file()}
+        )
     assert results[0] == results[1]
     content = json.loads(results[0][Path('predictions.json')])
     assert content['info']['angle_version'] == 'le90' and content['annotations']
@@ -184,12 +220,16 @@ def test_a_stored_model_predicts_the_same(
     assert get_box_tensor(back.pred_instances.bboxes).shape[1] == 5
 
     monkeypatch.setitem(sys.modules, 'mmrotate', None)
-    monkeypatch.delitem(sys.modules, 'rope_dense.integrations.mmrotate')
-    with pytest.raises(ImportError, match=r'^oriented boxes need onedl-mmrotate: pip install'):
+    monkeypatch.delitem(sys.modules, 'rope_dense.models.mmrotate')
+    with pytest.raises(
+        ImportError, match=r'^oriented boxes need onedl-mmrotate: pip install'
+    ):
         load_from_hub(folder)
 
 
-def test_labels_that_cannot_be_read_end_with_file_and_line(data: Path, tmp_path: Path) -> None:
+def test_labels_that_cannot_be_read_end_with_file_and_line(
+    data: Path, tmp_path: Path
+) -> None:
     for split in ('train', 'val'):
         (tmp_path / split / 'labelTxt').mkdir(parents=True)
         (tmp_path / split / 'images').symlink_to(data / split / 'images')

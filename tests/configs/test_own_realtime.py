@@ -12,10 +12,10 @@ from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.export.trained import resize_of
-from rope_dense.project.checks.training import check_schedule
+from rope_dense.project.checks.recipe import check_schedule
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.utils.config_parts import nodes
@@ -49,14 +49,19 @@ def test_stages_follow_from_epochs(data: Path) -> None:
     assert augments == recipe.model.data_preprocessor.batch_augments
     assert cfg.custom_hooks == recipe.custom_hooks
     assert cfg.train_cfg.max_iters == 68 * 3
-    assert cfg.param_scheduler[1].begin == 34 * 3 and cfg.param_scheduler[1].end == 60 * 3
+    assert (
+        cfg.param_scheduler[1].begin == 34 * 3 and cfg.param_scheduler[1].end == 60 * 3
+    )
 
 
 @pytest.mark.parametrize('epochs', [1, 2, 3, 7])
 def test_short_runs(data: Path, epochs: int) -> None:
     cfg = load(data, epochs=epochs)
     check_schedule(cfg)
-    assert stages(cfg) == sorted(set(stages(cfg))) and cfg.train_cfg.max_iters == 3 * epochs
+    assert (
+        stages(cfg) == sorted(set(stages(cfg)))
+        and cfg.train_cfg.max_iters == 3 * epochs
+    )
     assert all(part.end <= cfg.train_cfg.max_iters for part in cfg.param_scheduler)
 
 
@@ -89,9 +94,14 @@ def test_random_weights_have_queries_for_the_objects_and_small_batches(
 
 def test_sizes_follow_from_one(data: Path) -> None:
     cfg = load(data, size=160)
-    resizes = [cfg.test_dataloader.dataset.pipeline[1], cfg.train_dataloader.dataset.pipeline[5]]
+    resizes = [
+        cfg.test_dataloader.dataset.pipeline[1],
+        cfg.train_dataloader.dataset.pipeline[5],
+    ]
     assert [step.scale for step in resizes] == [(160, 160)] * 2
-    assert [step[0].scale for step in zip(cfg.tta_pipeline[1].transforms[0], strict=True)] == [
+    assert [
+        step[0].scale for step in zip(cfg.tta_pipeline[1].transforms[0], strict=True)
+    ] == [
         (160, 160),
         (128, 128),
         (192, 192),
@@ -99,17 +109,27 @@ def test_sizes_follow_from_one(data: Path) -> None:
     mosaic = cfg.train_dataloader.dataset.pipeline[2].transforms[1][0].transforms[0][0]
     assert mosaic.part_size == 80 and mosaic.max_cached_images == 0
     assert cfg.model.data_preprocessor.batch_augments[1].base == 160
-    assert cfg.model.bbox_head.num_queries == cfg.model.test_cfg.max_per_img == (96 // 8) ** 2
+    assert (
+        cfg.model.bbox_head.num_queries
+        == cfg.model.test_cfg.max_per_img
+        == (96 // 8) ** 2
+    )
     assert load(data).model.bbox_head.num_queries == 300
 
 
 @pytest.mark.parametrize('name', ['realtime', 'realtime_masks'])
 @pytest.mark.parametrize('keeps', [True, False])
-def test_every_resize_keeps_the_ratio_or_none_does(data: Path, name: str, keeps: bool) -> None:
+def test_every_resize_keeps_the_ratio_or_none_does(
+    data: Path, name: str, keeps: bool
+) -> None:
     cfg = load(data, name, size=160, keep_ratio=keeps)
     loaders = [cfg[f'{part}_dataloader'] for part in ('train', 'val', 'test')]
-    resizes = [step for _, step in nodes([*loaders, cfg.tta_pipeline]) if 'keep_ratio' in step]
-    assert [step.keep_ratio for step in resizes] == [keeps] * 6  # three of them in tta_pipeline
+    resizes = [
+        step for _, step in nodes([*loaders, cfg.tta_pipeline]) if 'keep_ratio' in step
+    ]
+    assert [step.keep_ratio for step in resizes] == [
+        keeps
+    ] * 6  # three of them in tta_pipeline
     of_file = dict(scale=[160, 160], keep_ratio=keeps, antialias=True)
     assert resize_of(cfg) == of_file  # of an exported file
 
@@ -126,7 +146,9 @@ def test_images_have_the_ratio_of_their_files(
     if augment == 'published':
         choice = loader.dataset.pipeline[2].transforms[1][0]
         choice.prob = [1.0, 0.0]  # mosaics alone
-    preprocessor.batch_augments = None  # CopyBlend and MultiScaleBatch have tests of their own
+    preprocessor.batch_augments = (
+        None  # CopyBlend and MultiScaleBatch have tests of their own
+    )
     set_epoch(1)
     with DefaultScope.overwrite_default_scope('mmdet'):
         batch = next(iter(Runner.build_dataloader(loader, seed=0)))
@@ -134,7 +156,9 @@ def test_images_have_the_ratio_of_their_files(
     set_epoch(0)
     assert {sample.img_shape for sample in prepared['data_samples']} == {size}
     assert prepared['inputs'].shape == (2, 3, 128 if keeps else 160, 160)
-    boxes = torch.cat([sample.gt_instances.bboxes for sample in prepared['data_samples']])
+    boxes = torch.cat(
+        [sample.gt_instances.bboxes for sample in prepared['data_samples']]
+    )
     assert len(boxes) and boxes[:, 3].max() <= size[0] and boxes[:, 2].max() <= size[1]
 
 
@@ -155,7 +179,9 @@ def test_the_lines_of_the_page_put_swin_below(data: Path, tmp_path: Path) -> Non
     lines = page.split('```python\n')[1].split('```')[0]
     copied = tmp_path / 'swin.py'
     copied.write_text((CONFIGS / 'own' / 'realtime.py').read_text() + lines)
-    cfg = load_config(str(copied), [f'own.data_root={data}', 'own.weights=None', 'own.size=96'])
+    cfg = load_config(
+        str(copied), [f'own.data_root={data}', 'own.weights=None', 'own.size=96']
+    )
     model = random_model(cfg)
     assert tuple(model.backbone.out_channels) == tuple(cfg.model.encoder.in_channels)
 
@@ -175,11 +201,15 @@ def test_published_detectors_fit_but_for_their_classes(
     cfg.model.backbone.qkv_bias = qkv_bias
     recipe = Config.fromfile(CONFIGS / 'deim' / f'{published}.py')
     with torch.device('meta'), DefaultScope.overwrite_default_scope('mmdet'):
-        ours, theirs = (MODELS.build(config.model).state_dict() for config in (cfg, recipe))
+        ours, theirs = (
+            MODELS.build(config.model).state_dict() for config in (cfg, recipe)
+        )
     assert ours.keys() == theirs.keys()
     others = [key for key, weight in ours.items() if weight.shape != theirs[key].shape]
     assert len(others) == 11
-    assert all('.cls' in key or key == 'bbox_head.denoising.labels.weight' for key in others)
+    assert all(
+        '.cls' in key or key == 'bbox_head.denoising.labels.weight' for key in others
+    )
 
 
 def test_masks_are_those_of_ecseg(data: Path) -> None:
@@ -191,7 +221,11 @@ def test_masks_are_those_of_ecseg(data: Path) -> None:
     assert cfg.model.data_preprocessor.batch_augments[0].copyblend_prob == 0
     assert cfg.val_evaluator.metric == cfg.test_evaluator.metric == ['bbox', 'segm']
     assert cfg.val_evaluator.ann_file == cfg.val_dataloader.dataset.ann_file
-    best = [hook.monitor for hook in cfg.custom_hooks if hook.type == 'ResumableEarlyStoppingHook']
+    best = [
+        hook.monitor
+        for hook in cfg.custom_hooks
+        if hook.type == 'ResumableEarlyStoppingHook'
+    ]
     assert [cfg.default_hooks.checkpoint.save_best, *best] == ['coco/segm_mAP'] * 2
 
 
@@ -203,9 +237,13 @@ def test_masks_are_those_of_ecseg(data: Path) -> None:
         ('realtime_masks', 1, True),
     ],
 )
-def test_a_batch_of_each_stage_trains(data: Path, name: str, stage: int, keeps: bool) -> None:
+def test_a_batch_of_each_stage_trains(
+    data: Path, name: str, stage: int, keeps: bool
+) -> None:
     """Small: finite losses, on images of its own pipeline, with mosaics of the data set."""
-    settings = dict(size=96, weights=None, epochs=68, augment='published', keep_ratio=keeps)
+    settings = dict(
+        size=96, weights=None, epochs=68, augment='published', keep_ratio=keeps
+    )
     cfg = load(data, name, **settings)
     model = cfg.model
     model.backbone.arch = dict(

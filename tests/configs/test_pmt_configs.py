@@ -24,11 +24,17 @@ from helpers.grid import CONFIGS, read, readme_variants, value
 FOLDER, ARCH = CONFIGS / 'pmt', 'model.backbone.arch'
 RECIPES = sorted(path.stem for path in FOLDER.glob('*.py'))
 VARIANTS = {  # of the README, without a file
-    base.replace('dinov3-l', f'dinov3-{options[ARCH].removeprefix("dinov3_")[0]}'): (base, options)
+    base.replace('dinov3-l', f'dinov3-{options[ARCH].removeprefix("dinov3_")[0]}'): (
+        base,
+        options,
+    )
     for base, options in readme_variants('pmt')
 }
 HEADS = dict(s=6, b=12, l=16)
-COCO = ([0, 23651, 32520, 41389, 50258, 59128], [3000, 38433, 47302, 56171, 65040, 73910])
+COCO = (
+    [0, 23651, 32520, 41389, 50258, 59128],
+    [3000, 38433, 47302, 56171, 65040, 73910],
+)
 ADE20K = ([0, 5384, 7403, 9422, 11442, 13461], [3000, 8749, 10769, 12788, 14807, 16826])
 MAPS = dict(s=(2, 5, 8, 11), b=(2, 5, 8, 11), l=(5, 11, 17, 23))
 every_config = pytest.mark.parametrize('name', [*RECIPES, *VARIANTS])
@@ -53,7 +59,9 @@ def recipe(name: str) -> dict:
     start, end = ADE20K if task == 'semantic' else COCO
     head = 'decode_head' if task == 'semantic' else 'panoptic_head'
     return eomt_recipes.recipe(name) | {
-        'custom_hooks.0': dict(type='MaskAnnealingHook', start=start, end=end, power=0.9),
+        'custom_hooks.0': dict(
+            type='MaskAnnealingHook', start=start, end=end, power=0.9
+        ),
         'param_scheduler': [
             dict(type='LinearLR', by_epoch=False, start_factor=1e-6, begin=0, end=6001),
             dict(
@@ -76,11 +84,17 @@ def recipe(name: str) -> dict:
 def test_sizes_and_tasks_are_complete() -> None:
     expected = {
         *(('dinov3', size, 'semantic', 512) for size in 'sbl'),
-        *(('dinov3', size, task, 640) for size in 'sbl' for task in ('instance', 'panoptic')),
+        *(
+            ('dinov3', size, task, 640)
+            for size in 'sbl'
+            for task in ('instance', 'panoptic')
+        ),
         *(('dinov3', 'l', task, 1280) for task in ('instance', 'panoptic')),
     }
     names = [*RECIPES, *VARIANTS]
-    assert {parts(name) for name in names} == expected and len(names) == len(expected) == 11
+    assert {parts(name) for name in names} == expected and len(names) == len(
+        expected
+    ) == 11
 
 
 @every_config
@@ -89,7 +103,9 @@ def test_settings_are_those_of_the_source(name: str) -> None:
     assert {path: value(load(name), path) for path in expected} == expected
 
 
-@pytest.mark.parametrize('name', [name for name in (*RECIPES, *VARIANTS) if '1280' not in name])
+@pytest.mark.parametrize(
+    'name', [name for name in (*RECIPES, *VARIANTS) if '1280' not in name]
+)
 def test_the_decoder_trains_alone(name: str) -> None:
     """Its blocks have the source's sizes, and one learning rate and decay for all parameters."""
     cfg, (_, size, *_) = load(name), parts(name)
@@ -99,12 +115,22 @@ def test_the_decoder_trains_alone(name: str) -> None:
     head = model.decode_head if 'ade20k' in name else model.panoptic_head
     block = head.eomt.blocks[0]
     assert block.mlp.fc1.weight.shape == (CHANNELS[size], CHANNELS[size])
-    assert block.attn.num_heads == HEADS[size] and len(model.backbone.blocks) == DEPTHS[size]
+    assert (
+        block.attn.num_heads == HEADS[size]
+        and len(model.backbone.blocks) == DEPTHS[size]
+    )
     assert block.attn.rope.coordinates.random is False and block.norm1.eps == 1e-5
     groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
-    trained = {id(param) for group in groups for param in group['params'] if param.requires_grad}
+    trained = {
+        id(param)
+        for group in groups
+        for param in group['params']
+        if param.requires_grad
+    }
     assert trained == {id(param) for param in head.parameters()}
-    decays = {group['weight_decay'] for group in groups if id(group['params'][0]) in trained}
+    decays = {
+        group['weight_decay'] for group in groups if id(group['params'][0]) in trained
+    }
     rates = {group['lr'] for group in groups if id(group['params'][0]) in trained}
     assert (decays, rates) == ({0.05}, {2e-4})
 
@@ -113,7 +139,9 @@ def published_rate(step: int, total: int) -> float:
     """The source's WarmupCosineSchedule."""
     if step < 6000:
         return 2e-4 * step / 6000
-    return 1e-9 + 0.5 * (2e-4 - 1e-9) * (1 + math.cos(math.pi * (step - 6000) / (total - 6000)))
+    return 1e-9 + 0.5 * (2e-4 - 1e-9) * (
+        1 + math.cos(math.pi * (step - 6000) / (total - 6000))
+    )
 
 
 def test_learning_rates_are_those_of_the_source() -> None:

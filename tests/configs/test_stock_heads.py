@@ -15,10 +15,20 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
 from helpers.grid import CONFIGS, GRID
-from helpers.stock_heads import CLASSES, FOLDER, SIZE, SMALL, SWIN, VIT, batch, load, small
+from helpers.stock_heads import (
+    CLASSES,
+    FOLDER,
+    SIZE,
+    SMALL,
+    SWIN,
+    VIT,
+    batch,
+    load,
+    small,
+)
 from rope_dense.backbones import RoPESwin, RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.project.checks.summary import recipe_text
+from rope_dense.project.checks.recipe import recipe_text
 
 PAGE = CONFIGS.parent / 'docs' / 'heads.md'
 every_config = pytest.mark.parametrize('name', SMALL)
@@ -38,7 +48,9 @@ def test_there_are_no_others() -> None:
 
 def test_the_page_lists_every_config_and_its_links_exist() -> None:
     links = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', PAGE.read_text())
-    assert sorted(Path(link).stem for link in links if link.endswith('.py')) == sorted(SMALL)
+    assert sorted(Path(link).stem for link in links if link.endswith('.py')) == sorted(
+        SMALL
+    )
     assert all((PAGE.parent / link).exists() for link in links)
 
 
@@ -51,7 +63,9 @@ def test_the_example_of_the_page_builds(tmp_path: Path) -> None:
         model = MODELS.build(cfg.model)
     assert type(model).__name__ == 'FasterRCNN'
     groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
-    assert sum(len(group['params']) for group in groups) == len(list(model.parameters()))
+    assert sum(len(group['params']) for group in groups) == len(
+        list(model.parameters())
+    )
 
 
 @every_config
@@ -79,10 +93,14 @@ def test_whole_models_build_and_every_parameter_is_in_a_group(name: str) -> None
 def test_recipes_can_be_printed(name: str) -> None:
     cfg, model = load(name), build_offline(name)
     text = recipe_text(cfg, model)
-    assert type(model).__name__ in text and cfg.model.backbone.init_cfg.checkpoint in text
+    assert (
+        type(model).__name__ in text and cfg.model.backbone.init_cfg.checkpoint in text
+    )
 
 
-@pytest.mark.parametrize('name', [name for name in SMALL if 'vit-b_rope-mixed_8xb8' in name])
+@pytest.mark.parametrize(
+    'name', [name for name in SMALL if 'vit-b_rope-mixed_8xb8' in name]
+)
 def test_vitdet_s_recipe(name: str) -> None:
     """detectron2's projects/ViTDet/configs/COCO and common/coco_loader_lsj.py."""
     cfg, model = load(name), build_offline(name)
@@ -92,7 +110,10 @@ def test_vitdet_s_recipe(name: str) -> None:
     if 'cascade' not in name:
         boxes, masks = [boxes], [masks]
     assert all(len(head.shared_fcs) == 1 for head in boxes)
-    for convs in [*(head.shared_convs for head in boxes), *(head.convs for head in masks)]:
+    for convs in [
+        *(head.shared_convs for head in boxes),
+        *(head.convs for head in masks),
+    ]:
         assert len(convs) == 4
         assert all(conv.norm.eps == 1e-6 and conv.conv.bias is None for conv in convs)
     assert cfg.optim_wrapper.optimizer == dict(
@@ -103,7 +124,10 @@ def test_vitdet_s_recipe(name: str) -> None:
         184375,
         [163889, 177546],
     )
-    assert (cfg.auto_scale_lr.base_batch_size, cfg.train_dataloader.batch_size) == (64, 8)
+    assert (cfg.auto_scale_lr.base_batch_size, cfg.train_dataloader.batch_size) == (
+        64,
+        8,
+    )
     assert cfg.model.data_preprocessor.pad_size_divisor == 1024
     _flip, resize, crop = cfg.train_dataloader.dataset.pipeline[2:5]
     assert (resize.scale, resize.ratio_range) == ((1024, 1024), (0.1, 2.0))
@@ -111,8 +135,12 @@ def test_vitdet_s_recipe(name: str) -> None:
     for loader in (cfg.val_dataloader, cfg.test_dataloader):
         assert loader.dataset.pipeline[1].scale == (1024, 1024)
     if 'cascade' in name:
-        stds = [tuple(head.bbox_coder.target_stds) for head in cfg.model.roi_head.bbox_head]
-        inverse = [(1 / a, 1 / a, 1 / b, 1 / b) for a, b in ((10, 5), (20, 10), (30, 15))]
+        stds = [
+            tuple(head.bbox_coder.target_stds) for head in cfg.model.roi_head.bbox_head
+        ]
+        inverse = [
+            (1 / a, 1 / a, 1 / b, 1 / b) for a, b in ((10, 5), (20, 10), (30, 15))
+        ]
         assert stds == inverse
 
 
@@ -127,7 +155,9 @@ def test_heads_and_learning_rates_are_mmseg_s(name: str, stock_config: str) -> N
     expected = stock('mmseg', stock_config)
     cfg = load(next(config for config in SMALL if config.startswith(name)))
     head, other = cfg.model.decode_head, expected.model.decode_head
-    different = {key for key in head | other if list_of(head.get(key)) != list_of(other.get(key))}
+    different = {
+        key for key in head | other if list_of(head.get(key)) != list_of(other.get(key))
+    }
     # Channels of another backbone; mmseg's default is written out.
     assert different <= {'in_channels', 'align_corners'} and not head.align_corners
     assert cfg.model.test_cfg == expected.model.test_cfg
@@ -139,7 +169,9 @@ def list_of(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def take_a_step(model: nn.Module, scope: str, optim_wrapper: dict | None = None) -> None:
+def take_a_step(
+    model: nn.Module, scope: str, optim_wrapper: dict | None = None
+) -> None:
     """A training step in which all of the backbone has a gradient, and a prediction."""
     optimizer = dict(type='AdamW', lr=1e-4)
     wrapper = build_optim_wrapper(
@@ -150,7 +182,9 @@ def take_a_step(model: nn.Module, scope: str, optim_wrapper: dict | None = None)
     assert torch.isfinite(loss) and len(logged) > 1
     loss.backward()
     without = [
-        n for n, p in model.backbone.named_parameters() if p.grad is None or not p.grad.any()
+        n
+        for n, p in model.backbone.named_parameters()
+        if p.grad is None or not p.grad.any()
     ]
     assert without == []
     before = copy.deepcopy(model.backbone.patch_embed.proj.weight)
@@ -214,7 +248,9 @@ def test_standard_pyramid_for_heads_made_for_an_fpn(path: str, head: dict) -> No
     cfg = stock('mmdet', path)
     scales = (4, 2, 1, 0.5) if 'faster' in path else (2, 1, 0.5)
     cfg.model.backbone = dict(type='RoPEViT', arch=VIT, with_cls_token=False)
-    cfg.model.neck = dict(type='PlainViTFPN', in_channels=32, scale_factors=scales, num_outs=5)
+    cfg.model.neck = dict(
+        type='PlainViTFPN', in_channels=32, scale_factors=scales, num_outs=5
+    )
     take_a_step(small(cfg, head), 'mmdet')
 
 
@@ -234,7 +270,9 @@ def upernet(**backbone: object) -> Config:
     """mmseg's UperNet on ResNet-50, with our backbone in its place."""
     cfg = stock('mmseg', '_base_/models/upernet_r50.py')
     assert cfg.model.pretrained == 'open-mmlab://resnet50_v1c'
-    cfg.model.backbone = dict(type='RoPESwin', window_size=4, drop_path_rate=0.0, **backbone)
+    cfg.model.backbone = dict(
+        type='RoPESwin', window_size=4, drop_path_rate=0.0, **backbone
+    )
     return cfg
 
 
@@ -257,5 +295,7 @@ def test_pretrained_counts_without_init_cfg(tmp_path: Path) -> None:
 
 
 def test_pretrained_of_another_backbone_is_refused_without_init_cfg() -> None:
-    with pytest.raises(CheckpointError, match='open-mmlab://resnet50_v1c: unknown kind of address'):
+    with pytest.raises(
+        CheckpointError, match='open-mmlab://resnet50_v1c: unknown kind of address'
+    ):
         small(upernet(), UPERNET)

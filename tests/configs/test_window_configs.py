@@ -23,7 +23,9 @@ def load(size: str, variant: str, window: int) -> Config:
 
 
 @pytest.mark.parametrize('size, variant, window', CASES)
-def test_parameters_are_those_of_the_readme(size: str, variant: str, window: int) -> None:
+def test_parameters_are_those_of_the_readme(
+    size: str, variant: str, window: int
+) -> None:
     cfg = load(size, variant, window)
     init_default_scope(cfg.default_scope)
     with torch.device('meta'):
@@ -31,7 +33,9 @@ def test_parameters_are_those_of_the_readme(size: str, variant: str, window: int
     tables = [p for name, p in model.named_parameters() if name.endswith('bias_table')]
     lengths = {(2 * window - 1) ** 2} if variant == 'rpb' else set()
     assert {len(table) for table in tables} == lengths
-    (row,) = re.findall(rf'^\| Swin-{size.upper()} \| {window} \|(.*)\|$', README.read_text(), re.M)
+    (row,) = re.findall(
+        rf'^\| Swin-{size.upper()} \| {window} \|(.*)\|$', README.read_text(), re.M
+    )
     cell = row.split('|')[variant == 'rpb'].strip()
     assert cell == f'{sum(p.numel() for p in model.parameters()):,}'
 
@@ -44,4 +48,8 @@ def test_it_runs(variant: str, window: int) -> None:
     backbone = MODELS.build(dict(cfg.model.backbone, arch=arch, init_cfg=None)).eval()
     with torch.no_grad():
         maps = backbone(torch.randn(1, 3, 120, 136))
-    assert [list(x.shape) for x in maps] == [[1, 32, 15, 17], [1, 64, 8, 9], [1, 128, 4, 5]]
+    assert [list(x.shape) for x in maps] == [
+        [1, 32, 15, 17],
+        [1, 64, 8, 9],
+        [1, 128, 4, 5],
+    ]

@@ -28,7 +28,9 @@ def calls_to_the_rotation(model: Backbone, image: Tensor) -> list[tuple[str, str
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        if not code.co_filename.startswith(f'{PACKAGE}/') or code.co_name.startswith('<'):
+        if not code.co_filename.startswith(f'{PACKAGE}/') or code.co_name.startswith(
+            '<'
+        ):
             return
         if event == 'call':
             file = code.co_filename.removeprefix(f'{PACKAGE}/')
@@ -49,7 +51,10 @@ SMALL = dict(embed_dims=32, depth=2, num_heads=2)
 STAGES = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
 PATHS = {  # column of the calls, row of the counts
     '`RoPEViT`, global attention': (0, lambda: RoPEViT(SMALL)),
-    '`RoPEViT`, windows': (0, lambda: RoPEViT(SMALL, window_size=3, window_block_indexes=(0, 1))),
+    '`RoPEViT`, windows': (
+        0,
+        lambda: RoPEViT(SMALL, window_size=3, window_block_indexes=(0, 1)),
+    ),
     '`RoPESwin`': (1, lambda: RoPESwin(STAGES, out_indices=(1,))),
     '`RoPENAT`': (2, lambda: RoPENAT(STAGES, out_indices=(1,))),
 }
@@ -62,12 +67,17 @@ def test_the_path_from_an_image_to_a_rotation(name: str):
     model(image)  # reasons why an implementation cannot be used are logged once
     memo.RESULTS.clear()
     calls = calls_to_the_rotation(model, image)
-    counts = re.search(rf'^\| {re.escape(name)} \| (\d+) \| (\d+) \|$', TEXT, re.MULTILINE)
-    assert tuple(map(int, counts.groups())) == (len({file for file, *_ in calls}), len(calls)), (
-        calls
+    counts = re.search(
+        rf'^\| {re.escape(name)} \| (\d+) \| (\d+) \|$', TEXT, re.MULTILINE
     )
+    assert tuple(map(int, counts.groups())) == (
+        len({file for file, *_ in calls}),
+        len(calls),
+    ), calls
     # The calls of the table, in its order.
-    table = re.search(r'^\| \| `RoPEViT` \| `RoPESwin`.*\n((?:\|.*\n)+)', TEXT, re.MULTILINE)[1]
+    table = re.search(
+        r'^\| \| `RoPEViT` \| `RoPESwin`.*\n((?:\|.*\n)+)', TEXT, re.MULTILINE
+    )[1]
     rows = [line.strip('| ').split(' | ')[1:] for line in table.splitlines()[1:]]
     windowed = [row for row in rows if 'window_plan' not in row[0]]
     position = -1
@@ -76,7 +86,9 @@ def test_the_path_from_an_image_to_a_rotation(name: str):
         cell = row[0] if row[column] == 'as ViT' else row[column]
         if cell.startswith('as Swin'):
             cell = f'{row[1]}; {cell}'
-        for file, functions in re.findall(r'`([\w/]+\.py)` ((?:`[\w.]+`(?:, )?)+)', cell):
+        for file, functions in re.findall(
+            r'`([\w/]+\.py)` ((?:`[\w.]+`(?:, )?)+)', cell
+        ):
             path = file if file.startswith('rope/') else f'backbones/{file}'
             for function in re.findall(r'`(?:\w+\.)?(\w+)`', functions):
                 later = [n for n, call in enumerate(order) if call == (path, function)]
@@ -91,7 +103,10 @@ def rooms() -> list[str]:
 
 
 def test_every_package_is_listed():
-    folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob('__init__.py')}
+    folders = {
+        path.parent.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob('__init__.py')
+    }
     assert set(rooms()) == folders - {'.'}
 
 
@@ -99,13 +114,19 @@ def test_packages_are_listed_in_their_order():
     """The lowest first, as import-linter has them from the highest; : and | join a level."""
     with (ROOT / 'pyproject.toml').open('rb') as stream:
         contracts = tomllib.load(stream)['tool']['importlinter']['contracts']
-    layers = next(item['layers'] for item in contracts if item['containers'] == ['rope_dense'])
+    layers = next(
+        item['layers'] for item in contracts if item['containers'] == ['rope_dense']
+    )
     level_of = {}
     for number, level in enumerate(reversed(layers)):
         level_of |= dict.fromkeys(re.split(' [:|] ', level), number)
     listed = [name for name in rooms() if '/' not in name]
     assert {*listed} == {*level_of} - {'api'}
-    wings = [contract['source_modules'] for contract in contracts if 'wing' in contract['name']]
+    wings = [
+        contract['source_modules']
+        for contract in contracts
+        if 'wing' in contract['name']
+    ]
     assert len(wings) == 2
     for wing in wings:  # in a wing, and outside of the other one, levels rise
         other = {name.removeprefix('rope_dense.') for name in wing}
@@ -140,10 +161,15 @@ def test_the_code_runs():
 
 
 def test_what_rows_of_new_code_name_is_in_their_files():
-    table = EXTENDING.partition('as in | register in |\n')[2].partition('\n\nOutside')[0]
+    table = EXTENDING.partition('as in | register in |\n')[2].partition('\n\nOutside')[
+        0
+    ]
     rows = table.strip().splitlines()[1:]
     assert len(rows) >= 15
     for row in rows:
         code = ''.join(path.read_text() for path in files_named(row))
         for name in re.findall(r'`([A-Z]\w*(?:\.\w+)?)`', row):
-            assert all(re.search(rf'\b{part}\b', code) for part in name.split('.')), (name, row)
+            assert all(re.search(rf'\b{part}\b', code) for part in name.split('.')), (
+                name,
+                row,
+            )

@@ -19,20 +19,32 @@ from helpers.page_commands import (
     own_arguments,
     prose,
 )
-from rope_dense.project.errors import UsageError
+from rope_dense.utils.errors import UsageError
 from rope_dense_command import COMMANDS, RESEARCH, import_early
 
 # Of detectron2 and detrex, and programs of docs/clients, which docs/export.md copies.
-SCRIPTS_ELSEWHERE = {'tools/lazyconfig_train_net.py', 'tools/train_net.py', 'draw.py', 'detect.py'}
+SCRIPTS_ELSEWHERE = {
+    'tools/lazyconfig_train_net.py',
+    'tools/train_net.py',
+    'draw.py',
+    'detect.py',
+}
 PROGRAMS_ELSEWHERE = {
     *('pip', 'torchrun', 'label-studio-converter', 'scontrol', 'sbatch', 'find', 'head')
 }
 OTHER_OPTIONS = {  # of timm's script, naver's and BEiT's, benchmarks/gpu.py, torchrun and Slurm
-    *('--device-modules', '--grad-accum-steps', '--initial-checkpoint', '--layer-decay'),
+    *(
+        '--device-modules',
+        '--grad-accum-steps',
+        '--initial-checkpoint',
+        '--layer-decay',
+    ),
     *('--model-kwargs', '--eval-crop-ratio', '--deterministic', '--pretend'),
     *('--max-restarts', '--shutdown-timeout', '--signals-to-handle', '--requeue'),
 }
-OWN_FILES = re.compile(r'(?:configs/(?!own/cats)|benchmarks/|docs/|tools/|tests/\w+/)\S+\.\w+$')
+OWN_FILES = re.compile(
+    r'(?:configs/(?!own/cats)|benchmarks/|docs/|tools/|tests/\w+/)\S+\.\w+$'
+)
 TARGETS = set(re.findall(r'^(\w+):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
 
 
@@ -46,7 +58,9 @@ def check_command(words: list[str]) -> None:
     elif program == 'python' and rest[0] == '-m':
         assert importlib.util.find_spec(rest[1]), rest[1]
     elif program == 'python':
-        assert rest[0].endswith('.py') and (rest[0] in named | SCRIPTS_ELSEWHERE), rest[0]
+        assert rest[0].endswith('.py') and (rest[0] in named | SCRIPTS_ELSEWHERE), rest[
+            0
+        ]
         if rest[0] in named and 'parse_args(' in (ROOT / rest[0]).read_text():
             check_script(ROOT / rest[0], rest[1:])
     elif program == 'make':
@@ -57,7 +71,9 @@ def check_command(words: list[str]) -> None:
 
 def check_arguments(words: list[str]) -> None:
     """Parse the arguments of a command, unless only its name is given; files may be missing."""
-    names, words = (RESEARCH, words[1:]) if words[:1] == ['research'] else (COMMANDS, words)
+    names, words = (
+        (RESEARCH, words[1:]) if words[:1] == ['research'] else (COMMANDS, words)
+    )
     if words[:1] in ([], ['NAME'], ['COMMAND'], ['--help']):
         return
     name = words[0].replace('-', '_')
@@ -86,8 +102,13 @@ def check_script(script: Path, words: list[str]) -> None:
         patch.syspath_prepend(script.parent)
         patch.setattr(argparse.ArgumentParser, 'parse_args', parse)
         runpy.run_path(str(script), run_name='__main__')
-    for name in set(sys.modules) - modules:  # scripts of other folders have modules of these names
-        if Path(str(getattr(sys.modules[name], '__file__', ''))).parent == script.parent:
+    for name in (
+        set(sys.modules) - modules
+    ):  # scripts of other folders have modules of these names
+        if (
+            Path(str(getattr(sys.modules[name], '__file__', ''))).parent
+            == script.parent
+        ):
             del sys.modules[name]
 
 

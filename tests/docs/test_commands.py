@@ -24,12 +24,21 @@ LEFT_OUT = {
         *('configs/*/README.md train *', 'docs/eomt.md t* configs/*'),
         *('docs/eomt.md convert-checkpoint *', 'docs/f*.md train configs/*'),
         *('docs/heads.md train configs/*', 'docs/depth.md * configs/*'),
-        *('docs/realtime.md t* configs/*', 'docs/training.md train configs/*', '* imagenet/val*'),
-        *('docs/research/classification.md eval-resolutions *', '*/choose_scaling.md *'),
+        *(
+            'docs/realtime.md t* configs/*',
+            'docs/training.md train configs/*',
+            '* imagenet/val*',
+        ),
+        *(
+            'docs/research/classification.md eval-resolutions *',
+            '*/choose_scaling.md *',
+        ),
         'docs/research/positions.md * CHECKPOINT *',
     ),
     'a GPU': ('* --device cuda*',),
-    'panopticapi, which no package registry has': ('*/small_models.md *panoptic_shapes.py*',),
+    'panopticapi, which no package registry has': (
+        '*/small_models.md *panoptic_shapes.py*',
+    ),
     'ten minutes': ('docs/install.md demo', 'docs/report.md demo *'),
     'as the run of another model or seed': (
         *('*/resolution_study/* *_seed1*', '*/resolution_study/* *_rpb_*'),
@@ -47,13 +56,22 @@ FILES = {
     ),
     'README.md': ('results/predictions.json', 'results/pictures/1.jpg', 'model.onnx'),
     'docs/use.md': ('results/predictions.json',),
-    'docs/evaluation.md': ('work_dirs/cats/resolutions.json', 'work_dirs/cats/scaling/128.py'),
+    'docs/evaluation.md': (
+        'work_dirs/cats/resolutions.json',
+        'work_dirs/cats/scaling/128.py',
+    ),
     'docs/export.md': ('model.onnx', 'model.pt2'),
     'docs/report.md': ('work_dirs/detection/report/index.html', 'a_and_b/index.html'),
     'docs/pre_labelling.md': ('pre/predictions.json', 'pre/yolo/classes.txt'),
-    'docs/adapt.md': ('work_dirs/adapt/backbone.safetensors', 'work_dirs/small/report/index.html'),
+    'docs/adapt.md': (
+        'work_dirs/adapt/backbone.safetensors',
+        'work_dirs/small/report/index.html',
+    ),
     'docs/depth.md': (
-        *('work_dirs/depth/predictions/depth/0.npy', 'work_dirs/depth/report/index.html'),
+        *(
+            'work_dirs/depth/predictions/depth/0.npy',
+            'work_dirs/depth/report/index.html',
+        ),
     ),
     'docs/large_images.md': ('city.json', 'city.jpg', 'harbour_drawn.jpg'),
     'docs/one_encoder.md': ('results/depth/depth/0.npy', 'street.onnx'),
@@ -67,7 +85,12 @@ RUN = {
 }
 UNTRAINED = {
     'docs/evaluation.md': ('work_dirs/cats',),
-    'docs/report.md': ('work_dirs/detection', 'work_dirs/a', 'work_dirs/b', 'demo/training'),
+    'docs/report.md': (
+        'work_dirs/detection',
+        'work_dirs/a',
+        'work_dirs/b',
+        'demo/training',
+    ),
 }
 # Words of a command, and what they are on the tiny set.
 SMALLER = {
@@ -91,13 +114,24 @@ SMALLER = {
     'work_dirs/run/iter_90000.pth': ['work_dirs/run/best_*.pth'],
     'work_dirs/cats/scaling/960.py': ['work_dirs/cats/scaling/128.py'],
     **{'40': ['2'], '100': ['2'], '500': ['2']},  # epochs, rounds, images
-    **{'480': ['96'], '640': ['96'], '448': ['96'], '640x640': ['64x96'], '512x1024': ['64x96']},
+    **{
+        '480': ['96'],
+        '640': ['96'],
+        '448': ['96'],
+        '640x640': ['64x96'],
+        '512x1024': ['64x96'],
+    },
     **{'800': ['128'], '896': ['128'], '960': ['128'], '1280': ['128']},
     **{'14': ['4'], '200': ['16'], '256': ['32']},  # tokens of a window, overlaps
     **{'512': ['64'], '1024': ['96'], '2048': ['128']},  # tiles
 }
-ENCODER = ['--cfg-options', 'model.backbone.init_cfg.checkpoint=work_dirs/encoder/iter_2.pth']
-ON_FROZEN = [f'configs/demo/{name}_vit_rope_mixed_shapes.py' for name in ('pmt', 'linear')]
+ENCODER = [
+    '--cfg-options',
+    'model.backbone.init_cfg.checkpoint=work_dirs/encoder/iter_2.pth',
+]
+ON_FROZEN = [
+    f'configs/demo/{name}_vit_rope_mixed_shapes.py' for name in ('pmt', 'linear')
+]
 TRUTH = 'shapes/coco/annotations/instances_val2017.json'
 OF_PAGE: dict[str, dict[str, list[str]]] = {
     'docs/report.md': {
@@ -122,7 +156,12 @@ OF_PAGE: dict[str, dict[str, list[str]]] = {
 ROTATED = ('docs/oriented.md', 'docs/research/small_models.md')  # need mmrotate
 OWN = ['--epochs', '1', '--size', '96']  # trainings on own data
 STUDY = [  # and on generated data
-    *('--cfg-options', 'train_cfg.max_iters=2', 'train_cfg.val_interval=2', 'param_scheduler=[]'),
+    *(
+        '--cfg-options',
+        'train_cfg.max_iters=2',
+        'train_cfg.val_interval=2',
+        'param_scheduler=[]',
+    ),
     *('train_dataloader.batch_size=2', 'default_hooks.checkpoint.interval=2'),
 ]
 IN_PYTHON = {"'640', '960'": "'96', '128'", 'harbour.png': 'pictures/0.png'}
@@ -132,12 +171,16 @@ def reason(page: str, words: list[str]) -> str:
     """Why a command is left out, or nothing."""
     line = f'{page} {shlex.join(words)}'
     patterns = ((why, pattern) for why, given in LEFT_OUT.items() for pattern in given)
-    return next((why for why, pattern in patterns if fnmatch.fnmatchcase(line, pattern)), '')
+    return next(
+        (why for why, pattern in patterns if fnmatch.fnmatchcase(line, pattern)), ''
+    )
 
 
 def commands(page: str) -> list[list[str]]:
     """The words after ``rope-dense`` of each command of a page that runs."""
-    given = [words[1:] for words in block_commands(ROOT / page) if words[0] == 'rope-dense']
+    given = [
+        words[1:] for words in block_commands(ROOT / page) if words[0] == 'rope-dense'
+    ]
     return [words for words in given if not reason(page, words)]
 
 
@@ -145,11 +188,16 @@ def arguments(words: list[str], page: str) -> list[str]:
     """Of a command, with the trained model, small settings and expanded names."""
     smaller = SMALLER | OF_PAGE.get(page, {})
     if 'CHECKPOINT' in words:  # of a config that was trained before
-        trained = Path('work_dirs', Path(words[words.index('CHECKPOINT') - 1]).stem, 'iter_2.pth')
+        trained = Path(
+            'work_dirs', Path(words[words.index('CHECKPOINT') - 1]).stem, 'iter_2.pth'
+        )
         smaller |= {'CHECKPOINT': [str(trained)]} if trained.is_file() else {}
     more = shorter(words)
     words = [small for word in words for small in smaller.get(word, [word])]
-    words = [re.sub(r'^RUN\b', RUN.get(page, 'work_dirs/run'), word) for word in [*words, *more]]
+    words = [
+        re.sub(r'^RUN\b', RUN.get(page, 'work_dirs/run'), word)
+        for word in [*words, *more]
+    ]
     words = [re.sub(r'iter_\d+\.pth', 'iter_2.pth', word) for word in words]
     return [name for word in words for name in (sorted(glob.glob(word)) or [word])]
 
@@ -170,7 +218,9 @@ def shorter(words: list[str]) -> list[str]:
     return [*OWN, *([] if 'deimv2_tiny' in rest else SMALL.get(source, []))]
 
 
-RUNNABLE = [page for page in (str(path.relative_to(ROOT)) for path in PAGES) if commands(page)]
+RUNNABLE = [
+    page for page in (str(path.relative_to(ROOT)) for path in PAGES) if commands(page)
+]
 
 
 def test_nothing_is_left_out_in_vain() -> None:
@@ -203,7 +253,9 @@ def test_the_commands_of_a_page_run(
     assert all((workplace / file).is_file() for file in FILES.get(page, ()))
 
 
-def test_the_python_of_the_readme_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_the_readme_runs(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """But for the training and the export, with a run."""
     exported: list[tuple] = []
     monkeypatch.setattr(
@@ -211,7 +263,9 @@ def test_the_python_of_the_readme_runs(workplace: Path, monkeypatch: pytest.Monk
     )
     shutil.move('work_dirs/run', 'work_dirs/realtime')
     text = (ROOT / 'README.md').read_text()
-    (code,) = re.findall(r'^(model = rope_dense\.load.*?)```', text, re.DOTALL | re.MULTILINE)
+    (code,) = re.findall(
+        r'^(model = rope_dense\.load.*?)```', text, re.DOTALL | re.MULTILINE
+    )
     for old, new in IN_PYTHON.items():
         assert old in code
         code = code.replace(old, new)

@@ -44,7 +44,9 @@ def test_a_detector_of_mmdet(tmp_path: Path) -> None:
 def test_a_segmentor_of_mmseg(tmp_path: Path) -> None:
     spec = importlib.util.find_spec('mmseg')
     assert spec is not None and spec.origin is not None
-    text = example('docs/heads.md', -1).replace('MMSEG', f'{Path(spec.origin).parent}/.mim')
+    text = example('docs/heads.md', -1).replace(
+        'MMSEG', f'{Path(spec.origin).parent}/.mim'
+    )
     cfg = read(text, tmp_path)
     init_default_scope(cfg.default_scope)
     with torch.device('meta'):
@@ -58,7 +60,9 @@ def test_eomt_on_own_data(tmp_path: Path) -> None:
     assert len(cfg.train_dataloader.dataset.pipeline) > 4
     with torch.device('meta'), MODELS.switch_scope_and_registry('mmseg') as models:
         head = models.build(cfg.model).decode_head
-    weights = [part.class_weight for part in head.modules() if hasattr(part, 'loss_mask')]
+    weights = [
+        part.class_weight for part in head.modules() if hasattr(part, 'loss_mask')
+    ]
     assert head.num_classes == 2 and weights == [[1.0, 1.0, 0.1]]
 
 
@@ -79,5 +83,7 @@ def test_every_setting_of_own_data_is_explained() -> None:
     table = text.split('## Settings')[1].split('## Folders')[0]
     rows = '\n'.join(re.findall(r'^\| (`.+?) \|', table, re.MULTILINE))
     assert set(re.findall(r'`(\w+)`', rows)) - {'own'} == {
-        field.name for task in TASKS.values() for field in dataclasses.fields(task.settings)
+        field.name
+        for task in TASKS.values()
+        for field in dataclasses.fields(task.settings)
     }

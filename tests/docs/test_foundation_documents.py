@@ -68,8 +68,12 @@ def test_the_example_fits_its_weights(timm: ModuleType, tmp_path: Path) -> None:
     cfg = Config.fromfile(tmp_path / 'config.py')
     name = cfg.model.backbone.init_cfg.checkpoint.removeprefix('hf-hub:timm/')
     settings = timm.models.get_pretrained_cfg(name)
-    assert cfg.model.data_preprocessor.mean == pytest.approx([255 * v for v in settings.mean])
-    assert cfg.model.data_preprocessor.std == pytest.approx([255 * v for v in settings.std])
+    assert cfg.model.data_preprocessor.mean == pytest.approx(
+        [255 * v for v in settings.mean]
+    )
+    assert cfg.model.data_preprocessor.std == pytest.approx(
+        [255 * v for v in settings.std]
+    )
     with torch.device('meta'):
         weights = timm.create_model(name.split('.')[0])
         cfg.model.backbone.init_cfg.checkpoint = saved(weights.state_dict(), tmp_path)

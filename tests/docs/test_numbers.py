@@ -32,15 +32,20 @@ def test_accuracies_of_the_paper() -> None:
         dict(zip(table['sizes'], table['rows'][f'vit-b_{name}'], strict=True))
         for name in ('rope-mixed', 'ape')
     )
-    assert f'has {mixed[224]} there, {mixed[320]} at 320 and {mixed[512]} at 512' in WORDS
-    assert all(mixed[size] > ape[size] for size in table['sizes'])  # ahead at every size
+    assert (
+        f'has {mixed[224]} there, {mixed[320]} at 320 and {mixed[512]} at 512' in WORDS
+    )
+    assert all(
+        mixed[size] > ape[size] for size in table['sizes']
+    )  # ahead at every size
 
 
 def test_twice_the_size() -> None:
     measured = [
         row
         for row in rows('docs/research/scaling_study/results.csv')
-        if (row['way'], row['backbone']) == ('finer', 'vit') and not row['tuned'] + row['tested']
+        if (row['way'], row['backbone']) == ('finer', 'vit')
+        and not row['tuned'] + row['tested']
     ]
 
     def score(factor: str, scaling: str, position: str = 'axial') -> str:
@@ -65,7 +70,10 @@ def test_a_training_step() -> None:
         for row in measured
         if (row['mode'], row['dtype']) == ('both', 'bfloat16') and 'vit' in row['work']
     }
-    ours, other = found['rope_dense, mixed, window 16'], found['detectron2 / SAM form, window 14']
+    ours, other = (
+        found['rope_dense, mixed, window 16'],
+        found['detectron2 / SAM form, window 14'],
+    )
     bare = found['rope_dense, no position, window 14']
     memory = float(ours['peak_tensors_mb']) / float(other['peak_tensors_mb'])
     assert f'{times(ours, other):.2f} times as fast' in WORDS
@@ -88,8 +96,14 @@ def times(row: dict, other: dict) -> float:
 
 COSTS = {  # a page, and the columns of the csv file as its table shows them
     'windows': ('architecture.md', '{gflop:.1f}( GFLOP)? \\| {saved_mib:.0f}( MiB)? '),
-    'positions': ('positions.md', '{saved_mib_256x352:.0f} \\| {saved_mib_512x512:.0f} '),
-    'training': ('training.md', '{tensors:.0f} \\| {saved_mib:.0f}( MiB)? \\| {trained:,.0f} '),
+    'positions': (
+        'positions.md',
+        '{saved_mib_256x352:.0f} \\| {saved_mib_512x512:.0f} ',
+    ),
+    'training': (
+        'training.md',
+        '{tensors:.0f} \\| {saved_mib:.0f}( MiB)? \\| {trained:,.0f} ',
+    ),
     'heads': (
         'eomt.md',
         '{parameters:.1f} M \\| {multiply_adds:.1f} G \\| {prediction:.0f} \\| '
@@ -105,7 +119,9 @@ def test_costs(table: str) -> None:
     measured = rows(f'benchmarks/results/costs-{table}.csv')
     assert len(measured) > 2
     for row in measured:
-        numbers = {key: float(x) for key, x in row.items() if re.fullmatch(r'\d+(\.\d+)?', x)}
+        numbers = {
+            key: float(x) for key, x in row.items() if re.fullmatch(r'\d+(\.\d+)?', x)
+        }
         assert re.search(cells.format(**numbers), text), row
 
 
@@ -117,12 +133,17 @@ def test_positions_in_maps_of_random_weights() -> None:
     spans = [f'{min(values):.2f} to {max(values):.2f}' for values in found.values()]
     assert len(spans) == 4
     assert all(span in text for span in spans if span != '0.00 to 0.00')
-    assert max(found['without prefix tokens']) < 7e-7 and 'without prefix tokens 7e-7' in text
+    assert (
+        max(found['without prefix tokens']) < 7e-7
+        and 'without prefix tokens 7e-7' in text
+    )
 
 
 def test_parity_with_timm() -> None:
     models = rows('docs/parity.csv')
-    largest = max(float(row[name]) for row in models for name in row if 'difference' in name)
+    largest = max(
+        float(row[name]) for row in models for name in row if 'difference' in name
+    )
     within = f'{largest:.1e}'.replace('e-0', 'e-')
     assert f"{len(models)} architectures equal timm's within {within}" in WORDS
 
@@ -133,7 +154,10 @@ def test_parity_with_timm() -> None:
         ('research/sizes.py', ['sizes.png']),
         (
             'pictures/draw.py',
-            [f'pictures/{n}.png' for n in ('layers', 'windows', 'views', 'tiles', 'scores')],
+            [
+                f'pictures/{n}.png'
+                for n in ('layers', 'windows', 'views', 'tiles', 'scores')
+            ],
         ),
     ],
 )
@@ -141,7 +165,10 @@ def test_pictures_are_drawn(program: str, pictures: list[str], tmp_path: Path) -
     given = tmp_path if len(pictures) > 1 else tmp_path / pictures[0]
     runpy.run_path(str(ROOT / 'docs' / program))['main'](given)
     for picture in pictures:
-        drawn, stored = imread(tmp_path / Path(picture).name), imread(ROOT / 'docs' / picture)
+        drawn, stored = (
+            imread(tmp_path / Path(picture).name),
+            imread(ROOT / 'docs' / picture),
+        )
         assert drawn.shape == stored.shape
 
 
@@ -167,5 +194,7 @@ def test_configs_are_counted() -> None:
     for cell, counts in table:
         folders = [ROOT / 'configs' / name for name in re.findall(r'\]\((\S+)\)', cell)]
         for folder, count in zip(folders, counts.split(', '), strict=True):
-            files = {path.stem for path in folder.iterdir() if path.suffix in ('.py', '.yml')}
+            files = {
+                path.stem for path in folder.iterdir() if path.suffix in ('.py', '.yml')
+            }
             assert len(files - {'backbones', 'metafile'}) == int(count), folder

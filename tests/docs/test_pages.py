@@ -18,7 +18,10 @@ def links(page: Path) -> list[str]:
 def anchors(page: Path) -> set[str]:
     """Of the headings, as GitHub makes them."""
     headings = re.findall(r'^#+ (.+)$', prose(page), re.MULTILINE)
-    return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-') for heading in headings}
+    return {
+        re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-')
+        for heading in headings
+    }
 
 
 @every_page
@@ -32,7 +35,9 @@ def test_links_exist(page: Path) -> None:
 
 def test_every_guide_is_linked() -> None:
     index = ROOT / 'docs' / 'README.md'
-    linked = {(index.parent / link.partition('#')[0]).resolve() for link in links(index)}
+    linked = {
+        (index.parent / link.partition('#')[0]).resolve() for link in links(index)
+    }
     places = ('*.md', '*/README.md', 'research/*.md', 'research/*/README.md')
     guides = {path for place in places for path in index.parent.glob(place)} - {index}
     assert guides <= linked
@@ -47,5 +52,7 @@ def test_messages_and_help_name_pages_that_exist() -> None:
 
 @every_page
 def test_python_parses(page: Path) -> None:
-    for block in re.findall(r'^ *```python\n(.*?)```', page.read_text(), re.DOTALL | re.MULTILINE):
+    for block in re.findall(
+        r'^ *```python\n(.*?)```', page.read_text(), re.DOTALL | re.MULTILINE
+    ):
         ast.parse(textwrap.dedent(block))

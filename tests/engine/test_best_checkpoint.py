@@ -18,7 +18,7 @@ from mmengine.runner import Runner
 
 from helpers.toy_runs import log_of, toy_config, toy_run
 from rope_dense.engine import AtomicCheckpointHook
-from rope_dense.utils.run_files import BEST
+from rope_dense.utils.disk import BEST
 
 pytestmark = [
     pytest.mark.usefixtures('surroundings'),
@@ -64,7 +64,8 @@ def record(folder: Path) -> dict:
 
 def contents(folder: Path) -> dict[str, dict]:
     return {
-        path.name: torch.load(path, weights_only=False) for path in sorted(folder.glob('*.pth'))
+        path.name: torch.load(path, weights_only=False)
+        for path in sorted(folder.glob('*.pth'))
     }
 
 
@@ -73,14 +74,19 @@ def assert_same_end(folder: Path, expected: Path) -> None:
     ours, theirs = contents(folder), contents(expected)
     assert [*ours] == [*theirs] == ['best_score_iter_16.pth', 'iter_16.pth']
     for name, other in theirs.items():
-        hubs = [checkpoint['message_hub']['runtime_info'] for checkpoint in (ours[name], other)]
+        hubs = [
+            checkpoint['message_hub']['runtime_info']
+            for checkpoint in (ours[name], other)
+        ]
         for key in ('best_score', 'evaluated'):
             assert hubs[0][key] == hubs[1][key], key
         assert ours[name]['meta']['iter'] == 16
         for part in ('state_dict', 'ema_state_dict'):
             for key, value in other[part].items():
                 assert torch.equal(ours[name][part][key], value), (name, key)
-    assert str(ours['iter_16.pth']['optimizer']) == str(theirs['iter_16.pth']['optimizer'])
+    assert str(ours['iter_16.pth']['optimizer']) == str(
+        theirs['iter_16.pth']['optimizer']
+    )
 
 
 @pytest.fixture(scope='module')
@@ -116,7 +122,9 @@ def test_a_run_killed_in_a_validation_has_the_best_of_all_evaluations(
     assert_same_end(tmp_path, uninterrupted)
 
 
-def test_a_complete_validation_is_not_repeated(tmp_path: Path, uninterrupted: Path) -> None:
+def test_a_complete_validation_is_not_repeated(
+    tmp_path: Path, uninterrupted: Path
+) -> None:
     """Also where it chose no best checkpoint; the next process has no result left for it."""
     die(lambda: toy_run(config(tmp_path), KillAt('before_train_iter', 12)))
     toy_run(config(tmp_path, 3), resume=tmp_path / 'iter_12.pth')
@@ -134,7 +142,9 @@ def test_iterations_are_counted_right_in_sharded_runs(tmp_path: Path) -> None:
     cfg = config(tmp_path)
     cfg.merge_from_dict(dict(runner_type='FlexibleRunner', custom_hooks=[]))
     toy_run(cfg)
-    assert {name: each['meta']['iter'] for name, each in contents(tmp_path).items()} == {
+    assert {
+        name: each['meta']['iter'] for name, each in contents(tmp_path).items()
+    } == {
         'best_score_iter_16.pth': 16,
         'iter_16.pth': 16,
     }
@@ -145,7 +155,9 @@ def test_a_renamed_run_keeps_one_best_checkpoint(tmp_path: Path) -> None:
     toy_run(config(first, **{'train_cfg.max_iters': 8}))
     shutil.move(first, second)
     runner = toy_run(config(second, 2), resume=second / 'iter_8.pth')
-    assert [path.name for path in second.glob('best_*.pth')] == ['best_score_iter_16.pth']
+    assert [path.name for path in second.glob('best_*.pth')] == [
+        'best_score_iter_16.pth'
+    ]
     assert 'best_score_iter_16.pth' in log_of(runner)
 
 

@@ -21,7 +21,9 @@ from rope_dense.engine import BFloat16OptimWrapper
 
 def wrapper_for(model: nn.Module) -> BFloat16OptimWrapper:
     optimizer = dict(type='SGD', lr=1e-3)
-    return build_optim_wrapper(model, dict(type='BFloat16OptimWrapper', optimizer=optimizer))
+    return build_optim_wrapper(
+        model, dict(type='BFloat16OptimWrapper', optimizer=optimizer)
+    )
 
 
 def test_products_are_in_bfloat16_and_weights_in_float32() -> None:
@@ -55,7 +57,8 @@ def test_a_second_wrapper_leaves_autocast_on() -> None:
 
 
 @pytest.mark.parametrize(
-    'make_model, make_batch', [(detector, detection_batch), (swin_upernet, segmentation_batch)]
+    'make_model, make_batch',
+    [(detector, detection_batch), (swin_upernet, segmentation_batch)],
 )
 def test_loss_and_gradients_are_near_those_of_float32(
     make_model: Callable[[], nn.Module], make_batch: Callable[[], Batch]
@@ -64,12 +67,16 @@ def test_loss_and_gradients_are_near_those_of_float32(
     for wrapper_type in ('OptimWrapper', 'BFloat16OptimWrapper'):
         model = make_model()
         optimizer = dict(type='SGD', lr=0.0)
-        wrapper = build_optim_wrapper(model, dict(type=wrapper_type, optimizer=optimizer))
+        wrapper = build_optim_wrapper(
+            model, dict(type=wrapper_type, optimizer=optimizer)
+        )
         with wrapper.optim_context(model):
             loss, _ = model.parse_losses(model(*make_batch(), mode='loss'))
         loss.backward()
         losses.append(loss.item())
-        directions.append(torch.cat([param.grad.flatten() for param in model.parameters()]))
+        directions.append(
+            torch.cat([param.grad.flatten() for param in model.parameters()])
+        )
     assert losses[1] == pytest.approx(losses[0], rel=0.02) and losses[1] != losses[0]
     assert torch.cosine_similarity(*directions, dim=0) > 0.98
 
@@ -81,7 +88,9 @@ def test_deformable_attention_and_detection_losses_are_in_float32(
     dtypes: list[torch.dtype] = []
     sample = deformable.multi_scale_deformable_attn_pytorch
 
-    def recording(value: Tensor, shapes: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    def recording(
+        value: Tensor, shapes: Tensor, places: Tensor, weights: Tensor
+    ) -> Tensor:
         dtypes.extend((value.dtype, places.dtype, weights.dtype))
         return sample(value, shapes, places, weights)
 
@@ -92,7 +101,14 @@ def test_deformable_attention_and_detection_losses_are_in_float32(
     focal.register_forward_pre_hook(lambda module, args: dtypes.append(args[0].dtype))
     with wrapper_for(model).optim_context(model):
         losses = model(*detection_batch(), mode='loss')
-    attentions, classifications = 3 * (1 + 2), 2 + 1 + 2  # layers; decoder, encoder, denoising
-    assert len(dtypes) == attentions + classifications and set(dtypes) == {torch.float32}
+    attentions, classifications = (
+        3 * (1 + 2),
+        2 + 1 + 2,
+    )  # layers; decoder, encoder, denoising
+    assert len(dtypes) == attentions + classifications and set(dtypes) == {
+        torch.float32
+    }
     assert all(loss.dtype == torch.float32 for loss in losses.values())
-    assert list(deepcopy(model).state_dict()) == names  # a moving average copies the model
+    assert (
+        list(deepcopy(model).state_dict()) == names
+    )  # a moving average copies the model

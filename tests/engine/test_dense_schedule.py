@@ -15,13 +15,15 @@ from mmengine.runner import Runner
 from torch import Tensor, nn
 
 from rope_dense.engine import BestRestartHook, ResumableTrainLoop
-from rope_dense.engine.param_groups import NamedGroupsConstructor
+from rope_dense.engine.optimizer import NamedGroupsConstructor
 
 mmdet_schedulers = pytest.importorskip('mmdet.engine.schedulers')
 ExpMomentumEMA = pytest.importorskip('mmdet.models.layers').ExpMomentumEMA
 
 
-def published_rate(iteration: int, total: int, warmup: int, flat: int, no_aug: int) -> float:
+def published_rate(
+    iteration: int, total: int, warmup: int, flat: int, no_aug: int
+) -> float:
     """The factor of the learning rate; down to one half."""
     if iteration <= warmup:
         return (iteration / warmup) ** 2
@@ -38,7 +40,9 @@ def test_learning_rates_are_those_published() -> None:
     total, warmup, flat, no_aug = 500, 40, 200, 60
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=2.0)
     schedulers = [
-        mmdet_schedulers.QuadraticWarmupLR(optimizer, begin=0, end=warmup, by_epoch=False),
+        mmdet_schedulers.QuadraticWarmupLR(
+            optimizer, begin=0, end=warmup, by_epoch=False
+        ),
         CosineAnnealingLR(
             optimizer, eta_min_ratio=0.5, begin=flat, end=total - no_aug, by_epoch=False
         ),
@@ -47,7 +51,9 @@ def test_learning_rates_are_those_published() -> None:
     for iteration in range(total):
         rate = optimizer.param_groups[0]['lr'] / 2.0
         ahead = iteration + 1 if iteration < warmup else iteration
-        assert rate == pytest.approx(published_rate(ahead, total, warmup, flat, no_aug), abs=2e-3)
+        assert rate == pytest.approx(
+            published_rate(ahead, total, warmup, flat, no_aug), abs=2e-3
+        )
         for scheduler in schedulers:
             scheduler.step()
     assert rate == pytest.approx(0.5, abs=1e-4)
@@ -109,8 +115,12 @@ class Watch(Hook):
     def __init__(self) -> None:
         self.seen: dict[int, list[Tensor]] = {}
 
-    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None) -> None:
-        (average,) = (hook.ema_model for hook in runner.hooks if isinstance(hook, EMAHook))
+    def before_train_iter(
+        self, runner: Runner, batch_idx: int, data_batch: object = None
+    ) -> None:
+        (average,) = (
+            hook.ema_model for hook in runner.hooks if isinstance(hook, EMAHook)
+        )
         optimizer = runner.optim_wrapper
         states = list(optimizer.optimizer.state.values())
         self.seen[runner.iter] = [
@@ -192,7 +202,9 @@ def test_biases_and_norms_have_no_decay_and_layer_scale_has() -> None:
     model.register_parameter('gamma_1', nn.Parameter(torch.ones(2)))
     model.register_parameter('q_bias', nn.Parameter(torch.ones(2)))
     constructor = NamedGroupsConstructor(
-        dict(type='OptimWrapper', optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.1)),
+        dict(
+            type='OptimWrapper', optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.1)
+        ),
         dict(no_decay=('norm', 'bias')),
     )
     decay = {

@@ -37,19 +37,25 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize('kind', ['', '_sharded'], ids=['ddp', 'fsdp'])
 @pytest.mark.parametrize('name', CASES)
-def test_two_processes_are_one_with_the_joined_batch(results: Path, name: str, kind: str) -> None:
+def test_two_processes_are_one_with_the_joined_batch(
+    results: Path, name: str, kind: str
+) -> None:
     make_model, make_batch = CASES[name]
     model = make_model()
     loss = step(model, make_batch())
     actual = [torch.load(results / f'{name}{kind}_{rank}.pt') for rank in (0, 1)]
     assert sum(each['loss'] for each in actual) / 2 == pytest.approx(loss, rel=1e-4)
-    assert actual[0]['loss'] != pytest.approx(actual[1]['loss'], rel=1e-3)  # halves do differ
+    assert actual[0]['loss'] != pytest.approx(
+        actual[1]['loss'], rel=1e-3
+    )  # halves do differ
     expected = gradients(model)
     largest = max(grad.abs().max().item() for grad in expected.values())
     for each in actual:
         for key, grad in expected.items():
             scale = max(grad.abs().max().item(), 1e-3 * largest)
-            torch.testing.assert_close(each['gradients'][key], grad, rtol=1e-4, atol=1e-4 * scale)
+            torch.testing.assert_close(
+                each['gradients'][key], grad, rtol=1e-4, atol=1e-4 * scale
+            )
     frequencies = [key for key in expected if key.endswith('freqs')]
     assert frequencies and all(expected[key].abs().max() > 0 for key in frequencies)
 
@@ -59,13 +65,17 @@ def test_process_without_boxes_trains_along(results: Path) -> None:
     first, second = (torch.load(results / f'no_boxes_{rank}.pt') for rank in (0, 1))
     assert all(math.isfinite(loss) for each in (first, second) for loss in each['loss'])
     for key, grad in first['gradients'].items():
-        assert torch.isfinite(grad).all() and torch.equal(grad, second['gradients'][key]), key
+        assert torch.isfinite(grad).all() and torch.equal(
+            grad, second['gradients'][key]
+        ), key
 
 
 @pytest.mark.parametrize('frozen_stages', FROZEN)
 def test_frozen_blocks_take_no_part(results: Path, frozen_stages: int | str) -> None:
     """Their frequencies neither; DDP waits for nothing that gets no gradient."""
-    first, second = (torch.load(results / f'frozen_{frozen_stages}_{rank}.pt') for rank in (0, 1))
+    first, second = (
+        torch.load(results / f'frozen_{frozen_stages}_{rank}.pt') for rank in (0, 1)
+    )
     without = {name for name, grad in first.items() if grad is None}
     number = 4 if frozen_stages == 'all' else frozen_stages
     frozen = [f'blocks.{index}.' for index in range(number)]
@@ -81,7 +91,9 @@ def test_adapters_alone_take_part(results: Path) -> None:
     first, second = (torch.load(results / f'lora_{rank}.pt') for rank in (0, 1))
     trained = {name for name, grad in first.items() if grad is not None}
     backbone = {name for name in trained if name.startswith('backbone.')}
-    assert backbone == {name for name in first if '.lora.' in name} and trained - backbone
+    assert (
+        backbone == {name for name in first if '.lora.' in name} and trained - backbone
+    )
     assert all(torch.equal(first[name], second[name]) for name in trained)
 
 
@@ -92,7 +104,9 @@ def test_sharded_frequencies_stay_in_float32(results: Path, name: str) -> None:
     grads = (actual[key] for key in ('sharded', 'mixed', 'float32'))
     for sharded, mixed, exact in zip(*grads, strict=True):
         assert sharded.dtype == torch.float32 and sharded.abs().max() > 0
-        torch.testing.assert_close(sharded, mixed, rtol=1e-5, atol=1e-5 * mixed.abs().max().item())
+        torch.testing.assert_close(
+            sharded, mixed, rtol=1e-5, atol=1e-5 * mixed.abs().max().item()
+        )
         assert (sharded - exact).norm() < 0.1 * exact.norm()  # of bfloat16's 8 bits
 
 
@@ -106,14 +120,20 @@ def test_blocks_can_be_sharded_as_any_module(results: Path, name: str) -> None:
 
 def test_shards_train_as_whole_copies_do(results: Path) -> None:
     """Losses, decay by role, layer-wise rates and clipping, and going on from a checkpoint."""
-    copies, shards = (torch.load(results / f'{name}_0.pt') for name in ('copies', 'shards'))
-    assert shards['losses'] == pytest.approx([*copies['losses'], copies['losses'][-1]], rel=1e-4)
+    copies, shards = (
+        torch.load(results / f'{name}_0.pt') for name in ('copies', 'shards')
+    )
+    assert shards['losses'] == pytest.approx(
+        [*copies['losses'], copies['losses'][-1]], rel=1e-4
+    )
     assert len(set(copies['losses'])) == 3
     for weights in shards['weights']:
         assert weights.keys() == copies['weights'].keys()
         for key, value in copies['weights'].items():
             torch.testing.assert_close(weights[key], value, rtol=1e-4, atol=1e-4)
-    assert shards['units'] == 1 + 4 + 4  # the model, each of its blocks and their frequencies
+    assert (
+        shards['units'] == 1 + 4 + 4
+    )  # the model, each of its blocks and their frequencies
 
 
 def test_one_process_goes_on_from_a_checkpoint_of_shards(results: Path) -> None:
@@ -134,7 +154,13 @@ def test_one_process_goes_on_from_a_checkpoint_of_shards(results: Path) -> None:
 def test_groups_of_shards_are_those_of_the_whole_model(results: Path) -> None:
     model = CASES['vit_upernet'][0]()
     wrapper = build_optim_wrapper(model, deepcopy(OPTIM_WRAPPER))
-    expected = {group['name']: len(group['params']) for group in wrapper.optimizer.param_groups}
+    expected = {
+        group['name']: len(group['params']) for group in wrapper.optimizer.param_groups
+    }
     for rank in (0, 1):
         assert torch.load(results / f'shards_{rank}.pt')['groups'] == expected
-    assert {'(rest)/decay', 'backbone/layer_03/decay', 'backbone/layer_03/one_dim'} < set(expected)
+    assert {
+        '(rest)/decay',
+        'backbone/layer_03/decay',
+        'backbone/layer_03/one_dim',
+    } < set(expected)

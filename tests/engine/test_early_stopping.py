@@ -14,7 +14,9 @@ from helpers.toy_runs import log_of, toy_config, toy_run
 pytestmark = pytest.mark.usefixtures('surroundings')
 
 
-def config(folder: Path, results: Sequence[float], iterations: int = 40, **more: Any) -> Config:
+def config(
+    folder: Path, results: Sequence[float], iterations: int = 40, **more: Any
+) -> Config:
     """A run that stops after two evaluations, each of four iterations, without improvement."""
     stop = dict(type='ResumableEarlyStoppingHook', monitor='score', rule='greater')
     stop.update(patience=2, min_delta=1e-6)
@@ -32,7 +34,9 @@ def test_the_count_and_the_best_score_are_resumed(tmp_path: Path) -> None:
     assert runner.iter == 12
 
 
-def test_a_run_that_has_stopped_stays_so_unless_it_may_wait_longer(tmp_path: Path) -> None:
+def test_a_run_that_has_stopped_stays_so_unless_it_may_wait_longer(
+    tmp_path: Path,
+) -> None:
     toy_run(config(tmp_path, (0.3, 0.2, 0.1)))
     runner = toy_run(config(tmp_path, ()), resume=tmp_path / 'iter_12.pth')
     assert runner.iter == 12 and 'stopped after 2 evaluations' in log_of(runner)

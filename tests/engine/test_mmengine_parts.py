@@ -24,21 +24,40 @@ PRIVATE_PARTS = {
     'mmengine.hooks.CheckpointHook': (
         *('_save_checkpoint_with_step', 'keep_ckpt_ids', 'last_ckpt'),
         *('best_ckpt_path', 'best_ckpt', 'key_indicators'),
-        *('_save_best_checkpoint', '_init_rule', 'init_value_map', 'is_better_than', 'rules'),
+        *(
+            '_save_best_checkpoint',
+            '_init_rule',
+            'init_value_map',
+            'is_better_than',
+            'rules',
+        ),
     ),
     'mmengine.hooks.RuntimeInfoHook': ('max_iters',),
-    'mmengine.runner.Runner': ('_resume', 'load_checkpoint', 'build_message_hub', 'log_dir'),
+    'mmengine.runner.Runner': (
+        '_resume',
+        'load_checkpoint',
+        'build_message_hub',
+        'log_dir',
+    ),
     'mmengine.runner.FlexibleRunner': ('_resume', 'build_message_hub', 'log_dir'),
     'mmengine.optim.OptimWrapper': ('base_param_settings',),
     'mmengine.runner.IterBasedTrainLoop': (
         *('dataloader_iterator', 'skip_iter', '_iter', '_max_iters', 'stop_training'),
         *('_decide_current_val_interval', 'val_begin', 'val_interval'),
     ),
-    'mmengine.optim.DefaultOptimWrapperConstructor': ('_validate_cfg', 'base_lr', 'base_wd'),
+    'mmengine.optim.DefaultOptimWrapperConstructor': (
+        '_validate_cfg',
+        'base_lr',
+        'base_wd',
+    ),
     'mmengine.optim._ParamScheduler': (
         *('_get_value', 'base_values', 'last_step', '_global_step', '_last_value'),
     ),
-    'mmengine.hooks.EMAHook': ('_swap_ema_state_dict', '_swap_ema_parameters', 'ema_model'),
+    'mmengine.hooks.EMAHook': (
+        '_swap_ema_state_dict',
+        '_swap_ema_parameters',
+        'ema_model',
+    ),
     'mmengine.hooks.EarlyStoppingHook': ('wait_count', 'best_score', 'stop_training'),
     'mmengine.logging.MessageHub': ('_log_scalars',),
     'mmengine.logging.HistoryBuffer': ('max_length',),
@@ -46,7 +65,11 @@ PRIVATE_PARTS = {
         *('prepare', '_wrap_model', 'load_model_state_dict', 'load_optim_state_dict'),
         *('model_state_dict', 'optim_state_dict', 'save_checkpoint'),
     ),
-    'mmengine._strategy.DDPStrategy': ('_wrap_model', 'convert_model', 'save_checkpoint'),
+    'mmengine._strategy.DDPStrategy': (
+        '_wrap_model',
+        'convert_model',
+        'save_checkpoint',
+    ),
 }
 OVERRIDES = {
     AtomicCheckpointHook: CheckpointHook,
@@ -71,9 +94,13 @@ def test_each_part_is_in_the_class_that_is_said_to_have_it(name: str) -> None:
 def test_private_methods_are_called_as_ours_expect(ours: type, theirs: type) -> None:
     """A private method here replaces one of mmengine's, with the same arguments, and is named."""
     named = {part for parts in PRIVATE_PARTS.values() for part in parts}
-    functions = {name for name, value in vars(ours).items() if inspect.isfunction(value)}
+    functions = {
+        name for name, value in vars(ours).items() if inspect.isfunction(value)
+    }
     own = {name for name in functions if re.fullmatch(r'_[a-z]\w+', name)}
     for name in own & {name for base in theirs.__mro__ for name in vars(base)}:
         assert name in named
         expected = inspect.signature(getattr(theirs, name)).parameters
-        assert list(inspect.signature(getattr(ours, name)).parameters) == list(expected), name
+        assert list(inspect.signature(getattr(ours, name)).parameters) == list(
+            expected
+        ), name

@@ -10,7 +10,7 @@ from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
 import rope_dense  # noqa: F401
-from rope_dense.engine.param_groups import group_table_text
+from rope_dense.engine.optimizer import group_table_text
 from rope_dense.rope import MixedRoPE
 
 ALL_ROLES = ['norm', 'embedding', 'position', 'frequency', 'one_dim']
@@ -51,7 +51,9 @@ def wrap(model: nn.Module, **paramwise_cfg: object) -> OptimWrapper:
     return build_optim_wrapper(model, cfg)
 
 
-def assignment(model: nn.Module, **paramwise_cfg: object) -> dict[str, tuple[str, float, float]]:
+def assignment(
+    model: nn.Module, **paramwise_cfg: object
+) -> dict[str, tuple[str, float, float]]:
     """Parameter name -> (group name, lr, weight decay); fails if a parameter is in two groups."""
     groups = wrap(model, **paramwise_cfg).optimizer.param_groups
     names = {id(param): name for name, param in model.named_parameters()}
@@ -99,12 +101,24 @@ def test_roles_come_from_modules_not_from_names() -> None:
 def test_only_the_listed_roles_are_exempt() -> None:
     actual = assignment(Model(), no_decay=['norm'])
     exempt = {name for name, (_, _, decay) in actual.items() if decay == 0}
-    assert exempt == {'backbone.out.weight', 'backbone.out.bias', 'bn.weight', 'bn.bias'}
+    assert exempt == {
+        'backbone.out.weight',
+        'backbone.out.bias',
+        'bn.weight',
+        'bn.bias',
+    }
 
 
 def test_paths_match_whole_components_and_the_longest_counts() -> None:
-    factors = {'backbone': 0.1, 'backbone.out': 0.5, 'neck.1': 0.2, 'backbone.pos_embed': 0.0}
-    actual = {name: lr for name, (_, lr, _) in assignment(Model(), lr_mult=factors).items()}
+    factors = {
+        'backbone': 0.1,
+        'backbone.out': 0.5,
+        'neck.1': 0.2,
+        'backbone.pos_embed': 0.0,
+    }
+    actual = {
+        name: lr for name, (_, lr, _) in assignment(Model(), lr_mult=factors).items()
+    }
     assert actual['backbone.norm_proj.weight'] == pytest.approx(0.01)
     assert actual['backbone.out.weight'] == pytest.approx(0.05)
     assert actual['backbone.pos_embed'] == 0
@@ -160,17 +174,24 @@ SWIN_LAYERS = {
 def with_head(backbone: dict) -> nn.Module:
     init_default_scope('mmengine')
     with torch.device('meta'):
-        return nn.ModuleDict(dict(backbone=MODELS.build(backbone), head=nn.Linear(2, 2)))
+        return nn.ModuleDict(
+            dict(backbone=MODELS.build(backbone), head=nn.Linear(2, 2))
+        )
 
 
 @pytest.mark.parametrize(
     'backbone, layers',
     [
-        (VIT | dict(arch=dict(embed_dims=192, depth=12, num_heads=3, **FAMILY)), VIT_LAYERS),
+        (
+            VIT | dict(arch=dict(embed_dims=192, depth=12, num_heads=3, **FAMILY)),
+            VIT_LAYERS,
+        ),
         (SWIN, SWIN_LAYERS),
     ],
 )
-def test_layer_decay_goes_block_by_block(backbone: dict, layers: dict[str, int]) -> None:
+def test_layer_decay_goes_block_by_block(
+    backbone: dict, layers: dict[str, int]
+) -> None:
     actual = assignment(with_head(backbone), layer_decay=0.5)
     for name, layer in layers.items():
         group, lr, _ = actual[f'backbone.{name}']
@@ -182,14 +203,26 @@ def test_layer_decay_goes_block_by_block(backbone: dict, layers: dict[str, int])
 def test_layer_decay_goes_along_with_factors_and_roles(backbone: dict) -> None:
     model = with_head(backbone)
     actual = assignment(
-        model, layer_decay=0.5, lr_mult={'head': 2.0}, no_decay=['position', 'frequency']
+        model,
+        layer_decay=0.5,
+        lr_mult={'head': 2.0},
+        no_decay=['position', 'frequency'],
     )
     assert actual.keys() == {name for name, _ in model.named_parameters()}
-    layers = {group.split('/')[1] for group, *_ in actual.values() if group.startswith('backbone')}
+    layers = {
+        group.split('/')[1]
+        for group, *_ in actual.values()
+        if group.startswith('backbone')
+    }
     assert layers == {f'layer_{layer:02d}' for layer in range(14)}
     assert actual['head.weight'] == ('head/decay', 0.2, 0.5)
-    for role, end in (('position', ('pos_embed', 'bias_table')), ('frequency', 'rope.freqs')):
-        names = {name for name, (group, *_) in actual.items() if group.endswith(f'/{role}')}
+    for role, end in (
+        ('position', ('pos_embed', 'bias_table')),
+        ('frequency', 'rope.freqs'),
+    ):
+        names = {
+            name for name, (group, *_) in actual.items() if group.endswith(f'/{role}')
+        }
         assert names == {name for name in actual if name.endswith(end)} and names
         assert all(actual[name][2] == 0 for name in names)
 
@@ -198,7 +231,9 @@ def test_table_counts_what_is_in_the_groups(caplog: pytest.LogCaptureFixture) ->
     logger = MMLogger.get_instance('test_param_groups')
     logger.addHandler(caplog.handler)
     with caplog.at_level(logging.INFO):
-        groups = wrap(Model(), lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES).optimizer.param_groups
+        groups = wrap(
+            Model(), lr_mult={'backbone': 0.1}, no_decay=ALL_ROLES
+        ).optimizer.param_groups
     table = group_table_text(groups, 0.1)
     assert caplog.text.count('Parameter groups of lr 0.1, weight decay 0.5:') == 1
     assert table in caplog.text
@@ -212,7 +247,12 @@ def test_table_counts_what_is_in_the_groups(caplog: pytest.LogCaptureFixture) ->
 
 def test_layers_share_a_row() -> None:
     groups = [
-        dict(name=f'backbone/layer_{i:02d}/decay', lr=0.1 * 0.5**i, weight_decay=0.1, params=[p])
+        dict(
+            name=f'backbone/layer_{i:02d}/decay',
+            lr=0.1 * 0.5**i,
+            weight_decay=0.1,
+            params=[p],
+        )
         for i, p in enumerate(nn.Linear(2, 3).parameters())
     ]
     (row,) = group_table_text(groups, 0.1).splitlines()[1:]
@@ -226,10 +266,22 @@ def test_layers_share_a_row() -> None:
             dict(lr_mult={'bakbone': 0.1}),
             r"'bakbone' contains no parameter.*'backbone', 'backbone2'",
         ),
-        (dict(lr_mult={'neck.11': 0.1}), r"'neck.11' contains no parameter.*'neck.0', 'neck.1', "),
-        (dict(lr_mult={'backbone.out.w': 1}), r"'backbone.out.bias', 'backbone.out.weight'\]"),
-        (dict(no_decay=['norms']), r"no_decay role must be one of \('freq.*got 'norms'"),
-        (dict(custom_keys={}), r"paramwise_cfg has \['custom_keys'\], allowed are .*'layer_decay'"),
+        (
+            dict(lr_mult={'neck.11': 0.1}),
+            r"'neck.11' contains no parameter.*'neck.0', 'neck.1', ",
+        ),
+        (
+            dict(lr_mult={'backbone.out.w': 1}),
+            r"'backbone.out.bias', 'backbone.out.weight'\]",
+        ),
+        (
+            dict(no_decay=['norms']),
+            r"no_decay role must be one of \('freq.*got 'norms'",
+        ),
+        (
+            dict(custom_keys={}),
+            r"paramwise_cfg has \['custom_keys'\], allowed are .*'layer_decay'",
+        ),
         (dict(layer_decay=1.5), r'layer_decay must be in \(0, 1\], got 1.5'),
         (dict(), 'paramwise_cfg is empty'),
     ],

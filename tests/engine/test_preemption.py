@@ -21,13 +21,15 @@ from mmengine.runner import Runner
 
 from helpers.small_configs import make_data
 from helpers.toy_runs import LOADER, toy_config
+from rope_dense import training as training
 from rope_dense.engine.preemption import SIGNALS, PreemptionHook, Stopped
 from rope_dense.engine.runner import ToolRunner
 from rope_dense.project import launch
-from rope_dense.training import train as training
 
 pytestmark = pytest.mark.usefixtures('surroundings')
-forked = pytest.mark.skipif(torch.cuda.is_available(), reason='a forked process has no GPU')
+forked = pytest.mark.skipif(
+    torch.cuda.is_available(), reason='a forked process has no GPU'
+)
 
 RESULTS = (0.1, 0.3, 0.2)  # of the iterations 4, 8, 12
 EMA = dict(type='EMAHook', momentum=0.25)
@@ -102,12 +104,27 @@ def assert_same_end(folder: Path, expected: Path) -> None:
     'point, iteration, options, saved',
     [
         ('after_train_iter', 5, {}, 'iter_6'),
-        ('after_train_iter', 7, {}, 'iter_8'),  # before an evaluation, which is repeated
+        (
+            'after_train_iter',
+            7,
+            {},
+            'iter_8',
+        ),  # before an evaluation, which is repeated
         ('after_val_iter', 8, {}, 'iter_8'),
-        ('after_val_iter', 8, SPARSE, 'iter_8'),  # is saved while the model has the average
+        (
+            'after_val_iter',
+            8,
+            SPARSE,
+            'iter_8',
+        ),  # is saved while the model has the average
         ('after_val_epoch', 8, SPARSE, 'iter_8'),
         ('after_val_iter', 12, {}, 'iter_12'),
-        ('after_train_iter', 3, ACCUMULATED, 'iter_6'),  # gradients are not in a checkpoint
+        (
+            'after_train_iter',
+            3,
+            ACCUMULATED,
+            'iter_6',
+        ),  # gradients are not in a checkpoint
         ('after_val_iter', 8, ACCUMULATED, 'iter_9'),
         ('after_val_iter', 8, SHARDED, 'iter_8'),
     ],
@@ -169,7 +186,9 @@ def test_ctrl_c_once_and_twice(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)  # not of a background job
+    earlier = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # not of a background job
     try:
         with pytest.raises(KeyboardInterrupt) as stopped:
             train(config(tmp_path), SignalAt('after_train_iter', 5, signals))
@@ -193,7 +212,10 @@ def test_a_loop_by_epochs_names_the_last_checkpoint(
     with pytest.raises(Stopped):
         train(cfg, SignalAt('after_train_iter', 5, [signal.SIGTERM]))
     assert [path.name for path in tmp_path.glob('[ie]*.pth')] == ['epoch_1.pth']
-    assert f'(SIGTERM); the last checkpoint is {tmp_path}/epoch_1.pth' in capsys.readouterr().err
+    assert (
+        f'(SIGTERM); the last checkpoint is {tmp_path}/epoch_1.pth'
+        in capsys.readouterr().err
+    )
 
 
 def test_signals_that_are_ignored_stay_so(tmp_path: Path) -> None:
@@ -205,13 +227,21 @@ def test_signals_that_are_ignored_stay_so(tmp_path: Path) -> None:
         signal.signal(signal.SIGINT, earlier)
 
 
-@pytest.mark.parametrize('point, iteration', [('after_train_iter', 6), ('after_val_iter', 8)])
-def test_loading_processes_stay_until_the_end(point: str, iteration: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    'point, iteration', [('after_train_iter', 6), ('after_val_iter', 8)]
+)
+def test_loading_processes_stay_until_the_end(
+    point: str, iteration: int, tmp_path: Path
+) -> None:
     """A scheduler signals them, too; PyTorch ends them by SIGTERM and the training by an error."""
-    loaders: dict[str, Any] = {f'{name}_dataloader.num_workers': 2 for name in ('train', 'val')}
+    loaders: dict[str, Any] = {
+        f'{name}_dataloader.num_workers': 2 for name in ('train', 'val')
+    }
     folder = tmp_path / 'run'
     hook = SignalAt(point, iteration, SIGNALS[:2])
-    with pytest.raises(Stopped):  # at iteration 9, after batches that were not loaded yet
+    with pytest.raises(
+        Stopped
+    ):  # at iteration 9, after batches that were not loaded yet
         train(config(folder, **loaders, **ACCUMULATED), hook, Pause())
     resume(config(folder, **loaders, **ACCUMULATED), folder / 'iter_9.pth')
     train(config(tmp_path / 'whole', **ACCUMULATED))
@@ -255,7 +285,9 @@ UNEVEN = {
 }
 
 
-def train_one(rank: int, port: int, folder: Path, hook: Hook | None, start: Path | None) -> None:
+def train_one(
+    rank: int, port: int, folder: Path, hook: Hook | None, start: Path | None
+) -> None:
     """One of two processes; only the second gets signals."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE='2')
     os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
@@ -263,20 +295,28 @@ def train_one(rank: int, port: int, folder: Path, hook: Hook | None, start: Path
         if start:
             resume(config(folder, **UNEVEN), start, launcher='pytorch')
         else:
-            train(config(folder, **UNEVEN), *([hook] if hook and rank else []), launcher='pytorch')
+            train(
+                config(folder, **UNEVEN),
+                *([hook] if hook and rank else []),
+                launcher='pytorch',
+            )
     except Stopped as stopped:
         torch.distributed.destroy_process_group()
         os._exit(stopped.code)
     torch.distributed.destroy_process_group()
 
 
-def train_two(folder: Path, hook: Hook | None = None, start: Path | None = None) -> list[int]:
+def train_two(
+    folder: Path, hook: Hook | None = None, start: Path | None = None
+) -> list[int]:
     """Train in two processes; returns their exit codes."""
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
         port = probe.getsockname()[1]
     run = partial(train_one, port=port, folder=folder, hook=hook, start=start)
-    processes = [get_context('fork').Process(target=run, args=(rank,)) for rank in (0, 1)]
+    processes = [
+        get_context('fork').Process(target=run, args=(rank,)) for rank in (0, 1)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -287,7 +327,8 @@ def train_two(folder: Path, hook: Hook | None = None, start: Path | None = None)
 
 @forked
 @pytest.mark.parametrize(
-    'point, iteration, saved', [('after_train_iter', 5, 'iter_6'), ('after_val_iter', 8, 'iter_8')]
+    'point, iteration, saved',
+    [('after_train_iter', 5, 'iter_6'), ('after_val_iter', 8, 'iter_8')],
 )
 def test_two_processes_end_and_go_on_together(
     point: str, iteration: int, saved: str, tmp_path: Path
@@ -314,7 +355,11 @@ def test_minutes_without_a_checkpoint_make_one(tmp_path: Path) -> None:
 
     folder = tmp_path / 'run'
     with pytest.raises(Stopped):
-        train(config(folder, **often), List(), SignalAt('after_train_iter', 6, [signal.SIGTERM]))
+        train(
+            config(folder, **often),
+            List(),
+            SignalAt('after_train_iter', 6, [signal.SIGTERM]),
+        )
     assert seen == ['', *[f'iter_{step}.pth' for step in range(1, 7)]]
     resume(config(folder, **often), folder / 'iter_7.pth')
     train(config(tmp_path / 'whole', **{'default_hooks.checkpoint.save_minutes': 30}))
@@ -325,12 +370,19 @@ def train_realtime(data: Path, folder: Path, resume: str | None = None) -> None:
     """Three epochs of six images with mosaic, MixUp, a moving average and loading processes."""
     own = dict(data_root=str(data), backbone='tiny', weights=None, size=64, ema=True)
     own.update(epochs=3, batch_size=2, val_epochs=2, report=False)
-    options = {'train_dataloader.num_workers': 1, 'train_dataloader.persistent_workers': False}
-    training.train('realtime', own=own, cfg_options=options, work_dir=str(folder), resume=resume)
+    options = {
+        'train_dataloader.num_workers': 1,
+        'train_dataloader.persistent_workers': False,
+    }
+    training.train(
+        'realtime', own=own, cfg_options=options, work_dir=str(folder), resume=resume
+    )
 
 
 @pytest.mark.slow
-def test_mosaics_are_continued_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mosaics_are_continued_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, folder, whole = (
         make_data(tmp_path / 'data') / 'coco',
         tmp_path / 'run',
@@ -338,7 +390,9 @@ def test_mosaics_are_continued_to_the_bit(tmp_path: Path, monkeypatch: pytest.Mo
     )
     with monkeypatch.context() as patch:
         send = SignalAt('', 1, [signal.SIGTERM]).send
-        patch.setattr(PreemptionHook, 'before_train_iter', lambda _, *args, **k: send(*args, **k))
+        patch.setattr(
+            PreemptionHook, 'before_train_iter', lambda _, *args, **k: send(*args, **k)
+        )
         with pytest.raises(Stopped, match='at iteration 2 '):
             train_realtime(data, folder)
     train_realtime(data, folder, resume='auto')

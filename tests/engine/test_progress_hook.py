@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader
 from helpers.toy_runs import ToyData, log_of, toy_config
 from rope_dense.engine.progress_hook import ProgressHook
 from rope_dense.engine.runner import build_runner
-from rope_dense.project.errors import UsageError
 from rope_dense.project.launch import run_test, run_training
+from rope_dense.utils.errors import UsageError
 
 BY_ITERATION = dict(type='LogProcessor', by_epoch=False)
 TABLE = '\n+-------+\n| class |\n+-------+'
@@ -45,7 +45,12 @@ class Talks(BaseMetric):
         print('creating index...')
         print_log('copypaste: 0.5', logger='current')
         print_log(TABLE, logger='current')
-        return {'bbox_mAP': 0.5, 'bbox_mAP_s': -1.0, 'segm_mAP': 0.25, 'cat_precision': 0.7}
+        return {
+            'bbox_mAP': 0.5,
+            'bbox_mAP_s': -1.0,
+            'segm_mAP': 0.25,
+            'cat_precision': 0.7,
+        }
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
@@ -66,7 +71,9 @@ def test_a_terminal_has_a_bar_and_a_line_for_each_evaluation(
     run_training(runner)
     frames = screen.getvalue().split('\r')
     assert any(
-        f.startswith('  7%|7         | epoch 1 of 4, iteration 1 of 14, 00:00 left, loss ')
+        f.startswith(
+            '  7%|7         | epoch 1 of 4, iteration 1 of 14, 00:00 left, loss '
+        )
         for f in frames
     )
     assert any('validation: 1 of 4, 00:00 left' in frame for frame in frames)
@@ -81,7 +88,10 @@ def test_a_terminal_has_a_bar_and_a_line_for_each_evaluation(
     ]
     log = log_of(runner)
     assert 'Iter(train) [14/14]' in log and 'Saving checkpoint at 4 iterations' in log
-    assert 'score: 0.1' in log and 'epoch 1 of 4, iteration 1 of 14, 00:00 left, loss ' in log
+    assert (
+        'score: 0.1' in log
+        and 'epoch 1 of 4, iteration 1 of 14, 00:00 left, loss ' in log
+    )
 
 
 def test_a_log_has_lines_and_a_line_for_each_evaluation(
@@ -90,7 +100,10 @@ def test_a_log_has_lines_and_a_line_for_each_evaluation(
     runner = build_runner(toy_config(tmp_path, 6, log_processor=BY_ITERATION))
     run_training(runner)
     out, err = capsys.readouterr()
-    assert 'Iter(train) [6/6]' in out and 'epoch 1 of 2, iteration 1 of 6, 00:00 left, loss ' in out
+    assert (
+        'Iter(train) [6/6]' in out
+        and 'epoch 1 of 2, iteration 1 of 6, 00:00 left, loss ' in out
+    )
     assert '\nepoch 1: score 0.100  (best so far)\n' in out and 'score: 0.1' not in out
     assert 'score: 0.1' in log_of(runner) and '\r' not in out + err
 
@@ -128,7 +141,9 @@ def test_evaluators_talk_to_the_log_file(
     ]
 
 
-def test_an_error_removes_the_bar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_error_removes_the_bar(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     screen = terminal(monkeypatch)
     cfg = toy_config(tmp_path, results=())
     with pytest.raises(StopIteration):
@@ -138,7 +153,10 @@ def test_an_error_removes_the_bar(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     with pytest.raises(UsageError, match='not finite'):
         run_training(build_runner(cfg))
     assert 'iteration 1 of 12' in screen.getvalue()
-    assert screen.getvalue().endswith('\r') and not screen.getvalue().split('\r')[-2].strip()
+    assert (
+        screen.getvalue().endswith('\r')
+        and not screen.getvalue().split('\r')[-2].strip()
+    )
 
 
 def runner_of() -> SimpleNamespace:
@@ -161,7 +179,9 @@ def runner_of() -> SimpleNamespace:
     )
 
 
-def lines_of(hook: ProgressHook, runner: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> list:
+def lines_of(
+    hook: ProgressHook, runner: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> list:
     with caplog.at_level(logging.INFO):
         hook.before_train(runner)
         for runner.iter in range(6):
@@ -177,7 +197,9 @@ def test_slow_iterations_are_reported(caplog: pytest.LogCaptureFixture) -> None:
         ' iteration 3 of 40',
         ' iteration 5 of 40',
     ]
-    assert lines[0].startswith('epoch 1 of 10, ') and lines[2].startswith('epoch 2 of 10, ')
+    assert lines[0].startswith('epoch 1 of 10, ') and lines[2].startswith(
+        'epoch 2 of 10, '
+    )
     assert re.fullmatch(r'.*, 00:0\d left, loss 2.5', lines[2])
 
 
@@ -205,4 +227,7 @@ def test_slow_validations_are_reported(caplog: pytest.LogCaptureFixture) -> None
             time.sleep(0.06)
             hook.after_val_iter(runner, index)
     messages = [record.getMessage() for record in caplog.records]
-    assert [m.split(',')[0] for m in messages] == ['validation: 2 of 8', 'validation: 4 of 8']
+    assert [m.split(',')[0] for m in messages] == [
+        'validation: 2 of 8',
+        'validation: 4 of 8',
+    ]

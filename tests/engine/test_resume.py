@@ -27,7 +27,7 @@ from helpers.small_configs import make_data, small_config
 from helpers.toy_runs import toy_config, toy_run
 from rope_dense.engine import AtomicCheckpointHook
 from rope_dense.engine.train_loop import SeededBatches
-from rope_dense.utils.atomic_write import atomic_write
+from rope_dense.utils.disk import atomic_write
 from rope_dense_command import command
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -80,7 +80,10 @@ def losses(work_dir: Path) -> dict[int, float]:
 def uninterrupted(config: Path, folder: Path, run: Run) -> Path:
     """Work dir of a run without interruption, with a moving average; all checkpoints are kept."""
     work_dir = folder / 'uninterrupted'
-    keep_all = ['default_hooks.checkpoint.interval=1', 'default_hooks.checkpoint.max_keep_ckpts=-1']
+    keep_all = [
+        'default_hooks.checkpoint.interval=1',
+        'default_hooks.checkpoint.max_keep_ckpts=-1',
+    ]
     flags = ['--ema', MOMENTUM, '--work-dir', work_dir]
     run('train', config, *flags, options=OPTIONS + keep_all)
     return work_dir
@@ -151,7 +154,8 @@ def test_a_run_killed_while_it_writes_goes_on_as_if_nothing_had_happened(
     assert actual == pytest.approx(expected, rel=1e-5)
     assert [path.name for path in work_dir.rglob('*.pth')] == [f'iter_{STEPS}.pth']
     ends = [
-        torch.load(d / f'iter_{STEPS}.pth', weights_only=False) for d in (uninterrupted, work_dir)
+        torch.load(d / f'iter_{STEPS}.pth', weights_only=False)
+        for d in (uninterrupted, work_dir)
     ]
     for part in ('state_dict', 'ema_state_dict'):
         for name, value in ends[0][part].items():
@@ -169,7 +173,8 @@ def test_saved_weights_are_the_moving_average(uninterrupted: Path) -> None:
             average[name] = before + MOMENTUM * (trained - before)
             torch.testing.assert_close(saved, average[name], rtol=1e-5, atol=1e-7)
     assert any(
-        not torch.equal(average[n], checkpoint['ema_state_dict'][f'module.{n}']) for n in average
+        not torch.equal(average[n], checkpoint['ema_state_dict'][f'module.{n}'])
+        for n in average
     )
 
 
@@ -179,7 +184,11 @@ def test_moving_average_is_what_is_tested_and_loaded(
     checkpoint = uninterrupted / f'iter_{STEPS}.pth'
     run('test', config, checkpoint, '--work-dir', folder / 'tested', options=[])
     (tested,) = (folder / 'tested').glob('*/*.json')
-    logs = sorted(uninterrupted.glob('*/vis_data/scalars.json'))[-1].read_text().splitlines()
+    logs = (
+        sorted(uninterrupted.glob('*/vis_data/scalars.json'))[-1]
+        .read_text()
+        .splitlines()
+    )
     evaluated = json.loads(logs[-1])
     assert json.loads(tested.read_text())['coco/bbox_mAP'] == evaluated['coco/bbox_mAP']
 
@@ -205,7 +214,9 @@ class RandomNumbers(Dataset):
 def drawn(rank: int = 0, skip: int = 0, workers: int = 0, seed: int = 0) -> list:
     """Batches `skip` to 6 as the loop sees them, with what the model would draw after each."""
     dataset = RandomNumbers()
-    sampler = BatchSampler(InfiniteSampler(dataset, seed=seed), batch_size=2, drop_last=True)
+    sampler = BatchSampler(
+        InfiniteSampler(dataset, seed=seed), batch_size=2, drop_last=True
+    )
     loader = DataLoader(
         dataset, batch_sampler=sampler, num_workers=workers, collate_fn=pseudo_collate
     )
@@ -213,7 +224,9 @@ def drawn(rank: int = 0, skip: int = 0, workers: int = 0, seed: int = 0) -> list
     batches.skip_iter(skip)
     actual = []
     for batch in islice(batches, 7 - skip):
-        actual.append([batch, torch.rand(2).tolist(), random.random(), np.random.rand()])
+        actual.append(
+            [batch, torch.rand(2).tolist(), random.random(), np.random.rand()]
+        )
         torch.rand(random.randrange(9))  # what happens in between must not matter
     return actual
 
@@ -223,14 +236,20 @@ def test_batches_depend_on_their_number_alone() -> None:
     assert drawn(skip=4) == everything[4:]
     assert drawn(workers=2) == everything
     assert drawn(skip=3, workers=2) == everything[3:]
-    numbers = [value for batch, *_ in everything for slot in batch[1:] for value in slot]
-    assert len(set(numbers)) == len(numbers) == 7 * 2 * 3  # no image repeats another's numbers
+    numbers = [
+        value for batch, *_ in everything for slot in batch[1:] for value in slot
+    ]
+    assert (
+        len(set(numbers)) == len(numbers) == 7 * 2 * 3
+    )  # no image repeats another's numbers
     assert drawn(rank=1)[0] != everything[0] != drawn(seed=1)[0]
 
 
 def test_data_that_give_no_batch_are_an_error() -> None:
     dataset = RandomNumbers()
-    sampler = BatchSampler(InfiniteSampler(dataset, seed=0), batch_size=9, drop_last=True)
+    sampler = BatchSampler(
+        InfiniteSampler(dataset, seed=0), batch_size=9, drop_last=True
+    )
     with pytest.raises(ValueError, match='5 images do not fill a batch of 9'):
         SeededBatches(DataLoader(dataset, batch_sampler=sampler), 0, 0)
 
@@ -245,7 +264,9 @@ class Saver:
         self.listings: list[list[str]] = []
         self.fails = False
 
-    def save_checkpoint(self, out_dir: str, filename: str, *args: object, **kwargs: object) -> None:
+    def save_checkpoint(
+        self, out_dir: str, filename: str, *args: object, **kwargs: object
+    ) -> None:
         self.listings.append(checkpoints(Path(self.work_dir)))
         Path(out_dir, filename).write_text(str(self.iter))
         if self.fails:
@@ -262,7 +283,10 @@ def save_steps(hook: CheckpointHook, runner: Saver, steps: range) -> None:
 
 
 def test_old_checkpoint_goes_after_the_new_one_is_there(tmp_path: Path) -> None:
-    runner, hook = Saver(tmp_path), AtomicCheckpointHook(by_epoch=False, max_keep_ckpts=2)
+    runner, hook = (
+        Saver(tmp_path),
+        AtomicCheckpointHook(by_epoch=False, max_keep_ckpts=2),
+    )
     hook.before_train(runner)
     save_steps(hook, runner, range(4))
     assert runner.listings[1:] == [
@@ -276,13 +300,20 @@ def test_old_checkpoint_goes_after_the_new_one_is_there(tmp_path: Path) -> None:
 
 
 def test_error_in_a_write_leaves_the_last_checkpoint(tmp_path: Path) -> None:
-    runner, hook = Saver(tmp_path), AtomicCheckpointHook(by_epoch=False, max_keep_ckpts=1)
+    runner, hook = (
+        Saver(tmp_path),
+        AtomicCheckpointHook(by_epoch=False, max_keep_ckpts=1),
+    )
     hook.before_train(runner)
     save_steps(hook, runner, range(1))
     runner.fails = True
     with pytest.raises(KeyboardInterrupt):
         save_steps(hook, runner, range(1, 2))
-    assert sorted(os.listdir(tmp_path)) == ['.rope_dense', 'iter_1.pth', 'last_checkpoint']
+    assert sorted(os.listdir(tmp_path)) == [
+        '.rope_dense',
+        'iter_1.pth',
+        'last_checkpoint',
+    ]
     assert os.listdir(tmp_path / '.rope_dense' / 'training') == ['record.jsonl']
     assert (tmp_path / 'last_checkpoint').read_text() == str(tmp_path / 'iter_1.pth')
 

@@ -11,7 +11,7 @@ from mmengine.runner import Runner
 
 from helpers.toy_runs import Rates, log_of, toy_config, toy_run
 from rope_dense.engine import resume_hook
-from rope_dense.engine.errors import RunError
+from rope_dense.engine.divergence import RunError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -27,13 +27,24 @@ def schedulers(kind: str, total: int) -> list[dict]:
     kinds: dict[str, list[dict]] = {
         'steps': [
             warm_up(),
-            dict(type='MultiStepLR', by_epoch=False, milestones=[total // 3, total - 2]),
+            dict(
+                type='MultiStepLR', by_epoch=False, milestones=[total // 3, total - 2]
+            ),
         ],
         'cosine': [
             warm_up(total // 4),
-            dict(type='CosineAnnealingLR', by_epoch=False, begin=2, end=total, T_max=total - 2),
+            dict(
+                type='CosineAnnealingLR',
+                by_epoch=False,
+                begin=2,
+                end=total,
+                T_max=total - 2,
+            ),
         ],
-        'poly': [warm_up(), dict(type='PolyLR', by_epoch=False, power=0.9, begin=2, end=total)],
+        'poly': [
+            warm_up(),
+            dict(type='PolyLR', by_epoch=False, power=0.9, begin=2, end=total),
+        ],
         'default end': [dict(type='PolyLR', by_epoch=False)],
         'restarts': [
             dict(
@@ -44,7 +55,10 @@ def schedulers(kind: str, total: int) -> list[dict]:
                 eta_min=0,
             )
         ],
-        'one more': [warm_up(), *[dict(type='ExponentialLR', by_epoch=False, gamma=0.8)] * total],
+        'one more': [
+            warm_up(),
+            *[dict(type='ExponentialLR', by_epoch=False, gamma=0.8)] * total,
+        ],
         'of the momentum': [
             warm_up(),
             dict(type='CosineAnnealingMomentum', by_epoch=False, T_max=total),
@@ -59,7 +73,15 @@ def config(folder: Path, kind: str, total: int, **options: object) -> Config:
     return cfg
 
 
-KINDS = ('steps', 'cosine', 'poly', 'default end', 'restarts', 'one more', 'of the momentum')
+KINDS = (
+    'steps',
+    'cosine',
+    'poly',
+    'default end',
+    'restarts',
+    'one more',
+    'of the momentum',
+)
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -71,7 +93,9 @@ def test_rates_are_those_of_a_new_run_of_the_config(kind: str, tmp_path: Path) -
         toy_run(config(tmp_path / f'{total}', kind, total), rates[total])
     for old, total in ((SAVED, 12), (12, 6)):
         resumed, start = Rates(), tmp_path / f'{old}' / 'iter_4.pth'
-        runner = toy_run(config(tmp_path / f'from {old}', kind, total), resumed, resume=start)
+        runner = toy_run(
+            config(tmp_path / f'from {old}', kind, total), resumed, resume=start
+        )
         assert resumed.seen == {i: rates[total].seen[i] for i in range(SAVED, total)}
         line = f'the schedule is the new one: {total} iterations in place of {old}; at iteration 4'
         assert log_of(runner).count(line) == 1
@@ -106,8 +130,12 @@ def test_settings_are_those_of_the_config_and_moments_those_of_the_checkpoint(
     cfg.optim_wrapper.optimizer.update(lr=0.3, weight_decay=0.5)
     whole, resumed, moments = Rates(), Rates(), Moments()
     runner = toy_run(cfg, resumed, moments, resume=start)
-    assert 'lr 0.3 in place of 0.1, weight_decay 0.5 in place of 0.01; at' in log_of(runner)
-    assert {group['weight_decay'] for group in runner.optim_wrapper.param_groups} == {0.5}
+    assert 'lr 0.3 in place of 0.1, weight_decay 0.5 in place of 0.01; at' in log_of(
+        runner
+    )
+    assert {group['weight_decay'] for group in runner.optim_wrapper.param_groups} == {
+        0.5
+    }
     for actual, expected in zip(moments.seen, saved.values(), strict=True):
         assert torch.equal(actual, expected['exp_avg'])
     cfg = config(tmp_path / 'whole', 'steps', 8)
@@ -127,7 +155,9 @@ class Moments(Rates):
         pass
 
 
-def test_the_same_config_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_config_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole, resumed = Rates(), Rates()
     toy_run(config(tmp_path / 'whole', 'cosine', 8), whole)
     monkeypatch.delattr(resume_hook, 'advance')
@@ -160,7 +190,10 @@ def test_sharded_runs_and_old_checkpoints_follow_the_config(tmp_path: Path) -> N
             'had batch_size 2, processes 1, this one has batch_size 4, processes 1',
         ),
         (dict(images=10), 'had images 8, this one has images 10'),
-        ({'optim_wrapper.optimizer.type': 'Adam'}, 'had optimizer AdamW, this one has optimizer A'),
+        (
+            {'optim_wrapper.optimizer.type': 'Adam'},
+            'had optimizer AdamW, this one has optimizer A',
+        ),
         (
             {'optim_wrapper.paramwise_cfg': None},
             'checkpoint has 3 groups of parameters, this one has 1',
@@ -181,7 +214,9 @@ def test_the_same_batch_on_other_processes_goes_on(tmp_path: Path) -> None:
     toy_run(toy_config(tmp_path / 'first', 4))
     start = tmp_path / 'first' / 'iter_4.pth'
     contents = torch.load(start, weights_only=False)
-    contents['message_hub']['runtime_info'][resume_hook.FACTS].update(batch_size=1, processes=2)
+    contents['message_hub']['runtime_info'][resume_hook.FACTS].update(
+        batch_size=1, processes=2
+    )
     torch.save(contents, start)
     assert toy_run(toy_config(tmp_path / 'second', 6), resume=start).iter == 6
 

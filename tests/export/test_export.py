@@ -32,7 +32,11 @@ def test_a_traced_file_runs_without_this_package(tmp_path: Path) -> None:
     """In a new process that can import nothing but torch."""
     model, path = strong(RoPEViT(TINY)), tmp_path / 'backbone.pt2'
     metadata = export(model, path)
-    images = [torch.randn(1, 3, 65, 80), torch.randn(3, 3, 48, 113), torch.randn(2, 3, 97, 64)]
+    images = [
+        torch.randn(1, 3, 65, 80),
+        torch.randn(3, 3, 48, 113),
+        torch.randn(2, 3, 97, 64),
+    ]
     torch.save(images, tmp_path / 'images.pth')
     code = f"""
 import json, sys, torch
@@ -44,10 +48,17 @@ assert not [name for name in sys.modules if name.startswith(('rope_dense', 'mm')
             and name not in ('mmap', 'mmapfile')]
 print(files[{METADATA_FILE!r}])
 """
-    environment = {name: value for name, value in os.environ.items() if name != 'PYTHONPATH'}
+    environment = {
+        name: value for name, value in os.environ.items() if name != 'PYTHONPATH'
+    }
     command = [sys.executable, '-W', 'ignore', '-c', code]
     result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == metadata
@@ -56,22 +67,36 @@ print(files[{METADATA_FILE!r}])
     assert str(Path(exporter.__file__).parents[3]).encode() not in path.read_bytes()
 
 
-@pytest.mark.parametrize('format', [pytest.param('onnx', marks=pytest.mark.slow), 'pt2'])
-@pytest.mark.parametrize('size', ['dynamic', pytest.param((512, 512), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    'format', [pytest.param('onnx', marks=pytest.mark.slow), 'pt2']
+)
+@pytest.mark.parametrize(
+    'size', ['dynamic', pytest.param((512, 512), marks=pytest.mark.slow)]
+)
 def test_a_file_is_as_large_as_its_weights(format: str, size, tmp_path: Path) -> None:
     """No table of positions, and no image, is in it."""
     arch = dict(embed_dims=768, depth=1, num_heads=12)
-    model, path = RoPEViT(arch, rope=dict(type='AxialRoPE')), tmp_path / f'backbone.{format}'
+    model, path = (
+        RoPEViT(arch, rope=dict(type='AxialRoPE')),
+        tmp_path / f'backbone.{format}',
+    )
     export(model, path, size=size)
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    assert abs(path.stat().st_size - weights) <= 0.01 * weights  # equal new weights are stored once
-    assert sorted(file.name for file in tmp_path.glob('[!.]*')) == ['backbone.json', path.name]
+    assert (
+        abs(path.stat().st_size - weights) <= 0.01 * weights
+    )  # equal new weights are stored once
+    assert sorted(file.name for file in tmp_path.glob('[!.]*')) == [
+        'backbone.json',
+        path.name,
+    ]
 
 
 def test_metadata() -> None:
     model = RoPEViT(TINY, with_cls_token=False, window_block_indexes=(0,))
     metadata = file_metadata(graph_of(model), 'dynamic', 2, None)
-    expected = dict(task='backbone', outputs=['map0'], patch_size=16, batch=2, size='dynamic')
+    expected = dict(
+        task='backbone', outputs=['map0'], patch_size=16, batch=2, size='dynamic'
+    )
     expected |= dict(smallest_size=[16, 16], multiple_of=1, backbone_dtype='fp32')
     assert expected.items() <= metadata.items()
     assert metadata['input']['dtype'] == 'float32'
@@ -100,7 +125,9 @@ def test_pooling_is_that_of_torch(bins) -> None:
 
 @pytest.mark.parametrize('coordinates', [2, 4])
 def test_deformable_attention_is_that_of_mmcv(coordinates: int) -> None:
-    attention = MultiScaleDeformableAttention(32, 4, 3, 2, batch_first=True).double().eval()
+    attention = (
+        MultiScaleDeformableAttention(32, 4, 3, 2, batch_first=True).double().eval()
+    )
     for parameter in attention.parameters():
         nn.init.normal_(parameter, std=0.3)
     sizes = [(5, 7), (3, 4), (2, 1)]
@@ -129,7 +156,11 @@ REFUSED = {
     'batch': (vit, dict(batch=0), 'batch must be an integer from 1 up, got 0'),
     'size': (vit, dict(size=(8, 64)), r'size must be an integer from 16 up.*\(8, 64\)'),
     'classes': (vit, dict(classes=['cat']), 'classes must be None for a backbone'),
-    'model': (lambda: nn.Linear(1, 1), {}, 'model must be one of Backbone, .*, it is Linear'),
+    'model': (
+        lambda: nn.Linear(1, 1),
+        {},
+        'model must be one of Backbone, .*, it is Linear',
+    ),
     'windows': (
         lambda: vit(**WINDOWS, window_size='auto'),
         {},
@@ -160,18 +191,26 @@ def test_wrong_requests_are_refused_before_tracing(
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r'a.pt: give NAME.onnx or NAME.pt2 \(TorchScript '):
+    with pytest.raises(
+        ValueError, match=r'a.pt: give NAME.onnx or NAME.pt2 \(TorchScript '
+    ):
         export(vit(), tmp_path / 'a.pt')
     assert {f'.{name}' for name in Graph.formats} == {*exporter.FORMATS}
 
 
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(exporter, 'find_spec', lambda name: None)
-    with pytest.raises(ValueError, match=r'needs onnx and onnxscript: pip install .*\[export\]'):
+    with pytest.raises(
+        ValueError, match=r'needs onnx and onnxscript: pip install .*\[export\]'
+    ):
         export(vit(), tmp_path / 'a.onnx')
 
 
-def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(exported, path: Path, outputs, metadata) -> None:
         path.write_text('half of it')
         raise RuntimeError('disk full')
@@ -187,5 +226,9 @@ def test_the_model_is_not_changed() -> None:
     model = vit().train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     graph_of(model, torch.float16)
-    assert model.training and all(parameter.requires_grad for parameter in model.parameters())
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert model.training and all(
+        parameter.requires_grad for parameter in model.parameters()
+    )
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items()
+    )

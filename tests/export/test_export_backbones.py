@@ -26,7 +26,9 @@ NAT_S = dict(NAT, overlapping=False)
 def family(name: str, **settings: object) -> Backbone:
     """A published family of ViTs at a toy size."""
     sizes = dict(embed_dims=16, depth=2, num_heads=2, patch_size=8, img_size=64)
-    return RoPEViT(dict(RoPEViT.ARCHS[name], **sizes), **dict(final_norm=True) | settings)
+    return RoPEViT(
+        dict(RoPEViT.ARCHS[name], **sizes), **dict(final_norm=True) | settings
+    )
 
 
 BY_PARTS = dict(type='by_parts')
@@ -78,7 +80,10 @@ IN_ONNX = {
 
 def names_of(models: dict, *fast: str) -> list:
     """Names of models, of which ``fast`` are not slow: one of each class, if it takes seconds."""
-    return [pytest.param(name, marks=() if name in fast else pytest.mark.slow) for name in models]
+    return [
+        pytest.param(name, marks=() if name in fast else pytest.mark.slow)
+        for name in models
+    ]
 
 
 @pytest.mark.parametrize('name', names_of(TRACED, 'eva02 in windows'))
@@ -86,7 +91,9 @@ def names_of(models: dict, *fast: str) -> list:
 def test_one_trace_is_right_at_every_size(name: str) -> None:
     model = strong(TRACED[name]())
     exported = trace(graph_of(model), 'dynamic', 'dynamic')
-    names = [str(node.target) for node in exported.graph.nodes if node.op == 'call_function']
+    names = [
+        str(node.target) for node in exported.graph.nodes if node.op == 'call_function'
+    ]
     assert not [name for name in names if 'complex' in name or 'rope_dense' in name]
     operators = [name.split('.')[1] for name in names if name.startswith('aten.')]
     in_place = [name for name in operators if name.endswith('_') and name[0] != '_']
@@ -115,7 +122,8 @@ def test_onnx_runtime_agrees_at_every_size(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    'make', [windowed, *(pytest.param(make, marks=pytest.mark.slow) for make in (vit, swin))]
+    'make',
+    [windowed, *(pytest.param(make, marks=pytest.mark.slow) for make in (vit, swin))],
 )
 @torch.no_grad()
 def test_windows_that_follow_the_image_at_a_fixed_size(
@@ -136,8 +144,12 @@ def test_windows_that_follow_the_image_at_a_fixed_size(
 def test_half_precision_keeps_angles_in_float32(dtype: torch.dtype) -> None:
     model = strong(vit(rope=MIXED))
     graph = graph_of(model, dtype)
-    assert {p.dtype for name, p in graph.named_parameters() if 'freqs' in name} == {torch.float32}
-    assert {p.dtype for name, p in graph.named_parameters() if 'freqs' not in name} == {dtype}
+    assert {p.dtype for name, p in graph.named_parameters() if 'freqs' in name} == {
+        torch.float32
+    }
+    assert {p.dtype for name, p in graph.named_parameters() if 'freqs' not in name} == {
+        dtype
+    }
     traced = trace(graph, 'dynamic', 'dynamic').module()
     image = torch.randn(3, 3, 117, 168)
     for actual, expected in zip(traced(image), model(image), strict=True):

@@ -50,9 +50,13 @@ PIPELINE = dict(scale=[96, 64], keep_ratio=True, antialias=False)
 def test_sizes_are_those_of_the_test_pipeline(keep_ratio: bool) -> None:
     rng = np.random.default_rng(0)
     for scale in SCALES:
-        resize = TRANSFORMS.build(dict(type='Resize', scale=scale, keep_ratio=keep_ratio))
+        resize = TRANSFORMS.build(
+            dict(type='Resize', scale=scale, keep_ratio=keep_ratio)
+        )
         for height, width in rng.integers(20, 900, (40, 2)).tolist():
-            expected = resize(dict(img=np.zeros((height, width, 1), np.uint8)))['img'].shape[:2]
+            expected = resize(dict(img=np.zeros((height, width, 1), np.uint8)))[
+                'img'
+            ].shape[:2]
             assert Resize(scale, keep_ratio).size(height, width) == expected
     assert Resize((64, 64), True, 16).size(10, 1000) == (16, 64)
 
@@ -66,14 +70,20 @@ def test_pixels_are_those_of_opencv_within_one_grey_level() -> None:
         assert np.abs(actual - expected).max() <= 1
         actual = Resize(scale, False, antialias=True)(image)[0].permute(1, 2, 0).numpy()
         picture = Image.fromarray(image[0].permute(1, 2, 0).numpy())
-        assert np.abs(actual - np.asarray(picture.resize(scale, Image.BILINEAR))).max() <= 1
+        assert (
+            np.abs(actual - np.asarray(picture.resize(scale, Image.BILINEAR))).max()
+            <= 1
+        )
 
 
 @torch.no_grad()
 @pytest.mark.parametrize('keep_ratio', [True, False])
 def test_a_file_resizes_as_pillow(keep_ratio: bool, tmp_path: Path) -> None:
     """As test pipelines of real-time detectors; pictures that shrink, and that grow."""
-    path, resize = tmp_path / 'a.onnx', dict(PIPELINE, keep_ratio=keep_ratio, antialias=True)
+    path, resize = (
+        tmp_path / 'a.onnx',
+        dict(PIPELINE, keep_ratio=keep_ratio, antialias=True),
+    )
     model = shallow()
     metadata = export(model, path, resize=resize, resize_inside=True)
     graph = graph_for(model, metadata)
@@ -87,12 +97,16 @@ def test_a_file_resizes_as_pillow(keep_ratio: bool, tmp_path: Path) -> None:
 
 def test_points_are_in_pixels_of_the_input() -> None:
     frame = Frame((50, 80), (100, 240))
-    assert frame.points(torch.tensor([[8.0, 5, 80, 50]])).tolist() == [[24, 10, 240, 100]]
+    assert frame.points(torch.tensor([[8.0, 5, 80, 50]])).tolist() == [
+        [24, 10, 240, 100]
+    ]
 
 
 def given(model: nn.Module, **changes: object) -> nn.Module:
     """The graph of a model with options of a file."""
-    return graph_for(model, dict(rgb=False, top=None, score=None, resized=None) | changes)
+    return graph_for(
+        model, dict(rgb=False, top=None, score=None, resized=None) | changes
+    )
 
 
 @torch.no_grad()
@@ -109,7 +123,9 @@ def test_graphs_with_options(tmp_path: Path) -> None:
         exact.resize = lambda x: small.flip(1)
         stretch = torch.tensor([150 / 87, 110 / 64] * 2)
         assert_same(exact(image.flip(1)), [scores, boxes * stretch, labels])
-        assert_same(given(model, top=4)(small), [x[:, :4] for x in (scores, boxes, labels)])
+        assert_same(
+            given(model, top=4)(small), [x[:, :4] for x in (scores, boxes, labels)]
+        )
         level = float(scores[:, 5:7].mean())
         enough = scores >= level
         number = int(enough.sum(1).max())
@@ -134,14 +150,23 @@ def test_a_file_with_all_options(tmp_path: Path) -> None:
     model, path = deim(divisor=32), tmp_path / 'deim.onnx'
     graph = given(model, resized=PIPELINE, rgb=True, top=9)
     images = [pixels(*size) for size in ((1, 3, 3, 5), (3, 3, 64, 87), (2, 3, 300, 50))]
-    score = float(torch.cat([graph(image)[0].flatten() for image in images]).median()) + 1e-4
+    score = (
+        float(torch.cat([graph(image)[0].flatten() for image in images]).median())
+        + 1e-4
+    )
     graph.score = score
     options = dict(resize_inside=True, rgb=True, top=9, score=score)
     metadata = export(model, path, resize=PIPELINE, classes=list('abcdefg'), **options)
     assert json.loads((tmp_path / 'deim.json').read_text()) == metadata
-    expected = dict(rgb=True, top=9, score=score, resized=PIPELINE, resize=None, opset=20)
+    expected = dict(
+        rgb=True, top=9, score=score, resized=PIPELINE, resize=None, opset=20
+    )
     assert expected.items() <= metadata.items() and metadata['smallest_size'] == [1, 1]
-    assert metadata['input']['channel_order'] == metadata['input']['model_channel_order'] == 'RGB'
+    assert (
+        metadata['input']['channel_order']
+        == metadata['input']['model_channel_order']
+        == 'RGB'
+    )
     assert set(metadata['meaning']) == {'scores', 'boxes', 'labels'}
     assert_plain(path)
     runtime, counts = session(path), []
@@ -190,14 +215,19 @@ def test_weights_of_eight_bits(tmp_path: Path) -> None:
         assert_plain(path)
     assert metadata['backbone_dtype'] == 'int8' and sizes[1] < 0.8 * sizes[0]
     image = pixels(2, 3, 96, 128)
-    scores, expected = run(session(path), image)[0], graph_for(model, metadata)(image)[0]
+    scores, expected = (
+        run(session(path), image)[0],
+        graph_for(model, metadata)(image)[0],
+    )
     assert 1e-5 < (scores - expected).abs().max() < 0.1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('opset, make', [(17, vit), (18, windowed), (24, windowed)])
 @torch.no_grad()
-def test_other_operator_sets(opset: int, make: Callable[..., nn.Module], tmp_path: Path) -> None:
+def test_other_operator_sets(
+    opset: int, make: Callable[..., nn.Module], tmp_path: Path
+) -> None:
     model, path = strong(make(rope=MIXED)), tmp_path / 'backbone.onnx'
     metadata = export(model, path, opset=opset)
     assert_plain(path, opset)
@@ -211,21 +241,31 @@ def test_an_operator_set_that_has_not_all_operators(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Padding of windows, of opset 18."""
-    with pytest.raises(ValueError, match='opset 17: onnx cannot convert the model; 18 needs'):
+    with pytest.raises(
+        ValueError, match='opset 17: onnx cannot convert the model; 18 needs'
+    ):
         export(windowed(), tmp_path / 'a.onnx', opset=17)
     assert not list(tmp_path.iterdir()) and capfd.readouterr() == ('', '')
 
 
 REFUSED = {
     'backbone': (vit, dict(rgb=True), 'RoPEViT cannot be exported with rgb'),
-    'top': (classifier, dict(top=3), 'RoPEClassifier cannot be exported with top and score'),
+    'top': (
+        classifier,
+        dict(top=3),
+        'RoPEClassifier cannot be exported with top and score',
+    ),
     'score': (shallow, dict(score=1.5), 'score must be .* less than 1, got 1.5'),
     'angle': (
         oriented,
         dict(resize=PIPELINE, resize_inside=True),
         'DEIM cannot be exported with resizing inside',
     ),
-    'pipeline': (shallow, dict(resize_inside=True), 'needs the size of a test pipeline'),
+    'pipeline': (
+        shallow,
+        dict(resize_inside=True),
+        'needs the size of a test pipeline',
+    ),
     'two sizes': (
         shallow,
         dict(resize=PIPELINE, resize_inside=True, size=(64, 64)),
@@ -254,9 +294,13 @@ def test_another_file_is_found_before_tracing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / name).write_text('{"rope_dense": "mine"}')
-    monkeypatch.setattr('rope_dense.export.exporter.graph_for', lambda *_: pytest.fail('traced'))
+    monkeypatch.setattr(
+        'rope_dense.export.exporter.graph_for', lambda *_: pytest.fail('traced')
+    )
     path = tmp_path / ('my.pt2' if name == 'my.pt2' else 'my.onnx')
-    with pytest.raises(ValueError, match=f'{tmp_path / name} was not written by rope-dense'):
+    with pytest.raises(
+        ValueError, match=f'{tmp_path / name} was not written by rope-dense'
+    ):
         export(vit(), path)
     assert [file.name for file in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == '{"rope_dense": "mine"}'
@@ -267,7 +311,11 @@ def test_weights_of_an_earlier_model_do_not_stay(
 ) -> None:
     """They are in a file of their own, by its final name; the second export has none."""
     limit = 'torch.onnx._internal.exporter._onnx_program._LARGE_MODEL_THRESHOLD'
-    path, model, names = tmp_path / 'my.onnx', strong(vit()), ['my.json', 'my.onnx', 'my.onnx.data']
+    path, model, names = (
+        tmp_path / 'my.onnx',
+        strong(vit()),
+        ['my.json', 'my.onnx', 'my.onnx.data'],
+    )
     image = torch.randn(1, 3, 64, 64)
     for most in (0, 2**31):
         monkeypatch.setattr(limit, most)

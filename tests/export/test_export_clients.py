@@ -31,7 +31,14 @@ CLIENTS = Path(__file__).resolve().parents[2] / 'docs' / 'clients'
 RESIZE = dict(scale=[96, 64], keep_ratio=True, antialias=True)
 OPTIONS: dict[str, Any] = dict(resize=RESIZE, resize_inside=True, rgb=True, top=20)
 NAMES = [f'class {letter}' for letter in 'abcdefg']
-COLOURS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (0, 255, 255), (255, 0, 255)]
+COLOURS = [
+    (255, 0, 0),
+    (0, 255, 0),
+    (0, 0, 255),
+    (255, 255, 0),
+    (0, 255, 255),
+    (255, 0, 255),
+]
 SECONDS = 300  # of a program, on a busy machine
 pytestmark = pytest.mark.slow
 
@@ -42,14 +49,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp('clients')
     noise = np.random.default_rng(0).integers(0, 256, (11, 15, 3), np.uint8)
-    Image.fromarray(noise).resize((150, 110), Image.BICUBIC).save(folder / 'picture.png')
+    Image.fromarray(noise).resize((150, 110), Image.BICUBIC).save(
+        folder / 'picture.png'
+    )
     model = deim(divisor=32)
     with torch.no_grad():
         options = dict(rgb=True, top=20, score=None, resized=OPTIONS['resize'])
         scores = graph_for(model, options)(image_of(folder))[0][0]
     middle = float(scores[9:11].mean())  # between two of them
     colours = [*COLOURS, (255, 255, 255)]
-    export(model, folder / 'model.onnx', classes=NAMES, colours=colours, score=middle, **OPTIONS)
+    export(
+        model,
+        folder / 'model.onnx',
+        classes=NAMES,
+        colours=colours,
+        score=middle,
+        **OPTIONS,
+    )
     for client in CLIENTS.iterdir():
         shutil.copy(client, folder)
     return folder
@@ -66,14 +82,18 @@ def modules(folder: Path) -> None:
     needed = ('onnxruntime-node', 'onnxruntime-web', 'sharp')
     place = Path(os.environ.get('NODE_MODULES', ''))
     if missing := [name for name in needed if not (place / name).exists()]:
-        pytest.skip(f'NODE_MODULES names no folder of node_modules with {", ".join(missing)}')
+        pytest.skip(
+            f'NODE_MODULES names no folder of node_modules with {", ".join(missing)}'
+        )
     if not (folder / 'node_modules').exists():
         (folder / 'node_modules').symlink_to(place.resolve())
 
 
 def assert_expected(text: str, folder: Path) -> np.ndarray:
     """Lines of names, scores and boxes are right; returns the boxes."""
-    scores, boxes, labels = (x[0] for x in run(session(folder / 'model.onnx'), image_of(folder)))
+    scores, boxes, labels = (
+        x[0] for x in run(session(folder / 'model.onnx'), image_of(folder))
+    )
     lines = [line.split('\t') for line in text.splitlines()]
     assert len(lines) == len(scores) == 10
     assert [line[0] for line in lines] == [NAMES[label] for label in labels]
@@ -87,7 +107,12 @@ def assert_expected(text: str, folder: Path) -> np.ndarray:
 def output(folder: Path, *command: str) -> str:
     arguments = [*command, 'model.onnx', 'picture.png']
     done = subprocess.run(
-        arguments, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
+        arguments,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -111,7 +136,9 @@ def test_node(folder: Path) -> None:
         text=True,
         check=False,
     )
-    assert refused.returncode and 'export the model with --resize --rgb' in refused.stderr
+    assert (
+        refused.returncode and 'export the model with --resize --rgb' in refused.stderr
+    )
 
 
 USER = """<iframe src="page.html"></iframe>
@@ -144,7 +171,9 @@ class Handler(SimpleHTTPRequestHandler):
         super().__init__(*given, **settings)
 
     def do_POST(self) -> None:
-        self.posted.put(json.loads(self.rfile.read(int(self.headers['Content-Length']))))
+        self.posted.put(
+            json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+        )
         self.send_response(204)
         self.end_headers()
 
@@ -164,7 +193,12 @@ def posted(folder: Path, tmp_path: Path) -> Iterator[Queue]:
     server = ThreadingHTTPServer(('127.0.0.1', 0), handler)
     Thread(target=server.serve_forever, daemon=True).start()
     address = f'http://127.0.0.1:{server.server_port}/user.html'
-    flags = ['--headless', '--no-sandbox', '--disable-gpu', f'--user-data-dir={tmp_path}']
+    flags = [
+        '--headless',
+        '--no-sandbox',
+        '--disable-gpu',
+        f'--user-data-dir={tmp_path}',
+    ]
     with (tmp_path / 'log').open('w') as log:
         process = subprocess.Popen([browser, *flags, address], stdout=log, stderr=log)
         try:
@@ -180,7 +214,9 @@ def posted(folder: Path, tmp_path: Path) -> Iterator[Queue]:
 def test_a_browser(folder: Path, posted: Queue) -> None:
     text, canvas = posted.get(timeout=SECONDS)
     boxes = assert_expected(text, folder)
-    drawn = Image.open(io.BytesIO(base64.b64decode(canvas.partition(',')[2]))).convert('RGB')
+    drawn = Image.open(io.BytesIO(base64.b64decode(canvas.partition(',')[2]))).convert(
+        'RGB'
+    )
     changed = np.asarray(drawn) != np.asarray(Image.open(folder / 'picture.png'))
     assert changed.shape == (110, 150, 3)
     for left, top, _, bottom in boxes:

@@ -46,7 +46,9 @@ def test_detections_may_change_places_if_their_scores_are_nearly_equal() -> None
     assert difference(labels=labels[:, [1, 0, 2]]) == torch.inf
     assert difference(scores=scores[:, :2]) == torch.inf
     assert difference(scores=scores[:0, :0]) == torch.inf  # nothing at all
-    assert difference(boxes=boxes * torch.nan) == difference(depth=depth / 0) == torch.inf
+    assert (
+        difference(boxes=boxes * torch.nan) == difference(depth=depth / 0) == torch.inf
+    )
 
 
 def test_three_sizes_and_two_batches_are_compared() -> None:
@@ -60,14 +62,18 @@ def test_three_sizes_and_two_batches_are_compared() -> None:
     assert input_shapes(Detector(), dict(size=[80, 64], batch=4)) == [(4, 80, 64)]
 
 
-def test_a_wrong_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_file_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each program has a number in each line; one that differs must not be used."""
     model, path = strong(classifier()), tmp_path / 'classifier.pt2'
     metadata = export(model, path)
     lines = list(compare_file(path, model, metadata))
     assert len(lines) == 3 and all('in PyTorch 2.' in line for line in lines)
     graph = graph_of(model)
-    programs = dict(good=lambda x: list(graph(x)), bad=lambda x: [2 * out for out in graph(x)])
+    programs = dict(
+        good=lambda x: list(graph(x)), bad=lambda x: [2 * out for out in graph(x)]
+    )
     monkeypatch.setattr(compare, 'runners', lambda path: programs)
     *lines, warning = compare_file(path, model, metadata)
     assert all('0.0e+00 in good, 1.0e+00 in bad' in line for line in lines)

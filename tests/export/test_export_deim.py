@@ -24,7 +24,15 @@ ODD_SIZES = ((1, 97, 97), (2, 70, 203), (3, 131, 84), (1, 65, 65))
 # In names of parameters of models whose layer 0 or 1 counts.
 UNUSED = (
     ('denoising', '.bn.', 'layers.1.', 'branches.1.', 'quality.1.'),
-    ('denoising', '.bn.', 'layers.2.', 'branches.2.', 'quality.2.', 'quality.0.', 'cls_branches.0'),
+    (
+        'denoising',
+        '.bn.',
+        'layers.2.',
+        'branches.2.',
+        'quality.2.',
+        'quality.0.',
+        'cls_branches.0',
+    ),
 )
 
 
@@ -33,7 +41,11 @@ def assert_alike(actual: list[Tensor], expected: list[Tensor]) -> None:
     for some, others in zip(actual, expected, strict=True):
         assert some.shape == others.shape and some.dtype == others.dtype
     scores, boxes, labels = expected
-    assert scores.std() > 0.01 and boxes.std() > boxes.max() / 20 and len(labels.unique()) > 1
+    assert (
+        scores.std() > 0.01
+        and boxes.std() > boxes.max() / 20
+        and len(labels.unique()) > 1
+    )
     assert (actual[0] - scores).abs().max() <= 1e-4
     assert (actual[1] - boxes).abs().max() <= 0.1
     assert torch.equal(actual[2], labels)
@@ -45,7 +57,9 @@ def assert_near(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
     Detections whose scores are nearly equal may swap.
     """
     assert (actual[0] - expected[0]).abs().max() <= 2e-3
-    for _, boxes, labels, _, others, other_labels in zip(*actual[:3], *expected, strict=True):
+    for _, boxes, labels, _, others, other_labels in zip(
+        *actual[:3], *expected, strict=True
+    ):
         distances = (boxes[:, None] - others).abs().amax(-1)
         distances = distances.masked_fill(labels[:, None] != other_labels, torch.inf)
         assert distances.amin(0).quantile(0.9) <= 0.2
@@ -56,9 +70,18 @@ def assert_near(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
 def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> None:
     model, path = shallow(), tmp_path / 'deim.onnx'
     metadata = export(model, path, classes=list('abcdefg'))
-    assert metadata['task'] == 'detection' and metadata['outputs'] == ['scores', 'boxes', 'labels']
-    assert metadata['smallest_size'] == [16, 16] and metadata['classes'] == list('abcdefg')
-    assert sorted(file.name for file in tmp_path.glob('[!.]*')) == ['deim.json', path.name]
+    assert metadata['task'] == 'detection' and metadata['outputs'] == [
+        'scores',
+        'boxes',
+        'labels',
+    ]
+    assert metadata['smallest_size'] == [16, 16] and metadata['classes'] == list(
+        'abcdefg'
+    )
+    assert sorted(file.name for file in tmp_path.glob('[!.]*')) == [
+        'deim.json',
+        path.name,
+    ]
     assert_plain(path)
     run_file = program_of(path)
     for size in (*SMALL_SIZES, *SIZES[:2], ODD_SIZES[0]):
@@ -74,7 +97,11 @@ def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> 
     'make, format, sizes',
     [
         (ecdet, 'onnx', (*SMALL_SIZES, *SIZES, *ODD_SIZES)),
-        (shallow, 'pt2', (SMALL_SIZES[1], ODD_SIZES[1])),  # whose files take 10 s to load
+        (
+            shallow,
+            'pt2',
+            (SMALL_SIZES[1], ODD_SIZES[1]),
+        ),  # whose files take 10 s to load
     ],
 )
 @torch.no_grad()
@@ -89,9 +116,13 @@ def test_kinds_of_models(
         assert_alike(run_file(image), detected(model, image))
 
 
-@pytest.mark.parametrize('format', ['onnx', pytest.param('pt2', marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    'format', ['onnx', pytest.param('pt2', marks=pytest.mark.slow)]
+)
 @torch.no_grad()
-def test_a_file_leaves_out_what_the_model_leaves_out(format: str, tmp_path: Path) -> None:
+def test_a_file_leaves_out_what_the_model_leaves_out(
+    format: str, tmp_path: Path
+) -> None:
     model, path = shallow(), tmp_path / f'deim.{format}'
     model.bbox_head.nms_iou = 0.1
     export(model, path)
@@ -103,7 +134,9 @@ def test_a_file_leaves_out_what_the_model_leaves_out(format: str, tmp_path: Path
         assert 0 < (scores == 0).sum() < scores.numel() / 2
         kept, found = scores > 0, run_file(image)
         assert torch.equal(found[0] > 0, kept)
-        assert_alike([x[kept] for x in found], [x[kept] for x in (scores, boxes, labels)])
+        assert_alike(
+            [x[kept] for x in found], [x[kept] for x in (scores, boxes, labels)]
+        )
 
 
 @pytest.mark.slow
@@ -148,7 +181,9 @@ def test_what_only_training_needs_is_left_out(last: int) -> None:
         (scores.sum() + boxes.sum()).backward()
     # Which tokens are chosen, and where distances count from, have no gradient.
     needed = [
-        p for name, p in graph.named_parameters() if not re.search('selection.cls|pre_', name)
+        p
+        for name, p in graph.named_parameters()
+        if not re.search('selection.cls|pre_', name)
     ]
     assert all(parameter.grad is not None for parameter in needed)
 
@@ -219,6 +254,12 @@ def test_a_file_in_half_precision(tmp_path: Path) -> None:
         image = pixels(batch, 3, 64, 64)
         assert_near(run_file(image), detected(model, image))
     weights = onnx.load(path).graph.initializer
-    half = {tensor.name for tensor in weights if tensor.data_type == onnx.TensorProto.FLOAT16}
-    assert any('neck' in name for name in half) and any('encoder' in name for name in half)
+    half = {
+        tensor.name
+        for tensor in weights
+        if tensor.data_type == onnx.TensorProto.FLOAT16
+    }
+    assert any('neck' in name for name in half) and any(
+        'encoder' in name for name in half
+    )
     assert not [name for name in half if FLOAT32.search(name)]

@@ -15,7 +15,12 @@ from helpers.exported import assert_plain, assert_same, pixels, run, session
 from helpers.exported_models import dpt, linear_depth
 from rope_dense.export import export
 
-SIZES = [(1, 1, 1), (3, 17, 300), (2, 113, 16), (1, 97, 131)]  # batch, height, width; padded
+SIZES = [
+    (1, 1, 1),
+    (3, 17, 300),
+    (2, 113, 16),
+    (1, 97, 131),
+]  # batch, height, width; padded
 
 
 def predicted(model: nn.Module, image: Tensor) -> Tensor:
@@ -24,7 +29,9 @@ def predicted(model: nn.Module, image: Tensor) -> Tensor:
     for one in image:
         sample = SegDataSample(metainfo=dict(ori_shape=size, img_shape=size))
         data = model.data_preprocessor(dict(inputs=[one], data_samples=[sample]), False)
-        depths += [result.pred_depth_map.data for result in model(**data, mode='predict')]
+        depths += [
+            result.pred_depth_map.data for result in model(**data, mode='predict')
+        ]
     return torch.stack(depths)
 
 
@@ -46,7 +53,8 @@ def test_onnx(make: Callable[[], nn.Module], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    'make', [linear_depth, pytest.param(partial(dpt, bins='mixed'), marks=pytest.mark.slow)]
+    'make',
+    [linear_depth, pytest.param(partial(dpt, bins='mixed'), marks=pytest.mark.slow)],
 )
 @torch.no_grad()
 def test_pt2(make: Callable[[], nn.Module], tmp_path: Path) -> None:

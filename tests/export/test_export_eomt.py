@@ -39,7 +39,9 @@ def predicted(model: nn.Module, image: Tensor) -> list[Tensor]:
     """What mmdet's head hands on to its fusion head, as probabilities."""
     data = model.data_preprocessor(dict(inputs=list(image)), False)
     samples = [ConfigDict(metainfo=dict(batch_input_shape=image.shape[2:]))]
-    classes, masks = model.panoptic_head.predict(model.extract_feat(data['inputs']), samples)
+    classes, masks = model.panoptic_head.predict(
+        model.extract_feat(data['inputs']), samples
+    )
     return [classes.softmax(-1), masks.sigmoid()]
 
 
@@ -77,5 +79,7 @@ def test_a_backbone_in_half_precision(task: str, kind: str, tmp_path: Path) -> N
         expected = model.encode_decode(data['inputs'], [dict(img_shape=(64, 96))])
         assert (first - expected).abs().max() < 0.05 * expected.abs().max()
     else:
-        for actual, wanted in zip((first, second), predicted(model, image), strict=True):
+        for actual, wanted in zip(
+            (first, second), predicted(model, image), strict=True
+        ):
             assert (actual - wanted).abs().max() < 0.05

@@ -49,7 +49,9 @@ from rope_dense.export.graphs import graph_of
     ],
 )
 @torch.no_grad()
-def test_segmentors(make: Callable[[Path], nn.Module], least: int, tmp_path: Path) -> None:
+def test_segmentors(
+    make: Callable[[Path], nn.Module], least: int, tmp_path: Path
+) -> None:
     model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
     metadata = export(model, path, classes=list('abcdefg'))
     assert metadata['task'] == 'segmentation' and metadata['classes'] == list('abcdefg')
@@ -80,7 +82,9 @@ def test_images_of_other_channels_have_their_own_values(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize('make', [upernet, mask2former])
 @torch.no_grad()
-def test_segmentors_at_a_fixed_size(make: Callable[[Path], nn.Module], tmp_path: Path) -> None:
+def test_segmentors_at_a_fixed_size(
+    make: Callable[[Path], nn.Module], tmp_path: Path
+) -> None:
     model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
     export(model, path, size=(123, 141), batch=2)
     assert_plain(path)
@@ -106,7 +110,11 @@ def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) ->
 @pytest.mark.parametrize(
     'name, changes, least',
     [
-        ('dino_vitdet_rope_mixed', SHALLOW | {'data_preprocessor.pad_size_divisor': 20}, 21),
+        (
+            'dino_vitdet_rope_mixed',
+            SHALLOW | {'data_preprocessor.pad_size_divisor': 20},
+            21,
+        ),
         ('dino_swin_rope_mixed', {}, 1),
     ],
 )
@@ -126,7 +134,10 @@ def test_detectors(name: str, changes: dict, least: int, tmp_path: Path) -> None
 @pytest.mark.slow
 @torch.no_grad()
 def test_a_detector_at_a_fixed_size(tmp_path: Path) -> None:
-    model, path = small_model('dino_swin_rope_mixed', tmp_path), tmp_path / 'detector.onnx'
+    model, path = (
+        small_model('dino_swin_rope_mixed', tmp_path),
+        tmp_path / 'detector.onnx',
+    )
     model.backbone.set_window_size('auto')
     export(model, path, size=(112, 150), batch=2)
     assert_plain(path)
@@ -142,7 +153,9 @@ def test_candidates_of_retinanet_are_suppressed_as_by_mmdet(scores: float) -> No
     size = tuple(image.shape[2:])
     metainfo = dict(ori_shape=size, img_shape=size, scale_factor=(1.0, 1.0))
     samples = [DetDataSample(metainfo=metainfo) for _ in image]
-    data = model.data_preprocessor(dict(inputs=list(image), data_samples=samples), False)
+    data = model.data_preprocessor(
+        dict(inputs=list(image), data_samples=samples), False
+    )
     counts = []
     for sample, actual in zip(
         model(**data, mode='predict'), zip(*graph(image), strict=True), strict=True
@@ -154,7 +167,9 @@ def test_candidates_of_retinanet_are_suppressed_as_by_mmdet(scores: float) -> No
             [expected.scores, expected.bboxes, expected.labels],
         )
         assert (actual[0][len(expected) :] == 0).all()
-    assert all(count == 100 if scores == 0.2 else 0 < count < 100 for count in counts), counts
+    assert all(
+        count == 100 if scores == 0.2 else 0 < count < 100 for count in counts
+    ), counts
 
 
 @pytest.mark.slow
@@ -175,8 +190,14 @@ def test_models_that_predict_in_another_way_are_refused(tmp_path: Path) -> None:
     """A subclass of what is exported would be exported as what it is not."""
     folder = CONFIGS / 'stock_heads'
     for name, says in (
-        ('ddq-detr-4scale_swin-t_rope-mixed_8xb2-12e_coco', 'model must be DINO .* DDQDETR has'),
-        ('mask2former_swin-t_rope-mixed_8xb2-lsj-50e_coco-instance', 'it is Mask2Former'),
+        (
+            'ddq-detr-4scale_swin-t_rope-mixed_8xb2-12e_coco',
+            'model must be DINO .* DDQDETR has',
+        ),
+        (
+            'mask2former_swin-t_rope-mixed_8xb2-lsj-50e_coco-instance',
+            'it is Mask2Former',
+        ),
     ):
         cfg = Config.fromfile(folder / f'{name}.py')
         with torch.device('meta'), DefaultScope.overwrite_default_scope('mmdet'):
@@ -193,7 +214,11 @@ def test_dino_masks_padding_as_mmdet(divisor: int, tmp_path: Path) -> None:
     padded = SHALLOW | {'data_preprocessor.pad_size_divisor': divisor}
     model = small_model('dino_vitdet_rope_mixed', tmp_path, **padded)
     graph = graph_of(model)
-    for batch, height, width in ((1, graph.min_side, graph.min_side), (2, 35, 150), (1, 97, 131)):
+    for batch, height, width in (
+        (1, graph.min_side, graph.min_side),
+        (2, 35, 150),
+        (1, 97, 131),
+    ):
         image = pixels(batch, 3, height, width)
         assert_detected(list(graph(image)), detected(model, image))
 

@@ -27,7 +27,9 @@ def assert_same_boxes(actual: Tensor, expected: Tensor, size: tuple[int, int]) -
 @pytest.mark.slow
 @pytest.mark.parametrize('format', ['onnx', 'pt2'])
 @torch.no_grad()
-def test_a_file_is_right_at_sizes_that_were_not_traced(format: str, tmp_path: Path) -> None:
+def test_a_file_is_right_at_sizes_that_were_not_traced(
+    format: str, tmp_path: Path
+) -> None:
     model, path = oriented(), tmp_path / f'oriented.{format}'
     metadata = export(model, path)
     assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'corners']

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from helpers.exported import assert_plain, assert_same, pixels, run, session
 from helpers.exported_models import rcnn
 from rope_dense.export import export
+from rope_dense.export.anchors import roi_align, suppress
 from rope_dense.export.graphs import graph_of
 from rope_dense.export.rcnn import paste_masks
-from rope_dense.export.rois import roi_align, suppress
 from rope_dense.export.translations import TABLE
 
 
@@ -25,14 +25,18 @@ def predicted(model: nn.Module, image: Tensor) -> list:
     size = tuple(image.shape[2:])
     metainfo = dict(ori_shape=size, img_shape=size, scale_factor=(1.0, 1.0))
     samples = [DetDataSample(metainfo=metainfo) for _ in image]
-    data = model.data_preprocessor(dict(inputs=list(image), data_samples=samples), False)
+    data = model.data_preprocessor(
+        dict(inputs=list(image), data_samples=samples), False
+    )
     return [sample.pred_instances for sample in model(**data, mode='predict')]
 
 
 def assert_as_mmdet(actual: list[Tensor], model: nn.Module, image: Tensor) -> list[int]:
     """Detections are mmdet's, in order, with zeros behind them; returns their numbers."""
     counts = []
-    for parts, expected in zip(zip(*actual, strict=True), predicted(model, image), strict=True):
+    for parts, expected in zip(
+        zip(*actual, strict=True), predicted(model, image), strict=True
+    ):
         number = len(expected)
         counts.append(number)
         assert_same(
@@ -58,7 +62,8 @@ def test_graphs_predict_as_mmdet(kind: str) -> None:
     assert assert_as_mmdet(list(results), model, image) == [12, 12]
     model.roi_head.test_cfg.score_thr = float(results[0][:, 4:6].mean())
     assert all(
-        0 < count < 12 for count in assert_as_mmdet(list(graph_of(model)(image)), model, image)
+        0 < count < 12
+        for count in assert_as_mmdet(list(graph_of(model)(image)), model, image)
     )
 
 
@@ -91,7 +96,10 @@ def test_masks_are_pasted_as_by_mmdet() -> None:
 def test_what_differs_from_mmdets_heads_is_refused(tmp_path: Path) -> None:
     for change, says in (
         ({'test_cfg.rcnn.nms.type': 'soft_nms'}, 'nms must be of type nms'),
-        ({'roi_head.bbox_roi_extractor.roi_layer.aligned': False}, 'roi_layer must be RoIAlign'),
+        (
+            {'roi_head.bbox_roi_extractor.roi_layer.aligned': False},
+            'roi_layer must be RoIAlign',
+        ),
         ({'roi_head.bbox_head.bbox_coder.clip_border': False}, 'bbox_coder must clip'),
     ):
         with pytest.raises(ValueError, match=says):
@@ -124,11 +132,16 @@ def test_their_operators_are_translated(tmp_path: Path) -> None:
     scores[0], scores[2, ::3] = 0, 0
     given = torch.randn(2, 4, 25, 30), regions, boxes, scores
     expected = Operators()(*given)
-    assert 0 < (expected[1] > 0).sum() < (scores > 0).sum() and (expected[1][1] > 0).sum() <= 20
+    assert (
+        0 < (expected[1] > 0).sum() < (scores > 0).sum()
+        and (expected[1][1] > 0).sum() <= 20
+    )
     for group in (1, 2):  # beside mmcv's own
         used = scores[group] > 0
         kept, _ = nms(boxes[group, used], scores[group, used], 0.5)
-        assert torch.equal(expected[1][group].sort(descending=True).values[: len(kept)], kept[:, 4])
+        assert torch.equal(
+            expected[1][group].sort(descending=True).values[: len(kept)], kept[:, 4]
+        )
     exported = torch.export.export(Operators(), given, strict=False)
     program = torch.onnx.export(
         exported, dynamo=True, custom_translation_table=TABLE, verbose=False
@@ -137,5 +150,7 @@ def test_their_operators_are_translated(tmp_path: Path) -> None:
     program.save(tmp_path / 'operators.onnx')
     runtime = session(tmp_path / 'operators.onnx')
     names = [one.name for one in runtime.get_inputs()]
-    actual = runtime.run(None, dict(zip(names, (x.numpy() for x in given), strict=True)))
+    actual = runtime.run(
+        None, dict(zip(names, (x.numpy() for x in given), strict=True))
+    )
     assert_same([torch.from_numpy(out) for out in actual], expected)

@@ -46,13 +46,17 @@ def outputs(name: str, model: Any, image: Tensor) -> list[Tensor]:
     return [classes.softmax(-1), masks.sigmoid()]
 
 
-@pytest.mark.parametrize('first, suffix', [('depth', 'pt2'), ('masks', 'onnx'), ('boxes', 'onnx')])
+@pytest.mark.parametrize(
+    'first, suffix', [('depth', 'pt2'), ('masks', 'onnx'), ('boxes', 'onnx')]
+)
 @torch.no_grad()
 def test_one_file_gives_what_each_model_gives(
     first: str, suffix: str, tasks: dict[str, dict], tmp_path: Path
 ) -> None:
     """At sizes that were not traced, for any number of images."""
-    model = SharedBackbone({name: tasks[name] for name in (first, 'classes')}, features=True)
+    model = SharedBackbone(
+        {name: tasks[name] for name in (first, 'classes')}, features=True
+    )
     path = tmp_path / f'all.{suffix}'
     metadata = export(model, path)
     of_first = dict(
@@ -77,7 +81,10 @@ def test_one_file_gives_what_each_model_gives(
     alone = {name: small.alone(tasks[name]) for name in (first, 'classes')}
     same = assert_detected if first == 'boxes' else assert_same
     run_file = program_of(path)
-    for size in ((1, 32, 64), (2, 96, 32)):  # the models alone pad others to other multiples
+    for size in (
+        (1, 32, 64),
+        (2, 96, 32),
+    ):  # the models alone pad others to other multiples
         image = pixels(size[0], 3, *size[1:])
         *found, logits, labels, features = run_file(image)
         same(found, outputs(first, alone[first], image))
@@ -93,7 +100,9 @@ def test_one_file_gives_what_each_model_gives(
 
 @torch.no_grad()
 def test_half_precision_at_a_fixed_size(tasks: dict[str, dict], tmp_path: Path) -> None:
-    model = SharedBackbone({name: tasks[name] for name in ('masks', 'classes')}, features=True)
+    model = SharedBackbone(
+        {name: tasks[name] for name in ('masks', 'classes')}, features=True
+    )
     path = tmp_path / 'half.onnx'
     half = export(model, path, size=(64, 96), batch=1, dtype=torch.float16)
     assert 'necks and heads' in half['float32_parts']

@@ -28,8 +28,13 @@ class Program(nn.Module):
         return self.compute(image)
 
 
-def written(compute: Callable[[Tensor], tuple[Tensor, ...]], path: Path, number: int) -> None:
-    dims = {axis: torch.export.Dim(name, min=16) for axis, name in ((2, 'height'), (3, 'width'))}
+def written(
+    compute: Callable[[Tensor], tuple[Tensor, ...]], path: Path, number: int
+) -> None:
+    dims = {
+        axis: torch.export.Dim(name, min=16)
+        for axis, name in ((2, 'height'), (3, 'width'))
+    }
     dims[0] = torch.export.Dim('batch')
     with exporter.quiet_tracing():
         exported = torch.export.export(
@@ -43,17 +48,32 @@ def written(compute: Callable[[Tensor], tuple[Tensor, ...]], path: Path, number:
     with exporter.quiet_tracing():
         names = tuple(f'out{index}' for index in range(number))
         graph: Any = SimpleNamespace(outputs=names, resize=None)
-        onnx_file.write_program(exported, path, graph, dict(opset=20, backbone_dtype='fp32'))
+        onnx_file.write_program(
+            exported, path, graph, dict(opset=20, backbone_dtype='fp32')
+        )
 
 
 def numbers(x: Tensor) -> tuple[Tensor, ...]:
     height, width = x.shape[2:]
-    order = torch.stack([torch.arange(width) * 7 % 5 * width, torch.arange(width)]).sum(0)
+    order = torch.stack([torch.arange(width) * 7 % 5 * width, torch.arange(width)]).sum(
+        0
+    )
     inside = (x > 0) & (x < 1) | (x > 2)
     lowest = torch.zeros_like(x).masked_fill_(inside, -3.0)
-    floats = torch.arange(height, dtype=torch.float32), torch.arange(0.5, 2, 0.25) + x[0, 0, 0, 0]
+    floats = (
+        torch.arange(height, dtype=torch.float32),
+        torch.arange(0.5, 2, 0.25) + x[0, 0, 0, 0],
+    )
     steps = torch.arange(3, width), torch.arange(1, 2 * width, 2)
-    some = 1 - x, x.square(), x.clip(-0.5, 0.5), x.double(), inside, lowest, order.argsort()
+    some = (
+        1 - x,
+        x.square(),
+        x.clip(-0.5, 0.5),
+        x.double(),
+        inside,
+        lowest,
+        order.argsort(),
+    )
     return *some, *floats, *steps, F.dropout(x, 0.5, training=False) + 1
 
 
@@ -62,7 +82,14 @@ def shapes(x: Tensor) -> tuple[Tensor, ...]:
     grid = torch.broadcast_tensors(x[:, :1], x[:, :, :1])
     parts = x.flatten(2).split([width, height * width - width], -1)
     folded = x.flatten(0, 1).unflatten(1, (-1, 1)), x.flatten(1, 2), x.flatten()
-    return *grid, *parts, *folded, x.swapaxes(1, 3), x[0, 0].T, x.new_full((), 4.0) + x.mean()
+    return (
+        *grid,
+        *parts,
+        *folded,
+        x.swapaxes(1, 3),
+        x[0, 0].T,
+        x.new_full((), 4.0) + x.mean(),
+    )
 
 
 WEIGHT, BIAS, SCALE = torch.randn(3, 2, 4, 4), torch.randn(3, 3), torch.rand(3) + 0.5
@@ -72,13 +99,17 @@ MASK = torch.tensor([[True, False, True], [True] * 3, [False, True, False]])
 def layers(x: Tensor) -> tuple[Tensor, ...]:
     rows = x.transpose(1, 2)  # [B, H, 3, W], attention among 3
     attended = (
-        F.scaled_dot_product_attention(rows[..., :8], rows[..., 8:16], rows, attn_mask=chosen)
+        F.scaled_dot_product_attention(
+            rows[..., :8], rows[..., 8:16], rows, attn_mask=chosen
+        )
         for chosen in (None, MASK, BIAS)
     )
     return (
         F.batch_norm(x, SCALE, SCALE + 1, SCALE - 0.2, SCALE * 2, eps=1e-3),
         F.rms_norm(x.transpose(1, 3), (3,), SCALE),
-        F.conv_transpose2d(x, WEIGHT, stride=2, padding=1, dilation=2, output_padding=1),
+        F.conv_transpose2d(
+            x, WEIGHT, stride=2, padding=1, dilation=2, output_padding=1
+        ),
         *attended,
     )
 
@@ -100,7 +131,9 @@ def test_operators_compute_the_same(
     expected = compute(image)
     written(compute, path, len(expected))
     assert_plain(path)
-    assert_same([x.float() for x in run(session(path), image)], [x.float() for x in expected])
+    assert_same(
+        [x.float() for x in run(session(path), image)], [x.float() for x in expected]
+    )
 
 
 @torch.no_grad()
@@ -121,7 +154,9 @@ def test_files_that_few_programs_can_run_are_refused(tmp_path: Path) -> None:
     def branches(x: Tensor) -> tuple[Tensor, ...]:
         return (torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,)),)
 
-    with pytest.raises(ValueError, match='needs If in ONNX, which few programs can run'):
+    with pytest.raises(
+        ValueError, match='needs If in ONNX, which few programs can run'
+    ):
         written(branches, tmp_path / 'a.onnx', 1)
     model = onnx.helper.make_graph(
         [onnx.helper.make_node('Relu', ['image'], ['out'])],

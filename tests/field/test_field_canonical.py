@@ -11,11 +11,11 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 
 from helpers.field import image, write
-from rope_dense.datasets.labels import canonical
-from rope_dense.datasets.labels.canonical import CanonicalSplit, check_left_out
-from rope_dense.datasets.labels.geometry import mask_shape, polygon_shape, rotated_shape
-from rope_dense.datasets.labels.inventory import Inventory
-from rope_dense.datasets.labels.objects import (
+from rope_dense.data.labels import canonical
+from rope_dense.data.labels.canonical import CanonicalSplit, check_left_out
+from rope_dense.data.labels.geometry import mask_shape, polygon_shape, rotated_shape
+from rope_dense.data.labels.inventory import Inventory
+from rope_dense.data.labels.objects import (
     Box,
     Format,
     LabelFolder,
@@ -30,7 +30,10 @@ BOX: Box = (10, 5, 20, 10)
 
 
 def folder_of(
-    root: Path, train: Sequence[Labelled], val: Sequence[Labelled] = (), names: Sequence[str] = ()
+    root: Path,
+    train: Sequence[Labelled],
+    val: Sequence[Labelled] = (),
+    names: Sequence[str] = (),
 ) -> LabelFolder:
     """A data set whose reader gives these images; `val` is one image with an object by default."""
     val = val or [Labelled(image(root / 'images/val.png'), [Shape('cat', BOX)])]
@@ -44,20 +47,30 @@ def folder_of(
     (root / 'labels').mkdir(exist_ok=True)
     inventory = Inventory(root)
     splits = {
-        split: Split(root / 'labels', root / 'images', None, dict(split=split), inventory)
+        split: Split(
+            root / 'labels', root / 'images', None, dict(split=split), inventory
+        )
         for split in given
     }
     return LabelFolder(form, splits, 'folder')
 
 
 def as_canonical(
-    folder: LabelFolder, out: Path, classes: Sequence[str] | None = None, **options: bool
+    folder: LabelFolder,
+    out: Path,
+    classes: Sequence[str] | None = None,
+    **options: bool,
 ) -> tuple[dict[str, CanonicalSplit], str]:
     """The canonical files of a data set as it is now."""
     inventory = Inventory(folder.splits['train'].images.parent)
-    parts = {split: replace(part, inventory=inventory) for split, part in folder.splits.items()}
+    parts = {
+        split: replace(part, inventory=inventory)
+        for split, part in folder.splits.items()
+    }
     known = replace(folder, splits=parts)
-    found = canonical.write_canonical(inventory, lambda _: known, out, classes, **options)
+    found = canonical.write_canonical(
+        inventory, lambda _: known, out, classes, **options
+    )
     return found.splits, found.text
 
 
@@ -73,7 +86,9 @@ def one(
 def test_ids_count_from_1_and_areas_are_computed(tmp_path: Path) -> None:
     shapes = [Shape('cat', BOX), Shape('dog', (0, 0, 5, 5))]
     found, text, splits = one(tmp_path, *shapes)  # F1, F2, F5
-    assert [item['id'] for item in found] == [1, 2] and [i['image_id'] for i in found] == [1, 1]
+    assert [item['id'] for item in found] == [1, 2] and [
+        i['image_id'] for i in found
+    ] == [1, 1]
     assert [item['area'] for item in found] == [200, 25]
     assert splits['train'].classes == splits['val'].classes == ('cat', 'dog')
     assert text.splitlines() == [
@@ -118,18 +133,24 @@ def test_an_image_that_lost_all_of_its_objects_is_no_negative(tmp_path: Path) ->
     lost.leave_out('shape of type cuboid', 'lost.json, shape 1')
     empty = Labelled(image(tmp_path / 'images/empty.png'))
     kept = Labelled(image(tmp_path / 'images/a.png'), [Shape('cat', BOX)])
-    splits, text = as_canonical(folder_of(tmp_path, [lost, empty, kept]), tmp_path / 'out')
+    splits, text = as_canonical(
+        folder_of(tmp_path, [lost, empty, kept]), tmp_path / 'out'
+    )
     content = mmengine.load(str(splits['train'].ann_file))
     assert [item['file_name'] for item in content['images']] == ['empty.png', 'a.png']
     assert '1 x shape of type cuboid (left out): lost.json, shape 1' in text
     assert '1 training images have no object' in text
-    with pytest.raises(ValueError, match=r'1 of 2 training objects are left out.*own.partial=True'):
+    with pytest.raises(
+        ValueError, match=r'1 of 2 training objects are left out.*own.partial=True'
+    ):
         check_left_out(splits, text, partial=False)
     check_left_out(splits, text, partial=True)
 
 
 def test_a_tenth_may_be_left_out(tmp_path: Path) -> None:
-    shapes = [Shape('cat', (n, 5, 9, 9)) for n in range(9)] + [Shape('cat', (50, 50, 9, 9))]
+    shapes = [Shape('cat', (n, 5, 9, 9)) for n in range(9)] + [
+        Shape('cat', (50, 50, 9, 9))
+    ]
     _, text, splits = one(tmp_path, *shapes)
     check_left_out(splits, text, partial=False)
 
@@ -137,23 +158,38 @@ def test_a_tenth_may_be_left_out(tmp_path: Path) -> None:
 def test_photographs_are_rotated_with_their_labels(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[274] = 6
-    file = image(tmp_path / 'images/a.jpg', (30, 40), exif=exif)  # shown 40 high, 30 wide
+    file = image(
+        tmp_path / 'images/a.jpg', (30, 40), exif=exif
+    )  # shown 40 high, 30 wide
     shapes = [Shape('cat', BOX), mask_shape('cat', np.ones((10, 20)), 10, 5, (30, 40))]
-    raw, shown = Labelled(file, shapes, (30, 40)), Labelled(file, [Shape('cat', BOX)], (40, 30))
+    raw, shown = (
+        Labelled(file, shapes, (30, 40)),
+        Labelled(file, [Shape('cat', BOX)], (40, 30)),
+    )
     for item, box in ((raw, [15, 10, 10, 20]), (shown, [10, 5, 20, 10])):
         splits, _ = as_canonical(folder_of(tmp_path, [item]), tmp_path / f'out{box[0]}')
         content = mmengine.load(str(splits['train'].ann_file))
-        assert (content['images'][0]['height'], content['images'][0]['width']) == (40, 30)
+        assert (content['images'][0]['height'], content['images'][0]['width']) == (
+            40,
+            30,
+        )
         assert all(found['bbox'] == box for found in content['annotations'])
         for found in content['annotations'][1:]:  # the mask
             assert coco_mask.toBbox(found['segmentation']).tolist() == box
 
 
 def test_sizes_of_labels_are_compared_with_images(tmp_path: Path) -> None:
-    for shape in (Shape('cat', BOX), mask_shape('cat', np.ones((5, 5)), 0, 0, (60, 80))):
-        with pytest.raises(ValueError, match=r'1 images have another size .* a.png: 80 x 60 by'):
+    for shape in (
+        Shape('cat', BOX),
+        mask_shape('cat', np.ones((5, 5)), 0, 0, (60, 80)),
+    ):
+        with pytest.raises(
+            ValueError, match=r'1 images have another size .* a.png: 80 x 60 by'
+        ):
             one(tmp_path, shape, size=(60, 80))  # B28
-    with pytest.raises(ValueError, match=r'a.png: 30 x 40 by its labels, the image has 40 x 30'):
+    with pytest.raises(
+        ValueError, match=r'a.png: 30 x 40 by its labels, the image has 40 x 30'
+    ):
         one(tmp_path, Shape('cat', BOX), size=(40, 30))  # F3: height and width swapped
 
 
@@ -164,7 +200,9 @@ def test_ignored_and_difficult_objects(tmp_path: Path) -> None:
     val = Labelled(image(tmp_path / 'images/b.png'), shapes)  # B8
     splits, _ = as_canonical(folder_of(tmp_path, [train], [val]), tmp_path / 'out')
     crowds = {
-        split: [item['iscrowd'] for item in mmengine.load(str(part.ann_file))['annotations']]
+        split: [
+            item['iscrowd'] for item in mmengine.load(str(part.ann_file))['annotations']
+        ]
         for split, part in splits.items()
     }
     assert crowds == dict(train=[1, 0, 0], val=[1, 1, 0])
@@ -192,7 +230,10 @@ def test_masks_are_trained_on_outlines_of_all_objects(tmp_path: Path) -> None:
     shapes = Shape('cat', BOX), polygon_shape('cat', [0, 0, 9, 0, 9, 9])  # F14
     found, text, _ = one(tmp_path, *shapes, outlines=True)
     assert found[0]['segmentation'] == [[10, 5, 30, 5, 30, 15, 10, 15]]
-    assert '2 x object without a polygon or mask (its box is taken as one): a.png, val' in text
+    assert (
+        '2 x object without a polygon or mask (its box is taken as one): a.png, val'
+        in text
+    )
     with pytest.raises(ValueError, match='no object has a polygon or mask'):
         one(tmp_path / 'boxes', Shape('cat', BOX), outlines=True)
 
@@ -204,7 +245,9 @@ def test_rectangles_of_any_orientation(tmp_path: Path) -> None:
     assert len(found[0]['segmentation'][0]) == len(found[1]['segmentation'][0]) == 8
     bar = np.zeros((30, 40), np.uint8)
     bar[np.arange(30), np.arange(30)] = bar[np.arange(1, 30), np.arange(29)] = 1
-    found, _, _ = one(tmp_path / 'rle', mask_shape('cat', bar, 0, 0, (30, 40)), oriented=True)
+    found, _, _ = one(
+        tmp_path / 'rle', mask_shape('cat', bar, 0, 0, (30, 40)), oriented=True
+    )
     assert found[0]['area'] < 120  # B27: 900 of the upright box
 
 
@@ -229,7 +272,9 @@ def test_images_and_labels_that_change_make_new_files(tmp_path: Path) -> None:
 def test_nothing_is_left_of_labels_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match='another size'):
         one(tmp_path, Shape('cat', BOX), size=(60, 80))
-    assert not [path for path in (tmp_path / 'out').rglob('*') if not path.name.startswith('.')]
+    assert not [
+        path for path in (tmp_path / 'out').rglob('*') if not path.name.startswith('.')
+    ]
 
 
 def test_validation_images_that_are_trained_on_are_said(tmp_path: Path) -> None:
@@ -242,7 +287,10 @@ def test_a_second_entry_of_an_image_is_counted(tmp_path: Path) -> None:
     item = Labelled(image(tmp_path / 'images/a.png'), [Shape('cat', BOX)])
     again = Labelled(item.file, [Shape('cat', BOX)])
     splits, text = as_canonical(folder_of(tmp_path, [item, again]), tmp_path / 'out')
-    assert splits['train'].num_images == 1 and '1 x object of an image that has labels' in text
+    assert (
+        splits['train'].num_images == 1
+        and '1 x object of an image that has labels' in text
+    )
 
 
 def test_an_image_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
@@ -255,7 +303,9 @@ def test_an_image_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 def test_boxes_that_mostly_leave_their_image_are_refused(tmp_path: Path) -> None:
     """Corners in place of a centre and a size, or of a place and a size."""
-    shapes = [Shape('cat', (10 + n, 10 + n, 30 + n, 25 + n)) for n in range(5)]  # l, t, r, b
+    shapes = [
+        Shape('cat', (10 + n, 10 + n, 30 + n, 25 + n)) for n in range(5)
+    ]  # l, t, r, b
     others = [Shape('cat', (n, 5, 9, 9)) for n in range(5)]
     _, text, splits = one(tmp_path, *shapes, *others[:4])
     with pytest.raises(
@@ -287,15 +337,21 @@ def test_chosen_classes(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [item], names=('cat', 'dog'))
     splits, text = as_canonical(folder, tmp_path / 'out', ['dog'])
     assert splits['train'].classes == ('dog',) and splits['train'].num_objects == 1
-    assert splits['train'].left_out == 1  # of the class that no list has; cat is not chosen
+    assert (
+        splits['train'].left_out == 1
+    )  # of the class that no list has; cat is not chosen
     assert "object of the unknown class 'eel'" in text and "'cat'" not in text
     splits, _ = as_canonical(folder, tmp_path / 'out', ['dog', 'cat'])
     assert splits['val'].classes == ('dog', 'cat')  # in the order that is given
-    with pytest.raises(ValueError, match=r'classes bird are not in the labels .* have cat, dog'):
+    with pytest.raises(
+        ValueError, match=r'classes bird are not in the labels .* have cat, dog'
+    ):
         as_canonical(folder, tmp_path / 'out', ['bird'])
 
 
-def test_lost_objects_of_classes_that_are_not_chosen_do_not_count(tmp_path: Path) -> None:
+def test_lost_objects_of_classes_that_are_not_chosen_do_not_count(
+    tmp_path: Path,
+) -> None:
     """Neither in the tenth that refuses a training, nor for an image that lost its objects."""
     first, other, damaged = (
         Labelled(image(tmp_path / f'images/{name}.png'), []) for name in ('a', 'b', 'c')
@@ -319,13 +375,17 @@ def test_lost_objects_of_classes_that_are_not_chosen_do_not_count(tmp_path: Path
 
 def test_run_lengths_of_another_size_name_the_file(tmp_path: Path) -> None:
     shape = mask_shape('cat', np.ones((5, 5)), 0, 0, (60, 80))
-    with pytest.raises(ValueError, match=r'a.png: run lengths of \[60, 80\] for an image'):
+    with pytest.raises(
+        ValueError, match=r'a.png: run lengths of \[60, 80\] for an image'
+    ):
         one(tmp_path, shape)
 
 
 def test_copies_of_training_images_are_said(tmp_path: Path) -> None:
     """A folder of validation images that was copied from the training images."""
-    train, val = (image(tmp_path / 'images' / split / 'a.png') for split in ('train', 'val'))
+    train, val = (
+        image(tmp_path / 'images' / split / 'a.png') for split in ('train', 'val')
+    )
     val.write_bytes(train.read_bytes())
     items = [[Labelled(file, [Shape('cat', BOX)])] for file in (train, val)]
     _, text = as_canonical(folder_of(tmp_path, *items), tmp_path / 'out')

@@ -30,9 +30,13 @@ def lacking(*keys: str, **more: Any) -> dict:
     return {key: value for key, value in thing(**more).items() if key not in keys}
 
 
-def coco(images: Sequence, annotations: Sequence, categories: Any = CATEGORIES, **top: Any) -> str:
+def coco(
+    images: Sequence, annotations: Sequence, categories: Any = CATEGORIES, **top: Any
+) -> str:
     content = dict(images=images, annotations=annotations, categories=categories, **top)
-    return json.dumps({key: value for key, value in content.items() if value is not None})
+    return json.dumps(
+        {key: value for key, value in content.items() if value is not None}
+    )
 
 
 def folder(root: Path, train: str, names: Sequence[str] = ('a.jpg',)) -> Path:
@@ -45,9 +49,13 @@ def folder(root: Path, train: str, names: Sequence[str] = ('a.jpg',)) -> Path:
     return root
 
 
-def one(root: Path, *annotations: dict, categories: Any = CATEGORIES, **options: Any) -> Reading:
+def one(
+    root: Path, *annotations: dict, categories: Any = CATEGORIES, **options: Any
+) -> Reading:
     """The reading of one training image with these annotations, numbered unless they have ids."""
-    return reading(folder(root, one_image(*annotations, categories=categories)), **options)
+    return reading(
+        folder(root, one_image(*annotations, categories=categories)), **options
+    )
 
 
 def one_image(*annotations: dict, categories: Any = CATEGORIES) -> str:
@@ -92,22 +100,38 @@ def lengths(size: tuple[int, int] = SIZE, *, is_text: bool = True) -> dict:
         pytest.param(dict(iscrowd=None), '', id='iscrowd null'),
         pytest.param(dict(iscrowd='0', ignore='0'), '', id='flags of text'),
         pytest.param(dict(iscrowd='FALSE', ignore=' 0.0'), '', id='more flags of text'),
-        pytest.param(dict(bbox=[10, 5, 30, 15], bbox_mode=0), '', id='detectron2 XYXY_ABS'),
+        pytest.param(
+            dict(bbox=[10, 5, 30, 15], bbox_mode=0), '', id='detectron2 XYXY_ABS'
+        ),
         pytest.param(dict(bbox_mode=1), '', id='detectron2 XYWH_ABS'),
         pytest.param(dict(image_id='1'), '', id='F3 image_id of text, mmdet 4053'),
         pytest.param(dict(image_id=1.0, category_id=1.0), '', id='float ids'),
         pytest.param(dict(category_id='1'), '', id='category_id of text'),
-        pytest.param(dict(bbox=['10', '5', '20', '10.0']), 'numbers are text', id='F9 text'),
-        pytest.param(dict(bbox=[30, 15, -20, -10]), 'negative width', id='F10 negative sides'),
+        pytest.param(
+            dict(bbox=['10', '5', '20', '10.0']), 'numbers are text', id='F9 text'
+        ),
+        pytest.param(
+            dict(bbox=[30, 15, -20, -10]), 'negative width', id='F10 negative sides'
+        ),
         pytest.param(dict(attributes=dict(rotation=0.0)), '', id='CVAT upright'),
         pytest.param(dict(attributes=[]), '', id='attributes are a list'),
         pytest.param(dict(score=0.9), 'with a score', id='F13 predictions'),
-        pytest.param(dict(bbox=[10, 5, 20, 10.0], keypoints=[1, 2, 2]), '', id='key points'),
-        pytest.param(dict(bbox=None, segmentation=[CORNERS]), 'without a box', id='F9 bbox null'),
-        pytest.param(dict(bbox=[], segmentation=[CORNERS]), 'without a box', id='F9 bbox empty'),
-        pytest.param(dict(bbox=[], segmentation=lengths()), 'without a box', id='box of a mask'),
         pytest.param(
-            dict(bbox=[0, 0, 0, 0], segmentation=[CORNERS]), 'without a box', id='box of zeros'
+            dict(bbox=[10, 5, 20, 10.0], keypoints=[1, 2, 2]), '', id='key points'
+        ),
+        pytest.param(
+            dict(bbox=None, segmentation=[CORNERS]), 'without a box', id='F9 bbox null'
+        ),
+        pytest.param(
+            dict(bbox=[], segmentation=[CORNERS]), 'without a box', id='F9 bbox empty'
+        ),
+        pytest.param(
+            dict(bbox=[], segmentation=lengths()), 'without a box', id='box of a mask'
+        ),
+        pytest.param(
+            dict(bbox=[0, 0, 0, 0], segmentation=[CORNERS]),
+            'without a box',
+            id='box of zeros',
         ),
     ],
 )
@@ -140,34 +164,60 @@ def test_ignored_objects_are_crowds(tmp_path: Path, change: dict) -> None:
 @pytest.mark.parametrize(
     'change, line',
     [
-        pytest.param(dict(bbox=[1, 2, 3]), 'bbox is [1, 2, 3], not', id='three numbers'),
-        pytest.param(dict(bbox=[1, 2, 3, 'x']), "bbox is 'x', which is no number", id='a word'),
+        pytest.param(
+            dict(bbox=[1, 2, 3]), 'bbox is [1, 2, 3], not', id='three numbers'
+        ),
+        pytest.param(
+            dict(bbox=[1, 2, 3, 'x']), "bbox is 'x', which is no number", id='a word'
+        ),
         pytest.param(dict(bbox=[1, None, 3, 4]), 'which is no number', id='null in it'),
         pytest.param(dict(bbox=[1, 2, float('nan'), 4]), 'not finite', id='F3 NaN'),
         pytest.param(dict(bbox=[1, 2, float('inf'), 4]), 'not finite', id='infinite'),
         pytest.param(dict(bbox='1 2 3 4'), "bbox is '1 2 3 4', not", id='a text'),
         pytest.param(dict(bbox=7), 'bbox is 7, not', id='a number'),
-        pytest.param(dict(bbox_mode=4), 'bbox_mode is 4, not', id='detectron2 XYWHA_ABS'),
-        pytest.param(dict(bbox=[20, 15, 9, 5, 0.1]), 'no info.angle_version', id='five numbers'),
-        pytest.param(dict(segmentation=[[float('nan')] * 6]), 'not finite', id='NaN in a polygon'),
-        pytest.param(dict(segmentation=[['x'] * 6]), "is 'x', which is no number", id='text there'),
         pytest.param(
-            dict(segmentation=lengths((40, 30))), '[40, 30] for an image of [30, 40]', id='F14 RLE'
+            dict(bbox_mode=4), 'bbox_mode is 4, not', id='detectron2 XYWHA_ABS'
         ),
         pytest.param(
-            dict(segmentation=dict(size=list(SIZE), counts=[5, 5])), '10 pixels', id='short RLE'
+            dict(bbox=[20, 15, 9, 5, 0.1]), 'no info.angle_version', id='five numbers'
         ),
         pytest.param(
-            dict(segmentation=dict(size=list(SIZE), counts='zzz99')), 'broken', id='broken RLE'
+            dict(segmentation=[[float('nan')] * 6]), 'not finite', id='NaN in a polygon'
+        ),
+        pytest.param(
+            dict(segmentation=[['x'] * 6]),
+            "is 'x', which is no number",
+            id='text there',
+        ),
+        pytest.param(
+            dict(segmentation=lengths((40, 30))),
+            '[40, 30] for an image of [30, 40]',
+            id='F14 RLE',
+        ),
+        pytest.param(
+            dict(segmentation=dict(size=list(SIZE), counts=[5, 5])),
+            '10 pixels',
+            id='short RLE',
+        ),
+        pytest.param(
+            dict(segmentation=dict(size=list(SIZE), counts='zzz99')),
+            'broken',
+            id='broken RLE',
         ),
         pytest.param(
             dict(segmentation=dict(size=list(SIZE), counts=['x', 5])),
             "a run length is 'x', which is no number",
             id='RLE of words',
         ),
-        pytest.param(dict(segmentation=[CORNERS, lengths()]), 'has {', id='polygon and RLE'),
-        pytest.param(dict(segmentation=[CORNERS, None]), 'has None', id='polygon and null'),
-        pytest.param(dict(segmentation='polygon'), 'neither polygons nor run', id='a word'),
+        pytest.param(
+            dict(segmentation=[CORNERS, lengths()]), 'has {', id='polygon and RLE'
+        ),
+        pytest.param(
+            dict(segmentation=[CORNERS, None]), 'has None', id='polygon and null'
+        ),
+        pytest.param(
+            dict(segmentation='polygon'), 'neither polygons nor run', id='a word'
+        ),
     ],
 )
 def test_a_broken_object_is_named(tmp_path: Path, change: dict, line: str) -> None:
@@ -188,19 +238,33 @@ def test_a_corner_far_away_is_refused(tmp_path: Path) -> None:
     [
         pytest.param(lacking('bbox'), 'without a box, polygon or mask', id='nothing'),
         pytest.param(
-            thing(bbox=None, segmentation=[]), 'without a box, polygon or mask', id='null'
+            thing(bbox=None, segmentation=[]),
+            'without a box, polygon or mask',
+            id='null',
         ),
-        pytest.param(thing(category_id=9), 'of category 9, which the file does not', id='F9'),
+        pytest.param(
+            thing(category_id=9), 'of category 9, which the file does not', id='F9'
+        ),
         pytest.param(lacking('category_id'), 'of category None', id='make-sense 144'),
-        pytest.param(thing(image_id=5), 'of an image that the file does not list', id='F3'),
-        pytest.param(lacking('image_id'), 'of an image that the file does not list', id='none'),
         pytest.param(
-            thing(bbox=[0] * 4, keypoints=[9, 9, 2]), 'of key points without a box', id='F10e'
+            thing(image_id=5), 'of an image that the file does not list', id='F3'
         ),
         pytest.param(
-            lacking('bbox', keypoints=[9, 9, 2]), 'of key points without a box', id='F10e, none'
+            lacking('image_id'), 'of an image that the file does not list', id='none'
         ),
-        pytest.param(thing(bbox=[50, 5, 9, 9]), 'outside of its image', id='F3 outside'),
+        pytest.param(
+            thing(bbox=[0] * 4, keypoints=[9, 9, 2]),
+            'of key points without a box',
+            id='F10e',
+        ),
+        pytest.param(
+            lacking('bbox', keypoints=[9, 9, 2]),
+            'of key points without a box',
+            id='F10e, none',
+        ),
+        pytest.param(
+            thing(bbox=[50, 5, 9, 9]), 'outside of its image', id='F3 outside'
+        ),
     ],
 )
 def test_what_is_left_out_is_counted(tmp_path: Path, item: dict, line: str) -> None:
@@ -223,11 +287,22 @@ def test_an_image_that_lost_its_objects_is_no_negative(tmp_path: Path) -> None:
         pytest.param([CORNERS], [CORNERS], '', id='polygon'),
         pytest.param([[*CORNERS, 10, 5]], [[*CORNERS, 10, 5]], '', id='closed'),
         pytest.param(CORNERS, [CORNERS], 'another form', id='F14 flat, VIA'),
-        pytest.param([[10, 5], [30, 5], [30, 15], [10, 15]], [CORNERS], 'another form', id='pairs'),
-        pytest.param([[[10, 5], [30, 5], [30, 15], [10, 15]]], [CORNERS], 'another', id='deeper'),
+        pytest.param(
+            [[10, 5], [30, 5], [30, 15], [10, 15]],
+            [CORNERS],
+            'another form',
+            id='pairs',
+        ),
+        pytest.param(
+            [[[10, 5], [30, 5], [30, 15], [10, 15]]], [CORNERS], 'another', id='deeper'
+        ),
         pytest.param([[*map(str, CORNERS)]], [CORNERS], 'another form', id='text'),
-        pytest.param([CORNERS, [1, 1, 2, 2]], [CORNERS], 'its other parts', id='a part of 2'),
-        pytest.param([CORNERS, CORNERS[:7]], [CORNERS], 'its other parts', id='an odd part'),
+        pytest.param(
+            [CORNERS, [1, 1, 2, 2]], [CORNERS], 'its other parts', id='a part of 2'
+        ),
+        pytest.param(
+            [CORNERS, CORNERS[:7]], [CORNERS], 'its other parts', id='an odd part'
+        ),
         pytest.param([], None, '', id='none'),
         pytest.param(None, None, '', id='null'),
         pytest.param([[]], None, 'its box is taken', id='F14 empty part'),
@@ -242,8 +317,12 @@ def test_an_image_that_lost_its_objects_is_no_negative(tmp_path: Path) -> None:
             '',
             id='RLE of text',
         ),
-        pytest.param([lengths()], lengths(), 'lengths in another form', id='F10d list of RLE'),
-        pytest.param([lengths()] * 2, lengths(), 'lengths in another form', id='two RLE'),
+        pytest.param(
+            [lengths()], lengths(), 'lengths in another form', id='F10d list of RLE'
+        ),
+        pytest.param(
+            [lengths()] * 2, lengths(), 'lengths in another form', id='two RLE'
+        ),
         pytest.param(
             dict(size=list(SIZE), counts=str(lengths()['counts'].encode())),
             lengths(),
@@ -258,7 +337,8 @@ def test_an_image_that_lost_its_objects_is_no_negative(tmp_path: Path) -> None:
         ),
         pytest.param(
             dict(
-                size=list(SIZE), counts=str(lengths(is_text=False)['counts']).replace(',', '')[1:-1]
+                size=list(SIZE),
+                counts=str(lengths(is_text=False)['counts']).replace(',', '')[1:-1],
             ),
             lengths(),
             'lengths in another form',
@@ -266,8 +346,12 @@ def test_an_image_that_lost_its_objects_is_no_negative(tmp_path: Path) -> None:
         ),
         pytest.param(str(lengths()), lengths(), '', id='F10d text of Python'),
         pytest.param(json.dumps([CORNERS]), [CORNERS], '', id='F10d text of JSON'),
-        pytest.param(dict(size=list(SIZE)), None, 'without counts', id='F14 RLE without counts'),
-        pytest.param(dict(size=list(SIZE), counts=[1200]), None, 'without a pixel', id='empty'),
+        pytest.param(
+            dict(size=list(SIZE)), None, 'without counts', id='F14 RLE without counts'
+        ),
+        pytest.param(
+            dict(size=list(SIZE), counts=[1200]), None, 'without a pixel', id='empty'
+        ),
         pytest.param({}, None, '', id='empty object'),
     ],
 )
@@ -283,22 +367,34 @@ def test_a_polygon_within_another_of_its_object_is_said(tmp_path: Path) -> None:
     inner, beside = [14, 7, 20, 7, 20, 12, 14, 12], [32, 5, 38, 5, 38, 9]
     found = one(tmp_path, thing(segmentation=[CORNERS, inner]))
     (item,) = found.content['train']['annotations']
-    assert item['area'] == 200 and '1 x polygon wholly within another of its object' in found.text
+    assert (
+        item['area'] == 200
+        and '1 x polygon wholly within another of its object' in found.text
+    )
     found = one(tmp_path, thing(bbox=[10, 5, 28, 10], segmentation=[CORNERS, beside]))
     assert 'polygon' not in found.text
 
 
 def test_a_box_at_the_origin_is_no_pair_of_corners(tmp_path: Path) -> None:
-    found = one(tmp_path, thing(bbox=[0, 0, 3, 3], segmentation=[[1, 1, 5, 1, 5, 5, 1, 5]]))
-    assert 'box unlike its polygon or mask' in found.text and 'shows to be' not in found.text
+    found = one(
+        tmp_path, thing(bbox=[0, 0, 3, 3], segmentation=[[1, 1, 5, 1, 5, 5, 1, 5]])
+    )
+    assert (
+        'box unlike its polygon or mask' in found.text
+        and 'shows to be' not in found.text
+    )
 
 
 def test_images_of_lvis_that_are_not_labelled_for_all_classes(tmp_path: Path) -> None:
     """F13"""
-    text = coco([entry(not_exhaustive_category_ids=[2], neg_category_ids=[])], [thing()])
+    text = coco(
+        [entry(not_exhaustive_category_ids=[2], neg_category_ids=[])], [thing()]
+    )
     found = reading(folder(tmp_path, text))
     assert '1 x image that is not labelled for all classes, as of LVIS' in found.text
-    plain = coco([entry(not_exhaustive_category_ids=[], neg_category_ids=[])], [thing()])
+    plain = coco(
+        [entry(not_exhaustive_category_ids=[], neg_category_ids=[])], [thing()]
+    )
     assert 'LVIS' not in reading(folder(tmp_path, plain)).text
 
 
@@ -311,8 +407,12 @@ def test_a_polygon_that_leaves_the_image_keeps_its_slope(tmp_path: Path) -> None
     """B5: only the box is clipped, to what is seen of it."""
     triangle = [-20, 10, 20, 0, 20, 20]
     found = one(tmp_path, thing(bbox=[-20, 0, 40, 20], segmentation=[triangle]))
-    assert outlines(found) == [[triangle]] and objects(found) == [('cat', (0, 0, 20, 20), 0)]
-    assert found.content['train']['annotations'][0]['area'] == pytest.approx(300, abs=15)
+    assert outlines(found) == [[triangle]] and objects(found) == [
+        ('cat', (0, 0, 20, 20), 0)
+    ]
+    assert found.content['train']['annotations'][0]['area'] == pytest.approx(
+        300, abs=15
+    )
 
 
 def test_a_box_unlike_its_outline_is_said(tmp_path: Path) -> None:
@@ -323,11 +423,15 @@ def test_a_box_unlike_its_outline_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize('rotation', [45, 45.0, '45', -135.0, 405])
 def test_rotated_boxes_of_cvat(tmp_path: Path, rotation: object) -> None:
     """F27: about the centre; for upright boxes, too."""
-    item = thing(bbox=[10, 12, 20, 6], segmentation=[], attributes=dict(rotation=rotation))
+    item = thing(
+        bbox=[10, 12, 20, 6], segmentation=[], attributes=dict(rotation=rotation)
+    )
     side = 26 / 2**0.5
     expected = [20 - side / 2, 15 - side / 2, side, side]
     for oriented in (False, True):
-        (found,) = one(tmp_path, item, oriented=oriented).content['train']['annotations']
+        (found,) = one(tmp_path, item, oriented=oriented).content['train'][
+            'annotations'
+        ]
         np.testing.assert_allclose(found['bbox'], expected, atol=1e-4)
         assert oriented is False or found['area'] == pytest.approx(120)
 
@@ -340,7 +444,9 @@ def test_an_outline_says_more_than_a_rotation(tmp_path: Path) -> None:
 def test_five_numbers_by_the_convention_that_the_file_names(tmp_path: Path) -> None:
     item = thing(bbox=[20, 15, 20, 6, np.pi / 4])
     text = coco([entry()], [item], info=dict(angle_version='le90'))
-    (found,) = reading(folder(tmp_path, text), oriented=True).content['train']['annotations']
+    (found,) = reading(folder(tmp_path, text), oriented=True).content['train'][
+        'annotations'
+    ]
     assert found['area'] == pytest.approx(120)
     assert found['bbox'][2] == pytest.approx(26 / 2**0.5)
 
@@ -348,11 +454,19 @@ def test_five_numbers_by_the_convention_that_the_file_names(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     'boxes, line',
     [
-        ([[0.25, 0.2, 0.5, 0.3], [0.1, 0.1, 0.9, 0.9]], 'fractions of the image size'),  # F3
-        ([[10, 5, 30, 15], [25, 12, 38, 29], [20, 9, 39, 20], [3, 3, 9, 9]], 'two corners'),
+        (
+            [[0.25, 0.2, 0.5, 0.3], [0.1, 0.1, 0.9, 0.9]],
+            'fractions of the image size',
+        ),  # F3
+        (
+            [[10, 5, 30, 15], [25, 12, 38, 29], [20, 9, 39, 20], [3, 3, 9, 9]],
+            'two corners',
+        ),
     ],
 )
-def test_boxes_in_other_numbers(tmp_path: Path, boxes: list[list[float]], line: str) -> None:
+def test_boxes_in_other_numbers(
+    tmp_path: Path, boxes: list[list[float]], line: str
+) -> None:
     line = line.replace('two corners', '[left, top, right, bottom]')
     message = said(tmp_path, *[thing(bbox=box) for box in boxes])
     assert line in message and 'train.json' in message
@@ -370,10 +484,15 @@ def test_two_boxes_that_leave_their_image_are_corners(tmp_path: Path) -> None:
             [10, 5, 30, 15],
             'are unlike their polygons or masks; they are [left, top, right, bottom]: write',
         ),
-        ([20, 10, 20, 10], 'are unlike their polygons or masks; write'),  # centre, width, height
+        (
+            [20, 10, 20, 10],
+            'are unlike their polygons or masks; write',
+        ),  # centre, width, height
     ],
 )
-def test_boxes_unlike_their_outlines(tmp_path: Path, box: list[float], line: str) -> None:
+def test_boxes_unlike_their_outlines(
+    tmp_path: Path, box: list[float], line: str
+) -> None:
     things = [thing(bbox=box, segmentation=[CORNERS], category_id=n) for n in (1, 2)]
     fits = [thing(segmentation=[CORNERS], category_id=n) for n in (1, 2)]
     assert f'train.json: 2 of 3 boxes {line}' in said(tmp_path, *things, fits[0])
@@ -413,15 +532,23 @@ def test_the_same_annotation_twice_is_one(tmp_path: Path) -> None:
             {'a.jpg': [CAT], 'b.jpg': []},
             id='007 is not 7',
         ),
-        pytest.param([entry(), entry()], [thing()], {'a.jpg': [CAT]}, id='F25 an entry twice'),
+        pytest.param(
+            [entry(), entry()], [thing()], {'a.jpg': [CAT]}, id='F25 an entry twice'
+        ),
         pytest.param([entry(id=0)], [thing(image_id=0)], {'a.jpg': [CAT]}, id='id 0'),
-        pytest.param([entry(id=0)], [thing(image_id=-0.0)], {'a.jpg': [CAT]}, id='id -0.0'),
+        pytest.param(
+            [entry(id=0)], [thing(image_id=-0.0)], {'a.jpg': [CAT]}, id='id -0.0'
+        ),
     ],
 )
-def test_images_by_their_ids(tmp_path: Path, images: list, things: list, expected: dict) -> None:
+def test_images_by_their_ids(
+    tmp_path: Path, images: list, things: list, expected: dict
+) -> None:
     found = reading(folder(tmp_path, coco(images, things), ('a.jpg', 'b.jpg')))
     assert found.objects['train'] == expected
-    assert [item['id'] for item in found.content['train']['images']] == [1, 2][: len(expected)]
+    assert [item['id'] for item in found.content['train']['images']] == [1, 2][
+        : len(expected)
+    ]
 
 
 def test_two_images_of_one_id_are_refused(tmp_path: Path) -> None:
@@ -456,7 +583,10 @@ def test_sizes_may_be_absent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     'sides, line',
     [
-        (dict(height=60, width=80), 'a.jpg: 80 x 60 by its labels, the image has 40 x 30'),  # B28
+        (
+            dict(height=60, width=80),
+            'a.jpg: 80 x 60 by its labels, the image has 40 x 30',
+        ),  # B28
         (dict(height=40, width=30), 'a.jpg: 30 x 40 by its labels'),  # F3: swapped
         (dict(height='high'), "'high', which is no number"),
     ],

@@ -84,7 +84,11 @@ FIRST = {
 
 def next_id(first: Any, number: int) -> Any:
     """An id of the kind of the first one: a number, or a text that ends with one."""
-    return first + number if isinstance(first, int) else f'{first[:-1]}{int(first[-1]) + number}'
+    return (
+        first + number
+        if isinstance(first, int)
+        else f'{first[:-1]}{int(first[-1]) + number}'
+    )
 
 
 @pytest.mark.parametrize('tool', EXPORTS)
@@ -102,7 +106,8 @@ def test_the_export_of_a_tool_is_read_as_it_is(tmp_path: Path, tool: str) -> Non
         categories=FIRST.get(tool, []) + kinds,
         images=[dict(entry, id=i, file_name=name.format(n)) for n, i in enumerate(ids)],
         annotations=[
-            dict(thing, id=n, image_id=i, category_id=first_class) for n, i in enumerate(ids)
+            dict(thing, id=n, image_id=i, category_id=first_class)
+            for n, i in enumerate(ids)
         ],
     )
     for number in NUMBERS:
@@ -114,7 +119,9 @@ def test_the_export_of_a_tool_is_read_as_it_is(tmp_path: Path, tool: str) -> Non
     objects = [items for images in found.objects.values() for items in images.values()]
     assert objects == [expected] * len(NUMBERS)
     outlines = [
-        'segmentation' in item for part in found.content.values() for item in part['annotations']
+        'segmentation' in item
+        for part in found.content.values()
+        for item in part['annotations']
     ]
     assert outlines == [bool(thing.get('segmentation'))] * len(NUMBERS)
     assert '(left out): ' not in found.text.replace('no object (left out)', '')

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from helpers.field import SIZE, Reading, image, reading, refusal, write
-from rope_dense.datasets.labels import coco, coco_files
-from rope_dense.datasets.labels.coco import find_coco
-from rope_dense.datasets.labels.folders import find_labels
-from rope_dense.datasets.labels.inventory import Inventory, inventory_of
+from rope_dense.data.labels import coco, coco_files
+from rope_dense.data.labels.coco import find_coco
+from rope_dense.data.labels.folders import find_labels
+from rope_dense.data.labels.inventory import Inventory, inventory_of
 
 BOX = [10, 5, 20, 10]
-MANY = [f'{number}.jpg' for number in range(20)]  # enough for a hash to give both splits some
+MANY = [
+    f'{number}.jpg' for number in range(20)
+]  # enough for a hash to give both splits some
 
 
 def coco_text(names: Sequence[str], **top: Any) -> str:
@@ -23,13 +25,17 @@ def coco_text(names: Sequence[str], **top: Any) -> str:
     sides = dict(height=SIZE[0], width=SIZE[1])
     content = dict(
         images=[dict(id=n, file_name=name, **sides) for n, name in enumerate(names)],
-        annotations=[dict(id=n, image_id=n, category_id=1, bbox=BOX) for n in range(len(names))],
+        annotations=[
+            dict(id=n, image_id=n, category_id=1, bbox=BOX) for n in range(len(names))
+        ],
         categories=[dict(id=1, name='cat')],
     )
     return json.dumps(content | top)
 
 
-def place(root: Path, file: str, images: str, names: Sequence[str], prefix: str = '') -> None:
+def place(
+    root: Path, file: str, images: str, names: Sequence[str], prefix: str = ''
+) -> None:
     """A COCO file and its images in a folder; `prefix` stands before the names in the file."""
     for name in names:
         image(root / images / name)
@@ -74,14 +80,19 @@ def all_objects(found: Reading) -> list[list]:
          'val_task/annotations/instances_default.json', '{}_task/images'),
     ],
 )  # fmt: skip
-def test_files_of_both_splits(tmp_path: Path, train: str, val: str, images: str) -> None:
-    word = 'valid' if 'valid/' in val else 'validation' if 'validation' in val else 'val'
+def test_files_of_both_splits(
+    tmp_path: Path, train: str, val: str, images: str
+) -> None:
+    word = (
+        'valid' if 'valid/' in val else 'validation' if 'validation' in val else 'val'
+    )
     place(tmp_path, train, images.format('train'), ['a.jpg', 'b.jpg'])
     place(tmp_path, val, images.format(word), ['v.jpg'])
     found = find_coco(inventory_of(tmp_path))
     assert found is not None and found.split_by == f'{train} and {val}'
     names = {
-        split: {Path(name).name for name in images} for split, images in taken(tmp_path).items()
+        split: {Path(name).name for name in images}
+        for split, images in taken(tmp_path).items()
     }
     assert names == dict(train={'a.jpg', 'b.jpg'}, val={'v.jpg'})
 
@@ -90,27 +101,47 @@ def test_files_of_both_splits(tmp_path: Path, train: str, val: str, images: str)
     'file, images, prefix',
     [
         pytest.param('result.json', 'images', 'images/', id='Label Studio'),
-        pytest.param('result.json', 'images', '/data/upload/3/', id='Label Studio, not exported'),
+        pytest.param(
+            'result.json', 'images', '/data/upload/3/', id='Label Studio, not exported'
+        ),
         pytest.param('result.json', 'images', 'images\\', id='Label Studio on Windows'),
-        pytest.param('result.json', 'images', '/data/local-files/?d=some/', id='local files'),
-        pytest.param('result.json', 'images', 'http://host:8080/data/upload/1/', id='address'),
+        pytest.param(
+            'result.json', 'images', '/data/local-files/?d=some/', id='local files'
+        ),
+        pytest.param(
+            'result.json', 'images', 'http://host:8080/data/upload/1/', id='address'
+        ),
         pytest.param('labels.json', 'data', '', id='FiftyOne'),
         pytest.param('annotations/instances_default.json', 'images', '', id='CVAT'),
-        pytest.param('annotations/instances_default.json', 'images/default', '', id='CVAT 2'),
+        pytest.param(
+            'annotations/instances_default.json', 'images/default', '', id='CVAT 2'
+        ),
         pytest.param('_annotations.coco.json', '.', '', id='Roboflow'),
         pytest.param('annotations.json', 'images', '../images/', id='two points'),
         pytest.param('coco.json', '.', './', id='one point'),
-        pytest.param('labels_my-project-name_2024-01-26-11-44-48.json', '.', '', id='makesense'),
+        pytest.param(
+            'labels_my-project-name_2024-01-26-11-44-48.json', '.', '', id='makesense'
+        ),
         pytest.param('via_project_coco.json', 'images', '', id='VIA'),
         pytest.param('export/anything.json', 'export/images', '', id='in a folder'),
         pytest.param('annotations/trainval.json', 'images', '', id='both'),
-        pytest.param('annotations.json', 'pictures', 'pictures/', id='folder in the names'),
-        pytest.param('annotations.json', 'images/batch', '', id='folder not in the names'),
-        pytest.param('annotations.json', 'images', '/home/me/project/images/', id='absolute'),
-        pytest.param('train/_annotations.coco.json', 'train', '', id='only a training split'),
+        pytest.param(
+            'annotations.json', 'pictures', 'pictures/', id='folder in the names'
+        ),
+        pytest.param(
+            'annotations.json', 'images/batch', '', id='folder not in the names'
+        ),
+        pytest.param(
+            'annotations.json', 'images', '/home/me/project/images/', id='absolute'
+        ),
+        pytest.param(
+            'train/_annotations.coco.json', 'train', '', id='only a training split'
+        ),
     ],
 )
-def test_one_file_of_all_images(tmp_path: Path, file: str, images: str, prefix: str) -> None:
+def test_one_file_of_all_images(
+    tmp_path: Path, file: str, images: str, prefix: str
+) -> None:
     place(tmp_path, file, images, MANY, prefix)
     found = find_coco(inventory_of(tmp_path))
     assert found is not None and found.split_by.startswith('a hash of the name')
@@ -121,21 +152,38 @@ def test_one_file_of_all_images(tmp_path: Path, file: str, images: str, prefix: 
     assert sorted(names) == sorted(MANY)
 
 
-@pytest.mark.parametrize('file, prefix', [('result.json', 'images/'), ('annotations.json', '')])
-def test_folders_of_images_may_say_the_splits(tmp_path: Path, file: str, prefix: str) -> None:
-    names = [f'{split}/{number}.jpg' for split in ('train', 'Val', 'test') for number in range(3)]
+@pytest.mark.parametrize(
+    'file, prefix', [('result.json', 'images/'), ('annotations.json', '')]
+)
+def test_folders_of_images_may_say_the_splits(
+    tmp_path: Path, file: str, prefix: str
+) -> None:
+    names = [
+        f'{split}/{number}.jpg'
+        for split in ('train', 'Val', 'test')
+        for number in range(3)
+    ]
     place(tmp_path, file, 'images', names, prefix)
     found = find_coco(inventory_of(tmp_path))
     assert found is not None
-    assert found.split_by == f'the folders of the images (train and val; not test), of {file}'
-    words = {s: {name.split('/')[-2] for name in names} for s, names in taken(tmp_path).items()}
+    assert (
+        found.split_by
+        == f'the folders of the images (train and val; not test), of {file}'
+    )
+    words = {
+        s: {name.split('/')[-2] for name in names}
+        for s, names in taken(tmp_path).items()
+    }
     assert words == dict(train={'train'}, val={'Val'})
 
 
 def test_names_of_label_studio_are_quoted(tmp_path: Path) -> None:
     image(tmp_path / 'images' / 'my cat.jpg')
     place(tmp_path, 'result.json', 'images', MANY)
-    write(tmp_path / 'result.json', coco_text([*MANY, '/data/local-files/?d=images/my%20cat.jpg']))
+    write(
+        tmp_path / 'result.json',
+        coco_text([*MANY, '/data/local-files/?d=images/my%20cat.jpg']),
+    )
     assert 'my cat.jpg' in set.union(*taken(tmp_path).values())
 
 
@@ -144,11 +192,16 @@ def test_images_by_their_address_as_in_lvis(tmp_path: Path) -> None:
         for number in numbers:
             image(tmp_path / f'{split}2017' / f'{number}.jpg')
     content = json.loads(coco_text(['a', 'b']))
-    urls = ['http://images.cocodataset.org/train2017/2.jpg', 'http://x.org/val2017/3.jpg']
+    urls = [
+        'http://images.cocodataset.org/train2017/2.jpg',
+        'http://x.org/val2017/3.jpg',
+    ]
     for entry, url in zip(content['images'], urls, strict=True):
         entry.pop('file_name')
         entry['coco_url'] = url
-    write(tmp_path / 'lvis_v1_val.json', json.dumps(content))  # has images of train2017, too
+    write(
+        tmp_path / 'lvis_v1_val.json', json.dumps(content)
+    )  # has images of train2017, too
     write(tmp_path / 'lvis_v1_train.json', coco_text(['train2017/1.jpg']))
     assert taken(tmp_path)['val'] == {'train2017/2.jpg', 'val2017/3.jpg'}
 
@@ -156,22 +209,34 @@ def test_images_by_their_address_as_in_lvis(tmp_path: Path) -> None:
 def test_the_common_name_is_taken(tmp_path: Path) -> None:
     """Key points, captions and stuff lie beside COCO's instances; parts of it may, too."""
     for split in ('train', 'val'):
-        place(tmp_path, f'annotations/instances_{split}2017.json', f'{split}2017', [f'{split}.jpg'])
+        place(
+            tmp_path,
+            f'annotations/instances_{split}2017.json',
+            f'{split}2017',
+            [f'{split}.jpg'],
+        )
         for other in ('person_keypoints', 'stuff', 'mini'):
-            write(tmp_path / f'annotations/{other}_{split}2017.json', coco_text(['none.jpg']))
+            write(
+                tmp_path / f'annotations/{other}_{split}2017.json',
+                coco_text(['none.jpg']),
+            )
         captions = [dict(id=1, image_id=0, caption='A cat.')]
         write(
             tmp_path / f'annotations/captions_{split}2017.json',
             coco_text([f'{split}.jpg'], annotations=captions, categories=None),
         )
-    write(tmp_path / 'annotations/image_info_test2017.json', json.dumps(dict(images=[])))
+    write(
+        tmp_path / 'annotations/image_info_test2017.json', json.dumps(dict(images=[]))
+    )
     assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
 
 
 def test_images_without_labels_hide_no_labels(tmp_path: Path) -> None:
     """COCO's test images: their file has no annotations."""
     place(tmp_path, 'train.json', 'train', MANY)
-    write(tmp_path / 'test.json', json.dumps(dict(images=[dict(id=1, file_name='x.jpg')])))
+    write(
+        tmp_path / 'test.json', json.dumps(dict(images=[dict(id=1, file_name='x.jpg')]))
+    )
     assert set.union(*taken(tmp_path).values()) == {*MANY}
 
 
@@ -189,14 +254,20 @@ def test_a_test_split_is_only_taken_for_want_of_another(tmp_path: Path) -> None:
 def test_equal_files_are_one(tmp_path: Path) -> None:
     for split in ('train', 'val'):
         place(tmp_path, f'{split}/_annotations.coco.json', split, [f'{split}.jpg'])
-        write(tmp_path / f'annotations/instances_{split}.json', coco_text([f'{split}.jpg']))
+        write(
+            tmp_path / f'annotations/instances_{split}.json',
+            coco_text([f'{split}.jpg']),
+        )
     assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
 
 
 @pytest.mark.parametrize(
     'files, line',
     [
-        (('train.json', 'annotations/instances_train2017.json', 'val.json'), 'the training labels'),
+        (
+            ('train.json', 'annotations/instances_train2017.json', 'val.json'),
+            'the training labels',
+        ),
         (('train_v1.json', 'train_v2.json', 'val.json'), 'the training labels'),
         (('train.json', 'val.json', 'validation.json'), 'own.val=FILE'),
         (('batch1.json', 'batch2.json'), 'several COCO files could be the labels'),
@@ -205,7 +276,9 @@ def test_equal_files_are_one(tmp_path: Path) -> None:
         (('val.json',), 'no COCO file of the training split'),
     ],
 )
-def test_no_file_is_taken_by_chance(tmp_path: Path, files: Sequence[str], line: str) -> None:
+def test_no_file_is_taken_by_chance(
+    tmp_path: Path, files: Sequence[str], line: str
+) -> None:
     for number, file in enumerate(files):
         place(tmp_path, file, 'images', [f'{number}.jpg', *MANY[5:]])
     message = refusal(tmp_path)
@@ -221,7 +294,12 @@ def test_a_data_set_below_hides_none_above(tmp_path: Path) -> None:
 
 def test_splits_with_images_of_one_name(tmp_path: Path) -> None:
     for split in ('train', 'val'):
-        place(tmp_path, f'annotations/{split}.json', f'images/{split}', ['1.jpg', f'{split}.jpg'])
+        place(
+            tmp_path,
+            f'annotations/{split}.json',
+            f'images/{split}',
+            ['1.jpg', f'{split}.jpg'],
+        )
     splits = find_labels(Inventory(tmp_path)).splits
     assert [splits[split].images.name for split in ('train', 'val')] == ['train', 'val']
 
@@ -278,23 +356,38 @@ def test_images_that_differ_in_their_suffix_are_two(tmp_path: Path) -> None:
     place(tmp_path, 'train.json', 'train', ['a.jpg', 'a.png'])
     place(tmp_path, 'val.json', 'val', ['v.jpg'])
     found = reading(tmp_path)
-    assert {*found.objects['train']} == {'a.jpg', 'a.png'} and 'two images' not in found.text
+    assert {*found.objects['train']} == {
+        'a.jpg',
+        'a.png',
+    } and 'two images' not in found.text
 
 
 OTHER_JSON: dict[str, tuple[Any, str]] = {
     'results': ([dict(image_id=1, category_id=1, bbox=BOX, score=0.5)], 'predictions'),
     'list': ([1], 'a list'),
-    'captions': (json.loads(coco_text(['a'], annotations=[dict(caption='A cat.')])), 'captions'),
-    'panoptic': (json.loads(coco_text(['a'], annotations=[dict(segments_info=[])])), 'panoptic'),
+    'captions': (
+        json.loads(coco_text(['a'], annotations=[dict(caption='A cat.')])),
+        'captions',
+    ),
+    'panoptic': (
+        json.loads(coco_text(['a'], annotations=[dict(segments_info=[])])),
+        'panoptic',
+    ),
     'LabelMe': (dict(version='5.0.1', shapes=[], imagePath='a.jpg'), 'by LabelMe'),
     'VIA': ({'a.jpg123': dict(filename='a.jpg', size=123, regions=[])}, 'VIA'),
     'VIA project': (dict(_via_settings={}, _via_img_metadata={}), 'VIA'),
     'no annotations': (dict(images=[], categories=[]), 'without a list of annotations'),
     'a text': ('cat', 'no object'),
     'YouTube-VIS': (dict(videos=[{}], annotations=[dict(bboxes=[])]), 'videos'),
-    'Label Studio': ([dict(id=1, data=dict(image='a.jpg'), annotations=[])], 'Label Studio'),
+    'Label Studio': (
+        [dict(id=1, data=dict(image='a.jpg'), annotations=[])],
+        'Label Studio',
+    ),
     'Label Studio, short': ([dict(annotation_id=1, image='a.jpg')], 'Label Studio'),
-    'Datumaro': (dict(info={}, categories={}, items=[dict(annotations=[])]), 'Datumaro'),
+    'Datumaro': (
+        dict(info={}, categories={}, items=[dict(annotations=[])]),
+        'Datumaro',
+    ),
 }
 GENERAL = ('list', 'LabelMe', 'no annotations', 'a text')  # may be of anything else
 
@@ -308,13 +401,17 @@ def test_json_that_is_not_of_coco(tmp_path: Path, kind: str) -> None:
         with pytest.raises(ValueError, match=f'mine.json: .*{line}'):
             reading(tmp_path)
     assert find_coco(inventory_of(tmp_path)) is None
-    with pytest.raises(ValueError, match=f'mine.json is no COCO file of objects, but .*{line}'):
+    with pytest.raises(
+        ValueError, match=f'mine.json is no COCO file of objects, but .*{line}'
+    ):
         find_coco(inventory_of(tmp_path), train='mine.json')
     write(tmp_path / 'train.json', json.dumps(content))
     if 'images' not in content:
         assert find_coco(inventory_of(tmp_path)) is None
         return
-    with pytest.raises(ValueError, match=f'train.json is no COCO file of objects, but .*{line}'):
+    with pytest.raises(
+        ValueError, match=f'train.json is no COCO file of objects, but .*{line}'
+    ):
         find_coco(inventory_of(tmp_path))
 
 
@@ -357,7 +454,9 @@ def test_validation_images_without_labels_are_refused(
     image(tmp_path / val.replace('valid', 'val').replace('val', 'test') / 't.jpg')
     assert len(set.union(*taken(tmp_path).values())) == len(MANY)
     image(tmp_path / val / 'v.jpg')
-    assert f'{val} has images, but no labels as {tmp_path / file} has' in refusal(tmp_path)
+    assert f'{val} has images, but no labels as {tmp_path / file} has' in refusal(
+        tmp_path
+    )
 
 
 def test_images_that_no_file_lists_are_said(tmp_path: Path) -> None:
@@ -366,8 +465,9 @@ def test_images_that_no_file_lists_are_said(tmp_path: Path) -> None:
     assert 'lists' not in reading(tmp_path).text
     for name in ('x.jpg', 'y.jpg'):
         image(tmp_path / 'images' / name)
-    assert '2 x image that no COCO file lists (not labelled, so left out): x.jpg, y.jpg' in (
-        reading(tmp_path).text
+    assert (
+        '2 x image that no COCO file lists (not labelled, so left out): x.jpg, y.jpg'
+        in (reading(tmp_path).text)
     )
 
 
@@ -380,7 +480,10 @@ def test_images_that_no_file_lists_are_said(tmp_path: Path) -> None:
         (coco_text(MANY)[:300], 'is no JSON, or cut off'),
         (coco_text(MANY)[:-300], 'is no JSON, or cut off'),
         (coco_text([]), 'no image in it'),
-        (json.dumps(dict(images=[dict(id=1)], annotations=[], categories=[])), 'no file_name'),
+        (
+            json.dumps(dict(images=[dict(id=1)], annotations=[], categories=[])),
+            'no file_name',
+        ),
     ],
 )
 def test_a_broken_file_is_named(tmp_path: Path, text: str, line: str) -> None:
@@ -395,7 +498,9 @@ def test_encodings(tmp_path: Path) -> None:
     """B7: a byte-order mark, UTF-16."""
     for split, code in (('train', 'utf-8-sig'), ('val', 'utf-16')):
         place(tmp_path, f'{split}.json', split, [f'{split}.jpg'])
-        (tmp_path / f'{split}.json').write_bytes(coco_text([f'{split}.jpg']).encode(code))
+        (tmp_path / f'{split}.json').write_bytes(
+            coco_text([f'{split}.jpg']).encode(code)
+        )
     assert taken(tmp_path) == dict(train={'train.jpg'}, val={'val.jpg'})
 
 
@@ -486,8 +591,14 @@ def test_classes(tmp_path: Path, given: list, number: object, expected: tuple) -
 @pytest.mark.parametrize(
     'given, line',
     [
-        ([dict(id=1, name='cat'), dict(id=3, name='cat')], "categories 1 and 3 are both 'cat'"),
-        ([dict(id=1, name='cat'), dict(id=1, name='dog')], "id 1 is of 'cat' and of 'dog'"),
+        (
+            [dict(id=1, name='cat'), dict(id=3, name='cat')],
+            "categories 1 and 3 are both 'cat'",
+        ),
+        (
+            [dict(id=1, name='cat'), dict(id=1, name='dog')],
+            "id 1 is of 'cat' and of 'dog'",
+        ),
         ([dict(id=4, name='')], "the name of id 4 is ''"),
         ([dict(id=4, name=None)], 'the name of id 4 is None'),
         ([dict(id=4)], "category number 0: 'name' is missing"),
@@ -505,12 +616,17 @@ def test_classes_that_are_refused(tmp_path: Path, given: Any, line: str) -> None
     assert line in str(error.value)
 
 
-def test_the_validation_file_may_lack_categories_or_order_them_otherwise(tmp_path: Path) -> None:
+def test_the_validation_file_may_lack_categories_or_order_them_otherwise(
+    tmp_path: Path,
+) -> None:
     kinds = [dict(id=1, name='cat'), dict(id=2, name='dog'), dict(id=3, name='bird')]
     categories(tmp_path, kinds)
     things = [dict(id=1, image_id=0, category_id=9, bbox=BOX)]
     others = [dict(id=4, name='bird'), dict(id=9, name='dog')]
-    write(tmp_path / 'val.json', coco_text(['val.jpg'], categories=others, annotations=things))
+    write(
+        tmp_path / 'val.json',
+        coco_text(['val.jpg'], categories=others, annotations=things),
+    )
     found = reading(tmp_path)
     assert found.classes == ('cat', 'dog', 'bird')
     assert found.objects['val'] == {'val.jpg': [('dog', (10, 5, 20, 10), 0)]}

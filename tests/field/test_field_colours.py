@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from helpers.field import image, mask, write
-from rope_dense.datasets.classes import distinct_colour, read_classes
-from rope_dense.datasets.mask_colours import convert_masks
-from rope_dense.datasets.mask_labels import read_mask
+from rope_dense.data.classes import distinct_colour, read_classes
+from rope_dense.data.mask_colours import convert_masks
+from rope_dense.data.mask_labels import read_mask
 
 ROAD, SKY = (128, 64, 128), (70, 130, 180)
 
@@ -39,7 +39,9 @@ def test_lists_of_classes_and_their_colours(tmp_path: Path, form: str) -> None:
 
 
 def test_names_that_look_like_colours_stay(tmp_path: Path) -> None:
-    path = write(tmp_path / 'classes.txt', 'lane 7 8 900\nroad: left\n3 wheeler\n3D box\n7up\n')
+    path = write(
+        tmp_path / 'classes.txt', 'lane 7 8 900\nroad: left\n3 wheeler\n3D box\n7up\n'
+    )
     names, palette = read_classes(path)
     assert names == ('lane 7 8 900', 'road: left', '3 wheeler', '3D box', '7up')
     assert palette == [distinct_colour(index) for index in range(5)]
@@ -52,12 +54,17 @@ def test_names_that_look_like_colours_stay(tmp_path: Path) -> None:
     'text, says',
     [
         ('# my classes\nbg\nroad', "'# my classes' would be class 0: remove the line"),
-        ('1: road\n0: bg', 'begin with the numbers 1, 0: list all classes in the order of'),
+        (
+            '1: road\n0: bg',
+            'begin with the numbers 1, 0: list all classes in the order of',
+        ),
         ('1 cat\n2 dog', 'begin with the numbers 1, 2: '),
         ('__ignore__\n_background_\nroad', "'__ignore__' would be class 0"),  # LabelMe
     ],
 )
-def test_lines_that_shift_the_numbers_are_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_lines_that_shift_the_numbers_are_refused(
+    tmp_path: Path, text: str, says: str
+) -> None:
     with pytest.raises(ValueError, match=rf'classes\.txt: .*{says}'):
         read_classes(write(tmp_path / 'classes.txt', text))
 
@@ -78,7 +85,10 @@ def test_colours_become_numbers(tmp_path: Path) -> None:
     count, report = convert_masks(
         tmp_path / 'masks', tmp_path / 'out', [ROAD, SKY], tmp_path / 'images'
     )
-    assert count == 4 and read_mask(tmp_path / 'out/c.png').stored.tolist() == [[0] * 4, [1] * 4]
+    assert count == 4 and read_mask(tmp_path / 'out/c.png').stored.tolist() == [
+        [0] * 4,
+        [1] * 4,
+    ]
     assert read_mask(tmp_path / 'out/b.png').stored.tolist() == [[1] * 4, [255] * 4]
     assert report.lines() == [
         '1 x mask without an image of its name: d.png',
@@ -91,9 +101,21 @@ def test_colours_become_numbers(tmp_path: Path) -> None:
 REFUSED = {
     'two masks of one name': (('a.png', 'a.tif'), [ROAD], 'would both become a.png'),
     'a colour twice': (('a.png',), [ROAD, ROAD], 'two classes have the colour #804080'),
-    'no such colour': (('a.png',), [(1, 1, 1)], r'no mask contains .*; a\.png has #468.*#804080'),
-    'jpeg': (('a.jpg',), [ROAD], r'no mask in it; looked for \.png, .*, there are 1 \.jpg'),
-    'many classes': (('a.png',), [(i, j, 0) for i in range(16) for j in range(16)], '256 classes'),
+    'no such colour': (
+        ('a.png',),
+        [(1, 1, 1)],
+        r'no mask contains .*; a\.png has #468.*#804080',
+    ),
+    'jpeg': (
+        ('a.jpg',),
+        [ROAD],
+        r'no mask in it; looked for \.png, .*, there are 1 \.jpg',
+    ),
+    'many classes': (
+        ('a.png',),
+        [(i, j, 0) for i in range(16) for j in range(16)],
+        '256 classes',
+    ),
 }
 
 
@@ -110,5 +132,7 @@ def test_colours_that_cannot_be_converted(tmp_path: Path, case: str) -> None:
 def test_numbers_are_no_colours(tmp_path: Path) -> None:
     """Pillow would cut numbers of 16 bits off at 255."""
     mask(tmp_path / 'masks/a.png', np.full((2, 2), 300, np.uint16))
-    with pytest.raises(ValueError, match=r'a\.png has numbers of more than 8 bits, no colours'):
+    with pytest.raises(
+        ValueError, match=r'a\.png has numbers of more than 8 bits, no colours'
+    ):
         convert_masks(tmp_path / 'masks', tmp_path / 'out', [ROAD], None)

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from helpers.field import image, objects_in, reading, refusal, write
-from rope_dense.datasets.convert_data import convert_data
+from rope_dense.data.convert_data import convert_data
 
-MANY = [f'{number}.jpg' for number in range(20)]  # enough for a hash to give both splits some
+MANY = [
+    f'{number}.jpg' for number in range(20)
+]  # enough for a hash to give both splits some
 PLACE = dict(x=20, y=10, width=20, height=10)
 CAT = ('cat', (10, 5, 20, 10), 0)
 
@@ -34,14 +36,19 @@ def roboflow(root: Path, *entries: Any, images: tuple[str, ...] = ('a.jpg',)) ->
 
 def test_roboflow(tmp_path: Path) -> None:
     root = roboflow(
-        tmp_path / 'a', entry(), entry('b.jpg', annotations=[]), images=('a.jpg', 'b.jpg')
+        tmp_path / 'a',
+        entry(),
+        entry('b.jpg', annotations=[]),
+        images=('a.jpg', 'b.jpg'),
     )
     found = reading(root)
     assert found.objects == dict(
         train={'train/a.jpg': [CAT], 'train/b.jpg': []}, val={'valid/v.jpg': [CAT]}
     )
     assert found.classes == ('cat',)
-    assert found.text.startswith('CreateML, 2 training images and 1 validation images, by folder')
+    assert found.text.startswith(
+        'CreateML, 2 training images and 1 validation images, by folder'
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,9 @@ def test_roboflow(tmp_path: Path) -> None:
     ],
 )
 def test_variants(tmp_path: Path, given: dict) -> None:
-    assert reading(roboflow(tmp_path / 'a', given)).objects['train'] == {'train/a.jpg': [CAT]}
+    assert reading(roboflow(tmp_path / 'a', given)).objects['train'] == {
+        'train/a.jpg': [CAT]
+    }
 
 
 @pytest.mark.parametrize(
@@ -68,14 +77,29 @@ def test_variants(tmp_path: Path, given: dict) -> None:
             dict(annotations=[]),
             "createml.json, entry 2: it is {'annotations': []}, not",
         ),
-        (entry(annotations=5), "entry 2: it is {'image': 'a.jpg', 'annotations': 5}, not"),
+        (
+            entry(annotations=5),
+            "entry 2: it is {'image': 'a.jpg', 'annotations': 5}, not",
+        ),
         (entry('a.jpg', 7), 'entry 2, annotation 1: it is 7, without "coordinates"'),
         (entry('a.jpg', dict(label='cat')), 'entry 2, annotation 1: it is'),
-        (entry('a.jpg', thing(), thing(None)), 'entry 2, annotation 2: its label is None'),
-        (entry('a.jpg', thing(x='left')), "entry 2, annotation 1: x is 'left', which is no number"),
+        (
+            entry('a.jpg', thing(), thing(None)),
+            'entry 2, annotation 2: its label is None',
+        ),
+        (
+            entry('a.jpg', thing(x='left')),
+            "entry 2, annotation 1: x is 'left', which is no number",
+        ),
         (entry('a.jpg', thing(y=float('nan'))), 'entry 2, annotation 1: y is nan'),
-        (entry('a.jpg', dict(label='a', coordinates=dict(x=1, y=2, width=3))), 'height'),
-        (entry('a.jpg', thing(x=0.5, y=0.5, width=0.2, height=0.1)), 'fractions of the image size'),
+        (
+            entry('a.jpg', dict(label='a', coordinates=dict(x=1, y=2, width=3))),
+            'height',
+        ),
+        (
+            entry('a.jpg', thing(x=0.5, y=0.5, width=0.2, height=0.1)),
+            'fractions of the image size',
+        ),
     ],
 )
 def test_broken_entries(tmp_path: Path, given: Any, line: str) -> None:
@@ -107,11 +131,15 @@ def test_one_file_is_split_by_a_hash(tmp_path: Path, folder: str) -> None:
     found = reading(root)
     assert sorted(len(some) for some in found.objects.values()) == [4, 16]
     assert {Path(x).name for some in found.objects.values() for x in some} == {*MANY}
-    assert '1 x object of an image that is not there' in found.text  # once for both splits
+    assert (
+        '1 x object of an image that is not there' in found.text
+    )  # once for both splits
 
 
 @pytest.mark.parametrize('folder', ['', 'labels'])
-def test_a_file_for_each_image_as_labelimg_writes_it(tmp_path: Path, folder: str) -> None:
+def test_a_file_for_each_image_as_labelimg_writes_it(
+    tmp_path: Path, folder: str
+) -> None:
     root = tmp_path / 'a'
     for name in MANY:
         image(root / name)
@@ -133,7 +161,10 @@ def test_splits_by_the_names_of_files(tmp_path: Path) -> None:
     found = reading(root)
     boxes = [(split, (10, 5, 20, 10), 0) for split in ('train', 'val')]
     assert found.objects['train'] == {'images/train/1.jpg': boxes[:1]}
-    assert '1 x object of the unknown class' not in found.text and found.classes == ('train', 'val')
+    assert '1 x object of the unknown class' not in found.text and found.classes == (
+        'train',
+        'val',
+    )
 
 
 def test_images_for_validation_without_entries_are_refused(tmp_path: Path) -> None:
@@ -161,7 +192,9 @@ def test_other_words_for_one_split(tmp_path: Path) -> None:
     for split, word in (('train2017', 'training'), ('val', 'valid')):
         image(root / 'images' / split / '1.jpg')
         write(root / f'{word}.json', json.dumps([entry('1.jpg')]))
-    expected = dict(train={'images/train2017/1.jpg': [CAT]}, val={'images/val/1.jpg': [CAT]})
+    expected = dict(
+        train={'images/train2017/1.jpg': [CAT]}, val={'images/val/1.jpg': [CAT]}
+    )
     assert reading(root).objects == expected
 
 
@@ -172,7 +205,9 @@ def test_a_test_split_that_is_not_used(tmp_path: Path) -> None:
     text = json.dumps([entry('t.jpg'), entry('gone.jpg')])
     write(root / 'test' / '_annotations.createml.json', text)
     found = reading(root)
-    assert found.objects == dict(train={'train/a.jpg': [CAT]}, val={'valid/v.jpg': [CAT]})
+    assert found.objects == dict(
+        train={'train/a.jpg': [CAT]}, val={'valid/v.jpg': [CAT]}
+    )
     assert 'gone.jpg' not in found.text
 
 
@@ -185,7 +220,10 @@ def test_no_image_is_there(tmp_path: Path) -> None:
 def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     root = roboflow(tmp_path / 'a', entry())
     assert reading(root).objects['train'] == {'train/a.jpg': [CAT]}
-    write(root / 'train' / '_annotations.createml.json', json.dumps([entry('a.jpg', thing('dog'))]))
+    write(
+        root / 'train' / '_annotations.createml.json',
+        json.dumps([entry('a.jpg', thing('dog'))]),
+    )
     assert reading(root).objects['train']['train/a.jpg'][0][0] == 'dog'
 
 
@@ -197,7 +235,9 @@ def test_a_file_for_each_image_in_folders_of_splits(tmp_path: Path) -> None:
     for name in ('train/1', 'train/2', 'train/3', 'val/1'):
         write(root / f'{name}.json', json.dumps([entry(f'{name[-1]}.jpg')]))
     found = reading(root)
-    expected = dict(train={'train/1.jpg': [CAT], 'train/2.jpg': [CAT]}, val={'val/1.jpg': [CAT]})
+    expected = dict(
+        train={'train/1.jpg': [CAT], 'train/2.jpg': [CAT]}, val={'val/1.jpg': [CAT]}
+    )
     assert found.objects == expected
     assert '1 x object of an image that is not there (left out): 3.jpg' in found.text
 
@@ -209,8 +249,13 @@ def test_convert_data(tmp_path: Path, source: str) -> None:
         write(tmp_path / 'labels' / f'{name[:-4]}.json', json.dumps([entry(name)]))
     write(tmp_path / 'all.json', json.dumps([*map(entry, MANY)]))
     out = tmp_path / 'out' / 'train.json'
-    convert_data('createml', tmp_path / source, out, images=tmp_path / 'images', val_share=0.2)
+    convert_data(
+        'createml', tmp_path / source, out, images=tmp_path / 'images', val_share=0.2
+    )
     files = [
-        objects_in(json.loads(out.with_name(f'{x}.json').read_text())) for x in ('train', 'val')
+        objects_in(json.loads(out.with_name(f'{x}.json').read_text()))
+        for x in ('train', 'val')
     ]
-    assert {**files[0], **files[1]} == {name: [CAT] for name in MANY} and len(files[1]) == 4
+    assert {**files[0], **files[1]} == {name: [CAT] for name in MANY} and len(
+        files[1]
+    ) == 4

@@ -16,7 +16,8 @@ SIDES = f'width="{SIZE[1]}" height="{SIZE[0]}"'
 
 def meta(*labels: str, kind: str = 'task', more: str = '') -> str:
     texts = ''.join(
-        label if '<' in label else f'<label><name>{label}</name></label>' for label in labels
+        label if '<' in label else f'<label><name>{label}</name></label>'
+        for label in labels
     )
     return f'<meta><{kind}><id>1</id>{more}<labels>{texts}</labels></{kind}><dumped/></meta>'
 
@@ -26,7 +27,9 @@ def frame(name: str, *shapes: str, more: str = SIDES, number: int = 0) -> str:
 
 
 def xml(*parts: str) -> str:
-    head = '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>'
+    head = (
+        '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>'
+    )
     return f'{head}{"".join(parts)}</annotations>\n'
 
 
@@ -37,11 +40,16 @@ def export(root: Path, *parts: str, names: str = '') -> None:
         image(root / 'images' / name)
 
 
-def one(root: Path, *shapes: str, labels: str = meta('cat', 'dog'), more: str = SIDES) -> Reading:
+def one(
+    root: Path, *shapes: str, labels: str = meta('cat', 'dog'), more: str = SIDES
+) -> Reading:
     """The reading of an image with these shapes, beside a validation image with a cat."""
     for split, inside in (('train', shapes), ('val', (BOX,))):
         export(
-            root / split, labels, frame(f'{split}.jpg', *inside, more=more), names=f'{split}.jpg'
+            root / split,
+            labels,
+            frame(f'{split}.jpg', *inside, more=more),
+            names=f'{split}.jpg',
         )
     return reading(root)
 
@@ -105,7 +113,11 @@ SHAPES: dict[str, tuple[str, list, str]] = {
         [CAT],
         '1 x tag of a whole image (no object): train.jpg, tag 2',
     ),
-    'only a tag': ('<tag label="dog" source="manual"></tag>', [], 'tag of a whole image'),
+    'only a tag': (
+        '<tag label="dog" source="manual"></tag>',
+        [],
+        'tag of a whole image',
+    ),
     'nothing': ('', [], '1 training images have no object'),
     'unknown label': (
         BOX + BOX.replace('cat', 'cow'),
@@ -151,7 +163,9 @@ def test_masks_are_rows_of_run_lengths(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 2, (7, 9))
     changes = np.flatnonzero(np.diff(pixels.ravel(), prepend=0, append=2))
     counts = ', '.join(map(str, np.diff(changes, prepend=0)))
-    shape = f'<mask label="cat" rle="{counts}" left="12" top="20" width="9" height="7"/>'
+    shape = (
+        f'<mask label="cat" rle="{counts}" left="12" top="20" width="9" height="7"/>'
+    )
     (item,) = one(tmp_path / 'data', shape).content['train']['annotations']
     size = item['segmentation']['size']
     lengths = dict(size=size, counts=item['segmentation']['counts'].encode())
@@ -163,16 +177,22 @@ def test_masks_are_rows_of_run_lengths(tmp_path: Path) -> None:
 
 def test_a_mask_of_an_image_without_sides(tmp_path: Path) -> None:
     shape = '<mask label="cat" rle="0, 200" left="10" top="5" width="20" height="10"/>'
-    assert one(tmp_path / 'data', shape, more='').objects['train'] == {'train.jpg': [CAT]}
+    assert one(tmp_path / 'data', shape, more='').objects['train'] == {
+        'train.jpg': [CAT]
+    }
 
 
 def test_rotated_boxes_and_ellipses_keep_their_outline(tmp_path: Path) -> None:
     box = '<box label="cat" xtl="10" ytl="10" xbr="30" ybr="20" rotation="45"/>'
     round_one = '<ellipse label="cat" cx="20" cy="15" rx="10" ry="2" rotation="45"/>'
-    rotated, ellipse = one(tmp_path / 'data', box, round_one).content['train']['annotations']
+    rotated, ellipse = one(tmp_path / 'data', box, round_one).content['train'][
+        'annotations'
+    ]
     assert rotated['bbox'] == pytest.approx([9.39, 4.39, 21.21, 21.21], abs=0.01)
     (points,) = ellipse['segmentation']
-    assert points[:2] == pytest.approx([20 + 50**0.5, 15 + 50**0.5])  # clockwise, y is down
+    assert points[:2] == pytest.approx(
+        [20 + 50**0.5, 15 + 50**0.5]
+    )  # clockwise, y is down
 
 
 @pytest.mark.parametrize(
@@ -193,16 +213,24 @@ def test_rotated_boxes_and_ellipses_keep_their_outline(tmp_path: Path) -> None:
             '<box label="cat" xtl="1" ytl="nan" xbr="5" ybr="5"/>',
             "box 1: ytl is 'nan', which is not",
         ),
-        ('<box xtl="1" ytl="1" xbr="5" ybr="5"/>', 'box 1: its label is empty or missing'),
+        (
+            '<box xtl="1" ytl="1" xbr="5" ybr="5"/>',
+            'box 1: its label is empty or missing',
+        ),
         ('<ellipse label="cat" cx="1" cy="1" rx="" ry="5"/>', "ellipse 1: rx is ''"),
         (
             '<mask label="cat" rle="1, 2" left="1" top="1" width="2" height="2"/>',
             'mask 1: run lengths of 3 pixels for 2 x 2',
         ),
-        ('<mask label="cat" left="1" top="1" width="2" height="2"/>', "mask 1: a run length is ''"),
+        (
+            '<mask label="cat" left="1" top="1" width="2" height="2"/>',
+            "mask 1: a run length is ''",
+        ),
     ],
 )
-def test_a_line_names_the_image_and_the_shape(shape: str, line: str, tmp_path: Path) -> None:
+def test_a_line_names_the_image_and_the_shape(
+    shape: str, line: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError) as error:
         one(tmp_path / 'data', shape)
     assert f'annotations.xml, train.jpg, {line}' in str(error.value)
@@ -254,20 +282,26 @@ def two_files_in_annotations(root: Path) -> None:
 def subsets_of_a_project(root: Path) -> None:
     """Folders of the subsets; the same name in both."""
     parts = [
-        frame('a.jpg', BOX, more=f'subset="{s}" task_id="1" {SIDES}') for s in ('Train', 'Val')
+        frame('a.jpg', BOX, more=f'subset="{s}" task_id="1" {SIDES}')
+        for s in ('Train', 'Val')
     ]
     export(root, meta('cat', kind='project'), *parts, names='Train/a.jpg Val/a.jpg')
 
 
 def subsets_of_flat_images(root: Path) -> None:
-    parts = [frame(f'{s}.jpg', BOX, more=f'subset="{s}" {SIDES}') for s in ('train', 'test', 'old')]
+    parts = [
+        frame(f'{s}.jpg', BOX, more=f'subset="{s}" {SIDES}')
+        for s in ('train', 'test', 'old')
+    ]
     export(root, *parts, names='train.jpg test.jpg old.jpg')
 
 
 def names_with_folders(root: Path) -> None:
     parts = [
         frame('d/e/1.jpg', BOX, more=f'subset="train" {SIDES}'),
-        frame('proj/x/2.png', BOX, more=f'subset="train" {SIDES}'),  # folders of the machine
+        frame(
+            'proj/x/2.png', BOX, more=f'subset="train" {SIDES}'
+        ),  # folders of the machine
         frame(r'C:\pictures\3.jpg', BOX, more=f'subset="train" {SIDES}'),
         frame('frame_000004', BOX, more=f'subset="train" {SIDES}'),  # cvat #8839
         frame('5.png', BOX, more=f'subset="val" {SIDES}'),  # saved as jpg since
@@ -276,7 +310,9 @@ def names_with_folders(root: Path) -> None:
 
 
 def beside_the_images(root: Path) -> None:
-    parts = [frame(f'{s}.jpg', BOX, more=f'subset="{s}" {SIDES}') for s in ('train', 'val')]
+    parts = [
+        frame(f'{s}.jpg', BOX, more=f'subset="{s}" {SIDES}') for s in ('train', 'val')
+    ]
     write(root / 'cats.xml', xml(*parts))
     for split in ('train', 'val'):
         image(root / f'{split}.jpg')
@@ -301,15 +337,27 @@ def fiftyone(root: Path) -> None:
 
 
 FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
-    two_exports: ('Train.jpg', 'Validation.jpg', 'CVAT, 1 training images and 1 validation images'),
+    two_exports: (
+        'Train.jpg',
+        'Validation.jpg',
+        'CVAT, 1 training images and 1 validation images',
+    ),
     two_files: ('train.jpg', 'val.jpg', 'by folder'),
     two_files_in_annotations: ('a.jpg', 'a.jpg', 'by folder'),
     subsets_of_a_project: ('Train/a.jpg', 'Val/a.jpg', 'by subset (train, val)'),
     below_in_a_folder: ('Train/a.jpg', 'Val/a.jpg', 'by subset (train, val)'),
     folders_in_names: ('set/train/a.jpg', 'set/val/a.jpg', 'by subset (train, val)'),
     fiftyone: ('data/train.jpg', 'data/val.jpg', 'by folder'),
-    subsets_of_flat_images: ('train.jpg', 'test.jpg', 'by subset (train, test; not old)'),
-    names_with_folders: ('3.jpg, d/e/1.jpg, frame_000004.png, x/2.png', '5.jpg', 'by subset'),
+    subsets_of_flat_images: (
+        'train.jpg',
+        'test.jpg',
+        'by subset (train, test; not old)',
+    ),
+    names_with_folders: (
+        '3.jpg, d/e/1.jpg, frame_000004.png, x/2.png',
+        '5.jpg',
+        'by subset',
+    ),
     beside_the_images: ('train.jpg', 'val.jpg', 'by subset (train, val)'),
 }
 
@@ -346,11 +394,17 @@ def test_a_subset_for_training_only_is_split(tmp_path: Path) -> None:
 
 def test_labels_of_a_subset_are_of_no_image_of_another(tmp_path: Path) -> None:
     root = tmp_path / 'data'
-    parts = [frame('a.jpg', BOX, more=f'subset="{subset}" {SIDES}') for subset in ('Train', 'Test')]
+    parts = [
+        frame('a.jpg', BOX, more=f'subset="{subset}" {SIDES}')
+        for subset in ('Train', 'Test')
+    ]
     parts.append(frame('b.jpg', BOX, more=f'subset="Train" {SIDES}'))
     export(root, *parts, names='Test/a.jpg Train/b.jpg')
     found = reading(root)
-    assert found.objects == {'train': {'Train/b.jpg': [CAT]}, 'val': {'Test/a.jpg': [CAT]}}
+    assert found.objects == {
+        'train': {'Train/b.jpg': [CAT]},
+        'val': {'Test/a.jpg': [CAT]},
+    }
     assert '1 x object of an image that is not there (left out)' in found.text
 
 
@@ -382,7 +436,9 @@ def about(last: int, more: str = '') -> str:
     return meta('cat', 'dog', more=f'<mode>interpolation</mode>{numbers}{more}{size}')
 
 
-def video(root: Path, *parts: str, numbers: range, pattern: str = 'frame_{:06d}.png') -> Reading:
+def video(
+    root: Path, *parts: str, numbers: range, pattern: str = 'frame_{:06d}.png'
+) -> Reading:
     """The reading of a video as training data, beside a validation image with a cat."""
     export(root / 'train', *parts)
     for number in numbers:
@@ -403,24 +459,39 @@ def video(root: Path, *parts: str, numbers: range, pattern: str = 'frame_{:06d}.
     ],
 )
 def test_frames_of_tracks(pattern: str, tmp_path: Path) -> None:
-    tracks = track(on(0), on(1, key=0, left=12), on(2, outside=1)), track(on(1), label='dog')
-    found = video(tmp_path / 'data', about(3), *tracks, numbers=range(4), pattern=pattern)
+    tracks = (
+        track(on(0), on(1, key=0, left=12), on(2, outside=1)),
+        track(on(1), label='dog'),
+    )
+    found = video(
+        tmp_path / 'data', about(3), *tracks, numbers=range(4), pattern=pattern
+    )
     first, second, third, last = map(pattern.format, range(4))
     assert found.objects['train'] == {
         first: [CAT],
         second: [('cat', (12, 5, 20, 10), 0), ('dog', *CAT[1:])],
         third: [],
     }
-    assert f'1 x image that the labels do not name (left out): {Path(last).name}' in found.text
+    assert (
+        f'1 x image that the labels do not name (left out): {Path(last).name}'
+        in found.text
+    )
 
 
 def test_masks_and_polygons_of_tracks(tmp_path: Path) -> None:
     state = 'keyframe="1" outside="0"'
     mask = f'<mask frame="0" {state} rle="0, 200" left="10" top="5" width="20" height="10"/>'
     polygon = f'<polygon frame="1" {state} points="10,5;30,5;30,15"/>'
-    parts = track(mask), track(polygon), track(f'<points frame="1" {state} points="1,1"/>')
+    parts = (
+        track(mask),
+        track(polygon),
+        track(f'<points frame="1" {state} points="1,1"/>'),
+    )
     found = video(tmp_path / 'data', about(1), *parts, numbers=range(2))
-    assert found.objects['train'] == {'frame_000000.png': [CAT], 'frame_000001.png': [CAT]}
+    assert found.objects['train'] == {
+        'frame_000000.png': [CAT],
+        'frame_000001.png': [CAT],
+    }
     assert 'object of type points (left out): frame_000001, points 2' in found.text
 
 
@@ -429,7 +500,10 @@ def test_tracks_beside_images(tmp_path: Path) -> None:
     images = [frame(f'{name}.jpg', BOX, number=n) for n, name in enumerate('ab')]
     export(root / 'train', *images, track(on(1), label='dog'), names='a.jpg b.jpg')
     export(root / 'val', frame('v.jpg', BOX), names='v.jpg')
-    assert reading(root).objects['train'] == {'a.jpg': [CAT], 'b.jpg': [CAT, ('dog', *CAT[1:])]}
+    assert reading(root).objects['train'] == {
+        'a.jpg': [CAT],
+        'b.jpg': [CAT, ('dog', *CAT[1:])],
+    }
 
 
 def test_tracks_of_subsets(tmp_path: Path) -> None:
@@ -440,7 +514,9 @@ def test_tracks_of_subsets(tmp_path: Path) -> None:
         track(on(0), on(1), more=f'subset="{subset}" task_id="{number}"')
         for number, subset in enumerate(('Train', 'Val'), start=1)
     ]
-    names = [f'{subset}/frame_00000{n}.png' for subset in ('Train', 'Val') for n in (0, 1)]
+    names = [
+        f'{subset}/frame_00000{n}.png' for subset in ('Train', 'Val') for n in (0, 1)
+    ]
     export(root, meta('cat', kind='project', more=tasks), *parts, names=' '.join(names))
     found = reading(root).objects
     assert found == {
@@ -459,7 +535,9 @@ def test_frames_of_every_fifth_image(tmp_path: Path) -> None:
     step = about(20, '<frame_filter>step=5</frame_filter>')
     parts = step, track(*(on(number) for number in range(0, 21, 5)))
     found = video(tmp_path / 'data', *parts, numbers=range(21))
-    assert [*found.objects['train']] == [f'frame_{number:06d}.png' for number in range(0, 21, 5)]
+    assert [*found.objects['train']] == [
+        f'frame_{number:06d}.png' for number in range(0, 21, 5)
+    ]
 
 
 def test_frames_of_a_job(tmp_path: Path) -> None:
@@ -475,7 +553,10 @@ def test_frames_without_an_image_are_counted(tmp_path: Path) -> None:
     parts = about(9), track(*(on(number) for number in range(10)))
     found = video(tmp_path / 'data', *parts, numbers=range(0, 10, 3))
     assert len(found.objects['train']) == 4
-    assert '6 x object of an image that is not there (left out): frame_000001' in found.text
+    assert (
+        '6 x object of an image that is not there (left out): frame_000001'
+        in found.text
+    )
 
 
 def test_both_splits_of_one_video(tmp_path: Path) -> None:
@@ -509,7 +590,9 @@ def test_images_that_are_no_frames(
 
 def test_other_lines_of_tracks(tmp_path: Path) -> None:
     parts = about(9), track(on(0), on(9))
-    with pytest.raises(ValueError, match='track 0 has no shape between frames 0 and 9, but'):
+    with pytest.raises(
+        ValueError, match='track 0 has no shape between frames 0 and 9, but'
+    ):
         video(tmp_path / 'key frames', *parts, numbers=range(10))
     image(tmp_path / 'two' / 'train' / 'images' / 'again' / 'frame_000001.jpg')
     parts = about(1), track(on(0), on(1))
@@ -517,13 +600,17 @@ def test_other_lines_of_tracks(tmp_path: Path) -> None:
         ValueError, match=r'frame 1 is both .*again/frame_000001\.jpg and .*png: remo'
     ):
         video(tmp_path / 'two', *parts, numbers=range(2))
-    with pytest.raises(ValueError, match=r"annotations\.xml: a frame of track 0 is 'x', which is"):
+    with pytest.raises(
+        ValueError, match=r"annotations\.xml: a frame of track 0 is 'x', which is"
+    ):
         video(tmp_path / 'number', track('<box frame="x"/>'), numbers=range(2))
 
 
 def jobs(root: Path) -> None:
     for number in (1, 2):
-        export(root / f'job_{number}', frame(f'{number}.jpg', BOX), names=f'{number}.jpg')
+        export(
+            root / f'job_{number}', frame(f'{number}.jpg', BOX), names=f'{number}.jpg'
+        )
 
 
 def numbered_files(root: Path) -> None:
@@ -573,19 +660,36 @@ def resized(root: Path) -> None:
 @pytest.mark.parametrize(
     'build, line',
     [
-        (jobs, r'has job_1/annotations\.xml, job_2/annotations\.xml of CVAT, and nothing says whi'),
+        (
+            jobs,
+            r'has job_1/annotations\.xml, job_2/annotations\.xml of CVAT, and nothing says whi',
+        ),
         (numbered_files, r'has annotations\.xml, annotations_2\.xml of CVAT'),
         (several_files, r'has task_1\.xml, task_2\.xml of CVAT'),
         (cut_off, r'annotations\.xml is no XML, cut off'),
         (empty, r'annotations\.xml is no XML, cut off'),
-        (only_validation, r'val/annotations\.xml has labels for validation, and no train/'),
-        (no_images, r'2 x object of an image that is not there \(left out\): 1\.jpg, 2\.jpg'),
-        (only_a_subset_for_testing, r"has a subset 'test' for validation, and none for training"),
-        (validation_without_labels, r'data/val has images, but no labels as .*train/annotations'),
+        (
+            only_validation,
+            r'val/annotations\.xml has labels for validation, and no train/',
+        ),
+        (
+            no_images,
+            r'2 x object of an image that is not there \(left out\): 1\.jpg, 2\.jpg',
+        ),
+        (
+            only_a_subset_for_testing,
+            r"has a subset 'test' for validation, and none for training",
+        ),
+        (
+            validation_without_labels,
+            r'data/val has images, but no labels as .*train/annotations',
+        ),
         (resized, r'1\.jpg: 80 x 60 by its labels, the image has 40 x 30'),
     ],
 )
-def test_the_line_of_a_folder(build: Callable[[Path], None], line: str, tmp_path: Path) -> None:
+def test_the_line_of_a_folder(
+    build: Callable[[Path], None], line: str, tmp_path: Path
+) -> None:
     build(tmp_path / 'data')
     with pytest.raises(ValueError, match=line):
         reading(tmp_path / 'data')

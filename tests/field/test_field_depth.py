@@ -12,13 +12,13 @@ from mmengine.registry import DATASETS, DefaultScope
 
 from helpers.field import SIZE, image, write
 from helpers.grid import CONFIGS
-from rope_dense.datasets.depth import LoadDepth
-from rope_dense.datasets.depth_maps import read_depth
-from rope_dense.datasets.labels.inventory import Inventory
-from rope_dense.datasets.labels.maps import DEPTH, MapFolder, find_maps
-from rope_dense.datasets.labels.splits import BY_HASH
-from rope_dense.project.errors import UsageError
+from rope_dense.data.depth_maps import read_depth
+from rope_dense.data.labels.inventory import Inventory
+from rope_dense.data.labels.maps import DEPTH, MapFolder, find_maps
+from rope_dense.data.labels.splits import BY_HASH
+from rope_dense.data.map_datasets import LoadDepth
 from rope_dense.project.load import load_config
+from rope_dense.utils.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -47,14 +47,18 @@ def test_without_a_split_and_with_hidden_files(tmp_path: Path) -> None:
     assert sum(len(part.pairs) for part in folder.splits.values()) == 10
     for name in ('7', '8'):
         (tmp_path / f'depth/{name}.png').unlink()
-    with pytest.raises(ValueError, match=r'images of .* have no depth map .*: 7\.jpg, 8\.'):
+    with pytest.raises(
+        ValueError, match=r'images of .* have no depth map .*: 7\.jpg, 8\.'
+    ):
         found(tmp_path)
 
 
 def test_folders_that_are_not_known_are_said(tmp_path: Path) -> None:
     image(tmp_path / 'photos/a.jpg')
     depth_map(tmp_path / 'ranges/a.png')
-    with pytest.raises(ValueError, match=r'photos: 1 \.jpg; ranges: 1 \.png\. .*IMAGES,DEPTH\]"'):
+    with pytest.raises(
+        ValueError, match=r'photos: 1 \.jpg; ranges: 1 \.png\. .*IMAGES,DEPTH\]"'
+    ):
         found(tmp_path)
     folders = ['photos', 'ranges']
     assert len(found(tmp_path, train=folders, val=folders).splits['val'].pairs) == 1
@@ -73,12 +77,16 @@ def test_maps_without_a_known_depth_end_in_a_line(tmp_path: Path, bits: int) -> 
         depth_map(tmp_path / f'depth/{split}/a.png', 0)
         if bits == 8:
             image(tmp_path / f'depth/{split}/a.png', mode='L')
-    said = '8 bits, which are too few' if bits == 8 else 'no known depth: all its numbers'
+    said = (
+        '8 bits, which are too few' if bits == 8 else 'no known depth: all its numbers'
+    )
     with pytest.raises(UsageError, match=rf'depth/train/a\.png has {said}'):
         recipe(tmp_path)
 
 
-def test_a_data_set_without_a_split_is_trained_and_evaluated_apart(tmp_path: Path) -> None:
+def test_a_data_set_without_a_split_is_trained_and_evaluated_apart(
+    tmp_path: Path,
+) -> None:
     for number in range(10):
         image(tmp_path / f'rgb/{number}.jpg')
         depth_map(tmp_path / f'depth/{number}.npy')
@@ -87,7 +95,9 @@ def test_a_data_set_without_a_split_is_trained_and_evaluated_apart(tmp_path: Pat
     with DefaultScope.overwrite_default_scope('mmseg'):
         for name in ('train', 'val'):
             built = DATASETS.build(cfg[f'{name}_dataloader'].dataset)
-            files += [built.get_data_info(index)['img_path'] for index in range(len(built))]
+            files += [
+                built.get_data_info(index)['img_path'] for index in range(len(built))
+            ]
     assert len({*files}) == len(files) == 10
     assert 'median 1.5 m' in cfg.own_data
 
@@ -100,7 +110,9 @@ def test_suffixes_in_capitals(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize('name', ['a.png', 'a.npy'])
 @pytest.mark.parametrize('content', [b'', b'text'])
-def test_files_that_are_no_maps_are_named(tmp_path: Path, name: str, content: bytes) -> None:
+def test_files_that_are_no_maps_are_named(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     path = write(tmp_path / name, content)
     with pytest.raises(ValueError, match=rf'{name}:? .*(cannot be read|one channel)'):
         read_depth(path)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from helpers.field import Reading, files, image, reading, refusal, write
-from rope_dense.datasets.convert_data import convert_data
-from rope_dense.datasets.labels.dota import find_dota
-from rope_dense.datasets.labels.inventory import Inventory
-from rope_dense.datasets.labels.objects import NO_IMAGE
+from rope_dense.data.convert_data import convert_data
+from rope_dense.data.labels.dota import find_dota
+from rope_dense.data.labels.inventory import Inventory
+from rope_dense.data.labels.objects import NO_IMAGE
 
 CORNERS = '10 9 30 9 30 21 10 21'
 BOX = (10, 9, 20, 12)  # of CORNERS
@@ -28,7 +28,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / 'data'
 
 
-def pair(images: str, labels: str, text: str = f'{LINE}\n{PLANE}\n') -> dict[str, str | None]:
+def pair(
+    images: str, labels: str, text: str = f'{LINE}\n{PLANE}\n'
+) -> dict[str, str | None]:
     """An image and its label file, by their paths without suffix."""
     return {f'{images}.png': None, f'{labels}.txt': text}
 
@@ -66,10 +68,17 @@ def of_texts(root: Path, *train: str, val: str = '') -> Reading:
     ],
 )
 def test_folders(root: Path, images: str, labels: str) -> None:
-    given = pair(images.replace('{}', 'train') + '/P0', labels.replace('{}', 'train') + '/P0')
-    given |= pair(images.replace('{}', 'val') + '/P1', labels.replace('{}', 'val') + '/P1', LINE)
+    given = pair(
+        images.replace('{}', 'train') + '/P0', labels.replace('{}', 'train') + '/P0'
+    )
+    given |= pair(
+        images.replace('{}', 'val') + '/P1', labels.replace('{}', 'val') + '/P1', LINE
+    )
     found = reading(files(root, given))
-    objects = {split: {Path(k).stem: v for k, v in x.items()} for split, x in found.objects.items()}
+    objects = {
+        split: {Path(k).stem: v for k, v in x.items()}
+        for split, x in found.objects.items()
+    }
     plane = ('large plane', BOX, 0)
     assert objects == {'train': {'P0': [*SHIP, plane]}, 'val': {'P1': SHIP}}
     assert 'by folder' in found.text and 'left out' not in found.text
@@ -79,7 +88,9 @@ def test_folders(root: Path, images: str, labels: str) -> None:
 @pytest.mark.parametrize(
     'names', [('images/', 'labelTxt/'), ('images/', 'annfiles/'), ('', 'labelTxt/')]
 )
-def test_without_a_split_a_hash_says_it(root: Path, prefix: str, names: tuple[str, str]) -> None:
+def test_without_a_split_a_hash_says_it(
+    root: Path, prefix: str, names: tuple[str, str]
+) -> None:
     images, labels = names
     given: dict[str, str | None] = {f'{prefix}{images}unlabelled.png': None}
     for number in range(10):
@@ -90,7 +101,9 @@ def test_without_a_split_a_hash_says_it(root: Path, prefix: str, names: tuple[st
 
 
 def test_only_a_training_folder(root: Path) -> None:
-    given: dict[str, str | None] = {'test/images/t.png': None}  # without labels, as DOTA's
+    given: dict[str, str | None] = {
+        'test/images/t.png': None
+    }  # without labels, as DOTA's
     for number in range(10):
         given |= pair(f'train/images/P{number}', f'train/labelTxt/P{number}')
     found = reading(files(root, given))
@@ -105,7 +118,9 @@ def test_upright_boxes_of_the_same_objects_are_not_read(root: Path) -> None:
         home = f'{split}/labelTxt-v1.5/DOTA-v1.5_{split}'
         given |= pair(f'{split}/images/P0', f'{home}/P0')
         given[f'{home}_hbb/P0.txt'] = '0 0 9 0 9 9 0 9 ship 0'
-        given[f'{split}/labelTxt-v1.5/{split}_Task2_gt/{split}set_reclabelTxt/P0.txt'] = 'x'
+        given[
+            f'{split}/labelTxt-v1.5/{split}_Task2_gt/{split}set_reclabelTxt/P0.txt'
+        ] = 'x'
     assert reading(files(root, given)).objects['train']['P0.png'][:1] == SHIP
 
 
@@ -126,7 +141,9 @@ def test_upright_boxes_of_the_same_objects_are_not_read(root: Path) -> None:
         ({'train/labelTxt/a.txt': LINE, 'val/labelTxt/a.txt': LINE}, 'it has 2 .txt in train'),
     ],
 )  # fmt: skip
-def test_folders_that_are_refused(root: Path, given: Mapping[str, str | None], said: str) -> None:
+def test_folders_that_are_refused(
+    root: Path, given: Mapping[str, str | None], said: str
+) -> None:
     assert said in refusal(files(root, given))
 
 
@@ -140,7 +157,10 @@ def test_difficult_objects_are_trained_and_not_evaluated(root: Path) -> None:
     assert found.classes == tuple(sorted(names))
     assert found.objects['train']['0.png'] == [(name, BOX, 0) for name in names]
     assert [item[2] for item in found.objects['val']['v.png']] == [0, 1, 1]
-    assert 'folder of labels with a difficulty behind each class: train/labelTxt' in found.text
+    assert (
+        'folder of labels with a difficulty behind each class: train/labelTxt'
+        in found.text
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,12 +195,18 @@ def test_whether_lines_have_a_difficulty(
         files(root, pair('val/images/b', 'val/labelTxt/b', texts[1]))
         said = refusal(root)
         assert "train/labelTxt/a.txt, line 1 ends with 'type 1 0' and " in said
-        assert "val/labelTxt/b.txt, line 1 with 'type 1 1': is the number a diff" in said
+        assert (
+            "val/labelTxt/b.txt, line 1 with 'type 1 1': is the number a diff" in said
+        )
         return
     found = of_texts(root, HEAD + texts[0], val=texts[1])
     assert found.classes == classes
     has = any(name not in classes for name in names)
-    kind = 'with a difficulty behind each class' if has else 'without a difficulty in its lines'
+    kind = (
+        'with a difficulty behind each class'
+        if has
+        else 'without a difficulty in its lines'
+    )
     assert f'folder of labels {kind}' in found.text
 
 
@@ -195,17 +221,24 @@ def test_numbers_that_may_be_difficulties_or_not(root: Path) -> None:
 
 def test_names_in_another_case(root: Path) -> None:
     files(
-        root, pair('train/images/P1', 'train/labelTxt/p1') | pair('val/images/v', 'val/labelTxt/v')
+        root,
+        pair('train/images/P1', 'train/labelTxt/p1')
+        | pair('val/images/v', 'val/labelTxt/v'),
     )
     assert reading(root).objects['train']['P1.png'][0] == SHIP[0]
 
 
 def test_one_class_with_difficulties(root: Path) -> None:
     """mmrotate's script writes difficulties; else classes.txt says it."""
-    lines = {name: f'{CORNERS} ship {number}' for name, number in (('train', 0), ('val', 1))}
+    lines = {
+        name: f'{CORNERS} ship {number}' for name, number in (('train', 0), ('val', 1))
+    }
     for name, line in lines.items():
         files(root, pair(f'{name}/images/a', f'{name}/labelTxt/a', line))
-        files(root.parent / 'mmrotate', pair(f'{name}/images/a', f'{name}/annfiles/a', line))
+        files(
+            root.parent / 'mmrotate',
+            pair(f'{name}/images/a', f'{name}/annfiles/a', line),
+        )
     assert reading(root.parent / 'mmrotate').classes == ('ship',)
     assert "a.txt, line 1 with 'ship 1': is the number a difficulty" in refusal(root)
     write(root / 'classes.txt', 'ship\n')
@@ -221,12 +254,21 @@ def test_a_difficulty_in_some_lines_only_is_refused(root: Path, other: str) -> N
     files(root, pair('train/images/a', 'train/labelTxt/a', text))
     files(root, pair('val/images/b', 'val/labelTxt/b', LINE))
     found = refusal(root)
-    assert f"a.txt, line 3 ends with '{other}' and " in found and "line 2 with 'car 0':" in found
+    assert (
+        f"a.txt, line 3 ends with '{other}' and " in found
+        and "line 2 with 'car 0':" in found
+    )
     write(root / 'classes.txt', 'ship\ncar\nplane')
     assert 'a.txt, line 3: 9 words' in refusal(root)
-    write(root / 'train/labelTxt/a.txt', f'{LINE}\n{CORNERS} car 0\n{CORNERS} large {other}')
+    write(
+        root / 'train/labelTxt/a.txt',
+        f'{LINE}\n{CORNERS} car 0\n{CORNERS} large {other}',
+    )
     write(root / 'classes.txt', 'ship\ncar')
-    assert f"line 3: ends with '{other}', where other lines have a difficulty" in refusal(root)
+    assert (
+        f"line 3: ends with '{other}', where other lines have a difficulty"
+        in refusal(root)
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +297,10 @@ def test_images_without_a_file_are_counted_where_a_hash_splits(root: Path) -> No
         given |= pair(f'images/{number}', f'labelTxt/{number}')
     found = reading(files(root, given))
     assert sum(map(len, found.objects.values())) == 8
-    assert '1 x image without a label file (not labelled, so left out): x.png' in found.text
+    assert (
+        '1 x image without a label file (not labelled, so left out): x.png'
+        in found.text
+    )
 
 
 @pytest.mark.parametrize('head', ['', HEAD])
@@ -265,14 +310,20 @@ def test_lines_in_a_folder_of_yolo(root: Path, images: str, head: str) -> None:
     labels = images.replace('images', 'labels')
     said = refusal(files(root, pair(f'{images}/a', f'{labels}/a', f'{head}{LINE}\n')))
     place = f'{labels}/a.txt, line {3 if head else 1}'
-    assert f'{place}: four corners and a class, as of DOTA: name the folder labelTxt' in said
+    assert (
+        f'{place}: four corners and a class, as of DOTA: name the folder labelTxt'
+        in said
+    )
 
 
 def test_an_empty_file_is_an_image_without_objects_and_no_file_none(root: Path) -> None:
     files(root, {'train/images/no.png': None, 'train/images/._no.png': b''})
     found = of_texts(root, LINE, '', HEAD)
     assert found.objects['train'] == {'0.png': SHIP, '1.png': [], '2.png': []}
-    assert '1 x image without a label file (not labelled, so left out): no.png' in found.text
+    assert (
+        '1 x image without a label file (not labelled, so left out): no.png'
+        in found.text
+    )
 
 
 def test_label_files_without_an_image_are_counted(root: Path) -> None:
@@ -280,11 +331,15 @@ def test_label_files_without_an_image_are_counted(root: Path) -> None:
     texts = {'gone': HEAD + LINE, 'none': HEAD, 'readme': readme}
     files(root, {f'train/labelTxt/{name}.txt': text for name, text in texts.items()})
     found = of_texts(root, *[LINE] * 10)
-    assert f'1 x {NO_IMAGE} (left out): gone.txt\n' in found.text and found.classes == ('ship',)
+    assert f'1 x {NO_IMAGE} (left out): gone.txt\n' in found.text and found.classes == (
+        'ship',
+    )
 
 
 def test_a_label_file_of_no_split_is_said(root: Path) -> None:
-    given = pair('images/train/a', 'labelTxt/train/a') | pair('images/val/b', 'labelTxt/val/b')
+    given = pair('images/train/a', 'labelTxt/train/a') | pair(
+        'images/val/b', 'labelTxt/val/b'
+    )
     found = reading(files(root, given | {'labelTxt/test/c.txt': LINE}))
     assert {split: [*images] for split, images in found.objects.items()} == {
         'train': ['a.png'],
@@ -298,7 +353,9 @@ def test_a_label_file_of_no_split_is_said(root: Path) -> None:
 def test_names_with_dots_and_equal_names(root: Path) -> None:
     given = {}
     for name in ('P0.5', 'P0', 'x/P0', 'y/P0', 'a b'):
-        given |= pair(f'train/images/{name}', f'train/labelTxt/{name}', f'{CORNERS} {name} 0')
+        given |= pair(
+            f'train/images/{name}', f'train/labelTxt/{name}', f'{CORNERS} {name} 0'
+        )
     files(root, given | pair('val/images/v', 'val/labelTxt/v'))
     (root / 'train/labelTxt/y/P0.txt').unlink()
     found = reading(root).objects['train']
@@ -319,7 +376,9 @@ def test_corners_outside_stay_where_boxes_are_rotated(root: Path) -> None:
 def test_roboflow_oriented(root: Path) -> None:
     """A data.yaml of YOLO beside DOTA's labels."""
     yaml = 'train: ../train/images\nval: ../valid/images\nnc: 2\nnames: [ship, large plane]\n'
-    given = pair('train/images/a', 'train/labelTxt/a') | pair('valid/images/b', 'valid/labelTxt/b')
+    given = pair('train/images/a', 'train/labelTxt/a') | pair(
+        'valid/images/b', 'valid/labelTxt/b'
+    )
     found = reading(files(root, {'data.yaml': yaml, **given}))
     assert found.objects['train']['a.png'][:1] == SHIP and found.text.startswith('DOTA')
 
@@ -330,6 +389,12 @@ def test_labels_of_a_folder_that_is_given(root: Path) -> None:
     convert_data('dota', root / 'texts', root / 'val.json', images=root / 'pictures')
     content = json.loads((root / 'val.json').read_text())
     names = [item['name'] for item in content['categories']]
-    found = [(names[item['category_id'] - 1], item['iscrowd']) for item in content['annotations']]
-    assert found == [('ship', 0), ('large plane', 1)]  # D3: as the canonical file of val has it
+    found = [
+        (names[item['category_id'] - 1], item['iscrowd'])
+        for item in content['annotations']
+    ]
+    assert found == [
+        ('ship', 0),
+        ('large plane', 1),
+    ]  # D3: as the canonical file of val has it
     assert find_dota(Inventory(root)) is None

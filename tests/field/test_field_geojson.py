@@ -15,15 +15,18 @@ from rasterio.warp import transform
 from shapely.geometry import Polygon, box
 
 from helpers.field import image, objects_in, reading, refusal, write
-from rope_dense.datasets.convert_data import convert_data
-from rope_dense.datasets.labels import geojson
-from rope_dense.large_images.geojson import geojson_text
-from rope_dense.large_images.image_file import LargeImage
+from rope_dense.data.convert_data import convert_data
+from rope_dense.data.labels import geojson
+from rope_dense.data.tiles.image_file import LargeImage, geojson_text
 
 UTM = 'EPSG:32633'
 SIZE = (30, 40)  # height, width
 TO_MAP = Affine(0.5, 0, 500_000, 0, -0.5, 5_000_000)
-ROTATED = Affine.translation(500_000, 5_000_000) * Affine.rotation(30) * Affine.scale(0.5, -0.5)
+ROTATED = (
+    Affine.translation(500_000, 5_000_000)
+    * Affine.rotation(30)
+    * Affine.scale(0.5, -0.5)
+)
 MIRRORED = Affine(-0.5, 0, 500_000, 0, 0.5, 5_000_000)
 SQUARE = [[10, 5], [30, 5], [30, 15], [10, 15]]
 CAT = ('cat', (10, 5, 20, 10), 0)
@@ -31,7 +34,9 @@ CAT = ('cat', (10, 5, 20, 10), 0)
 
 def tif(path: Path, to_map: Affine = TO_MAP, crs: str | None = UTM) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    profile = dict(driver='GTiff', dtype='uint8', count=3, height=SIZE[0], width=SIZE[1])
+    profile = dict(
+        driver='GTiff', dtype='uint8', count=3, height=SIZE[0], width=SIZE[1]
+    )
     with rasterio.open(path, 'w', **profile, crs=crs, transform=to_map) as file:
         file.write(np.full((3, *SIZE), hash(path.name) % 255, np.uint8))
     return path
@@ -49,7 +54,9 @@ def on_map(
 def feature(geometry: Any, **properties: Any) -> dict:
     if isinstance(geometry, list):
         geometry = dict(type='Polygon', coordinates=geometry)
-    return dict(type='Feature', geometry=geometry, properties=properties or {'class': 'cat'})
+    return dict(
+        type='Feature', geometry=geometry, properties=properties or {'class': 'cat'}
+    )
 
 
 def collection(*features: Any, crs: str | None = None, **more: Any) -> str:
@@ -83,7 +90,9 @@ def mask_of(annotation: dict) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize('to_map', [TO_MAP, ROTATED, MIRRORED], ids=['north', 'rotated', 'south'])
+@pytest.mark.parametrize(
+    'to_map', [TO_MAP, ROTATED, MIRRORED], ids=['north', 'rotated', 'south']
+)
 @pytest.mark.parametrize(
     'crs, declared',
     [
@@ -101,7 +110,9 @@ def test_systems_and_transforms(
     root = pairs(tmp_path / 'a', feature([ring]), crs=declared, to_map=to_map)
     found = reading(root)
     assert found.objects['train'] == {'train/images/a.tif': [CAT]}
-    outline = np.reshape(found.content['train']['annotations'][0]['segmentation'][0], (-1, 2))
+    outline = np.reshape(
+        found.content['train']['annotations'][0]['segmentation'][0], (-1, 2)
+    )
     assert np.abs(outline - SQUARE).max() < 0.01
     assert "set of objects whose property 'class' is their class" in found.text
 
@@ -109,7 +120,10 @@ def test_systems_and_transforms(
 def test_coordinates_of_the_images_without_crs(tmp_path: Path) -> None:
     found = reading(pairs(tmp_path / 'a', feature([on_map(SQUARE, None)])))
     assert [*found.objects['train'].values()] == [[CAT]]
-    assert f'not in degrees (taken as the system of its images, {UTM}): a.geojson' in found.text
+    assert (
+        f'not in degrees (taken as the system of its images, {UTM}): a.geojson'
+        in found.text
+    )
 
 
 def test_small_coordinates_that_are_in_no_image_as_degrees(tmp_path: Path) -> None:
@@ -119,23 +133,35 @@ def test_small_coordinates_that_are_in_no_image_as_degrees(tmp_path: Path) -> No
         text = collection(feature([on_map(SQUARE, None, to_map)]))
         write(root / split / 'a.geojson', text)
     found = reading(root)
-    assert [*found.objects['train'].values()] == [[CAT]] and 'not in degrees' in found.text
+    assert [*found.objects['train'].values()] == [
+        [CAT]
+    ] and 'not in degrees' in found.text
 
 
 def test_holes_and_parts(tmp_path: Path) -> None:
     """Pixels as rasterio's rasterize has them."""
-    hole, other = [[14, 7], [14, 12], [20, 12], [20, 7]], [[22, 8], [26, 8], [26, 13], [22, 13]]
+    hole, other = (
+        [[14, 7], [14, 12], [20, 12], [20, 7]],
+        [[22, 8], [26, 8], [26, 13], [22, 13]],
+    )
     for turned in (hole, hole[::-1]):
         rings = [on_map(SQUARE), on_map(turned), on_map(other)]
         second = [on_map([[33, 20], [38, 20], [38, 28], [33, 28]])]
         multi = dict(type='MultiPolygon', coordinates=[rings, second])
         root = tmp_path / f'{turned is hole}'
-        found = reading(pairs(root, feature(multi), feature([on_map(SQUARE)])), outlines=True)
+        found = reading(
+            pairs(root, feature(multi), feature([on_map(SQUARE)])), outlines=True
+        )
         item, plain = found.content['train']['annotations']
         shapes = [Polygon(SQUARE, [hole, other]), box(33, 20, 38, 28)]
         expected = rasterize(shapes, SIZE)
-        assert (mask_of(item) == expected).all() and item['area'] == expected.sum() == 190
-        assert item['bbox'] == pytest.approx([10, 5, 28, 23], abs=0.01) and plain['area'] == 200
+        assert (mask_of(item) == expected).all() and item[
+            'area'
+        ] == expected.sum() == 190
+        assert (
+            item['bbox'] == pytest.approx([10, 5, 28, 23], abs=0.01)
+            and plain['area'] == 200
+        )
 
 
 def test_oriented_boxes(tmp_path: Path) -> None:
@@ -155,10 +181,16 @@ def test_one_file_of_many_images(tmp_path: Path, folder: str) -> None:
     rng = np.random.default_rng(0)
     shapes = []
     for _ in range(60):
-        centre, radius = rng.uniform((0, 0), (SIZE[1] * 20, SIZE[0])), rng.uniform(2, 25)
+        centre, radius = (
+            rng.uniform((0, 0), (SIZE[1] * 20, SIZE[0])),
+            rng.uniform(2, 25),
+        )
         angles = np.sort(rng.uniform(0, 2 * np.pi, 7))
         shapes.append(centre + radius * np.stack([np.cos(angles), np.sin(angles)], 1))
-    features = [feature([on_map(one.tolist())], label=f'k{n % 3}') for n, one in enumerate(shapes)]
+    features = [
+        feature([on_map(one.tolist())], label=f'k{n % 3}')
+        for n, one in enumerate(shapes)
+    ]
     write(root / 'all.geojson', collection(*features))
     found = reading(root)
     images = found.objects['train'] | found.objects['val']
@@ -171,12 +203,22 @@ def test_one_file_of_many_images(tmp_path: Path, folder: str) -> None:
             left, top, right, bottom = part.bounds if part.area >= 1 else (0, 0, 0, 0)
             if min(right - left, bottom - top) >= 1:
                 expected.append(
-                    (f'k{number % 3}', (left - n * SIZE[1], top, right - left, bottom - top))
+                    (
+                        f'k{number % 3}',
+                        (left - n * SIZE[1], top, right - left, bottom - top),
+                    )
                 )
-        items = [x for name, some in images.items() if Path(name).name == f'{n}.tif' for x in some]
+        items = [
+            x
+            for name, some in images.items()
+            if Path(name).name == f'{n}.tif'
+            for x in some
+        ]
         assert [x[0] for x in items] == [x[0] for x in expected]
         for (_, given, _), (_, true) in zip(items, expected, strict=True):
-            assert np.abs(np.subtract(given, true)).max() <= 1.5  # boxes are of drawn pixels
+            assert (
+                np.abs(np.subtract(given, true)).max() <= 1.5
+            )  # boxes are of drawn pixels
             checked += 1
     assert checked > 60 and 'object partly outside of its image (clipped)' in found.text
 
@@ -188,7 +230,9 @@ def test_files_of_splits_and_of_places(tmp_path: Path) -> None:
     write(root / 'train.geojson', collection(*(feature([x]) for x in rings[:3])))
     write(root / 'val.geojson', collection(feature([rings[3]])))
     found = reading(root)
-    assert {split: len(some) for split, some in found.objects.items()} == dict(train=3, val=1)
+    assert {split: len(some) for split, some in found.objects.items()} == dict(
+        train=3, val=1
+    )
     assert all(x == [CAT] for some in found.objects.values() for x in some.values())
 
 
@@ -213,18 +257,29 @@ def test_images_without_objects(tmp_path: Path) -> None:
     maps = tiles(root)
     image(root / 'photo.jpg')
     features = [feature([on_map(SQUARE, to_map=to_map)]) for to_map in maps[1:]]
-    write(root / 'all.json', collection(*features, feature([[[1, 2], [1, 3], [2, 3], [1, 2]]])))
+    write(
+        root / 'all.json',
+        collection(*features, feature([[[1, 2], [1, 3], [2, 3], [1, 2]]])),
+    )
     found = reading(root)
     assert sum(len(some) for some in found.objects.values()) == 19
-    assert '2 x image without an object (not labelled, so left out): 0.tif, photo.jpg' in found.text
-    assert '1 x object that is in no image (left out): all.json, feature 20' in found.text
+    assert (
+        '2 x image without an object (not labelled, so left out): 0.tif, photo.jpg'
+        in found.text
+    )
+    assert (
+        '1 x object that is in no image (left out): all.json, feature 20' in found.text
+    )
 
 
 @pytest.mark.parametrize(
     'geometry, reason',
     [
         (dict(type='Point', coordinates=[15, 45]), 'object of type Point'),
-        (dict(type='LineString', coordinates=[[15, 45], [16, 45]]), 'object of type LineString'),
+        (
+            dict(type='LineString', coordinates=[[15, 45], [16, 45]]),
+            'object of type LineString',
+        ),
         (None, 'object without a geometry'),
         (dict(type='Polygon', coordinates=[]), 'polygon without an area'),
         ([on_map(SQUARE[:2])], 'polygon without an area'),
@@ -246,7 +301,11 @@ def test_objects_that_are_left_out(tmp_path: Path, geometry: Any, reason: str) -
         (dict(class_name='cat', name='Tom'), 'cat', "property 'class_name'"),
         (dict(category=3, id=7), '3', "property 'category'"),
         (dict(species='cat', height=3.5, id=4), 'cat', "property 'species'"),
-        (dict(id=4, area=2.5), 'object', 'without a text property (all are of one class)'),
+        (
+            dict(id=4, area=2.5),
+            'object',
+            'without a text property (all are of one class)',
+        ),
     ],
 )
 def test_the_property_with_the_class(
@@ -255,7 +314,10 @@ def test_the_property_with_the_class(
     root = tmp_path / 'a'
     for split in ('train', 'val'):
         tif(root / split / 'a.tif')
-        write(root / split / 'a.geojson', collection(feature([on_map(SQUARE)], **properties)))
+        write(
+            root / split / 'a.geojson',
+            collection(feature([on_map(SQUARE)], **properties)),
+        )
     found = reading(root)
     assert found.classes == (name,) and line in found.text
 
@@ -271,15 +333,24 @@ def test_the_property_with_the_class(
             collection(feature([on_map(SQUARE)]), feature([on_map(SQUARE)], id=1)),
             "a.geojson, feature 2: its property 'class', the class, is None",
         ),
-        ('{"type": "FeatureCollection", "features": [', 'a.geojson is no JSON, or cut off'),
-        ('{"type": "Feature", "geometry": null}', 'a.geojson: no FeatureCollection of GeoJSON'),
+        (
+            '{"type": "FeatureCollection", "features": [',
+            'a.geojson is no JSON, or cut off',
+        ),
+        (
+            '{"type": "Feature", "geometry": null}',
+            'a.geojson: no FeatureCollection of GeoJSON',
+        ),
         (collection(7), 'a.geojson, feature 1: it is 7, which is no Feature'),
         (
             collection(feature([[[1, 2], ['x', 3], [4, 5]]])),
             'a.geojson, feature 1: its coordinates are [[',
         ),
         (collection(feature([on_map(SQUARE)]), crs='EPSG:0'), 'a.geojson: its crs is'),
-        (collection(feature([on_map(SQUARE)]), crs='nonsense'), 'a.geojson: its crs is'),
+        (
+            collection(feature([on_map(SQUARE)]), crs='nonsense'),
+            'a.geojson: its crs is',
+        ),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str, line: str) -> None:
@@ -303,25 +374,44 @@ def test_images_that_are_not_georeferenced(tmp_path: Path) -> None:
 def test_latitude_before_longitude(tmp_path: Path) -> None:
     root = pairs(tmp_path / 'a', feature([[pair[::-1] for pair in on_map(SQUARE)]]))
     said = refusal(root)
-    assert str(root) in said and 'is the coordinate system right? (left out): a.geojson' in said
+    assert (
+        str(root) in said
+        and 'is the coordinate system right? (left out): a.geojson' in said
+    )
 
 
-def test_without_rasterio_and_shapefiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rasterio_and_shapefiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / 'b'
     tif(root / 'a.tif')
     write(root / 'trees.shp', b'\0')
     said = refusal(root)
-    assert f'{root}/trees.shp: ' in said and '`ogr2ogr -f GeoJSON labels.geojson FILE`' in said
+    assert (
+        f'{root}/trees.shp: ' in said
+        and '`ogr2ogr -f GeoJSON labels.geojson FILE`' in said
+    )
     root = pairs(tmp_path / 'a', feature([on_map(SQUARE)]))
     monkeypatch.setattr(geojson, 'find_spec', lambda name: None)
-    assert 'a.geojson is placed by rasterio and shapely: install the extra "large"' in refusal(root)
+    assert (
+        'a.geojson is placed by rasterio and shapely: install the extra "large"'
+        in refusal(root)
+    )
 
 
 @pytest.mark.parametrize('to_map', [TO_MAP, ROTATED], ids=['north up', 'rotated'])
 def test_what_predict_large_writes_is_read_back(tmp_path: Path, to_map: Affine) -> None:
     diamond = [20.3, 5.1, 30.2, 15.2, 20.1, 25.3, 10.2, 15.2]
     boxes = [dict(bbox=[3.2, 4.4, 12.5, 7.1], category_id=1, score=0.5)]
-    boxes += [dict(bbox=[0, 0, 0, 0], rbox=[0], segmentation=[diamond], category_id=2, score=0.9)]
+    boxes += [
+        dict(
+            bbox=[0, 0, 0, 0],
+            rbox=[0],
+            segmentation=[diamond],
+            category_id=2,
+            score=0.9,
+        )
+    ]
     categories = [dict(id=1, name='car'), dict(id=2, name='ship')]
     root = tmp_path / 'a'
     for split in ('train', 'val'):
@@ -350,18 +440,25 @@ def test_images_in_two_zones(tmp_path: Path) -> None:
     for n, crs in enumerate((UTM, 'EPSG:32634')):
         tif(root / f'{n}.tif', crs=crs)
         x, y = zip(*(TO_MAP * pair for pair in [*SQUARE, SQUARE[0]]), strict=True)
-        rings.append([[*pair] for pair in zip(*transform(crs, 'EPSG:4326', x, y), strict=True)])
+        rings.append(
+            [[*pair] for pair in zip(*transform(crs, 'EPSG:4326', x, y), strict=True)]
+        )
     rings.append([[-75, 0], [-74, 0], [-74, 2], [-75, 0]])
     write(root / 'all.geojson', collection(*(feature([ring]) for ring in rings)))
     found = reading(root)
     assert all(x == [CAT] for some in found.objects.values() for x in some.values())
     assert sum(map(len, found.objects.values())) == 2
-    assert '1 x object that is in no image (left out): all.geojson, feature 3' in found.text
+    assert (
+        '1 x object that is in no image (left out): all.geojson, feature 3'
+        in found.text
+    )
 
 
 @pytest.mark.parametrize('source', ['labels', 'labels/all.geojson'])
 def test_convert_data(tmp_path: Path, source: str) -> None:
-    names = [f'{n}.geojson' for n in range(4)] if source == 'labels' else ['all.geojson']
+    names = (
+        [f'{n}.geojson' for n in range(4)] if source == 'labels' else ['all.geojson']
+    )
     maps = tiles(tmp_path / 'tiles', count=4)
     features = [feature([on_map(SQUARE, to_map=to_map)]) for to_map in maps]
     for name, some in zip(
@@ -377,10 +474,15 @@ def test_convert_data(tmp_path: Path, source: str) -> None:
 def test_files_of_images_that_are_not_there(tmp_path: Path) -> None:
     """Where files have names of images, objects go to no neighbour of a missing image."""
     root = pairs(tmp_path / 'a', feature([on_map(SQUARE)]))
-    write(root / 'train' / 'labels' / 'b.geojson', collection(feature([on_map(SQUARE)])))
+    write(
+        root / 'train' / 'labels' / 'b.geojson', collection(feature([on_map(SQUARE)]))
+    )
     found = reading(root)
     assert found.objects['train'] == {'train/images/a.tif': [CAT]}
-    assert '1 x object of an image that is not there (left out): b.geojson, feature 1' in found.text
+    assert (
+        '1 x object of an image that is not there (left out): b.geojson, feature 1'
+        in found.text
+    )
 
 
 def test_corrected_coordinates_are_read_anew(tmp_path: Path) -> None:
@@ -398,16 +500,28 @@ def test_an_image_on_the_date_line(tmp_path: Path) -> None:
     """Objects on both sides of 180 degrees, and one of the same latitude far away."""
     root = tmp_path / 'a'
     for split in ('train', 'val'):
-        tif(root / split / 'a.tif', Affine(1000, 0, 720_000, 0, -1000, 5_000_000), 'EPSG:32660')
+        tif(
+            root / split / 'a.tif',
+            Affine(1000, 0, 720_000, 0, -1000, 5_000_000),
+            'EPSG:32660',
+        )
     x, y = transform('EPSG:32660', 'EPSG:4326', [730_000, 745_000], [4_985_000] * 2)
-    rings = [[[a, b], [a + 0.05, b], [a, b + 0.05], [a, b]] for a, b in zip(x, y, strict=True)]
+    rings = [
+        [[a, b], [a + 0.05, b], [a, b + 0.05], [a, b]]
+        for a, b in zip(x, y, strict=True)
+    ]
     far = [[-75, y[0]], [-74, y[0]], [-74, y[0] + 1], [-75, y[0]]]
     for split in ('train', 'val'):
-        write(root / split / 'a.geojson', collection(*(feature([one]) for one in (*rings, far))))
+        write(
+            root / split / 'a.geojson',
+            collection(*(feature([one]) for one in (*rings, far))),
+        )
     found = reading(root)
     assert x[0] > 0 > x[1]
     assert [len(some) for some in found.objects['train'].values()] == [2]
-    assert '2 x object outside of its image (left out): a.geojson, feature 3' in found.text
+    assert (
+        '2 x object outside of its image (left out): a.geojson, feature 3' in found.text
+    )
 
 
 def test_an_object_as_large_as_a_continent(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from PIL import Image
 from PIL.PngImagePlugin import putchunk
 
 from helpers.field import SIZE, coco, files, image, reading, refusal, write
-from rope_dense.datasets.depth_maps import read_depth
-from rope_dense.datasets.images.band_files import read_band_header
+from rope_dense.data.depth_maps import read_depth
+from rope_dense.data.images.band_files import read_band_header
 
 BOX = dict(bbox=[10, 5, 20, 10])
 IMAGE = dict(id=1, file_name='a.jpg')
@@ -410,7 +410,7 @@ def test_outlines_of_very_many_corners(tmp_path: Path, oriented: bool) -> None:
 
 def test_a_mask_takes_the_memory_of_its_own_pixels(tmp_path: Path) -> None:
     """The image has 3.6 gigapixels, of which the mask has few."""
-    from rope_dense.datasets.labels.geometry import mask_shape, outer_points
+    from rope_dense.data.labels.geometry import mask_shape, outer_points
 
     shape = mask_shape('cat', np.ones((20, 30)), 10, 50_000, (60_000, 60_000))
     assert shape.box == (10, 50_000, 30, 20)
@@ -505,12 +505,16 @@ def test_an_archive_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('kind', ['VOC', 'CVAT', 'LabelMe', 'YOLO'])
-def test_an_object_that_is_there_twice_is_one_in_every_format(tmp_path: Path, kind: str) -> None:
+def test_an_object_that_is_there_twice_is_one_in_every_format(
+    tmp_path: Path, kind: str
+) -> None:
     """F6"""
     root = tmp_path / 'data'
     corners = ''.join(
         f'<{name}>{value}</{name}>'
-        for name, value in zip(('xmin', 'ymin', 'xmax', 'ymax'), (11, 6, 30, 15), strict=True)
+        for name, value in zip(
+            ('xmin', 'ymin', 'xmax', 'ymax'), (11, 6, 30, 15), strict=True
+        )
     )
     thing = f'<object><name>cat</name><bndbox>{corners}</bndbox></object>'
     if kind == 'VOC':
@@ -526,9 +530,9 @@ def test_an_object_that_is_there_twice_is_one_in_every_format(tmp_path: Path, ki
         yolo(root, NAMES + '[cat]', '0 0.5 0.3333333 0.5 0.3333333\n' * 3)
     found = reading(root)
     objects = [items for images in found.objects.values() for items in images.values()]
-    assert objects == [[('cat', (10, 5, 20, 10), 0)]] * 2 and '4 x object that is there twice' in (
-        found.text
-    )
+    assert objects == [
+        [('cat', (10, 5, 20, 10), 0)]
+    ] * 2 and '4 x object that is there twice' in (found.text)
 
 
 def test_an_archive_as_the_folder(tmp_path: Path) -> None:
@@ -536,7 +540,9 @@ def test_an_archive_as_the_folder(tmp_path: Path) -> None:
     from rope_dense.project.own.settings import OwnObjects
 
     file = write(tmp_path / 'export.zip', b'PK')
-    with pytest.raises(ValueError, match=r"export.zip' is an archive: unpack it, and give the fo"):
+    with pytest.raises(
+        ValueError, match=r"export.zip' is an archive: unpack it, and give the fo"
+    ):
         check_root(OwnObjects(data_root=str(file)))
 
 

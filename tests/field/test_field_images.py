@@ -20,18 +20,19 @@ from PIL import Image
 
 from helpers.field import files, image, reading
 from helpers.grid import CONFIGS
-from rope_dense.datasets.images.band_files import channel_files, is_first
-from rope_dense.datasets.images.bands import LoadBands
-from rope_dense.datasets.images.deep import LoadDeepImage
-from rope_dense.datasets.images.headers import Header, read_header
-from rope_dense.datasets.images.pictures import check_picture
-from rope_dense.datasets.images.sources import find_video, left_out_text, read_image
-from rope_dense.large_images.image_file import LargeImage
-from rope_dense.project.errors import UsageError
+from rope_dense.data.images.band_files import channel_files, is_first
+from rope_dense.data.images.bands import LoadBands, LoadDeepImage
+from rope_dense.data.images.headers import Header, read_header
+from rope_dense.data.images.pictures import check_picture
+from rope_dense.data.images.sources import find_video, left_out_text, read_image
+from rope_dense.data.tiles.image_file import LargeImage
 from rope_dense.project.load import load_config
 from rope_dense.project.own.images import survey_pictures
+from rope_dense.utils.errors import UsageError
 
-rasterio = pytest.importorskip('rasterio', reason="no rasterio: pip install -e '.[large]'")
+rasterio = pytest.importorskip(
+    'rasterio', reason="no rasterio: pip install -e '.[large]'"
+)
 COLOURS = (200, 100, 50, 128, 30)  # red, green, blue, near infrared, and one more
 HEIGHT, WIDTH = 40, 70
 
@@ -52,7 +53,9 @@ def tiff(path: Path, pixels: np.ndarray, **profile: Any) -> Path:
         with rasterio.open(path, 'w', driver='GTiff', **size, **profile) as file:
             file.write(pixels)
             if profile.get('photometric') == 'palette':
-                file.write_colormap(1, {i: (i, 255 - i, i * 7 % 256, 255) for i in range(256)})
+                file.write_colormap(
+                    1, {i: (i, 255 - i, i * 7 % 256, 255) for i in range(256)}
+                )
     return path
 
 
@@ -78,8 +81,12 @@ def layouts(bands: int, dtype: str) -> Iterator[dict[str, Any]]:
     tags = (None, 'minisblack', 'miniswhite', *(['rgb'] if bands > 2 else []))
     tags += ('palette',) if (bands, dtype) == (1, 'uint8') else ()
     packed = ('none', 'lzw', 'deflate', *(['jpeg'] if dtype == 'uint8' else []))
-    for tag, interleave, compress, tiled in product(tags, ('pixel', 'band'), packed, (False, True)):
-        if compress == 'jpeg' and (tag == 'palette' or (bands > 4 and interleave == 'pixel')):
+    for tag, interleave, compress, tiled in product(
+        tags, ('pixel', 'band'), packed, (False, True)
+    ):
+        if compress == 'jpeg' and (
+            tag == 'palette' or (bands > 4 and interleave == 'pixel')
+        ):
             continue
         tiles = dict(tiled=True, blockxsize=16, blockysize=32) if tiled else {}
         photometric = dict(photometric=tag) if tag else {}
@@ -113,14 +120,24 @@ def test_f1_a_tiff_is_read_as_gdal_reads_it_or_refused(
 LINES = {
     'four bands': (4, 'uint16', {}, 'own.channels=4'),
     'rasterio': (3, 'uint16', {}, 'own.channels=[1, 2, 3]'),
-    'planes': (3, 'uint16', dict(photometric='rgb', interleave='band'), 'band after band'),
+    'planes': (
+        3,
+        'uint16',
+        dict(photometric='rgb', interleave='band'),
+        'band after band',
+    ),
     'infrared tagged as alpha': (4, 'uint8', {}, 'other values than 0 and full'),
     'infrared without a tag': (4, 'uint8', dict(photometric='rgb'), 'own.channels=4'),
     'grey': (4, 'uint8', dict(photometric='minisblack'), 'tagged as grey'),
     'two': (2, 'uint8', {}, 'own.channels=2'),
     'int16': (1, 'int16', {}, '1 band of int16, no picture: give own.channels=1'),
     'uint32': (1, 'uint32', {}, 'convert it to one of uint8'),
-    'sparse': (3, 'uint8', dict(photometric='rgb', sparse_ok=True, compress='lzw'), 'sparse'),
+    'sparse': (
+        3,
+        'uint8',
+        dict(photometric='rgb', sparse_ok=True, compress='lzw'),
+        'sparse',
+    ),
     'zstd': (3, 'uint8', dict(photometric='rgb', compress='zstd'), 'compression: zstd'),
 }
 
@@ -141,27 +158,35 @@ def test_f1_the_line_says_what_reads_the_file(case: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize('dtype', ['uint8', 'uint16'])
-def test_an_alpha_of_a_tiff_is_nothing_but_0_and_full(dtype: str, tmp_path: Path) -> None:
+def test_an_alpha_of_a_tiff_is_nothing_but_0_and_full(
+    dtype: str, tmp_path: Path
+) -> None:
     pixels = bands_of(4, dtype)
     pixels[3] = np.iinfo(dtype).max
     path = tiff(tmp_path / 'a.tif', pixels, photometric='rgb', alpha='yes')
     opaque = read_image(path, 255 if dtype == 'uint8' else 4095)
     assert (
-        np.abs(opaque[0, 0] - np.array([20, 70, 170]) * (1 if dtype == 'uint8' else 1.245)).max()
+        np.abs(
+            opaque[0, 0] - np.array([20, 70, 170]) * (1 if dtype == 'uint8' else 1.245)
+        ).max()
         < 1
     )
     pixels[3, :, :9] = 0
     check_picture(path, read_header(tiff(path, pixels, photometric='rgb', alpha='yes')))
     pixels[3, -1, -1] = 7
     with pytest.raises(ValueError, match='other values than 0 and full'):
-        check_picture(path, read_header(tiff(path, pixels, photometric='rgb', alpha='yes')))
+        check_picture(
+            path, read_header(tiff(path, pixels, photometric='rgb', alpha='yes'))
+        )
 
 
 def test_large_images_read_the_pictures_that_prediction_reads(tmp_path: Path) -> None:
     """GDAL does not invert where 0 is white, and does not turn a TIFF."""
     inverted = tiff(tmp_path / 'a.tif', bands_of(1, 'uint8'), photometric='miniswhite')
     turned = tmp_path / 'b.tif'
-    Image.fromarray(np.moveaxis(bands_of(3, 'uint8'), 0, 2)).save(turned, tiffinfo={274: 6})
+    Image.fromarray(np.moveaxis(bands_of(3, 'uint8'), 0, 2)).save(
+        turned, tiffinfo={274: 6}
+    )
     for path in (inverted, turned):
         large = LargeImage(path)
         assert np.array_equal(large.read(0, large.height), read_image(path))
@@ -172,7 +197,9 @@ def test_large_images_read_the_pictures_that_prediction_reads(tmp_path: Path) ->
 
 def test_bigtiff_and_16_bits_by_content_and_orientation(tmp_path: Path) -> None:
     """A PNG of 16 bits may be called .jpg, and OpenCV turns a TIFF in memory only."""
-    big = tiff(tmp_path / 'a.tif', bands_of(3, 'uint8'), photometric='rgb', bigtiff='YES')
+    big = tiff(
+        tmp_path / 'a.tif', bands_of(3, 'uint8'), photometric='rgb', bigtiff='YES'
+    )
     assert big.read_bytes()[2] == 43
     assert np.array_equal(read_image(big), expected_of(big))
     grey = bands_of(1, 'uint16')[0]
@@ -185,7 +212,9 @@ def test_bigtiff_and_16_bits_by_content_and_orientation(tmp_path: Path) -> None:
     assert np.array_equal(turned[..., 0], np.rot90(scaled, -1))
     cv2.imwrite(str(tmp_path / 'c.png'), grey)
     path = (tmp_path / 'c.png').rename(tmp_path / 'c.jpg')
-    loaded = LoadDeepImage(4095).transform(dict(img_path=str(path), img=mmcv.imread(str(path))))
+    loaded = LoadDeepImage(4095).transform(
+        dict(img_path=str(path), img=mmcv.imread(str(path)))
+    )
     assert np.array_equal(loaded['img'][..., 0], scaled)
 
 
@@ -194,7 +223,9 @@ def test_pages_are_counted_and_said(tmp_path: Path) -> None:
     pages = [Image.new('RGB', (20, 10), colour) for colour in ('red', 'blue')]
     for name in ('a.tif', 'b.gif', 'c.webp'):
         pages[0].save(tmp_path / name, save_all=True, append_images=pages[1:])
-    overviews = tiff(tmp_path / 'd.tif', np.zeros((3, 600, 600), np.uint8), photometric='rgb')
+    overviews = tiff(
+        tmp_path / 'd.tif', np.zeros((3, 600, 600), np.uint8), photometric='rgb'
+    )
     with rasterio.open(overviews, 'r+') as file:
         file.build_overviews([2, 4])
     headers = {path: read_header(path) for path in sorted(tmp_path.iterdir())}
@@ -211,10 +242,19 @@ def test_headers_and_surveys_are_json(tmp_path: Path) -> None:
     assert Header(*json.loads(json.dumps(astuple(header)))) == header
     np.save(tmp_path / 'b.npy', np.zeros((10, 20, 7), np.float32))
     array = read_header(tmp_path / 'b.npy')
-    assert (array.height, array.width, array.bands, array.dtype) == (10, 20, 7, 'float32')
+    assert (array.height, array.width, array.bands, array.dtype) == (
+        10,
+        20,
+        7,
+        'float32',
+    )
     deep = tiff(tmp_path / 'c.tif', bands_of(1, 'uint16'))
     survey = survey_pictures({deep: read_header(deep)}, None)
-    assert survey == json.loads(json.dumps(survey)) == dict(white=4095, backend=None, notes=[])
+    assert (
+        survey
+        == json.loads(json.dumps(survey))
+        == dict(white=4095, backend=None, notes=[])
+    )
 
 
 @pytest.mark.parametrize('place', [0, 1, 70])
@@ -223,7 +263,9 @@ def test_f9_every_image_is_asked(place: int, tmp_path: Path) -> None:
     paths = [image(tmp_path / f'{number:03}.png') for number in range(71)]
     tiff(tmp_path / 'bad.tif', bands_of(5, 'uint8')).rename(paths[place])
     headers = {path: read_header(path) for path in paths}
-    with pytest.raises(ValueError, match=rf'{paths[place].name}: 5 bands of uint8, no picture'):
+    with pytest.raises(
+        ValueError, match=rf'{paths[place].name}: 5 bands of uint8, no picture'
+    ):
         survey_pictures(headers, None)
 
 
@@ -257,13 +299,18 @@ CUT = {
 
 @pytest.mark.parametrize('suffix', CUT)
 @pytest.mark.parametrize('share', [0.2, 0.6, 0.95])
-def test_d7_a_file_that_is_cut_off_is_left_out(suffix: str, share: float, tmp_path: Path) -> None:
+def test_d7_a_file_that_is_cut_off_is_left_out(
+    suffix: str, share: float, tmp_path: Path
+) -> None:
     """TIFF, BMP and GIF passed, and ended the first epoch."""
     given = {
         f'{split}/{kind}/{name}{end}': text
         for split, names in (('train', 'abc'), ('val', 'de'))
         for name in names
-        for kind, end, text in (('images', '.jpg', None), ('labels', '.txt', '0 .5 .5 .5 .5'))
+        for kind, end, text in (
+            ('images', '.jpg', None),
+            ('labels', '.txt', '0 .5 .5 .5 .5'),
+        )
     }
     files(tmp_path, {**given, 'data.yaml': 'names: [cat]'})
     path = tmp_path / f'train/images/a.{suffix}'
@@ -274,7 +321,10 @@ def test_d7_a_file_that_is_cut_off_is_left_out(suffix: str, share: float, tmp_pa
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
     found = reading(tmp_path)
     assert [*found.objects['train']] == ['b.jpg', 'c.jpg']
-    assert f'1 x image that cannot be read (left out with its objects): {path.name}' in found.text
+    assert (
+        f'1 x image that cannot be read (left out with its objects): {path.name}'
+        in found.text
+    )
     with pytest.raises(ValueError, match=path.name):
         read_image(path)
 
@@ -293,7 +343,9 @@ def png(path: Path, side: int, rows: int, bits: int) -> Path:
     return path
 
 
-def test_k8_small_files_of_many_pixels_are_refused_by_their_header(tmp_path: Path) -> None:
+def test_k8_small_files_of_many_pixels_are_refused_by_their_header(
+    tmp_path: Path,
+) -> None:
     """10 GB were decoded, or a file of ten rows passed as 10^10 pixels."""
     with pytest.raises(ValueError, match=r'a\.png: is cut off'):
         read_header(png(tmp_path / 'a.png', 100_000, 10, 8))
@@ -301,7 +353,9 @@ def test_k8_small_files_of_many_pixels_are_refused_by_their_header(tmp_path: Pat
     assert path.stat().st_size < 500_000
     headers = {path: read_header(path)}
     for refused in (lambda: read_image(path), lambda: survey_pictures(headers, None)):
-        with pytest.raises(ValueError, match=r'b\.png: 60000 x 60000 pixels.*predict-large'):
+        with pytest.raises(
+            ValueError, match=r'b\.png: 60000 x 60000 pixels.*predict-large'
+        ):
             refused()
     assert not LargeImage(path).read(0, 2).any()
 
@@ -329,13 +383,26 @@ def test_d11_the_name_of_a_channel_is_a_part_of_the_path(
     assert not is_first(root / 'a.tif', ['red', 'nir'], root)
 
 
-def test_f11_what_a_folder_has_and_prediction_does_not_read_is_named(tmp_path: Path) -> None:
-    for name in ('a.jpg', 'b.ppm', 'deep/c.ppm', 'd.jp2', 'e.mp4', 'f.mpg', 'notes.txt', 'x.npy'):
+def test_f11_what_a_folder_has_and_prediction_does_not_read_is_named(
+    tmp_path: Path,
+) -> None:
+    for name in (
+        'a.jpg',
+        'b.ppm',
+        'deep/c.ppm',
+        'd.jp2',
+        'e.mp4',
+        'f.mpg',
+        'notes.txt',
+        'x.npy',
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('x')
     said = left_out_text(tmp_path, ('.jpg',))
     assert said == '2 videos (give each alone), 1 .jp2, 1 .npy, 2 .ppm'
     assert left_out_text(tmp_path, ('.jpg', '.npy')) == said.replace('1 .npy, ', '')
     assert left_out_text(tmp_path / 'a.jpg', ('.jpg',)) == ''
-    with pytest.raises(ValueError, match=r'f\.mpg: OpenCV reads no frame of this video'):
+    with pytest.raises(
+        ValueError, match=r'f\.mpg: OpenCV reads no frame of this video'
+    ):
         find_video(str(tmp_path / 'f.mpg'))

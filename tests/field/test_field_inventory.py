@@ -21,13 +21,13 @@ import pytest
 
 import rope_dense
 from helpers.field import coco, files, image, mask, reading, refusal, write
-from rope_dense.datasets.convert_data import convert_data
-from rope_dense.datasets.labels.inventory import Inventory
-from rope_dense.datasets.labels.maps import DEPTH, MASKS, find_maps
-from rope_dense.datasets.labels.splits import is_for_validation, validation_of
+from rope_dense.data.convert_data import convert_data
+from rope_dense.data.labels.inventory import Inventory
+from rope_dense.data.labels.maps import DEPTH, MASKS, find_maps
+from rope_dense.data.labels.splits import is_for_validation, validation_of
 from rope_dense.project.checks.data import check_data
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.utils.errors import UsageError
 
 BOX = '0 .5 .5 .4 .4'
 XML = (
@@ -43,11 +43,15 @@ DATA = ('train_dataloader', 'val_dataloader')
 NAMES = [f'{split}/{n}' for split in ('train', 'val') for n in range(4)]
 PACKAGE = f'{Path(rope_dense.__file__).parent}/'
 PACKAGES = ('datasets', 'own', 'checks', 'project')
-listed = Counter[str]()  # audit hooks stay for the life of the process: this one is for all tests
+listed = Counter[
+    str
+]()  # audit hooks stay for the life of the process: this one is for all tests
 
 
 def count_listings(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in ('os.scandir', 'os.listdir') and isinstance(arguments[0], (str, os.PathLike)):
+    if event in ('os.scandir', 'os.listdir') and isinstance(
+        arguments[0], (str, os.PathLike)
+    ):
         listed[os.path.abspath(arguments[0])] += 1
 
 
@@ -63,7 +67,9 @@ def yolo(root: Path) -> Path:
 
 def voc(root: Path) -> Path:
     images = {f'JPEGImages/{name}.jpg': None for name in NAMES}
-    return files(root, images | {f'Annotations/{x}.xml': XML.format('cat') for x in NAMES})
+    return files(
+        root, images | {f'Annotations/{x}.xml': XML.format('cat') for x in NAMES}
+    )
 
 
 def coco_folder(root: Path) -> Path:
@@ -71,7 +77,10 @@ def coco_folder(root: Path) -> Path:
     for split in ('train', 'val'):
         images = [dict(id=n + 1, file_name=f'{n}.jpg') for n in range(4)]
         objects = [dict(image_id=n + 1, bbox=[5, 5, 10, 10]) for n in range(4)]
-        write(root / f'annotations/instances_{split}.json', coco(images, objects, {1: 'cat'}))
+        write(
+            root / f'annotations/instances_{split}.json',
+            coco(images, objects, {1: 'cat'}),
+        )
     return root
 
 
@@ -112,7 +121,11 @@ def files_passed(run: Callable[[], object], last: str = '') -> set[str]:
             return
         is_over = frame.f_code.co_name == last
         name = path.removeprefix(PACKAGE)
-        if not is_over and name.split('/')[0] in PACKAGES and frame.f_code.co_name[0] != '<':
+        if (
+            not is_over
+            and name.split('/')[0] in PACKAGES
+            and frame.f_code.co_name[0] != '<'
+        ):
             found.add(name)
 
     sys.setprofile(profile)
@@ -126,7 +139,9 @@ def files_passed(run: Callable[[], object], last: str = '') -> set[str]:
 def test_a_line_of_yolo_passes_few_files(tmp_path: Path) -> None:
     """From the labels to the canonical files, and in the check."""
     root, other = yolo(tmp_path / 'data'), yolo(tmp_path / 'other')
-    load_config('realtime', own=dict(data_root=str(other)))  # what is imported and kept by it
+    load_config(
+        'realtime', own=dict(data_root=str(other))
+    )  # what is imported and kept by it
     path = files_passed(lambda: reading(root))
     assert len(path) <= 20, path
     cfg = load_config('realtime', own=dict(data_root=str(root)))
@@ -167,7 +182,10 @@ def twice(text: str, suffix: str, *folders: str) -> dict[str, str | None]:
 )
 def test_d2_two_folders_of_labels_are_refused(given: dict, tmp_path: Path) -> None:
     said = refusal(files(tmp_path / 'data', given))
-    assert 'have files of the same images' in said or 'which images are labelled there' in said
+    assert (
+        'have files of the same images' in said
+        or 'which images are labelled there' in said
+    )
 
 
 def test_d2_two_folders_of_masks_are_refused(tmp_path: Path) -> None:
@@ -214,7 +232,9 @@ def state_of(entry: str, root: Path) -> str:
 
 
 @pytest.mark.parametrize('name', ['yolo', 'masks'])
-def test_d5_the_same_bytes_copied_anew_are_the_same_data(name: str, tmp_path: Path) -> None:
+def test_d5_the_same_bytes_copied_anew_are_the_same_data(
+    name: str, tmp_path: Path
+) -> None:
     build, entry = BUILDERS[name]
     root = build(tmp_path / 'data')
     before = state_of(entry, root)
@@ -225,7 +245,9 @@ def test_d5_the_same_bytes_copied_anew_are_the_same_data(name: str, tmp_path: Pa
     assert state_of(entry, root) == before
 
 
-def test_d5_other_masks_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_d5_other_masks_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = masks(tmp_path / 'data')
     cfg = load_config('semantic', own=dict(data_root=str(root)))
     check_data(cfg, DATA)
@@ -242,7 +264,9 @@ def test_d6_names_that_differ_by_case_are_refused(tmp_path: Path) -> None:
     (root / 'data.yaml').unlink()
     write(root / 'classes.txt', 'cat\ndog\n')
     found = reading(root)  # one split, whatever the case
-    assert {'9.jpg', '0.jpg'} <= {os.path.basename(name) for name in found.objects['train']}
+    assert {'9.jpg', '0.jpg'} <= {
+        os.path.basename(name) for name in found.objects['train']
+    }
     with pytest.raises(ValueError, match='differ by their case'):
         Inventory(root).subfolders(root / 'images')
 
@@ -278,7 +302,10 @@ def test_d10_split_folders_that_are_links_to_one_folder(tmp_path: Path) -> None:
         objects = [dict(image_id=n + 1, bbox=[5, 5, 10, 10]) for n in numbers]
         write(root / f'annotations/{split}.json', coco(images, objects, {1: 'cat'}))
     found = reading(root)
-    names = [sorted(map(os.path.basename, found.objects[split])) for split in ('train', 'val')]
+    names = [
+        sorted(map(os.path.basename, found.objects[split]))
+        for split in ('train', 'val')
+    ]
     assert names == [['0.jpg', '1.jpg', '2.jpg'], ['3.jpg']]
 
 
@@ -317,7 +344,10 @@ def masks_of_boxes(root: Path) -> Path:
     """Another data set with outlines."""
     other = root.parent / 'other'
     if not other.exists():
-        files(yolo(other), {f'labels/{name}.txt': '0 .1 .1 .5 .1 .5 .5 .1 .4' for name in NAMES})
+        files(
+            yolo(other),
+            {f'labels/{name}.txt': '0 .1 .1 .5 .1 .5 .5 .1 .4' for name in NAMES},
+        )
     return other
 
 
@@ -339,7 +369,9 @@ def test_images_of_a_suffix_that_is_not_read_are_named(tmp_path: Path) -> None:
 
 def test_images_inside_of_labelme_are_named(tmp_path: Path) -> None:
     text = LABELME.format('cat', 0).replace('{', '{"imageData": "AAAA", ', 1)
-    assert 'imageData' in refusal(files(tmp_path / 'data', {f'{n}.json': text for n in range(3)}))
+    assert 'imageData' in refusal(
+        files(tmp_path / 'data', {f'{n}.json': text for n in range(3)})
+    )
 
 
 def test_most_images_have_a_label_file(tmp_path: Path) -> None:
@@ -358,7 +390,9 @@ def test_depth_maps_are_split_as_boxes_are(tmp_path: Path) -> None:
         image(tmp_path / f'rgb/{name}.jpg')
         mask(tmp_path / f'depth/{name}.png', np.ones((30, 40), np.uint16))
     parts = find_maps(Inventory(tmp_path), DEPTH).splits
-    assert {path.stem for path in parts['val'].pairs} == {*filter(is_for_validation, names)}
+    assert {path.stem for path in parts['val'].pairs} == {
+        *filter(is_for_validation, names)
+    }
 
 
 def test_any_write_changes_the_state(tmp_path: Path) -> None:
@@ -379,7 +413,9 @@ def test_d3_converted_labels_are_the_canonical_ones(tmp_path: Path) -> None:
     hard = XML.format('cat').replace('</name>', '</name><difficult>1</difficult>', 1)
     names = [f'{number}' for number in range(12)]
     images = {f'JPEGImages/{name}.jpg': None for name in names}
-    root = files(tmp_path / 'data', images | {f'Annotations/{name}.xml': hard for name in names})
+    root = files(
+        tmp_path / 'data', images | {f'Annotations/{name}.xml': hard for name in names}
+    )
     canonical = reading(root).content
     convert_data('voc', root / 'Annotations', tmp_path / 'train.json', val_share=0.2)
     for split, content in canonical.items():
@@ -395,19 +431,25 @@ def test_a_folder_of_broken_labels_is_not_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('inner', ['', 'VOC2012/'])
-def test_converted_labels_are_split_as_a_training_splits_them(inner: str, tmp_path: Path) -> None:
+def test_converted_labels_are_split_as_a_training_splits_them(
+    inner: str, tmp_path: Path
+) -> None:
     """Whether the folder of the labels is given or one above it."""
     names = [f'{number}' for number in range(12)]
     images = {f'{inner}JPEGImages/{name}.jpg': None for name in names}
     labels = {f'{inner}Annotations/{name}.xml': XML.format('cat') for name in names}
     root = files(tmp_path / 'data', images | labels)
-    trained = {split: {*map(os.path.basename, x)} for split, x in reading(root).objects.items()}
+    trained = {
+        split: {*map(os.path.basename, x)} for split, x in reading(root).objects.items()
+    }
     for number, source in enumerate((root, root / inner / 'Annotations')):
         out = tmp_path / f'{number}' / 'train.json'
         convert_data('voc', source, out, val_share=0.2)
         for split, expected in trained.items():
             content = json.loads(out.with_name(f'{split}.json').read_text())
-            assert {os.path.basename(x['file_name']) for x in content['images']} == expected
+            assert {
+                os.path.basename(x['file_name']) for x in content['images']
+            } == expected
 
 
 @pytest.mark.parametrize('damage', ['remove', 'cut', 'edit'])
@@ -420,7 +462,9 @@ def test_a_damaged_canonical_file_is_written_again(damage: str, tmp_path: Path) 
         file.unlink()
     else:
         file.write_text(
-            text[:100] if damage == 'cut' else text.replace('"iscrowd": 0', '"iscrowd": 1')
+            text[:100]
+            if damage == 'cut'
+            else text.replace('"iscrowd": 0', '"iscrowd": 1')
         )
     assert reading(root).content == before
 
@@ -439,12 +483,17 @@ def test_a_label_file_elsewhere_is_taken_alone(tmp_path: Path) -> None:
     labels.with_name('instances_val.json').write_text(given.read_text())
     after = load_config('realtime', own=settings)
     assert after['own_state'] != before
-    assert tuple(after['train_dataloader']['dataset']['metainfo']['classes']) == ('lynx',)
+    assert tuple(after['train_dataloader']['dataset']['metainfo']['classes']) == (
+        'lynx',
+    )
 
 
 @pytest.mark.parametrize('number', [errno.ENOLCK, errno.ENOSYS])
 def test_k5_a_file_system_without_locks(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A left lock of another machine bars nobody, and what that machine writes now is left."""
     root, out = yolo(tmp_path / 'data'), tmp_path / 'data_canonical'

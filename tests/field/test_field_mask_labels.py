@@ -16,9 +16,9 @@ from mmengine.registry import DATASETS, DefaultScope
 from PIL import Image
 
 from helpers.field import SIZE, image, mask, write
-from rope_dense.datasets.mask_labels import label_map, mask_lines, read_labels, survey_masks
+from rope_dense.data.mask_labels import label_map, mask_lines, read_labels, survey_masks
 from rope_dense.project.checks.data import check_model_classes
-from rope_dense.project.errors import UsageError
+from rope_dense.utils.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 DEEP = np.uint16
@@ -29,7 +29,12 @@ def png(path: Path, bits: int, kind: int, *rows: bytes) -> Path:
     """Write a PNG of given bits: `kind` 0 is grey, 2 RGB, 4 grey with alpha; 8 pixels a row."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack('>I', len(data)) + name + data + struct.pack('>I', crc32(name + data))
+        return (
+            struct.pack('>I', len(data))
+            + name
+            + data
+            + struct.pack('>I', crc32(name + data))
+        )
 
     header = struct.pack('>IIBBBBB', 8, len(rows), bits, kind, 0, 0, 0)
     data = compress(b''.join(b'\0' + row for row in rows))
@@ -48,7 +53,9 @@ def palette(values: list[int], *colours: tuple[int, int, int]) -> Image.Image:
 
 
 def saved(path: Path, picture: Image.Image | np.ndarray) -> Path:
-    (Image.fromarray(picture) if isinstance(picture, np.ndarray) else picture).save(path)
+    (Image.fromarray(picture) if isinstance(picture, np.ndarray) else picture).save(
+        path
+    )
     return path
 
 
@@ -69,7 +76,10 @@ READ = {
     'RGBA': lambda p: saved(p, Image.merge('RGBA', [GREY] * 4)),
     'RGB of 16 bits': lambda p: cv2.imwrite(str(p), three(SHOWN, DEEP)),
     'grey of 16 bits with alpha': lambda p: png(
-        p, 16, 4, struct.pack('>16H', *(part for value in SHOWN for part in (value, 65535)))
+        p,
+        16,
+        4,
+        struct.pack('>16H', *(part for value in SHOWN for part in (value, 65535))),
     ),
     'palette': lambda p: saved(p, palette(SHOWN, *((i, 0, 9) for i in range(256)))),
 }
@@ -94,10 +104,18 @@ NAMED = {
     '4 bits as shown': (lambda p: png(p, 4, 0, b'\x01\x01\x10\x10'), [0, 17], FOURS),
     '0 and 255': (lambda p: saved(p, grey([0, 255])), [0, 255], [0, 1]),
     '255 and 0': (lambda p: saved(p, grey([0, 255])), [255, 0], [1, 0]),
-    'palette of two': (lambda p: saved(p, palette([0, 1], BLACK, WHITE)), [0, 255], [0, 1]),
+    'palette of two': (
+        lambda p: saved(p, palette([0, 1], BLACK, WHITE)),
+        [0, 255],
+        [0, 1],
+    ),
     'gif': (lambda p: saved(p.with_suffix('.gif'), grey([0, 255])), [0, 255], [0, 1]),
     'above 255': (lambda p: saved(p, grey([300, 26001], DEEP)), [300, 26001], [0, 1]),
-    'negative': (lambda p: saved(p.with_suffix('.tif'), grey([-1, 7], np.int32)), [-1, 7], [0, 1]),
+    'negative': (
+        lambda p: saved(p.with_suffix('.tif'), grey([-1, 7], np.int32)),
+        [-1, 7],
+        [0, 1],
+    ),
 }
 
 
@@ -112,15 +130,33 @@ def test_numbers_of_the_classes(tmp_path: Path, kind: str) -> None:
 
 # (writer, what is said)
 NO_CLASS = {
-    '300': (lambda p: saved(p, grey([0, 300], DEEP)), r'a\.png has 300: neither .*\(0 to 1\)'),
+    '300': (
+        lambda p: saved(p, grey([0, 300], DEEP)),
+        r'a\.png has 300: neither .*\(0 to 1\)',
+    ),
     '256 + 1': (lambda p: saved(p, grey([0, 257], DEEP)), 'a.png has 257: '),
-    '32 bits': (lambda p: saved(p.with_suffix('.tif'), grey([0, 513], np.int32)), 'has 513: '),
+    '32 bits': (
+        lambda p: saved(p.with_suffix('.tif'), grey([0, 513], np.int32)),
+        'has 513: ',
+    ),
     '-1': (lambda p: saved(p.with_suffix('.tif'), grey([-1, 0], np.int32)), 'has -1: '),
-    'half': (lambda p: saved(p.with_suffix('.tif'), grey([0.5], np.float32)), r'has 0\.5: '),
-    'nan': (lambda p: saved(p.with_suffix('.tif'), grey([np.nan], np.float32)), 'has nan: '),
+    'half': (
+        lambda p: saved(p.with_suffix('.tif'), grey([0.5], np.float32)),
+        r'has 0\.5: ',
+    ),
+    'nan': (
+        lambda p: saved(p.with_suffix('.tif'), grey([np.nan], np.float32)),
+        'has nan: ',
+    ),
     '300 in RGB': (lambda p: cv2.imwrite(str(p), three([300], DEEP)), 'has 300: '),
-    'many': (lambda p: saved(p, grey([*range(20)])), r'has 2, 3, 4, 5, 6, 7, 8, 9 \.\.\.: '),
-    'colours': (lambda p: saved(p, three([1]) + grey([0, 1, 2])), '`rope-dense convert-data col'),
+    'many': (
+        lambda p: saved(p, grey([*range(20)])),
+        r'has 2, 3, 4, 5, 6, 7, 8, 9 \.\.\.: ',
+    ),
+    'colours': (
+        lambda p: saved(p, three([1]) + grey([0, 1, 2])),
+        '`rope-dense convert-data col',
+    ),
     'alpha': (
         lambda p: saved(p, np.array([[[0, 0, 0, 0], [0, 0, 0, 255]]], np.uint8)),
         'only the alpha of the mask varies: ',
@@ -149,16 +185,22 @@ def test_void_numbers_close_up() -> None:
     assert label_map('abd', None, [2]) == {0: 0, 1: 1, 2: 255, 3: 2, 255: 255}
     assert label_map('ab', [0, 255], [7]) == {0: 0, 255: 1, 7: 255}
     for values, void in (([0], ()), ([0, 0], ()), ([0, 1, 2], ()), ([0, 1], [1])):
-        with pytest.raises(ValueError, match='give one number for each of 2 classes, a, b'):
+        with pytest.raises(
+            ValueError, match='give one number for each of 2 classes, a, b'
+        ):
             label_map('ab', values, void)
 
 
 def surveyed(
-    root: Path, classes: tuple[str, ...] = ('bg', 'road'), split: str = 'train', **numbers: Any
+    root: Path,
+    classes: tuple[str, ...] = ('bg', 'road'),
+    split: str = 'train',
+    **numbers: Any,
 ) -> dict[str, Any]:
     """The survey of masks/ beside images/, as JSON has it."""
     pairs = [
-        (root / 'images' / f'{path.stem}.jpg', path) for path in sorted((root / 'masks').iterdir())
+        (root / 'images' / f'{path.stem}.jpg', path)
+        for path in sorted((root / 'masks').iterdir())
     ]
     labels = label_map(classes, **numbers)
     return json.loads(json.dumps(survey_masks(pairs, split, labels, classes)))
@@ -168,7 +210,10 @@ def write_masks(root: Path, *labels: list) -> None:
     """Write an image and a mask of 16 bits for each list of numbers."""
     for number, label in enumerate(labels):
         image(root / f'images/{number:03}.jpg')
-        mask(root / f'masks/{number:03}.png', np.resize(np.array(label), SIZE).astype(DEEP))
+        mask(
+            root / f'masks/{number:03}.png',
+            np.resize(np.array(label), SIZE).astype(DEEP),
+        )
 
 
 CHECKED = {
@@ -178,7 +223,11 @@ CHECKED = {
         r'have 0 and 255 only, and 255 means ignored, so that bg would be all that '
         r'is trained: own\.values=\[0,255\] reads them as bg and road',
     ),
-    'all void': (([255], [255, 7]), dict(void=[7]), 'all pixels .* are ignored; .* 7, 255'),
+    'all void': (
+        ([255], [255, 7]),
+        dict(void=[7]),
+        'all pixels .* are ignored; .* 7, 255',
+    ),
     'masks of one class': (([0], [0]), {}, 'all pixels of its 2 masks are bg: check'),
     '300': (([0, 1], [300]), {}, r'001\.png has 300: neither .*\(in 1 of 2 masks\)'),
 }
@@ -232,10 +281,13 @@ def test_a_mask_of_another_size_is_named(tmp_path: Path) -> None:
 def test_the_data_set_gives_labels(tmp_path: Path) -> None:
     """A list of pairs, of paths in folders or absolute; labels follow void and values."""
     pytest.importorskip('mmseg')
-    import rope_dense.datasets.masks  # noqa: F401
+    import rope_dense.data.map_datasets  # noqa: F401
 
     numbers = np.resize([0, 1, 2, 3, 255], SIZE).astype(np.uint8)
-    picture, of_image = image(tmp_path / 'images/a.png'), mask(tmp_path / 'masks/b.tif', numbers)
+    picture, of_image = (
+        image(tmp_path / 'images/a.png'),
+        mask(tmp_path / 'masks/b.tif', numbers),
+    )
     settings = dict(
         type='ImageMaskDataset',
         data_root=str(tmp_path),
@@ -246,7 +298,10 @@ def test_the_data_set_gives_labels(tmp_path: Path) -> None:
     pairs = (
         ([['images/a.png', 'masks/b.tif']], {}),
         ([[str(picture), str(of_image)]], {}),
-        ([['a.png', 'b.tif']], dict(data_prefix=dict(img_path='images', seg_map_path='masks'))),
+        (
+            [['a.png', 'b.tif']],
+            dict(data_prefix=dict(img_path='images', seg_map_path='masks')),
+        ),
     )
     for given, prefix in pairs:
         write(tmp_path / 'pairs.json', json.dumps(dict(pairs=given)))
@@ -257,7 +312,9 @@ def test_the_data_set_gives_labels(tmp_path: Path) -> None:
         write(tmp_path / 'pairs.json', text)
         with (
             DefaultScope.overwrite_default_scope('mmseg'),
-            pytest.raises(ValueError, match=r'pairs\.json: no list of images and masks'),
+            pytest.raises(
+                ValueError, match=r'pairs\.json: no list of images and masks'
+            ),
         ):
             DATASETS.build(dict(settings, ann_file='pairs.json'))
 
@@ -267,7 +324,10 @@ PALETTES = {
         [([0, 1], BLACK, RED), ([1, 0], RED, BLACK)],
         r'index 0 is #000000 in .*000\.png and #ff0000 in .*001\.png: `rope-dense convert-data',
     ),
-    'greys in another order': ([([0, 1], (1, 1, 1), BLACK)], 'shows 0 as 1, 1 as 0, which are'),
+    'greys in another order': (
+        [([0, 1], (1, 1, 1), BLACK)],
+        'shows 0 as 1, 1 as 0, which are',
+    ),
     'one colour': ([([0, 1], BLACK, RED), ([0, 0], BLACK, WHITE)], ''),
     'black and white': ([([0, 1], BLACK, WHITE), ([1, 1], BLACK, WHITE)], ''),
 }

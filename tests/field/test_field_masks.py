@@ -12,15 +12,15 @@ from mmengine.registry import DATASETS, DefaultScope
 
 from helpers.field import SIZE, image, mask, write
 from helpers.grid import CONFIGS
-from rope_dense.datasets.classes import find_class_numbers
-from rope_dense.datasets.labels.inventory import Inventory
-from rope_dense.datasets.labels.maps import DEPTH, MASKS, MapFolder, find_maps, report_text
-from rope_dense.datasets.labels.objects import Report
-from rope_dense.datasets.labels.pairs import FileKind
-from rope_dense.datasets.labels.splits import BY_HASH, is_for_validation
+from rope_dense.data.classes import find_class_numbers
+from rope_dense.data.labels.inventory import Inventory
+from rope_dense.data.labels.maps import DEPTH, MASKS, MapFolder, find_maps, report_text
+from rope_dense.data.labels.objects import Report
+from rope_dense.data.labels.pairs import FileKind
+from rope_dense.data.labels.splits import BY_HASH, is_for_validation
 from rope_dense.project.checks.data import check_data
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.utils.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -90,15 +90,31 @@ LAYOUTS = {
     'CamVid of fastai': ('train/images/a.png', 'train/labels/a_P.png', 'valid'),
     'word before': ('train/images/image_7.jpg', 'train/masks/mask_7.png', 'val'),
     'word before, in one folder': ('train/img-7.png', 'train/mask-7.png', 'val'),
-    'a word of masks in the image': ('images/train/a_mask.jpg', 'masks/train/a_mask.png', 'val'),
-    'Oxford-IIIT Pet': ('train/images/a.jpg', 'train/annotations/trimaps/a.png', 'test'),
+    'a word of masks in the image': (
+        'images/train/a_mask.jpg',
+        'masks/train/a_mask.png',
+        'val',
+    ),
+    'Oxford-IIIT Pet': (
+        'train/images/a.jpg',
+        'train/annotations/trimaps/a.png',
+        'test',
+    ),
     'KITTI': ('training/image_2/a_10.png', 'training/semantic/a_10.png', 'val'),
-    'suffix of the image and a word': ('img/train/a.jpg', 'masks/train/a.jpg_mask.png', 'val'),
+    'suffix of the image and a word': (
+        'img/train/a.jpg',
+        'masks/train/a.jpg_mask.png',
+        'val',
+    ),
     'suffix of the image': ('img/train/a.jpg', 'masks/train/a.jpg.png', 'val'),
     'dots': ('images/train/a.v1.0.jpg', 'masks/train/a.v1.0.png', 'val'),
     'masks below the images': ('train/a.png', 'train/mask/a.png', 'val'),
     'masks in one folder': ('images/train/a.jpg', 'masks/a.png', 'val'),
-    'letters decomposed by macOS': ('images/train/\xe9.jpg', 'masks/train/e\u0301.png', 'val'),
+    'letters decomposed by macOS': (
+        'images/train/\xe9.jpg',
+        'masks/train/e\u0301.png',
+        'val',
+    ),
     'another case': ('images/train/IMG_1.jpg', 'masks/train/img_1.png', 'val'),
     'masks without folders': ('images/train/x/a.jpg', 'masks/train/a.png', 'val'),
 }
@@ -144,7 +160,9 @@ FLAT = {
 
 
 @pytest.mark.parametrize('layout', FLAT)
-def test_without_a_split_a_hash_decides_as_it_does_for_boxes(tmp_path: Path, layout: str) -> None:
+def test_without_a_split_a_hash_decides_as_it_does_for_boxes(
+    tmp_path: Path, layout: str
+) -> None:
     names = [f'n{number}' for number in range(12)]
     files(tmp_path, *(form.format(name) for form in FLAT[layout] for name in names))
     folder = found(tmp_path)
@@ -163,7 +181,10 @@ def test_voc_lists_say_which_image_is_in_which_split(tmp_path: Path) -> None:
     files(tmp_path, *(f'JPEGImages/{n}.jpg' for n in ('a', 'b c', 'd', 'e', 'f')))
     files(tmp_path, *(f'SegmentationClass/{n}.png' for n in ('a', 'b c', 'd')))
     write(tmp_path / 'ImageSets/Segmentation/train.txt', 'a\nb c\n')
-    write(tmp_path / 'ImageSets/Segmentation/val.txt', 'JPEGImages/d.jpg SegmentationClass/d.png\n')
+    write(
+        tmp_path / 'ImageSets/Segmentation/val.txt',
+        'JPEGImages/d.jpg SegmentationClass/d.png\n',
+    )
     folder = found(tmp_path)
     pairs = pairs_of(tmp_path, folder)
     assert [Path(p).stem for p, _ in pairs['train']] == ['a', 'b c']
@@ -180,8 +201,14 @@ REFUSED = {
         r'no images with masks\. Looked for .*there are images/train: 1 \.jpg; '
         r'labels/train: 1 \.txt\. name them by "own\.train=\[IMAGES,MASKS\]"',
     ),
-    'jpeg masks': ('images/train/a.jpg masks/train/a.jpg', r'masks are \.jpg, .*as PNG'),
-    'webp masks': ('train/images/a.jpg train/masks/a.webp', r'masks are \.webp, .*as PNG'),
+    'jpeg masks': (
+        'images/train/a.jpg masks/train/a.jpg',
+        r'masks are \.jpg, .*as PNG',
+    ),
+    'webp masks': (
+        'train/images/a.jpg train/masks/a.webp',
+        r'masks are \.webp, .*as PNG',
+    ),
     'arrays': ('images/a.jpg masks/a.npy', r'masks are \.npy, .*as PNG'),
     'Cityscapes without train ids': (
         'leftImg8bit/train/x/a_leftImg8bit.png gtFine/train/x/a_gtFine_labelIds.png '
@@ -200,7 +227,10 @@ REFUSED = {
         'images/train/x/a.jpg images/train/y/a.jpg masks/train/a.png',
         r'masks/train/a\.png: which images are labelled there, of x/a, y/a',
     ),
-    'only one image': ('images/a.jpg masks/a.png', r'1 labelled image, so none for validation'),
+    'only one image': (
+        'images/a.jpg masks/a.png',
+        r'1 labelled image, so none for validation',
+    ),
     'validation images without masks': (
         'images/train/a.jpg masks/train/a.png images/val/b.jpg',
         r'images/val has images, but no masks as .*masks/train has',
@@ -226,10 +256,14 @@ def test_what_is_not_recognised_is_said(tmp_path: Path, case: str) -> None:
 
 
 def test_folders_of_other_names_are_given(tmp_path: Path) -> None:
-    files(tmp_path, 'photos/a.jpg', 'truth/a.png', 'images/val/b.jpg', 'masks/val/b.png')
+    files(
+        tmp_path, 'photos/a.jpg', 'truth/a.png', 'images/val/b.jpg', 'masks/val/b.png'
+    )
     folder = found(tmp_path, train=['photos', 'truth'], val=None)
     assert pairs_of(tmp_path, folder)['train'] == [('photos/a.jpg', 'truth/a.png')]
-    with pytest.raises(ValueError, match=r'no folders of images and masks of train; looked for x'):
+    with pytest.raises(
+        ValueError, match=r'no folders of images and masks of train; looked for x'
+    ):
         found(tmp_path, train=['x', 'truth'])
     image(tmp_path / 'lossy/a.jpg')
     with pytest.raises(ValueError, match=r'lossy: masks are \.jpg, which is not read'):
@@ -245,7 +279,9 @@ def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
     write(tmp_path / 'masks/._00.png', b'x')
     folder = found(tmp_path)
     images = [image for part in folder.splits.values() for image in part.pairs.values()]
-    assert len(images) == 19 and all(image.suffix in ('.jpg', '.bmp') for image in images)
+    assert len(images) == 19 and all(
+        image.suffix in ('.jpg', '.bmp') for image in images
+    )
     assert text_of(tmp_path).splitlines()[1:] == [
         '1 x two images of one name (the first is taken): 00.bmp and 00.jpg',
         '1 x image without a mask (left out): x.jpg',
@@ -261,11 +297,16 @@ def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
 
 def test_roboflow_says_classes_and_their_numbers(tmp_path: Path) -> None:
     write(
-        tmp_path / 'train/_classes.csv', '\ufeffPixel Value, Class\r\n0, background\r\n4, cat\r\n'
+        tmp_path / 'train/_classes.csv',
+        '\ufeffPixel Value, Class\r\n0, background\r\n4, cat\r\n',
     )
     assert find_class_numbers(tmp_path) == (('background', 'cat'), [0, 4])
-    write(tmp_path / 'valid/_classes.csv', 'Pixel Value, Class\n0, background\n1, cat\n')
-    with pytest.raises(ValueError, match=r'train/_classes\.csv and .*valid/_classes\.csv differ'):
+    write(
+        tmp_path / 'valid/_classes.csv', 'Pixel Value, Class\n0, background\n1, cat\n'
+    )
+    with pytest.raises(
+        ValueError, match=r'train/_classes\.csv and .*valid/_classes\.csv differ'
+    ):
         find_class_numbers(tmp_path)
     write(tmp_path / 'train/_classes.csv', 'filename, cat\na.jpg, 1\n')
     with pytest.raises(ValueError, match='its first line is not "Pixel Value, Class"'):
@@ -287,8 +328,13 @@ def test_an_export_of_roboflow_needs_no_setting(tmp_path: Path) -> None:
     """Images of 8 bits and masks of 16 in one folder; classes and numbers from its table."""
     for split in ('train', 'valid'):
         files(tmp_path, f'{split}/a.jpg')
-        mask(tmp_path / split / 'a_mask.png', np.resize([0, 300], SIZE).astype(np.uint16))
-        write(tmp_path / split / '_classes.csv', 'Pixel Value, Class\n0, background\n300, cat\n')
+        mask(
+            tmp_path / split / 'a_mask.png', np.resize([0, 300], SIZE).astype(np.uint16)
+        )
+        write(
+            tmp_path / split / '_classes.csv',
+            'Pixel Value, Class\n0, background\n300, cat\n',
+        )
     cfg = recipe(tmp_path)
     assert cfg.own_data.splitlines() == [
         'masks, 1 training and 1 validation images, by folder (train with train)'
@@ -303,17 +349,26 @@ def test_one_setting_reads_masks_of_0_and_255(tmp_path: Path) -> None:
     """F16, from the settings to the labels; and own.train for both splits is said (F8)."""
     for number in range(8):
         files(tmp_path, f'images/{number}.png')
-        mask(tmp_path / f'masks/{number}.png', np.resize([0, 255], SIZE).astype(np.uint8))
+        mask(
+            tmp_path / f'masks/{number}.png', np.resize([0, 255], SIZE).astype(np.uint8)
+        )
     write(tmp_path / 'classes.txt', '\ufeffbackground\r\nroad #804080\r\n')  # B7
-    with pytest.raises(UsageError, match=r'own\.values=\[0,255\] reads them as background and ro'):
+    with pytest.raises(
+        UsageError, match=r'own\.values=\[0,255\] reads them as background and ro'
+    ):
         check_data(recipe(tmp_path), ('train_dataloader',))
     folders = '[images,masks]'
     options = ['own.values=[0,255]', f'own.train={folders}', f'own.val={folders}']
     cfg = recipe(tmp_path, *options)
-    assert '8 x validation image that is a training image, too: 0.png, 1.png' in cfg.own_data
+    assert (
+        '8 x validation image that is a training image, too: 0.png, 1.png'
+        in cfg.own_data
+    )
     check_data(cfg, ('train_dataloader', 'val_dataloader'))
     for split in ('train', 'val'):
-        assert built(cfg, split)[0]['data_samples'].gt_sem_seg.data.unique().tolist() == [0, 1]
+        assert built(cfg, split)[0][
+            'data_samples'
+        ].gt_sem_seg.data.unique().tolist() == [0, 1]
 
 
 def built(cfg: Config, split: str) -> BaseDataset:

@@ -20,9 +20,9 @@ from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from PIL import Image
 
 from helpers.field import image, write
-from rope_dense.datasets.images.deep import read_white_value
-from rope_dense.datasets.images.headers import read_header
-from rope_dense.datasets.images.sources import (
+from rope_dense.data.images.bands import read_white_value
+from rope_dense.data.images.headers import read_header
+from rope_dense.data.images.sources import (
     find_sources,
     left_out_text,
     listed_sources,
@@ -30,14 +30,20 @@ from rope_dense.datasets.images.sources import (
     read_image,
     unreadable_sources,
 )
-from rope_dense.datasets.labels.files import IMAGE_SUFFIXES
-from rope_dense.datasets.mask_colours import write_labels
+from rope_dense.data.labels.files import IMAGE_SUFFIXES
+from rope_dense.data.mask_colours import write_labels
 from rope_dense.predict import images as inference
 from rope_dense.predict.formats import dota_names
-from rope_dense.predict.journal import ImageJournal
-from rope_dense.predict.thin import MOST, UNBOUNDED, crop_sample, max_aspect_ratio, pad_to_ratio
-from rope_dense.project.errors import UsageError
+from rope_dense.predict.inferencer import (
+    MOST,
+    UNBOUNDED,
+    crop_sample,
+    max_aspect_ratio,
+    pad_to_ratio,
+)
+from rope_dense.predict.place import ImageJournal
 from rope_dense.project.own.images import fit_pictures, survey_pictures
+from rope_dense.utils.errors import UsageError
 from rope_dense.utils.results import Results
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -56,9 +62,15 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
         *('a.JPG', 'd.jpg/e.png', 'deep/b.jfif')
     ]
     problems = {s.file_name: reason(s.path) for s in unreadable_sources(tmp_path, out)}
-    assert problems == {'d.jpg': 'a folder', 'link.png': 'a link to a file that is not there'}
+    assert problems == {
+        'd.jpg': 'a folder',
+        'link.png': 'a link to a file that is not there',
+    }
     assert left_out_text(tmp_path, IMAGE_SUFFIXES, out) == '1 .nef'
-    assert reason(tmp_path / 'z.NEF') == '.NEF is not read here: convert it to .png or .jpg'
+    assert (
+        reason(tmp_path / 'z.NEF')
+        == '.NEF is not read here: convert it to .png or .jpg'
+    )
     (missing,) = listed_sources([f'{tmp_path}/gone.png\n', f'{tmp_path}/gone.png'])
     assert reason(missing.path) == 'no such file'
 
@@ -77,7 +89,10 @@ def reason(path: Path) -> str:
         ('a.png b.jpg', 'a.jpg b.jpg'),
         ('a.png a.jpg', 'a.png.jpg a.jpg.jpg'),
         ('x.png x.jpg x.png.jpg', 'x.png.jpg x.jpg.jpg x.png.jpg.jpg'),
-        ('x.png x.jpg x.png.jpg x.png.png', 'x.png.jpg x.jpg.jpg x.png.jpg.jpg x.png.png.jpg'),
+        (
+            'x.png x.jpg x.png.jpg x.png.png',
+            'x.png.jpg x.jpg.jpg x.png.jpg.jpg x.png.png.jpg',
+        ),
         ('s/a.png t/a.png', 's/a.jpg t/a.jpg'),
         ('A.png a.png', 'A.png.jpg a.png.jpg'),
     ],
@@ -129,7 +144,7 @@ def test_photographs_of_phones_need_a_plug_in(tmp_path: Path) -> None:
     import sys
     sys.modules['pillow_heif'] = None
     from pathlib import Path
-    from rope_dense.datasets.images.sources import find_sources
+    from rope_dense.data.images.sources import find_sources
     find_sources(Path(sys.argv[1]))
     """
     command = [sys.executable, '-c', dedent(code), str(tmp_path)]
@@ -159,7 +174,10 @@ def test_headers_of_satellite_images(tmp_path: Path) -> None:
     header = struct.pack('>II', 20000, 20000) + bytes([8, 0, 0, 0, 0])
     chunks = ((b'IHDR', header), (b'IDAT', bytes(20000**2 // 1000)), (b'IEND', b''))
     content = b'\x89PNG\r\n\x1a\n' + b''.join(
-        struct.pack('>I', len(data)) + name + data + struct.pack('>I', crc32(name + data))
+        struct.pack('>I', len(data))
+        + name
+        + data
+        + struct.pack('>I', crc32(name + data))
         for name, data in chunks
     )
     found = read_header(write(tmp_path / 'a.png', content))
@@ -194,7 +212,9 @@ def test_training_reads_by_pillow_what_opencv_cannot(
     cfg['custom_imports'] = dict(imports=[])
     fit_pictures(cfg, survey)
     assert load['imdecode_backend'] == 'pillow'
-    (plug_ins,) = cfg['custom_imports']['imports']  # for programs that have only the config
+    (plug_ins,) = cfg['custom_imports'][
+        'imports'
+    ]  # for programs that have only the config
     assert vars(import_module(plug_ins))['MISSING'] == {}
 
 
@@ -220,15 +240,21 @@ def test_how_thin_pictures_may_be(pipeline: list[dict], ratio: float) -> None:
 
 
 @pytest.mark.parametrize('size', [(8, 2000), (300, 1), (40, 4000)])
-def test_thin_pictures_are_padded_at_the_bottom_or_the_right(size: tuple[int, int]) -> None:
+def test_thin_pictures_are_padded_at_the_bottom_or_the_right(
+    size: tuple[int, int],
+) -> None:
     """F24: OpenCV's assertion was the reason that was given."""
     pixels = np.random.default_rng(0).integers(0, 255, (*size, 3), np.uint8)
     whole = pad_to_ratio(pixels, MOST)
     height, width = whole.shape[:2]
-    assert max(height, width) == max(size) and max(height, width) <= MOST * min(height, width)
+    assert max(height, width) == max(size) and max(height, width) <= MOST * min(
+        height, width
+    )
     assert (whole[: size[0], : size[1]] == pixels).all()
     assert pad_to_ratio(whole, MOST) is whole
-    with pytest.raises(ValueError, match=r'60000 x 2 pixels are too thin: padded, .* 450 mega'):
+    with pytest.raises(
+        ValueError, match=r'60000 x 2 pixels are too thin: padded, .* 450 mega'
+    ):
         pad_to_ratio(np.zeros((2, 60000, 3), np.uint8), MOST)
 
 
@@ -236,9 +262,13 @@ def test_predictions_of_padded_pictures_are_cut() -> None:
     """Boxes and masks stay in the pixels of the picture; what is in the padding goes."""
     boxes = torch.tensor([[0.0, 0, 90, 30], [10, 2, 20, 6], [0, 20, 9, 40]])
     masks = torch.zeros(3, 50, 100, dtype=torch.bool)
-    for mask, (left, top, right, bottom) in zip(masks, boxes.int().tolist(), strict=True):
+    for mask, (left, top, right, bottom) in zip(
+        masks, boxes.int().tolist(), strict=True
+    ):
         mask[top:bottom, left:right] = True
-    objects = InstanceData(bboxes=boxes, scores=torch.ones(3), labels=torch.arange(3), masks=masks)
+    objects = InstanceData(
+        bboxes=boxes, scores=torch.ones(3), labels=torch.arange(3), masks=masks
+    )
     task = BaseDataElement(pred_instances=objects, gt_instances=InstanceData())
     sample = BaseDataElement(
         pred_sem_seg=PixelData(data=torch.zeros(1, 50, 100)),
@@ -261,14 +291,19 @@ class FakeInferencer:
     """Predicts a box with a given score, which may be NaN."""
 
     model = torch.nn.Identity()
-    cfg = Config(dict(test_dataloader=dict(dataset=dict(pipeline=resize('PackDetInputs')))))
+    cfg = Config(
+        dict(test_dataloader=dict(dataset=dict(pipeline=resize('PackDetInputs'))))
+    )
 
     def __init__(self, *scores: float) -> None:
         self.scores = iter(scores)
 
     def __call__(self, images: list, **settings: object) -> list[BaseDataElement]:
         scores = [torch.tensor([next(self.scores)]) for _ in images]
-        return [BaseDataElement(pred_instances=InstanceData(scores=score)) for score in scores]
+        return [
+            BaseDataElement(pred_instances=InstanceData(scores=score))
+            for score in scores
+        ]
 
 
 def test_predictions_that_are_no_numbers_are_named(tmp_path: Path) -> None:
@@ -287,7 +322,9 @@ def test_predictions_that_are_no_numbers_are_named(tmp_path: Path) -> None:
 
 def test_a_video_that_opencv_cannot_write_is_said(tmp_path: Path) -> None:
     """B23: three tasks on a 4K video are 11,520 pixels wide."""
-    with pytest.raises(UsageError, match=r'a\.mp4: OpenCV writes no video of 11520 x 2160 pixels'):
+    with pytest.raises(
+        UsageError, match=r'a\.mp4: OpenCV writes no video of 11520 x 2160 pixels'
+    ):
         inference.open_video(tmp_path / 'a.mp4', 25.0, (2160, 11520))
     inference.open_video(tmp_path / 'b.mp4', 25.0, (64, 96)).release()
 
@@ -305,4 +342,10 @@ def test_labels_of_many_classes_do_not_wrap_around(tmp_path: Path) -> None:
 def test_names_in_dota_files_tell_images_apart() -> None:
     names = ['a.png', 's/b.png', 't/b.png', 'c.jpg', 'c.png']
     images = [dict(id=number, file_name=name) for number, name in enumerate(names)]
-    assert [*dota_names(images).values()] == ['a', 's/b.png', 't/b.png', 'c.jpg', 'c.png']
+    assert [*dota_names(images).values()] == [
+        'a',
+        's/b.png',
+        't/b.png',
+        'c.jpg',
+        'c.png',
+    ]

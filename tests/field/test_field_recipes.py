@@ -15,14 +15,18 @@ from mmengine.config import Config
 from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
-from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
+from rope_dense.data.generated import (
+    SEGMENTATION_METAINFO,
+    ShapesSettings,
+    write_shapes,
+)
 from rope_dense.engine.train_loop import set_epoch
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.own.recipes import DERIVE
 from rope_dense.project.own.settings import task_settings
 from rope_dense.project.own.tasks import TASKS
+from rope_dense.utils.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 ROOTS = dict(semantic='ade', depth='depth')
@@ -32,7 +36,9 @@ ROOTS = dict(semantic='ade', depth='depth')
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eleven training and two validation images."""
     root = tmp_path_factory.mktemp('recipes')
-    write_shapes(root, ShapesSettings(11, 2, (64, 96), layouts=('coco', 'ade', 'depth')))
+    write_shapes(
+        root, ShapesSettings(11, 2, (64, 96), layouts=('coco', 'ade', 'depth'))
+    )
     (root / 'ade' / 'classes.txt').write_text(
         '\n'.join(['none', *SEGMENTATION_METAINFO['classes']])
     )
@@ -66,7 +72,9 @@ def with_objects(task: str, shapes: Path, most: int, **settings: object) -> dict
     """The config of a data set that has ``most`` objects in an image."""
     if task == 'oriented':
         pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
-    own = task_settings(TASKS[task].settings, dict(data_root=str(shapes / 'coco')) | settings)
+    own = task_settings(
+        TASKS[task].settings, dict(data_root=str(shapes / 'coco')) | settings
+    )
     data = TASKS[task].find(own)
     object.__setattr__(data, 'most_objects', most)
     return DERIVE[task](own, data)
@@ -114,14 +122,20 @@ def shrink(cfg: Config) -> None:
         model.backbone.update(out_indices=tuple(range(4))[-maps:], output_prefix=None)
     if cfg.own.task in ('realtime', 'realtime_masks', 'oriented'):
         model.neck.update(in_channels=32, out_channels=32, stem_channels=4)
-        model.encoder.update(in_channels=(32,) * 3, embed_dims=32, feedforward_channels=32)
+        model.encoder.update(
+            in_channels=(32,) * 3, embed_dims=32, feedforward_channels=32
+        )
         model.bbox_head.embed_dims = 32
         model.bbox_head.decoder.update(num_layers=2, feedforward_channels=32)
     elif cfg.own.task == 'semantic':
-        model.neck.embed_dim = model.decode_head.channels = model.auxiliary_head.in_channels = 32
+        model.neck.embed_dim = model.decode_head.channels = (
+            model.auxiliary_head.in_channels
+        ) = 32
         model.decode_head.in_channels = [32] * 4
     elif cfg.own.task == 'depth':
-        model.decode_head.update(in_channels=32, channels=16, post_process_channels=[8] * 4)
+        model.decode_head.update(
+            in_channels=32, channels=16, post_process_channels=[8] * 4
+        )
         model.decode_head.readout = 'ignore'
     cfg.train_dataloader.update(num_workers=0, persistent_workers=False)
 
@@ -136,7 +150,9 @@ def step(cfg: Config) -> list[torch.Tensor]:
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         loader = Runner.build_dataloader(cfg.train_dataloader, seed=0)
         batches = iter(loader)
-        *_, batch = (next(batches) for _ in range(cfg.train_cfg.max_iters // cfg.own.epochs))
+        *_, batch = (
+            next(batches) for _ in range(cfg.train_cfg.max_iters // cfg.own.epochs)
+        )
     losses = model(**model.data_preprocessor(batch, training=True), mode='loss')
     return [torch.as_tensor(loss) for loss in losses.values()]
 
@@ -149,7 +165,10 @@ LEAST: list[tuple[str, dict[str, Any]]] = [
     ('semantic', dict(size=32, batch_size=2)),
     ('realtime', dict(size=96, batch_size=1)),
     ('realtime', dict(size=64, batch_size=1, augment='none')),
-    ('realtime', dict(size=32, batch_size=2)),  # the eleventh image is a batch of its own
+    (
+        'realtime',
+        dict(size=32, batch_size=2),
+    ),  # the eleventh image is a batch of its own
     ('realtime', dict(size=64, batch_size=2, keep_ratio=True)),
     ('realtime', dict(size=96, batch_size=2)),
     ('realtime_masks', dict(size=64, batch_size=5)),
@@ -171,9 +190,17 @@ def test_the_smallest_images_and_batches_train(
     'task, settings, says',
     [
         ('semantic', dict(), 'own.batch_size=1: the pooling of UperNet normalises'),
-        ('realtime', dict(size=64), 'give own.size=96 or more, or own.batch_size=2 or more'),
+        (
+            'realtime',
+            dict(size=64),
+            'give own.size=96 or more, or own.batch_size=2 or more',
+        ),
         ('realtime', dict(size=32, augment='none'), 'give own.size=64 or more'),
-        ('realtime', dict(size=64, augment='light', keep_ratio=True), 'give own.size=96 or more'),
+        (
+            'realtime',
+            dict(size=64, augment='light', keep_ratio=True),
+            'give own.size=96 or more',
+        ),
         ('realtime_masks', dict(size=64), 'give own.size=96 or more'),
         ('oriented', dict(size=32), 'give own.size=64 or more'),
     ],
@@ -201,7 +228,10 @@ def test_f8_batch_norms_are_synchronised_on_gpus(
 
 
 def test_detection_has_patches_to_pool(shapes: Path) -> None:
-    assert said('detection', shapes, size=63) == 'own.size must be an integer from 64 up, got 63'
+    assert (
+        said('detection', shapes, size=63)
+        == 'own.size must be an integer from 64 up, got 63'
+    )
 
 
 def test_a_last_batch_of_one_is_dropped_only_where_it_fails(shapes: Path) -> None:
@@ -224,11 +254,16 @@ def test_c2_a_batch_of_more_images_than_there_are(shapes: Path) -> None:
     for task in TASKS:
         images = 13 if task == 'adapt' else 11  # those of validation, too
         says = f'own.batch_size=500: more than the {images} training images; '
-        assert said(task, shapes, batch_size=500) == says + 'give a smaller own.batch_size'
+        assert (
+            said(task, shapes, batch_size=500) == says + 'give a smaller own.batch_size'
+        )
     says = 'own.batch_size=9 on 2 GPUs: more than the 11 training images'
     assert says in said('detection', shapes, batch_size=9, gpus=2)
     for batch in (8, 11):
-        assert load('detection', shapes, batch_size=batch).train_cfg.max_iters in (50, 100)
+        assert load('detection', shapes, batch_size=batch).train_cfg.max_iters in (
+            50,
+            100,
+        )
 
 
 @pytest.mark.parametrize('value, gpus', [('', 1), (' ', 1), ('2', 2)])

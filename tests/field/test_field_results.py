@@ -23,16 +23,26 @@ def yolo(root: Path, images: int, labels: int) -> None:
 
 
 @pytest.mark.parametrize('place', ['images/results', 'pre'])
-def test_results_of_commands_are_left_out_and_counted(tmp_path: Path, place: str) -> None:
+def test_results_of_commands_are_left_out_and_counted(
+    tmp_path: Path, place: str
+) -> None:
     yolo(tmp_path / 'data', 4, 4)
     out = tmp_path / 'data' / place
     with Results(out, 'predict/0') as results:
-        results.write_bytes(out / 'pictures/0.png', (tmp_path / 'data/images/1.png').read_bytes())
-        results.write_text(out / 'predictions.json', '{"images": [], "annotations": []}')
+        results.write_bytes(
+            out / 'pictures/0.png', (tmp_path / 'data/images/1.png').read_bytes()
+        )
+        results.write_text(
+            out / 'predictions.json', '{"images": [], "annotations": []}'
+        )
         results.write_text(out / 'yolo/labels/0.txt', '0 0.5 0.5 0.5 0.5\n')
     cv2.imwrite(str(out / 'mine.png'), np.zeros((9, 9, 3), np.uint8))
     found = reading(tmp_path / 'data')
-    names = [image['file_name'] for part in found.content.values() for image in part['images']]
+    names = [
+        image['file_name']
+        for part in found.content.values()
+        for image in part['images']
+    ]
     assert len(names) == (5 if place.startswith('images') else 4)
     assert '3 x result of rope-dense (left out)' in found.text
 

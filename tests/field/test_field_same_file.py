@@ -11,7 +11,7 @@ import pytest
 
 from helpers.field import image, reading, write
 from helpers.seeds import seed_of_the_week
-from rope_dense.datasets.rotated import rectangle_corners
+from rope_dense.data.rotated import rectangle_corners
 
 # In their order; YAML, XML and numbers at the end of a line have meanings of their own for some.
 CLASSES = ('1.10', 'Größe <3> & "x"', 'class 2', 'traffic light', 'yes')
@@ -53,7 +53,9 @@ class Scene:
         """Write the images of a split; returns their names without suffix, and their objects."""
         for number in range(len(self.splits[split])):
             image(folder / f'frame_{number:06d}.png', self.size)
-        return [(f'frame_{n:06d}', things) for n, things in enumerate(self.splits[split])]
+        return [
+            (f'frame_{n:06d}', things) for n, things in enumerate(self.splits[split])
+        ]
 
 
 def random_scene(generator: np.random.Generator, kinds: Sequence[str]) -> Scene:
@@ -65,18 +67,30 @@ def random_scene(generator: np.random.Generator, kinds: Sequence[str]) -> Scene:
         sides = generator.integers(20, 120, 2) * STEP
         box = (float(x), float(y), *sides.tolist())
         if kind == 'rotated':
-            degrees = generator.integers(1, 90) + 90 * generator.integers(2)  # corners off a half
+            degrees = generator.integers(1, 90) + 90 * generator.integers(
+                2
+            )  # corners off a half
             return Thing(label, box, int(degrees))
         if kind == 'polygon':  # around (x, y)
             number = generator.integers(3, 12)
-            angles = (np.arange(number) + generator.uniform(0, 0.8, number)) * 2 * np.pi / number
+            angles = (
+                (np.arange(number) + generator.uniform(0, 0.8, number))
+                * 2
+                * np.pi
+                / number
+            )
             radii = generator.uniform(5, 35, number)
-            points = np.stack([x + radii * np.cos(angles), y + radii * np.sin(angles)], -1)
+            points = np.stack(
+                [x + radii * np.cos(angles), y + radii * np.sin(angles)], -1
+            )
             return Thing(label, box, polygon=np.round(points / STEP) * STEP)
         return Thing(label, box)
 
     def things() -> list[Thing]:
-        return [thing(str(name)) for name in generator.choice(CLASSES, generator.integers(1, 6))]
+        return [
+            thing(str(name))
+            for name in generator.choice(CLASSES, generator.integers(1, 6))
+        ]
 
     train = [[thing(name) for name in CLASSES], things(), things(), []]
     return Scene((height, width), dict(train=train, val=[things(), things(), []]))
@@ -87,7 +101,9 @@ def coco(root: Path, scene: Scene) -> None:
         images, annotations = [], []
         for number, (name, things) in enumerate(scene.draw(root / split, split)):
             height, width = scene.size
-            images.append(dict(id=number, file_name=f'{name}.png', height=height, width=width))
+            images.append(
+                dict(id=number, file_name=f'{name}.png', height=height, width=width)
+            )
             for thing in things:
                 low, high = thing.corners.min(0), thing.corners.max(0)
                 outline = [thing.corners.ravel().tolist()] if thing.has_outline else []
@@ -129,7 +145,13 @@ def voc(root: Path, scene: Scene) -> None:
     def place(thing: Thing) -> str:
         left, top, width, height = thing.box
         if thing.degrees:
-            values = left + width / 2, top + height / 2, width, height, np.deg2rad(thing.degrees)
+            values = (
+                left + width / 2,
+                top + height / 2,
+                width,
+                height,
+                np.deg2rad(thing.degrees),
+            )
             names = ('cx', 'cy', 'w', 'h', 'angle')
             return f'<robndbox>{tags(dict(zip(names, values, strict=True)))}</robndbox>'
         (left, top), (right, bottom) = thing.corners.min(0), thing.corners.max(0)
@@ -149,13 +171,17 @@ def voc(root: Path, scene: Scene) -> None:
                 f'<object><name>{escape(thing.label)}</name>{place(thing)}</object>'
                 for thing in things
             )
-            size = f'<size>{tags(dict(width=scene.size[1], height=scene.size[0]))}</size>'
+            size = (
+                f'<size>{tags(dict(width=scene.size[1], height=scene.size[0]))}</size>'
+            )
             text = f'<annotation><filename>{name}.png</filename>{size}{objects}</annotation>'
             write(root / folder / f'{name}.xml', text)
 
 
 def tags(values: dict[str, float]) -> str:
-    return ''.join(f'<{name}>{float(value)!r}</{name}>' for name, value in values.items())
+    return ''.join(
+        f'<{name}>{float(value)!r}</{name}>' for name, value in values.items()
+    )
 
 
 def labelme(root: Path, scene: Scene) -> None:
@@ -165,7 +191,9 @@ def labelme(root: Path, scene: Scene) -> None:
                 dict(
                     label=thing.label,
                     shape_type='polygon' if thing.has_outline else 'rectangle',
-                    points=thing.corners[slice(None, None, 1 if thing.has_outline else 2)].tolist(),
+                    points=thing.corners[
+                        slice(None, None, 1 if thing.has_outline else 2)
+                    ].tolist(),
                     group_id=None,
                     flags={},
                 )
@@ -193,14 +221,19 @@ def cvat_file(root: Path, scene: Scene, elements: list[str]) -> None:
     height, width = scene.size
     size = f'<original_size><width>{width}</width><height>{height}</height></original_size>'
     meta = f'<meta><task><id>1</id>{size}<labels>{names}</labels></task></meta>'
-    write(root / 'annotations.xml', f'<annotations>{meta}{"".join(elements)}</annotations>')
+    write(
+        root / 'annotations.xml',
+        f'<annotations>{meta}{"".join(elements)}</annotations>',
+    )
 
 
 def cvat_images(root: Path, scene: Scene) -> None:
     for split in scene.splits:
         elements = []
         for name, things in scene.draw(root / split / 'images', split):
-            shapes = ''.join(cvat_shape(t, f'label={quoteattr(t.label)}') for t in things)
+            shapes = ''.join(
+                cvat_shape(t, f'label={quoteattr(t.label)}') for t in things
+            )
             sides = f'width="{scene.size[1]}" height="{scene.size[0]}"'
             elements.append(f'<image id="0" name="{name}.png" {sides}>{shapes}</image>')
         cvat_file(root / split, scene, elements)
@@ -210,13 +243,19 @@ def cvat_video(root: Path, scene: Scene) -> None:
     """A track for each object, which ends in the next frame."""
     for split in scene.splits:
         elements = []
-        for number, (_, things) in enumerate(scene.draw(root / split / 'images', split)):
+        for number, (_, things) in enumerate(
+            scene.draw(root / split / 'images', split)
+        ):
             for thing in things:
                 shapes = [
-                    cvat_shape(thing, f'frame="{number + n}" outside="{n}" keyframe="1"')
+                    cvat_shape(
+                        thing, f'frame="{number + n}" outside="{n}" keyframe="1"'
+                    )
                     for n in (0, 1)
                 ]
-                elements.append(f'<track label={quoteattr(thing.label)}>{"".join(shapes)}</track>')
+                elements.append(
+                    f'<track label={quoteattr(thing.label)}>{"".join(shapes)}</track>'
+                )
         cvat_file(root / split, scene, elements)
 
 
@@ -247,7 +286,10 @@ def content_of(
         for item in content['annotations']:
             annotations.setdefault(item['image_id'], []).append(item)
         images[split] = {
-            item['file_name']: ((item['height'], item['width']), annotations.get(item['id'], []))
+            item['file_name']: (
+                (item['height'], item['width']),
+                annotations.get(item['id'], []),
+            )
             for item in content['images']
         }
     return found.classes, images
@@ -286,10 +328,16 @@ def generator() -> np.random.Generator:
 
 
 @pytest.mark.parametrize('build', WRITERS, ids=lambda build: build.__name__)
-def test_boxes_and_outlines(build: Write, generator: np.random.Generator, tmp_path: Path) -> None:
-    compare(build, tmp_path, random_scene(generator, ['box', 'rotated', 'polygon']), False)
+def test_boxes_and_outlines(
+    build: Write, generator: np.random.Generator, tmp_path: Path
+) -> None:
+    compare(
+        build, tmp_path, random_scene(generator, ['box', 'rotated', 'polygon']), False
+    )
 
 
 @pytest.mark.parametrize('build', [*WRITERS, dota], ids=lambda build: build.__name__)
-def test_rotated_boxes(build: Write, generator: np.random.Generator, tmp_path: Path) -> None:
+def test_rotated_boxes(
+    build: Write, generator: np.random.Generator, tmp_path: Path
+) -> None:
     compare(build, tmp_path, random_scene(generator, ['box', 'rotated']), True)

@@ -18,8 +18,11 @@ import rope_dense
 from helpers.field import write
 from helpers.grid import CONFIGS
 from rope_dense.commands import train as command
-from rope_dense.datasets.generated import SEGMENTATION_METAINFO, ShapesSettings, write_shapes
-from rope_dense.project.errors import UsageError
+from rope_dense.data.generated import (
+    SEGMENTATION_METAINFO,
+    ShapesSettings,
+    write_shapes,
+)
 from rope_dense.project.load import load_config
 from rope_dense.project.own.settings import (
     Own,
@@ -32,8 +35,9 @@ from rope_dense.project.own.settings import (
 from rope_dense.project.own.tasks import TASKS
 from rope_dense.project.own.text import Text
 from rope_dense.project.run import Run
+from rope_dense.utils.disk import TRAINING
+from rope_dense.utils.errors import UsageError
 from rope_dense.utils.results import ForeignFileError, Results
-from rope_dense.utils.run_files import TRAINING
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 
@@ -52,7 +56,11 @@ TEXTS = [
     ('classes', '["red, large", car]', ['red, large', 'car']),
     ('classes', 'traffic light', ['traffic light']),
     ('classes', 'cat,dog', ['cat', 'dog']),
-    ('classes', '[yes, no, on, 1.10, 007, ~, None]', 'yes no on 1.10 007 ~ None'.split()),
+    (
+        'classes',
+        '[yes, no, on, 1.10, 007, ~, None]',
+        'yes no on 1.10 007 ~ None'.split(),
+    ),
     ('classes', 'None', None),
     ('data_root', 'My Data', 'My Data'),
     ('data_root', ', data (1)', ', data (1)'),
@@ -115,7 +123,9 @@ def test_values_of_python_are_plain(name: str, given: object, value: object) -> 
 
 
 def test_a_space_without_quotes(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r'--cfg-options Data: no KEY=VALUE; one with spaces'):
+    with pytest.raises(
+        UsageError, match=r'--cfg-options Data: no KEY=VALUE; one with spaces'
+    ):
         load_config('detection', ['own.data_root=My', 'Data'])
 
 
@@ -125,7 +135,11 @@ def test_text_of_masks() -> None:
         dict(data_root='x', void=Text("[0, bg, '3']"), values=Text('[0,255]'))
         | dict(train=Text('[my images, masks]')),
     )
-    assert (own.void, own.values, own.train) == ([0, 'bg', '3'], [0, 255], ['my images', 'masks'])
+    assert (own.void, own.values, own.train) == (
+        [0, 'bg', '3'],
+        [0, 255],
+        ['my images', 'masks'],
+    )
     assert task_settings(OwnSemantic, dict(data_root='x', void=Text('0'))).void == [0]
 
 
@@ -137,7 +151,12 @@ REFUSED: list[tuple[type[Own], str, object, str]] = [
     (OwnRealtime, 'epochs', None, 'own.epochs must be an integer, got None'),
     (OwnRealtime, 'epochs', Text(''), "own.epochs must be an integer, got ''"),
     (OwnRealtime, 'epochs', Text('[20]'), "own.epochs must be an integer, got '[20]'"),
-    (OwnRealtime, 'epochs', Text('9' * 5000), "own.epochs must be an integer, got '999"),
+    (
+        OwnRealtime,
+        'epochs',
+        Text('9' * 5000),
+        "own.epochs must be an integer, got '999",
+    ),
     (OwnRealtime, 'ema', 1, 'own.ema must be True or False, got 1'),
     (OwnRealtime, 'lr', True, 'own.lr must be a number or None, got True'),
     (OwnRealtime, 'lr', Text('inf'), "own.lr must be a number or None, got 'inf'"),
@@ -148,7 +167,12 @@ REFUSED: list[tuple[type[Own], str, object, str]] = [
     (OwnRealtime, 'classes', Text('[[a], b]'), "or None, got '[[a], b]'"),
     (OwnRealtime, 'classes', Text('[' * 3000), "or None, got '[[["),
     (OwnRealtime, 'weights', b'x', "own.weights must be text or None, got b'x'"),
-    (OwnRealtime, 'channels', [True, 2], 'own.channels must be an integer or a list such as [0, 1'),
+    (
+        OwnRealtime,
+        'channels',
+        [True, 2],
+        'own.channels must be an integer or a list such as [0, 1',
+    ),
     (OwnRealtime, 'channels', [1.5], 'or None, got [1.5]'),
     (OwnRealtime, 'gpus', 0, 'own.gpus must be an integer from 1 up, got 0'),
     (
@@ -161,15 +185,35 @@ REFUSED: list[tuple[type[Own], str, object, str]] = [
     (OwnRealtime, 'lr', Text('fast'), "own.lr must be a number or None, got 'fast'"),
     (OwnRealtime, 'lr', float('nan'), 'own.lr must be a number or None, got nan'),
     (OwnRealtime, 'classes', Text('[cat'), "or None, got '[cat'"),
-    (OwnRealtime, 'classes', 'cat', "own.classes must be a list such as [cat, 'red, large']"),
+    (
+        OwnRealtime,
+        'classes',
+        'cat',
+        "own.classes must be a list such as [cat, 'red, large']",
+    ),
     (OwnRealtime, 'classes', [0, 1], 'own.classes must be a list'),
     (OwnRealtime, 'classes', [], 'give names, or None for all'),
     (OwnRealtime, 'classes', ['a', 'a'], 'a name appears twice'),
     (OwnRealtime, 'data_root', Text(''), 'own.data_root must be text'),
     (OwnRealtime, 'data_root', None, 'own.data_root: give the folder'),
-    (OwnRealtime, 'size', 100, 'own.size=100: give a multiple of 32, such as 96 or 128'),
-    (OwnRealtime, 'train', ['images', 'masks'], 'give the annotation file, below data_root'),
-    (OwnRealtime, 'bakcbone', 'small', 'own.bakcbone: no such setting; did you mean backbone?'),
+    (
+        OwnRealtime,
+        'size',
+        100,
+        'own.size=100: give a multiple of 32, such as 96 or 128',
+    ),
+    (
+        OwnRealtime,
+        'train',
+        ['images', 'masks'],
+        'give the annotation file, below data_root',
+    ),
+    (
+        OwnRealtime,
+        'bakcbone',
+        'small',
+        'own.bakcbone: no such setting; did you mean backbone?',
+    ),
     (OwnRealtime, 'backbone', 'smal', 'no such architecture; did you mean small?'),
     (OwnSemantic, 'train', 'images', 'give [folder of images, folder of labels]'),
     (OwnSemantic, 'values', [0, 0], 'a number appears twice'),
@@ -211,7 +255,7 @@ def config_of_training(monkeypatch: pytest.MonkeyPatch, start: Any) -> dict:
         raise ReadError(load_config(*given, **more))
 
     with monkeypatch.context() as patch:
-        patch.setattr('rope_dense.training.train.load_config', read)
+        patch.setattr('rope_dense.training.load_config', read)
         with pytest.raises(ReadError) as caught:
             start()
     return caught.value.args[0].to_dict()
@@ -227,7 +271,11 @@ def test_the_command_the_function_and_a_copy_agree(
     root = shapes / dict(semantic='ade', depth='depth').get(task, 'coco')
     own: dict[str, Any] = dict(data_root=root, epochs=3, lr=1e-3, weights=None, size=96)
     own |= dict(batch_size=4) if task == 'adapt' else dict(patience=2)
-    own |= {} if task in ('adapt', 'depth', 'semantic') else dict(classes=['circle', 'square'])
+    own |= (
+        {}
+        if task in ('adapt', 'depth', 'semantic')
+        else dict(classes=['circle', 'square'])
+    )
     texts = [f'own.{name}={value}' for name, value in own.items()]
     options = {'train_cfg.val_interval': 2}
     texts += ['train_cfg.val_interval=2', '--work-dir', 'run']
@@ -239,7 +287,9 @@ def test_the_command_the_function_and_a_copy_agree(
         rope_dense.train(task, work_dir='run', cfg_options=options, **own)
 
     lines = f'own.update({ {**own, "data_root": str(root)}!r})\ntrain_cfg = dict(val_interval=2)\n'
-    copied = write(folder / 'copy.py', (CONFIGS / 'own' / f'{task}.py').read_text() + lines)
+    copied = write(
+        folder / 'copy.py', (CONFIGS / 'own' / f'{task}.py').read_text() + lines
+    )
     first = config_of_training(monkeypatch, by_command)
     assert first == config_of_training(monkeypatch, by_function)
     copy = load_config(str(copied), work_dir='run').to_dict()
@@ -248,7 +298,10 @@ def test_the_command_the_function_and_a_copy_agree(
         ["lines {'train_cfg': {'val_interval': 2}}"],
     )
     assert first == copy
-    assert first['own']['data_root'] == str(root) and first['train_cfg']['val_interval'] == 2
+    assert (
+        first['own']['data_root'] == str(root)
+        and first['train_cfg']['val_interval'] == 2
+    )
 
 
 def test_short_names(folder: Path) -> None:
@@ -267,7 +320,9 @@ def test_short_names(folder: Path) -> None:
         ('./detecton.py', 'detection.py'),
         ('configs/own/depth.py', 'depth'),
     ):
-        with pytest.raises(UsageError, match=rf'no such file .*; did you mean {says}\?'):
+        with pytest.raises(
+            UsageError, match=rf'no such file .*; did you mean {says}\?'
+        ):
             load_config(name)
 
 
@@ -317,9 +372,19 @@ def test_a_used_work_folder(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     cfg.update(work_dir=str(run), load_from=None)
     Run(run).check_new(cfg, overwrite=False)
     kept = [run / 'weights.pth', run / 'cats.py', run / 'report' / 'mine.txt']
-    kept += [run / '20240101_120000' / name for name in ('flight.jpg', 'vis_data/mine.json')]
-    gone = [run / 'iter_2.pth', run / 'best_coco_bbox_mAP_iter_2.pth', run / 'last_checkpoint']
-    logs = ('20240101_120000.log', 'vis_data/scalars.json', 'vis_data/20240101_120000.json')
+    kept += [
+        run / '20240101_120000' / name for name in ('flight.jpg', 'vis_data/mine.json')
+    ]
+    gone = [
+        run / 'iter_2.pth',
+        run / 'best_coco_bbox_mAP_iter_2.pth',
+        run / 'last_checkpoint',
+    ]
+    logs = (
+        '20240101_120000.log',
+        'vis_data/scalars.json',
+        'vis_data/20240101_120000.json',
+    )
     gone += [run / '20240101_120000' / name for name in logs]
     results = Results(run, TRAINING)
     for path in kept + gone:
@@ -327,30 +392,52 @@ def test_a_used_work_folder(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     for path in gone[:4]:
         results.note(path, path)
     write(gone[3], 'a log grows')
-    for name in ('report/report.json', 'scaling/640.py', 'resolutions.json', 'predictions/0.jpg'):
+    for name in (
+        'report/report.json',
+        'scaling/640.py',
+        'resolutions.json',
+        'predictions/0.jpg',
+    ):
         command = Path(name).parent.name
         home, gone = run / command, [*gone, run / name]
         with Results(home, command or 'resolutions.json') as results:
             results.write_text(run / name, '{}')
     kept.append(gone.pop())
-    with pytest.raises(UsageError, match=r'2 checkpoints .* iter_2.pth: continue it by resume \('):
+    with pytest.raises(
+        UsageError, match=r'2 checkpoints .* iter_2.pth: continue it by resume \('
+    ):
         Run(run).check_new(cfg, overwrite=False)
-    Run(run).check_new(Config(dict(cfg, resume=True), filename=cfg.filename), overwrite=False)
+    Run(run).check_new(
+        Config(dict(cfg, resume=True), filename=cfg.filename), overwrite=False
+    )
     with pytest.raises(
         UsageError, match=r'resume \(--resume\) and overwrite \(--overwrite\): give one'
     ):
-        Run(run).check_new(Config(dict(cfg, resume=True), filename=cfg.filename), overwrite=True)
+        Run(run).check_new(
+            Config(dict(cfg, resume=True), filename=cfg.filename), overwrite=True
+        )
     start = os.path.relpath(run / 'iter_2.pth')
-    for part in (dict(load_from=start), dict(model=dict(init_cfg=dict(checkpoint=start)))):
+    for part in (
+        dict(load_from=start),
+        dict(model=dict(init_cfg=dict(checkpoint=start))),
+    ):
         with pytest.raises(
             UsageError, match=r'overwrite \(--overwrite\) would remove run/iter_2\.pth'
         ):
-            Run(run).check_new(Config(dict(cfg) | part, filename=cfg.filename), overwrite=True)
+            Run(run).check_new(
+                Config(dict(cfg) | part, filename=cfg.filename), overwrite=True
+            )
     write(run / 'epoch_12.pth', 'mine')
-    with pytest.raises(ForeignFileError, match=r'epoch_12\.pth was not written by rope-dense'):
+    with pytest.raises(
+        ForeignFileError, match=r'epoch_12\.pth was not written by rope-dense'
+    ):
         Run(run).check_new(cfg, overwrite=True)
     (run / 'epoch_12.pth').unlink()
     Run(run).check_new(cfg, overwrite=True)
     Run(run).clear(cfg)
-    assert all(path.exists() for path in kept) and not any(path.exists() for path in gone)
-    assert f'{len(gone)} files of the earlier run were removed' in capsys.readouterr().out
+    assert all(path.exists() for path in kept) and not any(
+        path.exists() for path in gone
+    )
+    assert (
+        f'{len(gone)} files of the earlier run were removed' in capsys.readouterr().out
+    )

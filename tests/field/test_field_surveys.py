@@ -16,12 +16,12 @@ from PIL import Image
 
 from helpers.field import SIZE, image, mask, write
 from helpers.grid import CONFIGS
-from rope_dense.datasets.depth_maps import depth_lines, survey_depths
-from rope_dense.datasets.images.headers import read_header
-from rope_dense.datasets.mask_labels import label_map, survey_masks
+from rope_dense.data.depth_maps import depth_lines, survey_depths
+from rope_dense.data.images.headers import read_header
+from rope_dense.data.mask_labels import label_map, survey_masks
 from rope_dense.project.checks.data import check_data
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config, with_data_root
+from rope_dense.utils.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
 GREY = np.resize([0, 1], SIZE).astype(np.uint8)
@@ -42,10 +42,18 @@ def large_png(path: Path, side: int) -> Path:
     """A PNG of zeros, of 1 bit and `side` x `side` pixels: 437 kB for 60,000."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack('>I', len(data)) + name + data + struct.pack('>I', crc32(name + data))
+        return (
+            struct.pack('>I', len(data))
+            + name
+            + data
+            + struct.pack('>I', crc32(name + data))
+        )
 
     packer, row = compressobj(9), bytes(1 + side // 8)
-    data = b''.join(packer.compress(row * 1000) for _ in range(side // 1000)) + packer.flush()
+    data = (
+        b''.join(packer.compress(row * 1000) for _ in range(side // 1000))
+        + packer.flush()
+    )
     header = struct.pack('>IIBBBBB', side, side, 1, 0, 0, 0, 0)
     content = chunk(b'IHDR', header) + chunk(b'IDAT', data) + chunk(b'IEND', b'')
     return write(path, b'\x89PNG\r\n\x1a\n' + content)
@@ -60,9 +68,13 @@ def test_k8_a_small_file_of_many_pixels_is_refused_by_its_header(
     picture = tmp_path / 'b.jpg'
     write(picture, cv2.imencode('.jpg', np.zeros((*SIZE, 3), np.uint8))[1].tobytes())
     for pair in ((picture, path), (path, picture), (path, path)):
-        with pytest.raises(ValueError, match=r'differ in size, \(|60000 x 60000 pixels'):
+        with pytest.raises(
+            ValueError, match=r'differ in size, \(|60000 x 60000 pixels'
+        ):
             survey_masks([pair], 'train', label_map('ab'), 'ab')
-        with pytest.raises(ValueError, match=r'differ in size, \(|60000 x 60000 pixels'):
+        with pytest.raises(
+            ValueError, match=r'differ in size, \(|60000 x 60000 pixels'
+        ):
             survey_depths([pair], 'train', 1.0, None)
 
 
@@ -97,7 +109,9 @@ def test_a_mask_of_the_image_before_its_rotation_is_refused(tmp_path: Path) -> N
     exif[274] = 6
     picture = image(tmp_path / 'a.jpg', SIZE, exif=exif)  # shown as 40 x 30
     pairs = [(picture, mask(tmp_path / 'a.png', GREY))]
-    with pytest.raises(ValueError, match=r'a\.png has the size of .*a\.jpg before its EXIF'):
+    with pytest.raises(
+        ValueError, match=r'a\.png has the size of .*a\.jpg before its EXIF'
+    ):
         survey_masks(pairs, 'train', label_map('ab'), 'ab')
     mask(tmp_path / 'a.png', GREY.T)
     survey_masks(pairs, 'train', label_map('ab'), 'ab')
@@ -110,10 +124,15 @@ def test_f10_bands_that_are_no_mask_are_named(tmp_path: Path) -> None:
         ('uint8', 2, '2 bands of uint8'),
     ):
         path = tmp_path / f'{kind}.tif'
-        about = dict(driver='GTiff', width=SIZE[1], height=SIZE[0], count=count, dtype=kind)
+        about = dict(
+            driver='GTiff', width=SIZE[1], height=SIZE[0], count=count, dtype=kind
+        )
         with rasterio.open(path, 'w', **about) as file:
             file.write(np.stack([GREY] * count).astype(kind))
-        assert f'cannot be read as a mask ({says}): save class numbers as one' in said_of(path)
+        assert (
+            f'cannot be read as a mask ({says}): save class numbers as one'
+            in said_of(path)
+        )
 
 
 def semantic(root: Path, masks: list[list[int]], classes: str, *options: str) -> Config:
@@ -121,7 +140,9 @@ def semantic(root: Path, masks: list[list[int]], classes: str, *options: str) ->
     for split, numbers in (('train', masks), ('val', masks[:1])):
         for index, some in enumerate(numbers):
             image(root / f'images/{split}/{index:03}.jpg')
-            mask(root / f'masks/{split}/{index:03}.png', np.resize(np.uint8(some), SIZE))
+            mask(
+                root / f'masks/{split}/{index:03}.png', np.resize(np.uint8(some), SIZE)
+            )
     write(root / 'classes.txt', classes)
     given = [f'own.data_root={root}', 'own.weights=None', 'own.size=64', *options]
     return load_config(str(CONFIGS / 'own' / 'semantic.py'), given)
@@ -151,12 +172,19 @@ def test_f5_the_last_name_without_a_pixel_is_said(tmp_path: Path) -> None:
 def test_numbers_that_are_no_class_are_counted(tmp_path: Path) -> None:
     for index, numbers in enumerate(([0, 1], [0, 9], [7, 9])):
         mask(tmp_path / f'masks/{index}.png', np.resize(np.uint8(numbers), SIZE))
-    pairs = [(image(tmp_path / 'a.jpg'), path) for path in sorted((tmp_path / 'masks').iterdir())]
-    with pytest.raises(ValueError, match=r'1\.png has 9: neither .*\(in 2 of 3 masks; also 7\)'):
+    pairs = [
+        (image(tmp_path / 'a.jpg'), path)
+        for path in sorted((tmp_path / 'masks').iterdir())
+    ]
+    with pytest.raises(
+        ValueError, match=r'1\.png has 9: neither .*\(in 2 of 3 masks; also 7\)'
+    ):
         survey_masks(pairs, 'train', label_map('ab'), 'ab')
     noise = np.random.default_rng(0).integers(0, 60_000, SIZE).astype(np.uint16)
     mask(tmp_path / 'masks/0.png', noise)  # depths: the other masks are not read
-    with pytest.raises(ValueError, match=r'0\.png has .* \.\.\.: neither .*\(in 1 of 3 masks\)'):
+    with pytest.raises(
+        ValueError, match=r'0\.png has .* \.\.\.: neither .*\(in 1 of 3 masks\)'
+    ):
         survey_masks(pairs, 'train', label_map('ab'), 'ab')
 
 
@@ -171,7 +199,9 @@ def depths(root: Path, *maps: Any) -> list[tuple[Path, Path]]:
 
 
 def test_all_depth_maps_are_looked_at(tmp_path: Path) -> None:
-    pairs = depths(tmp_path, *[2000.0] * 29, np.resize([0.0, 1000.0, 9000.0, 9000.0], SIZE))
+    pairs = depths(
+        tmp_path, *[2000.0] * 29, np.resize([0.0, 1000.0, 9000.0, 9000.0], SIZE)
+    )
     survey = json.loads(json.dumps(survey_depths(pairs, 'train', 0.001, 10.0)))
     assert survey['maps'] == 30 and survey['unknown'] == pytest.approx(1 / 120)
     assert depth_lines(survey) == ['depths of 1 to 9 m, median 2 m (30 files)']
@@ -185,7 +215,10 @@ def test_few_maps_that_are_odd_are_said_and_many_are_refused(tmp_path: Path) -> 
         '1 x depth map of a median out of range: 021.npy',
     ]
     for values, says in (
-        (2.0, r'003\.npy has a median depth of 0\.002 m, and max_depth is 10 m \(2 of 5 maps'),
+        (
+            2.0,
+            r'003\.npy has a median depth of 0\.002 m, and max_depth is 10 m \(2 of 5 maps',
+        ),
         (np.nan, r'003\.npy has no known depth: .*\(2 of 5 maps\)'),
     ):
         pairs = depths(tmp_path / 'many', 2000.0, 2000.0, 2000.0, values, values)
@@ -195,7 +228,9 @@ def test_few_maps_that_are_odd_are_said_and_many_are_refused(tmp_path: Path) -> 
 
 def header_of_array(shape: str) -> bytes:
     """The header of a .npy file of float32."""
-    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}\n".encode()
+    text = (
+        f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}\n".encode()
+    )
     return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text
 
 
@@ -210,23 +245,35 @@ ARRAYS = {
 @pytest.mark.parametrize('kind', ARRAYS)
 def test_k8_an_array_larger_than_its_file_is_named(tmp_path: Path, kind: str) -> None:
     path = write(tmp_path / 'a.npy', ARRAYS[kind])
-    with pytest.raises(ValueError, match=r'a\.npy cannot be read as a depth map') as error:
+    with pytest.raises(
+        ValueError, match=r'a\.npy cannot be read as a depth map'
+    ) as error:
         survey_depths([(image(tmp_path / 'a.jpg'), path)], 'train', 1.0, 10.0)
     assert '\n' not in str(error.value) and len(str(error.value)) < 300
-    with pytest.raises(ValueError, match=r'a\.npy: cannot be read as an array') as error:
+    with pytest.raises(
+        ValueError, match=r'a\.npy: cannot be read as an array'
+    ) as error:
         read_header(path)
     assert '\n' not in str(error.value) and len(str(error.value)) < 300
 
 
 @pytest.mark.parametrize('interleave', ['pixel', 'band'])
-def test_a_depth_map_of_several_bands_is_refused(tmp_path: Path, interleave: str) -> None:
+def test_a_depth_map_of_several_bands_is_refused(
+    tmp_path: Path, interleave: str
+) -> None:
     """Of bands without a colour tag OpenCV takes the first, or none of them."""
     rasterio = pytest.importorskip('rasterio')
     size = dict(height=SIZE[0], width=SIZE[1], count=3, dtype='uint16')
-    with rasterio.open(tmp_path / 'a.tif', 'w', driver='GTiff', interleave=interleave, **size) as f:
+    with rasterio.open(
+        tmp_path / 'a.tif', 'w', driver='GTiff', interleave=interleave, **size
+    ) as f:
         f.write(np.full((3, *SIZE), 500, np.uint16))
-    with pytest.raises(ValueError, match=r'a\.tif has 3 bands; a depth map has one channel'):
-        survey_depths([(image(tmp_path / 'a.jpg'), tmp_path / 'a.tif')], 'train', 0.01, 10.0)
+    with pytest.raises(
+        ValueError, match=r'a\.tif has 3 bands; a depth map has one channel'
+    ):
+        survey_depths(
+            [(image(tmp_path / 'a.jpg'), tmp_path / 'a.tif')], 'train', 0.01, 10.0
+        )
 
 
 NO_DEPTH = {
@@ -241,8 +288,12 @@ NO_DEPTH = {
 @pytest.mark.parametrize('kind', NO_DEPTH)
 def test_arrays_that_are_no_depth_are_named(tmp_path: Path, kind: str) -> None:
     np.save(tmp_path / 'a.npy', NO_DEPTH[kind])
-    with pytest.raises(ValueError, match=r'a\.npy.*(cannot be read|one channel|differ in size)'):
-        survey_depths([(image(tmp_path / 'a.jpg'), tmp_path / 'a.npy')], 'train', 1.0, 10.0)
+    with pytest.raises(
+        ValueError, match=r'a\.npy.*(cannot be read|one channel|differ in size)'
+    ):
+        survey_depths(
+            [(image(tmp_path / 'a.jpg'), tmp_path / 'a.npy')], 'train', 1.0, 10.0
+        )
 
 
 def evaluated(root: str, ann_file: str, **dataset: Any) -> Config:
@@ -282,16 +333,24 @@ def test_d16_an_evaluator_moves_with_its_data(
 
 
 def test_d16_a_file_that_would_stay_is_refused() -> None:
-    with pytest.raises(UsageError, match=r'^--data-root new: test_evaluator\.ann_file=old/val\.js'):
+    with pytest.raises(
+        UsageError, match=r'^--data-root new: test_evaluator\.ann_file=old/val\.js'
+    ):
         with_data_root(evaluated('data/coco/', 'old/val.json'), 'new')
-    cfg = evaluated('data/coco/', 'new/labels/val.json')  # by --cfg-options, which come first
+    cfg = evaluated(
+        'data/coco/', 'new/labels/val.json'
+    )  # by --cfg-options, which come first
     assert with_data_root(cfg, 'new').test_evaluator.ann_file == 'new/labels/val.json'
     cfg.test_dataloader.dataset.ann_file = '/labels/val.json'
-    with pytest.raises(UsageError, match=r'test_dataloader\.dataset\.ann_file=/labels/val\.json'):
+    with pytest.raises(
+        UsageError, match=r'test_dataloader\.dataset\.ann_file=/labels/val\.json'
+    ):
         with_data_root(cfg, 'new')
 
 
-def test_own_data_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_data_are_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A canonical file has what the checks of other files look for; classes are compared."""
     for split in ('train', 'val'):
         image(tmp_path / f'images/{split}/a.jpg')
@@ -302,14 +361,19 @@ def test_own_data_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.Monke
     loaders = 'train_dataloader', 'val_dataloader'
     with monkeypatch.context() as patch:
         patch.setattr(
-            'rope_dense.project.checks.data.build_dataset', lambda *_, **__: pytest.fail('built')
+            'rope_dense.project.checks.data.build_dataset',
+            lambda *_, **__: pytest.fail('built'),
         )
         patch.setattr('mmengine.load', lambda *_, **__: pytest.fail('parsed'))
         check_data(cfg, loaders)
         cfg.model.bbox_head.num_classes = 3
-        with pytest.raises(UsageError, match=r'bbox_head\.num_classes=3, but .* has 1 classes'):
+        with pytest.raises(
+            UsageError, match=r'bbox_head\.num_classes=3, but .* has 1 classes'
+        ):
             check_data(cfg, loaders)
         cfg.model.bbox_head.num_classes = 1
     cfg.train_dataloader.dataset.filter_cfg.min_size = 1000
-    with pytest.raises(UsageError, match=r'no image is left; check its files, filter_cfg'):
+    with pytest.raises(
+        UsageError, match=r'no image is left; check its files, filter_cfg'
+    ):
         check_data(cfg, loaders)

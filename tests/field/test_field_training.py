@@ -12,13 +12,15 @@ from mmengine.structures import InstanceData
 
 from helpers.field import coco, image, write
 from helpers.grid import CONFIGS
-from rope_dense.datasets.dense.mosaic import AffineMosaic
-from rope_dense.datasets.loading import LoadError, NamingPipeline
+from rope_dense.data.dense.mosaic import AffineMosaic
+from rope_dense.data.loading import LoadError, NamingPipeline
 from rope_dense.project.checks.data import check_data
-from rope_dense.project.errors import UsageError
 from rope_dense.project.load import load_config
+from rope_dense.utils.errors import UsageError
 
-OWN: dict[str, Any] = dict(backbone='tiny', weights=None, size=64, epochs=1, batch_size=2)
+OWN: dict[str, Any] = dict(
+    backbone='tiny', weights=None, size=64, epochs=1, batch_size=2
+)
 
 
 def coco_folder(root: Path, ids: list, image_ids: list) -> Path:
@@ -26,7 +28,8 @@ def coco_folder(root: Path, ids: list, image_ids: list) -> Path:
     images = [dict(id=i, file_name=f'{n}.png') for n, i in enumerate(image_ids)]
     boxes = [[5, 5, 20, 10], [10, 10, 15, 12]]
     annotations = [
-        dict(id=i, image_id=image_ids[n], bbox=boxes[n], area=0) for n, i in enumerate(ids)
+        dict(id=i, image_id=image_ids[n], bbox=boxes[n], area=0)
+        for n, i in enumerate(ids)
     ]
     for split in ('train', 'val'):
         write(root / f'annotations/{split}.json', coco(images, annotations, {1: 'cat'}))
@@ -37,15 +40,24 @@ def coco_folder(root: Path, ids: list, image_ids: list) -> Path:
 
 @pytest.mark.parametrize(
     'ids, image_ids',
-    [([0, 1], [0, 1]), (['q', 'r'], ['a', 'b']), ([1, 1], [7, 9]), ([None, None], [1.0, 2.0])],
+    [
+        ([0, 1], [0, 1]),
+        (['q', 'r'], ['a', 'b']),
+        ([1, 1], [7, 9]),
+        ([None, None], [1.0, 2.0]),
+    ],
     ids=['from 0', 'text', 'repeated', 'absent'],
 )
-def test_perfect_predictions_have_ap_1(tmp_path: Path, ids: list, image_ids: list) -> None:
+def test_perfect_predictions_have_ap_1(
+    tmp_path: Path, ids: list, image_ids: list
+) -> None:
     """F1, F2, F5: ids of 0 gave 0.5, text 0.0; areas of 0 left no object."""
     root = coco_folder(tmp_path / 'data', ids, image_ids)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        cfg = load_config(str(CONFIGS / 'own/detection.py'), own=dict(OWN, data_root=root))
+        cfg = load_config(
+            str(CONFIGS / 'own/detection.py'), own=dict(OWN, data_root=root)
+        )
         check_data(cfg, ('train_dataloader', 'val_dataloader'))
         with DefaultScope.overwrite_default_scope('mmdet'):
             dataset = DATASETS.build(cfg.val_dataloader.dataset)
@@ -57,7 +69,9 @@ def test_perfect_predictions_have_ap_1(tmp_path: Path, ids: list, image_ids: lis
         boxes = torch.tensor([item['bbox'] for item in info['instances']])
         found = InstanceData(bboxes=boxes, scores=torch.ones(len(boxes)))
         found.labels = torch.tensor([item['bbox_label'] for item in info['instances']])
-        sample = dict(img_id=info['img_id'], ori_shape=(30, 40), pred_instances=found.to_dict())
+        sample = dict(
+            img_id=info['img_id'], ori_shape=(30, 40), pred_instances=found.to_dict()
+        )
         metric.process({}, [sample])
     assert metric.evaluate(size=len(dataset))['coco/bbox_mAP'] == pytest.approx(1.0)
 
@@ -107,14 +121,26 @@ def test_yolo_and_coco_have_the_same_losses(
             label = int(rng.integers(2))
             images.append(dict(id=n, file_name=f'{n}.png'))
             annotations.append(
-                dict(image_id=n, category_id=label, bbox=[left, top, width, height], area=1)
+                dict(
+                    image_id=n,
+                    category_id=label,
+                    bbox=[left, top, width, height],
+                    area=1,
+                )
             )
-            shares = (left + width / 2) / 40, (top + height / 2) / 30, width / 40, height / 30
+            shares = (
+                (left + width / 2) / 40,
+                (top + height / 2) / 30,
+                width / 40,
+                height / 30,
+            )
             line = ' '.join(map(repr, shares))
             write(yolo / f'labels/{split}/{n}.txt', f'{label} {line}\n')
         text = coco(images, annotations, {0: 'cat', 1: 'dog'})
         write(as_coco / f'annotations/{split}.json', text)
-    write(yolo / 'data.yaml', 'train: images/train\nval: images/val\nnames: [cat, dog]\n')
+    write(
+        yolo / 'data.yaml', 'train: images/train\nval: images/val\nnames: [cat, dog]\n'
+    )
     config = str(CONFIGS / 'own/realtime.py')
     found = losses(config, yolo, 4)
     assert found == pytest.approx(losses(config, as_coco, 4), rel=1e-6)
@@ -142,7 +168,8 @@ def test_classes_txt_lists_the_classes_of_labels_without_a_list(
     assert "2 x object of the unknown class 'eel' (left out)" in cfg.own_data
     with pytest.raises(UsageError, match='classes Cat are not in the labels'):
         load_config(
-            str(CONFIGS / 'own/detection.py'), own=dict(OWN, data_root=root, classes=['Cat'])
+            str(CONFIGS / 'own/detection.py'),
+            own=dict(OWN, data_root=root, classes=['Cat']),
         )
 
 

@@ -17,21 +17,25 @@ from mmengine.registry import DATASETS, MODELS, DefaultScope
 from safetensors import safe_open
 
 from helpers.field import files
-from rope_dense.datasets.unlabelled import FeatureMetric
-from rope_dense.project.errors import UsageError
+from rope_dense.data.unlabelled import FeatureMetric
 from rope_dense.project.load import find_model, load_config
 from rope_dense.project.model import build_model
-from rope_dense.training.train import train
+from rope_dense.training import train
+from rope_dense.utils.errors import UsageError
 from rope_dense.utils.results import ForeignFileError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
-SMALL: dict[str, Any] = dict(backbone='tiny', weights=None, size=64, batch_size=2, epochs=1)
+SMALL: dict[str, Any] = dict(
+    backbone='tiny', weights=None, size=64, batch_size=2, epochs=1
+)
 
 
 def picture(path: Path, number: int) -> Path:
     """A picture of noise, other for each number."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    noise = np.random.default_rng(number).integers(256, size=(60, 80, 3), dtype=np.uint8)
+    noise = np.random.default_rng(number).integers(
+        256, size=(60, 80, 3), dtype=np.uint8
+    )
     cv2.imwrite(str(path), noise)
     return path
 
@@ -71,14 +75,18 @@ def test_a_folder_without_pictures_is_one_line(tmp_path: Path) -> None:
 
 def test_of_a_video_one_frame_a_second_is_taken(tmp_path: Path) -> None:
     picture(tmp_path / 'a.png', 1)
-    out = cv2.VideoWriter(str(tmp_path / 'b.avi'), cv2.VideoWriter_fourcc(*'MJPG'), 5, (64, 48))
+    out = cv2.VideoWriter(
+        str(tmp_path / 'b.avi'), cv2.VideoWriter_fourcc(*'MJPG'), 5, (64, 48)
+    )
     for number in range(12):
         out.write(np.full((48, 64, 3), 20 * number, np.uint8))
     out.release()
     cfg = load_config('adapt', own=dict(SMALL, data_root=tmp_path))
     assert '4 pictures without labels, 3 of them frames of 1 videos' in cfg.own_data
     assert [sample['data_samples'].number for sample in samples(cfg)] == [0, 1, 2, 3]
-    frames = [cv2.imread(sample['data_samples'].img_path) for sample in samples(cfg)[1:]]
+    frames = [
+        cv2.imread(sample['data_samples'].img_path) for sample in samples(cfg)[1:]
+    ]
     assert [round(frame.mean() / 20) for frame in frames] == [0, 5, 10]
 
 
@@ -100,7 +108,7 @@ def test_frames_stay_while_a_training_uses_them(
 
     picture(data / '1.png', 1)
     used = [grow(2)]
-    monkeypatch.setattr('rope_dense.training.train.run_training', train_meanwhile)
+    monkeypatch.setattr('rope_dense.training.run_training', train_meanwhile)
     with pytest.raises(UsageError, match='trained'):
         train('adapt', own=dict(SMALL, data_root=data), work_dir=str(tmp_path / 'run'))
     assert [path.exists() for path in used] == [True, False, False, True]
@@ -114,13 +122,17 @@ def test_frames_stay_while_a_training_uses_them(
 def test_four_bands_of_16_bits(tmp_path: Path) -> None:
     """The teacher of a distillation has the same channels, mean and deviation."""
     for number in range(3):
-        values = np.random.default_rng(number).integers(2**16, size=(40, 50, 4), dtype=np.uint16)
+        values = np.random.default_rng(number).integers(
+            2**16, size=(40, 50, 4), dtype=np.uint16
+        )
         np.save(tmp_path / f'{number}.npy', values)
     own = dict(SMALL, data_root=tmp_path, channels=4, teacher='dinov3_small')
     cfg = load_config('adapt', own=own | dict(teacher_weights='a.pth', teacher_size=96))
     assert {tuple(sample['inputs'].shape) for sample in samples(cfg)} == {(4, 64, 64)}
     pixels = cfg.model.data_preprocessor
-    assert [*cfg.model.teacher_pixels] == [pixels.mean, pixels.std] and len(pixels.mean) == 4
+    assert [*cfg.model.teacher_pixels] == [pixels.mean, pixels.std] and len(
+        pixels.mean
+    ) == 4
     cfg.model.teacher.init_cfg = None
     model = build_model(cfg)
     data = dict(inputs=[sample['inputs'] for sample in samples(cfg)])
@@ -160,7 +172,9 @@ def test_a_collapse_is_said(capsys: pytest.CaptureFixture) -> None:
     for spread in (1.0, 0.9, 0.0):
         features = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
         features[:, 2:] *= spread
-        metric.process(None, [dict(feature=x, is_named=torch.tensor(True)) for x in features])
+        metric.process(
+            None, [dict(feature=x, is_named=torch.tensor(True)) for x in features]
+        )
         figures = metric.evaluate(40)
         assert figures['features/named'] == 100
         assert ('they collapse' in capsys.readouterr().err) == (spread == 0)
@@ -169,7 +183,10 @@ def test_a_collapse_is_said(capsys: pytest.CaptureFixture) -> None:
 @pytest.mark.parametrize(
     'settings, message',
     [
-        (dict(teacher='dinov3_large'), 'teacher_weights: name the weights of dinov3_large'),
+        (
+            dict(teacher='dinov3_large'),
+            'teacher_weights: name the weights of dinov3_large',
+        ),
         (dict(teacher_size=448), 'give own.teacher, too'),
         (dict(lora=4), 'adapters are for runs without'),
         (dict(patience=3), 'own.patience: not for pictures without labels'),
@@ -191,7 +208,9 @@ def test_from_pictures_to_the_weights_of_a_detector(
         picture(tmp_path / f'pictures/{number}.png', number)
     own = dict(SMALL, data_root='pictures', size=32)
     train('adapt', own=own, work_dir='first')
-    cfg = train('adapt', own=own | dict(weights='first', lora=2, lr=0.1), work_dir='second')
+    cfg = train(
+        'adapt', own=own | dict(weights='first', lora=2, lr=0.1), work_dir='second'
+    )
     umask = os.umask(0)
     os.umask(umask)
     assert os.stat('second/backbone.safetensors').st_mode & 0o777 == 0o666 & ~umask
@@ -201,16 +220,25 @@ def test_from_pictures_to_the_weights_of_a_detector(
     assert report['about']['pictures looked at'] == 4
     assert (tmp_path / 'second/report/neighbours.png').is_file()
     image, trained = torch.randn(1, 3, 32, 32), build_model(cfg).eval()
-    trained.load_state_dict(torch.load('second/iter_2.pth', weights_only=False)['state_dict'])
-    files(
-        tmp_path / 'data', {f'{split}/{x}.png': None for split in ('train', 'valid') for x in 'ab'}
+    trained.load_state_dict(
+        torch.load('second/iter_2.pth', weights_only=False)['state_dict']
     )
-    labels = {f'{split}/{x}.txt': '0 .5 .5 .5 .5' for split in ('train', 'valid') for x in 'ab'}
+    files(
+        tmp_path / 'data',
+        {f'{split}/{x}.png': None for split in ('train', 'valid') for x in 'ab'},
+    )
+    labels = {
+        f'{split}/{x}.txt': '0 .5 .5 .5 .5'
+        for split in ('train', 'valid')
+        for x in 'ab'
+    }
     files(tmp_path / 'data', labels | {'data.yaml': 'names: [box]'})
     settings = dict(data_root='data', backbone='tiny', weights='second')
     backbones = []
     for folder in ('first', 'second'):
-        detector = load_config('realtime', own=settings | dict(weights=folder)).model.backbone
+        detector = load_config(
+            'realtime', own=settings | dict(weights=folder)
+        ).model.backbone
         where = detector.get('backbone', detector)
         assert where.init_cfg.checkpoint == f'{folder}/backbone.safetensors'
         alone = dict(type='RoPEViT', arch=where.arch, init_cfg=where.init_cfg)
@@ -219,26 +247,38 @@ def test_from_pictures_to_the_weights_of_a_detector(
     before, after = (x(image)[-1].mean((2, 3)) for x in backbones)
     torch.testing.assert_close(after, trained(image), atol=1e-4, rtol=1e-4)
     assert (after - before).abs().max() > 0.01
-    with pytest.raises(UsageError, match='a backbone without a head; train one with --weights'):
+    with pytest.raises(
+        UsageError, match='a backbone without a head; train one with --weights'
+    ):
         find_model('second')
     picture(tmp_path / 'pictures/new.png', 9)
-    with pytest.raises(UsageError, match='its classes are 5 pictures; the config was made for 4'):
+    with pytest.raises(
+        UsageError, match='its classes are 5 pictures; the config was made for 4'
+    ):
         train('second', resume='auto', work_dir='second')
 
     def stop(*given: object) -> None:
         raise UsageError('stopped')
 
-    monkeypatch.setattr('rope_dense.training.train.run_training', stop)
+    monkeypatch.setattr('rope_dense.training.run_training', stop)
     Path('second/report/mine.txt').write_text('mine')
-    with pytest.raises(UsageError, match=r'would remove second/backbone\.safetensors, from which'):
-        train('adapt', own=own | dict(weights='second'), work_dir='second', overwrite=True)
+    with pytest.raises(
+        UsageError, match=r'would remove second/backbone\.safetensors, from which'
+    ):
+        train(
+            'adapt', own=own | dict(weights='second'), work_dir='second', overwrite=True
+        )
     with pytest.raises(UsageError, match='stopped'):
         train('adapt', own=own, work_dir='second', overwrite=True)
     left = {str(path.relative_to('second')) for path in Path('second').rglob('*')}
-    assert not [name for name in left if name.endswith(('.safetensors', '.pth', 'scalars.json'))]
+    assert not [
+        name for name in left if name.endswith(('.safetensors', '.pth', 'scalars.json'))
+    ]
     assert {name for name in left if name.startswith('report/')} >= {'report/mine.txt'}
     Path('second/backbone.safetensors').write_text('mine')
-    with pytest.raises(ForeignFileError, match=r'second/backbone\.safetensors was changed'):
+    with pytest.raises(
+        ForeignFileError, match=r'second/backbone\.safetensors was changed'
+    ):
         train('adapt', own=own, work_dir='second', overwrite=True)
 
 

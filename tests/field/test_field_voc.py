@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from helpers.field import SIZE, Reading, check_folder, image, reading, refusal, write
-from rope_dense.datasets.labels import pairs, voc
-from rope_dense.datasets.labels.folders import find_labels
-from rope_dense.datasets.labels.inventory import Inventory
+from rope_dense.data.labels import pairs, voc
+from rope_dense.data.labels.folders import find_labels
+from rope_dense.data.labels.inventory import Inventory
 
 BOX = 'xmin ymin xmax ymax'
 CAT = ('cat', (10, 5, 20, 10), 0)  # what `thing()` is: xmin 11 counts from 1
@@ -17,7 +17,8 @@ CAT = ('cat', (10, 5, 20, 10), 0)  # what `thing()` is: xmin 11 counts from 1
 
 def tags(names: str, *values: object) -> str:
     return ''.join(
-        f'<{name}>{value}</{name}>' for name, value in zip(names.split(), values, strict=True)
+        f'<{name}>{value}</{name}>'
+        for name, value in zip(names.split(), values, strict=True)
     )
 
 
@@ -39,7 +40,9 @@ def xml(*things: str, more: str = '', size: str | None = None) -> str:
     return f'<annotation>{more}{size}<segmented>0</segmented>{"".join(things)}</annotation>'
 
 
-def pair(root: Path, stem: str, text: str | bytes | None = None, suffix: str = '.jpg') -> None:
+def pair(
+    root: Path, stem: str, text: str | bytes | None = None, suffix: str = '.jpg'
+) -> None:
     """An image and its XML file in JPEGImages/ and Annotations/."""
     image(root / 'JPEGImages' / f'{stem}{suffix}')
     write(root / 'Annotations' / f'{stem}.xml', xml(thing()) if text is None else text)
@@ -65,11 +68,19 @@ OBJECTS = {
     'a name over lines': (xml(thing('\n  cat\n')), [CAT], ''),
     'float corners': (xml(thing(place=box('11.0', '6.0', '3e1', ' 15 '))), [CAT], ''),
     'corners in the order of Roboflow': (
-        xml(thing(place=f'<bndbox>{tags("xmin xmax ymin ymax", 11, 30, 6, 15)}</bndbox>')),
+        xml(
+            thing(
+                place=f'<bndbox>{tags("xmin xmax ymin ymax", 11, 30, 6, 15)}</bndbox>'
+            )
+        ),
         [CAT],
         '',
     ),
-    'swapped corners, F10': (xml(thing(place=box(30, 15, 11, 6))), [CAT], '1 x box with its cor'),
+    'swapped corners, F10': (
+        xml(thing(place=box(30, 15, 11, 6))),
+        [CAT],
+        '1 x box with its cor',
+    ),
     'swapped columns': (xml(thing(place=box(30, 6, 11, 15))), [CAT], 'a.xml, object 1'),
     'a tool that counts from 0': (
         xml(thing(place=box(0, 0, 20, 10))),
@@ -78,7 +89,11 @@ OBJECTS = {
     ),
     'one pixel': (xml(thing(place=box(7, 7, 7, 7))), [('cat', (6, 6, 1, 1), 0)], ''),
     'Roboflow polygon, F9': (
-        xml(thing(place=f'<polygon>{tags("x1 y1 x2 y2 x3 y3", 11, 6, 31, 6, 11, 16)}</polygon>')),
+        xml(
+            thing(
+                place=f'<polygon>{tags("x1 y1 x2 y2 x3 y3", 11, 6, 31, 6, 11, 16)}</polygon>'
+            )
+        ),
         [CAT],
         '',
     ),
@@ -97,7 +112,9 @@ OBJECTS = {
             thing(
                 more='<deleted>0</deleted>',
                 place='<polygon>'
-                + ''.join(f'<pt>{tags("x y", *p)}</pt>' for p in [(10, 5), (30, 5), (30, 15)])
+                + ''.join(
+                    f'<pt>{tags("x y", *p)}</pt>' for p in [(10, 5), (30, 5), (30, 15)]
+                )
                 + '</polygon>',
             ),
             thing(more='<deleted>1</deleted>', place='<polygon/>'),
@@ -106,7 +123,11 @@ OBJECTS = {
         'empty or deleted <object>: a.xml, object 2',
     ),
     'polygon of two corners beside a box': (
-        xml(thing(place=box(11, 6, 30, 15) + f'<polygon>{tags("x1 y1", 1, 2)}</polygon>')),
+        xml(
+            thing(
+                place=box(11, 6, 30, 15) + f'<polygon>{tags("x1 y1", 1, 2)}</polygon>'
+            )
+        ),
         [CAT],
         '',
     ),
@@ -159,7 +180,11 @@ OBJECTS = {
         '',
     ),
     'no size': (xml(thing(), size=''), [CAT], ''),
-    'size 0': (xml(thing(), size=f'<size>{tags("width height", 0, 0)}</size>'), [CAT], ''),
+    'size 0': (
+        xml(thing(), size=f'<size>{tags("width height", 0, 0)}</size>'),
+        [CAT],
+        '',
+    ),
     'size None, F9': (
         xml(thing(), size=f'<size>{tags("width height", "None", "None")}</size>'),
         [CAT],
@@ -198,10 +223,14 @@ def test_rotated_boxes_keep_their_rotation(tmp_path: Path) -> None:
     (item,) = reading(tmp_path / 'data', oriented=True).content['train']['annotations']
     assert item['area'] == pytest.approx(80, rel=1e-3)
     corners = sorted(zip(*[iter(item['segmentation'][0])] * 2, strict=True))
-    assert corners[0] == pytest.approx((11.515, 9.343), abs=0.01)  # its left end is above
+    assert corners[0] == pytest.approx(
+        (11.515, 9.343), abs=0.01
+    )  # its left end is above
 
 
-@pytest.mark.parametrize('value, expected', [('1', 1), (' 1 ', 1), ('true', 1), ('0', 0), ('', 0)])
+@pytest.mark.parametrize(
+    'value, expected', [('1', 1), (' 1 ', 1), ('true', 1), ('0', 0), ('', 0)]
+)
 @pytest.mark.parametrize('tag', ['difficult', 'Difficult'])  # labelImg 1.3
 def test_difficult_objects_are_trained_and_not_evaluated(
     tag: str, value: str, expected: int, tmp_path: Path
@@ -218,24 +247,49 @@ def test_difficult_objects_are_trained_and_not_evaluated(
 @pytest.mark.parametrize(
     'text, line',
     [
-        (xml(thing(), thing(place=box('', 6, 30, 15))), "a.xml, object 2: <xmin> is ''"),
-        (xml(thing(place=box('x', 6, 30, 15))), "a.xml, object 1: <xmin> is 'x', which is no num"),
+        (
+            xml(thing(), thing(place=box('', 6, 30, 15))),
+            "a.xml, object 2: <xmin> is ''",
+        ),
+        (
+            xml(thing(place=box('x', 6, 30, 15))),
+            "a.xml, object 1: <xmin> is 'x', which is no num",
+        ),
         (xml(thing(place=box('12,5', 6, 30, 15))), "a.xml, object 1: <xmin> is '12,5'"),
-        (xml(thing(place=box('nan', 6, 30, 15))), "object 1: <xmin> is 'nan', which is not finite"),
+        (
+            xml(thing(place=box('nan', 6, 30, 15))),
+            "object 1: <xmin> is 'nan', which is not finite",
+        ),
         (xml(thing(place='<bndbox/>')), 'a.xml, object 1: <xmin> is None'),
         (xml(thing('  ')), 'a.xml, object 1: its <name> is empty or missing'),
-        (xml(f'<object>{box(1, 1, 5, 5)}</object>'), 'object 1: its <name> is empty or missing'),
         (
-            xml(thing(place=f'<polygon>{tags("x1 y1 x2 x3 y3", 1, 1, 5, 5, 5)}</polygon>')),
+            xml(f'<object>{box(1, 1, 5, 5)}</object>'),
+            'object 1: its <name> is empty or missing',
+        ),
+        (
+            xml(
+                thing(
+                    place=f'<polygon>{tags("x1 y1 x2 x3 y3", 1, 1, 5, 5, 5)}</polygon>'
+                )
+            ),
             'a.xml, object 1: a corner is None',
         ),
         (
             xml(thing(place=rotated(20, 10, 9, 9, 45))),
             'a.xml, object 1: <angle> is 45, more than a circle: write it in radians',
         ),
-        (xml(f'<objects>{thing()}</objects>'), 'Annotations/a.xml: <objects> is not in an <obj'),
-        (xml(thing().replace('object>', 'Object>')), 'a.xml: <Object> is not in an <object>'),
-        (xml(thing().replace('object>', 'item>')), 'a.xml: <bndbox> is not in an <object>'),
+        (
+            xml(f'<objects>{thing()}</objects>'),
+            'Annotations/a.xml: <objects> is not in an <obj',
+        ),
+        (
+            xml(thing().replace('object>', 'Object>')),
+            'a.xml: <Object> is not in an <object>',
+        ),
+        (
+            xml(thing().replace('object>', 'item>')),
+            'a.xml: <bndbox> is not in an <object>',
+        ),
         ('', 'Annotations/a.xml is no XML, cut off'),
         (xml(thing())[:-20], 'Annotations/a.xml is no XML, cut off'),
         (
@@ -244,7 +298,9 @@ def test_difficult_objects_are_trained_and_not_evaluated(
         ),
     ],
 )
-def test_a_line_names_the_file_and_the_object(text: str, line: str, tmp_path: Path) -> None:
+def test_a_line_names_the_file_and_the_object(
+    text: str, line: str, tmp_path: Path
+) -> None:
     pair(tmp_path / 'data', 'a', text)  # F9, B9
     for stem in 'bv':
         pair(tmp_path / 'data', stem)
@@ -290,7 +346,13 @@ def names_with_suffixes(root: Path) -> None:
 
 
 def paths(root: Path) -> None:
-    listed_as(root, './JPEGImages/a.jpg', r'C:\VOC\JPEGImages\photo 1.jpg', '/d/photo 2', 'b.2')
+    listed_as(
+        root,
+        './JPEGImages/a.jpg',
+        r'C:\VOC\JPEGImages\photo 1.jpg',
+        '/d/photo 2',
+        'b.2',
+    )
 
 
 def numbers_of_a_class(root: Path) -> None:
@@ -314,13 +376,18 @@ def cvat_export(root: Path) -> None:
     for stem in ('sub/a', 'sub/b', 'v'):
         pair(root, stem)
     lists(root, Train='sub/a\nsub/b\n', Validation='v\n')
-    write(root / 'labelmap.txt', '# label:color_rgb:parts:actions\nbackground:0,0,0::\ncat:::\n')
+    write(
+        root / 'labelmap.txt',
+        '# label:color_rgb:parts:actions\nbackground:0,0,0::\ncat:::\n',
+    )
 
 
 def roboflow(root: Path) -> None:
     for split in ('train', 'valid', 'test'):
         image(root / split / f'{split}_jpg.rf.1.jpg')
-        text = xml(thing(), more=f'<folder></folder><filename>{split}_jpg.rf.1.jpg</filename>')
+        text = xml(
+            thing(), more=f'<folder></folder><filename>{split}_jpg.rf.1.jpg</filename>'
+        )
         write(root / split / f'{split}_jpg.rf.1.xml', text)
     write(root / 'README.roboflow.txt', 'cats\n')
 
@@ -375,20 +442,44 @@ def below_in_a_folder(root: Path) -> None:
 
 
 FOLDERS: dict[Callable[[Path], None], tuple[str, str, str]] = {
-    devkit: ('0.jpg, 1.jpg, 2.jpg', '4.jpg, 5.jpg', 'by ImageSets (trainval.txt, test.txt)'),
+    devkit: (
+        '0.jpg, 1.jpg, 2.jpg',
+        '4.jpg, 5.jpg',
+        'by ImageSets (trainval.txt, test.txt)',
+    ),
     train_and_val: ('0.jpg', '1.jpg', 'by ImageSets (train.txt, val.txt)'),
     unlabelled_test_images: ('0.jpg', '1.jpg', 'by ImageSets (train.txt, val.txt)'),
-    names_with_spaces: ('a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg', 'v.jpg', '4 training'),  # B19
-    names_with_suffixes: ('a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg', 'v.jpg', '4 training'),
+    names_with_spaces: (
+        'a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg',
+        'v.jpg',
+        '4 training',
+    ),  # B19
+    names_with_suffixes: (
+        'a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg',
+        'v.jpg',
+        '4 training',
+    ),
     paths: ('a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg', 'v.jpg', '4 training images'),
-    numbers_of_a_class: ('a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg', 'v.jpg', '4 training images'),
+    numbers_of_a_class: (
+        'a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg',
+        'v.jpg',
+        '4 training images',
+    ),
     image_and_xml: (
         'a.jpg, b.2.jpg, photo 1.jpg, photo 2.jpg',
         'v.jpg',
         'ImageSets (train.txt, val',
     ),
-    cvat_export: ('sub/a.jpg, sub/b.jpg', 'v.jpg', 'by ImageSets (Train.txt, Validation.txt)'),
-    roboflow: ('train_jpg.rf.1.jpg', 'valid_jpg.rf.1.jpg', 'Pascal VOC, 1 training images'),
+    cvat_export: (
+        'sub/a.jpg, sub/b.jpg',
+        'v.jpg',
+        'by ImageSets (Train.txt, Validation.txt)',
+    ),
+    roboflow: (
+        'train_jpg.rf.1.jpg',
+        'valid_jpg.rf.1.jpg',
+        'Pascal VOC, 1 training images',
+    ),
     below_in_a_folder: ('train_jpg.rf.1.jpg', 'valid_jpg.rf.1.jpg', 'by folder'),
     splits_around: ('Train1.jpg', 'val1.jpg', 'by folder'),
     splits_around_images: ('train.png', 'val.png', 'by folder'),
@@ -461,8 +552,12 @@ def names_of_images_in_filename(root: Path) -> None:
         partial(two_folders, labels='annotations', images='images'),
         partial(two_folders, labels='Annotations', images='.'),
         partial(two_folders, labels='Annotations', images='JPEGImages', suffix='.XML'),
-        partial(two_folders, labels='Annotations', images='JPEGImages', suffix='.jpg.xml'),
-        partial(two_folders, labels='annotations/xmls', images='images'),  # Oxford's pets
+        partial(
+            two_folders, labels='Annotations', images='JPEGImages', suffix='.jpg.xml'
+        ),
+        partial(
+            two_folders, labels='annotations/xmls', images='images'
+        ),  # Oxford's pets
         cvat_without_subsets,
         only_a_training_list,
         only_a_training_folder,
@@ -494,10 +589,18 @@ def test_what_is_not_there_is_counted_and_named(tmp_path: Path) -> None:
     lists(root, train='a\nno xml\nno image\nnothing\nempty\nproject\n', val='v')
     found = reading(root)
     assert found.objects == {'train': {'a.jpg': [CAT]}, 'val': {'v.jpg': [CAT]}}
-    assert '2 x object of an image that is not there (left out): no image.xml' in found.text
-    assert '1 x image without an XML file (not labelled, so left out): no xml.jpg' in found.text
+    assert (
+        '2 x object of an image that is not there (left out): no image.xml'
+        in found.text
+    )
+    assert (
+        '1 x image without an XML file (not labelled, so left out): no xml.jpg'
+        in found.text
+    )
     assert '1 x listed image that is not there: nothing' in found.text
-    assert '1 x XML file of no image or of one that has another: empty.xml' in found.text
+    assert (
+        '1 x XML file of no image or of one that has another: empty.xml' in found.text
+    )
     assert 'no annotation of Pascal VOC (left out): project.xml' in found.text
     assert 'of none' not in found.text
 
@@ -515,7 +618,10 @@ def test_each_file_is_of_one_split_and_counted_once(tmp_path: Path) -> None:
 
 def test_names_in_another_case_or_unicode_form(tmp_path: Path) -> None:
     root = tmp_path / 'data'
-    for split, name, stem in (('train', 'IMG_1', 'img_1'), ('val', 'caf\u00e9', 'cafe\u0301')):
+    for split, name, stem in (
+        ('train', 'IMG_1', 'img_1'),
+        ('val', 'caf\u00e9', 'cafe\u0301'),
+    ):
         image(root / split / f'{name}.JPG')
         write(root / split / f'{stem}.xml', xml(thing()))
     found = reading(root).objects
@@ -539,11 +645,16 @@ def test_two_files_of_one_image_are_one_image(tmp_path: Path) -> None:
     for stem in 'abv':
         pair(root, stem, xml(thing(), more='<filename>a.jpg</filename>'))
     write(root / 'Annotations' / 'Old' / 'a.xml', xml(thing('dog')))
-    write(root / 'Annotations' / 'a copy.xml', xml(thing('dog'), more='<filename>a</filename>'))
+    write(
+        root / 'Annotations' / 'a copy.xml',
+        xml(thing('dog'), more='<filename>a</filename>'),
+    )
     lists(root, train='a\nb\na copy\nOld/a', val='v')
     found = reading(root)
     assert found.objects['train'] == {'a.jpg': [CAT], 'b.jpg': [CAT]}
-    assert 'of an image that has another label file (left out): a copy.xml' in found.text
+    assert (
+        'of an image that has another label file (left out): a copy.xml' in found.text
+    )
 
 
 def test_the_same_name_in_another_folder_is_another_image(tmp_path: Path) -> None:
@@ -584,7 +695,9 @@ def test_hidden_and_other_files_are_no_labels(tmp_path: Path) -> None:
     lists(root, train='0\n2\n')
     found = reading(root)
     assert found.objects['train'] == {'2.jpg': [CAT]}
-    assert 'XML file that is no annotation of Pascal VOC (left out): 0.xml' in found.text
+    assert (
+        'XML file that is no annotation of Pascal VOC (left out): 0.xml' in found.text
+    )
 
 
 def two_devkits(root: Path) -> None:
@@ -631,23 +744,40 @@ def validation_without_labels(root: Path) -> None:
 @pytest.mark.parametrize(
     'build, line',
     [
-        (two_devkits, r'has several VOC data sets: set own\.data_root to one of .*VOC2007, .*2012'),
-        (lists_of_other_names, r'train\.txt.*, but no list of training images \(train\.txt\) with'),
-        (only_a_list_for_validation, r'has ImageSets/Main/val\.txt, but no list of training ima'),
-        (images_elsewhere, r'2 x object of an image that is not there \(left out\): 0\.xml'),
+        (
+            two_devkits,
+            r'has several VOC data sets: set own\.data_root to one of .*VOC2007, .*2012',
+        ),
+        (
+            lists_of_other_names,
+            r'train\.txt.*, but no list of training images \(train\.txt\) with',
+        ),
+        (
+            only_a_list_for_validation,
+            r'has ImageSets/Main/val\.txt, but no list of training ima',
+        ),
+        (
+            images_elsewhere,
+            r'2 x object of an image that is not there \(left out\): 0\.xml',
+        ),
         (only_broken_files, r'Annotations/0\.xml is no XML, cut off'),
         (
             two_folders_below,
             r'has several VOC data sets: set own\.data_root to one of .*cats, .*dog',
         ),
-        (nothing_for_training, 'valid/Annotations has labels for validation, and no train/ beside'),
+        (
+            nothing_for_training,
+            'valid/Annotations has labels for validation, and no train/ beside',
+        ),
         (
             validation_without_labels,
             r'data/valid has images, but no labels as .*/train/Annotations',
         ),
     ],
 )
-def test_the_line_of_a_folder(build: Callable[[Path], None], line: str, tmp_path: Path) -> None:
+def test_the_line_of_a_folder(
+    build: Callable[[Path], None], line: str, tmp_path: Path
+) -> None:
     build(tmp_path / 'data')
     with pytest.raises(ValueError, match=line):
         reading(tmp_path / 'data')
@@ -659,7 +789,9 @@ def test_a_folder_is_recognised_by_a_few_files(
     root, read = tmp_path / 'data', []
     flat(root)
     original = voc.read_xml
-    monkeypatch.setattr(voc, 'read_xml', lambda path: read.append(path) or original(path))
+    monkeypatch.setattr(
+        voc, 'read_xml', lambda path: read.append(path) or original(path)
+    )
     folder = find_labels(Inventory(root))
     assert len(set(read)) <= pairs.LOOKED_AT
     assert len(folder.splits['train'].pairs) == 16

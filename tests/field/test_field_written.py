@@ -10,7 +10,7 @@ from pycocotools import mask as coco_mask
 
 from helpers.field import image, reading
 from helpers.seeds import seed_of_the_week
-from rope_dense.datasets.rotated_results import rotated_annotation
+from rope_dense.data.rotated_results import rotated_annotation
 from rope_dense.predict.files import DetectionFiles
 from rope_dense.predict.formats import FORMATS
 from rope_dense.predict.place import Output, Wanted
@@ -28,7 +28,11 @@ def box(random: np.random.Generator) -> dict[str, Any]:
 
 
 def rotated(random: np.random.Generator) -> dict[str, Any]:
-    place = [*random.uniform(60, 90, 2), *random.uniform(10, 60, 2), random.uniform(0.2, 1.3)]
+    place = [
+        *random.uniform(60, 90, 2),
+        *random.uniform(10, 60, 2),
+        random.uniform(0.2, 1.3),
+    ]
     return rotated_annotation(place, 'le90')
 
 
@@ -36,7 +40,9 @@ def mask(random: np.random.Generator) -> dict[str, Any]:
     """Two polygons of pixels, which may touch each other or a border of the image."""
     pixels = np.zeros(SIZE, np.uint8)
     for _ in range(2):
-        points = random.integers(-20, 70, (random.integers(3, 8), 2)) + random.integers(0, 150, 2)
+        points = random.integers(-20, 70, (random.integers(3, 8), 2)) + random.integers(
+            0, 150, 2
+        )
         cv2.fillPoly(pixels, [cv2.convexHull(points.astype(np.int32))], 1)
     pixels[40:44, 50:57] = 1  # never empty
     run_lengths = coco_mask.encode(np.asfortranarray(pixels))
@@ -54,14 +60,20 @@ def written(
     random = np.random.default_rng(seed_of_the_week())
     entries, expected = [], {}
     for file_name in NAMES:
-        objects = [] if 'empty' in file_name else [KINDS[kind](random) for _ in range(5)]
+        objects = (
+            [] if 'empty' in file_name else [KINDS[kind](random) for _ in range(5)]
+        )
         for item in objects:
             item |= dict(category_id=int(random.integers(len(CLASSES))) + 1, iscrowd=0)
             item |= dict(score=float(random.uniform()), area=1.0)
         picture = f'pictures/{Path(file_name).with_suffix(".jpg").as_posix()}'
-        about = dict(file_name=file_name, height=SIZE[0], width=SIZE[1], picture=picture)
+        about = dict(
+            file_name=file_name, height=SIZE[0], width=SIZE[1], picture=picture
+        )
         entries.append(dict(about, objects=objects, source=f'/in/{file_name}'))
-        expected[file_name] = [(CLASSES[item['category_id'] - 1], item) for item in objects]
+        expected[file_name] = [
+            (CLASSES[item['category_id'] - 1], item) for item in objects
+        ]
         image(folder / IN_IMAGES[name] / file_name, SIZE)
     results, wanted = Results(folder, 'predict/0'), Wanted((name,), scores)
     output = Output(results, folder, wanted, {}, {}, lambda name: np.zeros((*SIZE, 3)))
@@ -80,9 +92,13 @@ CASES += [(kind, 'yolo', True) for kind in KINDS]
 
 
 @pytest.mark.parametrize('kind, name, scores', CASES)
-def test_objects_are_read_back(kind: str, name: str, scores: bool, tmp_path: Path) -> None:
+def test_objects_are_read_back(
+    kind: str, name: str, scores: bool, tmp_path: Path
+) -> None:
     root, expected = written(tmp_path / 'out', name, kind, scores)
-    found = reading(root, oriented=kind == 'rotated', outlines=kind == 'mask' and name != 'voc')
+    found = reading(
+        root, oriented=kind == 'rotated', outlines=kind == 'mask' and name != 'voc'
+    )
     assert {*found.classes} <= {*CLASSES}
     seen = {}
     for content in found.content.values():
@@ -90,11 +106,17 @@ def test_objects_are_read_back(kind: str, name: str, scores: bool, tmp_path: Pat
         for file in names.values():
             seen[next(name for name in NAMES if name.endswith(file))] = []
         for item in content['annotations']:
-            file = next(name for name in NAMES if name.endswith(names[item['image_id']]))
+            file = next(
+                name for name in NAMES if name.endswith(names[item['image_id']])
+            )
             seen[file].append((found.classes[item['category_id'] - 1], item))
-    assert {file for file, objects in seen.items() if objects} == {*NAMES} - {'train/empty.jpg'}
+    assert {file for file, objects in seen.items() if objects} == {*NAMES} - {
+        'train/empty.jpg'
+    }
     for file, objects in expected.items():
-        for (label, item), (other, given) in zip(seen.get(file, objects), objects, strict=True):
+        for (label, item), (other, given) in zip(
+            seen.get(file, objects), objects, strict=True
+        ):
             assert label == other
             check(item, given, kind, name)
 
@@ -115,4 +137,6 @@ def check(item: dict, given: dict, kind: str, name: str) -> None:
         if isinstance(outline, list):
             outline = coco_mask.merge(coco_mask.frPyObjects(outline, *SIZE))
         truth = given['segmentation']
-        assert coco_mask.iou([outline], [truth], [0]).item() > (0.9 if simplified else 0.999)
+        assert coco_mask.iou([outline], [truth], [0]).item() > (
+            0.9 if simplified else 0.999
+        )

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from helpers.field import Reading, files, image, reading, refusal, write
-from rope_dense.datasets.convert_data import convert_data
-from rope_dense.datasets.labels.folders import find_labels
-from rope_dense.datasets.labels.inventory import Inventory
-from rope_dense.datasets.labels.objects import NO_IMAGE
-from rope_dense.datasets.labels.yolo_folders import find_yolo
+from rope_dense.data.convert_data import convert_data
+from rope_dense.data.labels.folders import find_labels
+from rope_dense.data.labels.inventory import Inventory
+from rope_dense.data.labels.objects import NO_IMAGE
+from rope_dense.data.labels.yolo_folders import find_yolo
 
 LINE = '0 .5 .5 .5 .4'
 DOG_LINE = '1 .5 .5 .5 .4'
@@ -45,7 +45,11 @@ def split_pairs(train: str = LINE, val: str = LINE) -> dict[str, str | bytes | N
 
 def many(images: str, labels: str, line: str = LINE) -> dict[str, str | bytes | None]:
     """Ten images, of which the hash takes some for validation."""
-    return {k: v for n in range(10) for k, v in pair(f'{images}{n}', f'{labels}{n}', line).items()}
+    return {
+        k: v
+        for n in range(10)
+        for k, v in pair(f'{images}{n}', f'{labels}{n}', line).items()
+    }
 
 
 def of_lines(root: Path, *lines: str, yaml: str = YAML) -> Reading:
@@ -74,14 +78,18 @@ def of_lines(root: Path, *lines: str, yaml: str = YAML) -> Reading:
         ('names: [" cat ", dog]', ('cat', 'dog')),  # F10
     ],
 )
-def test_names_are_text_by_number(root: Path, names: str, classes: tuple[str, ...]) -> None:
+def test_names_are_text_by_number(
+    root: Path, names: str, classes: tuple[str, ...]
+) -> None:
     found = of_lines(root, LINE, DOG_LINE, yaml=FOLDERS + names)
     assert found.classes == classes
     assert [item[0] for item in found.objects['train']['a.jpg']] == list(classes[:2])
 
 
 def test_names_of_a_yaml_without_names_are_in_classes_txt(root: Path) -> None:
-    found = reading(files(root, {'data.yaml': FOLDERS, 'classes.txt': 'cat\ndog', **split_pairs()}))
+    found = reading(
+        files(root, {'data.yaml': FOLDERS, 'classes.txt': 'cat\ndog', **split_pairs()})
+    )
     assert found.classes == ('cat', 'dog')
 
 
@@ -109,8 +117,12 @@ def test_names_that_are_wrong_are_refused(root: Path, names: str, said: str) -> 
 
 def test_a_byte_order_mark_and_crlf_are_no_part_of_names(root: Path) -> None:  # B7
     given = split_pairs('\ufeff' + LINE.replace(' ', '\t') + ' \r\n\r\n' + DOG_LINE)
-    found = reading(files(root, {'classes.txt': '\ufeffcat\r\ndog\r\n'.encode(), **given}))
-    assert found.classes == ('cat', 'dog') and found.objects['train']['a.jpg'] == CAT + DOG
+    found = reading(
+        files(root, {'classes.txt': '\ufeffcat\r\ndog\r\n'.encode(), **given})
+    )
+    assert (
+        found.classes == ('cat', 'dog') and found.objects['train']['a.jpg'] == CAT + DOG
+    )
 
 
 # Places of images and labels
@@ -130,7 +142,9 @@ def test_ultralytics(root: Path) -> None:
     found = reading(files(root, {'data.yaml': YAML, **split_pairs(), **more}))
     assert found.objects['train'] == {'a.jpg': CAT, 'empty.jpg': [], 'none.jpg': []}
     assert found.objects['val'] == {'b.jpg': CAT}
-    assert found.text.startswith('YOLO, 3 training images and 1 validation images, by data.yaml')
+    assert found.text.startswith(
+        'YOLO, 3 training images and 1 validation images, by data.yaml'
+    )
     assert '1 x image without a label file (no objects): none.jpg' in found.text
 
 
@@ -172,7 +186,10 @@ def test_cvat_1_1_and_darknet(root: Path, prefix: str) -> None:
         **pair('obj_valid_data/b', 'obj_valid_data/b', DOG_LINE),
     }
     found = reading(files(root, given))
-    assert found.objects == {'train': {'a.jpg': CAT, 'sub/c.jpg': DOG}, 'val': {'b.jpg': DOG}}
+    assert found.objects == {
+        'train': {'a.jpg': CAT, 'sub/c.jpg': DOG},
+        'val': {'b.jpg': DOG},
+    }
     for name in ('obj.data', 'train.txt', 'valid.txt'):
         (root / name).unlink()
     assert reading(root).objects == found.objects
@@ -199,16 +216,22 @@ def test_cvat_ultralytics_without_val(root: Path) -> None:
     """A list with one split: a hash splits it."""
     given = many('images/train/', 'labels/train/')
     lines = ''.join(f'data/{name}\n' for name in given if name.endswith('.jpg'))
-    yaml = 'path: ./ # dataset root dir\ntrain: train.txt\n\nnames:\n  0: cat\n  1: dog\n'
+    yaml = (
+        'path: ./ # dataset root dir\ntrain: train.txt\n\nnames:\n  0: cat\n  1: dog\n'
+    )
     found = reading(files(root, {'data.yaml': yaml, 'train.txt': lines, **given}))
     assert sum(map(len, found.objects.values())) == 10 and all(found.objects.values())
     assert 'by data.yaml, which has no `val`, and a hash of the name' in found.text
 
 
-@pytest.mark.parametrize('val', ['', 'val:', 'val: ~', 'val: null', 'val: []', 'val: [""]'])
+@pytest.mark.parametrize(
+    'val', ['', 'val:', 'val: ~', 'val: null', 'val: []', 'val: [""]']
+)
 def test_a_yaml_without_val(root: Path, val: str) -> None:
     yaml = f'train: images/train\n{val}\n{NAMES}'
-    found = reading(files(root, {'data.yaml': yaml, **many('images/train/', 'labels/train/')}))
+    found = reading(
+        files(root, {'data.yaml': yaml, **many('images/train/', 'labels/train/')})
+    )
     assert sum(map(len, found.objects.values())) == 10 and all(found.objects.values())
 
 
@@ -230,25 +253,33 @@ LABEL_STUDIO = {
     'given',
     [
         LABEL_STUDIO | many('images/1a2b3c-', 'labels/1a2b3c-', DOG_LINE),
-        many('', '', DOG_LINE) | {'classes.txt': 'cat\ndog'},  # LabelImg, beside the images
+        many('', '', DOG_LINE)
+        | {'classes.txt': 'cat\ndog'},  # LabelImg, beside the images
         many('images/', 'labels/', DOG_LINE) | {'labels/classes.txt': 'cat\ndog'},
         many('images/', 'images/', DOG_LINE) | {'images/classes.txt': 'cat\ndog'},
-        many('obj_train_data/', 'obj_train_data/', DOG_LINE) | {'obj.names': 'cat\ndog'},
+        many('obj_train_data/', 'obj_train_data/', DOG_LINE)
+        | {'obj.names': 'cat\ndog'},
         many('images/', 'labels/', DOG_LINE) | {'dataset.yaml': NAMES},
         many('images/', 'labels/', DOG_LINE) | {'data.yaml': 'train: images\n' + NAMES},
         many('', '') | {'labels.txt': 'dog'},  # makesense.ai
-        many('data/', 'data/') | {'obj.names': 'dog', 'images.txt': 'data/0.jpg'},  # FiftyOne, v4
+        many('data/', 'data/')
+        | {'obj.names': 'dog', 'images.txt': 'data/0.jpg'},  # FiftyOne, v4
         many('images/t/', 'labels/t/')
         | {'dataset.yaml': 'names:\n  0: dog\npath: /a/b\ntrain: ./images/t/\n'},  # v5
-        many('project/images/', 'project/labels/', DOG_LINE) | {'project/classes.txt': 'cat\ndog'},
+        many('project/images/', 'project/labels/', DOG_LINE)
+        | {'project/classes.txt': 'cat\ndog'},
         many('cam1/images/', 'cam1/labels/', DOG_LINE)
         | {'data.yaml': 'train: [cam1/images]\n' + NAMES},
     ],
 )
-def test_without_a_split_a_hash_says_it(root: Path, given: Mapping[str, str | None]) -> None:
+def test_without_a_split_a_hash_says_it(
+    root: Path, given: Mapping[str, str | None]
+) -> None:
     found = reading(files(root, given))
     assert sum(map(len, found.objects.values())) == 10 and all(found.objects.values())
-    assert {items[0][0] for part in found.objects.values() for items in part.values()} == {'dog'}
+    assert {
+        items[0][0] for part in found.objects.values() for items in part.values()
+    } == {'dog'}
 
 
 @pytest.mark.parametrize(
@@ -260,26 +291,41 @@ def test_without_a_split_a_hash_says_it(root: Path, given: Mapping[str, str | No
         split_pairs() | {'data.yaml': NAMES},
         pair('train/images/a', 'train/labels/a')
         | pair('valid/images/b', 'valid/labels/b')
-        | {'train/labels/classes.txt': 'cat\ndog', 'valid/labels/classes.txt': 'cat\ndog\n'},
-        pair('train/a', 'train/a') | pair('val/b', 'val/b') | {'classes.txt': 'cat\ndog'},
+        | {
+            'train/labels/classes.txt': 'cat\ndog',
+            'valid/labels/classes.txt': 'cat\ndog\n',
+        },
+        pair('train/a', 'train/a')
+        | pair('val/b', 'val/b')
+        | {'classes.txt': 'cat\ndog'},
         pair('Images/Train/a', 'Labels/Train/a')
         | pair('Images/Test/b', 'Labels/Test/b')
         | {'classes.txt': 'cat\ndog'},
         pair('images/a', 'labels/a')
         | pair('images/b', 'labels/b')
-        | {'train.txt': 'images/a.jpg', 'val.txt': './images/b.jpg\n', 'classes.txt': 'cat\ndog'},
+        | {
+            'train.txt': 'images/a.jpg',
+            'val.txt': './images/b.jpg\n',
+            'classes.txt': 'cat\ndog',
+        },
         {f'export/{name}': text for name, text in split_pairs().items()}
         | {'export/classes.txt': 'cat\ndog'},
     ],
 )
-def test_folders_of_the_common_names(root: Path, given: Mapping[str, str | None]) -> None:
+def test_folders_of_the_common_names(
+    root: Path, given: Mapping[str, str | None]
+) -> None:
     found = reading(files(root, given))
     assert found.classes == ('cat', 'dog')
     assert found.objects == {'train': {'a.jpg': CAT}, 'val': {'b.jpg': CAT}}
 
 
-@pytest.mark.parametrize('prefix', ['', './', 'data/project/', '/home/you/data/', 'C:\\data\\'])
-def test_lists_of_images(root: Path, prefix: str) -> None:  # B20: ultralytics' coco.yaml
+@pytest.mark.parametrize(
+    'prefix', ['', './', 'data/project/', '/home/you/data/', 'C:\\data\\']
+)
+def test_lists_of_images(
+    root: Path, prefix: str
+) -> None:  # B20: ultralytics' coco.yaml
     given = {
         'coco.yaml': f'path: ../datasets/coco\ntrain: train.txt\nval: val.txt\n{NAMES}',
         'train.txt': f'{prefix}images/t/a.jpg\n\n{prefix}images/t/sub/c.jpg\n',
@@ -307,23 +353,35 @@ def test_lists_of_images(root: Path, prefix: str) -> None:  # B20: ultralytics' 
 def test_several_folders_or_lists(root: Path, train: str, names: set[str]) -> None:
     given = {'data.yaml': f'train: {train}\nval: images/val\n{NAMES}'}
     for name in ('one', 'two', 'val'):
-        given |= pair(f'images/{name}/a', f'labels/{name}/a', LINE if name == 'one' else DOG_LINE)
+        given |= pair(
+            f'images/{name}/a', f'labels/{name}/a', LINE if name == 'one' else DOG_LINE
+        )
         given[f'{name}.txt'] = f'./images/{name}/a.jpg'
     folder = find_labels(Inventory(files(root, given)))
     assert folder.splits['train'].images == root / 'images'
     images = folder.splits['train'].pairs.values()
-    assert {x.relative_to(root / 'images').with_suffix('').as_posix() for x in images} == names
+    assert {
+        x.relative_to(root / 'images').with_suffix('').as_posix() for x in images
+    } == names
     assert reading(root).objects['train'] == {'one/a.jpg': CAT, 'two/a.jpg': DOG}
 
 
 def test_several_folders_of_splits(root: Path) -> None:
     """Images and labels in each, one of them without objects."""
-    given = {'data.yaml': f'train: [a/images, b/images, none/images]\nval: c/images\n{NAMES}'}
+    given = {
+        'data.yaml': f'train: [a/images, b/images, none/images]\nval: c/images\n{NAMES}'
+    }
     for name in 'abc':
-        given |= pair(f'{name}/images/x', f'{name}/labels/x', DOG_LINE if name == 'b' else LINE)
+        given |= pair(
+            f'{name}/images/x', f'{name}/labels/x', DOG_LINE if name == 'b' else LINE
+        )
     found = reading(files(root, {**given, 'none/images/x.jpg': None}))
     assert found.objects == {
-        'train': {'a/images/x.jpg': CAT, 'b/images/x.jpg': DOG, 'none/images/x.jpg': []},
+        'train': {
+            'a/images/x.jpg': CAT,
+            'b/images/x.jpg': DOG,
+            'none/images/x.jpg': [],
+        },
         'val': {'x.jpg': CAT},
     }
     assert 'without an image' not in found.text
@@ -348,7 +406,9 @@ def test_paths_of_another_machine(root: Path, yaml: str) -> None:
     assert found.objects == {'train': {'a.jpg': CAT}, 'val': {'b.jpg': CAT}}
 
 
-@pytest.mark.parametrize('path', ['sub/data', './sub/data', '{root}/sub/data', '../outside'])
+@pytest.mark.parametrize(
+    'path', ['sub/data', './sub/data', '{root}/sub/data', '../outside']
+)
 def test_path_says_where_the_data_are(root: Path, path: str) -> None:
     home = root.parent / 'outside' if 'outside' in path else root / 'sub/data'
     files(home, split_pairs())
@@ -371,7 +431,10 @@ def test_images_outside_are_said(root: Path) -> None:  # B11
 
 @pytest.mark.parametrize('val', ['images/train', './images/train/'])
 def test_val_may_be_train(root: Path, val: str) -> None:  # coco128, F8
-    files(root, {'data.yaml': f'train: images/train\nval: {val}\n{NAMES}', **split_pairs()})
+    files(
+        root,
+        {'data.yaml': f'train: images/train\nval: {val}\n{NAMES}', **split_pairs()},
+    )
     assert '1 of 1 validation images are training images, too' in reading(root).text
 
 
@@ -394,7 +457,10 @@ def test_several_yaml_files(root: Path) -> None:
     files(root, {'data.yaml': YAML, 'again.yml': YAML + 'nc: 2\n', **split_pairs()})
     assert reading(root).classes == ('cat', 'dog')
     files(root, {'other.yaml': FOLDERS + 'names: [dog, cat]\n'})
-    assert 'again.yml, data.yaml, other.yaml, which declare different data sets' in refusal(root)
+    assert (
+        'again.yml, data.yaml, other.yaml, which declare different data sets'
+        in refusal(root)
+    )
 
 
 # Data sets that lack something
@@ -404,19 +470,29 @@ def test_several_yaml_files(root: Path) -> None:
     'given, said',
     [
         (  # F9: COCO's message
-            pair('train/images/a', 'train/labels/a') | pair('valid/images/b', 'valid/labels/b'),
-            ['train/labels has YOLO labels', 'names of the classes are missing', 'classes.txt'],
+            pair('train/images/a', 'train/labels/a')
+            | pair('valid/images/b', 'valid/labels/b'),
+            [
+                'train/labels has YOLO labels',
+                'names of the classes are missing',
+                'classes.txt',
+            ],
         ),
         (split_pairs(), ['labels/train has YOLO labels', 'classes.txt', 'data.yaml']),
         (many('images/', 'labels/'), ['labels has YOLO labels', 'classes.txt']),
         (split_pairs() | {'data.yaml': FOLDERS}, ['names of the classes are missing']),
-        (split_pairs() | {'data.yaml': 'val: images/val\n' + NAMES}, ['data.yaml has no `train`']),
         (
-            split_pairs() | {'data.yaml': 'train: images/train\nval: images/nowhere\n' + NAMES},
+            split_pairs() | {'data.yaml': 'val: images/val\n' + NAMES},
+            ['data.yaml has no `train`'],
+        ),
+        (
+            split_pairs()
+            | {'data.yaml': 'train: images/train\nval: images/nowhere\n' + NAMES},
             ["data.yaml: 'images/nowhere' is no folder", 'images/nowhere'],
         ),
         (
-            split_pairs() | {'data.yaml': YAML.replace('images/train', 'images/train/a.jpg')},
+            split_pairs()
+            | {'data.yaml': YAML.replace('images/train', 'images/train/a.jpg')},
             ["'images/train/a.jpg' is no folder and no list"],
         ),
         (
@@ -426,17 +502,26 @@ def test_several_yaml_files(root: Path) -> None:
             ['several YOLO data sets', 'more/images/train and', 'leave one'],
         ),
         (
-            split_pairs() | {'data.yaml': 'train: a.txt\nval: images/val\n' + NAMES, 'a.txt': ''},
+            split_pairs()
+            | {'data.yaml': 'train: a.txt\nval: images/val\n' + NAMES, 'a.txt': ''},
             ['a.txt: none of its 0 images'],
         ),
         (
-            split_pairs() | {'data.yaml': YAML.replace('images/val', 'v.txt'), 'v.txt': 'x/q.jpg'},
+            split_pairs()
+            | {'data.yaml': YAML.replace('images/val', 'v.txt'), 'v.txt': 'x/q.jpg'},
             ['v.txt: none of its 1 images, x/q.jpg,'],
         ),
-        ({'data.yaml': YAML, 'images/train/a.jpg': None}, ["'images/val' is no folder"]),
+        (
+            {'data.yaml': YAML, 'images/train/a.jpg': None},
+            ["'images/val' is no folder"],
+        ),
         (  # labels/ missing: F9
             {'data.yaml': YAML, 'images/train/a.jpg': None, 'images/val/b.jpg': None},
-            ['no label files (.txt) for the training images', 'labels/train', 'beside the images'],
+            [
+                'no label files (.txt) for the training images',
+                'labels/train',
+                'beside the images',
+            ],
         ),
         (
             {
@@ -457,7 +542,9 @@ def test_several_yaml_files(root: Path) -> None:
         ),
         (
             {'classes.txt': 'cat', **pair('images/val/b', 'labels/val/b')},
-            ['labels/val has labels for validation, and no train/ beside it has labels'],
+            [
+                'labels/val has labels for validation, and no train/ beside it has labels'
+            ],
         ),
         (
             {
@@ -481,8 +568,15 @@ def test_several_yaml_files(root: Path) -> None:
         ),
         (
             split_pairs()
-            | {'labels/train/classes.txt': 'cat\ndog', 'labels/val/classes.txt': 'dog\ncat'},
-            ['labels/train/classes.txt', 'labels/val/classes.txt', 'have different classes'],
+            | {
+                'labels/train/classes.txt': 'cat\ndog',
+                'labels/val/classes.txt': 'dog\ncat',
+            },
+            [
+                'labels/train/classes.txt',
+                'labels/val/classes.txt',
+                'have different classes',
+            ],
         ),
         (
             {
@@ -517,7 +611,11 @@ def test_what_is_missing_is_said(
 @pytest.mark.parametrize(
     'given',
     [
-        {'labels/a.txt': LINE, 'classes.txt': 'cat\ndog', 'notes.json': '{}'},  # without images
+        {
+            'labels/a.txt': LINE,
+            'classes.txt': 'cat\ndog',
+            'notes.json': '{}',
+        },  # without images
         {'labels/train/a.txt': LINE, 'classes.txt': 'cat', 'pictures/b.jpg': None},
     ],
 )
@@ -525,7 +623,9 @@ def test_labels_that_no_image_is_found_for_are_said(
     root: Path, given: Mapping[str, str | None]
 ) -> None:
     found = refusal(files(root, given))
-    assert 'a.txt has labels as of YOLO, but none of its folders has their images' in found
+    assert (
+        'a.txt has labels as of YOLO, but none of its folders has their images' in found
+    )
 
 
 @pytest.mark.parametrize(
@@ -538,7 +638,9 @@ def test_labels_that_no_image_is_found_for_are_said(
             f'export/export/{name}': text
             for name, text in many('train/images/', 'train/labels/').items()
         },
-        many('images/', 'labels/0a1b2c3d-'),  # Label Studio, beside the images under their names
+        many(
+            'images/', 'labels/0a1b2c3d-'
+        ),  # Label Studio, beside the images under their names
     ],
 )
 def test_other_layouts_are_read(root: Path, given: Mapping[str, str | None]) -> None:
@@ -546,13 +648,21 @@ def test_other_layouts_are_read(root: Path, given: Mapping[str, str | None]) -> 
     names = {'export/export/data.yaml': NAMES} if 'export/export' in str(given) else {}
     found = reading(files(root, {'classes.txt': 'cat', **given, **names}))
     images = [name for name in given if name.endswith('.jpg')]
-    assert sum(map(len, found.objects.values())) == len(images) and all(found.objects.values())
-    assert {items[0][0] for part in found.objects.values() for items in part.values()} == {'cat'}
+    assert sum(map(len, found.objects.values())) == len(images) and all(
+        found.objects.values()
+    )
+    assert {
+        items[0][0] for part in found.objects.values() for items in part.values()
+    } == {'cat'}
 
 
 def test_images_of_one_split_in_folders_apart(root: Path) -> None:
     yaml = f'train: [images/train, ../other]\nval: images/val\n{NAMES}'
-    given = {'data.yaml': yaml, **split_pairs(), **pair('../other/c', '../other/c', DOG_LINE)}
+    given = {
+        'data.yaml': yaml,
+        **split_pairs(),
+        **pair('../other/c', '../other/c', DOG_LINE),
+    }
     found = reading(files(root, given)).objects
     assert {Path(name).name: items for name, items in found['train'].items()} == {
         'a.jpg': CAT,
@@ -564,10 +674,25 @@ def test_folders_that_are_not_of_yolo(root: Path) -> None:
     """Text files of other kinds, and masks in labels/."""
     for number, given in enumerate(
         [
-            {'images/train/a.jpg': None, 'labels/train/a.png': None, 'classes.txt': 'cat'},
-            {'images/a.jpg': None, 'images/a.txt': 'a photograph of a cat', 'classes.txt': 'cat'},
-            {'images/a.jpg': None, 'labelTxt/a.txt': '1 1 5 1 5 5 1 5 0 0', 'classes.txt': '0'},
-            {'train/images/a.jpg': None, 'train/labelTxt/a.txt': '1 1 5 1 5 5 1 5 ship 0'},
+            {
+                'images/train/a.jpg': None,
+                'labels/train/a.png': None,
+                'classes.txt': 'cat',
+            },
+            {
+                'images/a.jpg': None,
+                'images/a.txt': 'a photograph of a cat',
+                'classes.txt': 'cat',
+            },
+            {
+                'images/a.jpg': None,
+                'labelTxt/a.txt': '1 1 5 1 5 5 1 5 0 0',
+                'classes.txt': '0',
+            },
+            {
+                'train/images/a.jpg': None,
+                'train/labelTxt/a.txt': '1 1 5 1 5 5 1 5 ship 0',
+            },
             {'config.yaml': 'train: {lr: 1}\nval: {n: 2}\nnames: [x]\n'},
             {'broken.yaml': 'a: [', 'a.jpg': None},
         ]
@@ -595,7 +720,11 @@ def test_folders_that_are_not_of_yolo(root: Path) -> None:
     ],
 )
 def test_label_files_of_images(root: Path, given: Mapping[str, str | None]) -> None:
-    val = pair('images/val/v', 'labels/v' if 'labels/a.txt' in given else 'labels/val/v', DOG_LINE)
+    val = pair(
+        'images/val/v',
+        'labels/v' if 'labels/a.txt' in given else 'labels/val/v',
+        DOG_LINE,
+    )
     found = reading(files(root, {'data.yaml': YAML, **given, **val}))
     assert list(found.objects['train'].values()) == [CAT]
     assert list(found.objects['val'].values()) == [DOG]
@@ -604,7 +733,9 @@ def test_label_files_of_images(root: Path, given: Mapping[str, str | None]) -> N
 
 def test_labels_beside_some_images(root: Path) -> None:
     given = split_pairs() | pair('images/train/c', 'images/train/c', DOG_LINE)
-    found = reading(files(root, {'data.yaml': YAML, **given, 'images/train/a.txt': DOG_LINE}))
+    found = reading(
+        files(root, {'data.yaml': YAML, **given, 'images/train/a.txt': DOG_LINE})
+    )
     assert list(found.objects['train'].values()) == [CAT, DOG]
 
 
@@ -617,9 +748,19 @@ def test_equal_names_in_inner_folders(root: Path) -> None:
 
 
 def test_labels_of_equal_names_in_one_folder_are_refused(root: Path) -> None:
-    given = {'data.yaml': YAML, 'images/train/x/a.jpg': None, 'images/train/y/a.jpg': None}
-    files(root, {**given, **pair('images/val/b', 'labels/val/b'), 'labels/train/a.txt': LINE})
-    assert 'labels/train/a.txt: which images are labelled there, of x/a, y/a' in refusal(root)
+    given = {
+        'data.yaml': YAML,
+        'images/train/x/a.jpg': None,
+        'images/train/y/a.jpg': None,
+    }
+    files(
+        root,
+        {**given, **pair('images/val/b', 'labels/val/b'), 'labels/train/a.txt': LINE},
+    )
+    assert (
+        'labels/train/a.txt: which images are labelled there, of x/a, y/a'
+        in refusal(root)
+    )
 
 
 def test_predictions_in_the_data_set_are_no_labels(root: Path) -> None:
@@ -638,7 +779,9 @@ def test_predictions_in_the_data_set_are_no_labels(root: Path) -> None:
     }
 
 
-@pytest.mark.parametrize('name', ['train_0', 'test1', 'val-1', 'readme', 'notes', 'validated'])
+@pytest.mark.parametrize(
+    'name', ['train_0', 'test1', 'val-1', 'readme', 'notes', 'validated']
+)
 def test_names_of_images_that_are_words_of_lists(root: Path, name: str) -> None:
     given = pair(f'images/train/{name}', f'labels/train/{name}')
     found = reading(files(root, {'data.yaml': YAML, **split_pairs(), **given}))
@@ -650,8 +793,18 @@ def test_names_of_images_that_are_words_of_lists(root: Path, name: str) -> None:
 
 
 def test_label_files_without_an_image_are_counted(root: Path) -> None:
-    given = many('images/train/', 'labels/train/') | pair('images/val/b', 'labels/val/b')
-    files(root, {'data.yaml': YAML, **given, 'labels/train/gone.txt': LINE, 'labels/log.txt': 'x'})
+    given = many('images/train/', 'labels/train/') | pair(
+        'images/val/b', 'labels/val/b'
+    )
+    files(
+        root,
+        {
+            'data.yaml': YAML,
+            **given,
+            'labels/train/gone.txt': LINE,
+            'labels/log.txt': 'x',
+        },
+    )
     assert f'1 x {NO_IMAGE} (left out): gone.txt' in reading(root).text
     (root / 'data.yaml').write_text('train: images/train\n' + NAMES)  # of a hash, once
     assert f'1 x {NO_IMAGE} (left out): gone.txt' in reading(root).text
@@ -659,7 +812,11 @@ def test_label_files_without_an_image_are_counted(root: Path) -> None:
 
 def test_listed_images_that_are_not_there_are_counted(root: Path) -> None:
     given = many('images/', 'labels/') | {'labels/gone.txt': LINE}
-    names = [*(f'images/{n}.jpg' for n in range(9)), 'images/gone.jpg', 'images/lost.jpg']
+    names = [
+        *(f'images/{n}.jpg' for n in range(9)),
+        'images/gone.jpg',
+        'images/lost.jpg',
+    ]
     yaml = 'train: train.txt\nval: val.txt\n' + NAMES
     lists = {'train.txt': '\n'.join(names), 'val.txt': 'images/9.jpg'}
     text = reading(files(root, {'data.yaml': yaml, **given, **lists})).text
@@ -693,7 +850,9 @@ def test_an_image_that_cannot_be_read_is_left_out(root: Path) -> None:
     given |= {'images/train/bad.jpg': b'', 'labels/train/bad.txt': LINE}
     found = reading(files(root, {'data.yaml': YAML, **split_pairs(), **given}))
     assert 'bad.jpg' not in found.objects['train']
-    assert '1 x object of an image that cannot be read (left out): bad.jpg' in found.text
+    assert (
+        '1 x object of an image that cannot be read (left out): bad.jpg' in found.text
+    )
 
 
 # Lines
@@ -703,7 +862,9 @@ def test_an_image_that_cannot_be_read_is_left_out(root: Path) -> None:
     'image_name, label',
     [('IMG_9', 'img_9'), ('caf\u00e9', 'cafe\u0301'), ('cafe\u0301', 'caf\u00e9')],
 )
-def test_names_in_another_case_or_unicode_form(root: Path, image_name: str, label: str) -> None:
+def test_names_in_another_case_or_unicode_form(
+    root: Path, image_name: str, label: str
+) -> None:
     given = pair(f'images/train/{image_name}', f'labels/train/{label}')
     files(root, {'data.yaml': YAML, **split_pairs(), **given})
     found = reading(root)
@@ -716,10 +877,14 @@ def test_names_in_another_case_or_unicode_form(root: Path, image_name: str, labe
 
 @pytest.mark.parametrize('place', ['', 'labels/', 'labels/train/'])
 @pytest.mark.parametrize('name', ['classes.txt', 'labels.txt', 'obj.names'])
-def test_a_list_of_classes_that_differs_from_the_yaml(root: Path, place: str, name: str) -> None:
+def test_a_list_of_classes_that_differs_from_the_yaml(
+    root: Path, place: str, name: str
+) -> None:
     files(root, {'data.yaml': YAML, **split_pairs(), f'{place}{name}': 'dog\ncat\n'})
     found = refusal(root)
-    assert 'data.yaml and' in found and f'{name} number the classes differently' in found
+    assert (
+        'data.yaml and' in found and f'{name} number the classes differently' in found
+    )
     write(root / f'{place}{name}', 'cat\ndog\n')
     assert reading(root).classes == ('cat', 'dog')
 
@@ -728,15 +893,29 @@ def test_a_list_of_classes_that_differs_from_the_yaml(root: Path, place: str, na
     'lines, said',
     [
         (['0 .5 .5 .4 .2 .9 1', '0 .5 .5 .4 .3 .8 0'], 'a.txt, line 1 has 6 numbers'),
-        (['0 .5 .5 .4 .2 .9 7'], 'a box with two more numbers (angle, score or track number)?'),
-        (['0 .5 .5 .4 .2 .3 .9', '1 .4 .5 .2 .2 .1 .8'], 'three corners, or a box with two more'),
-        (['0 .5 .5 .4 .2 1.57'], 'is a fifth an angle? For rotated boxes write their four corners'),
+        (
+            ['0 .5 .5 .4 .2 .9 7'],
+            'a box with two more numbers (angle, score or track number)?',
+        ),
+        (
+            ['0 .5 .5 .4 .2 .3 .9', '1 .4 .5 .2 .2 .1 .8'],
+            'three corners, or a box with two more',
+        ),
+        (
+            ['0 .5 .5 .4 .2 1.57'],
+            'is a fifth an angle? For rotated boxes write their four corners',
+        ),
         (['0 .5 .5 .4 .2 1.57 .9'], 'for rotated boxes write their four corners'),
-        (['0 .1 .6 .7 .9', '0 .05 .7 .4 .95'], 'a.txt, line 1 and more have boxes that leave'),
+        (
+            ['0 .1 .6 .7 .9', '0 .05 .7 .4 .95'],
+            'a.txt, line 1 and more have boxes that leave',
+        ),
         (['10 9 30 9 30 21 10 21 cat 0'], 'as of DOTA: name the folder labelTxt'),
     ],
 )
-def test_lines_of_other_formats_are_refused(root: Path, lines: list[str], said: str) -> None:
+def test_lines_of_other_formats_are_refused(
+    root: Path, lines: list[str], said: str
+) -> None:
     given = split_pairs('\n'.join(lines))
     assert said in refusal(files(root, {'data.yaml': YAML, **given}))
 
@@ -746,7 +925,11 @@ def test_lines_of_other_formats_are_refused(root: Path, lines: list[str], said: 
     [
         ('0 .5 .5 .5 .4', BOX, ''),
         ('0.0 5e-1 .5 +.5 .4', BOX, ''),  # a class 0.0 is 0
-        ('0 .5 .5 .5 .4 .9', BOX, 'a fifth number (taken as its score; an angle is not read)'),
+        (
+            '0 .5 .5 .5 .4 .9',
+            BOX,
+            'a fifth number (taken as its score; an angle is not read)',
+        ),
         ('0 .25 .3 .75 .3 .75 .7 .25 .7', BOX, ''),  # OBB
         ('0 .25 .3 .75 .3 .75 .7', BOX, 'polygon of three corners'),
         (
@@ -793,21 +976,30 @@ def test_a_polygon_is_the_outline(root: Path) -> None:
         ('0 50 .5 .5 .4', '50 is no fraction'),
         ('0 .5 .5 .5 .4 3', '5 numbers after the class'),
         ('0 10 9 30 9 30 21 10 21', 'a corner at 30'),
-        ('0 .5 .5 .2 .2 .45 .45 2 .55 .55 2', 'kpt_shape'),  # F4: a polygon over half the image
+        (
+            '0 .5 .5 .2 .2 .45 .45 2 .55 .55 2',
+            'kpt_shape',
+        ),  # F4: a polygon over half the image
         ('0 .5 .5 .2 .2 .45 .45 1 .55 .55 0', 'kpt_shape'),
         ('0 .5 .5 .2 .2 .45 .45 2', 'kpt_shape'),
         ('0 .5 .5 .2 .2 ' + ' '.join(['.5 .5 2'] * 17), 'kpt_shape'),
     ],
 )
 def test_lines_that_are_wrong_are_refused(root: Path, line: str, said: str) -> None:
-    found = refusal(files(root, {'data.yaml': YAML, **split_pairs(f'{LINE}\n\n{line}')}))
+    found = refusal(
+        files(root, {'data.yaml': YAML, **split_pairs(f'{LINE}\n\n{line}')})
+    )
     assert 'a.txt, line 3: ' in found and said in found
 
 
 def test_numbers_of_classes_from_1_are_refused(root: Path) -> None:
-    files(root, {'data.yaml': YAML, **split_pairs(f'{DOG_LINE}\n2 .5 .5 .5 .4', DOG_LINE)})
+    files(
+        root, {'data.yaml': YAML, **split_pairs(f'{DOG_LINE}\n2 .5 .5 .5 .4', DOG_LINE)}
+    )
     found = refusal(root)
-    assert 'the numbers of 2 classes are 0 to 1, and those in the labels 1 to 2' in found
+    assert (
+        'the numbers of 2 classes are 0 to 1, and those in the labels 1 to 2' in found
+    )
 
 
 @pytest.mark.parametrize('shape', ['[2, 3]', "['2', 3]", '\n- 2\n- 3'])
@@ -816,7 +1008,9 @@ def test_key_points_are_no_corners(root: Path, shape: str) -> None:  # F4
     given = {'data.yaml': f'{YAML}kpt_shape: {shape}\nflip_idx: [1, 0]\n'}
     found = reading(files(root, {**given, **split_pairs('\n'.join(lines), lines[0])}))
     assert found.objects == {'train': {'a.jpg': CAT + DOG}, 'val': {'b.jpg': CAT}}
-    assert '3 x box with key points (the points are not used): a.txt, line 1' in found.text
+    assert (
+        '3 x box with key points (the points are not used): a.txt, line 1' in found.text
+    )
 
 
 def test_key_points_that_a_yaml_of_names_says(root: Path) -> None:
@@ -846,7 +1040,9 @@ def test_key_points_of_two_numbers(root: Path) -> None:
         ('[two, 3]', 'data.yaml: kpt_shape is'),
     ],
 )
-def test_kpt_shape_that_does_not_fit_is_refused(root: Path, shape: str, said: str) -> None:
+def test_kpt_shape_that_does_not_fit_is_refused(
+    root: Path, shape: str, said: str
+) -> None:
     line = '0 .5 .5 .5 .4 .45 .45 2 .55 .55 1'
     given = {'data.yaml': f'{YAML}kpt_shape: {shape}\n', **split_pairs(line)}
     assert said in refusal(files(root, given))
@@ -864,9 +1060,13 @@ def test_unknown_classes_are_left_out_and_counted(root: Path) -> None:
         },
     )
     found = reading(root)
-    assert found.objects['train'] == {'a.jpg': CAT}  # and c.jpg is no image without objects: F11
+    assert found.objects['train'] == {
+        'a.jpg': CAT
+    }  # and c.jpg is no image without objects: F11
     for number, places in ((7, 'a.txt, line 2, c.txt, line 1'), (-1, 'a.txt, line 3')):
-        assert f'object of the unknown class {number} (left out): {places}' in found.text
+        assert (
+            f'object of the unknown class {number} (left out): {places}' in found.text
+        )
 
 
 def test_an_object_twice_is_taken_once(root: Path) -> None:
@@ -881,14 +1081,22 @@ def test_labels_of_a_folder_that_is_given(root: Path) -> None:
     write(root / 'names.txt', 'car\nbus')
     for classes, label in ((None, 'dog'), (root / 'names.txt', 'bus')):
         out = root / f'{label}.json'
-        convert_data('yolo', root / 'texts', out, images=root / 'pictures', classes=classes)
+        convert_data(
+            'yolo', root / 'texts', out, images=root / 'pictures', classes=classes
+        )
         content = json.loads(out.read_text())
         names = {item['id']: item['name'] for item in content['categories']}
-        assert {names[item['category_id']] for item in content['annotations']} == {label}
+        assert {names[item['category_id']] for item in content['annotations']} == {
+            label
+        }
         assert len(content['images']) == 10
     (root / 'classes.txt').unlink()
-    with pytest.raises(ValueError, match=r'no names of classes: write them to classes\.txt'):
-        convert_data('yolo', root / 'texts', root / 'out.json', images=root / 'pictures')
+    with pytest.raises(
+        ValueError, match=r'no names of classes: write them to classes\.txt'
+    ):
+        convert_data(
+            'yolo', root / 'texts', root / 'out.json', images=root / 'pictures'
+        )
 
 
 def test_the_split_of_a_conversion_is_that_of_training(root: Path) -> None:

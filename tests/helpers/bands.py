@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rope_dense.datasets.images.band_files import BandFile
+from rope_dense.data.images.band_files import BandFile
 
 
 def read_bands(path: Path) -> np.ndarray:

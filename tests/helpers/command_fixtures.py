@@ -49,7 +49,9 @@ def segmentor(folder: Path, data: Path) -> str:
 def weights(folder: Path, detector: str) -> str:
     """A checkpoint of the detector, without training state."""
     path = folder / 'weights.pth'
-    torch.save(dict(state_dict=random_model(Config.fromfile(detector)).state_dict()), path)
+    torch.save(
+        dict(state_dict=random_model(Config.fromfile(detector)).state_dict()), path
+    )
     return str(path)
 
 

@@ -35,7 +35,9 @@ def to_ours(model: nn.Module) -> dict[str, Tensor]:
     """transformers' weights, or what is in place of them, under our names."""
     layout = PUBLISHED_MODELS['transformers']
     backbone, others = split_backbone(rename_weights(model.state_dict(), layout.keys))
-    backbone = without_neutral_weights(find_layout(backbone, layout.name).to_ours(backbone))
+    backbone = without_neutral_weights(
+        find_layout(backbone, layout.name).to_ours(backbone)
+    )
     return {**{f'backbone.{key}': x for key, x in backbone.items()}, **others}
 
 
@@ -141,7 +143,12 @@ def config(size: str = 's', **settings: Any) -> dict:
     kind = 'dinov3_small_plus' if size == 'x' else 'dinov3_small'
     arch = RoPEViT.ARCHS[kind] | VIT
     if size in 'sm':
-        arch |= dict(num_registers=0, qkv_bias=True, layer_scale_init_value=None, final_norm=False)
+        arch |= dict(
+            num_registers=0,
+            qkv_bias=True,
+            layer_scale_init_value=None,
+            final_norm=False,
+        )
     arch['rope'] = arch['rope'] | dict(coordinates=dict(type='centres'))
     head = dict(
         type='DEIMHead',
@@ -153,7 +160,9 @@ def config(size: str = 's', **settings: Any) -> dict:
     return (
         dict(
             type='DEIM',
-            data_preprocessor=dict(type='mmdet.DetDataPreprocessor', pad_size_divisor=32),
+            data_preprocessor=dict(
+                type='mmdet.DetDataPreprocessor', pad_size_divisor=32
+            ),
             backbone=dict(type='RoPEViT', arch=arch, out_indices=MAPS),
             neck=dict(
                 type='SpatialTuningAdapter',
@@ -190,4 +199,6 @@ def pair(size: str = 's', **settings: object) -> tuple[nn.Module, DEIM]:
 def close(value: Tensor, expected: Tensor, tolerance: float = 1e-5) -> bool:
     """Within a share of the largest of the expected values."""
     assert value.shape == expected.shape
-    return bool((value - expected).abs().max() <= tolerance * expected.abs().max().clamp(min=1))
+    return bool(
+        (value - expected).abs().max() <= tolerance * expected.abs().max().clamp(min=1)
+    )

@@ -22,7 +22,7 @@ from types import ModuleType
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-NAMES = ('detectron2', 'fvcore', 'projects', 'rope_dense.integrations.detectron2')
+NAMES = ('detectron2', 'fvcore', 'projects', 'rope_dense.models.detectron2')
 
 
 @cache
@@ -47,7 +47,9 @@ def importable() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in [name for name in sys.modules if name.startswith((*NAMES, 'lazy_configs'))]:
+        for name in [
+            name for name in sys.modules if name.startswith((*NAMES, 'lazy_configs'))
+        ]:
             del sys.modules[name]
 
 
@@ -78,7 +80,10 @@ class Backbone(nn.Module, metaclass=ABCMeta):
 
     def output_shape(self) -> dict[str, ShapeSpec]:
         channels, strides = self._out_feature_channels, self._out_feature_strides
-        return {name: ShapeSpec(channels[name], None, None, strides[name]) for name in channels}
+        return {
+            name: ShapeSpec(channels[name], None, None, strides[name])
+            for name in channels
+        }
 
 
 class LazyCall:
@@ -88,7 +93,9 @@ class LazyCall:
         self.target = target
 
     def __call__(self, **arguments: object) -> DictConfig:
-        return DictConfig(arguments | {'_target_': self.target}, flags={'allow_objects': True})
+        return DictConfig(
+            arguments | {'_target_': self.target}, flags={'allow_objects': True}
+        )
 
 
 class LazyConfig:
@@ -111,7 +118,9 @@ class LazyConfig:
             for name, value in contents.items()
             if isinstance(value, (dict, DictConfig)) and not name.startswith('_')
         }
-        return as_config(configs) if keys is None else tuple(configs[key] for key in keys)
+        return (
+            as_config(configs) if keys is None else tuple(configs[key] for key in keys)
+        )
 
 
 def as_config(value: object) -> DictConfig:
@@ -132,14 +141,17 @@ TRAIN = dict(
     amp=dict(enabled=False),
     ddp=dict(fp16_compression=False),
 )
-ADAMW = dict(params=dict(weight_decay_norm=0.0), lr=1e-4, betas=(0.9, 0.999), weight_decay=0.1)
+ADAMW = dict(
+    params=dict(weight_decay_norm=0.0), lr=1e-4, betas=(0.9, 0.999), weight_decay=0.1
+)
 PYRAMID = dict(net=dict(out_feature='last_feat'), in_feature='${.net.out_feature}')
 MAPPER = dict(image_format='BGR', augmentations=[])
 MODEL_ZOO = {
     'common/models/mask_rcnn_vitdet.py': dict(model=dict(backbone=PYRAMID)),
     'common/data/coco.py': dict(
         dataloader=dict(
-            train=dict(total_batch_size=16, mapper=MAPPER), test=dict(mapper=dict(MAPPER))
+            train=dict(total_batch_size=16, mapper=MAPPER),
+            test=dict(mapper=dict(MAPPER)),
         )
     ),
     'common/train.py': dict(train=TRAIN),
@@ -147,12 +159,16 @@ MODEL_ZOO = {
 }
 
 
-def dino(backbone: dict, channels: tuple[int, ...], warm_up: float, milestones: list[int]) -> dict:
+def dino(
+    backbone: dict, channels: tuple[int, ...], warm_up: float, milestones: list[int]
+) -> dict:
     first = 3 if len(channels) == 4 else 1
     names = [f'p{first + i}' for i in range(len(channels))]
     shapes = {n: dict(channels=c) for n, c in zip(names, channels, strict=True)}
     return dict(
-        model=dict(backbone=backbone, neck=dict(input_shapes=shapes, in_features=names)),
+        model=dict(
+            backbone=backbone, neck=dict(input_shapes=shapes, in_features=names)
+        ),
         train=TRAIN | dict(init_checkpoint='/path/to/weights'),
         dataloader=dict(evaluator=dict(output_dir='./output')),
         optimizer=ADAMW | dict(weight_decay=1e-4),
@@ -167,7 +183,9 @@ def dino(backbone: dict, channels: tuple[int, ...], warm_up: float, milestones: 
 SWIN = dict(out_indices=(1, 2, 3))
 DETREX = {
     'dino_vitdet_base_4scale_12ep': dino(PYRAMID, (256,) * 4, 0.0, [82500, 90000]),
-    'dino_vitdet_large_4scale_12ep': dino(PYRAMID, (256,) * 4, 250 / 90000, [300000, 375000]),
+    'dino_vitdet_large_4scale_12ep': dino(
+        PYRAMID, (256,) * 4, 250 / 90000, [300000, 375000]
+    ),
     'dino_swin_tiny_224_4scale_12ep': dino(SWIN, (192, 384, 768), 0.0, [82500, 90000]),
     'dino_swin_small_224_4scale_12ep': dino(SWIN, (192, 384, 768), 0.0, [82500, 90000]),
     'dino_swin_base_384_4scale_12ep': dino(SWIN, (256, 512, 1024), 0.0, [82500, 90000]),

@@ -25,7 +25,12 @@ from rope_dense.engine.fsdp import BlockFSDPStrategy, shard_backbone
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 HEIGHT, WIDTH, CLASSES = 64, 96, 7
-BOXES = (3, 1, 3, 2)  # of each image: 4 in the first process, 5 in the second; see `detector`
+BOXES = (
+    3,
+    1,
+    3,
+    2,
+)  # of each image: 4 in the first process, 5 in the second; see `detector`
 VIT = dict(
     type='RoPEViT',
     arch=dict(embed_dims=32, depth=4, num_heads=2),
@@ -52,7 +57,9 @@ def segmentor(backbone: dict, channels: list[int], neck: dict | None) -> nn.Modu
         type='EncoderDecoder',
         backbone=backbone,
         neck=neck and neck | dict(norm_cfg=norm),
-        decode_head=dict(type='UPerHead', in_channels=channels, in_index=[0, 1, 2, 3], **head)
+        decode_head=dict(
+            type='UPerHead', in_channels=channels, in_index=[0, 1, 2, 3], **head
+        )
         | dict(pool_scales=(1, 2), align_corners=False, loss_decode=loss),
         train_cfg=dict(),
         test_cfg=dict(mode='whole'),
@@ -85,7 +92,9 @@ def detector() -> nn.Module:
     cfg.bbox_head.update(embed_dims=64, num_classes=CLASSES)
     cfg.positional_encoding.num_feats = 32
     cfg.dn_cfg.update(
-        label_noise_scale=1e-9, box_noise_scale=1e-9, group_cfg=dict(dynamic=False, num_groups=2)
+        label_noise_scale=1e-9,
+        box_noise_scale=1e-9,
+        group_cfg=dict(dynamic=False, num_groups=2),
     )
     neck = [dict(type='PlainViTFPN', in_channels=32, out_channels=64)]
     cfg.update(num_queries=20, backbone=VIT | dict(with_cls_token=False), neck=neck)
@@ -136,7 +145,9 @@ class Queries(BaseModel):
         self.backbone, self.eomt = build_eomt(**settings, final_norm=True)
 
     def forward(self, images: Tensor, samples: list, mode: str) -> dict[str, Tensor]:
-        outputs = [x for prediction in self.eomt(self.backbone, images) for x in prediction]
+        outputs = [
+            x for prediction in self.eomt(self.backbone, images) for x in prediction
+        ]
         return dict(loss=torch.stack([x.square().mean() for x in outputs]).sum())
 
 
@@ -213,14 +224,19 @@ def run_process(rank: int, port: int, folder: str) -> None:
         loss = step(model, half_of(make_batch(), rank))
         result: dict[str, object] = dict(loss=loss, gradients=gradients(model.module))
         torch.save(result, Path(folder, f'{name}_{rank}.pt'))
-        shards = BlockFSDPStrategy(work_dir=folder).prepare(make_model(), dispatch_kwargs=BUILT)
+        shards = BlockFSDPStrategy(work_dir=folder).prepare(
+            make_model(), dispatch_kwargs=BUILT
+        )
         loss = step(shards.train(), half_of(make_batch(), rank))
         result = dict(loss=loss, gradients=gradients(shards))
         torch.save(result, Path(folder, f'{name}_sharded_{rank}.pt'))
     # Without boxes in the second process: DDP would say now if a parameter took no part before.
-    losses = [step(model, half_of(detection_batch((2, 1, 0, 0)), rank)) for _ in range(2)]
+    losses = [
+        step(model, half_of(detection_batch((2, 1, 0, 0)), rank)) for _ in range(2)
+    ]
     torch.save(
-        dict(loss=losses, gradients=gradients(model.module)), Path(folder, f'no_boxes_{rank}.pt')
+        dict(loss=losses, gradients=gradients(model.module)),
+        Path(folder, f'no_boxes_{rank}.pt'),
     )
     for frozen_stages in FROZEN:
         grads = trained_frozen(frozen_stages, rank)
@@ -240,9 +256,13 @@ FROZEN = (2, 4, 'all')  # of the 4 blocks of VIT
 def trained_frozen(frozen_stages: int | str, rank: int) -> dict[str, Tensor | None]:
     """Gradients of the second step with DDP, which would say if a parameter took no part in the
     first."""
-    backbone = VIT | dict(out_indices=(0, 1, 2, 3), final_norm=True, frozen_stages=frozen_stages)
+    backbone = VIT | dict(
+        out_indices=(0, 1, 2, 3), final_norm=True, frozen_stages=frozen_stages
+    )
     neck = dict(type='Feature2Pyramid', embed_dim=32, rescales=[4, 2, 1, 0.5])
-    model = MMDistributedDataParallel(segmentor(backbone, [32] * 4, neck), broadcast_buffers=False)
+    model = MMDistributedDataParallel(
+        segmentor(backbone, [32] * 4, neck), broadcast_buffers=False
+    )
     for _ in range(2):
         step(model.train(), half_of(segmentation_batch(), rank))
     return {name: param.grad for name, param in model.module.named_parameters()}
@@ -252,7 +272,8 @@ def trained_with_lora(rank: int) -> dict[str, Tensor | None]:
     """Gradients of the second step with DDP, of adapters and what is behind the backbone."""
     lora = dict(rank=2, alpha=4.0, targets=('qkv', 'fc1'))
     model = MMDistributedDataParallel(
-        segmentor(SWIN | dict(lora=lora), [16, 32, 64, 128], None), broadcast_buffers=False
+        segmentor(SWIN | dict(lora=lora), [16, 32, 64, 128], None),
+        broadcast_buffers=False,
     )
     for _ in range(2):
         step(model.train(), half_of(segmentation_batch(), rank))
@@ -263,13 +284,17 @@ BF16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float
 BACKBONES = {
     'vit': VIT | dict(with_cls_token=False, window_block_indexes=(0, 2), window_size=3),
     'swin': SWIN
-    | dict(arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2)), out_indices=(0, 1)),
+    | dict(
+        arch=dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2)), out_indices=(0, 1)
+    ),
 }
 
 
 def sharded_in_bf16(name: str, rank: int) -> dict:
     """Gradients of the frequencies of a backbone in bfloat16, and of references in one process."""
-    images = torch.randn(4, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(1))
+    images = torch.randn(
+        4, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(1)
+    )
     mine = images[2 * rank : 2 * rank + 2]
     float32, mixed, sharded, plain = (small_backbone(name) for _ in range(4))
     map_loss(float32, images).backward()
@@ -322,7 +347,9 @@ def frequency_gradients(backbone: Backbone) -> list[Tensor]:
 # Layer-wise decay and roles make many groups; every gradient is clipped.
 OPTIM_WRAPPER = dict(
     type='OptimWrapper',
-    optimizer=dict(type='AdamW', lr=50.0, weight_decay=1e-3, eps=1.0),  # eps: scale matters
+    optimizer=dict(
+        type='AdamW', lr=50.0, weight_decay=1e-3, eps=1.0
+    ),  # eps: scale matters
     clip_grad=dict(max_norm=0.005, norm_type=2),
     constructor='NamedGroupsConstructor',
     paramwise_cfg=dict(layer_decay=0.75, no_decay=['one_dim', 'position', 'frequency']),
@@ -351,7 +378,9 @@ def trained_in_shards(rank: int, folder: Path) -> dict:
     the checkpoint of the first one, and from that of DDP."""
     strategy, model, wrapper = prepare_shards(folder)
     losses = [update(model, model, wrapper, rank) for _ in range(2)]
-    strategy.save_checkpoint(str(folder / 'shards.pth'), extra_ckpt=dict(meta=dict(META)))
+    strategy.save_checkpoint(
+        str(folder / 'shards.pth'), extra_ckpt=dict(meta=dict(META))
+    )
     distributed.barrier()
     weights = []
     for name in ('shards', 'copies'):
@@ -360,18 +389,26 @@ def trained_in_shards(rank: int, folder: Path) -> dict:
         losses.append(update(model, model, wrapper, rank))
         weights.append(strategy.model_state_dict())
     units = sum(isinstance(module, FSDPModule) for module in model.modules())
-    groups = {group['name']: len(group['params']) for group in wrapper.optimizer.param_groups}
+    groups = {
+        group['name']: len(group['params']) for group in wrapper.optimizer.param_groups
+    }
     return dict(losses=losses, weights=weights, units=units, groups=groups)
 
 
 def prepare_shards(folder: Path) -> tuple[BlockFSDPStrategy, nn.Module, OptimWrapper]:
     strategy = BlockFSDPStrategy(work_dir=str(folder))
-    model, wrapper = strategy.prepare(vit_upernet(), optim_wrapper=deepcopy(OPTIM_WRAPPER))
+    model, wrapper = strategy.prepare(
+        vit_upernet(), optim_wrapper=deepcopy(OPTIM_WRAPPER)
+    )
     return strategy, model, wrapper
 
 
-def update(model: nn.Module, bare_model: nn.Module, wrapper: OptimWrapper, rank: int) -> float:
-    loss, _ = bare_model.parse_losses(model(*half_of(segmentation_batch(), rank), mode='loss'))
+def update(
+    model: nn.Module, bare_model: nn.Module, wrapper: OptimWrapper, rank: int
+) -> float:
+    loss, _ = bare_model.parse_losses(
+        model(*half_of(segmentation_batch(), rank), mode='loss')
+    )
     wrapper.update_params(loss)
     return loss.item()
 

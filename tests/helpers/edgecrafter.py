@@ -47,7 +47,9 @@ def edgecrafter(name: str) -> ModuleType:
             module('torchvision').__path__ = []
             module('torchvision.ops').__path__ = []
             module('torchvision.ops.boxes', box_area=box_area)
-        dist = dict(get_world_size=lambda: 1, is_dist_available_and_initialized=lambda: False)
+        dist = dict(
+            get_world_size=lambda: 1, is_dist_available_and_initialized=lambda: False
+        )
         module(PACKAGE).__path__ = []
         module(f'{PACKAGE}.core', register=register)
         utils = module(f'{PACKAGE}.misc.dist_utils', **dist)

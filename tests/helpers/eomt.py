@@ -29,7 +29,9 @@ SMALL_BACKBONE = dict(
     type='RoPEViT', arch=dict(embed_dims=32, depth=4, num_heads=2), final_norm=True
 )
 SMALL_HEAD = dict(in_channels=32, num_queries=8, num_blocks=2)
-SMALL_ENCODER = dict(SMALL_BACKBONE, final_norm='all', out_indices=(1, 3), frozen_stages='all')
+SMALL_ENCODER = dict(
+    SMALL_BACKBONE, final_norm='all', out_indices=(1, 3), frozen_stages='all'
+)
 SMALL_PMT = dict(SMALL_HEAD, pmt=dict(num_laterals=2, blocks=dict(num_heads=2)))
 
 

@@ -38,7 +38,9 @@ INSTANCE = {
 }
 ANNEALING = dict(semantic=SEMANTIC, panoptic=PANOPTIC, instance=INSTANCE)
 COMMON = {
-    'optim_wrapper.optimizer': dict(type='AdamW', lr=2e-4, betas=(0.9, 0.999), weight_decay=0.05),
+    'optim_wrapper.optimizer': dict(
+        type='AdamW', lr=2e-4, betas=(0.9, 0.999), weight_decay=0.05
+    ),
     'optim_wrapper.clip_grad': dict(max_norm=0.01, norm_type=2),
     'auto_scale_lr.base_batch_size': 16,
     'model.data_preprocessor.mean': [123.675, 116.28, 103.53],
@@ -82,7 +84,9 @@ def recipe(name: str) -> dict:
     classes = dict(semantic=150, panoptic=133, instance=80)[task]
     length = iterations(size, task)
     settings = COMMON | {
-        'custom_hooks.0': dict(type='MaskAnnealingHook', start=start, end=end, power=0.9),
+        'custom_hooks.0': dict(
+            type='MaskAnnealingHook', start=start, end=end, power=0.9
+        ),
         'param_scheduler': [
             dict(
                 type='TwoStageWarmupPolyLR',
@@ -101,7 +105,9 @@ def recipe(name: str) -> dict:
         f'model.{head}.loss_cls.class_weight': [1.0] * classes + [0.1],
         f'model.{head}.loss_mask.loss_weight': 5.0,
         f'model.{head}.loss_dice.loss_weight': 5.0,
-        'model.backbone.init_cfg': dict(type='Pretrained', checkpoint=weights(family, size)),
+        'model.backbone.init_cfg': dict(
+            type='Pretrained', checkpoint=weights(family, size)
+        ),
     }
     return settings | (semantic() if task == 'semantic' else coco(task, side))
 
@@ -114,10 +120,15 @@ def semantic() -> dict:
         f'{pipeline}.2': dict(type='PhotoMetricDistortion', hue_delta=9),  # 18 degrees
         f'{pipeline}.3': dict(type='RandomFlip', prob=0.5),
         f'{pipeline}.4': dict(
-            type='RandomResize', scale=(512, 512), ratio_range=(0.5, 2.0), keep_ratio=True
+            type='RandomResize',
+            scale=(512, 512),
+            ratio_range=(0.5, 2.0),
+            keep_ratio=True,
         ),
         f'{pipeline}.5': dict(type='RandomCrop', crop_size=(512, 512)),
-        f'{pipeline}.6': dict(type='Pad', size=(512, 512), pad_val=dict(img=0, seg=255)),
+        f'{pipeline}.6': dict(
+            type='Pad', size=(512, 512), pad_val=dict(img=0, seg=255)
+        ),
         'test_dataloader.dataset.pipeline.1.scale': 512,
     }
 
@@ -138,7 +149,10 @@ def coco(task: str, side: int) -> dict:
         'model.test_cfg': panoptic if task == 'panoptic' else instance,
         f'{pipeline}.2': dict(type='RandomFlip', prob=0.5),
         f'{pipeline}.3': dict(
-            type='RandomResize', scale=(side, side), ratio_range=(0.1, 2.0), keep_ratio=True
+            type='RandomResize',
+            scale=(side, side),
+            ratio_range=(0.1, 2.0),
+            keep_ratio=True,
         ),
         f'{pipeline}.4.crop_size': (side, side),
         f'{pipeline}.6.size': (side, side),
@@ -152,7 +166,11 @@ def rate(name: str, key: str) -> float:
     """The factor of the learning rate of a parameter: 0.8 from block to block on COCO, 1 in the
     blocks with queries, after them and in the head; before the first block as in it."""
     _, size, task, _ = parts(name)
-    if task == 'semantic' or not key.startswith('backbone.') or key.startswith('backbone.norm.'):
+    if (
+        task == 'semantic'
+        or not key.startswith('backbone.')
+        or key.startswith('backbone.norm.')
+    ):
         return 1.0
     depth, blocks = DEPTHS[size], 4 if size == 'l' else 3
     block = int(key.split('.')[2]) if key.startswith('backbone.blocks.') else 0
@@ -166,7 +184,9 @@ def variants() -> dict[str, tuple[str, dict]]:
         rope = options.get('model.backbone.rope.type')
         family, _, word = options['model.backbone.arch'].rpartition('_')
         size = word[0]
-        kinds = dict(MixedRoPE=f'vit-{size}_rope-mixed', AxialRoPE=f'vit-{size}_rope-axial')
+        kinds = dict(
+            MixedRoPE=f'vit-{size}_rope-mixed', AxialRoPE=f'vit-{size}_rope-axial'
+        )
         backbone = kinds[rope] if rope else f'{family}-{size}'
         named[base.replace(f'dinov3-{parts(base)[1]}', backbone)] = base, options
     return named

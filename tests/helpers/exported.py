@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     import onnxruntime
 else:
     onnx = pytest.importorskip('onnx', reason="pip install 'rope_dense[export]'")
-    onnxruntime = pytest.importorskip('onnxruntime', reason="pip install 'rope_dense[export]'")
+    onnxruntime = pytest.importorskip(
+        'onnxruntime', reason="pip install 'rope_dense[export]'"
+    )
 
 TOLERANCE = 1e-4
-logging.getLogger('torch.__trace').disabled = True  # or pytest keeps each comparison of sizes
+logging.getLogger(
+    'torch.__trace'
+).disabled = True  # or pytest keeps each comparison of sizes
 
 
 def strong(model: nn.Module) -> nn.Module:
@@ -34,7 +38,10 @@ def strong(model: nn.Module) -> nn.Module:
         elif 'freqs' not in name:
             nn.init.uniform_(parameter, 0.5, 1.5)
     for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats:
+        if (
+            isinstance(module, nn.modules.batchnorm._BatchNorm)
+            and module.track_running_stats
+        ):
             assert module.running_mean is not None and module.running_var is not None
             nn.init.normal_(module.running_mean, std=0.1)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
@@ -56,7 +63,9 @@ def session(path: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    return onnxruntime.InferenceSession(path, options, providers=['CPUExecutionProvider'])
+    return onnxruntime.InferenceSession(
+        path, options, providers=['CPUExecutionProvider']
+    )
 
 
 def run(model: onnxruntime.InferenceSession, image: Tensor) -> list[Tensor]:
@@ -85,7 +94,9 @@ def assert_segmented(model: nn.Module, actual: list[Tensor], image: Tensor) -> N
     logits, labels = actual
     expected, expected_labels = segmented(model, image)
     assert_same([logits], [expected])
-    sure = expected.topk(2, 1).values.diff(dim=1)[:, 0].abs() > 1e-3 * expected.abs().max()
+    sure = (
+        expected.topk(2, 1).values.diff(dim=1)[:, 0].abs() > 1e-3 * expected.abs().max()
+    )
     assert sure.any()
     assert torch.equal(labels[sure], expected_labels[sure])
 
@@ -95,9 +106,14 @@ def detected(model: nn.Module, image: Tensor) -> list[Tensor]:
     size = tuple(image.shape[2:])
     metainfo = dict(ori_shape=size, img_shape=size, scale_factor=(1.0, 1.0))
     samples = [DetDataSample(metainfo=metainfo) for _ in image]
-    data = model.data_preprocessor(dict(inputs=list(image), data_samples=samples), False)
+    data = model.data_preprocessor(
+        dict(inputs=list(image), data_samples=samples), False
+    )
     found = [sample.pred_instances for sample in model(**data, mode='predict')]
-    return [torch.stack([one[name] for one in found]) for name in ('scores', 'bboxes', 'labels')]
+    return [
+        torch.stack([one[name] for one in found])
+        for name in ('scores', 'bboxes', 'labels')
+    ]
 
 
 def assert_detected(actual: list[Tensor], expected: list[Tensor]) -> None:
@@ -112,7 +128,14 @@ def assert_detected(actual: list[Tensor], expected: list[Tensor]) -> None:
     assert torch.equal(actual[2][alone], expected[2][alone])
 
 
-SPECIAL = ('Sequence', 'Optional', 'If', 'Loop', 'Scan', 'String')  # in names of operators
+SPECIAL = (
+    'Sequence',
+    'Optional',
+    'If',
+    'Loop',
+    'Scan',
+    'String',
+)  # in names of operators
 
 
 def assert_plain(path: Path, opset: int = 20) -> None:
@@ -121,7 +144,10 @@ def assert_plain(path: Path, opset: int = 20) -> None:
     model = onnx.load(path)
     assert [(one.domain, one.version) for one in model.opset_import] == [('', opset)]
     assert not model.functions and not model.graph.value_info
-    types = {info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.output)}
+    types = {
+        info.type.tensor_type.elem_type
+        for info in (*model.graph.input, *model.graph.output)
+    }
     types |= {tensor.data_type for tensor in model.graph.initializer}
     complex_types = {onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128}
     assert types and not types & {onnx.TensorProto.UNDEFINED, *complex_types}
@@ -129,10 +155,16 @@ def assert_plain(path: Path, opset: int = 20) -> None:
         names = [side.dim_param for side in out.type.tensor_type.shape.dim]
         assert all(not name or name.isidentifier() for name in names), names
     for node in model.graph.node:
-        assert node.domain == '' and not any(part in node.op_type for part in SPECIAL), node
+        assert node.domain == '' and not any(
+            part in node.op_type for part in SPECIAL
+        ), node
         assert not any(attribute.HasField('g') for attribute in node.attribute)
         if node.op_type in ('Expand', 'Reshape'):
-            shapes = [tensor for tensor in model.graph.initializer if tensor.name == node.input[1]]
+            shapes = [
+                tensor
+                for tensor in model.graph.initializer
+                if tensor.name == node.input[1]
+            ]
             assert all(shape.dims != [0] for shape in shapes), node
     text = b''.join(node.SerializeToString() for node in model.graph.node)
     assert b'.py' not in text

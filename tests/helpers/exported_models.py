@@ -120,9 +120,13 @@ def linear(folder: Path, **changes: Any) -> Any:
 def five_channels(folder: Path) -> nn.Module:
     """The linear head on images of five bands in 16 bits."""
     values = dict(mean=[900.0, 800, 700, 3000, 20], std=[300.0, 300, 300, 900, 5])
-    preprocessor = dict(type='ChannelSegDataPreProcessor', _delete_=True, size_divisor=None)
+    preprocessor = dict(
+        type='ChannelSegDataPreProcessor', _delete_=True, size_divisor=None
+    )
     preprocessor |= dict(test_cfg=dict(size_divisor=16), **values)
-    return linear(folder, **{'backbone.in_channels': 5, 'data_preprocessor': preprocessor})
+    return linear(
+        folder, **{'backbone.in_channels': 5, 'data_preprocessor': preprocessor}
+    )
 
 
 def mask2former(folder: Path) -> nn.Module:
@@ -133,9 +137,13 @@ def fine_features(scale_factor: float = 4) -> nn.Module:
     """A linear head on features that are finer than the map of the backbone."""
     model = dict(
         type='EncoderDecoder',
-        data_preprocessor=dict(type='SegDataPreProcessor', mean=[127.5] * 3, std=[60.0] * 3),
+        data_preprocessor=dict(
+            type='SegDataPreProcessor', mean=[127.5] * 3, std=[60.0] * 3
+        ),
         backbone=dict(
-            type='RoPEViTWithImage', arch=dict(embed_dims=16, depth=1, num_heads=1), patch_size=8
+            type='RoPEViTWithImage',
+            arch=dict(embed_dims=16, depth=1, num_heads=1),
+            patch_size=8,
         ),
         neck=dict(type='FineFeatures', scale_factor=scale_factor),
         decode_head=dict(
@@ -164,7 +172,9 @@ def dpt(**changes: Any) -> Any:
     """The model of the demo config, smaller."""
     cfg = Config.fromfile(CONFIGS / 'demo' / 'depth_vit_rope_mixed_rooms.py')
     cfg.model.backbone.arch = dict(embed_dims=32, depth=4, num_heads=2)
-    cfg.model.decode_head.update(in_channels=32, post_process_channels=[8, 8, 16, 16], **changes)
+    cfg.model.decode_head.update(
+        in_channels=32, post_process_channels=[8, 8, 16, 16], **changes
+    )
     return strong(build_model(cfg))
 
 
@@ -188,9 +198,15 @@ def dino(folder: Path, divisor: int = 20) -> nn.Module:
 
 def retinanet(scores: float = 0.2) -> Any:
     """RetinaNet of mmdet on a small ViT, with about `scores` as scores."""
-    cfg = Config.fromfile(CONFIGS / 'stock_heads' / 'retinanet_swin-t_rope-mixed_8xb2-12e_coco.py')
-    cfg.model.backbone = dict(type='RoPEViT', arch=dict(embed_dims=32, depth=1, num_heads=2))
-    cfg.model.neck = dict(type='PlainViTFPN', in_channels=32, out_channels=32, num_outs=5)
+    cfg = Config.fromfile(
+        CONFIGS / 'stock_heads' / 'retinanet_swin-t_rope-mixed_8xb2-12e_coco.py'
+    )
+    cfg.model.backbone = dict(
+        type='RoPEViT', arch=dict(embed_dims=32, depth=1, num_heads=2)
+    )
+    cfg.model.neck = dict(
+        type='PlainViTFPN', in_channels=32, out_channels=32, num_outs=5
+    )
     cfg.model.bbox_head.update(
         num_classes=5, in_channels=32, feat_channels=32, stacked_convs=1, init_cfg=None
     )
@@ -208,7 +224,9 @@ def rcnn(kind: str, **changes: Any) -> Any:
     cfg = Config.fromfile(file)
     model = cfg.model
     model.backbone.update(
-        arch=dict(embed_dims=32, depth=2, num_heads=2), window_size=4, window_block_indexes=(0,)
+        arch=dict(embed_dims=32, depth=2, num_heads=2),
+        window_size=4,
+        window_block_indexes=(0,),
     )
     model.backbone.init_cfg = None
     model.neck.update(in_channels=32, out_channels=16)
@@ -218,7 +236,12 @@ def rcnn(kind: str, **changes: Any) -> Any:
         extractor.out_channels = 16
     boxes = heads.bbox_head if kind == 'cascade' else [heads.bbox_head]
     for head in boxes:
-        head.update(in_channels=16, conv_out_channels=16, fc_out_channels=32, num_classes=CLASSES)
+        head.update(
+            in_channels=16,
+            conv_out_channels=16,
+            fc_out_channels=32,
+            num_classes=CLASSES,
+        )
     heads.mask_head.update(in_channels=16, conv_out_channels=16, num_classes=CLASSES)
     if kind == 'faster':
         model.type = 'FasterRCNN'
@@ -303,7 +326,9 @@ MIXED = dict(type='MixedRoPE')
 # One of each kind: from a folder for files to a model.
 KINDS: dict[str, Callable[[Path], nn.Module]] = {
     'RoPEViT': lambda folder: strong(windowed(rope=MIXED, use_ape=True)),
-    'RoPESwin': lambda folder: strong(swin(rope=MIXED, attention=dict(type='TableBias'))),
+    'RoPESwin': lambda folder: strong(
+        swin(rope=MIXED, attention=dict(type='TableBias'))
+    ),
     'RoPENAT': lambda folder: strong(nat(rope=dict(type='LogAxialRoPE'))),
     'RoPEClassifier': lambda folder: classifier(),
     'UperNet': upernet,
@@ -338,7 +363,12 @@ def differences(
     """
     graph, (least, _) = graph_for(model, metadata), metadata['smallest_size']
     height, width = graph.generic
-    sizes = [(1, height, width), (1, least, least), (3, max(17, least), 300), (2, 113, least)]
+    sizes = [
+        (1, height, width),
+        (1, least, least),
+        (3, max(17, least), 300),
+        (2, 113, least),
+    ]
     sizes += [(1, 97, 131), (2, height + 9, width + 33)]
     worst: dict[str, float] = {}
     with torch.no_grad():

@@ -17,13 +17,17 @@ from PIL import Image
 SIZE = (30, 40)  # height, width of images
 
 
-def image(path: Path, size: tuple[int, int] = SIZE, mode: str = 'RGB', **save: Any) -> Path:
+def image(
+    path: Path, size: tuple[int, int] = SIZE, mode: str = 'RGB', **save: Any
+) -> Path:
     """Write an image of (height, width) pixels in one colour; `save` goes to Pillow.
 
     The colour of RGB images depends on the path, so that no two files are copies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    colour = tuple(zlib.crc32(bytes(path)).to_bytes(4, 'big')[:3]) if mode == 'RGB' else None
+    colour = (
+        tuple(zlib.crc32(bytes(path)).to_bytes(4, 'big')[:3]) if mode == 'RGB' else None
+    )
     Image.new(mode, size[::-1], 128 if mode in 'LPI' else colour).save(path, **save)
     return path
 
@@ -52,7 +56,9 @@ def mask(path: Path, labels: Any, mode: str | None = None) -> Path:
     return path
 
 
-def coco(images: list[dict], annotations: list[dict], categories: Mapping[int, str] | list) -> str:
+def coco(
+    images: list[dict], annotations: list[dict], categories: Mapping[int, str] | list
+) -> str:
     """A COCO file as text; images get sizes and annotations ids unless given."""
     height, width = SIZE
     if isinstance(categories, Mapping):
@@ -87,15 +93,17 @@ class Reading:
 
 def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
     """Find, read and write the canonical files of a folder; `options` as ``write_canonical``."""
-    from rope_dense.datasets.labels.canonical import write_canonical
-    from rope_dense.datasets.labels.folders import find_labels
-    from rope_dense.datasets.labels.inventory import inventory_of
+    from rope_dense.data.labels.canonical import write_canonical
+    from rope_dense.data.labels.folders import find_labels
+    from rope_dense.data.labels.inventory import inventory_of
 
     out = root.parent / f'{root.name}_canonical'
     find = partial(find_labels, format=format)
     found = write_canonical(inventory_of(root), find, out, settings=format, **options)
     splits, text = found.splits, found.text
-    content = {split: mmengine.load(str(part.ann_file)) for split, part in splits.items()}
+    content = {
+        split: mmengine.load(str(part.ann_file)) for split, part in splits.items()
+    }
     objects = {split: objects_in(item) for split, item in content.items()}
     return Reading(splits['train'].classes, objects, content, text)
 
@@ -109,7 +117,10 @@ def refusal(root: Path) -> str:
 
 
 def check_folder(
-    build: Callable[[Path], None], root: Path, expected: tuple[str, str, str], objects: list
+    build: Callable[[Path], None],
+    root: Path,
+    expected: tuple[str, str, str],
+    objects: list,
 ) -> Reading:
     """Check the images of both splits, each with the objects, and a part of the report."""
     build(root)
@@ -125,7 +136,9 @@ def objects_in(content: dict) -> dict[str, list[tuple[str, tuple[int, ...], int]
     """The objects of each image of a COCO file, by its file name."""
     names = {category['id']: category['name'] for category in content['categories']}
     files = {item['id']: item['file_name'] for item in content['images']}
-    found: dict[str, list[tuple[str, tuple[int, ...], int]]] = {name: [] for name in files.values()}
+    found: dict[str, list[tuple[str, tuple[int, ...], int]]] = {
+        name: [] for name in files.values()
+    }
     for item in content['annotations']:
         box = tuple(round(value) for value in item['bbox'])
         entry = names[item['category_id']], box, item['iscrowd']

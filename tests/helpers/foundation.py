@@ -57,7 +57,9 @@ LINEAR = ADE20K | {
     ),
     'train_dataloader.dataset.pipeline.4': dict(type='RandomFlip', prob=0.5),
     # A hue of (-0.5, 0.5) turns of the circle, which OpenCV divides in 180.
-    'train_dataloader.dataset.pipeline.5': dict(type='PhotoMetricDistortion', hue_delta=90),
+    'train_dataloader.dataset.pipeline.5': dict(
+        type='PhotoMetricDistortion', hue_delta=90
+    ),
 }
 FINE = LINEAR | {
     'model.backbone.type': 'RoPEViTWithImage',
@@ -96,16 +98,28 @@ RECIPES: dict[str, dict[str, object]] = {
     'linear_dinov3-b_8xb2-40k_ade20k-512x512': LINEAR,
     'linear-fine_dinov3-b_8xb2-40k_ade20k-512x512': FINE,
     'dpt_dinov3-b_8xb2-40k_ade20k-512x512': DPT,
-    'upernet_dinov3-b_8xb2-160k_ade20k-512x512': UPERNET | {'optim_wrapper.optimizer.lr': 5e-5},
-    'upernet_lingbot-b_8xb2-160k_ade20k-512x512': UPERNET | {'optim_wrapper.optimizer.lr': 5e-5},
-    'upernet_pe-spatial-b_8xb2-160k_ade20k-512x512': UPERNET | {'optim_wrapper.optimizer.lr': 5e-5},
+    'upernet_dinov3-b_8xb2-160k_ade20k-512x512': UPERNET
+    | {'optim_wrapper.optimizer.lr': 5e-5},
+    'upernet_lingbot-b_8xb2-160k_ade20k-512x512': UPERNET
+    | {'optim_wrapper.optimizer.lr': 5e-5},
+    'upernet_pe-spatial-b_8xb2-160k_ade20k-512x512': UPERNET
+    | {'optim_wrapper.optimizer.lr': 5e-5},
     'upernet_eva02-b_8xb4-60k_ade20k-512x512': EVA02_UPERNET,
-    'dino-vitdet_dinov3-b_8xb2-90k_coco': DINO | WINDOWS | {'model.backbone.window_size': 16},
-    'dino-vitdet_lingbot-b_8xb2-90k_coco': DINO | WINDOWS | {'model.backbone.window_size': 16},
+    'dino-vitdet_dinov3-b_8xb2-90k_coco': DINO
+    | WINDOWS
+    | {'model.backbone.window_size': 16},
+    'dino-vitdet_lingbot-b_8xb2-90k_coco': DINO
+    | WINDOWS
+    | {'model.backbone.window_size': 16},
     'dino-vitdet_eva02-b_8xb2-90k_coco': DINO
     | WINDOWS
-    | {'model.backbone.window_size': 16, 'model.data_preprocessor.pad_size_divisor': 14},
-    'dino-vitdet_pe-spatial-b_8xb2-90k_coco': DINO | WINDOWS | {'model.backbone.window_size': 32},
+    | {
+        'model.backbone.window_size': 16,
+        'model.data_preprocessor.pad_size_divisor': 14,
+    },
+    'dino-vitdet_pe-spatial-b_8xb2-90k_coco': DINO
+    | WINDOWS
+    | {'model.backbone.window_size': 32},
 }
 
 # Recipes of the folder, or of DEIMv2-X, on other weights: their bases.
@@ -131,7 +145,9 @@ class Size:
 
 
 # BEiT v2's recipe for size L; detrex's DINO on EVA-02-L, at 64135ca.
-UPERNET_L = dict(out_indices=[5, 11, 17, 23], drop_path_rate=0.2, lr=4e-5, layer_decay=0.9)
+UPERNET_L = dict(
+    out_indices=[5, 11, 17, 23], drop_path_rate=0.2, lr=4e-5, layer_decay=0.9
+)
 DINO_L = dict(drop_path_rate=0.4, layer_decay=0.8)
 SIZES = {
     f'{head}_{family}-{size}_{tail}': Size(f'{head}_{base}-b_{tail}', settings)
@@ -144,9 +160,12 @@ SIZES = {
     for size, settings in (('s', {}), ('l', of_large))
     if family == 'dinov3' or head != 'linear'
 } | {
-    'dino-vitdet_eva02-l_8xb2-90k_coco': Size('dino-vitdet_eva02-b_8xb2-90k_coco', DINO_L),
+    'dino-vitdet_eva02-l_8xb2-90k_coco': Size(
+        'dino-vitdet_eva02-b_8xb2-90k_coco', DINO_L
+    ),
     'upernet_eva02-l_8xb4-60k_ade20k-512x512': Size(
-        'upernet_eva02-b_8xb4-60k_ade20k-512x512', UPERNET_L | dict(out_indices=[7, 11, 15, 23])
+        'upernet_eva02-b_8xb4-60k_ade20k-512x512',
+        UPERNET_L | dict(out_indices=[7, 11, 15, 23]),
     ),
 }
 
@@ -198,7 +217,9 @@ def polynomial_warm_up(iteration: int) -> float:
 
 
 VARIANTS = {
-    base.replace('-b_', '-s_' if options['model.backbone.arch'].endswith('small') else '-l_'): (
+    base.replace(
+        '-b_', '-s_' if options['model.backbone.arch'].endswith('small') else '-l_'
+    ): (
         base,
         options,
     )

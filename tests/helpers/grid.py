@@ -33,7 +33,12 @@ NAMES = {
     'upernet_vit': 'upernet_vit-{size}_{variant}_8xb2-160k_ade20k-512x512',
     'mask2former_swin': 'mask2former_swin-{size}_{variant}_8xb2-160k_ade20k-{crop}x{crop}',
 }
-FLAGSHIPS = {'dino_vitdet': 'b', 'dino_swin': 't', 'upernet_vit': 'b', 'mask2former_swin': 's'}
+FLAGSHIPS = {
+    'dino_vitdet': 'b',
+    'dino_swin': 't',
+    'upernet_vit': 'b',
+    'mask2former_swin': 's',
+}
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,9 @@ class Leaf:
     @property
     def results(self) -> list[float]:
         """The paper's, of UperNet also at several scales; none for what the paper has not."""
-        column = list(VIT_VARIANTS if self.is_vit else SWIN_VARIANTS).index(self.variant)
+        column = list(VIT_VARIANTS if self.is_vit else SWIN_VARIANTS).index(
+            self.variant
+        )
         tables = (PAPER[self.recipe], PAPER_MULTI_SCALE.get(self.recipe, ()))
         return [table[column] for table in tables if column < len(table)]
 
@@ -111,7 +118,9 @@ def grid() -> list[Leaf]:
         Leaf(experiment, size, variant)
         for experiment, size in PAPER
         for variant in (
-            VIT_VARIANTS if experiment in ('dino_vitdet', 'upernet_vit') else SWIN_VARIANTS
+            VIT_VARIANTS
+            if experiment in ('dino_vitdet', 'upernet_vit')
+            else SWIN_VARIANTS
         )
         if variant != 'rope-axial-learned' or size == 'b'
     ]
@@ -131,7 +140,9 @@ def readme_options(readme: Path, config: str) -> dict:
     """The --cfg-options of the first command of a README that names ``config`` and has any."""
     blocks = '\n'.join(readme.read_text().split('```')[1::2]).replace('\\\n', ' ')
     command = next(
-        line for line in blocks.splitlines() if config in line and '--cfg-options' in line
+        line
+        for line in blocks.splitlines()
+        if config in line and '--cfg-options' in line
     )
     return parse_options(command)
 

@@ -20,7 +20,10 @@ def draw_scene(
     objects, taken = list[tuple[int, list[int]]](), np.zeros((height, width), bool)
     while len(objects) < number:
         label, side = int(random.integers(2)), int(random.integers(*sizes))
-        left, top = int(random.integers(width - side)), int(random.integers(height - side))
+        left, top = (
+            int(random.integers(width - side)),
+            int(random.integers(height - side)),
+        )
         place = slice(top, top + side + 1), slice(left, left + side + 1)
         if taken[place].any():
             continue
@@ -52,19 +55,26 @@ def write_scenes(
         (root / split).mkdir()
         images, annotations = list[dict](), list[dict]()
         for index in range(number):
-            pixels, found = draw_scene(height, width, objects, index + 1000 * (split == 'val'))
+            pixels, found = draw_scene(
+                height, width, objects, index + 1000 * (split == 'val')
+            )
             name = f'{index}{suffix}'
             Image.fromarray(pixels).save(root / split / name)
             images.append(dict(id=index, file_name=name, height=height, width=width))
             for label, (x, y, w, h) in found:
                 item: dict = dict(
-                    id=len(annotations) + 1, image_id=index, category_id=label, iscrowd=0
+                    id=len(annotations) + 1,
+                    image_id=index,
+                    category_id=label,
+                    iscrowd=0,
                 )
                 item |= dict(bbox=[x, y, w, h], area=w * h)
                 if outlines:
                     item['segmentation'] = [[x, y, x + w, y, x + w, y + h, x, y + h]]
                 annotations.append(item)
         content = dict(images=images, annotations=annotations)
-        content['categories'] = [dict(id=index, name=name) for index, name in enumerate(CLASSES)]
+        content['categories'] = [
+            dict(id=index, name=name) for index, name in enumerate(CLASSES)
+        ]
         (root / 'annotations' / f'{split}.json').write_text(json.dumps(content))
     return root

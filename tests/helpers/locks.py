@@ -22,7 +22,17 @@ with exclusive(sys.argv[2], file=sys.argv[4] or None):
 
 def hold(path: Path, children: int = 0, file: str | Path = '') -> subprocess.Popen:
     """Start a process that holds a lock until its input ends, and prints the ids of children."""
-    command = [sys.executable, '-c', HOLD, lock.__file__, str(path), str(children), str(file)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        '-c',
+        HOLD,
+        lock.__file__,
+        str(path),
+        str(children),
+        str(file),
+    ]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None and process.stdout.readline() == 'held\n'
     return process

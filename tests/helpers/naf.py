@@ -37,7 +37,9 @@ def published_weights() -> dict[str, Tensor]:
                 for layer in ('conv', 'norm'):
                     weights[f'{path}.{layer}{part}.bias'] = torch.randn(128) * 0.1
     periods = {'rope.periods': 100 ** (torch.arange(16) / 16)}
-    return {f'image_encoder.{name}': value for name, value in (weights | periods).items()}
+    return {
+        f'image_encoder.{name}': value for name, value in (weights | periods).items()
+    }
 
 
 def fine_features(
@@ -64,7 +66,9 @@ def fine_features(
         for j, column in enumerate(columns):
             near, values = (x[:, :, :, row][..., column].flatten(3) for x in (k, v))
             scores = torch.einsum('bhd,bhdn->bhn', q[..., i, j], near) / 8
-            result[..., i, j] = torch.einsum('bhn,bhen->bhe', scores.softmax(-1), values)
+            result[..., i, j] = torch.einsum(
+                'bhn,bhen->bhe', scores.softmax(-1), values
+            )
     return out
 
 
@@ -77,9 +81,14 @@ def convolutions(weights: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
     def norm(path: str, x: Tensor) -> Tensor:
         groups = x.unflatten(1, (8, 16)).flatten(2)
-        mean, var = groups.mean(2, keepdim=True), groups.var(2, keepdim=True, unbiased=False)
+        mean, var = (
+            groups.mean(2, keepdim=True),
+            groups.var(2, keepdim=True, unbiased=False),
+        )
         x = ((groups - mean) / (var + 1e-5).sqrt()).view_as(x)
-        weight, bias = (weights[f'{path}.{part}'].view(-1, 1, 1) for part in ('weight', 'bias'))
+        weight, bias = (
+            weights[f'{path}.{part}'].view(-1, 1, 1) for part in ('weight', 'bias')
+        )
         return x * weight + bias
 
     x = convolve(f'{name}.0', x)
@@ -94,7 +103,10 @@ def averages(x: Tensor, size: tuple[int, int]) -> Tensor:
     """Means of the pixels that each position covers, also in part."""
     out = x.new_zeros(*x.shape[:2], *size)
     spans = [
-        [(i * n // parts, math.ceil(Fraction((i + 1) * n, parts))) for i in range(parts)]
+        [
+            (i * n // parts, math.ceil(Fraction((i + 1) * n, parts)))
+            for i in range(parts)
+        ]
         for n, parts in zip(x.shape[2:], size, strict=True)
     ]
     for i, (top, bottom) in enumerate(spans[0]):
@@ -107,7 +119,9 @@ def rotated(x: Tensor) -> Tensor:
     """Complex products; channels t and t + 32 of a head of 64 are a pair, 16 of rows first."""
     y, x_axis = (2 * (torch.arange(n).double() + 0.5) / n - 1 for n in x.shape[2:])
     frequencies = 2 * math.pi * 100 ** (-torch.arange(16).double() / 16)
-    rows = (y[:, None] * frequencies).T[:, :, None].expand(-1, -1, len(x_axis))  # [16, H, W]
+    rows = (
+        (y[:, None] * frequencies).T[:, :, None].expand(-1, -1, len(x_axis))
+    )  # [16, H, W]
     columns = (x_axis[:, None] * frequencies).T[:, None].expand(-1, len(y), -1)
     angles = torch.cat([rows, columns])  # [32, H, W]
     real, imaginary = x.unflatten(1, (4, 2, 32)).unbind(2)
@@ -159,6 +173,8 @@ def neighbourhood_attention(
             rows = slice(top, top + dilation[0] * kernel_size[0], dilation[0])
             columns = slice(left, left + dilation[1] * kernel_size[1], dilation[1])
             near, values = (x[:, rows, columns].flatten(1, 2) for x in (k, v))
-            scores = torch.einsum('bhd,bnhd->bhn', q[:, i, j], near) * q.shape[-1] ** -0.5
+            scores = (
+                torch.einsum('bhd,bnhd->bhn', q[:, i, j], near) * q.shape[-1] ** -0.5
+            )
             out[:, i, j] = torch.einsum('bhn,bnhd->bhd', scores.softmax(-1), values)
     return out

@@ -27,7 +27,10 @@ def compiled_operators() -> ModuleType:
     except ImportError as error:
         pytest.skip(f'no compiled operators: {error}', allow_module_level=True)
     if getattr(module, '__file__', None) is None:
-        pytest.skip('operators in PyTorch stand in for the compiled ones', allow_module_level=True)
+        pytest.skip(
+            'operators in PyTorch stand in for the compiled ones',
+            allow_module_level=True,
+        )
     return module
 
 
@@ -37,7 +40,9 @@ def untied(scores: Tensor) -> Tensor:
     Compiled operators have no order of equal scores on a CPU.
     """
     order = scores.sort(stable=True, descending=True).indices
-    return torch.empty_like(scores).scatter(0, order, torch.arange(len(scores), 0, -1).to(scores))
+    return torch.empty_like(scores).scatter(
+        0, order, torch.arange(len(scores), 0, -1).to(scores)
+    )
 
 
 def use_pytorch(patch: pytest.MonkeyPatch) -> None:
@@ -56,7 +61,9 @@ def results(model: nn.Module, data: dict) -> dict[str, Tensor]:
     loss, logged = model.parse_losses(model(**inputs, mode='loss'))
     loss.backward()
     found = {name: torch.as_tensor(value) for name, value in logged.items()}
-    found |= {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    found |= {
+        name: p.grad for name, p in model.named_parameters() if p.grad is not None
+    }
     with torch.no_grad():
         inputs = model.eval().data_preprocessor(copy.deepcopy(data))
         for index, sample in enumerate(model(**inputs, mode='predict')):
@@ -70,4 +77,6 @@ def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
         tolerance = 1e-5 * float(value.detach().abs().max()) if value.numel() else 0
-        torch.testing.assert_close(actual[name], value, rtol=1e-3, atol=tolerance, msg=name)
+        torch.testing.assert_close(
+            actual[name], value, rtol=1e-3, atol=tolerance, msg=name
+        )

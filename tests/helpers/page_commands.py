@@ -14,7 +14,9 @@ PAGES = sorted(
     for pattern in ('*.md', 'docs/**/*.md', 'configs/**/*.md', 'benchmarks/**/*.md')
     for path in ROOT.glob(pattern)
 )
-every_page = pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+every_page = pytest.mark.parametrize(
+    'page', PAGES, ids=lambda page: str(page.relative_to(ROOT))
+)
 # No program is on the path, so the shell calls the handler with the words of each command: after
 # it has read loops, functions, variables, pipes and comments.
 RECORD = r"""
@@ -33,12 +35,16 @@ def prose(page: Path) -> str:
 def block_commands(page: Path) -> list[list[str]]:
     """Words of each command of the blocks called bash or sh, in the order of the page."""
     text = page.read_text()
-    return recorded(re.findall(r'^ *```(?:bash|sh)\n(.*?)```', text, re.DOTALL | re.MULTILINE))
+    return recorded(
+        re.findall(r'^ *```(?:bash|sh)\n(.*?)```', text, re.DOTALL | re.MULTILINE)
+    )
 
 
 def inline_commands(page: Path) -> list[list[str]]:
     """Words of each command between backticks; a program's name alone is none."""
-    texts = re.findall(r'`((?:rope-dense|python|make|torchrun|bash)\s[^`]+)`', prose(page))
+    texts = re.findall(
+        r'`((?:rope-dense|python|make|torchrun|bash)\s[^`]+)`', prose(page)
+    )
     return recorded([' '.join(text.split()) for text in texts])
 
 
@@ -53,7 +59,9 @@ def own_arguments(words: list[str]) -> list[str] | None:
         return ['train', *rest[1:]]
     if '-m' in rest:
         module, *given = rest[rest.index('-m') + 1 :]
-        if module in ('rope_dense', 'rope_dense_command') and not given[0].endswith('.py'):
+        if module in ('rope_dense', 'rope_dense_command') and not given[0].endswith(
+            '.py'
+        ):
             return given
     return None
 
@@ -71,7 +79,11 @@ def recorded(scripts: list[str]) -> list[list[str]]:
     text = RECORD + '\n'.join(scripts).replace('.venv/bin/', '') + '\nwait\n'
     with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(
-            [bash, '-c', text], cwd=empty, env=dict(PATH=empty), text=True, capture_output=True
+            [bash, '-c', text],
+            cwd=empty,
+            env=dict(PATH=empty),
+            text=True,
+            capture_output=True,
         )
     assert not done.returncode and not done.stderr, done.stderr
     return [line.rstrip('\t').split('\t') for line in done.stdout.splitlines()]

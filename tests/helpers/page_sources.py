@@ -22,23 +22,44 @@ from helpers.small_configs import small_config
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.archs import VIT_ARCHS
 from rope_dense.checkpoints.detectors import to_published
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense_command import command
 
 TINY = dict(embed_dims=32, depth=8, num_heads=2)  # half of the blocks in windows
 SMALL = {  # models of a recipe
     'realtime': [
-        *('--cfg-options', 'model.bbox_head.num_queries=20', 'model.encoder.num_blocks=1'),
-        *('model.bbox_head.decoder.num_layers=1', 'model.bbox_head.denoising.num_queries=5'),
+        *(
+            '--cfg-options',
+            'model.bbox_head.num_queries=20',
+            'model.encoder.num_blocks=1',
+        ),
+        *(
+            'model.bbox_head.decoder.num_layers=1',
+            'model.bbox_head.denoising.num_queries=5',
+        ),
     ],
     'detection': [
-        *('--cfg-options', 'model.num_queries=20', 'model.dn_cfg.group_cfg.num_dn_queries=4'),
+        *(
+            '--cfg-options',
+            'model.num_queries=20',
+            'model.dn_cfg.group_cfg.num_dn_queries=4',
+        ),
         *('model.encoder.num_layers=1', 'model.decoder.num_layers=1'),
     ],
 }
 WINDOWS = ['model.backbone.window_size=4', 'model.backbone.window_block_indexes=[0,2]']
 RUN = [
-    *('realtime', '--data', 'shapes/coco', '--weights', 'None', '--epochs', '1', '--size', '96'),
+    *(
+        'realtime',
+        '--data',
+        'shapes/coco',
+        '--weights',
+        'None',
+        '--epochs',
+        '1',
+        '--size',
+        '96',
+    ),
     *(*SMALL['realtime'], *WINDOWS, '--work-dir', 'work_dirs/run'),
 ]
 
@@ -66,7 +87,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def workplace(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the sources, the current folder of a test; large files are links."""
-    shutil.copytree(sources, tmp_path / 'work', symlinks=True, copy_function=copy_or_link)
+    shutil.copytree(
+        sources, tmp_path / 'work', symlinks=True, copy_function=copy_or_link
+    )
     monkeypatch.chdir(tmp_path / 'work')
     return tmp_path / 'work'
 
@@ -84,8 +107,12 @@ def write_data(folder: Path) -> None:
     for name, layout in (('rooms', 'depth'), ('fields', 'warm'), ('harbour', 'dota')):
         small = ShapesSettings(train=4, val=2, size=(96, 128), layouts=(layout,))
         write_shapes(folder / name, small)
-    truth = json.loads((folder / 'shapes/coco/annotations/instances_val2017.json').read_text())
-    truth['images'] = [dict(id=7 + i, file_name=f'{i}.png', height=64, width=96) for i in (0, 1)]
+    truth = json.loads(
+        (folder / 'shapes/coco/annotations/instances_val2017.json').read_text()
+    )
+    truth['images'] = [
+        dict(id=7 + i, file_name=f'{i}.png', height=64, width=96) for i in (0, 1)
+    ]
     (folder / 'instances.json').write_text(json.dumps(truth))
     for name in ('configs', 'docs'):
         (folder / name).symlink_to(CONFIGS.with_name(name))
@@ -96,7 +123,9 @@ def write_models(folder: Path) -> None:
     write_detector(folder / 'hub/Intellindust/DEIMv2_DINOv3_S_COCO/model.safetensors')
     torch.save(vit(), folder / 'vit.pth')
     torch.save(RoPEViT('small_test').state_dict(), folder / 'small_test.pth')
-    cfg = Config.fromfile(small_config('upernet_vit_rope_mixed', folder / 'shapes', folder))
+    cfg = Config.fromfile(
+        small_config('upernet_vit_rope_mixed', folder / 'shapes', folder)
+    )
     heads = {}
     for name in ('classes', 'depth'):
         cfg.model = shared_backbone.ALL[name]()['model']
@@ -116,7 +145,9 @@ def write_sources(folder: Path) -> None:
     for name in ('city.tif', 'harbour.png'):
         Image.fromarray(np.tile(pixels, (2, 2, 1))).save(folder / name)
     (folder / 'street.jpg').write_bytes((folder / 'pictures' / '0.png').read_bytes())
-    video = cv2.VideoWriter(str(folder / 'drive.mp4'), cv2.VideoWriter.fourcc(*'mp4v'), 5, (96, 64))
+    video = cv2.VideoWriter(
+        str(folder / 'drive.mp4'), cv2.VideoWriter.fourcc(*'mp4v'), 5, (96, 64)
+    )
     for _ in range(2):
         video.write(pixels)
     video.release()
@@ -128,7 +159,9 @@ def write_sources(folder: Path) -> None:
     corners = dict(xmin=10, ymin=10, xmax=40, ymax=30)
     inner = ''.join(f'<{name}>{value}</{name}>' for name, value in corners.items())
     voc = f'<annotation><object><name>cat</name><bndbox>{inner}</bndbox></object></annotation>'
-    outline = dict(label='cat', points=[[10, 10], [40, 10], [40, 30]], shape_type='polygon')
+    outline = dict(
+        label='cat', points=[[10, 10], [40, 10], [40, 30]], shape_type='polygon'
+    )
     for index in range(2):
         (folder / f'data/labels/train/{index}.txt').write_text('0 0.5 0.5 0.25 0.25\n')
         (folder / f'VOC/Annotations/{index}.xml').write_text(voc)
@@ -153,7 +186,9 @@ def write_detector(file: Path) -> None:
     with DefaultScope.overwrite_default_scope('mmdet'):
         weights = MODELS.build(model).state_dict()
     file.parent.mkdir(parents=True)
-    save_file({k: w.contiguous() for k, w in to_published(weights, 'deimv2').items()}, file)
+    save_file(
+        {k: w.contiguous() for k, w in to_published(weights, 'deimv2').items()}, file
+    )
 
 
 class FolderHub:

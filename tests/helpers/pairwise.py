@@ -18,9 +18,13 @@ def pairwise(**axes: Mapping[str, object] | Iterable[object]) -> pytest.MarkDeco
         axes: values of each parameter; keys of a mapping are the ids of its values.
     """
     values = [labelled(axis) for axis in axes.values()]
-    chosen = [[values[axis][index] for axis, index in enumerate(row)] for row in rows(values)]
+    chosen = [
+        [values[axis][index] for axis, index in enumerate(row)] for row in rows(values)
+    ]
     params = [
-        pytest.param(*(value for _, value in row), id='-'.join(label for label, _ in row))
+        pytest.param(
+            *(value for _, value in row), id='-'.join(label for label, _ in row)
+        )
         for row in chosen
     ]
     return pytest.mark.parametrize(', '.join(axes), params)

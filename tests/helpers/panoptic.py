@@ -16,7 +16,7 @@ from mmengine.config import Config
 from PIL import Image
 
 from helpers.small_configs import CONFIGS
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.project.model import random_model
 
 CONFIG = CONFIGS / 'demo' / 'eomt_vit_rope_mixed_panoptic_shapes.py'
@@ -59,7 +59,10 @@ class Stat:
                     quality['sq'] = counts.iou / max(counts.tp, 1)
                 rows[category] = dict(quality, number=number)
         used = [row for row in rows.values() if row['number']]
-        mean = {key: float(np.mean([row[key] for row in used])) for key in ('pq', 'sq', 'rq')}
+        mean = {
+            key: float(np.mean([row[key] for row in used]))
+            for key in ('pq', 'sq', 'rq')
+        }
         return dict(mean, n=len(used)), rows
 
 
@@ -105,7 +108,9 @@ def small_panoptic(folder: Path, images: int = 3) -> tuple[str, str]:
         cfg[f'{name}_dataloader'].dataset.data_root = str(root)
     labels = root / 'annotations' / 'panoptic_val2017'
     for name in ('val', 'test'):
-        cfg[f'{name}_evaluator'].update(ann_file=f'{labels}.json', seg_prefix=f'{labels}/')
+        cfg[f'{name}_evaluator'].update(
+            ann_file=f'{labels}.json', seg_prefix=f'{labels}/'
+        )
     cfg.model.backbone.arch = dict(embed_dims=32, depth=3, num_heads=2)
     cfg.model.panoptic_head.update(in_channels=32, num_queries=12, num_blocks=1)
     cfg.model.test_cfg.update(object_mask_thr=0.0, iou_thr=0.0)

@@ -34,7 +34,9 @@ def build(**settings: Any) -> tuple[RoPEViT, PMT]:
     backbone = RoPEViT(**(dict(arch=ARCH, out_indices=LATERALS) | settings))
     patch_size, number = backbone.arch.patch_size, len(backbone.out_indices)
     blocks = dict(num_heads=2)
-    pmt = PMT(32, CLASSES, QUERIES, BLOCKS, patch_size, num_laterals=number, blocks=blocks)
+    pmt = PMT(
+        32, CLASSES, QUERIES, BLOCKS, patch_size, num_laterals=number, blocks=blocks
+    )
     pmt.join(backbone)
     return backbone, pmt
 
@@ -75,7 +77,10 @@ class Encoder(nn.Module):
         self.hub_weights = model.state_dict  # under the names of the hub
         backbone: Any = nn.Module()
         backbone.patch_embed, backbone.norm = model.embeddings, model.norm
-        backbone.rope_embeddings, backbone.blocks = model.rope_embeddings, model.model.layer
+        backbone.rope_embeddings, backbone.blocks = (
+            model.rope_embeddings,
+            model.model.layer,
+        )
         backbone.patch_embed.patch_size = (16, 16)
         backbone.patch_embed.grid_size = (SIDE // 16, SIDE // 16)
         backbone.embed_dim, backbone.num_prefix_tokens = 32, 5
@@ -106,4 +111,6 @@ def theirs(frozen: bool = True) -> nn.Module:
 def published(model: nn.Module) -> dict[str, Tensor]:
     """What the source writes: Lightning's names, without the encoder's backbone."""
     state = {f'network.{key}': x for key, x in model.state_dict().items()}
-    return {k: x for k, x in state.items() if not k.startswith('network.encoder.backbone.')}
+    return {
+        k: x for k, x in state.items() if not k.startswith('network.encoder.backbone.')
+    }

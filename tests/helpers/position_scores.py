@@ -38,7 +38,9 @@ def attend_pairwise(
                 for key in range(number):
                     rows, columns = (
                         a - b
-                        for a, b in zip(*(divmod(i, size[1]) for i in (query, key)), strict=True)
+                        for a, b in zip(
+                            *(divmod(i, size[1]) for i in (query, key)), strict=True
+                        )
                     )
                     terms[image, head, query, key] = term(head, token, columns, rows)
     scores[:, :, before:, before:] += scale * terms if is_scaled else terms

@@ -38,13 +38,28 @@ CUDA = torch.device('cuda', 0)
 aten = torch.ops.aten
 # The host needs values, or the number of elements, of what the GPU computes.
 READS = {
-    *(aten._local_scalar_dense.default, aten.nonzero.default, aten.masked_select.default),
-    *(aten.is_nonzero.default, aten.equal.default, aten.unique_dim.default, aten.bincount.default),
-    *(aten._unique2.default, aten.unique_consecutive.default, aten.repeat_interleave.Tensor),
+    *(
+        aten._local_scalar_dense.default,
+        aten.nonzero.default,
+        aten.masked_select.default,
+    ),
+    *(
+        aten.is_nonzero.default,
+        aten.equal.default,
+        aten.unique_dim.default,
+        aten.bincount.default,
+    ),
+    *(
+        aten._unique2.default,
+        aten.unique_consecutive.default,
+        aten.repeat_interleave.Tensor,
+    ),
 }
 INDEXED = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default}
 WAITS: Counter[str] = Counter()
-CAPTURED: list[list[tuple]] = []  # operations of the CUDA graph that is captured, if one is
+CAPTURED: list[
+    list[tuple]
+] = []  # operations of the CUDA graph that is captured, if one is
 
 
 class Pretended(Tensor):
@@ -86,7 +101,9 @@ class Pretended(Tensor):
         values = values_of((args, kwargs))
         with computing(values):
             out = func(*values[0], **values[1])
-        out = return_and_correct_aliasing(func, args, kwargs, tree_map_only(Tensor, cls, out))
+        out = return_and_correct_aliasing(
+            func, args, kwargs, tree_map_only(Tensor, cls, out)
+        )
         for calls in CAPTURED:
             calls.append((func, (args, kwargs), out))
         return out
@@ -105,14 +122,18 @@ def computing(given: Any) -> contextlib.AbstractContextManager:
 def note(func: Any, args: tuple, kwargs: dict) -> None:
     """Count what waits, and refuse tensors of two devices, as CUDA does."""
     tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
-    strangers = [x for x in tensors if not isinstance(x, Pretended) and x.ndim and not inside(x)]
+    strangers = [
+        x for x in tensors if not isinstance(x, Pretended) and x.ndim and not inside(x)
+    ]
     masks = [x for x in tensors[1:] if x.dtype in (torch.bool, torch.uint8)]
     if func in READS or (func in INDEXED and (strangers or masks)):
         wait(str(func))
     elif strangers and func is aten.copy_.default:
         wait('copy from the CPU')
     elif strangers and func not in INDEXED:
-        raise RuntimeError(f'{func}: expected all tensors on one device, found cuda:0 and cpu')
+        raise RuntimeError(
+            f'{func}: expected all tensors on one device, found cuda:0 and cpu'
+        )
 
 
 class Insiders(TorchDispatchMode):
@@ -142,7 +163,9 @@ def wait(what: str) -> None:
         for frame in traceback.extract_stack()
         if '/torch/' not in frame.filename and frame.filename != __file__
     ]
-    WAITS[f'{what} at {frames[-1].filename.rpartition("/packages/")[2]}:{frames[-1].lineno}'] += 1
+    WAITS[
+        f'{what} at {frames[-1].filename.rpartition("/packages/")[2]}:{frames[-1].lineno}'
+    ] += 1
 
 
 def show(x: Tensor) -> Tensor:
@@ -181,7 +204,13 @@ class PretendedDevice(TorchFunctionMode):
                 engine = torch.autograd.Variable._execution_engine
                 gradient = kwargs.get('gradient') or torch.ones_like(args[0])
                 engine.run_backward(
-                    (args[0],), (gradient,), False, False, (), True, accumulate_grad=True
+                    (args[0],),
+                    (gradient,),
+                    False,
+                    False,
+                    (),
+                    True,
+                    accumulate_grad=True,
                 )
             return None
         if func is torch.autograd.grad:
@@ -189,7 +218,9 @@ class PretendedDevice(TorchFunctionMode):
                 engine = torch.autograd.Variable._execution_engine
                 (outs, leaves), grads = args, kwargs['grad_outputs']
                 settings = (tuple(grads), False, False, tuple(leaves), False)
-                return engine.run_backward(tuple(outs), *settings, accumulate_grad=False)
+                return engine.run_backward(
+                    tuple(outs), *settings, accumulate_grad=False
+                )
         if func in (Tensor.to, Tensor.cuda, Tensor.cpu):
             return self.move(func, args, kwargs)
         if name == 'new_tensor' and isinstance(args[0], Pretended):
@@ -213,14 +244,20 @@ class PretendedDevice(TorchFunctionMode):
         args, kwargs = tree_map(lambda x: 'cpu' if names_cuda(x) else x, (args, kwargs))
         with unset_fake_temporarily() if name == 'tensor' else contextlib.nullcontext():
             out = func(*args, **kwargs)
-        return out if isinstance(out, Pretended) or not isinstance(out, Tensor) else Pretended(out)
+        return (
+            out
+            if isinstance(out, Pretended) or not isinstance(out, Tensor)
+            else Pretended(out)
+        )
 
     def move(self, func: Any, args: tuple, kwargs: dict) -> Tensor:
         """A copy to another device, or a cast."""
         source, *others = args
         if others and isinstance(others[0], Tensor):
             others[:1] = [others[0].device, others[0].dtype]
-        devices = [x for x in (*others, *kwargs.values()) if isinstance(x, (str, torch.device))]
+        devices = [
+            x for x in (*others, *kwargs.values()) if isinstance(x, (str, torch.device))
+        ]
         to_cuda = func is Tensor.cuda or any(map(names_cuda, devices))
         to_cpu = func is Tensor.cpu or (devices and not to_cuda)
         dtypes = [x for x in (*others, *kwargs.values()) if isinstance(x, torch.dtype)]
@@ -269,7 +306,9 @@ def to_gpu(module: nn.Module) -> nn.Module:
         for name, buffer in part._buffers.items():
             if buffer is not None and not isinstance(buffer, Pretended):
                 part._buffers[name] = Pretended(buffer.clone())
-        for name, value in vars(part).items():  # where a data preprocessor notes its device
+        for name, value in vars(
+            part
+        ).items():  # where a data preprocessor notes its device
             if isinstance(value, torch.device):
                 setattr(part, name, CUDA)
     return module
@@ -284,7 +323,9 @@ def without_values(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     for part in module.modules():
         for name, parameter in part._parameters.items():
             if parameter is not None:
-                part._parameters[name] = nn.Parameter(fake(parameter), parameter.requires_grad)
+                part._parameters[name] = nn.Parameter(
+                    fake(parameter), parameter.requires_grad
+                )
         for name, buffer in part._buffers.items():
             if buffer is not None:
                 part._buffers[name] = fake(buffer)
@@ -300,7 +341,9 @@ def pretended_gpu() -> Iterator[Counter[str]]:
     with (
         # whose random numbers these are
         patch.object(checkpoint, '_infer_device_type', lambda *_: 'cpu'),
-        patch.object(overlaps, 'box_iou_rotated', lambda *x, **y: compiled(*values_of(x), **y)),
+        patch.object(
+            overlaps, 'box_iou_rotated', lambda *x, **y: compiled(*values_of(x), **y)
+        ),
         PretendedDevice(),
         Insiders(),
     ):
@@ -338,7 +381,9 @@ class PretendedGraph:
         """Run the operations again, into the memory of their results."""
         for func, args, out in self.calls:
             new = func(*values_of(args[0]), **values_of(args[1]))
-            for result, value in zip(tree_flatten(out)[0], tree_flatten(new)[0], strict=True):
+            for result, value in zip(
+                tree_flatten(out)[0], tree_flatten(new)[0], strict=True
+            ):
                 if isinstance(result, Pretended):
                     result.value.copy_(value)
 
@@ -355,8 +400,12 @@ def pretended_cuda() -> Iterator[None]:
     from rope_dense.measure import speed
     from rope_dense.rope import rotation_triton
 
-    def sigmoid_focal_loss(pred: Tensor, target: Tensor, *others: Any, **settings: Any) -> Tensor:
-        target = nn.functional.one_hot(target, pred.shape[1] + 1)[:, :-1]  # background is the last
+    def sigmoid_focal_loss(
+        pred: Tensor, target: Tensor, *others: Any, **settings: Any
+    ) -> Tensor:
+        target = nn.functional.one_hot(target, pred.shape[1] + 1)[
+            :, :-1
+        ]  # background is the last
         return focal_loss.py_sigmoid_focal_loss(pred, target, *others, **settings)
 
     stand_ins: dict[Any, dict[str, Any]] = {
@@ -372,18 +421,29 @@ def pretended_cuda() -> Iterator[None]:
             Stream=MagicMock(),
             stream=lambda stream: contextlib.nullcontext(),
             graph=PretendedGraph.capture,
-            **{name: MagicMock() for name in ('current_stream', 'synchronize', 'empty_cache')},
+            **{
+                name: MagicMock()
+                for name in ('current_stream', 'synchronize', 'empty_cache')
+            },
             **{name: MagicMock() for name in ('reset_peak_memory_stats',)},
             **{
                 name: lambda *_: 0
-                for name in ('memory_allocated', 'max_memory_allocated', 'max_memory_reserved')
+                for name in (
+                    'memory_allocated',
+                    'max_memory_allocated',
+                    'max_memory_reserved',
+                )
             },
         ),
-        torch: dict(compile=lambda *model, **_: model[0] if model else lambda function: function),
+        torch: dict(
+            compile=lambda *model, **_: model[0] if model else lambda function: function
+        ),
         nn.Module: dict(compile=lambda self, *_, **__: None, to=moved(nn.Module.to)),
         rotation_triton: dict(why_not=lambda *_: None),
         speed: dict(
-            profile=lambda activities, **settings: profile(activities=activities[:1], **settings)
+            profile=lambda activities, **settings: profile(
+                activities=activities[:1], **settings
+            )
         ),
         mmengine.device.utils: dict(DEVICE='cuda'),
         focal_loss: dict(sigmoid_focal_loss=sigmoid_focal_loss),
@@ -405,7 +465,9 @@ def moved(to: Any) -> Any:
         given = [*args, *kwargs.values()]
         for dtype in (x for x in given if isinstance(x, torch.dtype)):
             to(self, dtype)
-        return to_gpu(self) if any(map(names_cuda, given)) else to(self, *args, **kwargs)
+        return (
+            to_gpu(self) if any(map(names_cuda, given)) else to(self, *args, **kwargs)
+        )
 
     return move
 
@@ -444,7 +506,11 @@ def cuda_autocast(dtype: torch.dtype) -> Iterator[None]:
     library = torch.library.Library('aten', 'IMPL', 'AutocastCPU')
     for name in ours | theirs:
         if 'cell' not in name and 'cudnn' not in name:
-            policy = casting(name, dtype) if name in ours else torch.library.fallthrough_kernel
+            policy = (
+                casting(name, dtype)
+                if name in ours
+                else torch.library.fallthrough_kernel
+            )
             library.impl(name, policy, allow_override=True)
     try:
         with (
@@ -478,7 +544,11 @@ def casting(name: str, dtype: torch.dtype) -> Any:
             target = torch.float32
 
         def cast(x: Any) -> Any:
-            if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64:
+            if (
+                isinstance(x, Tensor)
+                and x.is_floating_point()
+                and x.dtype != torch.float64
+            ):
                 return x.to(target)
             return x
 

@@ -11,7 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-VIT_SIZES = {'small': (384, 12), 'base': (768, 12), 'large': (1024, 24)}  # channels, blocks
+VIT_SIZES = {
+    'small': (384, 12),
+    'base': (768, 12),
+    'large': (1024, 24),
+}  # channels, blocks
 SWIN_SIZES = {  # channels, blocks, heads
     'tiny': (96, (2, 2, 6, 2), (3, 6, 12, 24)),
     'small': (96, (2, 2, 18, 2), (3, 6, 12, 24)),
@@ -92,7 +96,9 @@ def naver_swin(
             weights |= block(name, width, **kind)
             if index % 2 and stage < 3:  # shifted; the last map is one window
                 windows = (56 // 2**stage // 7) ** 2
-                weights[f'{name}.attn_mask'] = torch.zeros(windows, tokens, tokens, **kind)
+                weights[f'{name}.attn_mask'] = torch.zeros(
+                    windows, tokens, tokens, **kind
+                )
             if variant == 'rpb':
                 table = torch.randn((2 * window_size - 1) ** 2, heads[stage], **kind)
                 weights[f'{name}.attn.relative_position_bias_table'] = table
@@ -104,7 +110,9 @@ def naver_swin(
                 freqs = axial_buffer(heads[stage], theta)
             weights[f'{name}.attn.rope_freqs'] = freqs
             weights[f'{name}.attn.rope_t_x'] = torch.arange(float(tokens)) % window_size
-            weights[f'{name}.attn.rope_t_y'] = torch.arange(float(tokens)) // window_size
+            weights[f'{name}.attn.rope_t_y'] = (
+                torch.arange(float(tokens)) // window_size
+            )
         if stage < len(depths) - 1:
             weights |= norm(f'layers.{stage}.downsample.norm', 4 * width, **kind)
             reduction = torch.randn(2 * width, 4 * width, **kind)
@@ -123,7 +131,12 @@ def axial_buffer(heads: int, theta: float) -> Tensor:
 
 
 def meta_dinov3(
-    channels: int, depth: int, *, hidden: int, swiglu: bool = False, qkv_bias: bool = True
+    channels: int,
+    depth: int,
+    *,
+    hidden: int,
+    swiglu: bool = False,
+    qkv_bias: bool = True,
 ) -> dict[str, Tensor]:
     """Meta's own files of DINOv3, and so EUPE's and LingBot-Vision's; those of the ViT-7B have no
     qkv bias and another norm."""
@@ -143,7 +156,9 @@ def meta_dinov3(
         weights[f'{name}.attn.qkv.weight'] = torch.randn(3 * channels, channels)
         if qkv_bias:
             mask = torch.tensor([1.0, 0.0, 1.0]).repeat_interleave(channels)
-            weights[f'{name}.attn.qkv.bias'] = torch.randn(3 * channels)  # those of k are hidden
+            weights[f'{name}.attn.qkv.bias'] = torch.randn(
+                3 * channels
+            )  # those of k are hidden
             weights[f'{name}.attn.qkv.bias_mask'] = mask
         else:
             weights |= norm('local_cls_norm', channels)
@@ -162,7 +177,12 @@ def dinov3_periods() -> Tensor:
 
 
 def hf_dinov3(
-    channels: int, depth: int, *, hidden: int, swiglu: bool = False, qkv_bias: bool = True
+    channels: int,
+    depth: int,
+    *,
+    hidden: int,
+    swiglu: bool = False,
+    qkv_bias: bool = True,
 ) -> dict[str, Tensor]:
     """The same models in Hugging Face's transformers."""
     weights = {
@@ -284,10 +304,14 @@ def in_projection(name: str, channels: int) -> dict[str, Tensor]:
     }
 
 
-def meta_sam3(channels: int, depth: int, *, hidden: int, side: int) -> dict[str, Tensor]:
+def meta_sam3(
+    channels: int, depth: int, *, hidden: int, side: int
+) -> dict[str, Tensor]:
     """The image encoder in Meta's own file of SAM3; its buffers are dropped whatever they hold."""
     weights = {
-        'pos_embed': torch.randn(1, 1 + side**2, channels),  # with a place for a class token
+        'pos_embed': torch.randn(
+            1, 1 + side**2, channels
+        ),  # with a place for a class token
         'patch_embed.proj.weight': torch.randn(channels, 3, 14, 14),
         **norm('ln_pre', channels),
     }
@@ -298,7 +322,9 @@ def meta_sam3(channels: int, depth: int, *, hidden: int, side: int) -> dict[str,
         weights |= linear(f'{name}.attn.proj', channels, channels)
         weights |= linear(f'{name}.mlp.fc1', hidden, channels)
         weights |= linear(f'{name}.mlp.fc2', channels, hidden)
-        weights[f'{name}.attn.freqs_cis'] = torch.randn(side**2, 8, dtype=torch.complex64)
+        weights[f'{name}.attn.freqs_cis'] = torch.randn(
+            side**2, 8, dtype=torch.complex64
+        )
     return weights
 
 
@@ -306,12 +332,16 @@ def hf_sam3(channels: int, depth: int, *, hidden: int, side: int) -> dict[str, T
     """The same encoder in Hugging Face's transformers."""
     weights = {
         'embeddings.position_embeddings': torch.randn(1, side**2, channels),
-        'embeddings.patch_embeddings.projection.weight': torch.randn(channels, 3, 14, 14),
+        'embeddings.patch_embeddings.projection.weight': torch.randn(
+            channels, 3, 14, 14
+        ),
         **norm('layer_norm', channels),
     }
     for index in range(depth):
         name = f'layers.{index}'
-        weights |= norm(f'{name}.layer_norm1', channels) | norm(f'{name}.layer_norm2', channels)
+        weights |= norm(f'{name}.layer_norm1', channels) | norm(
+            f'{name}.layer_norm2', channels
+        )
         for letter in 'qkvo':
             weights |= linear(f'{name}.attention.{letter}_proj', channels, channels)
         weights |= linear(f'{name}.mlp.fc1', hidden, channels)
@@ -334,9 +364,15 @@ def shi_nat(
     kind: dict[str, Any] = dict(device=device)
     stem = {'proj.': (channels, 3, 4, 4)}
     if overlapping:
-        stem = {'proj.0.': (channels // 2, 3, 3, 3), 'proj.1.': (channels, channels // 2, 3, 3)}
+        stem = {
+            'proj.0.': (channels // 2, 3, 3, 3),
+            'proj.1.': (channels, channels // 2, 3, 3),
+        }
     last = channels * 2 ** (len(depths) - 1)
-    weights = {**norm('patch_embed.norm', channels, **kind), **norm('norm', last, **kind)}
+    weights = {
+        **norm('patch_embed.norm', channels, **kind),
+        **norm('norm', last, **kind),
+    }
     weights |= linear('head', 1000, last, **kind)
     for name, shape in stem.items():
         weights[f'patch_embed.{name}weight'] = torch.randn(*shape, **kind)

@@ -12,7 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-NORMED = {12: (2, 5, 8, 11), 24: (5, 11, 17, 23), 40: (9, 19, 29, 39), 48: (11, 23, 37, 47)}
+NORMED = {
+    12: (2, 5, 8, 11),
+    24: (5, 11, 17, 23),
+    40: (9, 19, 29, 39),
+    48: (11, 23, 37, 47),
+}
 Weights = dict[str, Tensor]
 
 
@@ -38,7 +43,9 @@ def vjepa2_1(channels: int, depth: int, *, hidden: int) -> Weights:
     }
     for index in range(depth):
         name = f'blocks.{index}'
-        weights |= layer_norm(f'{name}.norm1', channels) | layer_norm(f'{name}.norm2', channels)
+        weights |= layer_norm(f'{name}.norm1', channels) | layer_norm(
+            f'{name}.norm2', channels
+        )
         weights |= linear(f'{name}.attn.qkv', 3 * channels, channels)
         weights |= linear(f'{name}.attn.proj', channels, channels)
         weights |= linear(f'{name}.mlp.fc1', hidden, channels)
@@ -58,7 +65,9 @@ def sapiens2(
         'storage_tokens': torch.randn(1, 8, channels),
         'patch_embed.projection.weight': torch.randn(channels, 3, 16, 16) / 28,
         'patch_embed.projection.bias': torch.randn(channels),
-        'rope_embed.periods': (100.0 ** (torch.arange(head_dim // 4) * 4 / head_dim)).bfloat16(),
+        'rope_embed.periods': (
+            100.0 ** (torch.arange(head_dim // 4) * 4 / head_dim)
+        ).bfloat16(),
         'ln1.weight': 1 + 0.2 * torch.randn(channels),
     }
     for index in range(depth):
@@ -83,7 +92,9 @@ def sapiens2(
 def vjepa2_1_maps(weights: Weights, image: Tensor, heads: int) -> list[Tensor]:
     """The maps [C, H, W] of the four blocks that have a norm, of one image [3, height, width]."""
     w = {key: x.double() for key, x in weights.items()}
-    frames = image.double()[None, :, None]  # a video of one frame, [1, 3, 1, height, width]
+    frames = image.double()[
+        None, :, None
+    ]  # a video of one frame, [1, 3, 1, height, width]
     kernel, bias = w['patch_embed_img.proj.weight'], w['patch_embed_img.proj.bias']
     patches = F.conv3d(frames, kernel, bias, stride=(1, 16, 16))[0, :, 0]  # [C, H, W]
     height, width = patches.shape[1:]
@@ -97,7 +108,9 @@ def vjepa2_1_maps(weights: Weights, image: Tensor, heads: int) -> list[Tensor]:
             if key.startswith(f'blocks.{index}.')
         }
         x = x + attention(part, normed(part, 'norm1', x), heads, (height, width))
-        hidden = normed(part, 'norm2', x) @ part['mlp.fc1.weight'].T + part['mlp.fc1.bias']
+        hidden = (
+            normed(part, 'norm2', x) @ part['mlp.fc1.weight'].T + part['mlp.fc1.bias']
+        )
         hidden = hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2
         x = x + hidden @ part['mlp.fc2.weight'].T + part['mlp.fc2.bias']
         if index in NORMED[depth]:
@@ -129,7 +142,9 @@ def rotated(x: Tensor, grid: tuple[int, int]) -> Tensor:
                 angle = position / 10000 ** (k / 10)
                 a, b = x[token, :, first + 2 * k], x[token, :, first + 2 * k + 1]
                 out[token, :, first + 2 * k] = a * math.cos(angle) - b * math.sin(angle)
-                out[token, :, first + 2 * k + 1] = b * math.cos(angle) + a * math.sin(angle)
+                out[token, :, first + 2 * k + 1] = b * math.cos(angle) + a * math.sin(
+                    angle
+                )
     return out
 
 

@@ -6,7 +6,9 @@ from helpers.grid import GRID
 from helpers.nat_recipes import RECIPES, path_of
 
 RESULTS: dict[str, list[float]] = {
-    **{leaf.name: leaf.results for leaf in GRID if leaf.results},  # Heo et al., Tables 1 to 4
+    **{
+        leaf.name: leaf.results for leaf in GRID if leaf.results
+    },  # Heo et al., Tables 1 to 4
     **{path_of(key).stem: list(row[2:]) for key, row in RECIPES.items()},
     # facebookresearch/dinov3, MODEL_CARD.md
     'linear_dinov3-b_8xb2-40k_ade20k-512x512': [51.8],

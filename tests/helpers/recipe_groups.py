@@ -11,7 +11,10 @@ Rows = dict[str, tuple[float, float]]
 DINO_TRANSFORMER: Rows = {
     r'(encoder|decoder)\.layers\.\d+\.norms\.': (1, 0),
     r'decoder\.norm\.|memory_trans_norm\.': (1, 0),
-    r'encoder\.|decoder\.|bbox_head\.|query_embedding\.|level_embed|memory_trans_fc\.': (1, 1),
+    r'encoder\.|decoder\.|bbox_head\.|query_embedding\.|level_embed|memory_trans_fc\.': (
+        1,
+        1,
+    ),
     r'dn_query_generator\.label_embedding\.': (1, 1),
 }
 SWIN: Rows = {
@@ -40,8 +43,14 @@ UPERNET_HEADS: Rows = {
     r'(neck|decode_head|auxiliary_head)\..*\.weight$': (1, 1),
 }
 MASK2FORMER_HEAD: Rows = {
-    r'decode_head\.(query_embed|query_feat|level_embed|pixel_decoder\.level_encoding)\.': (1, 0),
-    r'decode_head\.(pixel_decoder\.encoder|transformer_decoder)\.layers\.\d+\.norms\.': (1, 0),
+    r'decode_head\.(query_embed|query_feat|level_embed|pixel_decoder\.level_encoding)\.': (
+        1,
+        0,
+    ),
+    r'decode_head\.(pixel_decoder\.encoder|transformer_decoder)\.layers\.\d+\.norms\.': (
+        1,
+        0,
+    ),
     r'decode_head\.transformer_decoder\.post_norm\.': (1, 0),
     r'decode_head\.pixel_decoder\.\w+_convs\.\d\.gn\.': (1, 0),
     r'decode_head\.': (1, 1),
@@ -73,14 +82,20 @@ def group_rows(experiment: str, size: str, variant: str) -> Rows:
     learned = 'mixed' in variant or 'learned' in variant
     if experiment == 'upernet_vit':
         blocks, rate = {'b': (12, 0.75), 'l': (24, 0.9)}[size]
-        backbone, position = upernet_vit(blocks, rate, learned), (rate ** (blocks + 1), 0)
+        backbone, position = (
+            upernet_vit(blocks, rate, learned),
+            (rate ** (blocks + 1), 0),
+        )
     elif experiment == 'mask2former_swin':
         backbone, position = SWIN, (0.1, 0)
     else:  # detrex exempts norms only
         backbone, position = VITDET if experiment == 'dino_vitdet' else SWIN, (0.1, 1)
     rows: Rows = {}
     if learned and experiment != 'upernet_vit':  # no decay, as in the pre-training
-        rows[r'backbone\.(layers\.\d\.)?blocks\.\d+\.attn\.rope\.freqs$'] = (position[0], 0)
+        rows[r'backbone\.(layers\.\d\.)?blocks\.\d+\.attn\.rope\.freqs$'] = (
+            position[0],
+            0,
+        )
     if 'ape' in variant:
         rows[r'backbone\.pos_embed$'] = position
     if 'rpb' in variant:

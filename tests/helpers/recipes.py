@@ -184,7 +184,9 @@ RECIPES = {
     ('dino_vitdet', 'l'): VITDET
     | {
         'model.backbone.arch': 'large',
-        'model.backbone.window_block_indexes': tuple(b for b in range(24) if b % 6 != 5),
+        'model.backbone.window_block_indexes': tuple(
+            b for b in range(24) if b % 6 != 5
+        ),
         'model.backbone.drop_path_rate': 0.4,
         'model.neck.0.in_channels': 1024,
     },
@@ -231,7 +233,9 @@ RECIPES = {
         'model.data_preprocessor.size': (512, 512),
         'train_dataloader.dataset.pipeline.2.scales': SHORT_SIDES_512,
         'train_dataloader.dataset.pipeline.2.max_size': 2048,
-        'train_dataloader.dataset.pipeline.3': dict(type='RandomCrop', crop_size=(512, 512)),
+        'train_dataloader.dataset.pipeline.3': dict(
+            type='RandomCrop', crop_size=(512, 512)
+        ),
         'train_dataloader.dataset.pipeline.6.pad_val': dict(img=128, seg=255),
         'test_dataloader.dataset.pipeline.1.scale': (2048, 512),
     },
@@ -242,7 +246,9 @@ RECIPES = {
         'model.data_preprocessor.size': (640, 640),
         'train_dataloader.dataset.pipeline.2.scales': SHORT_SIDES_640,
         'train_dataloader.dataset.pipeline.2.max_size': 2560,
-        'train_dataloader.dataset.pipeline.3': dict(type='RandomCrop', crop_size=(640, 640)),
+        'train_dataloader.dataset.pipeline.3': dict(
+            type='RandomCrop', crop_size=(640, 640)
+        ),
         'train_dataloader.dataset.pipeline.6.pad_val': dict(img=128, seg=255),
         'test_dataloader.dataset.pipeline.1.scale': (2560, 640),
     },
@@ -315,8 +321,10 @@ def polynomial(iteration: int, power: float) -> float:
 # start, in the warm-up, on both sides of every change, the end.
 WARM_UP = {0: 0.001, 50: 0.2008, 125: 0.5005, 249: 0.996}
 SCHEDULES = {
-    ('dino_vitdet', 'b'): WARM_UP | constant((250, 10000, 72000, 82499, 82500, 89999), 82500),
-    ('dino_vitdet', 'l'): WARM_UP | constant((250, 10000, 71999, 72000, 82500, 89999), 72000),
+    ('dino_vitdet', 'b'): WARM_UP
+    | constant((250, 10000, 72000, 82499, 82500, 89999), 82500),
+    ('dino_vitdet', 'l'): WARM_UP
+    | constant((250, 10000, 71999, 72000, 82500, 89999), 72000),
     **{
         ('dino_swin', size): constant(
             (0, 1, 125, 250, 10000, 72000, 82498, 82499, 82500, 89999), 82500

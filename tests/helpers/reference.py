@@ -33,7 +33,9 @@ def rotated(x: Tensor, freqs: Tensor, positions: Positions) -> Tensor:
     return out
 
 
-def attention(module: Attention, x: Tensor, freqs: Tensor | None, positions: Positions) -> Tensor:
+def attention(
+    module: Attention, x: Tensor, freqs: Tensor | None, positions: Positions
+) -> Tensor:
     """Attention of one sequence x [N, C] at integer positions; freqs [2, h, P] or None.
 
     Adds the decomposed relative position bias when the module has tables, without resizing them.
@@ -99,7 +101,9 @@ def windowed_attention(
     return out
 
 
-def attention_among(module: Attention, x: Tensor, angles: Tensor, keys: list[list[int]]) -> Tensor:
+def attention_among(
+    module: Attention, x: Tensor, angles: Tensor, keys: list[list[int]]
+) -> Tensor:
     """Attention of one sequence x [N, C], one query and one head at a time; differentiable.
 
     Args:
@@ -111,13 +115,20 @@ def attention_among(module: Attention, x: Tensor, angles: Tensor, keys: list[lis
     q, k, v = qkv.unflatten(-1, (3, module.num_heads, -1)).unbind(1)  # [N, h, D]
     factors = torch.polar(torch.ones_like(angles), angles)  # [N, h, P]
     pairs = (y.unflatten(-1, (-1, 2)).contiguous() for y in (q, k))
-    q, k = (torch.view_as_real(torch.view_as_complex(y) * factors).flatten(-2) for y in pairs)
+    q, k = (
+        torch.view_as_real(torch.view_as_complex(y) * factors).flatten(-2)
+        for y in pairs
+    )
     out = []
     for token, others in enumerate(keys):
         for head in range(module.num_heads):
             products = [q[token, head] @ k[other, head] for other in others]
             weights = (torch.stack(products) / math.sqrt(q.shape[-1])).softmax(0)
-            out.append(sum(w * v[other, head] for w, other in zip(weights, others, strict=True)))
+            out.append(
+                sum(
+                    w * v[other, head] for w, other in zip(weights, others, strict=True)
+                )
+            )
     joined = torch.stack(out).view(len(keys), -1)
     return joined @ module.proj.weight.T + module.proj.bias
 

@@ -72,14 +72,20 @@ def vit(settings: dict, weights: Weights, image: Tensor) -> list[Tensor]:
     arch, patch = settings['arch'], settings['patch_size']
     pretrained = settings['img_size'] // patch, settings['img_size'] // patch
     name = 'patch_embed.proj'
-    x = F.conv2d(image[None], weights[f'{name}.weight'], weights[f'{name}.bias'], patch)[0]
+    x = F.conv2d(
+        image[None], weights[f'{name}.weight'], weights[f'{name}.bias'], patch
+    )[0]
     x = x.permute(1, 2, 0)  # [H, W, C]
     grid = x.shape[0], x.shape[1]
     if settings['use_ape'] == 'tile':
         table = weights['pos_embed'][0].unflatten(0, pretrained)
-        rows, columns = (torch.arange(n) % old for n, old in zip(grid, pretrained, strict=True))
+        rows, columns = (
+            torch.arange(n) % old for n, old in zip(grid, pretrained, strict=True)
+        )
         x = x + table[rows][:, columns]
-    prefix = [weights[name][0] for name in ('cls_token', 'reg_token') if name in weights]
+    prefix = [
+        weights[name][0] for name in ('cls_token', 'reg_token') if name in weights
+    ]
     x, num_prefix = torch.cat([*prefix, x.flatten(0, 1)]), sum(map(len, prefix))
     window, indexes = settings['window_size'], settings['window_block_indexes']
     windows = [] if window is None else list(windows_of(grid, window))
@@ -97,13 +103,25 @@ def vit(settings: dict, weights: Weights, image: Tensor) -> list[Tensor]:
         elif windowed:
             place = Place(grid, window, window, pretrained, fixed=False)
             groups = [
-                one_window(grid, tokens, num_prefix, which, len(windows), settings['mask_padding'])
+                one_window(
+                    grid,
+                    tokens,
+                    num_prefix,
+                    which,
+                    len(windows),
+                    settings['mask_padding'],
+                )
                 for which, tokens in enumerate(windows)
             ]
         else:
             groups = [everything(grid, num_prefix)]
         x = run_block(
-            settings, part(weights, f'blocks.{index}'), x, groups, place, arch['num_heads']
+            settings,
+            part(weights, f'blocks.{index}'),
+            x,
+            groups,
+            place,
+            arch['num_heads'],
         )
         if index in settings['out_indices']:
             out = x[copies * num_prefix :].unflatten(0, grid)
@@ -137,7 +155,9 @@ def swin(settings: dict, weights: Weights, image: Tensor) -> list[Tensor]:
             groups = []
             for tokens in shifted_groups(grid, size, shift, settings['mask_padding']):
                 numbers = [number(token, grid) for token in tokens]
-                groups.append(all_to_all(numbers, [moved(t, grid, size, shift) for t in tokens]))
+                groups.append(
+                    all_to_all(numbers, [moved(t, grid, size, shift) for t in tokens])
+                )
             block = part(weights, f'layers.{stage}.blocks.{index}')
             x = run_block(settings, block, x, groups, place, arch['num_heads'][stage])
         x = x.unflatten(0, grid)
@@ -157,7 +177,9 @@ def nat(settings: dict, weights: Weights, image: Tensor) -> list[Tensor]:
         x = x.flatten(0, 1)
         for index in range(depth):
             dilation = settings['dilations'][stage][index]
-            rows, columns = (max(n, k * dilation) for n, k in zip(grid, kernel, strict=True))
+            rows, columns = (
+                max(n, k * dilation) for n, k in zip(grid, kernel, strict=True)
+            )
             tokens = list(itertools.product(range(rows), range(columns)))
             keys = []
             for row, column in tokens:
@@ -166,7 +188,9 @@ def nat(settings: dict, weights: Weights, image: Tensor) -> list[Tensor]:
                 keys.append([r * columns + c for r in near for c in beside])
             group = Group([number(token, grid) for token in tokens], [*tokens], keys)
             pretrained = (settings['pretrain_kernel_size'],) * 2
-            place = Place(grid, grid, kernel, pretrained)  # positions of the map, not its padding
+            place = Place(
+                grid, grid, kernel, pretrained
+            )  # positions of the map, not its padding
             block = part(weights, f'layers.{stage}.blocks.{index}')
             heads = arch['num_heads'][stage]
             x = run_block(settings, block, x, [group], place, heads, dilation)
@@ -197,7 +221,9 @@ def moved(token: Token, grid: Token, window: Token, shift: Token) -> Token:
 def windows_of(grid: Token, window: Token) -> Iterator[list[Token]]:
     """The tokens of each window, padding too."""
     inside = list(itertools.product(*map(range, window)))
-    for top, left in itertools.product(*(range(0, *s) for s in zip(grid, window, strict=True))):
+    for top, left in itertools.product(
+        *(range(0, *s) for s in zip(grid, window, strict=True))
+    ):
         yield [(top + row, left + column) for row, column in inside]
 
 
@@ -224,7 +250,9 @@ def one_window(
     top, left = tokens[0]
     before = num_windows * num_prefix
     numbers = [None if n is None else before + n for n in numbers]
-    positions: list[Token | None] = [(row - top, column - left) for row, column in tokens]
+    positions: list[Token | None] = [
+        (row - top, column - left) for row, column in tokens
+    ]
     if mask_padding:
         kept = [i for i, n in enumerate(numbers) if n is not None]
         numbers, positions = [numbers[i] for i in kept], [positions[i] for i in kept]
@@ -279,7 +307,11 @@ def run_block(
     else:
         gate = linear(mlp, 'fc1_g', y)
         hidden = gate * gate.sigmoid() * linear(mlp, 'fc1_x', y)
-        hidden = layer_norm(part(mlp, 'norm'), hidden, eps) if 'norm.weight' in mlp else hidden
+        hidden = (
+            layer_norm(part(mlp, 'norm'), hidden, eps)
+            if 'norm.weight' in mlp
+            else hidden
+        )
     return x + weights.get('gamma_2', ones) * linear(mlp, 'fc2', hidden)
 
 
@@ -321,7 +353,9 @@ def attention(
             scores = (q[index] * k[keys]).sum(-1) * scale  # [keys, h]
             if table is not None:
                 pairs = [(group.positions[index], group.positions[key]) for key in keys]
-                biases = [bias(table, *pair, dilation, place.pretrained) for pair in pairs]
+                biases = [
+                    bias(table, *pair, dilation, place.pretrained) for pair in pairs
+                ]
                 scores = scores + torch.stack(biases)
             outs[n] = (scores.softmax(0)[..., None] * v[keys]).sum(0).flatten()
     return linear(weights, 'proj', torch.stack([outs[n] for n in range(len(y))]))
@@ -396,13 +430,18 @@ def xy(rope: dict, position: Token, place: Place) -> tuple[float, float]:
 
 def video_frequencies(rope: dict, pairs: int) -> Tensor:
     """[2, 1, P]: pairs of the time, which is 0, then of the row, then of the column."""
-    series = [rope['factor'] * rope.get('theta', 10000.0) ** (-t / pairs) for t in range(pairs)]
+    series = [
+        rope['factor'] * rope.get('theta', 10000.0) ** (-t / pairs)
+        for t in range(pairs)
+    ]
     none = [0.0] * pairs
     x_y = [[*none, *none, *series], [*none, *series, *none]]
     return torch.tensor(x_y, dtype=torch.float64)[:, None]
 
 
-def frequencies(rope: dict, weights: Weights, heads: int, head_dim: int, place: Place) -> Tensor:
+def frequencies(
+    rope: dict, weights: Weights, heads: int, head_dim: int, place: Place
+) -> Tensor:
     """[2, h, P]; index 0 for x, 1 for y."""
     kind, learned = rope['type'], weights.get('rope.freqs')
     if kind == 'MixedRoPE':
@@ -442,7 +481,9 @@ def growth(settings: dict, place: Place) -> tuple[float, float]:
     factor = settings['rope_scaling'].get('factor')
     if factor is not None and place.fixed:
         return factor, factor
-    s_y, s_x = (max(n / g, 1.0) for n, g in zip(place.scaled, place.pretrained, strict=True))
+    s_y, s_x = (
+        max(n / g, 1.0) for n, g in zip(place.scaled, place.pretrained, strict=True)
+    )
     return s_y, s_x
 
 
@@ -469,14 +510,20 @@ def scaled(settings: dict, freqs: Tensor, place: Place) -> Tensor:
                 ramp = (periods / (2 * math.pi) - alpha) / (beta - alpha)
                 ramp = min(max(ramp, 0.0), 1.0)
                 factors.append(ramp + (1 - ramp) / s)
-        out.append(freqs[axis] * torch.tensor(factors, dtype=torch.float64).view(-1, pairs))
+        out.append(
+            freqs[axis] * torch.tensor(factors, dtype=torch.float64).view(-1, pairs)
+        )
     return torch.stack(out)
 
 
 def temperature(settings: dict, place: Place) -> float:
     """The factor of the scores."""
     scaling = settings['rope_scaling']
-    if settings['rope'] is None or scaling is None or scaling.get('temperature') is None:
+    if (
+        settings['rope'] is None
+        or scaling is None
+        or scaling.get('temperature') is None
+    ):
         return 1.0
     s_y, s_x = growth(settings, place)
     ratio, (height, width) = max(1.0, s_y * s_x), place.pretrained

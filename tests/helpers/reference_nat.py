@@ -40,7 +40,9 @@ def neighbourhood_attention(
         rotation: of queries and keys; sees the padded image.
     """
     height, width, _ = x.shape
-    rows, columns = (max(n, k * dilation) for n, k in zip((height, width), kernel, strict=True))
+    rows, columns = (
+        max(n, k * dilation) for n, k in zip((height, width), kernel, strict=True)
+    )
     x = F.pad(x, (0, 0, 0, columns - width, 0, rows - height))
     qkv = F.linear(x, weights['qkv.weight'], weights['qkv.bias'])
     q, k, v = qkv.unflatten(-1, (3, heads, -1)).unbind(2)  # [H', W', h, D]
@@ -55,11 +57,15 @@ def neighbourhood_attention(
             )
         )
         scores = (
-            torch.stack([(q[row, column] * k[key]).sum(-1) for key in keys]) / q.shape[-1] ** 0.5
+            torch.stack([(q[row, column] * k[key]).sum(-1) for key in keys])
+            / q.shape[-1] ** 0.5
         )
         if 'rpb' in weights:
             offsets = [
-                ((r - row) // dilation + kernel[0] - 1, (c - column) // dilation + kernel[1] - 1)
+                (
+                    (r - row) // dilation + kernel[0] - 1,
+                    (c - column) // dilation + kernel[1] - 1,
+                )
                 for r, c in keys
             ]
             scores = scores + torch.stack([weights['rpb'][:, i, j] for i, j in offsets])
@@ -96,7 +102,11 @@ def published_model(
 
 def part(weights: Weights, name: str) -> Weights:
     start = f'{name}.'
-    return {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
+    return {
+        key.removeprefix(start): w
+        for key, w in weights.items()
+        if key.startswith(start)
+    }
 
 
 def norm(weights: Weights, x: Tensor) -> Tensor:
@@ -106,24 +116,34 @@ def norm(weights: Weights, x: Tensor) -> Tensor:
 def transformer_block(
     weights: Weights, x: Tensor, heads: int, kernel: int, dilation: int
 ) -> Tensor:
-    gammas = [weights.get(name, torch.ones(x.shape[-1])) for name in ('gamma1', 'gamma2')]
+    gammas = [
+        weights.get(name, torch.ones(x.shape[-1])) for name in ('gamma1', 'gamma2')
+    ]
     y = norm(part(weights, 'norm1'), x)
-    y = neighbourhood_attention(y, part(weights, 'attn'), heads, (kernel, kernel), dilation)
+    y = neighbourhood_attention(
+        y, part(weights, 'attn'), heads, (kernel, kernel), dilation
+    )
     x = x + gammas[0] * y
     y = norm(part(weights, 'norm2'), x)
     hidden = F.gelu(F.linear(y, weights['mlp.fc1.weight'], weights['mlp.fc1.bias']))
-    return x + gammas[1] * F.linear(hidden, weights['mlp.fc2.weight'], weights['mlp.fc2.bias'])
+    return x + gammas[1] * F.linear(
+        hidden, weights['mlp.fc2.weight'], weights['mlp.fc2.bias']
+    )
 
 
 def conv_stem(weights: Weights, image: Tensor) -> Tensor:
     x = image[None]
     for name in ('patch_embed.proj.0', 'patch_embed.proj.1'):
-        x = F.conv2d(x, weights[f'{name}.weight'], weights[f'{name}.bias'], stride=2, padding=1)
+        x = F.conv2d(
+            x, weights[f'{name}.weight'], weights[f'{name}.bias'], stride=2, padding=1
+        )
     return norm(part(weights, 'patch_embed.norm'), x[0].permute(1, 2, 0))
 
 
 def conv_reduction(weights: Weights, x: Tensor) -> Tensor:
-    x = F.conv2d(x.permute(2, 0, 1)[None], weights['reduction.weight'], stride=2, padding=1)
+    x = F.conv2d(
+        x.permute(2, 0, 1)[None], weights['reduction.weight'], stride=2, padding=1
+    )
     return norm(part(weights, 'norm'), x[0].permute(1, 2, 0))
 
 
@@ -131,7 +151,9 @@ def patch_stem(weights: Weights, image: Tensor) -> Tensor:
     height, width = image.shape[1:]
     image = F.pad(image, (0, -width % 4, 0, -height % 4))
     name = 'patch_embed.proj'
-    x = F.conv2d(image[None], weights[f'{name}.weight'], weights[f'{name}.bias'], stride=4)
+    x = F.conv2d(
+        image[None], weights[f'{name}.weight'], weights[f'{name}.bias'], stride=4
+    )
     return norm(part(weights, 'patch_embed.norm'), x[0].permute(1, 2, 0))
 
 

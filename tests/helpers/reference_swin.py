@@ -70,7 +70,9 @@ def separate_attention(
         out = attend(attn, inputs, group, window, together)
         outs.update(zip(group, out.unbind(1), strict=True))
     tokens = itertools.product(range(height), range(width))
-    return torch.stack([outs[token] for token in tokens], 1).unflatten(1, (height, width))
+    return torch.stack([outs[token] for token in tokens], 1).unflatten(
+        1, (height, width)
+    )
 
 
 def groups(
@@ -88,14 +90,20 @@ def groups(
 
 
 def padded_size(size: Token, window: Token) -> Token:
-    rows, columns = (math.ceil(side / of) * of for side, of in zip(size, window, strict=True))
+    rows, columns = (
+        math.ceil(side / of) * of for side, of in zip(size, window, strict=True)
+    )
     return rows, columns
 
 
-def label(token: Token, size: Token, window: Token, shift: Token) -> tuple[tuple[int, bool], ...]:
+def label(
+    token: Token, size: Token, window: Token, shift: Token
+) -> tuple[tuple[int, bool], ...]:
     """The window of a token after a cyclic shift, and whether it was moved over the edge."""
     sides = zip(token, size, window, shift, strict=True)
-    return tuple(((place - by) % of // side, place < by) for place, of, side, by in sides)
+    return tuple(
+        ((place - by) % of // side, place < by) for place, of, side, by in sides
+    )
 
 
 def attend(
@@ -109,7 +117,9 @@ def attend(
         q, k = rotate(q, tokens, freqs), rotate(k, tokens, freqs)
     scores = torch.einsum('bnhd,bmhd->bhnm', q, k) / q.shape[-1] ** 0.5
     if isinstance(attn, TableBiasAttention):
-        scores = scores + position_bias(attn.relative_position_bias_table, tokens, window)
+        scores = scores + position_bias(
+            attn.relative_position_bias_table, tokens, window
+        )
     probabilities = scores.masked_fill(~together, -math.inf).softmax(-1)
     out = torch.einsum('bhnm,bmhd->bnhd', probabilities, v).flatten(2)
     return F.linear(out, attn.proj.weight, attn.proj.bias)

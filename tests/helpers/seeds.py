@@ -23,7 +23,10 @@ def seeds_of_the_week() -> Iterator[int]:
 
     It is the time that this process computes, so that a busy machine has as many cases.
     """
-    first, end = 1000 * seed_of_the_week(), time.process_time() + float(os.environ.get(SECONDS, 5))
+    first, end = (
+        1000 * seed_of_the_week(),
+        time.process_time() + float(os.environ.get(SECONDS, 5)),
+    )
     for number in count():
         yield first + number
         if time.process_time() > end:

@@ -17,7 +17,9 @@ from helpers.exported import strong
 from rope_dense.backbones import RoPEViT
 
 C, CLASSES = 32, 3
-MEAN = dict(mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], bgr_to_rgb=True)
+MEAN = dict(
+    mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], bgr_to_rgb=True
+)
 ARCH = RoPEViT.ARCHS['dinov3_small'] | dict(
     embed_dims=C, depth=4, num_heads=2, mlp_ratio=2.0, layer_scale_init_value=1.0
 )
@@ -39,7 +41,10 @@ def boxes() -> dict:
     model = deim.config('l')
     model['data_preprocessor'].update(MEAN)
     model['bbox_head']['num_classes'] = CLASSES
-    return dict(default_scope='mmdet', model=model | dict(backbone=backbone(out_indices=(1, 2, 3))))
+    return dict(
+        default_scope='mmdet',
+        model=model | dict(backbone=backbone(out_indices=(1, 2, 3))),
+    )
 
 
 def masks(task: str = 'instance') -> dict:
@@ -51,20 +56,28 @@ def masks(task: str = 'instance') -> dict:
     model.panoptic_fusion_head.update(num_things_classes=CLASSES, num_stuff_classes=0)
     model.test_cfg.max_per_image = 10
     model.backbone = backbone(out_indices=(0, 2))
-    model.data_preprocessor = dict(type='DetDataPreprocessor', pad_size_divisor=16, **MEAN)
+    model.data_preprocessor = dict(
+        type='DetDataPreprocessor', pad_size_divisor=16, **MEAN
+    )
     return dict(default_scope='mmdet', model=model)
 
 
 def classes(**settings: Any) -> dict:
     """A linear head on the normalised last map; the others normalise all of theirs."""
-    head = dict(type='LinearHead', in_channels=C, num_classes=CLASSES, norm_cfg=dict(type='BN'))
+    head = dict(
+        type='LinearHead', in_channels=C, num_classes=CLASSES, norm_cfg=dict(type='BN')
+    )
     return segmentor('EncoderDecoder', head, **(dict(final_norm=True) | settings))
 
 
 def depth() -> dict:
     """A DPT head, on four maps with their class tokens."""
-    head = dict(type='DPTDepthHead', in_channels=C, channels=16, hidden_channels=8, num_bins=12)
-    head |= dict(post_process_channels=[8, 8, 16, 16], loss_decode=dict(type='BatchSiLogLoss'))
+    head = dict(
+        type='DPTDepthHead', in_channels=C, channels=16, hidden_channels=8, num_bins=12
+    )
+    head |= dict(
+        post_process_channels=[8, 8, 16, 16], loss_decode=dict(type='BatchSiLogLoss')
+    )
     outputs = dict(out_indices=(0, 1, 2, 3), output_prefix='cls')
     return segmentor('DepthEstimator', head, **outputs)
 
@@ -91,7 +104,9 @@ def save(folder: Path, **configs: dict) -> dict[str, dict]:
             assert '.qkv.' in key, key
             nn.init.zeros_(model.backbone.get_parameter(key))
         meta = dict(dataset_meta=dict(classes=['a', 'b', 'c']))
-        torch.save(dict(state_dict=model.state_dict(), meta=meta), path.with_suffix('.pth'))
+        torch.save(
+            dict(state_dict=model.state_dict(), meta=meta), path.with_suffix('.pth')
+        )
         tasks[name] = dict(config=str(path), checkpoint=str(path.with_suffix('.pth')))
     return tasks
 

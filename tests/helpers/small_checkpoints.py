@@ -41,13 +41,18 @@ def earlier(weights: Weights) -> Weights:
     old: Weights = {}
     freqs: defaultdict[str, Weights] = defaultdict(dict)
     for key, tensor in weights.items():
-        if match := re.fullmatch(r'(layers\.\d+\.)?blocks\.(\d+)\.attn\.rope\.freqs', key):
+        if match := re.fullmatch(
+            r'(layers\.\d+\.)?blocks\.(\d+)\.attn\.rope\.freqs', key
+        ):
             freqs[f'{match[1] or ""}rope.freqs'][match[2]] = tensor
         else:
             old[re.sub(r'attn\.qkv\.([qv]_bias)', r'attn.\1', key)] = tensor
     return {
         **old,
-        **{key: torch.stack([of[str(i)] for i in range(len(of))], 1) for key, of in freqs.items()},
+        **{
+            key: torch.stack([of[str(i)] for i in range(len(of))], 1)
+            for key, of in freqs.items()
+        },
     }
 
 
@@ -74,14 +79,19 @@ def load(
 
 
 def refusal(
-    backbone: type[nn.Module], checkpoint: str, prefix: str | None = None, **options: object
+    backbone: type[nn.Module],
+    checkpoint: str,
+    prefix: str | None = None,
+    **options: object,
 ) -> str:
     """The message of the error; the model stays as it was, and does not count as initialised."""
     model = build(backbone, checkpoint, prefix, **options)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     with pytest.raises(CheckpointError) as caught:
         model.init_weights()
-    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert all(
+        torch.equal(value, before[key]) for key, value in model.state_dict().items()
+    )
     assert not model.is_init
     return str(caught.value)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from rope_dense.datasets.generated import (
+from rope_dense.data.generated import (
     METAINFO,
     SEGMENTATION_METAINFO,
     ShapesSettings,
@@ -24,7 +24,9 @@ def make_data(folder: Path) -> Path:
     return folder
 
 
-def small_config(name: str, data: Path, folder: Path, variant: Path | None = None) -> Path:
+def small_config(
+    name: str, data: Path, folder: Path, variant: Path | None = None
+) -> Path:
     """Write the flagship config `name`, or a variant of it, shrunk, to `folder`; two iterations on
     `data`."""
     cfg = Config.fromfile(variant or CONFIGS / f'{name}.py')
@@ -41,8 +43,12 @@ def _task(name: str, data: Path) -> dict:
     else:
         root, metainfo, more = data / 'coco', METAINFO, _DETECTION
         annotations = str(root / 'annotations' / 'instances_val2017.json')
-        more = more | {f'{split}_evaluator.ann_file': annotations for split in ('val', 'test')}
-    datasets: dict[str, object] = {f'{loader}.dataset.data_root': str(root) for loader in loaders}
+        more = more | {
+            f'{split}_evaluator.ann_file': annotations for split in ('val', 'test')
+        }
+    datasets: dict[str, object] = {
+        f'{loader}.dataset.data_root': str(root) for loader in loaders
+    }
     # The flagships' data set classes know no others than COCO's or ADE20K's.
     datasets |= {f'{loader}.dataset.metainfo': dict(metainfo) for loader in loaders}
     if name in SEGMENTATION:
@@ -54,7 +60,9 @@ def _task(name: str, data: Path) -> dict:
 _RUN = {
     'train_cfg.max_iters': 2,
     'train_cfg.val_interval': 2,
-    'param_scheduler': [dict(type='LinearLR', start_factor=0.5, by_epoch=False, begin=0, end=2)],
+    'param_scheduler': [
+        dict(type='LinearLR', start_factor=0.5, by_epoch=False, begin=0, end=2)
+    ],
     'default_hooks.checkpoint.interval': 1,
     'default_hooks.logger.interval': 1,
     'train_dataloader.batch_size': 2,

@@ -38,7 +38,9 @@ MASK_RCNN = {
     'train_cfg.rpn_proposal.max_per_img': 20,
     'test_cfg.rpn.max_per_img': 20,
 }
-BOX_HEAD = dict(in_channels=16, conv_out_channels=16, fc_out_channels=32, num_classes=CLASSES)
+BOX_HEAD = dict(
+    in_channels=16, conv_out_channels=16, fc_out_channels=32, num_classes=CLASSES
+)
 MASK2FORMER = {
     'panoptic_head.in_channels': [16, 32, 64, 128],
     'panoptic_head.num_queries': 10,
@@ -85,7 +87,11 @@ SMALL = {
     'mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco': MASK_RCNN
     | {f'roi_head.bbox_head.{key}': value for key, value in BOX_HEAD.items()},
     'cascade-mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco': MASK_RCNN
-    | {f'roi_head.bbox_head.{i}.{key}': BOX_HEAD[key] for i in range(3) for key in BOX_HEAD},
+    | {
+        f'roi_head.bbox_head.{i}.{key}': BOX_HEAD[key]
+        for i in range(3)
+        for key in BOX_HEAD
+    },
     'retinanet_swin-t_rope-mixed_8xb2-12e_coco': RETINANET,
     'mask2former_swin-t_rope-mixed_8xb2-lsj-50e_coco-instance': MASK2FORMER,
     'mask2former_swin-t_rope-mixed_8xb2-lsj-50e_coco-panoptic': MASK2FORMER,
@@ -127,7 +133,9 @@ def detected() -> DetDataSample:
     mask = np.zeros((1, *SIZE), np.uint8)
     mask[:, 8:50, 5:60] = 1
     boxes, labels = torch.tensor([[5.0, 8.0, 60.0, 50.0]]), torch.tensor([2])
-    instances = InstanceData(bboxes=boxes, labels=labels, masks=BitmapMasks(mask, *SIZE))
+    instances = InstanceData(
+        bboxes=boxes, labels=labels, masks=BitmapMasks(mask, *SIZE)
+    )
     pixels = PixelData(sem_seg=torch.from_numpy(np.where(mask, 2, 90)).long())
     return DetDataSample(metainfo=meta(), gt_instances=instances, gt_sem_seg=pixels)
 
@@ -138,4 +146,6 @@ def segmented() -> SegDataSample:
 
 
 def meta() -> dict:
-    return dict(img_shape=SIZE, ori_shape=SIZE, scale_factor=(1.0, 1.0), batch_input_shape=SIZE)
+    return dict(
+        img_shape=SIZE, ori_shape=SIZE, scale_factor=(1.0, 1.0), batch_input_shape=SIZE
+    )

@@ -36,7 +36,9 @@ def import_timm() -> ModuleType:
         stand_ins['torchvision.ops.misc'].FrozenBatchNorm2d = frozen_norm
     sys.modules.update(stand_ins)
     try:
-        return pytest.importorskip('timm', reason='no timm; pip install --no-deps timm==1.0.31')
+        return pytest.importorskip(
+            'timm', reason='no timm; pip install --no-deps timm==1.0.31'
+        )
     finally:
         for name in stand_ins:
             del sys.modules[name]

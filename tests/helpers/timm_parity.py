@@ -57,7 +57,9 @@ def rope_vit(size: str, variant: str, **options: object) -> Model:
 
 
 def dinov3(size: str, name: str, **options: object) -> Model:
-    return Model(f'vit_{size}_patch16_dinov3{name}', f'dinov3_{size}', tuple(options.items()))
+    return Model(
+        f'vit_{size}_patch16_dinov3{name}', f'dinov3_{size}', tuple(options.items())
+    )
 
 
 def lingbot(size: str) -> Model:
@@ -65,7 +67,9 @@ def lingbot(size: str) -> Model:
 
 
 def pe(kind: str, size: str, patch_size: int, img_size: int) -> Model:
-    return Model(f'vit_pe_{kind}_{size}_patch{patch_size}_{img_size}', f'pe_{kind}_{size}')
+    return Model(
+        f'vit_pe_{kind}_{size}_patch{patch_size}_{img_size}', f'pe_{kind}_{size}'
+    )
 
 
 MODELS = [
@@ -77,9 +81,15 @@ MODELS = [
     Model('vit_mediumd_patch16_rope_reg1_gap_256', 'rope_reg1_mediumd'),
     Model('vit_betwixt_patch16_rope_reg4_gap_256', 'rope_reg4_betwixt'),
     Model('vit_base_patch16_rope_reg1_gap_256', 'rope_reg1_base'),
-    *(dinov3(size, '') for size in ('small', 'small_plus', 'base', 'large', 'huge_plus')),
+    *(
+        dinov3(size, '')
+        for size in ('small', 'small_plus', 'base', 'large', 'huge_plus')
+    ),
     dinov3('7b', ''),
-    *(dinov3(size, '_qkvb', qkv_bias='qv') for size in ('small', 'small_plus', 'base', 'large')),
+    *(
+        dinov3(size, '_qkvb', qkv_bias='qv')
+        for size in ('small', 'small_plus', 'base', 'large')
+    ),
     dinov3('huge_plus', '_qkvb', qkv_bias='qv'),
     dinov3('tiny', '_qkvb', qkv_bias='qv'),
     *(lingbot(size) for size in (*SIZES, 'giant')),
@@ -91,7 +101,11 @@ MODELS = [
     pe('core', 'large', 14, 336),
     pe('core', 'gigantic', 14, 448),
     *(pe('spatial', size, 16, 512) for size in ('tiny', 'small', 'base')),
-    *(pe(kind, size, 14, 448) for kind in ('spatial', 'lang') for size in ('large', 'gigantic')),
+    *(
+        pe(kind, size, 14, 448)
+        for kind in ('spatial', 'lang')
+        for size in ('large', 'gigantic')
+    ),
 ]
 NAMES = [model.timm for model in MODELS]
 
@@ -128,7 +142,9 @@ def build_pair(
     options = dict(model.options, img_size=img_size, out_indices=range(depth))
     path = saved(theirs.state_dict(), folder)
     final_norm = not without_norm(theirs)
-    return theirs, load(RoPEViT, path, arch=arch, final_norm=final_norm, **options).eval()
+    return theirs, load(
+        RoPEViT, path, arch=arch, final_norm=final_norm, **options
+    ).eval()
 
 
 def without_antialiasing() -> AbstractContextManager:
@@ -145,7 +161,9 @@ def largest_error(theirs: nn.Module, ours: RoPEViT, grid: tuple[int, int]) -> fl
     image = torch.randn(1, 3, grid[0] * patch_size, grid[1] * patch_size)
     *maps, tokens = ours(image)
     with without_antialiasing():
-        final, expected = theirs.forward_intermediates(image, indices=list(range(len(maps))))
+        final, expected = theirs.forward_intermediates(
+            image, indices=list(range(len(maps)))
+        )
     final = final[:, theirs.num_prefix_tokens :].transpose(1, 2)
     errors = [relative_error(tokens.flatten(2), final)]
     errors += [relative_error(*pair) for pair in zip(maps, expected, strict=True)]

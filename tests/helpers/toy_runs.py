@@ -104,8 +104,12 @@ class Rates(Hook):
     def __init__(self) -> None:
         self.seen: dict[int, list[float]] = {}
 
-    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None) -> None:
-        self.seen[runner.iter] = [group['lr'] for group in runner.optim_wrapper.param_groups]
+    def before_train_iter(
+        self, runner: Runner, batch_idx: int, data_batch: object = None
+    ) -> None:
+        self.seen[runner.iter] = [
+            group['lr'] for group in runner.optim_wrapper.param_groups
+        ]
 
 
 def toy_config(
@@ -123,11 +127,14 @@ def toy_config(
             work_dir=str(folder),
             train_dataloader=loader,
             val_dataloader=loader,
-            train_cfg=dict(type='ResumableTrainLoop', max_iters=iterations, val_interval=4),
+            train_cfg=dict(
+                type='ResumableTrainLoop', max_iters=iterations, val_interval=4
+            ),
             val_cfg={},
             val_evaluator=[dict(type='Given', results=list(results))],
             optim_wrapper=dict(
-                optimizer=dict(type='AdamW', lr=0.1), paramwise_cfg=dict(bias_lr_mult=2.0)
+                optimizer=dict(type='AdamW', lr=0.1),
+                paramwise_cfg=dict(bias_lr_mult=2.0),
             ),
             param_scheduler=[],
             default_hooks=dict(
@@ -141,7 +148,9 @@ def toy_config(
                 ),
             ),
             visualizer=dict(
-                type='Visualizer', name='visualizer', vis_backends=[dict(type='LocalVisBackend')]
+                type='Visualizer',
+                name='visualizer',
+                vis_backends=[dict(type='LocalVisBackend')],
             ),
             env_cfg=dict(dist_cfg=dict(backend='gloo')),
             randomness=dict(seed=0),
@@ -166,7 +175,9 @@ def toy_run(cfg: Config, *hooks: Hook, resume: Path | str | None = None) -> Runn
 def curves(folder: Path) -> dict[int, dict[str, float]]:
     """What the runs of a work folder have written of each training step."""
     files = sorted(folder.glob('*/vis_data/scalars.json'))
-    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    lines = [
+        json.loads(line) for file in files for line in file.read_text().splitlines()
+    ]
     return {line['step']: line for line in lines if 'loss' in line}
 
 

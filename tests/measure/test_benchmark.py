@@ -11,12 +11,17 @@ import torch
 
 from helpers.tool_names import Fails, Main
 from rope_dense.backbones import RoPEViT
-from rope_dense.measure.count import measured_size
+from rope_dense.measure.benchmark import measured_size
 from rope_dense.project.load import load_config
 from rope_dense_command import command
 
 SHAPE = '64x96'
-NO_TEST = ['--cfg-options', 'test_dataloader=None', 'test_cfg=None', 'test_evaluator=None']
+NO_TEST = [
+    '--cfg-options',
+    'test_dataloader=None',
+    'test_cfg=None',
+    'test_evaluator=None',
+]
 
 
 @pytest.fixture(scope='module')
@@ -25,32 +30,50 @@ def benchmark() -> Main:
 
 
 @pytest.mark.parametrize(
-    'kind, batch', [('detector', 1), pytest.param('segmentor', 2, marks=pytest.mark.slow)]
+    'kind, batch',
+    [('detector', 1), pytest.param('segmentor', 2, marks=pytest.mark.slow)],
 )
 def test_report(
-    request: pytest.FixtureRequest, benchmark: Main, tmp_path: Path, kind: str, batch: int
+    request: pytest.FixtureRequest,
+    benchmark: Main,
+    tmp_path: Path,
+    kind: str,
+    batch: int,
 ) -> None:
     config = request.getfixturevalue(kind)
     arguments = ['--sizes', SHAPE, '--rounds', '1', '--batch', str(batch)]
     assert benchmark([config, *arguments, '--work-dir', str(tmp_path)]) == 0
     folder = tmp_path / 'benchmark'
-    assert {file.name for file in folder.glob('[!.]*')} == {'benchmark.json', 'benchmark.csv'}
+    assert {file.name for file in folder.glob('[!.]*')} == {
+        'benchmark.json',
+        'benchmark.csv',
+    }
     report = json.loads((folder / 'benchmark.json').read_text())
     assert report['parameters'] > 1000 and report['config'] == config
     forward, training = report['rows']
     assert (forward['mode'], training['mode']) == ('forward', 'training')
     for row in report['rows']:
         assert (row['height'], row['width'], row['batch']) == (64, 96, batch)
-        assert row['p20_ms'] <= row['median_ms'] <= row['p80_ms'] <= row['p90_ms'] <= row['p99_ms']
+        assert (
+            row['p20_ms']
+            <= row['median_ms']
+            <= row['p80_ms']
+            <= row['p90_ms']
+            <= row['p99_ms']
+        )
         assert row['multiply_adds'] > 1e6 and row['memory_mb'] > 0
         assert sum(row['share'].values()) == pytest.approx(1)
         for part in ('rotation', 'attention', 'linear'):
             assert 0 < row['share'][part] < 1
-        assert (row['share']['windows'] > 0) == (kind == 'detector')  # ViTDet's window blocks
+        assert (row['share']['windows'] > 0) == (
+            kind == 'detector'
+        )  # ViTDet's window blocks
     assert training['memory_mb'] > forward['memory_mb']
     with (folder / 'benchmark.csv').open(newline='') as stream:
         lines = list(csv.DictReader(stream))
-    assert float(lines[1]['share_rotation']) == pytest.approx(training['share']['rotation'])
+    assert float(lines[1]['share_rotation']) == pytest.approx(
+        training['share']['rotation']
+    )
 
 
 def test_a_model_without_rotation_spends_no_time_on_it(
@@ -58,7 +81,10 @@ def test_a_model_without_rotation_spends_no_time_on_it(
 ) -> None:
     """Nor does PyTorch's profiler print; without a size, it is the test images'."""
     options = ['--modes', 'forward', '--cfg-options', 'model.backbone.rope=None']
-    assert benchmark([segmentor, '--rounds', '1', '--work-dir', str(tmp_path), *options]) == 0
+    assert (
+        benchmark([segmentor, '--rounds', '1', '--work-dir', str(tmp_path), *options])
+        == 0
+    )
     (row,) = json.loads((tmp_path / 'benchmark' / 'benchmark.json').read_text())['rows']
     assert row['share']['rotation'] == 0 == row['rotations']
     assert (row['height'], row['width']) == measured_size(load_config(segmentor))
@@ -99,7 +125,10 @@ def test_from_a_file_to_results(
     [
         (['--device', 'gpu'], ['(--device) gpu']),
         (['--sizes', '8x8'], ['8 x 8', 'less than one patch']),
-        (['--sizes', SHAPE, '--modes', 'training'], ['batch 1: Expected more than 1 value']),
+        (
+            ['--sizes', SHAPE, '--modes', 'training'],
+            ['batch 1: Expected more than 1 value'],
+        ),
         (['--sizes', SHAPE, '--modes', 'end-to-end', *NO_TEST], ['no test_dataloader']),
         (['--cfg-options', 'model.backbone.archs=tiny'], ["'archs'"]),
     ],

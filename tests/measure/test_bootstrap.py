@@ -8,9 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from rope_dense.measure.bootstrap import Difference, choose_setting, compare_settings, draw_images
-from rope_dense.measure.per_image import Sample, coco_precision, depth_error, mean_iou, top_one
-from rope_dense.measure.scores import ImageMeans
+from rope_dense.measure.per_image import (
+    Sample,
+    coco_precision,
+    depth_error,
+    mean_iou,
+    top_one,
+)
+from rope_dense.measure.scores import (
+    Difference,
+    ImageMeans,
+    choose_setting,
+    compare_settings,
+    draw_images,
+)
 
 CLASSES = ('cat', 'dog', 'bird')
 IMAGES = 6
@@ -19,7 +30,9 @@ SIDE = 100
 
 def boxes_of(rng: np.random.Generator, count: int) -> np.ndarray:
     """Boxes [count, 4] of COCO: left, top, width, height."""
-    return np.concatenate([rng.integers(0, 50, (count, 2)), rng.integers(8, 50, (count, 2))], 1)
+    return np.concatenate(
+        [rng.integers(0, 50, (count, 2)), rng.integers(8, 50, (count, 2))], 1
+    )
 
 
 def detections(kind: str) -> list[tuple[dict, dict]]:
@@ -36,8 +49,14 @@ def detections(kind: str) -> list[tuple[dict, dict]]:
         corners = np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], 1)
         guesses = np.concatenate([labels, labels[:2], rng.integers(0, 3, 3)])
         objects = [
-            dict(bbox=[*box[:2], *(box[:2] + box[2:])], bbox_label=label, ignore_flag=int(i == 4))
-            for i, (box, label) in enumerate(zip(true.tolist(), labels.tolist(), strict=True))
+            dict(
+                bbox=[*box[:2], *(box[:2] + box[2:])],
+                bbox_label=label,
+                ignore_flag=int(i == 4),
+            )
+            for i, (box, label) in enumerate(
+                zip(true.tolist(), labels.tolist(), strict=True)
+            )
             for box in [np.array(box)]
         ]
         prediction = dict(
@@ -87,7 +106,9 @@ def repeated(results: Sequence[tuple[dict, dict]], weights: np.ndarray) -> list:
 
 
 @pytest.mark.parametrize('kind', ['bbox', 'segm'])
-def test_precision_is_that_of_repeated_images(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precision_is_that_of_repeated_images(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pycocotools.cocoeval import COCOeval
 
     results = detections(kind)
@@ -112,7 +133,12 @@ def test_precision_is_that_of_repeated_images(kind: str, monkeypatch: pytest.Mon
 
 def test_nothing_is_predicted() -> None:
     results = [
-        (truth, dict(found, bboxes=found['bboxes'][:0], labels=[], scores=found['scores'][:0]))
+        (
+            truth,
+            dict(
+                found, bboxes=found['bboxes'][:0], labels=[], scores=found['scores'][:0]
+            ),
+        )
         for truth, found in detections('bbox')
     ]
     assert quiet(coco_precision, coco_metric('bbox'), results).value == 0
@@ -137,9 +163,13 @@ def test_mean_iou_is_that_of_repeated_images() -> None:
         )
         metric.process({}, [dict(gt_sem_seg=label, pred_sem_seg=found)])
     weights = draw_images(IMAGES, 5, 3)
-    for row, actual in zip(weights, mean_iou(metric, metric.results).metric(weights), strict=True):
+    for row, actual in zip(
+        weights, mean_iou(metric, metric.results).metric(weights), strict=True
+    ):
         drawn = [metric.results[i] for i in np.repeat(range(IMAGES), row.astype(int))]
-        assert metric.compute_metrics(drawn)['mIoU'] == pytest.approx(actual, abs=0.0051)
+        assert metric.compute_metrics(drawn)['mIoU'] == pytest.approx(
+            actual, abs=0.0051
+        )
 
 
 def test_means_are_those_of_repeated_images() -> None:
@@ -183,8 +213,12 @@ def test_a_few_images_choose_nothing(images: int) -> None:
     own, better = means([1.0] * images), means([2.0] * images)
     weights = draw_images(images, 40, 0)
     difference = compare_settings(better, own, weights)
-    assert difference.value == difference.low == 1 and difference.is_clear == (images == 5)
-    assert choose_setting([compare_settings(own, own, weights), difference])[0] == (images == 5)
+    assert difference.value == difference.low == 1 and difference.is_clear == (
+        images == 5
+    )
+    assert choose_setting([compare_settings(own, own, weights), difference])[0] == (
+        images == 5
+    )
 
 
 def test_equal_settings_are_rarely_taken() -> None:
@@ -196,7 +230,10 @@ def test_equal_settings_are_rarely_taken() -> None:
         shared = rng.normal(size=100)
         settings = [means(shared + rng.normal(size=100)) for _ in range(11)]
         taken += (
-            choose_setting([compare_settings(x, settings[0], weights, 10) for x in settings])[0] > 0
+            choose_setting(
+                [compare_settings(x, settings[0], weights, 10) for x in settings]
+            )[0]
+            > 0
         )
     assert taken <= 7  # 60 cases, and 5 % of them or fewer
 
@@ -215,7 +252,9 @@ def test_the_best_is_taken_if_it_is_clear(larger_is_better: bool) -> None:
     }
     weights = draw_images(60, 300, 0)
     names = list(settings)
-    differences = [compare_settings(scores, own, weights) for scores in settings.values()]
+    differences = [
+        compare_settings(scores, own, weights) for scores in settings.values()
+    ]
     assert differences[0] == Difference(0, 0, 0, 0)
     assert names[choose_setting(differences)[0]] == 'best'
     index, reason = choose_setting(differences[:3])
@@ -236,5 +275,7 @@ def test_samples_are_disjoint() -> None:
     first, second = Sample(30, 1), Sample(30, 1, skip=30)
     indices = first.indices(100)
     assert len(set(indices)) == 30 and indices == sorted(indices) == first.indices(100)
-    assert not set(indices) & set(second.indices(100)) and len(second.indices(100)) == 30
+    assert (
+        not set(indices) & set(second.indices(100)) and len(second.indices(100)) == 30
+    )
     assert Sample(30, 2).indices(100) != indices

@@ -15,16 +15,16 @@ from torch import nn
 from helpers.tool_names import Fails
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
-from rope_dense.measure import chooser
+from rope_dense.measure import choose as chooser
 from rope_dense.measure.candidates import settings_at
 from rope_dense.measure.choice_files import config_of
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.per_image import Sample
 from rope_dense.measure.scores import ImageMeans
 from rope_dense.measure.settings import Setting
+from rope_dense.project.contents import configured_size
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
-from rope_dense.project.sizes import configured_size
 from rope_dense_command import command
 
 MIXED, AXIAL = dict(type='MixedRoPE'), dict(type='AxialRoPE')
@@ -49,8 +49,12 @@ def tried(
     model = nn.Module()
     model.backbone = backbone
     resize = dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio)
-    config = Config(dict(model={}, test_dataloader=dict(dataset=dict(pipeline=[resize]))))
-    own, *others = settings_at(Evaluator(model, config), size, trained, scalings, windows)
+    config = Config(
+        dict(model={}, test_dataloader=dict(dataset=dict(pipeline=[resize])))
+    )
+    own, *others = settings_at(
+        Evaluator(model, config), size, trained, scalings, windows
+    )
     assert own == Setting(size)
     return [(setting.scaling, setting.window) for setting in others]
 
@@ -69,8 +73,13 @@ def test_scalings_grow_with_the_images() -> None:
 
 def test_the_scaling_of_the_config_is_one_of_them() -> None:
     for size, factor in (('64', 2), ('128', 4)):
-        scaled = vit(img_size=32, rope_scaling=dict(type='linear'))  # by 2 at 64 x 64 pixels
-        assert tried(scaled, size) == [('none', 'config'), (f'by_parts:{factor}', 'config')]
+        scaled = vit(
+            img_size=32, rope_scaling=dict(type='linear')
+        )  # by 2 at 64 x 64 pixels
+        assert tried(scaled, size) == [
+            ('none', 'config'),
+            (f'by_parts:{factor}', 'config'),
+        ]
     fixed = vit(rope_scaling=dict(type='linear', factor=1.25))
     assert ('linear:2.5', 'config') in tried(fixed, '128')
 
@@ -84,24 +93,37 @@ def test_windows_grow_with_the_images() -> None:
 
 
 def test_a_scaling_of_unchanged_windows_is_not_tried() -> None:
-    swin = RoPESwin(STAGES, rope=MIXED, window_size=4, pretrain_window_size=4, out_indices=(1,))
+    swin = RoPESwin(
+        STAGES, rope=MIXED, window_size=4, pretrain_window_size=4, out_indices=(1,)
+    )
     assert tried(swin, '128') == [
         *(('config', window) for window in ('auto', '8x8')),
-        *((kind, window) for kind in ('linear', 'by_parts') for window in ('auto', '8x8')),
+        *(
+            (kind, window)
+            for kind in ('linear', 'by_parts')
+            for window in ('auto', '8x8')
+        ),
     ]
-    nat = RoPENAT(STAGES, rope=AXIAL, kernel_size=3, pretrain_kernel_size=3, out_indices=(1,))
+    nat = RoPENAT(
+        STAGES, rope=AXIAL, kernel_size=3, pretrain_kernel_size=3, out_indices=(1,)
+    )
     found = tried(nat, '128')  # a kernel is odd
     assert ('config', '7x7') in found and ('ntk', '7x7') in found
 
 
 def test_given_settings_are_not_left_out() -> None:
     assert tried(vit(), '96', scalings=['linear:3']) == [('linear:3', 'config')]
-    assert tried(vit(), '96', (48, 48), scalings=['linear+log']) == [('linear:2+log', 'config')]
+    assert tried(vit(), '96', (48, 48), scalings=['linear+log']) == [
+        ('linear:2+log', 'config')
+    ]
     with pytest.raises(ValueError, match='ntk'):
         tried(vit(), '96', scalings=['ntk:2'])
     windowed = dict(window_size=2, window_block_indexes=(0,))
     found = tried(vit(**windowed), '96', windows=['3'])
-    assert [window for scaling, window in found if scaling == 'by_parts:1.5'] == ['config', '3']
+    assert [window for scaling, window in found if scaling == 'by_parts:1.5'] == [
+        'config',
+        '3',
+    ]
     with pytest.raises(ValueError, match='larger than the map'):
         tried(vit(**windowed), '96', windows=['9'])
 
@@ -109,7 +131,9 @@ def test_given_settings_are_not_left_out() -> None:
 @pytest.fixture(scope='module')
 def weights(segmentor: str, folder: Path) -> str:
     path = folder / 'segmentor.pth'
-    torch.save(dict(state_dict=random_model(Config.fromfile(segmentor)).state_dict()), path)
+    torch.save(
+        dict(state_dict=random_model(Config.fromfile(segmentor)).state_dict()), path
+    )
     return str(path)
 
 
@@ -122,14 +146,20 @@ def test_the_config_of_a_size_gives_the_figures(
     assert (content['metric'], content['images']) == ('mIoU', 2)
     alone, larger = content['sizes']
     assert [row['scaling'] for row in alone['rows']] == ['config']
-    assert [row['scaling'] for row in larger['rows']] == ['config', 'linear:1.5', 'by_parts:1.5']
+    assert [row['scaling'] for row in larger['rows']] == [
+        'config',
+        'linear:1.5',
+        'by_parts:1.5',
+    ]
     assert all(row['low'] <= row['value'] <= row['high'] for row in larger['rows'])
     said = capsys.readouterr().out
     assert larger['chosen'] == 0 and "fewer than 5 images: the config's own" in said
     table = [line.split()[:2] for line in said.splitlines()]
     assert ['size', 'scaling'] in table and ['96', 'by_parts:1.5'] in table
     assert cv2.imread(str(tmp_path / 'scaling' / 'choice.png')).std() > 0
-    config = load_config(str(tmp_path / 'scaling' / '96.py'), (), str(tmp_path / 'test'))
+    config = load_config(
+        str(tmp_path / 'scaling' / '96.py'), (), str(tmp_path / 'test')
+    )
     assert configured_size(config) == (96, 144)
     assert config.model.test_cfg.crop_size == (96, 96)
     config.experiment_name = config.visualizer.name = 'choice_96'
@@ -177,7 +207,10 @@ def test_a_choice_is_judged_on_other_images(
     assert tested[:3] == [
         ('config', 0, 'test 1 of 4'), ('linear', 0, 'test 2 of 4'), ('by_parts', 0, 'test 3 of 4')
     ]  # fmt: skip
-    assert [(scaling, skip) for scaling, skip, _ in tested[3:]] == [('config', 20), ('linear', 20)]
+    assert [(scaling, skip) for scaling, skip, _ in tested[3:]] == [
+        ('config', 20),
+        ('linear', 20),
+    ]
     assert [row['value'] for row in choice['judged']] == [0, 0]
     assert [row['tied'] for row in choice['rows']] == [False, True, False]
     assert 'not confirmed' in capsys.readouterr().out
@@ -193,7 +226,16 @@ def test_what_cannot_be_chosen(segmentor: str, weights: str, fails: Fails) -> No
         (['--sizes', '64'], 'nothing to choose'),
         (['--scaling', 'ntk:2'], "type 'ntk'"),
         (
-            ['--sizes', '96', '--draws', '100', '--scaling', 'linear:2', 'linear:3', 'linear:4'],
+            [
+                '--sizes',
+                '96',
+                '--draws',
+                '100',
+                '--scaling',
+                'linear:2',
+                'linear:3',
+                'linear:4',
+            ],
             '--draws 100: to compare 3 settings of a size with the config takes 120',
         ),
         (['--images', '2', '--judge', '1'], '--judge 1: of 2 validation images'),

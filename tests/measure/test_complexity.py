@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from helpers.grid import CONFIGS, Leaf
 from research.classifier import RoPEClassifier
 from rope_dense.backbones import RoPESwin, RoPEViT
-from rope_dense.measure.count import count_products, measured_size
+from rope_dense.measure.benchmark import count_products, measured_size
 from rope_dense.project.model import build_model
 
 
@@ -25,7 +25,9 @@ class Predictor(nn.Module):
         super().__init__()
         arch = dict(embed_dims=32, depth=2, num_heads=2)
         windows = dict(window_block_indexes=(0,), window_size=2)
-        self.backbone = RoPEViT(arch, in_channels=channels, with_cls_token=False, **windows)
+        self.backbone = RoPEViT(
+            arch, in_channels=channels, with_cls_token=False, **windows
+        )
         self.up = nn.ConvTranspose2d(32, 8, 2, stride=2)
         self.conv = nn.Conv2d(8, 4, 3, padding=1, groups=2)
 
@@ -47,7 +49,9 @@ def test_products_of_a_small_model(channels: int) -> None:
     conv = 4 * tokens * 8 // 2 * 3**2 * 4
     actual = count_products(Predictor(channels), height=height, width=width)
     assert actual.multiply_adds == patches + layers + scores + up + conv
-    assert actual.rotations == 2 * 2 * tokens * c / 2  # two blocks; queries and keys; pairs
+    assert (
+        actual.rotations == 2 * 2 * tokens * c / 2
+    )  # two blocks; queries and keys; pairs
 
 
 def test_rotation_costs_what_the_paper_says() -> None:
@@ -59,27 +63,41 @@ def test_rotation_costs_what_the_paper_says() -> None:
     products = count_products(mixed, height=224, width=224)
     assert products.rotations == 1_806_336 == 196 * 12 * 768  # tokens, blocks, channels
     assert products.multiply_adds / 1e9 == pytest.approx(17.6, abs=0.05)
-    assert 100 * products.rotations / products.multiply_adds == pytest.approx(0.0103, abs=5e-5)
+    assert 100 * products.rotations / products.multiply_adds == pytest.approx(
+        0.0103, abs=5e-5
+    )
     learned = sum(p.numel() for name, p in mixed.named_parameters() if 'freqs' in name)
     parameters = sum(p.numel() for p in baseline.parameters())
-    assert learned == 9216 and 100 * learned / parameters == pytest.approx(0.0106, abs=5e-5)
+    assert learned == 9216 and 100 * learned / parameters == pytest.approx(
+        0.0106, abs=5e-5
+    )
 
 
-@pytest.mark.parametrize('rope, pairs', [(dict(k_rope=2), 4), (dict(k_rope=4), 2), (None, 0)])
+@pytest.mark.parametrize(
+    'rope, pairs', [(dict(k_rope=2), 4), (dict(k_rope=4), 2), (None, 0)]
+)
 def test_rotations_of_a_part_of_the_channels(rope: dict | None, pairs: int) -> None:
     """In windows with padding too, which rotates nothing."""
     settings = rope and dict(rope, type='LogAxialRoPE')
     arch = dict(embed_dims=32, depths=(2,), num_heads=(2,))
     backbone = dict(type='RoPESwin', arch=arch, rope=settings, out_indices=(0,))
     products = count_products(RoPEClassifier(backbone, 3), height=72, width=100)
-    assert products.rotations == 2 * (2 * 18 * 25 * 2 * pairs)  # blocks; q, k; tokens; heads
+    assert products.rotations == 2 * (
+        2 * 18 * 25 * 2 * pairs
+    )  # blocks; q, k; tokens; heads
 
 
 def test_products_of_shifted_windows() -> None:
     """Windows are counted with their padding, and where shifted with what the mask takes away."""
     height, width, c, depths = 72, 100, 16, (2, 2)
-    backbone = RoPESwin(dict(embed_dims=c, depths=depths, num_heads=(1, 2)), out_indices=(0, 1))
-    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+    backbone = RoPESwin(
+        dict(embed_dims=c, depths=depths, num_heads=(1, 2)), out_indices=(0, 1)
+    )
+    with (
+        FlopCounterMode(display=False) as counter,
+        torch.no_grad(),
+        sdpa_kernel(SDPBackend.MATH),
+    ):
         backbone.eval()(torch.rand(1, 3, height, width))
     rows, columns = height // 4, width // 4
     expected = rows * columns * 3 * 4**2 * c
@@ -107,7 +125,9 @@ def test_mmengine_can_analyse_a_backbone(backbone: dict) -> None:
     image = torch.rand(1, 3, 96, 128)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(image)
-    report = get_model_complexity_info(model, inputs=(image,), show_table=False, show_arch=False)
+    report = get_model_complexity_info(
+        model, inputs=(image,), show_table=False, show_arch=False
+    )
     assert report['params'] == sum(param.numel() for param in model.parameters())
     assert report['flops'] == pytest.approx(counter.get_total_flops() // 2, rel=0.1)
 

@@ -8,11 +8,16 @@ import pytest
 from rope_dense.measure.results import csv_text
 
 
-@pytest.mark.parametrize('name', ["=cmd|'/C calc'!A0", '+1', '-1', '@SUM(A1)', '\tx', '\rx\ry\nz'])
+@pytest.mark.parametrize(
+    'name', ["=cmd|'/C calc'!A0", '+1', '-1', '@SUM(A1)', '\tx', '\rx\ry\nz']
+)
 def test_a_formula_is_a_text(name: str) -> None:
     text = csv_text([{name: 0.5, 'label': name}])
     cell = "'" + name.replace('\r', r'\r')
-    assert [*csv.reader(io.StringIO(text, newline=''))] == [[cell, 'label'], ['0.5', cell]]
+    assert [*csv.reader(io.StringIO(text, newline=''))] == [
+        [cell, 'label'],
+        ['0.5', cell],
+    ]
 
 
 def test_other_values_stay() -> None:

@@ -16,9 +16,9 @@ from helpers.small_configs import make_data, small_config
 from rope_dense.measure.evaluator import ResolutionLoop
 from rope_dense.measure.plot import curves_of
 from rope_dense.measure.results import read_results
+from rope_dense.project.contents import configured_size
 from rope_dense.project.load import load_config
 from rope_dense.project.model import build_model
-from rope_dense.project.sizes import configured_size
 from rope_dense.utils.results import Results
 from rope_dense_command import command
 
@@ -33,7 +33,10 @@ def run() -> Run:
     main, numbers = command('eval_resolutions'), count()
 
     def run(*argv: object, options: Sequence[str] = ()) -> int:
-        names = [f'{key}=sweep_{next(numbers)}' for key in ('experiment_name', 'visualizer.name')]
+        names = [
+            f'{key}=sweep_{next(numbers)}'
+            for key in ('experiment_name', 'visualizer.name')
+        ]
         return main([*map(str, argv), '--cfg-options', *names, *options])
 
     return run
@@ -78,12 +81,26 @@ def figures(work_dir: Path) -> dict[tuple[str, str], dict]:
 def test_figures_are_those_of_single_tests(
     run: Run, segmentor: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ['--slide', 'whole', '--scaling', 'config', 'linear:2', '--work-dir', tmp_path]
-    assert run(segmentor.config, segmentor.checkpoint, '--sizes', 48, '64x80', *options) == 0
+    options = [
+        '--slide',
+        'whole',
+        '--scaling',
+        'config',
+        'linear:2',
+        '--work-dir',
+        tmp_path,
+    ]
+    assert (
+        run(segmentor.config, segmentor.checkpoint, '--sizes', 48, '64x80', *options)
+        == 0
+    )
     actual = figures(tmp_path)
     config = load_config(str(segmentor.config), (), str(tmp_path / 'single'))
     config.model.test_cfg = dict(mode='whole')
-    for scaling, setting in (('config', None), ('linear:2', dict(type='linear', factor=2.0))):
+    for scaling, setting in (
+        ('config', None),
+        ('linear:2', dict(type='linear', factor=2.0)),
+    ):
         config.model.backbone.rope_scaling = setting
         for size, (height, width) in (('48', (48, 72)), ('64x80', (64, 80))):
             config.experiment_name = config.visualizer.name = f'single_{scaling}_{size}'
@@ -100,7 +117,10 @@ def test_figures_are_those_of_single_tests(
     ]  # fmt: skip
     with open(tmp_path / 'resolutions.csv') as file:
         rows = list(csv.DictReader(file))
-    assert [(row['height'], row['width']) for row in rows] == [('48', '72'), ('64', '80')] * 2
+    assert [(row['height'], row['width']) for row in rows] == [
+        ('48', '72'),
+        ('64', '80'),
+    ] * 2
     mious = [actual[row['size'], row['scaling']]['mIoU'] for row in rows]
     assert [float(row['mIoU']) for row in rows] == mious
     assert cv2.imread(str(tmp_path / 'resolutions.png')).std() > 0
@@ -113,7 +133,9 @@ def test_a_detector_at_a_larger_size(run: Run, detector: Model, tmp_path: Path) 
     assert [row['window'] for row in rows] == ['auto', '3']
     assert all((row['height'], row['width']) == (96, 144) for row in rows)
     assert all('coco/bbox_mAP' in row['metrics'] for row in rows)
-    assert rows[0]['metrics']['coco/bbox_mAP_l'] is None  # no large object: COCO says -1
+    assert (
+        rows[0]['metrics']['coco/bbox_mAP_l'] is None
+    )  # no large object: COCO says -1
 
 
 @pytest.fixture
@@ -138,7 +160,13 @@ def test_finished_figures_are_kept(
     tested: list,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = [segmentor.config, segmentor.checkpoint, '--work-dir', tmp_path, '--sizes']
+    arguments = [
+        segmentor.config,
+        segmentor.checkpoint,
+        '--work-dir',
+        tmp_path,
+        '--sizes',
+    ]
     assert run(*arguments, 32, 99, 64) == 130
     assert 'stopped; 1 results are in' in capsys.readouterr().err
     assert figures(tmp_path) == {('32', 'config'): dict(mIoU=32.0)}
@@ -154,10 +182,19 @@ def test_a_detector_that_finds_no_box(
     run: Run, detector: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """C1, S2: mmdet's metric is empty then; earlier versions stored that, and stopped each time."""
-    arguments = [detector.config, detector.checkpoint, '--work-dir', tmp_path, '--sizes', 64]
+    arguments = [
+        detector.config,
+        detector.checkpoint,
+        '--work-dir',
+        tmp_path,
+        '--sizes',
+        64,
+    ]
     none = ['model.test_cfg.max_per_img=0']
     assert run(*arguments, options=none) == 0
-    expected = {f'coco/bbox_mAP{kind}': 0 for kind in ('', '_50', '_75', '_s', '_m', '_l')}
+    expected = {
+        f'coco/bbox_mAP{kind}': 0 for kind in ('', '_50', '_75', '_s', '_m', '_l')
+    }
     assert figures(tmp_path) == {('64', 'config'): expected}
     file = tmp_path / 'resolutions.json'
     stored = json.loads(file.read_text())
@@ -218,7 +255,14 @@ def test_figures_of_something_else_are_not_taken_for_these(
     checkpoint = tmp_path / 'weights.pth'
     weights = torch.load(segmentor.checkpoint)
     torch.save(weights, checkpoint)
-    arguments = [segmentor.config, checkpoint, '--sizes', 64, '--work-dir', tmp_path / 'work']
+    arguments = [
+        segmentor.config,
+        checkpoint,
+        '--sizes',
+        64,
+        '--work-dir',
+        tmp_path / 'work',
+    ]
     assert run(*arguments) == 0
     assert run(*arguments, options=['test_dataloader.dataset.indices=1']) == 2
     message = capsys.readouterr().err

@@ -18,9 +18,9 @@ from rope_dense.measure.settings import (
     parse_scaling,
     parse_window,
 )
-from rope_dense.project.sizes import at_size, configured_size
+from rope_dense.project.contents import at_size, configured_size
 from rope_dense.rope.grid import build_scaling
-from rope_dense.utils.size_text import parse_size
+from rope_dense.utils.validation import parse_size
 
 TINY = dict(embed_dims=32, depth=2, num_heads=2)
 
@@ -32,10 +32,16 @@ def test_settings_are_read() -> None:
     assert parse_scaling('none') is None
     scaling = dict(type='linear', factor=(1.5, 2.0), temperature='log')
     assert parse_scaling('linear:1.5x2+log') == scaling
-    assert parse_scaling('by_parts:2') == dict(type='by_parts', factor=2.0, temperature=None)
-    assert parse_scaling('ntk+yarn') == dict(type='ntk', factor=None, temperature='yarn')
+    assert parse_scaling('by_parts:2') == dict(
+        type='by_parts', factor=2.0, temperature=None
+    )
+    assert parse_scaling('ntk+yarn') == dict(
+        type='ntk', factor=None, temperature='yarn'
+    )
     assert parse_scaling('ntk:pretrain+yarn') == parse_scaling('ntk+yarn')
-    assert parse_scaling('none+log') == dict(type='none', factor=None, temperature='log')
+    assert parse_scaling('none+log') == dict(
+        type='none', factor=None, temperature='log'
+    )
 
 
 @pytest.mark.parametrize('text', ['', '0', '-3', '12x', '96x0', '1x2x3', 'big', '1.5'])
@@ -74,7 +80,9 @@ def pipeline_config(*steps: dict) -> Config:
         (dict(scale=640), (96, 128), (128, 96)),
     ],
 )
-def test_pipelines_are_resized(step: dict, size: int | tuple, scale: int | tuple) -> None:
+def test_pipelines_are_resized(
+    step: dict, size: int | tuple, scale: int | tuple
+) -> None:
     config = pipeline_config(dict(type='Resize', **step))
     resized = at_size(config, size)
     assert resized.test_dataloader.dataset.dataset.pipeline[1].scale == scale
@@ -87,7 +95,9 @@ def test_the_limit_of_the_longer_side_grows_too() -> None:
     config = pipeline_config(dict(type='ResizeShortestEdge', scale=640, max_size=2560))
     step = at_size(config, 320).test_dataloader.dataset.dataset.pipeline[1]
     assert (step.scale, step.max_size) == (320, 1280)
-    with pytest.raises(ValueError, match='ResizeShortestEdge takes a shorter side only'):
+    with pytest.raises(
+        ValueError, match='ResizeShortestEdge takes a shorter side only'
+    ):
         at_size(config, (96, 128))
 
 
@@ -112,14 +122,18 @@ class Dense(nn.Module):
         return self.backbone(torch.randn(1, 3, side, side, generator=generator))[-1]
 
 
-def evaluator_of(backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object) -> Evaluator:
+def evaluator_of(
+    backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object
+) -> Evaluator:
     config = pipeline_config(dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio))
     config.model = dict(test_cfg=test_cfg)
     return Evaluator(Dense(backbone), config)
 
 
 def vit(**options: object) -> RoPEViT:
-    settings = dict(img_size=32, patch_size=8, with_cls_token=False, window_block_indexes=(0,))
+    settings = dict(
+        img_size=32, patch_size=8, with_cls_token=False, window_block_indexes=(0,)
+    )
     return RoPEViT(TINY, **{**settings, 'window_size': 3, **options})
 
 
@@ -132,7 +146,11 @@ def swin(**options: object) -> RoPESwin:
 def test_settings_act_and_are_taken_back(build: Callable[..., nn.Module]) -> None:
     evaluator = evaluator_of(build(rope_scaling=dict(type='linear', factor=2.0)))
     model, unchanged = evaluator.model, evaluator.model.outputs()
-    for scaling, window in (('none', 'config'), ('config', '2'), ('by_parts:3+log', '2x5')):
+    for scaling, window in (
+        ('none', 'config'),
+        ('config', '2'),
+        ('by_parts:3+log', '2x5'),
+    ):
         evaluator.apply(Setting('64', scaling, window))
         assert not torch.equal(model.outputs(), unchanged)
     evaluator.apply(Setting('64'))
@@ -157,8 +175,16 @@ def test_a_setting_is_that_of_a_model_built_with_it() -> None:
             Setting('64', window='9'),
             '--window 9: larger than the map, 8 x 8 tokens at --size',
         ),
-        (vit, Setting('32x64', window='4x9'), '--window 4x9: larger than the map, 4 x 8 tokens'),
-        (swin, Setting('30', window='9'), '--window 9: larger than the map, 8 x 8 tokens'),
+        (
+            vit,
+            Setting('32x64', window='4x9'),
+            '--window 4x9: larger than the map, 4 x 8 tokens',
+        ),
+        (
+            swin,
+            Setting('30', window='9'),
+            '--window 9: larger than the map, 8 x 8 tokens',
+        ),
         (vit, Setting('64', 'ntk'), "type 'ntk' changes the theta"),
         (vit, Setting('64', 'cubic'), 'rope_scaling: type must be one of'),
         (vit, Setting('64', slide='scale'), '--slide scale: the config does not slide'),
@@ -188,7 +214,9 @@ def test_an_open_factor_is_of_the_training(
     """S3: the pre-training saw 4 x 4 tokens, the training 8 x 8, and images have 12 x 12 now."""
     evaluator = evaluator_of(vit(rope_scaling=scaling, window_block_indexes=()))
     evaluator.apply(with_factor(evaluator, Setting('96', text), (64, 64)))
-    scaled = build_scaling(evaluator.backbone.rope_scaling, evaluator.backbone.pretrain_grid)
+    scaled = build_scaling(
+        evaluator.backbone.rope_scaling, evaluator.backbone.pretrain_grid
+    )
     assert scaled.factors(12, 12) == pytest.approx(factors)
 
 
@@ -199,8 +227,12 @@ def test_an_open_factor_of_crops_and_windows() -> None:
         setting = Setting('128', 'linear', slide=way)
         assert with_factor(evaluator, setting, (64, 64)).scaling == f'linear:{factor}'
     for text in ('none', 'config', 'linear:2', 'linear:pretrain'):
-        assert with_factor(evaluator, Setting('128', text), (64, 64)) == Setting('128', text)
-    setting = Setting('128', 'linear')  # a window of as many tokens as in training scales nothing
+        assert with_factor(evaluator, Setting('128', text), (64, 64)) == Setting(
+            '128', text
+        )
+    setting = Setting(
+        '128', 'linear'
+    )  # a window of as many tokens as in training scales nothing
     assert with_factor(evaluator_of(swin()), setting, (64, 64)) == setting
     windows = with_factor(
         evaluator_of(vit(), keep_ratio=True), Setting('96x160', 'linear'), (64, 64)
@@ -213,12 +245,16 @@ def test_settings_that_a_backbone_has_no_use_for() -> None:
     baseline.apply(Setting('64', 'none'))
     with pytest.raises(ValueError, match='rope_scaling needs a rotary embedding'):
         baseline.apply(Setting('64', 'linear'))
-    with pytest.raises(ValueError, match='--window 2: all blocks of this RoPEViT attend globally'):
+    with pytest.raises(
+        ValueError, match='--window 2: all blocks of this RoPEViT attend globally'
+    ):
         evaluator_of(vit(window_block_indexes=())).apply(Setting('64', window='2'))
     other = evaluator_of(nn.Identity())
     other.apply(Setting('64'))
     for point in (Setting('64', 'none'), Setting('64', window='2')):
-        with pytest.raises(ValueError, match='the backbone must be one of rope_dense, it is Id'):
+        with pytest.raises(
+            ValueError, match='the backbone must be one of rope_dense, it is Id'
+        ):
             other.apply(point)
 
 
@@ -237,13 +273,21 @@ def test_crops_are_kept_or_scaled_or_left_out() -> None:
     evaluator.apply(Setting('128'))
     assert evaluator.model.test_cfg == slide
     evaluator.apply(Setting('128', slide='scale'))
-    assert evaluator.model.test_cfg == dict(mode='slide', crop_size=(64, 96), stride=(42, 64))
+    assert evaluator.model.test_cfg == dict(
+        mode='slide', crop_size=(64, 96), stride=(42, 64)
+    )
     evaluator.apply(Setting('128x32', slide='scale'))
-    assert evaluator.model.test_cfg == dict(mode='slide', crop_size=(64, 24), stride=(42, 16))
+    assert evaluator.model.test_cfg == dict(
+        mode='slide', crop_size=(64, 24), stride=(42, 16)
+    )
     evaluator.apply(Setting('128', slide='whole'))
     assert evaluator.model.test_cfg.mode == 'whole'
-    with pytest.raises(ValueError, match='--window 5x5: larger than the map, 4 x 6 tokens'):
-        evaluator.apply(Setting('128', window='5x5'))  # the crop bounds what the backbone sees
+    with pytest.raises(
+        ValueError, match='--window 5x5: larger than the map, 4 x 6 tokens'
+    ):
+        evaluator.apply(
+            Setting('128', window='5x5')
+        )  # the crop bounds what the backbone sees
 
 
 def test_an_image_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,5 +306,7 @@ def test_an_image_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = type('Loader', (list,), dict(dataset=None))(batches)
     loop = object.__new__(ResolutionLoop)
     loop._runner = Mock(**{'build_dataloader.return_value': loader})
-    metrics, seconds = loop.run_on(Config(dict(test_dataloader={}, test_evaluator={})), 'size 64')
+    metrics, seconds = loop.run_on(
+        Config(dict(test_dataloader={}, test_evaluator={})), 'size 64'
+    )
     assert (metrics, seconds) == (dict(mIoU=1.0), 10)

@@ -49,10 +49,17 @@ def test_an_architecture_with_its_weights(run: Main, tmp_path: Path) -> None:
     model = randomize(RoPEViT('tiny')).eval()
     torch.save(model.state_dict(), tmp_path / 'tiny.pth')
     sizes = ['--sizes', '64', '96x128']
-    assert run(['tiny', str(tmp_path / 'tiny.pth'), *sizes, '--work-dir', str(tmp_path)]) == 0
+    assert (
+        run(['tiny', str(tmp_path / 'tiny.pth'), *sizes, '--work-dir', str(tmp_path)])
+        == 0
+    )
     rows = rows_of(tmp_path)
-    assert [(row['height'], row['width'], row['scaling'], row['prefix']) for row in rows] == [
-        (*size, how, '-') for how in ('config', 'linear') for size in (('64', '64'), ('96', '128'))
+    assert [
+        (row['height'], row['width'], row['scaling'], row['prefix']) for row in rows
+    ] == [
+        (*size, how, '-')
+        for how in ('config', 'linear')
+        for size in (('64', '64'), ('96', '128'))
     ]
     with torch.no_grad():
         constant = deviation(model(torch.zeros(1, 3, 96, 128))[0])
@@ -66,7 +73,9 @@ def test_an_architecture_with_its_weights(run: Main, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('has_token', [True, False])
-def test_windows_of_a_detector(run: Main, tmp_path: Path, detector: str, has_token: bool) -> None:
+def test_windows_of_a_detector(
+    run: Main, tmp_path: Path, detector: str, has_token: bool
+) -> None:
     """Both forms of prefix tokens in windows; without prefix tokens and padding no bias at all."""
     option = f'model.backbone.with_cls_token={has_token}'
     cfg = Config.fromfile(detector)

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.measure.plot import LONGEST, curves_of, draw_resolutions, plot_resolutions, shown
+from rope_dense.measure.plot import (
+    LONGEST,
+    curves_of,
+    draw_resolutions,
+    plot_resolutions,
+    shown,
+)
 
 
 def results(label: str, *settings: str) -> dict:
@@ -20,14 +26,19 @@ def results(label: str, *settings: str) -> dict:
 
 def test_lines_run_from_small_to_large() -> None:
     lines = curves_of([results('ape', 'none'), results('mixed', 'none', 'ntk')], 'mIoU')
-    found = [(line['run'], dict(line['setting'])['scaling'], line['points']) for line in lines]
+    found = [
+        (line['run'], dict(line['setting'])['scaling'], line['points'])
+        for line in lines
+    ]
     points = [(64, 1.0), (128, 2.0)]
     assert found == [(0, 'none', points), (1, 'none', points), (1, 'ntk', points)]
     with pytest.raises(ValueError, match="ape has no metric 'AP', it has mIoU"):
         curves_of([results('ape', 'none')], 'AP')
 
 
-def test_runs_are_drawn_over_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_drawn_over_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn = []
     axes = sys.modules['matplotlib.axes'].Axes
     monkeypatch.setattr(axes, 'legend', lambda self, **options: drawn.append(self))

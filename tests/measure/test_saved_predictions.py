@@ -17,9 +17,9 @@ from PIL import Image
 import rope_dense
 from helpers.panoptic import provide_panopticapi, read_ids, small_panoptic
 from helpers.tool_names import Main
-from rope_dense.datasets.generated import SEGMENTATION_METAINFO
-from rope_dense.datasets.mask_labels import label_map, read_labels
-from rope_dense.measure.saved_predictions import saved_predictions
+from rope_dense.data.generated import SEGMENTATION_METAINFO
+from rope_dense.data.mask_labels import label_map, read_labels
+from rope_dense.measure.evaluate import saved_predictions
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 
@@ -38,7 +38,10 @@ def masks(segmentor: str, tmp_path: Path) -> list[str]:
     cfg, root = Config.fromfile(segmentor), tmp_path / 'data'
     random = np.random.default_rng(0)
     for name in FILES:
-        image, mask = root / 'images' / name, (root / 'masks' / name).with_suffix('.png')
+        image, mask = (
+            root / 'images' / name,
+            (root / 'masks' / name).with_suffix('.png'),
+        )
         for file in (image, mask):
             file.parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(image), random.integers(256, size=(64, 96, 3)).astype(np.uint8))
@@ -55,10 +58,12 @@ def masks(segmentor: str, tmp_path: Path) -> list[str]:
         values=VALUES,
         pipeline=steps,
     )
-    cfg.custom_imports.imports.append('rope_dense.datasets.masks')
+    cfg.custom_imports.imports.append('rope_dense.data.map_datasets')
     config, weights = tmp_path / 'masks.py', tmp_path / 'masks.pth'
     cfg.dump(config)
-    torch.save(dict(state_dict=random_model(load_config(str(config))).state_dict()), weights)
+    torch.save(
+        dict(state_dict=random_model(load_config(str(config))).state_dict()), weights
+    )
     return [str(config), str(weights), '--work-dir', str(tmp_path / 'work')]
 
 
@@ -75,7 +80,9 @@ def test_masks_are_named_and_numbered_as_in_the_data_set(
     for name in FILES:
         found = read_labels((out / name).with_suffix('.png'), labels)
         (sample,) = model(str(tmp_path / 'data/images' / name))
-        assert (found == model.plain(sample)['labels']).mean() > 0.99  # windows of the test
+        assert (
+            found == model.plain(sample)['labels']
+        ).mean() > 0.99  # windows of the test
     assert test([*masks, '--out', str(out)]) == 0  # replaces its own
 
     masks_folder = tmp_path / 'data/masks'
@@ -87,7 +94,10 @@ def test_masks_are_named_and_numbered_as_in_the_data_set(
     (out / 'camB/0.png').write_bytes((out / 'camA/0.png').read_bytes())  # corrected
     given = digests(tmp_path)
     assert test([*masks, '--out', str(out)]) == 2
-    assert f'{out}/camB/0.png was changed after rope-dense wrote it' in capsys.readouterr().err
+    assert (
+        f'{out}/camB/0.png was changed after rope-dense wrote it'
+        in capsys.readouterr().err
+    )
     kept = digests(tmp_path)
     assert {path: kept[path] for path in given} == given and not [*out.rglob('lock')]
 
@@ -102,7 +112,9 @@ def test_masks_of_a_test_that_ends_early(masks: list[str], tmp_path: Path) -> No
             for name in FILES:
                 labels = torch.full((1, 64, 96), label)
                 path = str(tmp_path / 'data/images' / name)
-                metric.process({}, [dict(img_path=path, pred_sem_seg=dict(data=labels))])
+                metric.process(
+                    {}, [dict(img_path=path, pred_sem_seg=dict(data=labels))]
+                )
             if error:
                 raise error
             metric.evaluate(len(FILES))
@@ -115,7 +127,11 @@ def test_masks_of_a_test_that_ends_early(masks: list[str], tmp_path: Path) -> No
 
 
 def test_a_pickle_of_the_user_stays(
-    test: Main, detector: str, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    test: Main,
+    detector: str,
+    weights: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / 'boxes.pkl'
     argv = [detector, weights, '--work-dir', str(tmp_path / 'work'), '--out', str(out)]
@@ -125,7 +141,11 @@ def test_a_pickle_of_the_user_stays(
     assert out.read_bytes() == b'mine'
     out.unlink()
     assert test(argv) == 0 == test(argv)
-    assert {path.name for path in tmp_path.iterdir()} == {'boxes.pkl', '.rope_dense', 'work'}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        'boxes.pkl',
+        '.rope_dense',
+        'work',
+    }
 
 
 def test_panoptic_files_are_read_back(
@@ -140,7 +160,9 @@ def test_panoptic_files_are_read_back(
     out = tmp_path / 'tested'
     argv = [config, weights, '--work-dir', str(tmp_path / 'work'), '--out', str(out)]
     assert test(argv) == 0
-    truth = json.loads(Path(Config.fromfile(config).test_evaluator.ann_file).read_text())
+    truth = json.loads(
+        Path(Config.fromfile(config).test_evaluator.ann_file).read_text()
+    )
     content = json.loads((out / 'panoptic.json').read_text())
     for key in ('id', 'name', 'isthing'):
         names = [[x[key] for x in given['categories']] for given in (truth, content)]
@@ -148,13 +170,17 @@ def test_panoptic_files_are_read_back(
     assert content['images'] == truth['images']
     pairs = [(entry, entry) for entry in content['annotations']]
     categories = {x['id']: x for x in content['categories']}
-    stat = pq_compute_single_core(0, pairs, f'{out}/panoptic', f'{out}/panoptic', categories)
+    stat = pq_compute_single_core(
+        0, pairs, f'{out}/panoptic', f'{out}/panoptic', categories
+    )
     mean = stat.pq_average(categories, isthing=None)[0]
     assert (mean['pq'], mean['sq'], mean['rq']) == (1, 1, 1) and mean['n'] > 3
 
     dataset = CocoPanopticDataset(
         ann_file=f'{out}/panoptic.json',
-        data_prefix=dict(img=f'{tmp_path}/data/panoptic/val2017/', seg=f'{out}/panoptic/'),
+        data_prefix=dict(
+            img=f'{tmp_path}/data/panoptic/val2017/', seg=f'{out}/panoptic/'
+        ),
         metainfo=Config.fromfile(config).test_dataloader.dataset.metainfo,
     )
     model = rope_dense.load(config, weights, device='cpu')
@@ -164,7 +190,9 @@ def test_panoptic_files_are_read_back(
         plain = model.plain(sample)
         ids = read_ids(info['seg_map_path'])
         np.testing.assert_array_equal(ids, plain['ids'])
-        assert (ids == 0).any() and ids.max() == len(plain['labels']) == len(entry['segments_info'])
+        assert (ids == 0).any() and ids.max() == len(plain['labels']) == len(
+            entry['segments_info']
+        )
         for segment, known, label, area in zip(
             entry['segments_info'],
             info['segments_info'],
@@ -181,4 +209,6 @@ def test_panoptic_files_are_read_back(
 
     (out / 'panoptic.json').write_text('{}')
     assert test(argv) == 2
-    assert f'{out}/panoptic.json was changed after rope-dense' in capsys.readouterr().err
+    assert (
+        f'{out}/panoptic.json was changed after rope-dense' in capsys.readouterr().err
+    )

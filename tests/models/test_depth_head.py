@@ -18,11 +18,13 @@ from helpers.dinov3_source import dinov3
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
 from rope_dense.checkpoints.detectors import convert_detector
-from rope_dense.models.depth_head import DepthBins, DPTDepthHead, LinearDepthHead
+from rope_dense.models.depth import DepthBins, DPTDepthHead, LinearDepthHead
 
 C, SIZES = 32, [(64, 96), (80, 112)]  # the second has odd numbers of patches
 LOSS = dict(type='BatchSiLogLoss', warm_up=0)
-ARCH = dict(RoPEViT.ARCHS['dinov3_base'], embed_dims=C, depth=4, num_heads=2, qkv_bias='qv')
+ARCH = dict(
+    RoPEViT.ARCHS['dinov3_base'], embed_dims=C, depth=4, num_heads=2, qkv_bias='qv'
+)
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +36,18 @@ def scope() -> Iterator[None]:
 def estimator(arch: object = ARCH, **head: object) -> nn.Module:
     """A DepthEstimator with a DPT head on four blocks."""
     settings = dict(type='DPTDepthHead', in_channels=C, channels=16, hidden_channels=8)
-    settings |= dict(post_process_channels=[8, 8, 16, 16], num_bins=12, loss_decode=LOSS)
+    settings |= dict(
+        post_process_channels=[8, 8, 16, 16], num_bins=12, loss_decode=LOSS
+    )
     return MODELS.build(
         dict(
             type='DepthEstimator',
-            data_preprocessor=dict(type='SegDataPreProcessor', size=(80, 112), seg_pad_val=0),
-            backbone=dict(type='RoPEViT', arch=arch, out_indices=(0, 1, 2, 3), output_prefix='cls'),
+            data_preprocessor=dict(
+                type='SegDataPreProcessor', size=(80, 112), seg_pad_val=0
+            ),
+            backbone=dict(
+                type='RoPEViT', arch=arch, out_indices=(0, 1, 2, 3), output_prefix='cls'
+            ),
             decode_head=settings | head,
             test_cfg=ConfigDict(mode='whole'),
         )
@@ -104,20 +112,27 @@ def test_depth_is_that_of_chmv2(chmv2: nn.Module, ours: nn.Module, size: tuple) 
     assert (actual - expected).abs().max() / expected.abs().max() < 1e-5
     resized = F.interpolate(expected, size, mode='bilinear', align_corners=False)
     (sample, _) = ours.predict(image)
-    assert (sample.pred_depth_map.data - resized[0]).abs().max() / resized.abs().max() < 1e-5
+    assert (
+        sample.pred_depth_map.data - resized[0]
+    ).abs().max() / resized.abs().max() < 1e-5
 
 
 @pytest.mark.parametrize(
     'change, message',
     [
-        (lambda w: w.update({'head.project.weight': torch.ones(1)}), 'not known: head.project'),
+        (
+            lambda w: w.update({'head.project.weight': torch.ones(1)}),
+            'not known: head.project',
+        ),
         (
             lambda w: w['backbone.model.layer.1.attention.k_proj.bias'].add_(1),
             'biases of the keys.*blocks.1',
         ),
     ],
 )
-def test_what_ours_has_not_is_named(chmv2: nn.Module, change: object, message: str) -> None:
+def test_what_ours_has_not_is_named(
+    chmv2: nn.Module, change: object, message: str
+) -> None:
     weights = {key: x.clone() for key, x in chmv2.state_dict().items()}
     change(weights)
     with pytest.raises(CheckpointError, match=message):
@@ -125,7 +140,9 @@ def test_what_ours_has_not_is_named(chmv2: nn.Module, change: object, message: s
 
 
 def linear_head() -> LinearDepthHead:
-    settings = dict(norm_cfg=dict(type='BN'), num_bins=16, dropout_ratio=0.0, loss_decode=LOSS)
+    settings = dict(
+        norm_cfg=dict(type='BN'), num_bins=16, dropout_ratio=0.0, loss_decode=LOSS
+    )
     head = LinearDepthHead(C, max_depth=10.0, **settings)
     for tensor in (*head.parameters(), head.norm.running_mean):
         nn.init.normal_(tensor)
@@ -169,10 +186,13 @@ def test_dpt_head_is_dinov3_s() -> None:
         projection_after_fusion=False,
     )
     weights = {
-        key.replace('conv_depth.', 'conv_depth.head.'): x for key, x in model.state_dict().items()
+        key.replace('conv_depth.', 'conv_depth.head.'): x
+        for key, x in model.state_dict().items()
     }
     theirs.load_state_dict(weights)
-    depth = dinov3('models').FeaturesToDepth(0.001, 96.0, 'chmv2_mixlog', 'chmv2_mixlog')
+    depth = dinov3('models').FeaturesToDepth(
+        0.001, 96.0, 'chmv2_mixlog', 'chmv2_mixlog'
+    )
     maps = [(torch.randn(2, C, 5, 7), torch.randn(2, C)) for _ in range(4)]
     expected = depth(theirs.eval()(maps))
     torch.testing.assert_close(model(maps), expected, rtol=1e-5, atol=1e-5)
@@ -182,7 +202,9 @@ def test_bins_by_hand() -> None:
     """Depths 1, 2, 3; scores -1, 0.9, 0 have the weights 0.1, 1, 0.1: the mean is 2."""
     bins = DepthBins(3, 1.0, 3.0, 'linear')
     scores = torch.tensor([[-1.0, 0.9, 0.0], [-1.0, -1.0, 0.9]]).view(2, 3, 1, 1)
-    assert bins(scores).flatten().tolist() == pytest.approx([2.0, (0.1 + 0.2 + 3) / 1.2])
+    assert bins(scores).flatten().tolist() == pytest.approx(
+        [2.0, (0.1 + 0.2 + 3) / 1.2]
+    )
     assert not bins.state_dict()
 
 
@@ -231,21 +253,29 @@ def test_loss_and_gradients(head: str) -> None:
         model.decode_head = linear_head().train()
     if 'mmseg' in head:
         model.decode_head.loss_decode = SiLogLoss()
-    data = model.data_preprocessor(batch(1 + 8 * torch.rand(2, 1, 75, 100)), training=True)
+    data = model.data_preprocessor(
+        batch(1 + 8 * torch.rand(2, 1, 75, 100)), training=True
+    )
     assert not data['data_samples'][0].gt_depth_map.data[:, 75:].any()
     loss, logged = model.parse_losses(model(**data, mode='loss'))
     assert [*logged] == ['loss', 'decode.loss_silog'] and torch.isfinite(loss)
     loss.backward()
     without = [
-        key for key, x in model.decode_head.named_parameters() if x.grad is None or not x.grad.any()
+        key
+        for key, x in model.decode_head.named_parameters()
+        if x.grad is None or not x.grad.any()
     ]
     assert without == []
 
 
-@pytest.mark.parametrize('depth', [torch.zeros(2, 1, 80, 112), torch.full((2, 1, 80, 112), -1.0)])
+@pytest.mark.parametrize(
+    'depth', [torch.zeros(2, 1, 80, 112), torch.full((2, 1, 80, 112), -1.0)]
+)
 def test_a_batch_without_valid_pixels_changes_nothing(depth: Tensor) -> None:
     model = estimator().train()
-    loss, _ = model.parse_losses(model(**model.data_preprocessor(batch(depth), True), mode='loss'))
+    loss, _ = model.parse_losses(
+        model(**model.data_preprocessor(batch(depth), True), mode='loss')
+    )
     loss.backward()
     assert loss.item() == 0
     assert all(x.grad is None or not x.grad.any() for x in model.parameters())

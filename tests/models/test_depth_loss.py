@@ -12,7 +12,7 @@ from mmseg.models.losses.silog_loss import silog_loss
 from torch import Tensor
 
 from helpers.dinov3_source import dinov3
-from rope_dense.models.depth_loss import BatchSiLogLoss
+from rope_dense.models.depth import BatchSiLogLoss
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +53,19 @@ def test_it_differs_from_mmseg_s_in_the_share_of_the_mean() -> None:
     theirs = silog_loss(depth, target).square()
     ours = BatchSiLogLoss(eps=0.0)(depth, target).square()
     count = g.numel()
-    expected = (theirs - 0.5 * g.mean() ** 2) * count / (count - 1) + 0.15 * g.mean() ** 2
+    expected = (theirs - 0.5 * g.mean() ** 2) * count / (
+        count - 1
+    ) + 0.15 * g.mean() ** 2
     torch.testing.assert_close(ours, expected)
 
 
 def test_a_wrong_scale_costs_little() -> None:
     _, target = depths()
     loss = BatchSiLogLoss(eps=0.0)
-    exact, scaled = loss(target.clamp(min=1), target), loss(3 * target.clamp(min=1), target)
+    exact, scaled = (
+        loss(target.clamp(min=1), target),
+        loss(3 * target.clamp(min=1), target),
+    )
     assert exact < 1e-5
     assert scaled.item() == pytest.approx(math.sqrt(0.15) * math.log(3), rel=1e-5)
 

@@ -42,13 +42,17 @@ def test_head_uses_the_published_encoding(embed_dims: int, given: int) -> None:
     out = head(coordinate_to_encoding(boxes, num_feats=given))
     narrow = coordinate_to_encoding(boxes, num_feats=embed_dims // 2)
     torch.testing.assert_close(out, plain(narrow), rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(out, plain(sines(boxes, embed_dims // 2)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        out, plain(sines(boxes, embed_dims // 2)), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_head_rejects_encodings_without_the_published_one() -> None:
     boxes = torch.rand(1, 1, 4)
     for given in (64, 96, 192):
-        with pytest.raises(ValueError, match=f'{given} sine channels.*128 of embed_dims=256'):
+        with pytest.raises(
+            ValueError, match=f'{given} sine channels.*128 of embed_dims=256'
+        ):
             ReferencePointHead(256)(coordinate_to_encoding(boxes, num_feats=given))
     with pytest.raises(ValueError, match='multiple of 4, got 130'):
         ReferencePointHead(130)
@@ -94,7 +98,9 @@ def test_decoder_has_the_published_shapes() -> None:
     }
 
 
-@pytest.mark.parametrize('height, width', [(64, 96), (32, 32)], ids=['usual', 'tokens < queries'])
+@pytest.mark.parametrize(
+    'height, width', [(64, 96), (32, 32)], ids=['usual', 'tokens < queries']
+)
 def test_small_detector_trains_and_predicts(height: int, width: int) -> None:
     torch.manual_seed(0)
     model = small_dino()

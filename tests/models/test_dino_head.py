@@ -14,7 +14,7 @@ from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 import rope_dense  # noqa: F401
-from rope_dense.models.dino_head import PublishedDINOHead
+from rope_dense.models.dino import PublishedDINOHead
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
 CLASSES, HEIGHT, WIDTH = 5, 64, 96
@@ -25,7 +25,9 @@ def head_of(head_class: type[DINOHead]) -> DINOHead:
     init_default_scope('mmdet')
     cfg = Config.fromfile(CONFIGS / '_base_' / 'models' / 'dino.py').model
     more = dict(num_classes=CLASSES, embed_dims=16, num_pred_layer=3, as_two_stage=True)
-    settings = {key: value for key, value in cfg.bbox_head.items() if key != 'type'} | more
+    settings = {
+        key: value for key, value in cfg.bbox_head.items() if key != 'type'
+    } | more
     head = head_class(share_pred_layer=False, train_cfg=cfg.train_cfg, **settings)
     head.init_weights()
     return head
@@ -41,9 +43,15 @@ def test_boxes_start_from_references_that_end_at_one_thousandth() -> None:
     assert logits.shape == (2, 1, 2, CLASSES)
     torch.testing.assert_close(boxes, expected.expand(2, 1, 2, 4), rtol=1e-5, atol=1e-7)
     _, of_mmdet = head_of(DINOHead)(queries, [references] * 3)
-    ratio = (boxes / of_mmdet)[0, 0, 0].tolist()  # of a border coordinate: 1e-3 in place of 1e-5
-    assert ratio[0] == pytest.approx(100, rel=2e-3) and ratio[2] == pytest.approx(10, rel=2e-3)
-    torch.testing.assert_close(boxes[:, :, 1], of_mmdet[:, :, 1])  # inside, both are the same
+    ratio = (boxes / of_mmdet)[
+        0, 0, 0
+    ].tolist()  # of a border coordinate: 1e-3 in place of 1e-5
+    assert ratio[0] == pytest.approx(100, rel=2e-3) and ratio[2] == pytest.approx(
+        10, rel=2e-3
+    )
+    torch.testing.assert_close(
+        boxes[:, :, 1], of_mmdet[:, :, 1]
+    )  # inside, both are the same
 
 
 def random_boxes(count: int) -> Tensor:
@@ -53,7 +61,9 @@ def random_boxes(count: int) -> Tensor:
 
 
 def corners(boxes: Tensor) -> Tensor:
-    return torch.cat([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], dim=1)
+    return torch.cat(
+        [boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], dim=1
+    )
 
 
 def focal_loss(logits: Tensor, labels: Tensor) -> float:
@@ -71,7 +81,9 @@ def focal_loss(logits: Tensor, labels: Tensor) -> float:
 
 def generalized_iou(a: Tensor, b: Tensor) -> float:
     """Of two boxes x0, y0, x1, y1."""
-    overlap = (torch.minimum(a[2:], b[2:]) - torch.maximum(a[:2], b[:2])).clamp(min=0).prod()
+    overlap = (
+        (torch.minimum(a[2:], b[2:]) - torch.maximum(a[:2], b[:2])).clamp(min=0).prod()
+    )
     union = (a[2:] - a[:2]).prod() + (b[2:] - b[:2]).prod() - overlap
     hull = (torch.maximum(a[2:], b[2:]) - torch.minimum(a[:2], b[:2])).prod()
     return (overlap / union - (hull - union) / hull).item()
@@ -95,7 +107,13 @@ class Denoising:
             for boxes, labels in zip(self.boxes, self.labels, strict=True)
         ]
         meta = dict(num_denoising_queries=12, num_denoising_groups=self.groups)
-        return self.scores, self.predicted, truth, [dict(img_shape=(HEIGHT, WIDTH))] * 2, meta
+        return (
+            self.scores,
+            self.predicted,
+            truth,
+            [dict(img_shape=(HEIGHT, WIDTH))] * 2,
+            meta,
+        )
 
     def sums(self) -> tuple[float, float, float]:
         """Class, L1 and GIoU losses summed over the queries, before any division."""
@@ -108,7 +126,9 @@ class Denoising:
                     labels[image, query] = self.labels[image][index]
                     actual = self.predicted[0, image, query]
                     distance += (actual - box).abs().sum().item()
-                    overlap += 1 - generalized_iou(corners(actual[None])[0], corners(box[None])[0])
+                    overlap += 1 - generalized_iou(
+                        corners(actual[None])[0], corners(box[None])[0]
+                    )
         class_loss = focal_loss(self.scores.flatten(0, 2), labels.flatten())
         return class_loss, 5 * distance, 2 * overlap
 
@@ -134,7 +154,10 @@ def test_denoising_losses_are_divided_by_mean_boxes_times_own_groups(
 
 def test_denoising_without_boxes_is_zero_and_finite() -> None:
     case = Denoising()
-    case.boxes, case.labels = [torch.zeros(0, 4)] * 2, [torch.zeros(0, dtype=torch.long)] * 2
+    case.boxes, case.labels = (
+        [torch.zeros(0, 4)] * 2,
+        [torch.zeros(0, dtype=torch.long)] * 2,
+    )
     _, _, truth, metas, _ = case.arguments()
     meta = dict(num_denoising_queries=0, num_denoising_groups=1)
     empty = torch.zeros(1, 2, 0, CLASSES), torch.zeros(1, 2, 0, 4)
@@ -170,17 +193,23 @@ def model() -> nn.Module:
     return model
 
 
-def test_no_box_in_the_batch_still_gives_every_parameter_a_gradient(model: nn.Module) -> None:
+def test_no_box_in_the_batch_still_gives_every_parameter_a_gradient(
+    model: nn.Module,
+) -> None:
     """A crop can lose all boxes; DDP waits for the gradient of each parameter."""
     sample = DetDataSample(
         metainfo=dict(img_shape=(HEIGHT, WIDTH), batch_input_shape=(HEIGHT, WIDTH)),
-        gt_instances=InstanceData(bboxes=torch.zeros(0, 4), labels=torch.zeros(0).long()),
+        gt_instances=InstanceData(
+            bboxes=torch.zeros(0, 4), labels=torch.zeros(0).long()
+        ),
     )
     losses = model.train()(torch.randn(1, 3, HEIGHT, WIDTH), [sample], mode='loss')
     total, _ = model.parse_losses(losses)
     total.backward()
     assert torch.isfinite(total)
-    assert [name for name, param in model.named_parameters() if param.grad is None] == []
+    assert [
+        name for name, param in model.named_parameters() if param.grad is None
+    ] == []
 
 
 # The first weights of detrex, by name: uniform in +-sqrt(6 / (rows + columns)), and what differs.
@@ -225,10 +254,15 @@ def test_the_rest_starts_as_in_detrex(model: nn.Module) -> None:
         assert abs(embedding.mean().item()) < 0.1, name
     for conv in model.neck[1].convs:
         assert not conv.conv.bias.any()
-    for attention in (model.encoder.layers[0].self_attn, model.decoder.layers[0].cross_attn):
+    for attention in (
+        model.encoder.layers[0].self_attn,
+        model.decoder.layers[0].cross_attn,
+    ):
         assert not attention.sampling_offsets.weight.any()
         assert not attention.attention_weights.weight.any()
-        assert not attention.value_proj.bias.any() and not attention.output_proj.bias.any()
+        assert (
+            not attention.value_proj.bias.any() and not attention.output_proj.bias.any()
+        )
         torch.testing.assert_close(attention.sampling_offsets.bias, first_offsets())
 
 
@@ -236,7 +270,9 @@ def first_offsets() -> Tensor:
     """[head, level, point, xy]: heads look in 8 directions, point k at distance k (in max norm)."""
     offsets = torch.zeros(8, 4, 4, 2)
     for index in range(8):
-        direction = torch.tensor([math.cos(math.pi * index / 4), math.sin(math.pi * index / 4)])
+        direction = torch.tensor(
+            [math.cos(math.pi * index / 4), math.sin(math.pi * index / 4)]
+        )
         direction /= direction.abs().max()
         for point in range(4):
             offsets[index, :, point] = direction * (point + 1)
@@ -253,7 +289,10 @@ def test_encoding_of_positions_is_the_published_one(model: nn.Module) -> None:
             turns = 2 * math.pi * angle / 10000 ** (torch.arange(16) * 2 / 32)
             pairs = torch.stack([turns.sin(), turns.cos()], -1).flatten()
             torch.testing.assert_close(
-                actual[32 * axis : 32 * axis + 32, row, column], pairs, rtol=1e-4, atol=1e-4
+                actual[32 * axis : 32 * axis + 32, row, column],
+                pairs,
+                rtol=1e-4,
+                atol=1e-4,
             )
 
 
@@ -263,13 +302,19 @@ def test_cross_check_of_the_focal_loss_above() -> None:
     target = F.one_hot(labels, CLASSES + 1)[:, :CLASSES].float()
     entropy = F.binary_cross_entropy_with_logits(logits, target, reduction='none')
     weight = torch.where(target > 0, 0.25, 0.75) * (1 - (-entropy).exp()) ** 2
-    assert focal_loss(logits, labels) == pytest.approx((weight * entropy).sum().item(), rel=1e-5)
+    assert focal_loss(logits, labels) == pytest.approx(
+        (weight * entropy).sum().item(), rel=1e-5
+    )
 
 
 def test_ignored_objects_are_no_background() -> None:
     head = head_of(PublishedDINOHead)
-    boxes = torch.tensor([[0.2, 0.2, 0.1, 0.1], [0.7, 0.7, 0.2, 0.2], [0.75, 0.7, 0.1, 0.1]])
-    truth = InstanceData(bboxes=torch.tensor([[70.0, 39.0, 80.0, 45.0]]), labels=torch.tensor([1]))
+    boxes = torch.tensor(
+        [[0.2, 0.2, 0.1, 0.1], [0.7, 0.7, 0.2, 0.2], [0.75, 0.7, 0.1, 0.1]]
+    )
+    truth = InstanceData(
+        bboxes=torch.tensor([[70.0, 39.0, 80.0, 45.0]]), labels=torch.tensor([1])
+    )
     given = torch.zeros(3, head.cls_out_channels), boxes, truth
     plain = dict(img_shape=(60, 100), batch_input_shape=(60, 100))
     weights, positive = head._get_targets_single(*given, plain)[1::3]
@@ -284,7 +329,9 @@ def test_ignored_objects_of_samples_reach_the_targets(
 ) -> None:
     seen = list[list]()
     monkeypatch.setattr(
-        DINOHead, 'loss', lambda self, **given: seen.append(given['batch_data_samples']) or {}
+        DINOHead,
+        'loss',
+        lambda self, **given: seen.append(given['batch_data_samples']) or {},
     )
     sample = DetDataSample(ignored_instances=InstanceData(bboxes=torch.ones(2, 4)))
     given = dict(hidden_states=None, batch_data_samples=[sample, DetDataSample()])

@@ -23,8 +23,8 @@ from helpers.eomt import (
 )
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
+from rope_dense.models.eomt.annealing import load_eomt
 from rope_dense.models.eomt.queries import EoMT
-from rope_dense.models.eomt.weights import load_eomt
 
 PREFIX = 5  # class token and registers
 
@@ -48,17 +48,26 @@ def test_predictions_are_those_of_transformers(tmp_path: Path, training: bool) -
     assert close(masks, expected.masks_queries_logits)
 
 
-def attend_one_by_one(attn: nn.Module, x: Tensor, grid: tuple[int, int], mask: Tensor) -> Tensor:
+def attend_one_by_one(
+    attn: nn.Module, x: Tensor, grid: tuple[int, int], mask: Tensor
+) -> Tensor:
     """Masked attention [B, N, C], a query, a key and a head at a time, with rotations from the
     angles of the embedding, by complex products in float64."""
     batch, number, _ = x.shape
     heads, prefix = attn.num_heads, number - grid[0] * grid[1]
     rotary = attn.rope(x, grid)
-    q, k, v = attn.qkv(x).double().unflatten(-1, (3, heads, -1)).unbind(2)  # [B, N, h, D]
+    q, k, v = (
+        attn.qkv(x).double().unflatten(-1, (3, heads, -1)).unbind(2)
+    )  # [B, N, h, D]
     pairs = q.shape[-1] // 2
-    turns = torch.polar(torch.ones_like(rotary.angles), rotary.angles).to(torch.complex128)
+    turns = torch.polar(torch.ones_like(rotary.angles), rotary.angles).to(
+        torch.complex128
+    )
     for part in (q, k):
-        tokens = torch.complex(part[:, prefix:, :, :pairs], part[:, prefix:, :, pairs:]) * turns
+        tokens = (
+            torch.complex(part[:, prefix:, :, :pairs], part[:, prefix:, :, pairs:])
+            * turns
+        )
         part[:, prefix:] = torch.cat([tokens.real, tokens.imag], -1)
     out = torch.zeros_like(q)
     for sample in range(batch):
@@ -81,12 +90,18 @@ def reference(backbone: RoPEViT, eomt: EoMT, x: Tensor) -> list[tuple[Tensor, Te
     x = torch.cat([eomt.query.weight.expand(len(x), -1, -1), x], 1)
     predictions = [predict(backbone, eomt, x, grid)]
     for block in backbone.blocks[-BLOCKS:]:
-        small = nn.functional.interpolate(predictions[-1][1], size=grid, mode='bilinear')
+        small = nn.functional.interpolate(
+            predictions[-1][1], size=grid, mode='bilinear'
+        )
         mask = torch.ones(len(x), x.shape[1], x.shape[1], dtype=torch.bool)
         for token in range(number):
             row, column = divmod(token, grid[1])
-            mask[:, :QUERIES, x.shape[1] - number + token] = small[:, :, row, column] > 0
-        x = x + block.gamma_1 * attend_one_by_one(block.attn, block.norm1(x), grid, mask)
+            mask[:, :QUERIES, x.shape[1] - number + token] = (
+                small[:, :, row, column] > 0
+            )
+        x = x + block.gamma_1 * attend_one_by_one(
+            block.attn, block.norm1(x), grid, mask
+        )
         x = x + block.gamma_2 * block.mlp(block.norm2(x))
         predictions.append(predict(backbone, eomt, x, grid))
     return predictions
@@ -108,7 +123,10 @@ def test_probability_1_masks_token_by_token() -> None:
     backbone, eomt = build()
     randomise(backbone, eomt)
     backbone.train(), eomt.train()
-    actual, expected = eomt(backbone, image(48, 64)), reference(backbone, eomt, image(48, 64))
+    actual, expected = (
+        eomt(backbone, image(48, 64)),
+        reference(backbone, eomt, image(48, 64)),
+    )
     assert len(actual) == len(expected) == 1 + BLOCKS
     for predicted, wanted in zip(actual, expected, strict=True):
         assert all(map(close, predicted, wanted))
@@ -160,15 +178,29 @@ def test_no_mask_where_none_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     'settings',
     [
         dict(arch=SIZES | dict(final_norm=True)),  # RoPE-Mixed of the paper
-        dict(arch=SIZES | dict(rope=dict(type='AxialRoPE', theta=100.0), with_cls_token=False)),
+        dict(
+            arch=SIZES
+            | dict(rope=dict(type='AxialRoPE', theta=100.0), with_cls_token=False)
+        ),
         dict(arch=RoPEViT.ARCHS['eva02_base'] | SIZES),
         dict(arch=RoPEViT.ARCHS['pe_spatial_base'] | SIZES),
         dict(arch=ARCH, window_size=2, window_block_indexes=(0, 1)),
-        dict(arch=ARCH, window_size=2, window_block_indexes=(1,), window_prefix='global'),
+        dict(
+            arch=ARCH, window_size=2, window_block_indexes=(1,), window_prefix='global'
+        ),
         dict(arch=ARCH, with_cp=True),
         dict(arch=ARCH, lora=dict(rank=2)),
     ],
-    ids=['mixed', 'axial', 'eva02', 'pe', 'windows', 'windows, global', 'recomputed', 'lora'],
+    ids=[
+        'mixed',
+        'axial',
+        'eva02',
+        'pe',
+        'windows',
+        'windows, global',
+        'recomputed',
+        'lora',
+    ],
 )
 def test_any_family_trains_at_any_size(settings: dict) -> None:
     backbone, eomt = build(**settings)
@@ -180,16 +212,25 @@ def test_any_family_trains_at_any_size(settings: dict) -> None:
         assert classes.shape == (2, QUERIES, CLASSES + 1)
         assert masks.shape == (2, QUERIES, 5 * scale, 3 * scale)
     sum(x.square().mean() for prediction in predictions for x in prediction).backward()
-    trained = [p for part in (backbone, eomt) for p in part.parameters() if p.requires_grad]
+    trained = [
+        p for part in (backbone, eomt) for p in part.parameters() if p.requires_grad
+    ]
     assert trained and all(p.grad is not None and p.grad.any() for p in trained)
 
 
 def test_frozen_blocks_before_the_queries_keep_nothing() -> None:
     backbone, eomt = build(frozen_stages=2)
     sum(masks.sum() for _, masks in eomt(backbone, image())).backward()
-    trained = [key for key, param in backbone.named_parameters() if param.grad is not None]
+    trained = [
+        key for key, param in backbone.named_parameters() if param.grad is not None
+    ]
     with_gradient = {key.split('.')[1] for key in trained}
-    assert with_gradient == {'2', '3', 'weight', 'bias'}  # the last two blocks, and the norm
+    assert with_gradient == {
+        '2',
+        '3',
+        'weight',
+        'bias',
+    }  # the last two blocks, and the norm
 
 
 def test_a_frozen_backbone_trains_queries_and_heads() -> None:
@@ -209,7 +250,10 @@ def test_the_backbone_no_longer_runs_alone() -> None:
 @pytest.mark.parametrize(
     'settings, message',
     [
-        (dict(window_size=2, window_block_indexes=(1, 2)), r'window_block_indexes=\[1, 2\]'),
+        (
+            dict(window_size=2, window_block_indexes=(1, 2)),
+            r'window_block_indexes=\[1, 2\]',
+        ),
         (dict(final_norm=False), 'final_norm=True'),
         (dict(arch=SIZES | dict(depth=1), final_norm=True), 'num_blocks=2'),
         (dict(arch=SIZES | dict(embed_dims=64), final_norm=True), "'in_channels': 64"),

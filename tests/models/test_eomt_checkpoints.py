@@ -11,7 +11,7 @@ from torch import Tensor
 
 from helpers.eomt import build, theirs
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.models.eomt.weights import load_eomt
+from rope_dense.models.eomt.annealing import load_eomt
 
 Weights = dict[str, Tensor]
 # From Hugging Face's names to the authors', of models/eomt.py, models/vit.py and Lightning.
@@ -45,14 +45,20 @@ def in_the_authors_names(weights: Weights) -> Weights:
     for key, tensor in weights.items():
         pattern = next(pattern for pattern in AUTHORS if re.fullmatch(pattern, key))
         renamed[re.sub(pattern, AUTHORS[pattern], key)] = tensor
-    mean = {f'network.encoder.pixel_{name}': torch.ones(1, 3, 1, 1) for name in ('mean', 'std')}
+    mean = {
+        f'network.encoder.pixel_{name}': torch.ones(1, 3, 1, 1)
+        for name in ('mean', 'std')
+    }
     return renamed | mean
 
 
 def loaded(checkpoint: str, base: str | None = None) -> Weights:
     backbone, eomt = build()
     load_eomt(backbone, eomt, checkpoint, base)
-    return {**backbone.state_dict(), **{f'eomt.{k}': v for k, v in eomt.state_dict().items()}}
+    return {
+        **backbone.state_dict(),
+        **{f'eomt.{k}': v for k, v in eomt.state_dict().items()},
+    }
 
 
 def dinov3(weights: Weights, biases: bool = True) -> Weights:
@@ -63,7 +69,9 @@ def dinov3(weights: Weights, biases: bool = True) -> Weights:
         if re.match(r'embeddings|layers|layernorm', key)
     }
     if not biases:
-        encoder = {k: v for k, v in encoder.items() if not re.search(r'[qv]_proj\.bias', k)}
+        encoder = {
+            k: v for k, v in encoder.items() if not re.search(r'[qv]_proj\.bias', k)
+        }
     return encoder
 
 
@@ -115,10 +123,16 @@ def test_what_does_not_fit_is_named_and_nothing_is_loaded(
 ) -> None:
     weights, (backbone, eomt) = published(), build()
     change(weights)
-    before = [tensor.clone() for part in (backbone, eomt) for tensor in part.state_dict().values()]
+    before = [
+        tensor.clone()
+        for part in (backbone, eomt)
+        for tensor in part.state_dict().values()
+    ]
     with pytest.raises(CheckpointError, match=message):
         load_eomt(backbone, eomt, save(weights, tmp_path))
-    after = [tensor for part in (backbone, eomt) for tensor in part.state_dict().values()]
+    after = [
+        tensor for part in (backbone, eomt) for tensor in part.state_dict().values()
+    ]
     assert all(map(torch.equal, before, after))
 
 

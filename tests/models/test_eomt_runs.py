@@ -25,9 +25,9 @@ from helpers.eomt import (
 from helpers.eomt_recipes import load
 from helpers.small_configs import make_data
 from rope_dense.backbones import RoPEViT
-from rope_dense.datasets.generated import METAINFO, SEGMENTATION_METAINFO
+from rope_dense.data.generated import METAINFO, SEGMENTATION_METAINFO
 from rope_dense.models.eomt.annealing import MaskAnnealingHook
-from rope_dense.models.eomt.head import class_weights
+from rope_dense.models.eomt.detector import class_weights
 from rope_dense_command import command
 
 SIDE = 64
@@ -48,7 +48,9 @@ def shrunk(task: str, data: Path, folder: Path, kind: str = 'eomt') -> Config:
     root = data / ('ade' if task == 'semantic' else 'coco')
     loaders = [f'{name}_dataloader' for name in ('train', 'val', 'test')]
     options = {
-        'model.backbone': dict(SMALL_BACKBONE if kind == 'eomt' else SMALL_ENCODER, _delete_=True),
+        'model.backbone': dict(
+            SMALL_BACKBONE if kind == 'eomt' else SMALL_ENCODER, _delete_=True
+        ),
         f'model.{head}.loss_cls.class_weight': [1.0] * classes + [0.1],
         f'model.{points}.num_points': 64,
         'train_cfg.max_iters': 2,
@@ -83,7 +85,10 @@ def shrunk(task: str, data: Path, folder: Path, kind: str = 'eomt') -> Config:
             f'{pipeline}.6.size': (SIDE, SIDE),
             'val_dataloader.dataset.pipeline.1.scale': SIDE,
             'test_dataloader.dataset.pipeline.1.scale': SIDE,
-            **{f'tta_pipeline.1.transforms.0.{i}.scale': SIDE + 16 * i for i in range(4)},
+            **{
+                f'tta_pipeline.1.transforms.0.{i}.scale': SIDE + 16 * i
+                for i in range(4)
+            },
         }
     else:
         annotations = str(root / 'annotations' / 'instances_val2017.json')
@@ -113,7 +118,9 @@ def shrunk(task: str, data: Path, folder: Path, kind: str = 'eomt') -> Config:
         ('instance', 'pmt'),
     ],
 )
-def test_a_recipe_trains_and_validates(task: str, kind: str, data: Path, tmp_path: Path) -> None:
+def test_a_recipe_trains_and_validates(
+    task: str, kind: str, data: Path, tmp_path: Path
+) -> None:
     cfg = shrunk(task, data, tmp_path, kind)
     cfg.dump(tmp_path / 'config.py')
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
@@ -130,7 +137,16 @@ def test_a_recipe_trains_and_validates(task: str, kind: str, data: Path, tmp_pat
     if task == 'semantic':
         results = tmp_path / 'results'
         sweep = command('eval_resolutions')
-        arguments = ['--sizes', '64', '128', '--scaling', 'none', 'by_parts', '--slide', 'scale']
+        arguments = [
+            '--sizes',
+            '64',
+            '128',
+            '--scaling',
+            'none',
+            'by_parts',
+            '--slide',
+            'scale',
+        ]
         files = [str(tmp_path / 'config.py'), str(tmp_path / 'run' / 'iter_2.pth')]
         assert not sweep([*files, *arguments, '--work-dir', str(results)])
         test = command('test')
@@ -150,7 +166,9 @@ def test_weights_of_classes_follow_their_number() -> None:
 
 def test_a_converted_file_is_what_the_model_loads(tmp_path: Path) -> None:
     model = build_model('instance')
-    arch = dict(RoPEViT.ARCHS['dinov3_base'], embed_dims=32, depth=4, num_heads=2, qkv_bias='qv')
+    arch = dict(
+        RoPEViT.ARCHS['dinov3_base'], embed_dims=32, depth=4, num_heads=2, qkv_bias='qv'
+    )
     cfg = load(TASKS['instance'])
     cfg.model.backbone = dict(type='RoPEViT', arch=arch)
     cfg.model.panoptic_head.update(SMALL_HEAD, num_things_classes=6)

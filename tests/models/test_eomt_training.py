@@ -32,7 +32,9 @@ def sample(task: str, size: tuple[int, int]) -> object:
     from mmdet.structures.mask import BitmapMasks
 
     masks = BitmapMasks(np.random.randint(0, 2, (2, *size)).astype(np.uint8), *size)
-    objects = InstanceData(bboxes=torch.zeros(2, 4), labels=torch.tensor([0, 2]), masks=masks)
+    objects = InstanceData(
+        bboxes=torch.zeros(2, 4), labels=torch.tensor([0, 2]), masks=masks
+    )
     data = DetDataSample(metainfo=meta, gt_instances=objects)
     if task == 'panoptic':
         data.gt_sem_seg = PixelData(sem_seg=torch.randint(0, 5, (1, *size)))
@@ -52,27 +54,40 @@ def test_there_is_a_loss_before_each_block_and_after_them(task: str) -> None:
     data = model.data_preprocessor(batch(task, (64, 64), (64, 64)), training=True)
     losses = model(**data, mode='loss')
     names = {
-        f'{step}loss_{kind}' for step in ('', 'd0.', 'd1.') for kind in ('cls', 'mask', 'dice')
+        f'{step}loss_{kind}'
+        for step in ('', 'd0.', 'd1.')
+        for kind in ('cls', 'mask', 'dice')
     }
     prefix = 'decode.' if task == 'semantic' else ''
     assert set(losses) == {prefix + name for name in names}
     model.parse_losses(losses)[0].backward()
-    assert all(param.grad is not None and param.grad.any() for param in model.parameters())
+    assert all(
+        param.grad is not None and param.grad.any() for param in model.parameters()
+    )
 
 
 @torch.no_grad()
 def test_losses_are_those_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of constant masks, at points away from the border: it does not matter which are drawn."""
     draw = torch.rand
-    monkeypatch.setattr(torch, 'rand', lambda *size, **kwargs: 0.1 + 0.8 * draw(*size, **kwargs))
-    eomt_dinov3 = pytest.importorskip('transformers.models.eomt_dinov3.modeling_eomt_dinov3')
+    monkeypatch.setattr(
+        torch, 'rand', lambda *size, **kwargs: 0.1 + 0.8 * draw(*size, **kwargs)
+    )
+    eomt_dinov3 = pytest.importorskip(
+        'transformers.models.eomt_dinov3.modeling_eomt_dinov3'
+    )
     model = build_model('instance').train()
-    config = eomt_dinov3.EomtDinov3Config(num_labels=3, num_queries=8, train_num_points=64)
+    config = eomt_dinov3.EomtDinov3Config(
+        num_labels=3, num_queries=8, train_num_points=64
+    )
     weights = dict(loss_cross_entropy=2.0, loss_mask=5.0, loss_dice=5.0)
     criterion = eomt_dinov3.EomtDinov3Loss(config, weights)
     classes = torch.randn(2, 8, 4)
     masks = torch.randn(2, 8, 1, 1).expand(-1, -1, 16, 16).contiguous()
-    given = [torch.ones(1, 64, 64), torch.cat([torch.zeros(1, 64, 64), torch.ones(1, 64, 64)])]
+    given = [
+        torch.ones(1, 64, 64),
+        torch.cat([torch.zeros(1, 64, 64), torch.ones(1, 64, 64)]),
+    ]
     labels = [torch.tensor([2]), torch.tensor([0, 1])]
     theirs = criterion(masks, classes, given, labels)
     instances = [
@@ -124,7 +139,9 @@ def test_logits_of_windows_are_averaged() -> None:
     x = torch.randn(2, 3, 64, 150)
     meta = [dict(ori_shape=(64, 150), img_shape=(64, 150), pad_shape=(64, 150))] * 2
     parts = {
-        start: model.encode_decode(x[..., start : start + 64], [dict(pad_shape=(64, 64))] * 2)
+        start: model.encode_decode(
+            x[..., start : start + 64], [dict(pad_shape=(64, 64))] * 2
+        )
         for start in (0, 43, 86)
     }
     total, count = torch.zeros(2, 3, 64, 150), torch.zeros(150)
@@ -135,7 +152,9 @@ def test_logits_of_windows_are_averaged() -> None:
     assert meta[0]['img_shape'] == (64, 150)
 
 
-@pytest.mark.parametrize('iteration', [0, 1, 2999, 3000, 7000, 9780, 16299, 16300, 20000])
+@pytest.mark.parametrize(
+    'iteration', [0, 1, 2999, 3000, 7000, 9780, 16299, 16300, 20000]
+)
 def test_annealing_is_the_polynomial_of_the_source(iteration: int) -> None:
     start, end = [0, 6520, 9780, 13040], [3000, 9780, 13040, 16300]
     hook, eomt = MaskAnnealingHook(start, end), EoMT(32, 3, 5, num_blocks=4)
@@ -147,7 +166,11 @@ def test_annealing_is_the_polynomial_of_the_source(iteration: int) -> None:
     for begin, finish, actual in zip(start, end, eomt.mask_probs, strict=True):
         progress = (iteration - begin) / (finish - begin)
         expected = (
-            1.0 if iteration < begin else 0.0 if iteration >= finish else (1 - progress) ** 0.9
+            1.0
+            if iteration < begin
+            else 0.0
+            if iteration >= finish
+            else (1 - progress) ** 0.9
         )
         assert actual == pytest.approx(expected)
     logged = runner.message_hub.get_scalar('train/mask_prob_3').current()
@@ -156,9 +179,15 @@ def test_annealing_is_the_polynomial_of_the_source(iteration: int) -> None:
 
 @pytest.mark.parametrize(
     'start, end, message',
-    [([0], [1, 2], 'two iterations for each'), ([5], [5], 'after the start'), ([-1], [5], '-1')],
+    [
+        ([0], [1, 2], 'two iterations for each'),
+        ([5], [5], 'after the start'),
+        ([-1], [5], '-1'),
+    ],
 )
-def test_annealing_in_disorder_is_refused(start: list[int], end: list[int], message: str) -> None:
+def test_annealing_in_disorder_is_refused(
+    start: list[int], end: list[int], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         MaskAnnealingHook(start, end)
 
@@ -180,23 +209,37 @@ def published_rate(step: int, start: int, warmup: int, total: int) -> float:
     return (1 - (step - start - warmup) / (total - start - warmup)) ** 0.9
 
 
-@pytest.mark.parametrize('warmup, backbone_warmup', [(20, 30), (0, 30), (20, 0), (0, 0)])
-def test_learning_rates_are_those_of_the_source(warmup: int, backbone_warmup: int) -> None:
-    names = ('backbone/decay', 'backbone.blocks.1/decay', '(rest)/decay', 'backbones/decay')
+@pytest.mark.parametrize(
+    'warmup, backbone_warmup', [(20, 30), (0, 30), (20, 0), (0, 0)]
+)
+def test_learning_rates_are_those_of_the_source(
+    warmup: int, backbone_warmup: int
+) -> None:
+    names = (
+        'backbone/decay',
+        'backbone.blocks.1/decay',
+        '(rest)/decay',
+        'backbones/decay',
+    )
     groups = [
         dict(params=[nn.Parameter(torch.zeros(1))], name=name, lr=0.1 * (1 + index))
         for index, name in enumerate(names)
     ]
     optimizer = torch.optim.SGD(groups)
     schedule = dict(
-        type='TwoStageWarmupPolyLR', warmup=warmup, backbone_warmup=backbone_warmup, end=100
+        type='TwoStageWarmupPolyLR',
+        warmup=warmup,
+        backbone_warmup=backbone_warmup,
+        end=100,
     )
     scheduler = PARAM_SCHEDULERS.build(schedule, default_args=dict(optimizer=optimizer))
     for step in range(100):
         backbone = published_rate(step, warmup, backbone_warmup, 100)
         others = published_rate(step, 0, warmup, 100)
         expected = [0.1 * backbone, 0.2 * backbone, 0.3 * others, 0.4 * others]
-        assert [group['lr'] for group in optimizer.param_groups] == pytest.approx(expected)
+        assert [group['lr'] for group in optimizer.param_groups] == pytest.approx(
+            expected
+        )
         optimizer.step()
         scheduler.step()
 
@@ -206,14 +249,16 @@ def test_a_schedule_by_epochs_is_refused() -> None:
     schedule = dict(type='TwoStageWarmupPolyLR', warmup=1, backbone_warmup=1, end=10)
     for wrong in (dict(by_epoch=True), dict(end=2)):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            PARAM_SCHEDULERS.build(schedule | wrong, default_args=dict(optimizer=optimizer))
+            PARAM_SCHEDULERS.build(
+                schedule | wrong, default_args=dict(optimizer=optimizer)
+            )
 
 
 def test_padding_is_black_and_no_part_of_the_image() -> None:
     init_default_scope('mmdet')
     pad = TRANSFORMS.build(
         dict(
-            type='rope_dense.datasets.transforms.PadBottomRight',
+            type='rope_dense.data.transforms.PadBottomRight',
             pad_to_square=True,
             pad_val=dict(img=0),
         )

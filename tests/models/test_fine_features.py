@@ -27,7 +27,9 @@ def loaded(weights: dict[str, Tensor], scale_factor: float) -> FineFeatures:
     return neck.requires_grad_(False)
 
 
-def noise(grid: tuple[int, int], side: int = 3, channels: int = 8) -> tuple[Tensor, Tensor]:
+def noise(
+    grid: tuple[int, int], side: int = 3, channels: int = 8
+) -> tuple[Tensor, Tensor]:
     """A map [2, C, h, w] and an image with ``side`` pixels for each of its rows."""
     height, width = (side * n for n in grid)
     return torch.randn(2, channels, *grid), torch.randn(2, 3, height, width)
@@ -49,7 +51,10 @@ def noise(grid: tuple[int, int], side: int = 3, channels: int = 8) -> tuple[Tens
     ],
 )
 def test_equals_the_formula_position_by_position(
-    weights: dict[str, Tensor], scale_factor: float, grid: tuple[int, int], size: tuple[int, int]
+    weights: dict[str, Tensor],
+    scale_factor: float,
+    grid: tuple[int, int],
+    size: tuple[int, int],
 ) -> None:
     features, image = noise(grid)
     expected = fine_features(weights, image, features, size)
@@ -113,22 +118,32 @@ def test_gradients_of_attention(step: int) -> None:
     queries = torch.randn(1, 8, 4, 6, dtype=torch.float64, requires_grad=True)
     values = torch.randn(1, 4, 1, 2, 3, dtype=torch.float64, requires_grad=True)
     function = window_attention.window_attention
-    assert torch.autograd.gradcheck(lambda q, v: function(q, v, step), (queries, values))
+    assert torch.autograd.gradcheck(
+        lambda q, v: function(q, v, step), (queries, values)
+    )
 
 
-@pytest.mark.parametrize('dtype, tolerance', [(torch.float16, 0.01), (torch.bfloat16, 0.08)])
-def test_half_precision(weights: dict[str, Tensor], dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize(
+    'dtype, tolerance', [(torch.float16, 0.01), (torch.bfloat16, 0.08)]
+)
+def test_half_precision(
+    weights: dict[str, Tensor], dtype: torch.dtype, tolerance: float
+) -> None:
     features, image = noise((9, 10))
     neck = loaded(weights, 2)
     (expected,) = neck((features, image))
     (half,) = neck.to(dtype)((features.to(dtype), image))
     assert half.dtype == dtype
-    assert (half.float() - expected).square().mean().sqrt() <= tolerance * expected.std()
+    assert (
+        half.float() - expected
+    ).square().mean().sqrt() <= tolerance * expected.std()
 
 
 def test_bilinear_is_the_baseline() -> None:
     features, image = noise((5, 7))
-    ignored = dict(type='Pretrained', checkpoint='naf_release.pth')  # of the other method
+    ignored = dict(
+        type='Pretrained', checkpoint='naf_release.pth'
+    )  # of the other method
     neck = FineFeatures(3, method='bilinear', frozen=True, init_cfg=ignored)
     neck.init_weights()
     (out,) = neck((features, image))
@@ -151,7 +166,9 @@ def test_loads_the_published_file(
     path = tmp_path / 'naf_release.pth'
     torch.save({f'{prefix or ""}{key}': x for key, x in weights.items()}, path)
     init_cfg = dict(type='Pretrained', checkpoint=str(path), prefix=prefix)
-    neck = MODELS.build(dict(type='FineFeatures', scale_factor=4, frozen=True, init_cfg=init_cfg))
+    neck = MODELS.build(
+        dict(type='FineFeatures', scale_factor=4, frozen=True, init_cfg=init_cfg)
+    )
     neck.init_weights()
     assert neck.state_dict().keys() == weights.keys() - {PERIODS}
     assert all(torch.equal(x, weights[key]) for key, x in neck.state_dict().items())
@@ -162,7 +179,10 @@ def test_loads_the_published_file(
     [
         ({'image_encoder.encoder.0.bias': None}, 'missing.*encoder.0.bias'),
         ({'image_encoder.extra.weight': torch.ones(1)}, 'left over.*extra.weight'),
-        ({'image_encoder.encoder.0.weight': torch.ones(64, 3, 1, 1)}, 'shape.*encoder.0.weight'),
+        (
+            {'image_encoder.encoder.0.weight': torch.ones(64, 3, 1, 1)},
+            'shape.*encoder.0.weight',
+        ),
         ({PERIODS: 10 ** (torch.arange(16) / 16)}, 'rope.periods'),
     ],
     ids=['missing', 'left over', 'shape', 'periods'],
@@ -190,7 +210,9 @@ def test_trains_with_rescaled_coordinates_unless_frozen() -> None:
     assert torch.equal(*(frozen((features, image))[0] for _ in range(2)))
 
 
-def test_gradients_reach_the_backbone_through_a_frozen_neck(weights: dict[str, Tensor]) -> None:
+def test_gradients_reach_the_backbone_through_a_frozen_neck(
+    weights: dict[str, Tensor],
+) -> None:
     features, image = noise((9, 9))
     loaded(weights, 2)((features.requires_grad_(), image))[0].square().sum().backward()
     assert (features.grad != 0).all()
@@ -218,7 +240,9 @@ def test_gradients_reach_the_backbone_through_a_frozen_neck(weights: dict[str, T
 )
 def test_any_backbone_appends_the_image(backbone: dict) -> None:
     model = MODELS.build(backbone).eval()
-    plain = MODELS.build(dict(backbone, type=backbone['type'].removesuffix('WithImage'))).eval()
+    plain = MODELS.build(
+        dict(backbone, type=backbone['type'].removesuffix('WithImage'))
+    ).eval()
     plain.load_state_dict(model.state_dict())
     image = torch.randn(1, 3, 96, 112)
     features, appended = model(image)
@@ -237,7 +261,11 @@ def test_another_neck_may_follow() -> None:
     pyramid = dict(type='PlainViTFPN', in_channels=16, out_channels=8)
     neck = MODELS.build([dict(type='FineFeatures', scale_factor=2), pyramid])
     maps = neck(backbone(torch.randn(1, 3, 96, 128)))
-    assert [tuple(x.shape[1:]) for x in maps][:3] == [(8, 24, 32), (8, 12, 16), (8, 6, 8)]
+    assert [tuple(x.shape[1:]) for x in maps][:3] == [
+        (8, 24, 32),
+        (8, 12, 16),
+        (8, 6, 8),
+    ]
 
 
 def test_a_segmentor_of_mmseg_trains() -> None:
@@ -264,7 +292,9 @@ def test_a_segmentor_of_mmseg_trains() -> None:
     assert logits.shape == (2, 3, 16, 24)
     logits.square().mean().backward()
     trained = {name for name, x in model.named_parameters() if x.grad is not None}
-    assert trained == {name for name, _ in model.named_parameters() if name.startswith('decode')}
+    assert trained == {
+        name for name, _ in model.named_parameters() if name.startswith('decode')
+    }
 
 
 @pytest.mark.slow
@@ -274,7 +304,9 @@ def test_compiles_without_a_graph_break(weights: dict[str, Tensor]) -> None:
     for grid in ((10, 12), (5, 9)):
         features, image = noise(grid)
         (expected,) = neck((features, image))
-        torch.testing.assert_close(compiled((features, image))[0], expected, rtol=0, atol=1e-4)
+        torch.testing.assert_close(
+            compiled((features, image))[0], expected, rtol=0, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +319,9 @@ def test_compiles_without_a_graph_break(weights: dict[str, Tensor]) -> None:
     ],
     ids=['one map', 'two maps', 'sizes', 'channels'],
 )
-def test_what_is_no_input_is_an_error(shapes: list[tuple[int, ...]], message: str) -> None:
+def test_what_is_no_input_is_an_error(
+    shapes: list[tuple[int, ...]], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         FineFeatures(2)([torch.zeros(shape) for shape in shapes])
 
@@ -296,7 +330,10 @@ def test_what_is_no_input_is_an_error(shapes: list[tuple[int, ...]], message: st
     'wrong, name',
     [
         (dict(scale_factor=0.5), 'scale_factor must be .* such as 2.5, .* got 0.5'),
-        (dict(scale_factor=1.3333), "scale_factor must be .* text such as '4/3', got 1.3333"),
+        (
+            dict(scale_factor=1.3333),
+            "scale_factor must be .* text such as '4/3', got 1.3333",
+        ),
         (dict(scale_factor='four'), "scale_factor must be .* got 'four'"),
         (dict(scale_factor='1/2'), "scale_factor must be .* got '1/2'"),
         (dict(scale_factor=2, method='nearest'), 'method'),

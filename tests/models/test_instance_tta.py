@@ -20,13 +20,17 @@ class Detector(nn.Module):
         raise AssertionError(f'the views are given, and {data} is not asked for')
 
 
-def view(*objects: tuple[float, int, tuple[int, int, int, int]], flip: str = '') -> DetDataSample:
+def view(
+    *objects: tuple[float, int, tuple[int, int, int, int]], flip: str = ''
+) -> DetDataSample:
     """(score, class, box) each; the mask of an object is its box without the right column."""
     masks = torch.zeros(len(objects), HEIGHT, WIDTH, dtype=torch.bool)
     for mask, (_, _, (left, top, right, bottom)) in zip(masks, objects, strict=True):
         mask[top:bottom, left : right - 1] = True
     sample = DetDataSample(
-        metainfo=dict(ori_shape=(HEIGHT, WIDTH), flip=bool(flip), flip_direction=flip or None)
+        metainfo=dict(
+            ori_shape=(HEIGHT, WIDTH), flip=bool(flip), flip_direction=flip or None
+        )
     )
     sample.pred_instances = InstanceData(
         bboxes=torch.tensor([box for *_, box in objects]).float().view(-1, 4),
@@ -45,12 +49,16 @@ def merged(*views: DetDataSample, max_per_img: int = 10) -> InstanceData:
 
 def test_the_surest_of_a_place_and_class_is_kept_with_its_mask() -> None:
     first = view((0.6, 0, (2, 2, 8, 6)), (0.5, 1, (2, 2, 8, 6)))
-    second = view((0.9, 0, (12, 2, 18, 6)), flip='horizontal')  # the first object, seen in a mirror
+    second = view(
+        (0.9, 0, (12, 2, 18, 6)), flip='horizontal'
+    )  # the first object, seen in a mirror
     found = merged(first, second)
     assert found.scores.tolist() == pytest.approx([0.9, 0.5])
     assert found.labels.tolist() == [0, 1]
     assert found.bboxes.tolist() == [[2, 2, 8, 6]] * 2
-    assert found.masks[0, 2:6, 3:8].all() and found.masks[0].sum() == 20  # without the left column
+    assert (
+        found.masks[0, 2:6, 3:8].all() and found.masks[0].sum() == 20
+    )  # without the left column
     assert found.masks[1, 2:6, 2:7].all() and found.masks[1].sum() == 20
     assert merged(first, second, max_per_img=1).labels.tolist() == [0]
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from mmengine.registry import DefaultScope
 from torch import Tensor
 
-from rope_dense.models.linear_head import LinearHead
+from rope_dense.models.depth import LinearHead
 
 C, CLASSES = 6, 5
 BATCH_NORM = dict(type='BN')
@@ -40,7 +40,9 @@ def scores(model: LinearHead, x: Tensor) -> Tensor:
     norm = model.norm
     scale = norm.weight / (norm.running_var + norm.eps).sqrt()
     tokens = (x.movedim(1, -1) - norm.running_mean) * scale + norm.bias  # [B, H, W, C]
-    return F.linear(tokens, model.conv_seg.weight[..., 0, 0], model.conv_seg.bias).movedim(-1, 1)
+    return F.linear(
+        tokens, model.conv_seg.weight[..., 0, 0], model.conv_seg.bias
+    ).movedim(-1, 1)
 
 
 @pytest.mark.parametrize('index', [0, -1])
@@ -54,7 +56,9 @@ def test_training_drops_channels_before_the_norm() -> None:
     not."""
     model = head(dropout_ratio=0.5).train()
     seen: list[Tensor] = []
-    model.conv_seg.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    model.conv_seg.register_forward_pre_hook(
+        lambda module, inputs: seen.append(inputs[0])
+    )
     model(maps())
     (x,) = seen
     mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)

@@ -42,7 +42,9 @@ def scores_of(model: nn.Module, image: Tensor) -> Tensor:
     """Class scores [K, H, W] of a normalised image [1, 3, H, W], from Mask2Former's formula:
     the sum over queries of class probability (without 'no object') times mask probability."""
     classes, masks = model.decode_head(model.extract_feat(image), [SegDataSample()])
-    masks = F.interpolate(masks[-1], image.shape[2:], mode='bilinear', align_corners=False)
+    masks = F.interpolate(
+        masks[-1], image.shape[2:], mode='bilinear', align_corners=False
+    )
     probabilities = classes[-1].softmax(-1)[0, :, :-1]  # [Q, K]
     return torch.einsum('qk,qhw->khw', probabilities, masks[0].sigmoid())
 
@@ -61,7 +63,9 @@ def test_sliding_is_the_mean_of_crops(segmentor: nn.Module) -> None:
         for left in (0, 48, 160 - CROP):
             rows, columns = slice(top, top + CROP), slice(left, left + CROP)
             with torch.no_grad():
-                total[:, rows, columns] += scores_of(segmentor, padded[:, :, rows, columns])
+                total[:, rows, columns] += scores_of(
+                    segmentor, padded[:, :, rows, columns]
+                )
             times[rows, columns] += 1
     expected = (total / times)[:, :HEIGHT, :WIDTH]
     assert expected.std() > 0 and times.max() == 4
@@ -74,4 +78,6 @@ def test_a_crop_of_the_whole_image_is_the_whole_image(segmentor: nn.Module) -> N
     image = torch.randint(256, (3, HEIGHT, WIDTH), dtype=torch.uint8)
     whole = predict(segmentor, image, mode='whole')
     slides = dict(mode='slide', crop_size=(512, 512), stride=(341, 341))
-    assert torch.equal(predict(segmentor, image, **slides).seg_logits.data, whole.seg_logits.data)
+    assert torch.equal(
+        predict(segmentor, image, **slides).seg_logits.data, whole.seg_logits.data
+    )

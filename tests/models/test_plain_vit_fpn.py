@@ -29,7 +29,9 @@ def reference(neck: PlainViTFPN, x: Tensor) -> list[Tensor]:
     for first, norm, _, second in (branch[0] for branch in more):
         scaled.insert(0, doubled(F.gelu(layer_norm(doubled(x, first), norm)), second))
     outs = []
-    for x, (_, lateral, norm, output, output_norm) in zip(scaled, neck.branches, strict=True):
+    for x, (_, lateral, norm, output, output_norm) in zip(
+        scaled, neck.branches, strict=True
+    ):
         x = layer_norm(F.conv2d(x, lateral.weight), norm)
         outs.append(layer_norm(F.conv2d(x, output.weight, padding=1), output_norm))
     while len(outs) < neck.num_outs:
@@ -37,9 +39,13 @@ def reference(neck: PlainViTFPN, x: Tensor) -> list[Tensor]:
     return outs
 
 
-@pytest.mark.parametrize('pyramid', [{}, STANDARD, dict(num_outs=5)], ids=['8', '4', '8 to 128'])
+@pytest.mark.parametrize(
+    'pyramid', [{}, STANDARD, dict(num_outs=5)], ids=['8', '4', '8 to 128']
+)
 @pytest.mark.parametrize('height, width', [(8, 8), (5, 9), (50, 83), (2, 3)])
-def test_equals_plain_operators_and_has_the_sizes(height: int, width: int, pyramid: dict):
+def test_equals_plain_operators_and_has_the_sizes(
+    height: int, width: int, pyramid: dict
+):
     neck = PlainViTFPN(16, 8, **pyramid)
     for parameter in neck.parameters():
         nn.init.normal_(parameter)
@@ -58,9 +64,15 @@ def test_equals_plain_operators_and_has_the_sizes(height: int, width: int, pyram
 
 @pytest.mark.parametrize(
     'pyramid, patch_size, strides',
-    [({}, 16, [8, 16, 32, 64]), (STANDARD, 16, [4, 8, 16, 32, 64]), ({}, 14, [7, 14, 28, 56])],
+    [
+        ({}, 16, [8, 16, 32, 64]),
+        (STANDARD, 16, [4, 8, 16, 32, 64]),
+        ({}, 14, [7, 14, 28, 56]),
+    ],
 )
-def test_strides_are_those_of_the_docstring(pyramid: dict, patch_size: int, strides: list[int]):
+def test_strides_are_those_of_the_docstring(
+    pyramid: dict, patch_size: int, strides: list[int]
+):
     image = 8 * patch_size
     outs = PlainViTFPN(4, 4, **pyramid)((torch.zeros(1, 4, 8, 8),))
     assert [image / out.shape[-1] for out in outs] == strides
@@ -86,13 +98,18 @@ STANDARD_RECIPE = {  # of ViTDet's Mask R-CNN: one branch more
     'branches.0.0.3.weight': (384, 192, 2, 2),
     'branches.0.1.weight': (256, 192, 1, 1),
     'branches.0.3.weight': (256, 256, 3, 3),
-    **{key.replace(f's.{i}.', f's.{i + 1}.'): RECIPE[key] for key in RECIPE for i in [int(key[9])]},
+    **{
+        key.replace(f's.{i}.', f's.{i + 1}.'): RECIPE[key]
+        for key in RECIPE
+        for i in [int(key[9])]
+    },
 }
 
 
 # One bias in each transposed convolution, weight and bias in each norm.
 @pytest.mark.parametrize(
-    'pyramid, recipe, others', [({}, RECIPE, 1 + 12), (STANDARD, STANDARD_RECIPE, 3 + 18)]
+    'pyramid, recipe, others',
+    [({}, RECIPE, 1 + 12), (STANDARD, STANDARD_RECIPE, 3 + 18)],
 )
 def test_parameters_are_those_of_the_recipe(pyramid: dict, recipe: dict, others: int):
     neck = PlainViTFPN(768, 256, **pyramid)
@@ -104,8 +121,14 @@ def test_parameters_are_those_of_the_recipe(pyramid: dict, recipe: dict, others:
 @pytest.mark.parametrize(
     'wrong, message',
     [
-        (dict(scale_factors=(2, 0.5)), r'scale_factors must be neighbours.*got \(2, 0.5\)'),
-        (dict(scale_factors=(8, 4, 2)), r'scale_factors must be neighbours.*got \(8, 4, 2\)'),
+        (
+            dict(scale_factors=(2, 0.5)),
+            r'scale_factors must be neighbours.*got \(2, 0.5\)',
+        ),
+        (
+            dict(scale_factors=(8, 4, 2)),
+            r'scale_factors must be neighbours.*got \(8, 4, 2\)',
+        ),
         (dict(num_outs=2), 'num_outs must be an integer from 3 up, got 2'),
     ],
 )
@@ -135,4 +158,6 @@ def test_regions_of_its_maps_are_pooled(strides: torch.memory_format) -> None:
         scale = 1 / 4 / 2**level
         pooled = roi_align(out, regions, 1, scale, 0, 'avg', True)[0, :, 0, 0]
         left, top, right, bottom = (int(side * scale) for side in regions[0, 1:])
-        assert torch.allclose(pooled, out[1, :, top:bottom, left:right].mean((1, 2)), atol=1e-5)
+        assert torch.allclose(
+            pooled, out[1, :, top:bottom, left:right].mean((1, 2)), atol=1e-5
+        )

@@ -19,9 +19,8 @@ from helpers.pmt import BLOCKS, LATERALS, build, published, theirs
 from helpers.small_checkpoints import saved
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.models.eomt.annealing import find_eomt
+from rope_dense.models.eomt.annealing import find_eomt, load_eomt
 from rope_dense.models.eomt.pmt import PMT
-from rope_dense.models.eomt.weights import load_eomt
 from rope_dense_command import command
 
 
@@ -44,7 +43,9 @@ def test_predictions_are_those_of_the_source(tmp_path: Path, training: bool) -> 
     backbone.train(training), pmt.train(training)
     masks, classes = model(image())
     predictions = pmt(backbone, image())
-    assert len(predictions) == (1 + BLOCKS if training else 1) and len(masks) == 1 + BLOCKS
+    assert (
+        len(predictions) == (1 + BLOCKS if training else 1) and len(masks) == 1 + BLOCKS
+    )
     for (our_classes, our_masks), wanted_masks, wanted_classes in zip(
         predictions[::-1], masks[::-1], classes[::-1], strict=False
     ):
@@ -106,7 +107,9 @@ def test_a_frozen_encoder_keeps_no_activation() -> None:
         backbone, pmt = build(**settings)
         count = saved_bytes(partial(backbone.forward_tokens, image()))
         assert (count == 0) == frozen
-        sum(x.sum() for prediction in pmt(backbone, image()) for x in prediction).backward()
+        sum(
+            x.sum() for prediction in pmt(backbone, image()) for x in prediction
+        ).backward()
         assert all((param.grad is None) == frozen for param in backbone.parameters())
         assert all(param.grad is not None for param in pmt.parameters())
 
@@ -133,7 +136,9 @@ def test_any_family_trains_at_any_size(settings: dict) -> None:
         assert classes.shape == (2, QUERIES, CLASSES + 1)
         assert masks.shape == (2, QUERIES, 5 * scale, 3 * scale)
     sum(x.square().mean() for prediction in predictions for x in prediction).backward()
-    trained = [p for part in (backbone, pmt) for p in part.parameters() if p.requires_grad]
+    trained = [
+        p for part in (backbone, pmt) for p in part.parameters() if p.requires_grad
+    ]
     assert trained and all(p.grad is not None and p.grad.any() for p in trained)
 
 
@@ -141,7 +146,10 @@ def test_any_family_trains_at_any_size(settings: dict) -> None:
     'change, message',
     [
         (lambda w: w.pop('network.decoder.scalers.2'), 'missing: laterals.2.scale'),
-        (lambda w: w.pop('network.bn.1.running_var'), 'missing: laterals.1.norm.running_var'),
+        (
+            lambda w: w.pop('network.bn.1.running_var'),
+            'missing: laterals.1.norm.running_var',
+        ),
         (
             lambda w: w.update({'network.decoder.pe': torch.ones(1)}),
             'not known: network.decoder.pe',
@@ -152,7 +160,9 @@ def test_any_family_trains_at_any_size(settings: dict) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path: Path, change: Callable, message: str) -> None:
+def test_what_does_not_fit_is_named(
+    tmp_path: Path, change: Callable, message: str
+) -> None:
     model = theirs()
     weights, (backbone, pmt) = published(model), build()
     change(weights)
@@ -167,7 +177,10 @@ def test_what_does_not_fit_is_named(tmp_path: Path, change: Callable, message: s
 
 def test_a_decoder_needs_the_weights_of_its_encoder(tmp_path: Path) -> None:
     backbone, pmt = build()
-    names = {'query.weight': 'decoder.q.weight', 'class_head.weight': 'decoder.class_head.weight'}
+    names = {
+        'query.weight': 'decoder.q.weight',
+        'class_head.weight': 'decoder.class_head.weight',
+    }
     weights = {f'network.{name}': pmt.state_dict()[key] for key, name in names.items()}
     with pytest.raises(CheckpointError, match='has no backbone: name its weights'):
         load_eomt(backbone, pmt, saved(weights, tmp_path))
@@ -175,7 +188,9 @@ def test_a_decoder_needs_the_weights_of_its_encoder(tmp_path: Path) -> None:
 
 def test_convert_eomt_writes_a_decoder_with_its_encoder(tmp_path: Path) -> None:
     model = theirs()
-    cfg = copy.deepcopy(read(CONFIGS / 'pmt' / 'pmt_dinov3-s_8xb2-89k_coco-panoptic-640x640.py'))
+    cfg = copy.deepcopy(
+        read(CONFIGS / 'pmt' / 'pmt_dinov3-s_8xb2-89k_coco-panoptic-640x640.py')
+    )
     cfg.model.backbone = dict(type='RoPEViT', arch=ARCH, out_indices=LATERALS)
     settings = dict(in_channels=32, num_queries=QUERIES, num_blocks=BLOCKS)
     cfg.model.panoptic_head.update(
@@ -189,7 +204,9 @@ def test_convert_eomt_writes_a_decoder_with_its_encoder(tmp_path: Path) -> None:
     base = saved(model.encoder.hub_weights(), tmp_path / 'base')
     convert = command('convert_checkpoint')
     files = [saved(published(model), tmp_path), str(tmp_path / 'ours.pth')]
-    assert not convert([*files, '--config', str(tmp_path / 'config.py'), '--base', base])
+    assert not convert(
+        [*files, '--config', str(tmp_path / 'config.py'), '--base', base]
+    )
     weights = torch.load(tmp_path / 'ours.pth', weights_only=True)['state_dict']
     backbone, pmt = loaded(model, tmp_path / 'again')
     expected = {f'backbone.{key}': x for key, x in backbone.state_dict().items()}

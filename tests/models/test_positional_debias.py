@@ -17,13 +17,17 @@ from rope_dense.backbones import RoPEViT
 from rope_dense.models.positional_debias import PositionalDebias, RoPEViTWithConstant
 
 VARIABLE = 'ROPE_DENSE_INSID3'  # a checkout of visinf/INSID3 (checked at f1c9622)
-SMALL = dict(embed_dims=32, depth=3, num_heads=2, patch_size=8, layer_scale_init_value=None)
+SMALL = dict(
+    embed_dims=32, depth=3, num_heads=2, patch_size=8, layer_scale_init_value=None
+)
 
 
 def vit(num_registers: int = 4, **settings: object) -> RoPEViTWithConstant:
     """Random weights so large that positions matter."""
     torch.manual_seed(0)
-    model = RoPEViTWithConstant(SMALL, num_registers=num_registers, img_size=64, **settings)
+    model = RoPEViTWithConstant(
+        SMALL, num_registers=num_registers, img_size=64, **settings
+    )
     for name, weights in model.named_parameters():
         if 'freqs' not in name:
             nn.init.normal_(weights, std=0.2)
@@ -47,7 +51,10 @@ def test_equals_the_formula(size: tuple[int, int], normalize: bool) -> None:
     model, image = vit(out_indices=(1, 2)), torch.randn(2, 3, *size)
     neck = PositionalDebias(num_directions=9, normalize=normalize)
     with torch.no_grad():
-        maps, constants = RoPEViT.forward(model, image), RoPEViT.forward(model, 0 * image[:1])
+        maps, constants = (
+            RoPEViT.forward(model, image),
+            RoPEViT.forward(model, 0 * image[:1]),
+        )
         outs = neck(model(image))
     assert len(outs) == 2
     for out, x, constant in zip(outs, maps, constants, strict=True):
@@ -61,7 +68,9 @@ def test_a_share_of_the_energy_is_removed() -> None:
         x, constant, sign = model(image)
         for share in (0.5, 0.9, 0.999):
             (out,) = PositionalDebias(share)((x, constant, sign))
-            energies = [(y - y.mean((2, 3), keepdim=True)).square().sum() for y in (out, x)]
+            energies = [
+                (y - y.mean((2, 3), keepdim=True)).square().sum() for y in (out, x)
+            ]
             fewer = PositionalDebias(share).directions(constant).shape[1] - 1
             assert energies[0] / energies[1] < 1 - share + 1e-5
             if fewer:
@@ -71,7 +80,10 @@ def test_a_share_of_the_energy_is_removed() -> None:
 
 
 def test_without_prefix_tokens_it_is_the_identity() -> None:
-    model, image = vit(0, with_cls_token=False, out_indices=(0, 2)), torch.randn(2, 3, 40, 64)
+    model, image = (
+        vit(0, with_cls_token=False, out_indices=(0, 2)),
+        torch.randn(2, 3, 40, 64),
+    )
     maps = RoPEViT.forward(model, image)
     for normalize in (False, True):
         outs = PositionalDebias(normalize=normalize)(model(image))
@@ -115,7 +127,9 @@ def test_averages_that_are_swapped_in_are_seen() -> None:
 
 def test_a_size_costs_one_pass_more() -> None:
     model, neck, sizes = vit(), PositionalDebias(), []
-    model.patch_embed.register_forward_hook(lambda _, args, out: sizes.append(args[0].shape[2]))
+    model.patch_embed.register_forward_hook(
+        lambda _, args, out: sizes.append(args[0].shape[2])
+    )
     for side in (64, 64, 40, 64, 40):
         neck(model(torch.randn(2, 3, side, side)))
     assert sizes == [64, 64, 64, 40, 40, 64, 40]
@@ -144,7 +158,9 @@ def test_it_is_exported_with_the_basis_of_a_size(tmp_path: Path) -> None:
     from rope_dense.export.compare import largest_difference, program_of
     from rope_dense.export.graphs import graph_of
 
-    head = dict(type='FCNHead', in_channels=32, channels=32, num_convs=0, concat_input=False)
+    head = dict(
+        type='FCNHead', in_channels=32, channels=32, num_convs=0, concat_input=False
+    )
     arch = dict(SMALL, num_registers=4)
     settings = dict(
         type='EncoderDecoder',
@@ -158,7 +174,9 @@ def test_it_is_exported_with_the_basis_of_a_size(tmp_path: Path) -> None:
         model = models.build(settings).eval()
     model.backbone.load_state_dict(vit().state_dict())
     nn.init.normal_(model.decode_head.conv_seg.weight)
-    with pytest.raises(ValueError, match=r"size 'dynamic': RoPEViTWithConstant .* a fixed size"):
+    with pytest.raises(
+        ValueError, match=r"size 'dynamic': RoPEViTWithConstant .* a fixed size"
+    ):
         export(model, tmp_path / 'model.pt2')
     path, graph = tmp_path / 'model.pt2', graph_of(model)
     export(model, path, size=(64, 80))
@@ -167,7 +185,9 @@ def test_it_is_exported_with_the_basis_of_a_size(tmp_path: Path) -> None:
     with torch.no_grad():
         assert largest_difference(graph, found, graph(image)) < 1e-5
     names = [str(node.target) for node in torch.export.load(path).graph.nodes]
-    assert sum('scaled_dot_product_attention' in name for name in names) == SMALL['depth']
+    assert (
+        sum('scaled_dot_product_attention' in name for name in names) == SMALL['depth']
+    )
     model.neck.forward = lambda maps: maps[:1]
     graph = graph_of(model)
     with torch.no_grad():
@@ -208,7 +228,9 @@ class INSID3Encoder(nn.Module):
         super().__init__()
         self.model = model
 
-    def get_intermediate_layers(self, x: Tensor, n: int, reshape: bool) -> tuple[Tensor, ...]:
+    def get_intermediate_layers(
+        self, x: Tensor, n: int, reshape: bool
+    ) -> tuple[Tensor, ...]:
         assert n == 1 and reshape
         return RoPEViT.forward(self.model, x.double())
 
@@ -221,12 +243,18 @@ def test_equals_the_authors_code(insid3: type[nn.Module], number: int) -> None:
     In float64: in float32 their own directions are rounded, by up to 4e-5 here.
     """
     model = vit().double()
-    source = insid3(INSID3Encoder(model), image_size=64, svd_components=number, device='cpu')
+    source = insid3(
+        INSID3Encoder(model), image_size=64, svd_components=number, device='cpu'
+    )
     image = torch.randn(2, 3, 64, 64, dtype=torch.float64)
     maps = F.normalize(source._extract_features(image[None]), p=2, dim=2)
     expected = source._debias_features(maps)[0]  # [2, C, H, W]
-    black = normalized(torch.zeros(1, 3, 64, 64), [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    black = normalized(
+        torch.zeros(1, 3, 64, 64), [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    )
     (constant,) = RoPEViT.forward(model, black.double())
     (x,) = RoPEViT.forward(model, image)
-    (out,) = PositionalDebias(num_directions=number, normalize=True)((x, constant, x.new_empty(0)))
+    (out,) = PositionalDebias(num_directions=number, normalize=True)(
+        (x, constant, x.new_empty(0))
+    )
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-7)

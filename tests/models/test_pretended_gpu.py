@@ -135,7 +135,9 @@ def build(name: str) -> tuple[nn.Module, str]:
 @pytest.mark.parametrize(
     'name',
     [  # those of other libraries, and the first of each kind of ours
-        pytest.param(name, marks=() if name in ('deim', 'pmt', 'depth') else pytest.mark.slow)
+        pytest.param(
+            name, marks=() if name in ('deim', 'pmt', 'depth') else pytest.mark.slow
+        )
         for name in WAITS
     ],
 )
@@ -146,11 +148,15 @@ def test_a_model_mixes_no_devices_and_waits_as_often_as_before(name: str) -> Non
     with pretended_gpu() as waits, DefaultScope.overwrite_default_scope(scope):
         images, samples = noise(model, scope, 2, 64, 96)
         for sample in samples if 'masks' in name else ():
-            truth = (np.random.rand(len(sample.gt_instances), 64, 96) > 0.5).astype(np.uint8)
+            truth = (np.random.rand(len(sample.gt_instances), 64, 96) > 0.5).astype(
+                np.uint8
+            )
             sample.gt_instances.masks = BitmapMasks(truth, 64, 96)
         for sample in samples if 'oriented' in name else ():
             boxes = sample.gt_instances.bboxes
-            sample.gt_instances.bboxes = torch.cat([boxes, torch.zeros_like(boxes[:, :1])], 1)
+            sample.gt_instances.bboxes = torch.cat(
+                [boxes, torch.zeros_like(boxes[:, :1])], 1
+            )
         for sample in samples if name == 'depth' else ():
             sample.gt_depth_map = PixelData(data=torch.rand(1, 64, 96, device='cuda'))
         for dtype in PRECISIONS:
@@ -162,7 +168,9 @@ def test_a_model_mixes_no_devices_and_waits_as_often_as_before(name: str) -> Non
                     out = model(images, given, mode=mode)
                     if mode == 'loss':
                         total(out).backward()
-                assert waits.total() <= most, '\n'.join(f'{n} {x}' for x, n in waits.items())
+                assert waits.total() <= most, '\n'.join(
+                    f'{n} {x}' for x, n in waits.items()
+                )
 
 
 @pytest.mark.parametrize('name', ['deim', 'deim with masks', 'eomt', 'depth'])
@@ -174,9 +182,13 @@ def test_a_prediction_is_captured_as_a_cuda_graph(name: str) -> None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             captured = model(image)
-        image.copy_(torch.randn(2, 3, 64, 96, device='cuda'))  # not the image of the capture
+        image.copy_(
+            torch.randn(2, 3, 64, 96, device='cuda')
+        )  # not the image of the capture
         graph.replay()
-        for ours, eager in zip(tree_leaves(captured), tree_leaves(model(image)), strict=True):
+        for ours, eager in zip(
+            tree_leaves(captured), tree_leaves(model(image)), strict=True
+        ):
             torch.testing.assert_close(ours.value, eager.value)
 
 
@@ -184,7 +196,10 @@ def test_what_waits_is_not_captured() -> None:
     with pretended_cuda(), pretended_gpu():
         x = torch.ones(4, device='cuda')
         says = 'not permitted when stream is capturing'
-        with pytest.raises(RuntimeError, match=says), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        with (
+            pytest.raises(RuntimeError, match=says),
+            torch.cuda.graph(torch.cuda.CUDAGraph()),
+        ):
             x.sum().item()
 
 
@@ -197,7 +212,9 @@ def test_waits_of_deimv2_in_transformers(monkeypatch: pytest.MonkeyPatch) -> Non
     with pretended_gpu() as waits:
         images = torch.randn(2, 3, 64, 96, device='cuda')
         boxes = torch.full((3, 4), 0.4, device='cuda')
-        labels = [dict(class_labels=torch.zeros_like(boxes[:, 0]).long(), boxes=boxes)] * 2
+        labels = [
+            dict(class_labels=torch.zeros_like(boxes[:, 0]).long(), boxes=boxes)
+        ] * 2
         for _ in range(2):  # the first time has more
             waits.clear()
             model.train()(pixel_values=images, labels=labels).loss.backward()
@@ -211,7 +228,9 @@ def test_waits_of_deimv2_in_transformers(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def total(losses: dict) -> Tensor:
     parts = [part for name, part in losses.items() if 'loss' in name]
-    return sum(x.sum() for part in parts for x in (part if isinstance(part, list) else [part]))
+    return sum(
+        x.sum() for part in parts for x in (part if isinstance(part, list) else [part])
+    )
 
 
 @pytest.mark.parametrize(
@@ -230,8 +249,18 @@ def test_tensors_of_two_devices_are_refused(defect: Callable, says: str) -> None
 @pytest.mark.parametrize(
     'defect',
     [
-        *(lambda x: x.sum().item(), lambda x: x.tolist(), lambda x: bool(x.all()), Tensor.nonzero),
-        *(lambda x: x[x > 0], lambda x: x.cpu(), lambda x: x.new_tensor([1.0]), Tensor.unique),
+        *(
+            lambda x: x.sum().item(),
+            lambda x: x.tolist(),
+            lambda x: bool(x.all()),
+            Tensor.nonzero,
+        ),
+        *(
+            lambda x: x[x > 0],
+            lambda x: x.cpu(),
+            lambda x: x.new_tensor([1.0]),
+            Tensor.unique,
+        ),
         *(lambda x: torch.tensor([1.0], device=x.device), lambda x: float(x[0]) + x),
         lambda x: torch.zeros(4).to(x.device),
     ],
@@ -257,7 +286,9 @@ def test_what_waits_is_counted_with_its_line(defect: Callable) -> None:
         (lambda x: nn.functional.gelu(x @ x), torch.float16),
     ],
 )
-def test_autocast_is_that_of_cuda(run: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+def test_autocast_is_that_of_cuda(
+    run: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> None:
     """By PyTorch's list of operations; on CPUs layer_norm and exp keep their precision."""
     x = torch.rand(4, 4)
     with cuda_autocast(torch.float16):
@@ -268,15 +299,23 @@ def test_autocast_is_that_of_cuda(run: Callable[[Tensor], Tensor], dtype: torch.
 @pytest.mark.parametrize(
     'defect, says',
     [
-        (lambda x: nn.functional.binary_cross_entropy(x.sigmoid(), x), 'unsafe to autocast'),
+        (
+            lambda x: nn.functional.binary_cross_entropy(x.sigmoid(), x),
+            'unsafe to autocast',
+        ),
         (lambda x: torch.linalg.inv(x @ x), 'Half|half'),
         (lambda x: torch.zeros(4, 4).index_copy_(0, torch.arange(4), x @ x), 'dtype'),
     ],
 )
-def test_what_needs_float32_is_refused_under_autocast(defect: Callable, says: str) -> None:
+def test_what_needs_float32_is_refused_under_autocast(
+    defect: Callable, says: str
+) -> None:
     x = torch.eye(4)
     defect(x)
-    with cuda_autocast(torch.float16), pytest.raises((RuntimeError, ValueError), match=says):
+    with (
+        cuda_autocast(torch.float16),
+        pytest.raises((RuntimeError, ValueError), match=says),
+    ):
         defect(x)
 
 

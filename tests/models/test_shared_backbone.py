@@ -22,7 +22,11 @@ from helpers.eomt import close
 from helpers.exported import pixels
 from rope_dense.backbones import RoPEViT
 from rope_dense.checkpoints import CheckpointError
-from rope_dense.models.shared_backbone import SharedBackbone, check_equal_weights, share_parts
+from rope_dense.models.shared_backbone import (
+    SharedBackbone,
+    check_equal_weights,
+    share_parts,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[2] / 'benchmarks'))
 
@@ -82,7 +86,9 @@ def test_each_task_predicts_what_its_model_predicts_alone(
         expected = small.alone(task).test_step(data(kind, images))
         for found, one in zip(results, expected, strict=True):
             assert_equal(name, found.get(name), one)
-        within = model.tasks[name].test_step(data(kind, images))  # without a pass of all
+        within = model.tasks[name].test_step(
+            data(kind, images)
+        )  # without a pass of all
         assert_equal(name, within[0], expected[0])
 
 
@@ -94,7 +100,9 @@ def test_padding_is_no_part_of_a_result(model: SharedBackbone, tasks: Tasks) -> 
     padded = model.data_preprocessor(data(DetDataSample, images))['inputs']
     assert padded.shape == (2, 3, 64, 96)
     classes = small.alone(tasks['classes'])
-    logits = F.interpolate(classes(padded), (64, 96), mode='bilinear', align_corners=False)
+    logits = F.interpolate(
+        classes(padded), (64, 96), mode='bilinear', align_corners=False
+    )
     depth = small.alone(tasks['depth'])(padded)
     for i, (image, result) in enumerate(zip(images, results, strict=True)):
         height, width = image.shape[1:]
@@ -118,7 +126,9 @@ def test_features_are_the_normalised_last_map(model: SharedBackbone) -> None:
     inputs = model.data_preprocessor(data(DetDataSample, images))['inputs']
     (expected,) = backbone(inputs)
     places = expected[0, :, :4, :5].flatten(1).T  # 50 x 70 pixels
-    (found, second) = (x.features.data for x in model.test_step(data(DetDataSample, images)))
+    (found, second) = (
+        x.features.data for x in model.test_step(data(DetDataSample, images))
+    )
     assert found.shape == (small.C, 4, 5) and second.shape == (small.C, 4, 3)
     tokens = found.flatten(1).T
     expected = F.cosine_similarity(places[:, None], places[None], dim=2)
@@ -147,7 +157,9 @@ def test_launches_are_those_of_one_backbone_and_of_the_heads(
         separate += count(lambda one=one: one(image))
         heads += count(lambda one=one: one(image)) - of_backbone
     all_blocks = count(lambda: model.backbone.block_tokens(image, [0, 1, 2, 3]))
-    features = count(lambda: F.normalize(model.backbone.norm(torch.rand(1, 29, small.C)), dim=1))
+    features = count(
+        lambda: F.normalize(model.backbone.norm(torch.rand(1, 29, small.C)), dim=1)
+    )
     total = count(lambda: model(image))
     assert total == all_blocks + heads + features
     assert total < separate - 2 * all_blocks
@@ -226,7 +238,9 @@ def test_a_head_of_another_backbone_is_refused(tasks: Tasks, tmp_path: Path) -> 
     other = dict(tasks['depth'], checkpoint=path)
     with pytest.raises(CheckpointError, match=r'blocks\.2\.mlp\.fc1\.weight') as error:
         SharedBackbone(dict(classes=tasks['classes'], depth=other))
-    assert tasks['classes']['checkpoint'] in str(error.value) and path in str(error.value)
+    assert tasks['classes']['checkpoint'] in str(error.value) and path in str(
+        error.value
+    )
 
 
 def test_biases_of_zero_may_be_left_out(tasks: Tasks, tmp_path: Path) -> None:
@@ -237,8 +251,13 @@ def test_biases_of_zero_may_be_left_out(tasks: Tasks, tmp_path: Path) -> None:
     checkpoint = torch.load(other['other']['checkpoint'])
     checkpoint['state_dict']['backbone.blocks.1.attn.qkv.v_bias'][0] = 1e-6
     torch.save(checkpoint, other['other']['checkpoint'])
-    for pair in (dict(depth=tasks['depth'], **other), dict(**other, depth=tasks['depth'])):
-        with pytest.raises(CheckpointError, match=r'first in blocks\.1\.attn\.qkv\.v_bias'):
+    for pair in (
+        dict(depth=tasks['depth'], **other),
+        dict(**other, depth=tasks['depth']),
+    ):
+        with pytest.raises(
+            CheckpointError, match=r'first in blocks\.1\.attn\.qkv\.v_bias'
+        ):
             SharedBackbone(pair)
 
 
@@ -256,7 +275,9 @@ def test_tokens_that_would_differ_are_refused(tasks: Tasks, tmp_path: Path) -> N
     assert 'rope is' in refusal(tmp_path, tasks, small.classes(rope=theta))
     windows = small.classes(window_size=2, window_block_indexes=(0,))
     assert 'window_size is 2' in refusal(tmp_path, tasks, windows)
-    assert 'mask_padding is True' in refusal(tmp_path, tasks, small.classes(mask_padding=True))
+    assert 'mask_padding is True' in refusal(
+        tmp_path, tasks, small.classes(mask_padding=True)
+    )
     rope = dict(small.ARCH['rope'], coordinates=dict(type='centres', shift=0.5))
     augmented = small.save(tmp_path, other=small.classes(rope=rope))
     SharedBackbone(dict(depth=tasks['depth'], **augmented))  # differs in training only
@@ -284,7 +305,10 @@ def test_eomt_and_other_backbones_are_refused(tasks: Tasks, tmp_path: Path) -> N
     'given, message',
     [
         ({}, 'tasks: give one or more'),
-        ({'features': dict(config='a.py')}, "'features' must be a Python name other than"),
+        (
+            {'features': dict(config='a.py')},
+            "'features' must be a Python name other than",
+        ),
         ({'a.b': dict(config='a.py')}, "'a.b' must be a Python name"),
         ({'a': dict(checkpoint='a.pth')}, 'tasks.a has no config'),
         ({'a': dict(config='a.py', weights='a.pth')}, r"tasks.a has \['weights'\]"),
@@ -305,7 +329,9 @@ def test_weights_that_do_not_fit_are_named(tasks: Tasks) -> None:
 def test_norms_of_outputs_stay_with_their_tasks() -> None:
     """V-JEPA's: a task has only those of the blocks that it takes."""
     arch = dict(RoPEViT.ARCHS['vjepa2_1_base'], embed_dims=32, depth=3, num_heads=2)
-    first, other = (RoPEViT(arch, out_indices=indices).eval() for indices in ((0, 2), (1, 2)))
+    first, other = (
+        RoPEViT(arch, out_indices=indices).eval() for indices in ((0, 2), (1, 2))
+    )
     torch.nn.init.normal_(other.norm1.weight)
     other.load_state_dict(first.state_dict(), strict=False)
     image = torch.randn(1, 3, 48, 64)

@@ -43,7 +43,11 @@ def view(scores: list[float], label: int) -> SegDataSample:
 def views() -> list[SegDataSample]:
     # The sums are 5.2, 4.0 and 0. A softmax per view makes them 1.2, 1.6 and 0.2: the two views
     # that lean to class 1 outvote the one that is sure of class 0.
-    return [view([5.0, 0.0, 0.0], 0), view([0.1, 2.0, 0.0], 0), view([0.1, 2.0, 0.0], 0)]
+    return [
+        view([5.0, 0.0, 0.0], 0),
+        view([0.1, 2.0, 0.0], 0),
+        view([0.1, 2.0, 0.0], 0),
+    ]
 
 
 def test_scores_are_averaged_as_they_are() -> None:
@@ -68,10 +72,16 @@ def test_each_image_is_merged_alone() -> None:
 
 
 def test_depths_are_averaged() -> None:
-    pair = [SegDataSample(pred_depth_map=PixelData(data=torch.full((1, 2, 2), d))) for d in (2, 5)]
+    pair = [
+        SegDataSample(pred_depth_map=PixelData(data=torch.full((1, 2, 2), d)))
+        for d in (2, 5)
+    ]
     other = SegDataSample(pred_depth_map=PixelData(data=torch.full((1, 3, 1), 4.0)))
     merged = MeanDepthTTAModel(Segmentor()).merge_preds([pair, [other]])
-    assert [sample.pred_depth_map.data.unique().tolist() for sample in merged] == [[3.5], [4.0]]
+    assert [sample.pred_depth_map.data.unique().tolist() for sample in merged] == [
+        [3.5],
+        [4.0],
+    ]
 
 
 # BEiT: ratios 0.5, 0.75, 1, 1.25, 1.5, 1.75 of a base (2048, 512), the shorter side never below the
@@ -80,13 +90,28 @@ UPERNET_VIEWS = {
     (480, 640): [(512, 683)] * 3 + [(640, 853), (768, 1024), (896, 1195)],
     (640, 480): [(683, 512)] * 3 + [(853, 640), (1024, 768), (1195, 896)],
     (512, 683): [(512, 683)] * 3 + [(640, 854), (768, 1025), (896, 1195)],
-    (200, 1000): [(512, 2560)] * 3 + [(640, 3200), (768, 3840), (896, 4480)],  # aspect 5
+    (200, 1000): [(512, 2560)] * 3
+    + [(640, 3200), (768, 3840), (896, 4480)],  # aspect 5
     (300, 300): [(512, 512)] * 3 + [(640, 640), (768, 768), (896, 896)],
 }
 # Mask2Former: shorter sides 0.5 to 1.75 times the crop, the longer up to 7 times.
 MASK2FORMER_VIEWS = {
-    (480, 640): [(256, 341), (384, 512), (512, 683), (640, 853), (768, 1024), (896, 1195)],
-    (200, 1000): [(256, 1280), (384, 1920), (512, 2560), (640, 3200), (717, 3584), (717, 3584)],
+    (480, 640): [
+        (256, 341),
+        (384, 512),
+        (512, 683),
+        (640, 853),
+        (768, 1024),
+        (896, 1195),
+    ],
+    (200, 1000): [
+        (256, 1280),
+        (384, 1920),
+        (512, 2560),
+        (640, 3200),
+        (717, 3584),
+        (717, 3584),
+    ],
 }
 DINO_VIEWS = {
     (480, 640): [(800, 1067), (600, 800), (1000, 1333)],
@@ -109,11 +134,17 @@ def test_views_have_the_published_sizes(
     resizes, flips, _, (pack,) = config.tta_pipeline[1].transforms
     image = np.zeros((*size, 3), np.uint8)
     with TRANSFORMS.switch_scope_and_registry(config.default_scope) as transforms:
-        augment = transforms.build(dict(type='TestTimeAug', transforms=[resizes, flips, [pack]]))
-    results = augment(dict(img=image, img_shape=size, ori_shape=size, img_path='a.jpg', img_id=0))
+        augment = transforms.build(
+            dict(type='TestTimeAug', transforms=[resizes, flips, [pack]])
+        )
+    results = augment(
+        dict(img=image, img_shape=size, ori_shape=size, img_path='a.jpg', img_id=0)
+    )
     sizes = [tuple(view.shape[-2:]) for view in results['inputs']]
     assert sizes == [size for size in expected for _ in range(2)]
-    assert [sample.flip for sample in results['data_samples']] == [False, True] * len(expected)
+    assert [sample.flip for sample in results['data_samples']] == [False, True] * len(
+        expected
+    )
 
 
 class Case:
@@ -192,7 +223,9 @@ def test_one_view_of_a_segmentor_is_plain_inference(segmentor: Case) -> None:
     assert torch.equal(alone.gt_sem_seg.data, plain.gt_sem_seg.data)
 
 
-def test_images_smaller_than_a_crop_are_tested_whole(data: Path, tmp_path: Path) -> None:
+def test_images_smaller_than_a_crop_are_tested_whole(
+    data: Path, tmp_path: Path
+) -> None:
     """As those of aspect over 4, whose shorter side stays below the crop; here 37 pixels of 48."""
     small = Case(UPERNET, data, tmp_path, crop_size=(48, 48), stride=(32, 32))
     resize = small.config.test_dataloader.dataset.pipeline[1]

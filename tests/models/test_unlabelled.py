@@ -11,7 +11,7 @@ from mmengine.registry import MODELS
 from mmengine.structures import BaseDataElement
 from torch import Tensor
 
-from rope_dense.datasets.unlabelled import effective_rank
+from rope_dense.data.unlabelled import effective_rank
 from rope_dense.models.unlabelled import FeatureDistiller, PictureClassifier, mix
 
 SMALL = dict(embed_dims=48, depth=2, num_heads=2, patch_size=16)
@@ -27,12 +27,16 @@ PIXELS = dict(type='ImgDataPreprocessor', mean=[127.5] * 3, std=[127.5] * 3)
 
 def vit(**settings: Any) -> dict:
     return dict(
-        type='RoPEViT', arch=dict(embed_dims=48, depth=2, num_heads=2, patch_size=16), **settings
+        type='RoPEViT',
+        arch=dict(embed_dims=48, depth=2, num_heads=2, patch_size=16),
+        **settings,
     )
 
 
 def classifier(**settings: Any) -> PictureClassifier:
-    model = dict(type='PictureClassifier', num_pictures=7, backbone=vit(output_prefix='cls'))
+    model = dict(
+        type='PictureClassifier', num_pictures=7, backbone=vit(output_prefix='cls')
+    )
     return MODELS.build(dict(model, data_preprocessor=PIXELS, **settings))
 
 
@@ -49,7 +53,9 @@ def test_the_classifier_s_loss_is_the_formula() -> None:
     samples = [BaseDataElement(metainfo=dict(number=int(n))) for n in numbers]
     loss = model(images, samples, 'loss')['loss']
     scores = model.head(model(images))
-    torch.testing.assert_close(loss.double(), formula(scores, numbers, 0.3), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        loss.double(), formula(scores, numbers, 0.3), atol=1e-6, rtol=0
+    )
     named = [x['is_named'].item() for x in model(images, samples, 'predict')]
     assert named == (scores.argmax(1) == numbers).tolist()
 

@@ -16,7 +16,9 @@ from rope_dense.operators.nms import bbox_overlaps
 
 def boxes(count: int, seed: int) -> Tensor:
     """Boxes [N, 4] on whole pixels of a small square: apart, touching, inside of each other."""
-    corners = torch.randint(0, 12, (count, 2, 2), generator=torch.Generator().manual_seed(seed))
+    corners = torch.randint(
+        0, 12, (count, 2, 2), generator=torch.Generator().manual_seed(seed)
+    )
     return torch.cat([corners.amin(1), corners.amax(1) + 1], 1).float()
 
 
@@ -40,7 +42,9 @@ def test_overlaps_are_those_of_a_loop(
     assert 0.1 < (expected > 0).float().mean() < 0.9
     actual = mmcv.ops.bbox_overlaps(first, second, mode, offset=offset)
     torch.testing.assert_close(actual, expected)
-    pairs = mmcv.ops.bbox_overlaps(first[:30], second, mode, aligned=True, offset=offset)
+    pairs = mmcv.ops.bbox_overlaps(
+        first[:30], second, mode, aligned=True, offset=offset
+    )
     torch.testing.assert_close(pairs, expected[:30].diagonal())
 
 
@@ -60,7 +64,9 @@ def test_none_without_area_and_nan(monkeypatch: pytest.MonkeyPatch) -> None:
         assert actual == pytest.approx(expected, nan_ok=True)
 
 
-@pytest.mark.parametrize('mode, aligned, offset', [*product([0, 1], [False, True], [0, 1])])
+@pytest.mark.parametrize(
+    'mode, aligned, offset', [*product([0, 1], [False, True], [0, 1])]
+)
 def test_equal_to_the_compiled_operator(mode: int, aligned: bool, offset: int) -> None:
     compiled = compiled_operators()
     first, second = boxes(30, 0), boxes(30, 1)
@@ -68,5 +74,7 @@ def test_equal_to_the_compiled_operator(mode: int, aligned: bool, offset: int) -
     first[4, 0] = math.nan
     actual, expected = (torch.zeros((30,) if aligned else (30, 30)) for _ in range(2))
     bbox_overlaps(first, second, actual, mode, aligned, offset)
-    compiled.bbox_overlaps(first, second, expected, mode=mode, aligned=aligned, offset=offset)
+    compiled.bbox_overlaps(
+        first, second, expected, mode=mode, aligned=aligned, offset=offset
+    )
     torch.testing.assert_close(actual, expected, equal_nan=True)

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from helpers.operators import compiled_operators
-from rope_dense.operators import deform_conv, deformable
+from rope_dense.operators import deform_conv
+from rope_dense.operators import deform_conv as deformable
 
 pytest.importorskip('mmcv')
 from mmcv.ops import deform_conv as mmcv_v1
@@ -37,8 +38,12 @@ class Case(NamedTuple):
 CASES = {
     'plain': Case(),
     'uneven': Case(1, 4, 6, (7, 9), (3, 2), (2, 1), (2, 1), (1, 2), groups=2),
-    'groups': Case(3, 8, 4, (6, 5), (3, 3), (1, 2), (1, 0), (2, 1), groups=2, offset_groups=4),
-    'one cell': Case(2, 6, 6, (5, 5), (1, 1), padding=(0, 0), groups=3, offset_groups=2),
+    'groups': Case(
+        3, 8, 4, (6, 5), (3, 3), (1, 2), (1, 0), (2, 1), groups=2, offset_groups=4
+    ),
+    'one cell': Case(
+        2, 6, 6, (5, 5), (1, 1), padding=(0, 0), groups=3, offset_groups=2
+    ),
 }
 every_case = pytest.mark.parametrize('case', CASES.values(), ids=CASES)
 both = pytest.mark.parametrize('modulated', [False, True], ids=['v1', 'v2'])
@@ -61,21 +66,25 @@ def inputs(
     offset = spread * random(case.images, 2 * number, *output.shape[2:])
     offset[:1] = offset[:1].round()
     mask = random(case.images, number, *output.shape[2:]).sigmoid()
-    tensors = dict(maps=maps, offset=offset, mask=mask, weight=weight, bias=random(case.outputs))
+    tensors = dict(
+        maps=maps, offset=offset, mask=mask, weight=weight, bias=random(case.outputs)
+    )
     return {name: tensor.to(dtype) for name, tensor in tensors.items()}
 
 
 def convolve(case: Case, maps: Tensor, offset: Tensor, *others: Tensor) -> Tensor:
     """mmcv's function, with a mask and a bias (v2) or without (v1)."""
-    operator = mmcv_v2.modulated_deform_conv2d if len(others) == 3 else mmcv_v1.deform_conv2d
+    operator = (
+        mmcv_v2.modulated_deform_conv2d if len(others) == 3 else mmcv_v1.deform_conv2d
+    )
     settings = case.stride, case.padding, case.dilation, case.groups, case.offset_groups
     return operator(maps, offset, *others, *settings)
 
 
 def arguments(tensors: dict[str, Tensor], modulated: bool) -> list[Tensor]:
-    return [tensors[name] for name in ('maps', 'offset', *(['mask'] if modulated else []))] + [
-        tensors[name] for name in ('weight', *(['bias'] if modulated else []))
-    ]
+    return [
+        tensors[name] for name in ('maps', 'offset', *(['mask'] if modulated else []))
+    ] + [tensors[name] for name in ('weight', *(['bias'] if modulated else []))]
 
 
 def use(module: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +102,9 @@ def with_gradients(case: Case, tensors: list[Tensor]) -> list[Tensor]:
     """Output, and the gradients of all arguments."""
     leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     output = convolve(case, *leaves)
-    direction = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
+    direction = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(
+        output
+    )
     return [output.detach(), *torch.autograd.grad(output, leaves, direction)]
 
 
@@ -102,7 +113,11 @@ def with_gradients(case: Case, tensors: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize('spread', [0.0, 0.5, 20.0])
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_the_compiled_operators_give_the_same_values_and_gradients(
-    dtype: torch.dtype, spread: float, case: Case, modulated: bool, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype,
+    spread: float,
+    case: Case,
+    modulated: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tensors = arguments(inputs(case, dtype, spread), modulated)
     results = []
@@ -111,12 +126,16 @@ def test_the_compiled_operators_give_the_same_values_and_gradients(
         results.append(with_gradients(case, tensors))
     for expected, actual in zip(*results, strict=True):
         assert actual.dtype == dtype
-        assert (actual - expected).abs().max() < (1e-5 if dtype == torch.float32 else 1e-12)
+        assert (actual - expected).abs().max() < (
+            1e-5 if dtype == torch.float32 else 1e-12
+        )
 
 
 @both
 @every_case
-def test_without_offsets_it_is_a_convolution(ours: None, case: Case, modulated: bool) -> None:
+def test_without_offsets_it_is_a_convolution(
+    ours: None, case: Case, modulated: bool
+) -> None:
     tensors = inputs(case, spread=0.0)
     tensors['mask'] = torch.ones_like(tensors['mask'])
     settings = case.stride, case.padding, case.dilation, case.groups
@@ -126,7 +145,9 @@ def test_without_offsets_it_is_a_convolution(ours: None, case: Case, modulated: 
     torch.testing.assert_close(actual, expected)
 
 
-def loop(case: Case, maps: Tensor, offset: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+def loop(
+    case: Case, maps: Tensor, offset: Tensor, mask: Tensor, weight: Tensor
+) -> Tensor:
     """Output without groups, one read at a time."""
 
     def read(image: Tensor, y: float, x: float) -> Tensor:
@@ -155,7 +176,9 @@ def test_a_loop_gives_the_same(ours: None) -> None:
     case = Case(1, 2, 3, (4, 5), (3, 2), (2, 1), (1, 1), (1, 2))
     tensors = inputs(case)
     tensors['offset'] = tensors['offset'] + 0.3
-    expected = loop(case, *(tensors[name] for name in ('maps', 'offset', 'mask', 'weight')))
+    expected = loop(
+        case, *(tensors[name] for name in ('maps', 'offset', 'mask', 'weight'))
+    )
     actual = convolve(case, *arguments(tensors, True)) - tensors['bias'].view(-1, 1, 1)
     torch.testing.assert_close(actual, expected)
 
@@ -164,7 +187,9 @@ def test_a_loop_gives_the_same(ours: None) -> None:
 def test_gradients_are_finite_differences(ours: None, modulated: bool) -> None:
     case = Case(1, 4, 2, (4, 3), (2, 2), groups=2, offset_groups=2)
     tensors = inputs(case)
-    tensors['offset'] = tensors['offset'] + 0.3  # not where a read moves to the next cell
+    tensors['offset'] = (
+        tensors['offset'] + 0.3
+    )  # not where a read moves to the next cell
     leaves = [tensor.requires_grad_() for tensor in arguments(tensors, modulated)]
     assert torch.autograd.gradcheck(partial(convolve, case), leaves, fast_mode=True)
 
@@ -180,7 +205,9 @@ def test_half_precision_is_computed_in_float32(ours: None, dtype: torch.dtype) -
         assert (a - b).abs().max() < 0.02 * b.abs().max()
 
 
-def test_images_in_parts_change_nothing(ours: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_in_parts_change_nothing(
+    ours: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tensors = arguments(inputs(CASES['groups']), modulated=True)
     whole = with_gradients(CASES['groups'], tensors)
     monkeypatch.setattr(deformable, 'VALUES', 1)
@@ -195,25 +222,33 @@ def with_larger_grid(
     tensors = inputs(CASES['groups'])
     for name in ('offset', 'mask'):
         height, width = tensors[name].shape[2:]
-        tensors[name] = torch.randn(*tensors[name].shape[:2], height + 2, width + 1).double()
+        tensors[name] = torch.randn(
+            *tensors[name].shape[:2], height + 2, width + 1
+        ).double()
     use(module, monkeypatch)
     return tensors, with_gradients(CASES['groups'], arguments(tensors, modulated=True))
 
 
-def test_a_larger_grid_of_offsets_is_read_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_larger_grid_of_offsets_is_read_as_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As mmdet's DyHead passes them: the first values of each image, and no gradient after."""
     tensors, larger = with_larger_grid(deform_conv, monkeypatch)
     fitting = inputs(CASES['groups'])
     for name in ('offset', 'mask'):
         size = fitting[name].shape[1:]
-        fitting[name] = tensors[name].flatten(1)[:, : math.prod(size)].unflatten(1, size)
+        fitting[name] = (
+            tensors[name].flatten(1)[:, : math.prod(size)].unflatten(1, size)
+        )
     expected = with_gradients(CASES['groups'], arguments(fitting, modulated=True))
     for a, b in zip(larger, expected, strict=True):
         a, b = a.reshape(len(a), -1), b.reshape(len(b), -1)
         assert torch.equal(a[:, : b.shape[1]], b) and not a[:, b.shape[1] :].any()
 
 
-def test_a_larger_grid_of_offsets_is_read_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_larger_grid_of_offsets_is_read_as_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     generator = torch.random.get_rng_state()
     _, expected = with_larger_grid(compiled_operators(), monkeypatch)
     torch.random.set_rng_state(generator)
@@ -233,6 +268,8 @@ def test_a_smaller_grid_of_offsets_is_refused(ours: None) -> None:
 def test_offsets_to_nowhere_read_nothing(ours: None, value: float) -> None:
     tensors = inputs(CASES['plain'])
     tensors['offset'][:, ::2] = value
-    output, *gradients = with_gradients(CASES['plain'], arguments(tensors, modulated=True))
+    output, *gradients = with_gradients(
+        CASES['plain'], arguments(tensors, modulated=True)
+    )
     torch.testing.assert_close(output, tensors['bias'].view(-1, 1, 1).expand_as(output))
     assert not any(gradient.any() for gradient in gradients[:-1])

@@ -27,7 +27,9 @@ def inputs(dtype: torch.dtype = torch.float64) -> list[Tensor]:
     """Values, points (inside and outside of the maps), and weights."""
     tokens = sum(height * width for height, width in SIZES)
     value = torch.randn(B, tokens, HEADS, D, dtype=torch.float64)
-    points = torch.rand(B, Q, HEADS, len(SIZES), POINTS, 2, dtype=torch.float64) * 1.6 - 0.3
+    points = (
+        torch.rand(B, Q, HEADS, len(SIZES), POINTS, 2, dtype=torch.float64) * 1.6 - 0.3
+    )
     weights = torch.rand(B, Q, HEADS, len(SIZES), POINTS, dtype=torch.float64)
     return [x.to(dtype).requires_grad_() for x in (value, points, weights)]
 
@@ -36,7 +38,9 @@ def attend(value: Tensor, points: Tensor, weights: Tensor) -> Tensor:
     """mmcv's function for GPUs."""
     sizes = torch.tensor(SIZES)
     starts = torch.tensor([0, math.prod(SIZES[0])])
-    return MultiScaleDeformableAttnFunction.apply(value, sizes, starts, points, weights, 64)
+    return MultiScaleDeformableAttnFunction.apply(
+        value, sizes, starts, points, weights, 64
+    )
 
 
 def test_point_by_point() -> None:
@@ -49,7 +53,9 @@ def test_point_by_point() -> None:
         for b, q, head, point in torch.cartesian_prod(
             *map(torch.arange, (B, Q, HEADS, POINTS))
         ).tolist():
-            x, y = (points[b, q, head, level, point] * torch.tensor([width, height]) - 0.5).tolist()
+            x, y = (
+                points[b, q, head, level, point] * torch.tensor([width, height]) - 0.5
+            ).tolist()
             for i in (math.floor(y), math.floor(y) + 1):
                 for j in (math.floor(x), math.floor(x) + 1):
                     if 0 <= i < height and 0 <= j < width:
@@ -63,10 +69,13 @@ def test_point_by_point() -> None:
 def test_as_mmcv_on_a_cpu(dtype: torch.dtype) -> None:
     value, points, weights = inputs(dtype)
     actual = attend(value, points, weights)
-    expected = multi_scale_deformable_attn_pytorch(value, torch.tensor(SIZES), points, weights)
+    expected = multi_scale_deformable_attn_pytorch(
+        value, torch.tensor(SIZES), points, weights
+    )
     torch.testing.assert_close(actual, expected)
     grads = (
-        torch.autograd.grad(out.sin().sum(), (value, points, weights)) for out in (actual, expected)
+        torch.autograd.grad(out.sin().sum(), (value, points, weights))
+        for out in (actual, expected)
     )
     torch.testing.assert_close(*grads)
 

@@ -30,12 +30,18 @@ def build(case: str) -> nn.Module:
     if case == 'Faster R-CNN':
         cfg.model.type = 'FasterRCNN'
         del cfg.model.roi_head.mask_head, cfg.model.roi_head.mask_roi_extractor
-        cfg.model.test_cfg.rcnn.nms = dict(type='soft_nms', iou_threshold=0.5, min_score=0.05)
-        overrides = {key: value for key, value in overrides.items() if '.mask_' not in key}
+        cfg.model.test_cfg.rcnn.nms = dict(
+            type='soft_nms', iou_threshold=0.5, min_score=0.05
+        )
+        overrides = {
+            key: value for key, value in overrides.items() if '.mask_' not in key
+        }
     return strong(small(cfg, overrides))
 
 
-def attend_as_on_a_gpu(value: Tensor, sizes: Tensor, points: Tensor, weights: Tensor) -> Tensor:
+def attend_as_on_a_gpu(
+    value: Tensor, sizes: Tensor, points: Tensor, weights: Tensor
+) -> Tensor:
     """Deformable attention by the operator, which mmcv does not call on a CPU."""
     return attention.MultiScaleDeformableAttnFunction.apply(
         value, sizes, sizes, points, weights, 64
@@ -43,12 +49,16 @@ def attend_as_on_a_gpu(value: Tensor, sizes: Tensor, points: Tensor, weights: Te
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_results_do_not_depend_on_the_operators(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_the_operators(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compiled_operators()
     model, data = build(case), batch('mmdet')
     expected = results(model, data)
     use_pytorch(monkeypatch)
-    monkeypatch.setattr(attention, 'multi_scale_deformable_attn_pytorch', attend_as_on_a_gpu)
+    monkeypatch.setattr(
+        attention, 'multi_scale_deformable_attn_pytorch', attend_as_on_a_gpu
+    )
     actual = results(model, data)
     assert len(expected['scores of 0']) > 3
     assert_same(actual, expected)

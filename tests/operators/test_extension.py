@@ -63,19 +63,25 @@ def test_other_errors_of_an_import_are_raised(monkeypatch: pytest.MonkeyPatch) -
 def test_functions_have_the_arguments_of_the_compiled_ones() -> None:
     compiled = compiled_operators()
     built = [
-        name for name in vars(Extension()) if not name.startswith('_') and hasattr(compiled, name)
+        name
+        for name in vars(Extension())
+        if not name.startswith('_') and hasattr(compiled, name)
     ]
     assert len(built) > 15
     for name in built:
         signature = getattr(compiled, name).__doc__.partition('->')[0]
         expected = re.findall(r'[(,] ?(\w+): ', signature)
-        assert list(inspect.signature(getattr(Extension(), name)).parameters) == expected, name
+        assert (
+            list(inspect.signature(getattr(Extension(), name)).parameters) == expected
+        ), name
 
 
 def test_every_module_has_an_operator_of_mmcv() -> None:
     compiled = compiled_operators()
     for module in MODULES:
-        assert any(inspect.isfunction(getattr(module, name, None)) for name in dir(compiled))
+        assert any(
+            inspect.isfunction(getattr(module, name, None)) for name in dir(compiled)
+        )
 
 
 def test_what_is_not_built_says_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:

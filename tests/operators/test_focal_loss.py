@@ -32,10 +32,14 @@ def gradients(loss: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return loss, torch.autograd.grad(loss, x)[0]
 
 
-@pytest.mark.parametrize('weights', [None, torch.tensor([1.0, 2, 3, 4], dtype=torch.float64)])
+@pytest.mark.parametrize(
+    'weights', [None, torch.tensor([1.0, 2, 3, 4], dtype=torch.float64)]
+)
 def test_sigmoid_focal_loss(weights: Tensor | None) -> None:
     x, target = logits(), targets(C)
-    actual = gradients(mmcv.ops.sigmoid_focal_loss(x, target, GAMMA, ALPHA, weights, 'sum'), x)
+    actual = gradients(
+        mmcv.ops.sigmoid_focal_loss(x, target, GAMMA, ALPHA, weights, 'sum'), x
+    )
     one_hot = torch.nn.functional.one_hot(target, C + 1)[:, :C].double()
     p = x.sigmoid()
     p_target = torch.where(one_hot == 1, p, 1 - p)
@@ -50,8 +54,12 @@ def test_sigmoid_focal_loss(weights: Tensor | None) -> None:
 def test_it_is_the_loss_of_mmdet_on_a_cpu() -> None:
     x, target = logits(torch.float32), targets(C)
     one_hot = torch.nn.functional.one_hot(target, C + 1)[:, :C]
-    actual = gradients(mmcv.ops.sigmoid_focal_loss(x, target, GAMMA, ALPHA, None, 'mean'), x)
-    expected = gradients(py_sigmoid_focal_loss(x, one_hot, None, GAMMA, ALPHA, 'sum') / N, x)
+    actual = gradients(
+        mmcv.ops.sigmoid_focal_loss(x, target, GAMMA, ALPHA, None, 'mean'), x
+    )
+    expected = gradients(
+        py_sigmoid_focal_loss(x, one_hot, None, GAMMA, ALPHA, 'sum') / N, x
+    )
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -62,7 +70,11 @@ def test_confident_logits_are_exact(gamma: float) -> None:
     for target, sign in ((0, 1), (1, -1)):  # of the class, and of others
         exact = (x.double() * sign).requires_grad_()
         factor = ALPHA if target == 0 else 1 - ALPHA
-        losses = -factor * (-exact).sigmoid() ** gamma * torch.nn.functional.logsigmoid(exact)
+        losses = (
+            -factor
+            * (-exact).sigmoid() ** gamma
+            * torch.nn.functional.logsigmoid(exact)
+        )
         expected = losses.detach(), sign * torch.autograd.grad(losses.sum(), exact)[0]
         leaf, targets = x.clone().requires_grad_(), torch.full((len(x),), target)
         loss = mmcv.ops.sigmoid_focal_loss(leaf, targets, gamma, ALPHA, None, 'none')
@@ -74,7 +86,9 @@ def test_confident_logits_are_exact(gamma: float) -> None:
 @pytest.mark.parametrize('gamma', [0.0, 0.5, 2.0])
 def test_a_certain_class_has_a_finite_gradient(gamma: float) -> None:
     x = torch.tensor([[50.0, 0, 0], [0, 90, -90]], requires_grad=True)
-    loss = mmcv.ops.softmax_focal_loss(x, torch.tensor([0, 1]), gamma, ALPHA, None, 'sum')
+    loss = mmcv.ops.softmax_focal_loss(
+        x, torch.tensor([0, 1]), gamma, ALPHA, None, 'sum'
+    )
     (grad,) = torch.autograd.grad(loss, x)
     assert loss == 0 and grad.abs().max() < 1e-6
 
@@ -82,17 +96,25 @@ def test_a_certain_class_has_a_finite_gradient(gamma: float) -> None:
 def test_large_logits_are_finite() -> None:
     """Certain, and right or wrong; also in half precision."""
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        x = torch.tensor([[200.0, -200.0], [-200.0, 200.0]], dtype=dtype, requires_grad=True)
-        loss = mmcv.ops.sigmoid_focal_loss(x, torch.tensor([0, 0]), 2.0, ALPHA, None, 'none')
+        x = torch.tensor(
+            [[200.0, -200.0], [-200.0, 200.0]], dtype=dtype, requires_grad=True
+        )
+        loss = mmcv.ops.sigmoid_focal_loss(
+            x, torch.tensor([0, 0]), 2.0, ALPHA, None, 'none'
+        )
         loss.sum().backward()
         assert loss.dtype == dtype and loss[0].eq(0).all() and (loss[1] > 20).all()
         assert x.grad is not None and x.grad.isfinite().all()
 
 
-@pytest.mark.parametrize('weights', [None, torch.tensor([1.0, 2, 3, 4], dtype=torch.float64)])
+@pytest.mark.parametrize(
+    'weights', [None, torch.tensor([1.0, 2, 3, 4], dtype=torch.float64)]
+)
 def test_softmax_focal_loss(weights: Tensor | None) -> None:
     x, target = logits(), targets(-1)
-    actual = gradients(mmcv.ops.softmax_focal_loss(x, target, GAMMA, ALPHA, weights, 'sum'), x)
+    actual = gradients(
+        mmcv.ops.softmax_focal_loss(x, target, GAMMA, ALPHA, weights, 'sum'), x
+    )
     p = x[:-1].softmax(1).gather(1, target[:-1, None])[:, 0]
     losses = -ALPHA * (1 - p) ** GAMMA * p.log()
     if weights is not None:

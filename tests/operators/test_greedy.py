@@ -23,7 +23,9 @@ def test_greedy_keep_is_the_loop_over_boxes(
     monkeypatch.setattr(greedy, 'BLOCK', 16)
     monkeypatch.setattr(greedy, 'COLUMNS', 20)
     generator = torch.Generator().manual_seed(number)
-    conflicts = torch.rand(number, number, generator=generator) < density  # not symmetric
+    conflicts = (
+        torch.rand(number, number, generator=generator) < density
+    )  # not symmetric
     order = torch.randperm(number, generator=generator)
     kept = greedy.greedy_keep(lambda rows, columns: conflicts[rows][:, columns], order)
     assert kept.tolist() == loop(conflicts, order)
@@ -31,4 +33,6 @@ def test_greedy_keep_is_the_loop_over_boxes(
 
 def test_a_chain_of_conflicts_keeps_every_other_item() -> None:
     chain = torch.ones(99, dtype=torch.bool).diag(1)
-    assert greedy.undominated(chain).tolist() == [index % 2 == 0 for index in range(100)]
+    assert greedy.undominated(chain).tolist() == [
+        index % 2 == 0 for index in range(100)
+    ]

@@ -98,7 +98,9 @@ def test_of_equal_scores_the_first_is_the_highest(number: int) -> None:
 
 def test_half_precision_is_computed_in_float32() -> None:
     """The areas of these boxes are infinite in float16."""
-    some = torch.tensor([[0, 0, 300, 300], [0, 0, 300, 290], [200, 200, 500, 500]]).half()
+    some = torch.tensor(
+        [[0, 0, 300, 300], [0, 0, 300, 290], [200, 200, 500, 500]]
+    ).half()
     scores = torch.tensor([0.9, 0.8, 0.7]).half()
     assert nms(some, scores, 0.5, 0).tolist() == [0, 2]
 
@@ -121,7 +123,9 @@ def test_softnms_as_mmcv(case: str, method: int, offset: int, min_score: float) 
     settings = dict(iou_threshold=0.3, sigma=0.5, min_score=min_score, method=method)
     actual, expected = torch.zeros(2, len(some), 5)
     indices = softnms(some, scores, actual, **settings, offset=offset)
-    reference = compiled_operators().softnms(some, scores, expected, **settings, offset=offset)
+    reference = compiled_operators().softnms(
+        some, scores, expected, **settings, offset=offset
+    )
     assert torch.equal(indices, reference)
     number = len(indices)
     torch.testing.assert_close(actual[:number], expected[:number], equal_nan=True)
@@ -129,7 +133,9 @@ def test_softnms_as_mmcv(case: str, method: int, offset: int, min_score: float) 
 
 def test_softnms_by_hand() -> None:
     """Two boxes that share a third of their union, and one elsewhere."""
-    some = torch.tensor([[0.0, 0, 2, 1], [1, 0, 3, 1], [8, 8, 9, 9]], dtype=torch.float64)
+    some = torch.tensor(
+        [[0.0, 0, 2, 1], [1, 0, 3, 1], [8, 8, 9, 9]], dtype=torch.float64
+    )
     scores = torch.tensor([0.9, 0.8, 0.7], dtype=torch.float64)
     results = {}
     for method in range(3):
@@ -147,7 +153,9 @@ def test_groups_of_nms_match_are_mmcv_s(case: str, threshold: float) -> None:
     some, scores = CASES[case]
     dets = torch.cat([some, scores[:, None]], 1)
     reference = torch.cat([some, untied(scores)[:, None]], 1)
-    assert nms_match(dets, threshold) == compiled_operators().nms_match(reference, threshold)
+    assert nms_match(dets, threshold) == compiled_operators().nms_match(
+        reference, threshold
+    )
 
 
 def test_groups_of_nms_match_by_hand() -> None:

@@ -7,7 +7,13 @@ import sys
 import pytest
 
 from helpers.exported import strong
-from helpers.operators import assert_same, compiled_operators, results, untied, use_pytorch
+from helpers.operators import (
+    assert_same,
+    compiled_operators,
+    results,
+    untied,
+    use_pytorch,
+)
 from helpers.oriented import batch, load, small
 
 

@@ -26,8 +26,12 @@ def align_inputs(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
 def align(module: object, dtype: torch.dtype, points: int) -> tuple[Tensor, Tensor]:
     maps, boxes, grad = align_inputs(dtype)
     output, grad_maps = torch.zeros_like(maps), torch.zeros_like(maps)
-    module.rotated_feature_align_forward(maps, boxes, output, spatial_scale=0.5, points=points)
-    module.rotated_feature_align_backward(grad, boxes, grad_maps, spatial_scale=0.5, points=points)
+    module.rotated_feature_align_forward(
+        maps, boxes, output, spatial_scale=0.5, points=points
+    )
+    module.rotated_feature_align_backward(
+        grad, boxes, grad_maps, spatial_scale=0.5, points=points
+    )
     return output, grad_maps
 
 
@@ -36,7 +40,8 @@ def align(module: object, dtype: torch.dtype, points: int) -> tuple[Tensor, Tens
 def test_compiled_alignment_is_the_same(points: int, dtype: torch.dtype) -> None:
     """mmcv takes sines and cosines in float32 also for float64."""
     pairs = zip(
-        *(align(m, dtype, points) for m in (compiled_operators(), oriented_features)), strict=True
+        *(align(m, dtype, points) for m in (compiled_operators(), oriented_features)),
+        strict=True,
     )
     for expected, actual in pairs:
         tolerance = 1e-12 if dtype == torch.float64 and points == 1 else 1e-5
@@ -53,8 +58,12 @@ def test_backward_of_alignment_is_its_transpose(points: int) -> None:
 def rotate(module: object, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Rotated filters and a gradient; each rotation is a random permutation of the cells."""
     generator = torch.Generator().manual_seed(1)
-    filters = torch.randn(2, 3, 4, 3, 3, generator=generator, dtype=torch.float64).to(dtype)
-    moves = torch.stack([torch.randperm(36, generator=generator) + 1 for _ in range(5)], 1)
+    filters = torch.randn(2, 3, 4, 3, 3, generator=generator, dtype=torch.float64).to(
+        dtype
+    )
+    moves = torch.stack(
+        [torch.randperm(36, generator=generator) + 1 for _ in range(5)], 1
+    )
     indices = moves.int().view(4, 3, 3, 5).contiguous()
     output, grad_filters = filters.new_zeros(10, 12, 3, 3), torch.zeros_like(filters)
     grad = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(dtype)
@@ -66,6 +75,9 @@ def rotate(module: object, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 @every_dtype
 def test_compiled_filters_are_the_same(dtype: torch.dtype) -> None:
-    pairs = zip(*(rotate(m, dtype) for m in (compiled_operators(), oriented_features)), strict=True)
+    pairs = zip(
+        *(rotate(m, dtype) for m in (compiled_operators(), oriented_features)),
+        strict=True,
+    )
     for expected, actual in pairs:
         torch.testing.assert_close(actual, expected)

@@ -22,7 +22,9 @@ def pointsets(number: int, seed: int = 0, dtype: torch.dtype = torch.float64) ->
     return (centre + spread * points).flatten(1).to(dtype)
 
 
-def quadrilaterals(number: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+def quadrilaterals(
+    number: int, seed: int = 1, dtype: torch.dtype = torch.float64
+) -> Tensor:
     """Simple quadrilaterals [K, 8], of both directions, a part of them concave."""
     generator = torch.Generator().manual_seed(seed)
     centre = 100 * torch.rand(number, 1, 2, generator=generator, dtype=torch.float64)
@@ -55,7 +57,9 @@ def test_iou_of_hulls_is_exact(dtype: torch.dtype) -> None:
     polygons.convex_iou(points, corners, actual)
     expected = [[exact_iou(a, b) for b in shapes(corners)] for a in hulls(points)]
     tolerance = 1e-12 if dtype == torch.float64 else 1e-7
-    torch.testing.assert_close(actual, torch.tensor(expected, dtype=dtype), rtol=0, atol=tolerance)
+    torch.testing.assert_close(
+        actual, torch.tensor(expected, dtype=dtype), rtol=0, atol=tolerance
+    )
 
 
 def giou(points: Tensor, corners: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,20 +84,26 @@ def test_generalized_iou_is_exact() -> None:
 
 def test_the_gradient_of_generalized_iou_is_a_finite_difference() -> None:
     points, corners = pointsets(20, 4), quadrilaterals(20, 5)
-    points[:10] += corners[:10].view(-1, 4, 2).mean(1).repeat(1, 9) - points[:10, :2].repeat(1, 9)
+    points[:10] += corners[:10].view(-1, 4, 2).mean(1).repeat(1, 9) - points[
+        :10, :2
+    ].repeat(1, 9)
     _, gradient = giou(points, corners)
     steps = 1e-6 * torch.eye(18, dtype=torch.float64)
     moved = points[:, None] + torch.cat([steps, -steps])  # [20, 36, 18]
     values, _ = giou(moved.flatten(0, 1), corners.repeat_interleave(36, 0))
     forward, backward = values.view(20, 2, 18).unbind(1)
-    torch.testing.assert_close(gradient, (forward - backward) / 2e-6, rtol=1e-5, atol=1e-8)
+    torch.testing.assert_close(
+        gradient, (forward - backward) / 2e-6, rtol=1e-5, atol=1e-8
+    )
 
 
 def test_a_set_that_is_its_polygon() -> None:
     corners = quadrilaterals(20, 6)
     corners = corners[[s.convex_hull.area < 1.001 * s.area for s in shapes(corners)]]
     assert len(corners) > 2
-    points = torch.cat([corners, corners, corners[:, :2]], 1)  # each corner twice or three times
+    points = torch.cat(
+        [corners, corners, corners[:, :2]], 1
+    )  # each corner twice or three times
     ious = points.new_zeros(len(points), len(points))
     polygons.convex_iou(points, corners, ious)
     torch.testing.assert_close(ious.diagonal(), torch.ones_like(ious[0]))
@@ -128,7 +138,9 @@ def test_smallest_rectangles_begin_as_in_mmcv() -> None:
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.float32, torch.float64])
-def test_points_in_polygons_are_exact(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_in_polygons_are_exact(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(polygons, 'POINTS', 700)  # parts of 24 points
     generator = torch.Generator().manual_seed(9)
     points = (100 * torch.rand(200, 2, generator=generator)).to(dtype)
@@ -136,7 +148,8 @@ def test_points_in_polygons_are_exact(dtype: torch.dtype, monkeypatch: pytest.Mo
     output = torch.full((200, 30), 7.0)
     polygons.points_in_polygons_forward(points, corners, output)
     expected = [
-        [s.contains(p) for s in shapes(corners)] for p in map(shapely.Point, points.tolist())
+        [s.contains(p) for s in shapes(corners)]
+        for p in map(shapely.Point, points.tolist())
     ]
     assert torch.equal(output, torch.tensor(expected).float())
 
@@ -163,14 +176,17 @@ def test_points_on_edges_are_as_in_mmcv() -> None:
     output = torch.zeros(len(points), 3)
     polygons.points_in_polygons_forward(points, corners, output)
     shapes = corners.view(3, 4, 2).tolist()
-    expected = [[crossings(point, shape) for shape in shapes] for point in points.tolist()]
+    expected = [
+        [crossings(point, shape) for shape in shapes] for point in points.tolist()
+    ]
     assert torch.equal(output, torch.tensor(expected).float())
 
 
 def test_chamfer_distance_and_its_gradient() -> None:
     generator = torch.Generator().manual_seed(11)
     a, b = (
-        torch.randn(3, number, 2, generator=generator, dtype=torch.float64) for number in (5, 8)
+        torch.randn(3, number, 2, generator=generator, dtype=torch.float64)
+        for number in (5, 8)
     )
     distances = a.new_zeros(3, 5), a.new_zeros(3, 8)
     indices = torch.zeros(3, 5, dtype=torch.int), torch.zeros(3, 8, dtype=torch.int)
@@ -180,11 +196,18 @@ def test_chamfer_distance_and_its_gradient() -> None:
     for axis, distance, index in zip((2, 1), distances, indices, strict=True):
         torch.testing.assert_close(distance, expected.amin(axis).detach())
         assert torch.equal(index.long(), expected.argmin(axis))
-    weights = [torch.randn(d.shape, generator=generator, dtype=torch.float64) for d in distances]
-    total = sum((expected.amin(axis) * w).sum() for axis, w in zip((2, 1), weights, strict=True))
+    weights = [
+        torch.randn(d.shape, generator=generator, dtype=torch.float64)
+        for d in distances
+    ]
+    total = sum(
+        (expected.amin(axis) * w).sum() for axis, w in zip((2, 1), weights, strict=True)
+    )
     gradients = torch.zeros_like(a), torch.zeros_like(b)
     polygons.chamfer_distance_backward(a, b, *indices, *weights, *gradients)
-    for actual, gradient in zip(gradients, torch.autograd.grad(total, leaves), strict=True):
+    for actual, gradient in zip(
+        gradients, torch.autograd.grad(total, leaves), strict=True
+    ):
         torch.testing.assert_close(actual, gradient)
 
 

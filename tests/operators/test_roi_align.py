@@ -14,7 +14,9 @@ from rope_dense.operators import roi_align
 
 NAN = float('nan')
 SIZE, PLACES, SCALE = (13, 17), (7, 5), 0.25
-types = pytest.mark.parametrize('dtype, tolerance', [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+types = pytest.mark.parametrize(
+    'dtype, tolerance', [(torch.float32, 1e-5), (torch.float64, 1e-10)]
+)
 modes = pytest.mark.parametrize('mode', [0, 1], ids=['max', 'mean'])
 kinds = pytest.mark.parametrize('aligned', [True, False])
 
@@ -54,7 +56,11 @@ def run(module: object, x: Tensor, rois: Tensor, **options: object) -> list[Tens
     output = x.new_zeros(shape)
     argmax = [x.new_zeros(shape if options['pool_mode'] == 0 else 0) for _ in range(2)]
     module.roi_align_forward(x, rois, output, *argmax, **options)  # type: ignore[attr-defined]
-    grad = torch.linspace(-1, 1, output.numel(), dtype=torch.float64).view(shape).to(x.dtype)
+    grad = (
+        torch.linspace(-1, 1, output.numel(), dtype=torch.float64)
+        .view(shape)
+        .to(x.dtype)
+    )
     grad_input = torch.zeros_like(x)
     module.roi_align_backward(grad, rois, *argmax, grad_input, **options)  # type: ignore[attr-defined]
     return [output, *argmax, grad_input]
@@ -104,10 +110,16 @@ def pool(x: Tensor, roi: list[float], mode: int, aligned: bool, ratio: int) -> T
 @modes
 @kinds
 @pytest.mark.parametrize('ratio', [0, 2])
-def test_regions_are_pooled_sample_by_sample(mode: int, aligned: bool, ratio: int) -> None:
+def test_regions_are_pooled_sample_by_sample(
+    mode: int, aligned: bool, ratio: int
+) -> None:
     x, rois = maps(channels=2).requires_grad_(), regions(7)
-    output, *_, grad = run(roi_align, x.detach(), rois, **settings(mode, aligned, ratio))
-    expected = torch.stack([pool(x, roi, mode, aligned, ratio) for roi in rois.tolist()])
+    output, *_, grad = run(
+        roi_align, x.detach(), rois, **settings(mode, aligned, ratio)
+    )
+    expected = torch.stack(
+        [pool(x, roi, mode, aligned, ratio) for roi in rois.tolist()]
+    )
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
     weight = torch.linspace(-1, 1, output.numel(), dtype=x.dtype).view_as(output)
     (expected_grad,) = torch.autograd.grad(expected, x, weight)
@@ -120,7 +132,12 @@ def test_regions_are_pooled_sample_by_sample(mode: int, aligned: bool, ratio: in
 @pytest.mark.parametrize('ratio', [0, 1, 3])
 @pytest.mark.parametrize('number', [0, 1, 40])
 def test_as_mmcv(
-    dtype: torch.dtype, tolerance: float, mode: int, aligned: bool, ratio: int, number: int
+    dtype: torch.dtype,
+    tolerance: float,
+    mode: int,
+    aligned: bool,
+    ratio: int,
+    number: int,
 ) -> None:
     x, rois = maps(dtype), regions(number, dtype)
     options = settings(mode, aligned, ratio)
@@ -132,7 +149,9 @@ def test_as_mmcv(
         torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize('wrong', [[0, 9, 9, 5, 20], [0, 9, 9, 20, 5], [0, 9, NAN, 20, 20]])
+@pytest.mark.parametrize(
+    'wrong', [[0, 9, 9, 5, 20], [0, 9, 9, 20, 5], [0, 9, NAN, 20, 20]]
+)
 def test_sizes_below_zero_are_refused_as_by_mmcv(wrong: list[float]) -> None:
     x, rois = maps(torch.float32), torch.tensor([[0.0, 1, 1, 9, 9], wrong])
     for module in (roi_align, compiled_operators()):

@@ -29,7 +29,9 @@ def regions(dtype: torch.dtype = torch.float64, number: int = 40) -> Tensor:
     scale = torch.tensor([2, 54, 44, 30, 20, 2 * math.pi], dtype=torch.float64)
     values = values * scale - torch.tensor([0, 10, 10, 0, 0, math.pi])
     values[:, 0] = values[:, 0].floor()
-    values[:6, 3:5] = torch.tensor([[0, 5], [5, 0], [0, 0], [0.5, 0.5], [60, 3], [200, 200]])
+    values[:6, 3:5] = torch.tensor(
+        [[0, 5], [5, 0], [0, 0], [0.5, 0.5], [60, 3], [200, 200]]
+    )
     values[6:9, 5] = torch.tensor([0, math.pi / 2, -math.pi])
     return values.to(dtype)
 
@@ -48,7 +50,11 @@ def backward(module: object, grad: Tensor, rois: Tensor, *settings: float) -> Te
 
 every_setting = pytest.mark.parametrize(
     'settings',
-    [(ratio, *flags) for ratio in (0, 2) for flags in ((True, True), (True, False), (False, True))],
+    [
+        (ratio, *flags)
+        for ratio in (0, 2)
+        for flags in ((True, True), (True, False), (False, True))
+    ],
     ids=str,
 )
 
@@ -64,12 +70,15 @@ def test_the_compiled_operators_give_the_same(
     actual = forward(roi_align_rotated, maps(dtype), rois, *settings)
     assert (actual - expected).abs().max() < bound
     expected, actual = (
-        backward(module, expected, rois, *settings) for module in (compiled, roi_align_rotated)
+        backward(module, expected, rois, *settings)
+        for module in (compiled, roi_align_rotated)
     )
     assert (actual - expected).abs().max() < bound
 
 
-def loop(maps: Tensor, roi: list[float], ratio: int, aligned: bool, clockwise: bool) -> Tensor:
+def loop(
+    maps: Tensor, roi: list[float], ratio: int, aligned: bool, clockwise: bool
+) -> Tensor:
     """One region [C, S, S'], sample by sample."""
     index, x, y, width, height, angle = roi
     x, y, width, height = (0.5 * value for value in (x, y, width, height))
@@ -80,7 +89,9 @@ def loop(maps: Tensor, roi: list[float], ratio: int, aligned: bool, clockwise: b
     step, side = (height / PLACES[0], width / PLACES[1]), (height, width)
     number = [ratio or math.ceil(s) for s in step]
     output = maps.new_zeros(maps.shape[1], *PLACES)
-    for i, j, u, v in torch.cartesian_prod(*(torch.arange(n) for n in (*PLACES, *number))).tolist():
+    for i, j, u, v in torch.cartesian_prod(
+        *(torch.arange(n) for n in (*PLACES, *number))
+    ).tolist():
         down = i * step[0] + (u + 0.5) * step[0] / number[0] - side[0] / 2
         right = j * step[1] + (v + 0.5) * step[1] / number[1] - side[1] / 2
         row = down * math.cos(angle) - right * math.sin(angle) + y
@@ -94,8 +105,12 @@ def read(image: Tensor, y: float, x: float) -> Tensor:
     if not (-1 <= y <= height and -1 <= x <= width):
         return torch.zeros(len(image), dtype=image.dtype)
     y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
-    rows = torch.tensor([max(0, 1 - abs(y - row)) for row in range(height)], dtype=image.dtype)
-    columns = torch.tensor([max(0, 1 - abs(x - c)) for c in range(width)], dtype=image.dtype)
+    rows = torch.tensor(
+        [max(0, 1 - abs(y - row)) for row in range(height)], dtype=image.dtype
+    )
+    columns = torch.tensor(
+        [max(0, 1 - abs(x - c)) for c in range(width)], dtype=image.dtype
+    )
     return torch.einsum('chw,h,w->c', image, rows, columns)
 
 
@@ -129,7 +144,9 @@ def test_riroi_align_rotates_the_channels_of_orientations(steps: float) -> None:
     rois = regions()[6:12]
     rois[:, 5] = steps * 2 * math.pi / 4
     output = x.new_zeros(len(rois), 8, *PLACES)
-    roi_align_rotated.riroi_align_rotated_forward(x, rois, output, *PLACES, 0.5, 2, 4, True)
+    roi_align_rotated.riroi_align_rotated_forward(
+        x, rois, output, *PLACES, 0.5, 2, 4, True
+    )
     pooled = forward(roi_align_rotated, x, rois, 2, False, True).unflatten(1, (2, 4))
     whole, part = math.floor(steps), steps - math.floor(steps)
     expected = (1 - part) * pooled.roll(whole, 2) + part * pooled.roll(whole - 1, 2)
@@ -142,7 +159,8 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     actual = forward(roi_align_rotated, x, rois, 0, True, True)
     assert actual.dtype == dtype
     assert torch.equal(
-        actual, forward(roi_align_rotated, x.float(), rois.float(), 0, True, True).to(dtype)
+        actual,
+        forward(roi_align_rotated, x.float(), rois.float(), 0, True, True).to(dtype),
     )
 
 
@@ -151,8 +169,12 @@ def test_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = forward(roi_align_rotated, maps(), regions(), *settings)
     spread = backward(roi_align_rotated, whole, regions(), *settings)
     monkeypatch.setattr(roi_align_rotated, 'SAMPLES', 50)
-    torch.testing.assert_close(forward(roi_align_rotated, maps(), regions(), *settings), whole)
-    torch.testing.assert_close(backward(roi_align_rotated, whole, regions(), *settings), spread)
+    torch.testing.assert_close(
+        forward(roi_align_rotated, maps(), regions(), *settings), whole
+    )
+    torch.testing.assert_close(
+        backward(roi_align_rotated, whole, regions(), *settings), spread
+    )
 
 
 def test_no_regions() -> None:
@@ -171,4 +193,6 @@ def test_regions_at_no_place_give_nothing(value: float) -> None:
         changed[0, column] = value
         output = forward(roi_align_rotated, maps(), changed, 2, True, True)
         assert not output[0].any()
-        assert torch.equal(output[1:], forward(roi_align_rotated, maps(), rois[1:], 2, True, True))
+        assert torch.equal(
+            output[1:], forward(roi_align_rotated, maps(), rois[1:], 2, True, True)
+        )

@@ -17,7 +17,13 @@ SIZE, PLACES, SCALE = (9, 12), (3, 2), 0.25
 
 def regions() -> Tensor:
     """Inside, at the border, beyond it, smaller than a cell, turned inside out."""
-    corners = [[4, 5, 30, 31], [0, 0, 47, 35], [-40, -9, 20, 90], [8, 8, 8, 8], [20, 20, 9, 30]]
+    corners = [
+        [4, 5, 30, 31],
+        [0, 0, 47, 35],
+        [-40, -9, 20, 90],
+        [8, 8, 8, 8],
+        [20, 20, 9, 30],
+    ]
     image = torch.tensor([[0.0], [1], [1], [0], [1]])
     return torch.cat([image, torch.tensor(corners)], 1).double()
 
@@ -56,7 +62,9 @@ def test_maxima_of_cells(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = torch.stack([pool(x, roi) for roi in regions().tolist()])
     assert torch.equal(actual, expected)
     weight = torch.rand_like(actual)
-    (grad,), (expected_grad,) = (torch.autograd.grad(out, x, weight) for out in (actual, expected))
+    (grad,), (expected_grad,) = (
+        torch.autograd.grad(out, x, weight) for out in (actual, expected)
+    )
     torch.testing.assert_close(grad, expected_grad, rtol=0, atol=1e-12)
 
 

@@ -50,7 +50,12 @@ def of_shape(shape: str, number: int, seed: int, size: float = 200.0) -> Tensor:
 
 
 def ious(
-    module: object, shape: str, a: Tensor, b: Tensor, mode: int = 0, aligned: bool = False
+    module: object,
+    shape: str,
+    a: Tensor,
+    b: Tensor,
+    mode: int = 0,
+    aligned: bool = False,
 ) -> Tensor:
     out = a.new_zeros(len(a) if aligned else len(a) * len(b))
     getattr(module, f'box_iou_{shape}')(a, b, out, mode_flag=mode, aligned=aligned)
@@ -61,17 +66,23 @@ def exact(a: Tensor, b: Tensor, mode: int = 0) -> Tensor:
     """IoU of each box of a with that of b, by shapely in float64."""
     p, q = (shapely.polygons(corners(part).view(-1, 4, 2).numpy()) for part in (a, b))
     inter = torch.from_numpy(shapely.area(shapely.intersection(p, q)))
-    area_p, area_q = torch.from_numpy(shapely.area(p)), torch.from_numpy(shapely.area(q))
+    area_p, area_q = (
+        torch.from_numpy(shapely.area(p)),
+        torch.from_numpy(shapely.area(q)),
+    )
     return inter / (area_p if mode else area_p + area_q - inter)
 
 
 @both
 @pytest.mark.parametrize('mode', [0, 1])
 @pytest.mark.parametrize('aligned', [False, True])
-def test_the_compiled_operators_give_the_same_iou(shape: str, mode: int, aligned: bool) -> None:
+def test_the_compiled_operators_give_the_same_iou(
+    shape: str, mode: int, aligned: bool
+) -> None:
     a, b = of_shape(shape, 120, 1), of_shape(shape, 120, 2)
     expected, actual = (
-        ious(module, shape, a, b, mode, aligned) for module in (compiled_operators(), rotated)
+        ious(module, shape, a, b, mode, aligned)
+        for module in (compiled_operators(), rotated)
     )
     assert (expected > 0).sum() > 3
     assert (actual - expected).abs().max() <= 1e-6
@@ -82,7 +93,9 @@ def test_the_compiled_operators_give_the_same_iou(shape: str, mode: int, aligned
 def test_shapely_gives_the_same_iou(dtype: torch.dtype, mode: int) -> None:
     a, b = boxes(400, 3, size=60, dtype=dtype), boxes(400, 4, size=60, dtype=dtype)
     actual = ious(rotated, 'rotated', a, b, mode, aligned=True)
-    assert (actual - exact(a, b, mode)).abs().max() < (1e-12 if dtype == torch.float64 else 2e-6)
+    assert (actual - exact(a, b, mode)).abs().max() < (
+        1e-12 if dtype == torch.float64 else 2e-6
+    )
 
 
 def test_rectangles_as_quadrilaterals_are_exact() -> None:
@@ -97,7 +110,10 @@ def right_angles(number: int, seed: int, turn: float = 0.0) -> Tensor:
     values = torch.randint(0, 6, (number, 5), generator=generator).double()
     values[:, 2:4] += 1
     cosine, sine = math.cos(turn), math.sin(turn)
-    x, y = values[:, 0] * cosine - values[:, 1] * sine, values[:, 0] * sine + values[:, 1] * cosine
+    x, y = (
+        values[:, 0] * cosine - values[:, 1] * sine,
+        values[:, 0] * sine + values[:, 1] * cosine,
+    )
     angle = values[:, 4] * math.pi / 2 + turn
     return torch.stack([x, y, values[:, 2], values[:, 3], angle], 1).float()
 
@@ -120,17 +136,23 @@ def test_almost_identical_boxes_are_exact() -> None:
     assert (actual - exact(a, b)).abs().max() < 2e-5
 
 
-@pytest.mark.parametrize('width, length', [(0.5, 400), (1.5, 800), (2, 900), (1, 500), (6, 400)])
+@pytest.mark.parametrize(
+    'width, length', [(0.5, 400), (1.5, 800), (2, 900), (1, 500), (6, 400)]
+)
 def test_long_thin_boxes_are_exact(width: float, length: float) -> None:
     """Two boxes of one road: compiled operators are off by up to 1."""
     generator = torch.Generator().manual_seed(0)
     a = torch.rand(2000, 5, generator=generator) * torch.tensor([1000, 1000, 0, 0, 6.0])
     a = a + torch.tensor([0, 0, width, length, 0])
-    noise = torch.randn(a.shape, generator=generator) * torch.tensor([0.5, 0.5, 0.05, 5, 0.01])
+    noise = torch.randn(a.shape, generator=generator) * torch.tensor(
+        [0.5, 0.5, 0.05, 5, 0.01]
+    )
     share = torch.rand(len(a), 1, generator=generator) ** 2  # many are almost the same
     b = a + noise * share * (torch.rand(a.shape, generator=generator) < 0.7)
     expected, actual = exact(a, b), ious(rotated, 'rotated', a, b, aligned=True)
-    expected[(expected == 0) & (actual > 0.99)] = 1  # shapely finds nothing in one pair of 30,000
+    expected[(expected == 0) & (actual > 0.99)] = (
+        1  # shapely finds nothing in one pair of 30,000
+    )
     assert (expected > 0.5).sum() > 200
     assert (actual - expected).abs().max() < 1e-6
 
@@ -157,7 +179,9 @@ def hostile() -> dict[str, Tensor]:
 def test_hostile_boxes_are_as_compiled(name: str, shape: str) -> None:
     a = hostile()[name]
     a = a if shape == 'rotated' else corners(a).float()
-    expected, actual = (ious(module, shape, a, a) for module in (compiled_operators(), rotated))
+    expected, actual = (
+        ious(module, shape, a, a) for module in (compiled_operators(), rotated)
+    )
     assert (actual - expected).abs().max() <= 1e-5
 
 
@@ -211,7 +235,9 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(ious(rotated, 'rotated', a, b), whole)
 
 
-def nms(module: object, shape: str, a: Tensor, scores: Tensor, threshold: float) -> Tensor:
+def nms(
+    module: object, shape: str, a: Tensor, scores: Tensor, threshold: float
+) -> Tensor:
     order = scores.sort(stable=True, descending=True).indices
     labels = [torch.empty(0, dtype=torch.int)] if shape == 'rotated' else []
     scores = scores if module is rotated else untied(scores)
@@ -223,7 +249,9 @@ def nms(module: object, shape: str, a: Tensor, scores: Tensor, threshold: float)
 def crowd(shape: str, number: int) -> tuple[Tensor, Tensor]:
     """Boxes with many overlaps, and scores with ties."""
     generator = torch.Generator().manual_seed(number)
-    scores = torch.randint(0, max(number, 1), (number,), generator=generator) / max(number, 1)
+    scores = torch.randint(0, max(number, 1), (number,), generator=generator) / max(
+        number, 1
+    )
     return of_shape(shape, number, number, size=60 + 8 * number**0.5), scores
 
 
@@ -236,7 +264,8 @@ def test_nms_keeps_the_compiled_indices(
 ) -> None:
     a, scores = (part.to(dtype) for part in crowd(shape, number))
     expected, actual = (
-        nms(module, shape, a, scores, threshold) for module in (compiled_operators(), rotated)
+        nms(module, shape, a, scores, threshold)
+        for module in (compiled_operators(), rotated)
     )
     assert actual.dtype == torch.long
     assert torch.equal(actual, expected)
@@ -251,7 +280,9 @@ def test_labels_are_not_compared(shape: str) -> None:
     order = scores.sort(0, descending=True).indices
     for module in (rotated, compiled_operators()):
         nms_shape = getattr(module, f'nms_{shape}')
-        kept = nms_shape(labelled, untied(scores), order, labelled[order], *more, 0.3, True)
+        kept = nms_shape(
+            labelled, untied(scores), order, labelled[order], *more, 0.3, True
+        )
         assert torch.equal(kept, nms(rotated, shape, a, scores, 0.3))
 
 
@@ -295,7 +326,9 @@ def differentiable_iou(a: Tensor, b: Tensor, monkeypatch: pytest.MonkeyPatch) ->
     return diff_iou.diff_iou_rotated_2d(a[None], b[None])[0]
 
 
-def test_the_differentiable_iou_is_that_of_shapely(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_differentiable_iou_is_that_of_shapely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a, b = (boxes(400, seed, size=60, dtype=torch.float64) for seed in (1, 2))
     expected = exact(a, b)
     assert (expected > 0.1).sum() > 50 and (expected == 0).sum() > 20
@@ -305,8 +338,13 @@ def test_the_differentiable_iou_is_that_of_shapely(monkeypatch: pytest.MonkeyPat
     torch.testing.assert_close(same, torch.ones_like(same), rtol=0, atol=1e-6)
 
 
-def test_the_gradient_of_the_differentiable_iou(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gradient_of_the_differentiable_iou(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a, b = (boxes(12, seed, size=10, dtype=torch.float64) for seed in (1, 2))
     torch.autograd.gradcheck(
-        lambda x: differentiable_iou(x, b, monkeypatch), a.requires_grad_(), eps=1e-7, atol=1e-5
+        lambda x: differentiable_iou(x, b, monkeypatch),
+        a.requires_grad_(),
+        eps=1e-7,
+        atol=1e-5,
     )

@@ -17,7 +17,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from rope_dense.operators import compiled, deform_conv, deformable, nms, roi_align
+from rope_dense.operators import (
+    compiled,
+    deform_conv,
+    nms,
+    roi_align,
+)
+from rope_dense.operators import (
+    deform_conv as deformable,
+)
 from rope_dense.operators.compiled import torchvision_operators
 
 GPU = torch.device('meta')  # stands for one: any device but a CPU
@@ -47,7 +55,9 @@ def test_a_gpu_uses_it_where_it_works(
     assert torchvision_operators(torch.device('cpu')) is None
 
 
-def test_an_absent_one_is_left_out(stand_in: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_one_is_left_out(
+    stand_in: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, 'torchvision.ops', None)  # type: ignore[arg-type]
     assert torchvision_operators(GPU) is None
 
@@ -79,14 +89,19 @@ def test_nms_keeps_the_same(vision: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 types = pytest.mark.parametrize(
-    'dtype, tolerance', [(torch.float32, 1e-5), (torch.float64, 1e-10), (torch.float16, 2e-3)]
+    'dtype, tolerance',
+    [(torch.float32, 1e-5), (torch.float64, 1e-10), (torch.float16, 2e-3)],
 )
 
 
 @types
 @pytest.mark.parametrize('ratio', [0, 2])
 def test_roi_align_is_the_same(
-    dtype: torch.dtype, tolerance: float, ratio: int, vision: Any, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype,
+    tolerance: float,
+    ratio: int,
+    vision: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     maps = torch.randn(2, 3, 13, 17, dtype=torch.float64).to(dtype)
     corner = 50 * torch.rand(20, 2)
@@ -97,15 +112,21 @@ def test_roi_align_is_the_same(
     def call() -> list[Tensor]:
         output = maps.new_zeros(20, 3, 7, 5)
         roi_align.roi_align_forward(maps, rois, output, output, output, *settings)
-        grad_maps = torch.zeros_like(maps, dtype=torch.promote_types(dtype, torch.float32))
+        grad_maps = torch.zeros_like(
+            maps, dtype=torch.promote_types(dtype, torch.float32)
+        )
         grad = torch.linspace(-1, 1, output.numel(), dtype=dtype).view_as(output)
         roi_align.roi_align_backward(grad, rois, output, output, grad_maps, *settings)
         return [output, grad_maps]
 
     (output, grad), (expected, expected_grad) = both(call, vision, monkeypatch)
     # Half precision is computed in float32 and rounded once: to this number or its neighbour.
-    torch.testing.assert_close(output, expected, rtol=tolerance, atol=min(tolerance, 1e-5))
-    torch.testing.assert_close(grad, expected_grad, rtol=tolerance, atol=min(tolerance, 1e-5))
+    torch.testing.assert_close(
+        output, expected, rtol=tolerance, atol=min(tolerance, 1e-5)
+    )
+    torch.testing.assert_close(
+        grad, expected_grad, rtol=tolerance, atol=min(tolerance, 1e-5)
+    )
 
 
 @types
@@ -119,7 +140,9 @@ def test_deformable_convolution_is_the_same(
 ) -> None:
     """Also at offsets to nowhere, and of whole numbers, with one backward of torchvision."""
     shapes = (2, 4, 7, 9), (6, 2, 3, 3), (6,), (2, 36, 7, 9), (2, 18, 7, 9)
-    maps, weight, bias, offset, mask = (torch.randn(s, dtype=torch.float64) for s in shapes)
+    maps, weight, bias, offset, mask = (
+        torch.randn(s, dtype=torch.float64) for s in shapes
+    )
     offset[:1] = (2 * offset[:1]).round()
     if value is not None:
         offset[:, ::5] = value
@@ -131,17 +154,23 @@ def test_deformable_convolution_is_the_same(
         calls.append(args)
         return vision._deform_conv2d_backward(*args)
 
-    counted = SimpleNamespace(deform_conv2d=vision.deform_conv2d, _deform_conv2d_backward=backward)
+    counted = SimpleNamespace(
+        deform_conv2d=vision.deform_conv2d, _deform_conv2d_backward=backward
+    )
 
     def call() -> list[Tensor]:
         output = torch.empty(2, 6, 7, 9, dtype=dtype)
         deform_conv.modulated_deform_conv_forward(*tensors, output, maps, *settings)
         x, weight, bias, ones, offset, mask = tensors
         grads = [torch.zeros_like(t) for t in (x, weight, bias, offset, mask)]
-        deform_conv.modulated_deform_conv_backward(*tensors, ones, *grads, output, *settings)
+        deform_conv.modulated_deform_conv_backward(
+            *tensors, ones, *grads, output, *settings
+        )
         return [output, *grads]
 
     actual, expected = both(call, counted, monkeypatch)
     assert len(calls) == 1
     for a, b in zip(actual, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * float(b.abs().max()))
+        torch.testing.assert_close(
+            a, b, rtol=tolerance, atol=tolerance * float(b.abs().max())
+        )

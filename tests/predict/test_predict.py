@@ -17,7 +17,7 @@ from PIL import Image
 from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
 from rope_dense.checkpoints import read
-from rope_dense.datasets.images import sources
+from rope_dense.data.images import sources
 from rope_dense.predict import images as predict_images
 from rope_dense.project import identity
 from rope_dense.project.model import random_model
@@ -37,7 +37,9 @@ def pictures(data: Path) -> Path:
 def checkpoint_of(config: str, folder: Path) -> str:
     path = folder / f'{Path(config).stem}_random.pth'
     torch.manual_seed(0)
-    torch.save(dict(state_dict=random_model(Config.fromfile(config)).state_dict()), path)
+    torch.save(
+        dict(state_dict=random_model(Config.fromfile(config)).state_dict()), path
+    )
     return str(path)
 
 
@@ -59,9 +61,14 @@ def test_detections_are_those_of_the_inferencer(
     arguments = [detector, detector_weights, str(pictures), '--out', str(tmp_path)]
     assert predict([*arguments, '--score', '0.01', '--batch', '2']) == 0
     content = mmengine.load(tmp_path / 'predictions.json')
-    assert [image['file_name'] for image in content['images']] == ['00000000.jpg', '00000001.jpg']
+    assert [image['file_name'] for image in content['images']] == [
+        '00000000.jpg',
+        '00000001.jpg',
+    ]
     assert content['categories'][0] == dict(id=1, name='circle')
-    inferencer = DetInferencer(detector, detector_weights, device='cpu', show_progress=False)
+    inferencer = DetInferencer(
+        detector, detector_weights, device='cpu', show_progress=False
+    )
     for image in content['images']:
         given = inferencer(str(pictures / image['file_name']))['predictions'][0]
         found = [a for a in content['annotations'] if a['image_id'] == image['id']]
@@ -69,7 +76,9 @@ def test_detections_are_those_of_the_inferencer(
         assert found and len(found) == len(strong)
         for annotation, index in zip(found, strong, strict=True):
             left, top, right, bottom = given['bboxes'][index]
-            np.testing.assert_allclose(annotation['score'], given['scores'][index], atol=1e-5)
+            np.testing.assert_allclose(
+                annotation['score'], given['scores'][index], atol=1e-5
+            )
             assert annotation['category_id'] == given['labels'][index] + 1
             box = [left, top, right - left, bottom - top]
             np.testing.assert_allclose(annotation['bbox'], box, atol=1e-2)
@@ -90,17 +99,25 @@ def test_labels_are_those_of_the_inferencer(
 
     files = sorted((data / 'ade' / 'images' / 'validation').iterdir())
     monkeypatch.setattr('sys.stdin', io.StringIO('\n'.join(map(str, files))))
-    assert predict([segmentor, segmentor_weights, '-', '--out', str(tmp_path), '--scores']) == 0
+    assert (
+        predict([segmentor, segmentor_weights, '-', '--out', str(tmp_path), '--scores'])
+        == 0
+    )
     inferencer = MMSegInferencer(segmentor, segmentor_weights, device='cpu')
     palette = Config.fromfile(segmentor).test_dataloader.dataset.metainfo.palette
     for file in files:
-        expected = inferencer(str(file))['predictions'] + 1  # in ADE20K's masks 0 is no class
+        expected = (
+            inferencer(str(file))['predictions'] + 1
+        )  # in ADE20K's masks 0 is no class
         with Image.open(tmp_path / 'labels' / f'{file.stem}.png') as image:
             labels, colours = np.asarray(image), np.asarray(image.convert('RGB'))
         assert (labels == expected).all()
         assert (colours == np.asarray(palette)[labels - 1]).all()
         scores = np.load(tmp_path / 'scores' / f'{file.stem}.npy')
-        assert scores.shape == (7, *labels.shape) and (scores.argmax(0) == labels - 1).mean() > 0.99
+        assert (
+            scores.shape == (7, *labels.shape)
+            and (scores.argmax(0) == labels - 1).mean() > 0.99
+        )
         assert (tmp_path / 'pictures' / f'{file.stem}.jpg').is_file()
 
 
@@ -108,10 +125,16 @@ def test_a_list_from_python(
     detector: str, detector_weights: str, pictures: Path, tmp_path: Path
 ) -> None:
     images = sorted(pictures.iterdir())
-    given = dict(out=tmp_path / 'out', size='64', cfg_options={'model.test_cfg.max_per_img': 3})
-    folder = predict_images.predict(detector, detector_weights, images, score=0.0, **given)
+    given = dict(
+        out=tmp_path / 'out', size='64', cfg_options={'model.test_cfg.max_per_img': 3}
+    )
+    folder = predict_images.predict(
+        detector, detector_weights, images, score=0.0, **given
+    )
     content = mmengine.load(folder / 'predictions.json')
-    assert [image['file_name'] for image in content['images']] == [path.name for path in images]
+    assert [image['file_name'] for image in content['images']] == [
+        path.name for path in images
+    ]
     assert len(content['annotations']) == 3 * len(images)
 
 
@@ -124,7 +147,13 @@ def test_a_video_stays_one(
     for _ in range(3):
         video.write(frame)
     video.release()
-    arguments = [detector, detector_weights, str(tmp_path / 'a.mp4'), '--out', str(tmp_path / 'o')]
+    arguments = [
+        detector,
+        detector_weights,
+        str(tmp_path / 'a.mp4'),
+        '--out',
+        str(tmp_path / 'o'),
+    ]
     assert predict([*arguments, '--size', '48']) == 0
     drawn = cv2.VideoCapture(str(tmp_path / 'o' / 'a.mp4'))
     assert drawn.get(cv2.CAP_PROP_FRAME_COUNT) == 3 and drawn.get(cv2.CAP_PROP_FPS) == 5
@@ -163,11 +192,21 @@ def test_a_stream_is_numbered_like_a_video(
         def release(self) -> None:
             pass
 
-    monkeypatch.setattr('rope_dense.datasets.images.sources.cv2.VideoCapture', Camera)
-    for given, name in (('0', 'camera0'), ('rtsp://host:554/live/door.1?x=2', 'door_1')):
+    monkeypatch.setattr('rope_dense.data.images.sources.cv2.VideoCapture', Camera)
+    for given, name in (
+        ('0', 'camera0'),
+        ('rtsp://host:554/live/door.1?x=2', 'door_1'),
+    ):
         out = tmp_path / name
-        assert predict([detector, detector_weights, given, '--out', str(out), '--size', '48']) == 0
-        names = [i['file_name'] for i in mmengine.load(out / 'predictions.json')['images']]
+        assert (
+            predict(
+                [detector, detector_weights, given, '--out', str(out), '--size', '48']
+            )
+            == 0
+        )
+        names = [
+            i['file_name'] for i in mmengine.load(out / 'predictions.json')['images']
+        ]
         assert names == [f'{name}/000000.jpg', f'{name}/000001.jpg']
         assert (out / f'{name}.mp4').is_file()
     assert opened[0] == 0 and 'rtsp://host:554/live/door.1?x=2' in opened
@@ -185,7 +224,9 @@ def test_large_images_go_in_tiles(
 ) -> None:
     """Four, by one model: it is built once, its checkpoint is read once, and once for its hash."""
     pytest.importorskip('rasterio')
-    config, weights = (request.getfixturevalue(name) for name in (task, f'{task}_weights'))
+    config, weights = (
+        request.getfixturevalue(name) for name in (task, f'{task}_weights')
+    )
     small, built, hashed, opened = pictures / '00000000.jpg', [], [], []
     folder, out = tmp_path / 'pictures', tmp_path / 'out'
     large = cv2.resize(mmcv.imread(small), (100, 70))
@@ -195,14 +236,20 @@ def test_large_images_go_in_tiles(
     init, hash_of = mmengine.model.BaseModel.__init__, identity.hash_of
     read_file = read.read_local_checkpoint
     monkeypatch.setattr(
-        read, 'read_local_checkpoint', lambda *file: (opened.append(file[0]), read_file(*file))[1]
+        read,
+        'read_local_checkpoint',
+        lambda *file: (opened.append(file[0]), read_file(*file))[1],
     )
     monkeypatch.setattr(
         mmengine.model.BaseModel,
         '__init__',
-        lambda self, *given, **named: (built.append(self), init(self, *given, **named))[1],
+        lambda self, *given, **named: (built.append(self), init(self, *given, **named))[
+            1
+        ],
     )
-    monkeypatch.setattr(identity, 'hash_of', lambda path: (hashed.append(path), hash_of(path))[1])
+    monkeypatch.setattr(
+        identity, 'hash_of', lambda path: (hashed.append(path), hash_of(path))[1]
+    )
     options = ['--score', '0', '--scores', '--tile-above', '0.0065']
     assert predict([config, weights, str(folder), '--out', str(out), *options]) == 0
     assert len(built) == 1 and hashed == [weights] and opened == [weights]
@@ -237,14 +284,19 @@ def test_what_cannot_be_read_is_named(
     model = [detector, detector_weights]
     (folder / 'notes.txt').touch()
     assert predict([*model, str(folder), '--out', str(tmp_path / 'o')]) == 2
-    assert 'Looked for .jpg, ' in (said := capsys.readouterr().err) and 'there are 1 .txt' in said
+    assert (
+        'Looked for .jpg, ' in (said := capsys.readouterr().err)
+        and 'there are 1 .txt' in said
+    )
     (folder / 'broken.jpg').write_bytes(b'no image')
     assert predict([*model, str(folder), '--out', str(tmp_path / 'o')]) == 2
     assert 'broken.jpg: cannot be read as an image' in capsys.readouterr().err
     (folder / 'good.jpg').write_bytes((pictures / '00000000.jpg').read_bytes())
     (folder / 'b.jpg').mkdir()
     (folder / 'link.png').symlink_to('nowhere.png')
-    Image.new('RGB', (2000, 3)).save(folder / 'line.png')  # padded: resized, it has no height
+    Image.new('RGB', (2000, 3)).save(
+        folder / 'line.png'
+    )  # padded: resized, it has no height
     Image.new('RGB', (150, 130)).save(folder / 'large.png')
     (folder / 'large.png').write_bytes((folder / 'large.png').read_bytes()[:60])
     two = [Image.new('RGB', (90, 80), colour) for colour in ('red', 'blue')]
@@ -292,7 +344,9 @@ def test_each_of_many_pictures_is_predicted_or_named(
     for number in range(40):
         size = [round(3000 ** random.random()) for _ in range(2)]
         mode = random.choice(('RGB', 'RGBA', 'L', 'P', 'I;16'))
-        formats = ('png', 'tif') if mode == 'I;16' else ('png', 'bmp', 'gif', 'webp', 'tif')
+        formats = (
+            ('png', 'tif') if mode == 'I;16' else ('png', 'bmp', 'gif', 'webp', 'tif')
+        )
         formats += ('jpg', 'jpeg') if mode in ('RGB', 'L') else ()
         names.append(name := f'{number:02d}.{random.choice(formats)}')
         Image.new(mode, size).save(folder / name)
@@ -300,7 +354,10 @@ def test_each_of_many_pictures_is_predicted_or_named(
             content = (folder / name).read_bytes()
             (folder / name).write_bytes(content[: random.randrange(len(content))])
     model = [detector, detector_weights]
-    assert predict([*model, str(folder), '--out', str(tmp_path / 'o'), '--batch', '3']) == 0
+    assert (
+        predict([*model, str(folder), '--out', str(tmp_path / 'o'), '--batch', '3'])
+        == 0
+    )
     said = capsys.readouterr().out
     found = mmengine.load(tmp_path / 'o' / 'predictions.json')['images']
     predicted = {image['file_name'] for image in found}
@@ -329,7 +386,7 @@ def test_an_interrupted_run_goes_on(
     model = [request.getfixturevalue(task), request.getfixturevalue(f'{task}_weights')]
     command = [*model, str(folder), '--out', str(out), '--score', '0.01']
     read, seen = sources.read_image, []
-    monkeypatch.setattr('rope_dense.predict.journal.SECONDS', 0)
+    monkeypatch.setattr('rope_dense.predict.place.SECONDS', 0)
 
     def stopped(path: Path, max_value: int | None) -> np.ndarray | None:
         seen.append(path.name)
@@ -354,7 +411,11 @@ def test_an_interrupted_run_goes_on(
             *('a.png', 'b.jpg', 'c.png', 'd.gif')
         ]
         objects = [
-            [(a['bbox'], a['score']) for a in content['annotations'] if a['image_id'] == image]
+            [
+                (a['bbox'], a['score'])
+                for a in content['annotations']
+                if a['image_id'] == image
+            ]
             for image in (1, 3)
         ]
         assert objects[0] == objects[1] != []
@@ -378,13 +439,15 @@ def test_a_run_with_another_model_begins_anew(
     config.write_text(f'_base_ = {detector!r}\n')
     weights.write_bytes(Path(detector_weights).read_bytes())
     command = [str(config), str(weights), str(pictures), '--out', str(tmp_path / 'out')]
-    monkeypatch.setattr('rope_dense.predict.journal.SECONDS', 0)
+    monkeypatch.setattr('rope_dense.predict.place.SECONDS', 0)
     with monkeypatch.context() as patch:
         images = iter([mmcv.imread(pictures / '00000000.jpg')])
         patch.setattr(sources, 'read_image', lambda *_: interrupt(images))
         assert predict(command) == 130
     if changed == 'config':
-        config.write_text(f'_base_ = {detector!r}\nmodel = dict(test_cfg=dict(max_per_img=5))\n')
+        config.write_text(
+            f'_base_ = {detector!r}\nmodel = dict(test_cfg=dict(max_per_img=5))\n'
+        )
     else:
         torch.save(torch.load(weights) | dict(more=1), weights)
     assert predict(command) == 0
@@ -407,7 +470,7 @@ def test_images_are_read_as_mmdet_reads_them(tmp_path: Path, kind: str) -> None:
     """Three channels of 8 bits, as a pipeline gets them: no alpha, the high 8 of 16 bits."""
     from mmdet.registry import TRANSFORMS
 
-    from rope_dense.datasets.images.sources import read_image
+    from rope_dense.data.images.sources import read_image
 
     ramp = np.arange(0, 256, 4, dtype=np.uint8).reshape(8, 8)
     pixels = dict(
@@ -418,8 +481,12 @@ def test_images_are_read_as_mmdet_reads_them(tmp_path: Path, kind: str) -> None:
     )[kind]
     path = tmp_path / 'a.png'
     Image.fromarray(pixels).save(path)
-    loaded = TRANSFORMS.build(dict(type='LoadImageFromFile'))(dict(img_path=str(path)))['img']
-    expected = pixels[..., 2::-1] if kind.startswith('rgb') else np.stack([ramp] * 3, axis=-1)
+    loaded = TRANSFORMS.build(dict(type='LoadImageFromFile'))(dict(img_path=str(path)))[
+        'img'
+    ]
+    expected = (
+        pixels[..., 2::-1] if kind.startswith('rgb') else np.stack([ramp] * 3, axis=-1)
+    )
     assert loaded.dtype == np.uint8 and (loaded == expected).all()
     assert (read_image(path) == loaded).all()
     path.write_bytes(b'')  # what is left of a file on a full disk

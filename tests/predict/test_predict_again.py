@@ -13,7 +13,7 @@ from mmengine.config import Config
 from PIL import Image
 
 from helpers.tool_names import Main
-from rope_dense.datasets.images import sources
+from rope_dense.data.images import sources
 from rope_dense.predict.files import DetectionFiles
 from rope_dense.project.model import random_model
 from rope_dense_command import command
@@ -34,7 +34,9 @@ def model(detector: str, weights: str) -> list[str]:
 @pytest.fixture(scope='module')
 def segmenting(segmentor: str, folder: Path) -> list[str]:
     path = folder / 'again.pth'
-    torch.save(dict(state_dict=random_model(Config.fromfile(segmentor)).state_dict()), path)
+    torch.save(
+        dict(state_dict=random_model(Config.fromfile(segmentor)).state_dict()), path
+    )
     return [segmentor, str(path)]
 
 
@@ -70,7 +72,10 @@ def test_corrected_labels_stay_while_more_is_predicted(
     assert labels.read_text() == '0 0.5 0.5 0.25 0.25\n' and boxes.is_file()
     assert (out / 'yolo/labels/b.txt').is_file()
     add_picture(pictures.with_name('more') / 'c.jpg')
-    assert predict([*model, str(pictures.with_name('more')), '--out', str(out), *FORMATS]) == 0
+    assert (
+        predict([*model, str(pictures.with_name('more')), '--out', str(out), *FORMATS])
+        == 0
+    )
     assert labels.read_text() == '0 0.5 0.5 0.25 0.25\n'
     assert {path.stem for path in labels.parent.iterdir()} == {'a', 'b', 'c'}
     listed = (out / 'voc/ImageSets/Main/default.txt').read_text()
@@ -82,7 +87,9 @@ def test_corrected_labels_stay_while_more_is_predicted(
     assert f'{labels} is an edited result of another image' in capsys.readouterr().err
     # A higher score leaves no crop behind; edited files of all images are not replaced.
     assert predict([*given, '--score', '1']) == 0
-    assert not [*(out / 'crops').rglob('[ab]_*.jpg')] and [*(out / 'crops').rglob('c_*.jpg')]
+    assert not [*(out / 'crops').rglob('[ab]_*.jpg')] and [
+        *(out / 'crops').rglob('c_*.jpg')
+    ]
     (out / 'predictions.json').write_text('{}')
     assert predict(given) == 2
     assert f'{out}/predictions.json was changed after' in capsys.readouterr().err
@@ -95,10 +102,19 @@ def test_labels_of_other_classes_are_not_mixed(
     assert predict([*model, str(pictures), '--out', str(out), '--write', 'yolo']) == 0
     add_picture(pictures.with_name('more') / 'b.jpg')
     names = ['test_dataloader.dataset.metainfo.classes=a,b,c,d,e,f']
-    given = [*model, str(pictures.with_name('more')), '--out', str(out), '--write', 'yolo']
+    given = [
+        *model,
+        str(pictures.with_name('more')),
+        '--out',
+        str(out),
+        '--write',
+        'yolo',
+    ]
     assert predict([*given, '--cfg-options', *names]) == 2
     message = f'{out}/yolo/classes.txt has other classes, for labels of other images such as {out}'
-    assert message in capsys.readouterr().err and not (out / 'yolo/labels/b.txt').exists()
+    assert (
+        message in capsys.readouterr().err and not (out / 'yolo/labels/b.txt').exists()
+    )
 
 
 def test_an_interrupted_run_knows_its_images(
@@ -111,7 +127,14 @@ def test_an_interrupted_run_knows_its_images(
     """One is replaced by another picture and one is removed, before the same command continues."""
     for name in 'bcd':
         add_picture(pictures / f'{name}.jpg')
-    given = [*model, str(pictures), '--out', str(pictures.with_name('out')), '--score', '0.01']
+    given = [
+        *model,
+        str(pictures),
+        '--out',
+        str(pictures.with_name('out')),
+        '--score',
+        '0.01',
+    ]
     read, left = sources.read_image, iter(range(3))
 
     def stopped(path: Path, max_value: int | None) -> np.ndarray:
@@ -119,7 +142,7 @@ def test_an_interrupted_run_knows_its_images(
             raise KeyboardInterrupt
         return read(path, max_value)
 
-    monkeypatch.setattr('rope_dense.predict.journal.SECONDS', 0)
+    monkeypatch.setattr('rope_dense.predict.place.SECONDS', 0)
     with monkeypatch.context() as patch:
         patch.setattr(sources, 'read_image', stopped)
         assert predict(given) == 130
@@ -133,7 +156,11 @@ def test_an_interrupted_run_knows_its_images(
     given[-3] = str(pictures.with_name('anew'))
     assert predict(given) == 0
     assert found == mmengine.load(pictures.with_name('anew') / 'predictions.json')
-    assert [image['file_name'] for image in found['images']] == ['a.jpg', 'b.jpg', 'd.jpg']
+    assert [image['file_name'] for image in found['images']] == [
+        'a.jpg',
+        'b.jpg',
+        'd.jpg',
+    ]
 
 
 @pytest.mark.parametrize('place', ['same', 'above', 'above by a link'])
@@ -190,7 +217,9 @@ def test_the_picture_that_is_read_is_not_replaced(
     assert predict([*segmenting, 'new/a.jpg', '--out', '.']) == 2
     assert 'labels/a.png was not written by rope-dense' in capsys.readouterr().err
     (root / 'b.jpg').rename(root / 'pictures' / 'a.jpg')
-    assert {path: path.read_bytes() for path in root.rglob('*.*') if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in root.rglob('*.*') if path.is_file()
+    } == before
 
 
 def test_results_of_earlier_commands_are_no_images(
@@ -202,8 +231,13 @@ def test_results_of_earlier_commands_are_no_images(
         found = mmengine.load(pictures / name / 'predictions.json')['images']
         assert [image['file_name'] for image in found] == ['a.jpg']
     capsys.readouterr()
-    assert predict([*model, str(pictures / 'first'), '--out', str(pictures / 'third')]) == 2
-    assert 'the 1 images in it are results of earlier commands' in capsys.readouterr().err
+    assert (
+        predict([*model, str(pictures / 'first'), '--out', str(pictures / 'third')])
+        == 2
+    )
+    assert (
+        'the 1 images in it are results of earlier commands' in capsys.readouterr().err
+    )
     given = str(pictures / 'first' / 'pictures')  # asked for by name
     assert predict([*model, given, '--out', str(pictures / 'third')]) == 0
 
@@ -213,7 +247,9 @@ def fails_at_b(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     """The error that is raised while the prediction of b.jpg is written."""
     add, errors = DetectionFiles.add, list[Exception]()
 
-    def failing(self: DetectionFiles, source: sources.Source, *more: object) -> np.ndarray:
+    def failing(
+        self: DetectionFiles, source: sources.Source, *more: object
+    ) -> np.ndarray:
         if source.path.name == 'b.jpg':
             raise errors[0]
         return add(self, source, *more)  # type: ignore[arg-type]
@@ -236,7 +272,10 @@ def test_an_error_of_one_image_is_its_own(
     given = [*model, str(pictures), '--out', str(pictures.with_name('out'))]
     for _ in range(2):
         assert predict(given) == 0
-        assert f'not predicted: {pictures / "b.jpg"}: cannot be drawn' in capsys.readouterr().out
+        assert (
+            f'not predicted: {pictures / "b.jpg"}: cannot be drawn'
+            in capsys.readouterr().out
+        )
         found = mmengine.load(pictures.with_name('out') / 'predictions.json')['images']
         assert [image['file_name'] for image in found] == ['a.jpg', 'c.jpg']
     fails_at_b[0] = OSError(28, 'No space left on device', 'pictures/b.jpg')

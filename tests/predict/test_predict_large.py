@@ -20,7 +20,7 @@ from torch import nn
 
 from helpers.small_configs import small_config
 from helpers.tool_names import Fails, Main
-from rope_dense.project.checks.training import training_crops
+from rope_dense.project.checks.recipe import training_crops
 from rope_dense.project.model import build_model
 from rope_dense.utils.journal import Journal
 from rope_dense_command import command
@@ -47,7 +47,9 @@ def with_weights(config: str, folder: Path) -> Files:
     path = folder / f'{Path(config).stem}_weights.pth'
     checkpoint = dict(state_dict=model.state_dict())
     if cfg.default_scope == 'mmseg':  # whose init_model asks for it
-        checkpoint['meta'] = dict(dataset_meta=cfg.test_dataloader.dataset.metainfo.to_dict())
+        checkpoint['meta'] = dict(
+            dataset_meta=cfg.test_dataloader.dataset.metainfo.to_dict()
+        )
     torch.save(checkpoint, path)
     return config, str(path)
 
@@ -107,10 +109,16 @@ def test_one_tile_of_a_segmentor_is_the_whole_image(
 def test_one_tile_of_mask2former_is_the_whole_image(
     predict_large: Main, data: Path, folder: Path, small_image: str, tmp_path: Path
 ) -> None:
-    files = with_weights(str(small_config('mask2former_swin_rope_mixed', data, folder)), folder)
+    files = with_weights(
+        str(small_config('mask2former_swin_rope_mixed', data, folder)), folder
+    )
     out = tmp_path / 'labels.png'
     assert predict_large([*files, small_image, '--out', str(out)]) == 0
-    expected = inference_model(plain_segmentor(*files), small_image).pred_sem_seg.data[0].numpy()
+    expected = (
+        inference_model(plain_segmentor(*files), small_image)
+        .pred_sem_seg.data[0]
+        .numpy()
+    )
     assert len(np.unique(expected)) > 1 and (labels_of(out) == expected).all()
 
 
@@ -125,7 +133,11 @@ def test_one_tile_of_a_detector_is_the_whole_image(
     expected = inference_detector(model, small_image).pred_instances
     assert len(found) == len(expected) == 10
     for annotation, box, score, label in zip(
-        found, expected.bboxes.tolist(), expected.scores.tolist(), expected.labels, strict=True
+        found,
+        expected.bboxes.tolist(),
+        expected.scores.tolist(),
+        expected.labels,
+        strict=True,
     ):
         left, top, width, height = annotation['bbox']
         assert [left, top, left + width, top + height] == pytest.approx(box, abs=1e-9)
@@ -136,7 +148,12 @@ def test_one_tile_of_a_detector_is_the_whole_image(
 
 
 def test_tiles_of_a_segmentor(
-    predict_large: Main, segmenting: Files, image: str, tmp_path: Path, monkeypatch, capsys
+    predict_large: Main,
+    segmenting: Files,
+    image: str,
+    tmp_path: Path,
+    monkeypatch,
+    capsys,
 ) -> None:
     """Batches change nothing, a killed run continues, and the result is the blend made by hand."""
     one, two, png = (tmp_path / name for name in ('one.tif', 'two.tif', 'three.png'))
@@ -176,7 +193,10 @@ def test_tiles_of_a_segmentor(
             tile = pixels[top : top + 64, left : left + 64]
             scores = inference_model(model, tile).seg_logits.data.numpy()
             total[:, top : top + 64, left : left + 64] += np.outer(ramp, ramp) * scores
-    rows, columns = covering((0, 43, 86), 150, ramp), covering((0, 45, 90, 136), 200, ramp)
+    rows, columns = (
+        covering((0, 43, 86), 150, ramp),
+        covering((0, 45, 90, 136), 200, ramp),
+    )
     expected = (total / np.outer(rows, columns)).argmax(0)
     assert (labels_of(one) == expected).mean() > 0.9999  # rounding of ties
 
@@ -198,14 +218,19 @@ def test_tiles_of_a_detector(
     # 12 tiles, 4 of the halved image (75 x 100), one of the image halved twice
     assert '17 tiles of 64 pixels, 17 of them not finished' in capsys.readouterr().out
     result = json.loads(out.read_text())
-    assert result['images'] == [dict(id=1, file_name='large.png', height=150, width=200)]
+    assert result['images'] == [
+        dict(id=1, file_name='large.png', height=150, width=200)
+    ]
     assert len(result['categories']) == 6
     for annotation in result['annotations']:
         left, top, width, height = annotation['bbox']
         assert annotation['score'] >= (0.95 if annotation['category_id'] == 1 else 0.2)
         assert 0 <= left <= left + width <= 200 and 0 <= top <= top + height <= 150
     assert mmcv.imread(str(picture)).shape == (150, 200, 3)
-    assert {path.name for path in tmp_path.glob('[!.]*')} == {'boxes.json', 'picture.png'}
+    assert {path.name for path in tmp_path.glob('[!.]*')} == {
+        'boxes.json',
+        'picture.png',
+    }
 
 
 def test_the_model_sees_tiles_at_the_size_asked_for(
@@ -222,7 +247,9 @@ def test_the_model_sees_tiles_at_the_size_asked_for(
         'test_dataloader.dataset.pipeline.1.scale': (192, 128),
     }
     model = plain_segmentor(*segmenting, **changes)
-    expected = inference_model(model, mmcv.imread(small_image)).pred_sem_seg.data[0].numpy()
+    expected = (
+        inference_model(model, mmcv.imread(small_image)).pred_sem_seg.data[0].numpy()
+    )
     assert (labels_of(out) == expected).all()
 
 
@@ -234,12 +261,17 @@ def test_default_tiles_of_another_size_than_the_crops_give_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     config, weights = segmenting
-    (side,) = {side for crop in training_crops(Config.fromfile(config)) for side in crop}
+    (side,) = {
+        side for crop in training_crops(Config.fromfile(config)) for side in crop
+    }
     says = f'tiles of 128 pixels, as test images; the training had crops of {side} x {side}'
     arguments = [config, weights, small_image, '--size', '128', '--device', 'cpu']
     assert predict_large([*arguments, '--out', str(tmp_path / 'a.png')]) == 0
     assert (says in capsys.readouterr().err) == (side != 128)
-    assert predict_large([*arguments, '--out', str(tmp_path / 'b.png'), '--tile', '128']) == 0
+    assert (
+        predict_large([*arguments, '--out', str(tmp_path / 'b.png'), '--tile', '128'])
+        == 0
+    )
     assert says not in capsys.readouterr().err
 
 
@@ -272,9 +304,9 @@ def test_processes_share_a_folder(
     said = capsys.readouterr().out
     assert '2 of 4 images are predicted by this process' in said
     assert len([*out.rglob('*_labels.tif')]) == 4
-    assert {path.name for path in (out / '.rope_dense').rglob('*') if path.is_file()} == {
-        'record.jsonl'
-    }
+    assert {
+        path.name for path in (out / '.rope_dense').rglob('*') if path.is_file()
+    } == {'record.jsonl'}
     assert all(path.stat().st_mtime_ns == time for path, time in there.items())
     for name in ('a/one', 'b/two'):
         alone = tmp_path / 'alone.tif'
@@ -304,7 +336,9 @@ def test_processes_share_an_image(
     number = int(re.findall(r'(\d+) tiles of 64', capsys.readouterr().out)[0])
     monkeypatch.setenv('MASTER_ADDR', 'here')
     monkeypatch.setenv('WORLD_SIZE', '3')
-    monkeypatch.setattr('rope_dense.predict.tiles.should_merge', lambda rank, count: rank == 0)
+    monkeypatch.setattr(
+        'rope_dense.predict.tiles.should_merge', lambda rank, count: rank == 0
+    )
     (tmp_path / 'shared').mkdir()
     out, tiles, finish = tmp_path / 'shared' / kind, [], Journal.finish_step
 
@@ -318,12 +352,17 @@ def test_processes_share_an_image(
         monkeypatch.setattr(Journal, 'finish_step', kill if is_killed else finish)
         assert predict_large([*given, '--out', str(out)]) == (130 if is_killed else 0)
         said = capsys.readouterr().out
-        tiles.append([*map(int, re.findall(r'(\d+) tiles of 64 pixels, (\d+) of', said)[0])])
+        tiles.append(
+            [*map(int, re.findall(r'(\d+) tiles of 64 pixels, (\d+) of', said)[0])]
+        )
     (last, second, again, first) = tiles
     assert last[0] + second[0] + first[0] == number and min(last[0], first[0]) > 0
     assert second[0] == second[1] == again[0] > again[1]
     assert out.read_bytes() == (tmp_path / kind).read_bytes()
-    assert [path.name for path in out.parent.rglob('*') if path.is_file()] == [kind, 'record.jsonl']
+    assert [path.name for path in out.parent.rglob('*') if path.is_file()] == [
+        kind,
+        'record.jsonl',
+    ]
 
 
 @pytest.mark.slow
@@ -333,10 +372,26 @@ def test_torchrun_shares_an_image(
 ) -> None:
     one, two = tmp_path / 'one.tif', tmp_path / 'two.tif'
     assert predict_large([*segmenting, image, '--out', str(one)]) == 0
-    torchrun = ['-m', 'torch.distributed.run', '--nproc_per_node=2', f'--master_port={unused_port}']
-    arguments = ['-m', 'rope_dense', 'predict-large', *segmenting, image, '--out', str(two)]
+    torchrun = [
+        '-m',
+        'torch.distributed.run',
+        '--nproc_per_node=2',
+        f'--master_port={unused_port}',
+    ]
+    arguments = [
+        '-m',
+        'rope_dense',
+        'predict-large',
+        *segmenting,
+        image,
+        '--out',
+        str(two),
+    ]
     result = subprocess.run(
-        [sys.executable, *torchrun, *arguments], capture_output=True, text=True, timeout=120
+        [sys.executable, *torchrun, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.count('two.tif; ') == 1
@@ -351,7 +406,9 @@ def test_what_processes_do_not_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn = [str(Path(image).parent), '--picture', 'drawn.png']
-    fails(predict_large, *segmenting, *drawn, says=['--picture drawn.png: of one image'])
+    fails(
+        predict_large, *segmenting, *drawn, says=['--picture drawn.png: of one image']
+    )
     monkeypatch.setenv('WORLD_SIZE', '2')
     fails(
         predict_large,
@@ -388,8 +445,19 @@ def test_files_that_are_not_there(
     predict_large: Main, segmenting: Files, image: str, fails: Fails, tmp_path: Path
 ) -> None:
     missing = str(Path(image).with_name('larg.png'))
-    fails(predict_large, *segmenting, missing, says=[f'{missing}: no such file', f'mean {image}?'])
-    fails(predict_large, segmenting[0], 'none.pth', image, says=['none.pth', 'no such file'])
+    fails(
+        predict_large,
+        *segmenting,
+        missing,
+        says=[f'{missing}: no such file', f'mean {image}?'],
+    )
+    fails(
+        predict_large,
+        segmenting[0],
+        'none.pth',
+        image,
+        says=['none.pth', 'no such file'],
+    )
     (tmp_path / 'text.png').write_text('no image')
     says = ['text.png: cannot be read as an image']
     fails(predict_large, *segmenting, str(tmp_path / 'text.png'), says=says)
@@ -435,11 +503,17 @@ def test_nothing_of_the_users_is_replaced(
     import rasterio
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr('rope_dense.predict.large.ready', lambda *_, **__: pytest.fail('is built'))
+    monkeypatch.setattr(
+        'rope_dense.predict.large.ready', lambda *_, **__: pytest.fail('is built')
+    )
     if 'dota' in foreign:
         monkeypatch.setattr('rope_dense.predict.tiles.task_of', lambda cfg: 'oriented')
-    profile = dict(driver='GTiff', dtype='uint8', count=3, height=64, width=64, photometric='rgb')
-    profile |= dict(crs='EPSG:25832', transform=rasterio.Affine(1, 0, 500_000, 0, -1, 5_000_000))
+    profile = dict(
+        driver='GTiff', dtype='uint8', count=3, height=64, width=64, photometric='rgb'
+    )
+    profile |= dict(
+        crs='EPSG:25832', transform=rasterio.Affine(1, 0, 500_000, 0, -1, 5_000_000)
+    )
     with rasterio.open('scene.tif', 'w', **profile) as file:
         file.write(np.zeros((3, 64, 64), np.uint8))
     Path('link.png').symlink_to('scene.tif')
@@ -448,12 +522,26 @@ def test_nothing_of_the_users_is_replaced(
         Path(foreign).write_text('mine')
     before = {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
     named = more[-1] if '--picture' in more else foreign
-    fails(predict_large, *detecting, 'scene.tif', '--out', 'trees.json', *more, says=[f'{named} '])
-    assert {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()} == before
+    fails(
+        predict_large,
+        *detecting,
+        'scene.tif',
+        '--out',
+        'trees.json',
+        *more,
+        says=[f'{named} '],
+    )
+    assert {
+        path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()
+    } == before
 
 
 def test_an_edited_result_stays(
-    predict_large: Main, segmenting: Files, small_image: str, tmp_path: Path, fails: Fails
+    predict_large: Main,
+    segmenting: Files,
+    small_image: str,
+    tmp_path: Path,
+    fails: Fails,
 ) -> None:
     """Also one of a folder, of which the others are predicted anew."""
     scenes, out = tmp_path / 'scenes', tmp_path / 'out'
@@ -463,7 +551,9 @@ def test_an_edited_result_stays(
     command = [*segmenting, str(scenes), '--out', str(out)]
     assert predict_large(command) == 0
     names = ['camA/0_labels.tif', 'camB/0.png_labels.tif', 'camB/0.tif_labels.tif']
-    assert sorted(path.relative_to(out).as_posix() for path in out.rglob('*.tif')) == names
+    assert (
+        sorted(path.relative_to(out).as_posix() for path in out.rglob('*.tif')) == names
+    )
     assert predict_large([*command, '--overwrite']) == 0
     (out / names[1]).write_text('corrected')
     says = [f'{names[1]} was changed after']
@@ -483,7 +573,14 @@ def test_memory_of_a_large_image(
     path = tmp_path / f'large.{ending}'
     write_large(path, 6_000)
     files = request.getfixturevalue(task)
-    words = [sys.executable, '-m', 'rope_dense_command', 'predict-large', *files, str(path)]
+    words = [
+        sys.executable,
+        '-m',
+        'rope_dense_command',
+        'predict-large',
+        *files,
+        str(path),
+    ]
     words += ['--tile', '2000', '--work-dir', str(tmp_path)]
     result = subprocess.run(words, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
@@ -496,7 +593,9 @@ def test_memory_of_a_large_image(
 def write_large(path: Path, side: int) -> None:
     import rasterio.shutil
 
-    profile = dict(driver='GTiff', dtype='uint8', count=3, height=side, width=side, tiled=True)
+    profile = dict(
+        driver='GTiff', dtype='uint8', count=3, height=side, width=side, tiled=True
+    )
     profile |= dict(compress='deflate', zlevel=1, interleave='pixel')
     block = np.random.default_rng(0).integers(256, size=(3, 16, 200), dtype=np.uint8)
     rows = np.tile(block.repeat(16, 1), (1, 1, side // 200))  # [3, 256, side]
@@ -511,7 +610,10 @@ def write_large(path: Path, side: int) -> None:
 
 
 def test_a_folder_names_what_is_not_its_result(
-    predict_large: Main, segmenting: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    predict_large: Main,
+    segmenting: Files,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A file of the user's is no result that is done; an edited one stays."""
     given, out = tmp_path / 'in', tmp_path / 'out'
@@ -522,11 +624,15 @@ def test_a_folder_names_what_is_not_its_result(
     out.mkdir()
     (out / 'a_labels.tif').write_text('mine')
     assert predict_large(command) == 2
-    assert f'{out}/a_labels.tif was not written by rope-dense' in capsys.readouterr().err
+    assert (
+        f'{out}/a_labels.tif was not written by rope-dense' in capsys.readouterr().err
+    )
     (out / 'a_labels.tif').unlink()
     assert predict_large(command) == 0
     (out / 'b_labels.tif').write_text('edited')
-    assert predict_large(command) == 0 and (out / 'b_labels.tif').read_text() == 'edited'
+    assert (
+        predict_large(command) == 0 and (out / 'b_labels.tif').read_text() == 'edited'
+    )
     assert predict_large([*command, '--overwrite']) == 2
     assert f'{out}/b_labels.tif was changed after' in capsys.readouterr().err
     assert predict_large([*segmenting, str(given), '--out', str(given)]) == 2

@@ -20,7 +20,10 @@ def test_segments_are_written_and_nothing_is_too(
 ) -> None:
     provide_panopticapi(monkeypatch)
     config, weights = small_panoptic(tmp_path)
-    pictures, out = sorted(tmp_path.glob('data/panoptic/val2017/*.jpg')), tmp_path / 'out'
+    pictures, out = (
+        sorted(tmp_path.glob('data/panoptic/val2017/*.jpg')),
+        tmp_path / 'out',
+    )
     process, calls = MaskFormerFusionHead.panoptic_postprocess, list[int]()
 
     def find(self: MaskFormerFusionHead, *given: object) -> PixelData:
@@ -42,10 +45,19 @@ def test_segments_are_written_and_nothing_is_too(
 
     model = rope_dense.load(config, weights, device='cpu')
     for image, entry, sample in zip(
-        content['images'], content['annotations'], model([*map(str, pictures)]), strict=True
+        content['images'],
+        content['annotations'],
+        model([*map(str, pictures)]),
+        strict=True,
     ):
-        assert entry['image_id'] == image['id'] and (image['height'], image['width']) == (64, 96)
-        plain, ids = model.plain(sample), read_ids(out / 'panoptic' / entry['file_name'])
+        assert entry['image_id'] == image['id'] and (
+            image['height'],
+            image['width'],
+        ) == (64, 96)
+        plain, ids = (
+            model.plain(sample),
+            read_ids(out / 'panoptic' / entry['file_name']),
+        )
         np.testing.assert_array_equal(ids, plain['ids'])
         classes = np.array([255, *plain['labels']])[ids]
         with Image.open(out / 'labels' / entry['file_name']) as labels:

@@ -43,12 +43,16 @@ def pictures(folder: Path) -> Path:
 def model(detector: str, folder: Path) -> list[str]:
     torch.manual_seed(0)
     path = folder / 'processes.pth'
-    torch.save(dict(state_dict=random_model(Config.fromfile(detector)).state_dict()), path)
+    torch.save(
+        dict(state_dict=random_model(Config.fromfile(detector)).state_dict()), path
+    )
     return [detector, str(path)]
 
 
 @pytest.fixture(scope='module')
-def expected(predict: Main, model: list[str], pictures: Path, folder: Path) -> dict[str, bytes]:
+def expected(
+    predict: Main, model: list[str], pictures: Path, folder: Path
+) -> dict[str, bytes]:
     """The files of one process."""
     out = folder / 'one'
     assert predict([*model, str(pictures), '--out', str(out), *MORE]) == 0
@@ -60,7 +64,9 @@ def files_in(folder: Path) -> dict[str, bytes]:
     """All files, by their paths, but for records."""
     paths = sorted(path for path in folder.rglob('*') if path.is_file())
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-    return {name: content for name, content in found.items() if not name.startswith('.')}
+    return {
+        name: content for name, content in found.items() if not name.startswith('.')
+    }
 
 
 def as_rank(monkeypatch: pytest.MonkeyPatch, rank: int, count: int) -> None:
@@ -89,13 +95,14 @@ def test_a_job_array_and_one_that_merges(
         return read(reader, path)
 
     monkeypatch.setattr(predict_images.ImageReader, 'read', spied)
-    monkeypatch.setattr('rope_dense.predict.journal.SECONDS', 0)
+    monkeypatch.setattr('rope_dense.predict.place.SECONDS', 0)
     for rank, count, most, code in ((0, 3, 99, 0), (1, 3, 6, 130), (1, 2, 99, 0)):  # noqa: B007
         as_rank(monkeypatch, rank, count)
         assert predict(arguments) == code
         assert not (out / 'predictions.json').exists()
     assert (
-        'process 2 of 2 is done: when all are, the command alone merges' in capsys.readouterr().out
+        'process 2 of 2 is done: when all are, the command alone merges'
+        in capsys.readouterr().out
     )
     assert seen == [NAMES[i] for i in (0, 3, 6, 9, 1, 4, 5, 7)]
     seen.clear()
@@ -112,7 +119,12 @@ def test_a_job_array_and_one_that_merges(
     [
         ('2', '2', '.', 'RANK=2: give a number below WORLD_SIZE=2'),
         ('first', '2', '.', 'RANK=first'),
-        ('0', '2', '-', 'several processes predict images of a folder or a list, no video or -'),
+        (
+            '0',
+            '2',
+            '-',
+            'several processes predict images of a folder or a list, no video or -',
+        ),
     ],
 )
 def test_what_cannot_be_shared(
@@ -136,10 +148,26 @@ def test_what_cannot_be_shared(
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason='the GPU path needs as many GPUs')
 def test_the_first_of_two_processes_merges(
-    model: list[str], pictures: Path, expected: dict[str, bytes], tmp_path: Path, unused_port: str
+    model: list[str],
+    pictures: Path,
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    unused_port: str,
 ) -> None:
-    torchrun = ['-m', 'torch.distributed.run', '--nproc_per_node=2', f'--master_port={unused_port}']
-    arguments = ['predict', *model, str(pictures), '--out', str(tmp_path / 'out'), *MORE]
+    torchrun = [
+        '-m',
+        'torch.distributed.run',
+        '--nproc_per_node=2',
+        f'--master_port={unused_port}',
+    ]
+    arguments = [
+        'predict',
+        *model,
+        str(pictures),
+        '--out',
+        str(tmp_path / 'out'),
+        *MORE,
+    ]
     result = subprocess.run(
         [sys.executable, *torchrun, '-m', 'rope_dense', *arguments],
         capture_output=True, text=True, timeout=120,

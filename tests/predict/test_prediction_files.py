@@ -24,22 +24,24 @@ from pycocotools.cocoeval import COCOeval
 from scipy import ndimage
 
 from helpers.tool_names import Fails
-from rope_dense.datasets.images.sources import Source
+from rope_dense.data.images.sources import Source
 from rope_dense.predict import files as prediction_files
 from rope_dense.predict.files import DetectionFiles
 from rope_dense.predict.formats import FORMATS, check_wanted, mask_outline
 from rope_dense.predict.place import Output, Wanted
 from rope_dense.predict.thresholds import Scores, least_scores
-from rope_dense.project.errors import UsageError
 from rope_dense.project.identity import hash_of
 from rope_dense.project.run import Run
+from rope_dense.utils.errors import UsageError
 from rope_dense.utils.results import Results
 from rope_dense_command import command
 
 IMAGE = np.zeros((8, 8, 3), np.uint8)
 
 
-def output_of(folder: Path, least: dict[str, float], *formats: str, **more: Any) -> Output:
+def output_of(
+    folder: Path, least: dict[str, float], *formats: str, **more: Any
+) -> Output:
     """Where predictions go, by default as predictions.json."""
     read = more.pop('read', lambda name: IMAGE)
     wanted = Wanted(formats or ('coco',), **more)
@@ -55,7 +57,9 @@ def sample(*objects: tuple[float, int]) -> DetDataSample:
     """Boxes with these scores and labels."""
     scores, labels = zip(*objects, strict=True)
     boxes = torch.tensor([[0.0, 0, 4, 4], [1, 1, 2, 2]])[: len(objects)]
-    found = InstanceData(bboxes=boxes, scores=torch.tensor(scores), labels=torch.tensor(labels))
+    found = InstanceData(
+        bboxes=boxes, scores=torch.tensor(scores), labels=torch.tensor(labels)
+    )
     return DetDataSample(pred_instances=found)
 
 
@@ -74,7 +78,9 @@ def test_no_box_is_above_the_least_score(tmp_path: Path) -> None:
     assert second == 'the highest score is 0.12, below --score 0.3'
     files = DetectionFiles(None, output_of(tmp_path, {'cat': 0.1}), meta)
     files.add(source('b.png'), IMAGE, given)
-    assert (said := files.finish()).startswith('1 objects in 1 images: ') and '\n' not in said
+    assert (said := files.finish()).startswith(
+        '1 objects in 1 images: '
+    ) and '\n' not in said
 
 
 @pytest.mark.usefixtures('no_pictures')
@@ -104,21 +110,30 @@ def test_another_format_continues_an_interrupted_run(tmp_path: Path) -> None:
 def test_an_image_is_done_when_all_tasks_are(tmp_path: Path) -> None:
     """A kill may come between two tasks."""
     output = output_of(tmp_path, {})
-    writers = {name: prediction_files.FeatureFiles(None, output.within(name), {}) for name in 'ab'}
+    writers = {
+        name: prediction_files.FeatureFiles(None, output.within(name), {})
+        for name in 'ab'
+    }
     files = prediction_files.TaskFiles(tmp_path, writers)
     for name, image in (('a', 'x.png'), ('a', 'y.png'), ('b', 'x.png')):
         writers[name].journal.add(dict(file_name=image))
     assert files.done() == {'x.png'}
 
 
-def entry(file_name: str, objects: list[dict], height: int = 100, width: int = 120) -> dict:
+def entry(
+    file_name: str, objects: list[dict], height: int = 100, width: int = 120
+) -> dict:
     picture = f'pictures/{Path(file_name).with_suffix(".jpg").as_posix()}'
     size = dict(height=height, width=width)
-    about = dict(source=f'/in/{file_name}', picture=picture, objects=objects, highest=0.5)
+    about = dict(
+        source=f'/in/{file_name}', picture=picture, objects=objects, highest=0.5
+    )
     return dict(size, file_name=file_name, **about)
 
 
-def files_of(output: Output, classes: tuple[str, ...], entries: list[dict]) -> DetectionFiles:
+def files_of(
+    output: Output, classes: tuple[str, ...], entries: list[dict]
+) -> DetectionFiles:
     files = DetectionFiles(None, output, dict(classes=classes))
     for item in entries:
         files.journal.add(item)
@@ -126,10 +141,14 @@ def files_of(output: Output, classes: tuple[str, ...], entries: list[dict]) -> D
 
 
 def thing(label: int, *box: float, score: float = 0.5) -> dict:
-    return dict(category_id=label, bbox=[*box], score=score, area=box[2] * box[3], iscrowd=0)
+    return dict(
+        category_id=label, bbox=[*box], score=score, area=box[2] * box[3], iscrowd=0
+    )
 
 
-def test_results_give_the_ap_of_the_test(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_results_give_the_ap_of_the_test(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     """Noisy true boxes; ids of the file are others, its folders too, and one name is not in it."""
     random = np.random.default_rng(0)
     names, classes = [f'{number:02d}.png' for number in range(12)], ('cat', 'dog')
@@ -137,7 +156,11 @@ def test_results_give_the_ap_of_the_test(tmp_path: Path, capsys: pytest.CaptureF
         dict(id=700 - 3 * number, file_name=f'val2017/{name}', height=100, width=120)
         for number, name in enumerate(names)
     ]
-    categories = [dict(id=3, name='cat'), dict(id=17, name='bird'), dict(id=90, name='dog')]
+    categories = [
+        dict(id=3, name='cat'),
+        dict(id=17, name='bird'),
+        dict(id=90, name='dog'),
+    ]
     annotations, entries = [], []
     for image, name in zip(images, names, strict=True):
         objects = []
@@ -147,7 +170,9 @@ def test_results_give_the_ap_of_the_test(tmp_path: Path, capsys: pytest.CaptureF
             about |= dict(category_id=(3, 90)[label], bbox=[*box], area=box[2] * box[3])
             annotations.append(about)
             noisy = box + random.normal(0, 3, 4)
-            objects.append(thing(int(label) + 1, *noisy, score=float(random.uniform(0.1, 1))))
+            objects.append(
+                thing(int(label) + 1, *noisy, score=float(random.uniform(0.1, 1)))
+            )
         entries.append(entry(f'pictures/{name}', objects))
     truth = tmp_path / 'instances.json'
     content = dict(categories=categories, images=images, annotations=annotations)
@@ -169,7 +194,9 @@ def test_results_give_the_ap_of_the_test(tmp_path: Path, capsys: pytest.CaptureF
         for image, found in zip(images, entries, strict=False):
             boxes = np.array([x['bbox'] for x in found['objects']])
             boxes[:, 2:] += boxes[:, :2]
-            given = dict(bboxes=boxes, labels=[x['category_id'] - 1 for x in found['objects']])
+            given = dict(
+                bboxes=boxes, labels=[x['category_id'] - 1 for x in found['objects']]
+            )
             given |= dict(scores=[x['score'] for x in found['objects']])
             given = {key: torch.tensor(np.array(value)) for key, value in given.items()}
             about = dict(pred_instances=given, img_id=image['id'], ori_shape=(100, 120))
@@ -202,14 +229,23 @@ def test_crops_are_the_pixels_of_the_boxes(tmp_path: Path) -> None:
     pixels = np.zeros((100, 120, 3), np.uint8)
     pixels[20:52, 40:88] = 40, 120, 200
     objects = [
-        *(thing(1, 40, 20, 48, 32), thing(2, 40.2, 20.7, 47.6, 30.9), thing(3, 100, 90, 50, 50)),
+        *(
+            thing(1, 40, 20, 48, 32),
+            thing(2, 40.2, 20.7, 47.6, 30.9),
+            thing(3, 100, 90, 50, 50),
+        ),
         *(thing(4, 130, 20, 9, 9), thing(4, -5, -9, 5, 9), thing(4, -20, -20, 60, 60)),
     ]
-    output = output_of(tmp_path, {}, read=lambda name: dict([('s/a b.tif', pixels)])[name])
+    output = output_of(
+        tmp_path, {}, read=lambda name: dict([('s/a b.tif', pixels)])[name]
+    )
     entries = [entry('s/a b.tif', objects), entry('nothing.png', [])]
     found = files_of(output, ('..', 'a/b', 'A_B', 'star'), entries).detections()
     out = FORMATS['crops'].write(found)
-    crops = {path.relative_to(out).as_posix(): cv2.imread(str(path)) for path in out.rglob('*.jpg')}
+    crops = {
+        path.relative_to(out).as_posix(): cv2.imread(str(path))
+        for path in out.rglob('*.jpg')
+    }
     names = ('_.', 'a_b', 'A_B_3', 'star')
     shapes = ((1, (32, 48)), (2, (32, 48)), (3, (10, 20)), (6, (40, 40)))
     expected = {
@@ -244,7 +280,9 @@ def test_least_scores_of_classes(tmp_path: Path) -> None:
     report = tmp_path / 'report' / 'report.json'
     report.parent.mkdir()
     digest = hash_of(str(checkpoint))
-    of_another = dict(about=dict(checkpoint='runs/other.pth'))  # by its name, without a digest
+    of_another = dict(
+        about=dict(checkpoint='runs/other.pth')
+    )  # by its name, without a digest
     by_name = dict(about=dict(checkpoint='moved/best.pth'))
     for about in (by_name, of_another | dict(checkpoint_sha256=digest)):
         report.write_text(json.dumps(about | dict(classes=rows)))
@@ -256,7 +294,9 @@ def test_least_scores_of_classes(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=re.escape(anew)):
             least('report')
     for wrong in (30, -0.1, 'nan', 'dog=', 'dog', 'dog=1.1', '=x'):
-        with pytest.raises(ValueError, match='give a score from 0 to 1, CLASS=SCORE, or report'):
+        with pytest.raises(
+            ValueError, match='give a score from 0 to 1, CLASS=SCORE, or report'
+        ):
             least(wrong)
     with pytest.raises(SystemExit):
         command('predict')(['a.py', 'b.pth', 'c', '--score', '30'])
@@ -288,15 +328,23 @@ def test_wrong_options(
 ) -> None:
     others = tmp_path / 'others.json'
     images, categories = [dict(id=1, file_name='x/1.jpg')], [dict(id=1, name='circle')]
-    others.write_text(json.dumps(dict(images=images, annotations=[], categories=categories)))
-    given = [dict(WEIGHTS=weights, OTHERS=str(others)).get(word, word) for word in options]
+    others.write_text(
+        json.dumps(dict(images=images, annotations=[], categories=categories))
+    )
+    given = [
+        dict(WEIGHTS=weights, OTHERS=str(others)).get(word, word) for word in options
+    ]
     pictures = str(data / 'coco' / 'val2017')
     fails(command('predict'), detector, weights, pictures, *given, says=[says])
 
 
 def test_what_a_task_cannot_write() -> None:
     cases = {
-        'for detectors, and the task of this model is depth': (['depth'], ['a.png'], 'yolo'),
+        'for detectors, and the task of this model is depth': (
+            ['depth'],
+            ['a.png'],
+            'yolo',
+        ),
         'voc: it has no rotated boxes': (['oriented'], ['a.png'], 'coco', 'voc'),
         'crops: not of videos': (['boxes'], [], 'crops'),
     }
@@ -333,21 +381,36 @@ def test_all_formats_of_small_and_tiled_images(
     assert command('predict')([detector, weights, str(folder), *options]) == 0
     content = mmengine.load(out / 'predictions.json')
     labels = {(x['image_id'], x['category_id']) for x in content['annotations']}
-    assert {image for image, _ in labels} == {1, 2} and 1 not in {label for _, label in labels}
+    assert {image for image, _ in labels} == {1, 2} and 1 not in {
+        label for _, label in labels
+    }
     names = {image['id']: Path(image['file_name']).stem for image in content['images']}
     numbers = Counter(names[item['image_id']] for item in content['annotations'])
     known = mmengine.load(truth)['images'][0]
     results = mmengine.load(out / 'results.json')
-    assert {x['image_id'] for x in results} == {known['id']} and len(results) == numbers['00000000']
+    assert {x['image_id'] for x in results} == {known['id']} and len(
+        results
+    ) == numbers['00000000']
     for name, number in numbers.items():
         lines = (out / 'yolo' / 'labels' / f'{name}.txt').read_text().splitlines()
-        objects = (out / 'voc' / 'Annotations' / f'{name}.xml').read_text().count('<object>')
-        assert len(lines) == objects == len([*(out / 'crops').rglob(f'{name}_*.jpg')]) == number
+        objects = (
+            (out / 'voc' / 'Annotations' / f'{name}.xml').read_text().count('<object>')
+        )
+        assert (
+            len(lines)
+            == objects
+            == len([*(out / 'crops').rglob(f'{name}_*.jpg')])
+            == number
+        )
 
 
 @pytest.mark.slow
 def test_corrected_predictions_are_trained(
-    detector: str, weights: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    detector: str,
+    weights: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """docs/pre_labelling.md, with a box deleted, and another of another class."""
     monkeypatch.chdir(tmp_path)
@@ -361,11 +424,20 @@ def test_corrected_predictions_are_trained(
     for path, text in zip((first, *others), lines, strict=True):
         path.write_text(''.join(f'{line}\n' for line in text))
     own = ['own.data_root=pre/yolo', 'own.epochs=1', 'own.weights=None', 'own.size=96']
-    own += ['own.report=False', 'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0']
-    assert command('train')(['realtime', '--work-dir', 'again', '--cfg-options', *own]) == 0
+    own += [
+        'own.report=False',
+        'train_dataloader.num_workers=0',
+        'val_dataloader.num_workers=0',
+    ]
+    assert (
+        command('train')(['realtime', '--work-dir', 'again', '--cfg-options', *own])
+        == 0
+    )
     cfg = Config.fromfile(Run(Path('again')).config_file)
     datasets = [cfg[f'{split}_dataloader'].dataset for split in ('train', 'val')]
     classes = Path('pre/yolo/classes.txt').read_text().split()
-    assert [*datasets[0].metainfo.classes] == classes and Run(Path('again')).checkpoints()
+    assert [*datasets[0].metainfo.classes] == classes and Run(
+        Path('again')
+    ).checkpoints()
     content = [mmengine.load(Path(part.data_root, part.ann_file)) for part in datasets]
     assert sum(len(part['annotations']) for part in content) == sum(map(len, lines))

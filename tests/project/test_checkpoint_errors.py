@@ -19,23 +19,34 @@ def test_missing_checkpoints(
 ) -> None:
     fails(test, detector, 'x.pth', says=["checkpoint 'x.pth': no such file"])
     fails(test, detector, str(tmp_path), says=[f"checkpoint '{tmp_path}': a folder"])
-    fails(train, detector, '--resume', 'x.pth', says=["checkpoint 'x.pth': no such file"])
+    fails(
+        train, detector, '--resume', 'x.pth', says=["checkpoint 'x.pth': no such file"]
+    )
     options = ['--cfg-options', 'load_from=x.pth']
     fails(train, detector, *options, says=["load_from 'x.pth': no such file"])
     options = ['--cfg-options', 'model.neck.1.init_cfg.type=Pretrained']
     options += ['model.neck.1.init_cfg.checkpoint=x.pth']
     fails(train, detector, *options, says=["model.neck.1.init_cfg.checkpoint 'x.pth'"])
     options = ['--cfg-options', 'model.neck.1.init_cfg.type=Pretrained']
-    fails(train, detector, *options, says=['checkpoint must be a path or an address, got None'])
+    fails(
+        train,
+        detector,
+        *options,
+        says=['checkpoint must be a path or an address, got None'],
+    )
     fails(train, detector, *pretrained('5'), says=['a path or an address, got 5'])
     options = [*pretrained('x.pth'), 'model.backbone.init_cfg.map_location=cpu']
     fails(train, detector, *options, says=['model: ', "init_cfg has ['map_location']"])
 
 
-def test_pretrained_weights_of_another_backbone(train: Main, segmentor: str, fails: Fails) -> None:
+def test_pretrained_weights_of_another_backbone(
+    train: Main, segmentor: str, fails: Fails
+) -> None:
     options = ['--cfg-options', 'model.pretrained=open-mmlab://resnet50_v1c']
     says = ["model.pretrained='open-mmlab://resnet50_v1c'", 'set model.pretrained=None']
-    assert 'backbone from random values' not in fails(train, segmentor, *options, says=says)
+    assert 'backbone from random values' not in fails(
+        train, segmentor, *options, says=says
+    )
 
 
 def test_pretrained_weights_that_cannot_be_downloaded(
@@ -48,7 +59,9 @@ def test_pretrained_weights_that_cannot_be_downloaded(
 ) -> None:
     monkeypatch.setenv('TORCH_HOME', str(tmp_path / 'torch'))
     options = [*own_names('no_download'), 'model.neck.1.init_cfg.type=Pretrained']
-    options += [f'model.neck.1.init_cfg.checkpoint=http://127.0.0.1:{unused_port}/x.pth']
+    options += [
+        f'model.neck.1.init_cfg.checkpoint=http://127.0.0.1:{unused_port}/x.pth'
+    ]
     work_dir = str(tmp_path / 'work')
     assert train([detector, '--work-dir', work_dir, '--cfg-options', *options]) == 2
     message = capsys.readouterr().err
@@ -99,15 +112,26 @@ class ReadsAttribute:
         (b'<!DOCTYPE html><html>', ['a web page, not a checkpoint', 'DOCTYPE']),
         (b'version https://git-lfs', ['a Git LFS pointer']),
         (b'', ['the file is empty']),
-        (b'\x80\x02}q\x00.', ['not a PyTorch checkpoint']),  # a pickle, but not of PyTorch
+        (
+            b'\x80\x02}q\x00.',
+            ['not a PyTorch checkpoint'],
+        ),  # a pickle, but not of PyTorch
         ([1, 2], ['holds a list, a checkpoint is a dict']),
-        (dict(model=dict(w=torch.zeros(1))), ["under 'state_dict'", 'the file has model']),
+        (
+            dict(model=dict(w=torch.zeros(1))),
+            ["under 'state_dict'", 'the file has model'],
+        ),
         (dict(x=nn.Linear(1, 1)), ['refused', 'torch.nn.modules.linear.Linear']),
         (dict(x=ReadsAttribute()), ['refused', "'from_file'"]),
     ],
 )
 def test_files_that_are_no_checkpoints(
-    test: Main, detector: str, fails: Fails, tmp_path: Path, content: object, says: list[str]
+    test: Main,
+    detector: str,
+    fails: Fails,
+    tmp_path: Path,
+    content: object,
+    says: list[str],
 ) -> None:
     path = tmp_path / 'x.pth'
     if isinstance(content, bytes):
@@ -140,9 +164,13 @@ def test_checkpoint_that_would_run_code(
     Image.new('RGB', (64, 64)).save(tmp_path / 'a.png')
     given = dict(CONFIG=detector, FILE=str(path), IMAGE=str(tmp_path / 'a.png'))
     given['OUT'] = str(tmp_path / 'out.pth')
-    arguments = [re.sub('|'.join(given), lambda found: given[found[0]], x) for x in WAYS[way]]
+    arguments = [
+        re.sub('|'.join(given), lambda found: given[found[0]], x) for x in WAYS[way]
+    ]
     name = way.split()[0]
-    work = [] if name == 'convert_checkpoint' else ['--work-dir', str(tmp_path / 'work')]
+    work = (
+        [] if name == 'convert_checkpoint' else ['--work-dir', str(tmp_path / 'work')]
+    )
     assert command(name)([*arguments, *work]) == 2
     message = capsys.readouterr().err
     assert 'refused' in message and 'could run code' in message and 'pathlib' in message
@@ -156,11 +184,21 @@ def test_checkpoint_that_is_cut_off(
 ) -> None:
     content = Path(weights).read_bytes()
     (tmp_path / 'x.pth').write_bytes(content[: len(content) // 2])
-    fails(test, detector, str(tmp_path / 'x.pth'), says=['the file is cut off', 'get it again'])
+    fails(
+        test,
+        detector,
+        str(tmp_path / 'x.pth'),
+        says=['the file is cut off', 'get it again'],
+    )
 
 
 def test_checkpoint_of_another_model(
-    test: Main, detector: str, segmentor: str, weights: str, fails: Fails, tmp_path: Path
+    test: Main,
+    detector: str,
+    segmentor: str,
+    weights: str,
+    fails: Fails,
+    tmp_path: Path,
 ) -> None:
     says = ['does not fit the config', 'it lacks', 'neck.upsample_4x.*.weight']
     fails(test, segmentor, weights, says=says)
@@ -174,7 +212,9 @@ def test_checkpoint_of_another_model(
     fails(test, detector, weights, *options, says=says)
 
 
-def test_resume_from_weights_alone(train: Main, detector: str, weights: str, fails: Fails) -> None:
+def test_resume_from_weights_alone(
+    train: Main, detector: str, weights: str, fails: Fails
+) -> None:
     says = ['no meta, message_hub, optimizer', f'--cfg-options load_from={weights}']
     fails(train, detector, '--resume', weights, says=says)
 
@@ -187,17 +227,31 @@ def own_names(name: str) -> list[str]:
 def pretrained(checkpoint: str) -> list[str]:
     """Options for pre-trained weights in the backbone; init_cfg is None in the small configs."""
     key = 'model.backbone.init_cfg'
-    options = [f'{key}._delete_=True', f'{key}.type=Pretrained', f'{key}.checkpoint={checkpoint}']
+    options = [
+        f'{key}._delete_=True',
+        f'{key}.type=Pretrained',
+        f'{key}.checkpoint={checkpoint}',
+    ]
     return ['--cfg-options', *options]
 
 
 def test_pretrained_backbone_that_cannot_be_read(
     train: Main, detector: str, fails: Fails, tmp_path: Path
 ) -> None:
-    fails(train, detector, *pretrained('x.pth'), says=['init_cfg.checkpoint', 'no such file'])
+    fails(
+        train,
+        detector,
+        *pretrained('x.pth'),
+        says=['init_cfg.checkpoint', 'no such file'],
+    )
     (tmp_path / 'page.pth').write_text('<html>')
     options = pretrained(str(tmp_path / 'page.pth'))
-    fails(train, detector, *options, says=['model.backbone.init_cfg.checkpoint', 'a web page'])
+    fails(
+        train,
+        detector,
+        *options,
+        says=['model.backbone.init_cfg.checkpoint', 'a web page'],
+    )
 
 
 def test_pretrained_backbone_of_another_size(
@@ -211,8 +265,12 @@ def test_pretrained_backbone_of_another_size(
     """Known only when training initialises the model, which does not read the file again."""
     reads: list[str] = []
     load, test = torch.load, zipfile.ZipFile.testzip
-    monkeypatch.setattr(torch, 'load', lambda path, **kw: reads.append('load') or load(path, **kw))
-    monkeypatch.setattr(zipfile.ZipFile, 'testzip', lambda file: reads.append('sum') or test(file))
+    monkeypatch.setattr(
+        torch, 'load', lambda path, **kw: reads.append('load') or load(path, **kw)
+    )
+    monkeypatch.setattr(
+        zipfile.ZipFile, 'testzip', lambda file: reads.append('sum') or test(file)
+    )
     shutil.copy(weights, tmp_path / 'own.pth')
     path = str(tmp_path / 'own.pth')
     options = [*pretrained(path), 'model.backbone.arch.depth=3', *own_names('misfit')]

@@ -45,13 +45,20 @@ def annotations(tmp_path: Path) -> Path:
                     bbox=[left, top, width, height],
                     area=width * height,
                     iscrowd=crowd,
-                    segmentation=dict(size=[HEIGHT, WIDTH], counts=counts) if crowd else [outline],
+                    segmentation=dict(size=[HEIGHT, WIDTH], counts=counts)
+                    if crowd
+                    else [outline],
                 )
             )
-    images = [dict(id=i, file_name=f'{i}.jpg', height=HEIGHT, width=WIDTH) for i in range(1, 8)]
+    images = [
+        dict(id=i, file_name=f'{i}.jpg', height=HEIGHT, width=WIDTH)
+        for i in range(1, 8)
+    ]
     categories = [dict(id=i, name=f'class {i}') for i in range(1, 4)]
     path = tmp_path / 'a.json'
-    path.write_text(json.dumps(dict(images=images, annotations=objects, categories=categories)))
+    path.write_text(
+        json.dumps(dict(images=images, annotations=objects, categories=categories))
+    )
     return path
 
 
@@ -64,9 +71,13 @@ def predictions(file: Path) -> list[dict]:
         for found in content['annotations']:
             if found['image_id'] == image['id']:
                 for _ in range(rng.integers(0, 4)):
-                    boxes.append(np.maximum(np.array(found['bbox']) + rng.integers(-2, 3, 4), 1))
+                    boxes.append(
+                        np.maximum(np.array(found['bbox']) + rng.integers(-2, 3, 4), 1)
+                    )
                     wrong = rng.random() < 0.2
-                    labels.append(rng.integers(3) if wrong else found['category_id'] - 1)
+                    labels.append(
+                        rng.integers(3) if wrong else found['category_id'] - 1
+                    )
         boxes += list(boxes_of(rng, 2))
         labels += [0, 1]
         corners = np.array(boxes, np.float32)
@@ -75,13 +86,19 @@ def predictions(file: Path) -> list[dict]:
             bboxes=torch.from_numpy(corners),
             labels=torch.tensor(np.array(labels, np.int64)),
             scores=torch.from_numpy(rng.random(len(boxes)).round(1).astype(np.float32)),
-            masks=torch.from_numpy(np.stack([mask_of(box) for box in boxes]).astype(bool)),
+            masks=torch.from_numpy(
+                np.stack([mask_of(box) for box in boxes]).astype(bool)
+            ),
         )
-        samples.append(dict(img_id=image['id'], ori_shape=(HEIGHT, WIDTH), pred_instances=found))
+        samples.append(
+            dict(img_id=image['id'], ori_shape=(HEIGHT, WIDTH), pred_instances=found)
+        )
     return samples
 
 
-def test_the_figures_are_equal(annotations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_figures_are_equal(
+    annotations: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip('faster_coco_eval')
     pytest.importorskip('mmdet')
     from mmdet.evaluation.metrics import coco_metric
@@ -99,15 +116,21 @@ def test_the_figures_are_equal(annotations: Path, monkeypatch: pytest.MonkeyPatc
 
     samples = predictions(annotations)
     expected = figures()
-    monkeypatch.setattr(coco_metric, 'COCOeval', coco_metric.COCOeval)  # as it was, afterwards
+    monkeypatch.setattr(
+        coco_metric, 'COCOeval', coco_metric.COCOeval
+    )  # as it was, afterwards
     assert use_faster_coco_eval()
     assert coco_metric.COCOeval.__module__.startswith('faster_coco_eval')
     actual = figures()
     assert actual == pytest.approx(expected, abs=0, nan_ok=True)
-    assert len(expected) == 2 * 6 + 3 + 6  # of boxes and masks; of each class; of proposals
+    assert (
+        len(expected) == 2 * 6 + 3 + 6
+    )  # of boxes and masks; of each class; of proposals
     assert not [name for name, value in expected.items() if not 0 < value <= 1]
 
 
-def test_nothing_changes_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_changes_where_it_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr('rope_dense.project.checks.data.find_spec', lambda name: None)
     assert not use_faster_coco_eval()

@@ -7,14 +7,19 @@ import pytest
 
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
-from rope_dense import integrations
-from rope_dense.project.errors import UsageError
+from rope_dense import models
 from rope_dense.project.load import load_config
+from rope_dense.utils.errors import UsageError
 
 
 def test_missing_config(train: Main, test: Main, fails: Fails) -> None:
     for main, more in ((train, []), (test, ['x.pth'])):
-        fails(main, 'configs/dino.py', *more, says=["config 'configs/dino.py': no such file"])
+        fails(
+            main,
+            'configs/dino.py',
+            *more,
+            says=["config 'configs/dino.py': no such file"],
+        )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,9 @@ def test_config_of_another_type(train: Main, fails: Fails, tmp_path: Path) -> No
         ('val_cfg=None', ['no val_cfg']),
     ],
 )
-def test_missing_section(train: Main, detector: str, fails: Fails, option: str, says: str) -> None:
+def test_missing_section(
+    train: Main, detector: str, fails: Fails, option: str, says: str
+) -> None:
     fails(train, detector, '--cfg-options', option, says=says)
 
 
@@ -70,16 +77,25 @@ def test_missing_mmrotate(
     train: Main, fails: Fails, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, 'mmrotate', None)
-    monkeypatch.delitem(sys.modules, 'rope_dense.integrations.mmrotate', raising=False)
-    monkeypatch.delattr(integrations, 'mmrotate', raising=False)
-    monkeypatch.setattr('mmengine.hub.hub.install_package', lambda package: pytest.fail(package))
-    says = ['oriented boxes need onedl-mmrotate', 'pip install --no-deps onedl-mmrotate']
-    classes = ['--classes', 'ship'] if name == 'own/oriented' else []  # so no data are needed
+    monkeypatch.delitem(sys.modules, 'rope_dense.models.mmrotate', raising=False)
+    monkeypatch.delattr(models, 'mmrotate', raising=False)
+    monkeypatch.setattr(
+        'mmengine.hub.hub.install_package', lambda package: pytest.fail(package)
+    )
+    says = [
+        'oriented boxes need onedl-mmrotate',
+        'pip install --no-deps onedl-mmrotate',
+    ]
+    classes = (
+        ['--classes', 'ship'] if name == 'own/oriented' else []
+    )  # so no data are needed
     fails(train, str(CONFIGS / f'{name}.py'), *classes, says=says)
 
 
 @pytest.mark.parametrize('pair', ['a.b', '=3', 'a=[1,'])
-def test_options_that_cannot_be_read(train: Main, detector: str, fails: Fails, pair: str) -> None:
+def test_options_that_cannot_be_read(
+    train: Main, detector: str, fails: Fails, pair: str
+) -> None:
     fails(train, detector, '--cfg-options', pair, says=[f'--cfg-options {pair}: '])
 
 
@@ -121,7 +137,13 @@ def test_any_other_error_is_one_line(
 
 def test_a_dict_as_an_option(train: Main, detector: str, fails: Fails) -> None:
     option = 'model.backbone.arch=dict(embed_dims=16,depth=4)'
-    fails(train, detector, '--cfg-options', option, says=['--cfg-options', 'RecursionError'])
+    fails(
+        train,
+        detector,
+        '--cfg-options',
+        option,
+        says=['--cfg-options', 'RecursionError'],
+    )
 
 
 def test_delete_where_there_is_nothing_to_delete(detector: str, tmp_path: Path) -> None:
@@ -187,7 +209,10 @@ def test_parts_of_a_test_that_cannot_be_built(
     option: str,
     says: str,
 ) -> None:
-    assert test([detector, weights, '--work-dir', str(tmp_path), '--cfg-options', option]) == 2
+    assert (
+        test([detector, weights, '--work-dir', str(tmp_path), '--cfg-options', option])
+        == 2
+    )
     message = capsys.readouterr().err
     assert says in message and 'Traceback' not in message
 

@@ -13,10 +13,10 @@ from PIL import Image
 
 from helpers.small_configs import CONFIGS
 from helpers.tool_names import TRAIN_DATA, Fails, Main
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.project.checks import data as data_checks
-from rope_dense.project.errors import UsageError
 from rope_dense.project.model import random_model
+from rope_dense.utils.errors import UsageError
 
 
 def with_data_root(root: str) -> list[str]:
@@ -34,7 +34,10 @@ def with_data_root(root: str) -> list[str]:
                 'instances_val2017.json  (val_evaluator.ann_file)',
             ],
         ),
-        ('upernet_vit_rope_mixed', ['data/ade/ADEChallengeData2016/annotations/validation']),
+        (
+            'upernet_vit_rope_mixed',
+            ['data/ade/ADEChallengeData2016/annotations/validation'],
+        ),
     ],
 )
 def test_missing_data_set_of_a_flagship(
@@ -55,12 +58,21 @@ def test_data_root_is_where_everything_is_looked_for(
     arguments = [detector] if tool == 'train' else [detector, weights]
     main, name = request.getfixturevalue(tool), 'val' if tool == 'train' else 'test'
     annotations = 'nowhere/annotations/instances_val2017.json'
-    says = [f'{annotations}  ({name}_{key}.ann_file' for key in ('evaluator', 'dataloader.dataset')]
-    message = fails(main, *arguments, '--data-root', 'nowhere', says=[*says, '--data-root DIR'])
-    assert all('nowhere' in line for line in message.splitlines() if '.ann_file)' in line)
+    says = [
+        f'{annotations}  ({name}_{key}.ann_file'
+        for key in ('evaluator', 'dataloader.dataset')
+    ]
+    message = fails(
+        main, *arguments, '--data-root', 'nowhere', says=[*says, '--data-root DIR']
+    )
+    assert all(
+        'nowhere' in line for line in message.splitlines() if '.ann_file)' in line
+    )
 
 
-def test_data_root_needs_one_to_replace(train: Main, tmp_path: Path, fails: Fails) -> None:
+def test_data_root_needs_one_to_replace(
+    train: Main, tmp_path: Path, fails: Fails
+) -> None:
     config = tmp_path / 'config.py'
     config.write_text(
         "default_scope = 'mmdet'\nmodel = dict()\ntrain_dataloader = dict(dataset=dict())\n"
@@ -74,7 +86,9 @@ def test_only_what_is_used_must_be_there(
 ) -> None:
     """Training needs no test set, and no validation set without validation."""
     options, next_check = ['--cfg-options'], 'model.bbox_head.num_classes=5'
-    absent = {name: f'{name}_dataloader.dataset.data_root=nowhere' for name in ('val', 'test')}
+    absent = {
+        name: f'{name}_dataloader.dataset.data_root=nowhere' for name in ('val', 'test')
+    }
     no_validation = [f'val_{part}=None' for part in ('dataloader', 'cfg', 'evaluator')]
     for used in ([absent['test']], no_validation):
         fails(train, detector, *options, *used, next_check, says=[f'{next_check}, but'])
@@ -102,7 +116,9 @@ def own_data(data: Path, tmp_path: Path) -> Path:
     return tmp_path / 'data'
 
 
-@pytest.mark.parametrize('content', ['{"images": [{"id": 1}, {"id"', '{"data_list": []}'])
+@pytest.mark.parametrize(
+    'content', ['{"images": [{"id": 1}, {"id"', '{"data_list": []}']
+)
 def test_broken_annotation_file(
     train: Main, detector: str, fails: Fails, own_data: Path, content: str
 ) -> None:
@@ -124,22 +140,34 @@ def test_large_annotation_file(
     monkeypatch.setattr(data_checks, 'PARSED_BYTES', 8)
     says = ['model.bbox_head.num_classes=5', f'{TRAIN_DATA} has 6 classes']
     fails(train, detector, '--cfg-options', 'model.bbox_head.num_classes=5', says=says)
-    (own_data / 'coco' / 'annotations' / 'instances_train2017.json').write_text('{"images": [{"id')
+    (own_data / 'coco' / 'annotations' / 'instances_train2017.json').write_text(
+        '{"images": [{"id'
+    )
     options = [*with_data_root(str(own_data / 'coco')), 'visualizer.name=large']
     work_dir = str(tmp_path / 'large')
-    assert train([detector, *options, 'experiment_name=large', '--work-dir', work_dir]) == 2
+    assert (
+        train([detector, *options, 'experiment_name=large', '--work-dir', work_dir])
+        == 2
+    )
     message = capsys.readouterr().err
     assert 'error: train_' in message
     assert 'Traceback' not in message
 
 
-def test_classes_that_the_file_does_not_have(train: Main, detector: str, fails: Fails) -> None:
-    options = ['--cfg-options', f'{TRAIN_DATA}.metainfo.classes=(circle,dog,cat,ring,star,cross)']
+def test_classes_that_the_file_does_not_have(
+    train: Main, detector: str, fails: Fails
+) -> None:
+    options = [
+        '--cfg-options',
+        f'{TRAIN_DATA}.metainfo.classes=(circle,dog,cat,ring,star,cross)',
+    ]
     says = ["'cat'", 'triangle', f'{TRAIN_DATA}.metainfo.classes']
     fails(train, detector, *options, says=says)
 
 
-def test_no_image_left_after_filtering(train: Main, detector: str, fails: Fails) -> None:
+def test_no_image_left_after_filtering(
+    train: Main, detector: str, fails: Fails
+) -> None:
     options = ['--cfg-options', f'{TRAIN_DATA}.filter_cfg.min_size=1000']
     fails(train, detector, *options, says=[f'{TRAIN_DATA}: no image is left'])
 
@@ -150,7 +178,10 @@ def test_images_that_are_elsewhere(
     (own_data / 'coco' / 'train2017' / '00000000.jpg').unlink()
     options = with_data_root(str(own_data / 'coco'))
     fails(
-        train, detector, *options, says=['1 of 4 files do not exist', '00000000.jpg', 'data_prefix']
+        train,
+        detector,
+        *options,
+        says=['1 of 4 files do not exist', '00000000.jpg', 'data_prefix'],
     )
 
 
@@ -160,11 +191,21 @@ def test_label_images_that_are_elsewhere(
     shutil.rmtree(own_data / 'ade' / 'annotations' / 'training')
     (own_data / 'ade' / 'annotations' / 'training').mkdir()
     options = with_data_root(str(own_data / 'ade'))
-    fails(train, segmentor, *options, says=['4 of 8 files do not exist', 'annotations/training/'])
+    fails(
+        train,
+        segmentor,
+        *options,
+        says=['4 of 8 files do not exist', 'annotations/training/'],
+    )
 
 
-def test_number_of_classes(train: Main, detector: str, segmentor: str, fails: Fails) -> None:
-    for config, head, has in ((detector, 'bbox_head', 6), (segmentor, 'auxiliary_head', 7)):
+def test_number_of_classes(
+    train: Main, detector: str, segmentor: str, fails: Fails
+) -> None:
+    for config, head, has in (
+        (detector, 'bbox_head', 6),
+        (segmentor, 'auxiliary_head', 7),
+    ):
         options = ['--cfg-options', f'model.{head}.num_classes=5']
         says = [f'model.{head}.num_classes=5', f'{TRAIN_DATA} has {has} classes']
         fails(train, config, *options, says=says)
@@ -200,7 +241,14 @@ def test_images_that_the_model_refuses(
     torch.save(random_model(Config.fromfile(segmentor)).state_dict(), weights)
     narrow = min((data / 'images' / 'validation').iterdir())
     names = ['experiment_name=refused', 'visualizer.name=refused']
-    argv = [segmentor, str(weights), '--data-root', str(data), '--work-dir', str(tmp_path / 'work')]
+    argv = [
+        segmentor,
+        str(weights),
+        '--data-root',
+        str(data),
+        '--work-dir',
+        str(tmp_path / 'work'),
+    ]
     for width, batch in ((4, 1), (40, 2)):
         for folder, suffix in (('images', '.jpg'), ('annotations', '.png')):
             path = (data / folder / 'validation' / narrow.name).with_suffix(suffix)
@@ -208,14 +256,21 @@ def test_images_that_the_model_refuses(
         options = ['--cfg-options', f'test_dataloader.batch_size={batch}', *names]
         assert test([*argv, *options]) == 2
         message = capsys.readouterr().err
-        assert 'less than one patch' in message or 'size in a batch should be the same' in message
+        assert (
+            'less than one patch' in message
+            or 'size in a batch should be the same' in message
+        )
         assert f'(test_dataloader.batch_size={batch}, images {narrow}' in message
         assert 'Traceback' not in message
 
 
-def test_segments_that_mmdet_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_segments_that_mmdet_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of a panoptic file the things count, but crowds; stuff does not."""
-    write_shapes(tmp_path / 'set', ShapesSettings(4, 0, (64, 64), layouts=('panoptic',)))
+    write_shapes(
+        tmp_path / 'set', ShapesSettings(4, 0, (64, 64), layouts=('panoptic',))
+    )
     capsys.readouterr()
     file = tmp_path / 'set/panoptic/annotations/panoptic_train2017.json'
     content = json.loads(file.read_text())
@@ -224,7 +279,9 @@ def test_segments_that_mmdet_leaves_out(tmp_path: Path, capsys: pytest.CaptureFi
 
     def warning() -> str:
         file.write_text(json.dumps(content))
-        metainfo = dict(classes=names, thing_classes=names[:-1], stuff_classes=names[-1:])
+        metainfo = dict(
+            classes=names, thing_classes=names[:-1], stuff_classes=names[-1:]
+        )
         paths = dict(ann_file=str(file), data_prefix=dict(img='', seg=''))
         built = CocoPanopticDataset(metainfo=metainfo, serialize_data=False, **paths)
         data_checks.check_objects('data', built, str(file))

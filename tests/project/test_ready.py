@@ -23,7 +23,9 @@ COMMANDS = {  # what they need beside a config and a checkpoint
 @pytest.fixture(scope='module')
 def segmentor_weights(segmentor: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp('weights') / 'segmentor.pth'
-    torch.save(dict(state_dict=random_model(Config.fromfile(segmentor)).state_dict()), path)
+    torch.save(
+        dict(state_dict=random_model(Config.fromfile(segmentor)).state_dict()), path
+    )
     return str(path)
 
 
@@ -49,7 +51,9 @@ def test_windows_that_leave_gaps_are_refused_by_all(
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize('name', ['test', 'eval_resolutions', 'choose_scaling', 'report'])
+@pytest.mark.parametrize(
+    'name', ['test', 'eval_resolutions', 'choose_scaling', 'report']
+)
 def test_classes_in_another_order_are_refused_and_other_words_are_said(
     name: str,
     detector: str,
@@ -66,8 +70,15 @@ def test_classes_in_another_order_are_refused_and_other_words_are_said(
         arguments = given(name, detector, str(tmp_path / 'other.pth'), data, tmp_path)
         code = command(name)([*arguments, '--work-dir', str(tmp_path / classes[-1])])
         said = capsys.readouterr().err
-        assert f'classes of the checkpoint: {", ".join(classes)}; of test_dataloader' in said
-        assert ('in the order of the checkpoint' in said) is (code == 2) is ('disc' not in classes)
+        assert (
+            f'classes of the checkpoint: {", ".join(classes)}; of test_dataloader'
+            in said
+        )
+        assert (
+            ('in the order of the checkpoint' in said)
+            is (code == 2)
+            is ('disc' not in classes)
+        )
 
 
 def test_a_training_that_starts_from_other_classes_says_so(
@@ -77,7 +88,12 @@ def test_a_training_that_starts_from_other_classes_says_so(
     content = torch.load(weights)
     content['meta'] = dict(dataset_meta=dict(classes=tuple(names[::-1])))
     torch.save(content, tmp_path / 'other.pth')
-    options = ['--load-from', str(tmp_path / 'other.pth'), '--work-dir', str(tmp_path / 'run')]
+    options = [
+        '--load-from',
+        str(tmp_path / 'other.pth'),
+        '--work-dir',
+        str(tmp_path / 'run'),
+    ]
     assert (
         command('train')(
             [

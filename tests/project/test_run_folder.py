@@ -13,11 +13,11 @@ import pytest
 from mmengine.config import Config
 
 from helpers.field import write
-from rope_dense.project.errors import UsageError
 from rope_dense.project.find import read_written_settings
 from rope_dense.project.run import Run
+from rope_dense.utils.disk import TRAINING
+from rope_dense.utils.errors import UsageError
 from rope_dense.utils.results import ForeignFileError, Results
-from rope_dense.utils.run_files import TRAINING
 from rope_dense_command import command
 
 LOG = r'\d{8}_\d{6}(/.*)?'  # of mmengine
@@ -28,11 +28,17 @@ RESULTS = {  # of a command on a run: its arguments, and the files that it may w
         ('--sizes', '64', '96', '--scaling', 'config', 'linear'),
         r'resolutions\.(json|csv|png)|\.rope_dense/resolutions.json/.*',
     ),
-    'choose-scaling': (('--sizes', '96', '--draws', '440', '--images', '2'), r'scaling(/.*)?'),
+    'choose-scaling': (
+        ('--sizes', '96', '--draws', '440', '--images', '2'),
+        r'scaling(/.*)?',
+    ),
     'predict': (('PICTURES',), r'predictions(/.*)?'),
     'export': (('OUT', '--size', '64'), '(?!)'),
     'push-to-hub': (('me/mine', '--folder', 'OUT'), '(?!)'),
-    'benchmark': (('--sizes', '64', '--modes', 'forward', '--rounds', '1'), r'benchmark/.*'),
+    'benchmark': (
+        ('--sizes', '64', '--modes', 'forward', '--rounds', '1'),
+        r'benchmark/.*',
+    ),
     'position-bias': (('--sizes', '64'), r'position_bias/.*'),
     'print-recipe': ((), '(?!)'),
 }
@@ -75,19 +81,29 @@ def test_a_command_leaves_what_it_reads(run: Path, data: Path, tmp_path: Path) -
             assert before.keys() <= after.keys(), name
             # A logger of an earlier command of this process still writes.
             results = rf'{results}|(scaling/log/)?{LOG}'
-            assert [file for file in changed if not re.fullmatch(results, file)] == [], name
+            assert [
+                file for file in changed if not re.fullmatch(results, file)
+            ] == [], name
 
 
 def test_a_training_that_is_refused_changes_no_byte(
     run: Path, detector: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two jobs of one folder: by --resume, as a new training, and to write over it."""
-    for options in ('', '--resume', '--overwrite', '--resume --cfg-options train_cfg.max_iters=9'):
+    for options in (
+        '',
+        '--resume',
+        '--overwrite',
+        '--resume --cfg-options train_cfg.max_iters=9',
+    ):
         with Run(run).written():
             before = digests(run)
             given = [detector, '--work-dir', str(run), *options.split()]
             assert command('train')(given) == 2
-            assert digests(run) == before and 'is being written by' in capsys.readouterr().err
+            assert (
+                digests(run) == before
+                and 'is being written by' in capsys.readouterr().err
+            )
     before = digests(run)
     assert command('train')([detector, '--work-dir', str(run)]) == 2
     assert digests(run) == before and 'of an earlier run' in capsys.readouterr().err
@@ -100,12 +116,26 @@ def test_a_training_leaves_the_files_of_the_user(
     given = [detector, '--work-dir', str(run)]
     before = digests(run)
     names = ['20240101_120000/flight.jpg', '20240101_120000/vis_data/scalars.json']
-    names += ['dataset.zip.partial', '.x.0123.partial/model.onnx', 'notes.txt', 'report/mine.txt']
-    names += ['new/epoch_12.pth', 'new/notes.txt', 'best.pth', 'log/20240101_120000/mine.log']
+    names += [
+        'dataset.zip.partial',
+        '.x.0123.partial/model.onnx',
+        'notes.txt',
+        'report/mine.txt',
+    ]
+    names += [
+        'new/epoch_12.pth',
+        'new/notes.txt',
+        'best.pth',
+        'log/20240101_120000/mine.log',
+    ]
     for name in names:
         write(run / name, f'{name} of the user')
-    (run / 'weights.pth').symlink_to(data / 'coco' / 'annotations' / 'instances_val2017.json')
-    foreign = {name: digest for name, digest in digests(run).items() if name not in before}
+    (run / 'weights.pth').symlink_to(
+        data / 'coco' / 'annotations' / 'instances_val2017.json'
+    )
+    foreign = {
+        name: digest for name, digest in digests(run).items() if name not in before
+    }
     assert len(foreign) == len(names) + 1
 
     def unchanged() -> bool:
@@ -118,7 +148,10 @@ def test_a_training_leaves_the_files_of_the_user(
     assert 'iter_12.pth was not written by rope-dense' in capsys.readouterr().err
     (run / 'iter_12.pth').unlink()
     new = [detector, '--work-dir', str(run / 'new')]
-    for options, says in (([], 'such as epoch_12.pth'), (['--overwrite'], 'new/epoch_12.pth was')):
+    for options, says in (
+        ([], 'such as epoch_12.pth'),
+        (['--overwrite'], 'new/epoch_12.pth was'),
+    ):
         assert command('train')([*new, *options]) == 2
         assert says in capsys.readouterr().err and unchanged()
     shutil.rmtree(run / '.rope_dense')  # as of an earlier version
@@ -142,7 +175,13 @@ def test_a_run_of_an_earlier_version_has_its_lists(tmp_path: Path) -> None:
     cfg.update(work_dir=str(run), resume=True, load_from=str(run / 'iter_4.pth'))
     write(run / 'last_checkpoint', '/moved/run/iter_4.pth')
     write(run / 'best_checkpoint.json', json.dumps(dict(file='best_ap_iter_2.pth')))
-    for name in ('iter_2.pth', 'iter_4.pth', 'best_ap_iter_2.pth', 'cats.py', 'other.py'):
+    for name in (
+        'iter_2.pth',
+        'iter_4.pth',
+        'best_ap_iter_2.pth',
+        'cats.py',
+        'other.py',
+    ):
         write(run / name, name)
     Run(run).check_new(cfg, overwrite=False)
     results = Results(run, TRAINING)
@@ -157,7 +196,9 @@ def test_the_config_that_is_read_is_not_replaced(tmp_path: Path) -> None:
     """The user's stays; of a run it is written again, unless it was edited, and not removed."""
     config = write(tmp_path / 'run' / 'cats.py', 'model = dict()')
     cfg, run = Config.fromfile(config), Run(tmp_path / 'run')
-    with pytest.raises(ForeignFileError, match=r'run/cats\.py was not written by rope-dense'):
+    with pytest.raises(
+        ForeignFileError, match=r'run/cats\.py was not written by rope-dense'
+    ):
         run.check_new(cfg, overwrite=False)
     Results(run.folder, TRAINING).note(config, config)
     run.check_new(cfg, overwrite=True)
@@ -173,7 +214,9 @@ def test_the_best_checkpoint_is_the_recorded_one(tmp_path: Path) -> None:
     for number in (8, 100, 24):
         (tmp_path / f'best_mAP_iter_{number}.pth').touch()
     assert Path(Run(tmp_path).best).name == 'best_mAP_iter_100.pth'
-    record = dict(file='best_mAP_iter_24.pth', metric='mAP', value=0.5, iteration=24, epoch=3)
+    record = dict(
+        file='best_mAP_iter_24.pth', metric='mAP', value=0.5, iteration=24, epoch=3
+    )
     (tmp_path / 'best_checkpoint.json').write_text(json.dumps(record))
     assert Path(Run(tmp_path).best).name == 'best_mAP_iter_24.pth'
     (tmp_path / 'best_mAP_iter_24.pth').unlink()
@@ -189,7 +232,9 @@ def test_a_tool_of_mmdet_leaves_the_config(run: Path) -> None:
     code = f'import sys; sys.argv[1:] = ["mmdet/test.py", {Run(run).config_file!r}, '
     code += f'{Run(run).best!r}, "--tta", "--work-dir", {str(run)!r}]\n'
     code += 'from rope_dense.__main__ import main; sys.exit(main())'
-    result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, '-c', code], capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
     after = digests(run)
     assert {file: after.get(file) for file in before} == before
@@ -197,7 +242,9 @@ def test_a_tool_of_mmdet_leaves_the_config(run: Path) -> None:
 
 def test_settings_are_read_from_a_copy_of_a_recipe_with_a_model(tmp_path: Path) -> None:
     path = tmp_path / 'mine.py'
-    path.write_text("task = 'realtime'\nown = dict(epochs=3)\nmodel = dict(neck=None)\n")
+    path.write_text(
+        "task = 'realtime'\nown = dict(epochs=3)\nmodel = dict(neck=None)\n"
+    )
     assert read_written_settings(str(path)) == (dict(epochs=3, task='realtime'), False)
 
 

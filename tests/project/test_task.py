@@ -7,7 +7,7 @@ import pytest
 
 from rope_dense.predict.output import FILES
 from rope_dense.predict.tiles import REFUSED, RESULTS
-from rope_dense.project.task import Task
+from rope_dense.project.contents import Task
 from rope_dense.report.write import SECTIONS
 
 SEVERAL = 'several'  # has the files of each of its tasks, and no report
@@ -28,5 +28,7 @@ ROTATED = 'oriented'  # has no report
         'SECTIONS of report/write.py',
     ],
 )
-def test_every_task_has_an_entry(table: Collection[str], others: Collection[str]) -> None:
+def test_every_task_has_an_entry(
+    table: Collection[str], others: Collection[str]
+) -> None:
     assert {*table, *others} == {*get_args(Task)} and not {*table} & {*others}

@@ -16,15 +16,13 @@ from mmengine.config import Config
 from mmengine.structures import InstanceData
 
 from helpers.small_configs import make_data, small_config
-from rope_dense.large_images.image_file import LargeImage
+from rope_dense.data.tiles.image_file import LargeImage
 from rope_dense.report import detection, figures, write
 from rope_dense.report.compare import compare_runs
 from rope_dense.report.curves import PICTURES as CURVES
-from rope_dense.report.matching import match_truth
-from rope_dense.report.objects import objects_of
+from rope_dense.report.objects import match_truth, objects_of
 from rope_dense.report.page import Page
-from rope_dense.report.predictions import picture_reader
-from rope_dense.report.ranked import BEST, PICTURES, WORST, Ranked
+from rope_dense.report.predictions import BEST, PICTURES, WORST, Ranked, picture_reader
 from rope_dense.utils.results import ForeignFileError, Results
 from rope_dense_command import command
 
@@ -52,7 +50,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_an_earlier_report_is_replaced_and_no_file_of_the_user_s(tmp_path: Path) -> None:
+def test_an_earlier_report_is_replaced_and_no_file_of_the_user_s(
+    tmp_path: Path,
+) -> None:
     assert written(tmp_path, 'worst_1', 'worst_2', 'worst_3') == tmp_path / 'index.html'
     (tmp_path / 'mine.png').write_bytes(b'mine')
     (tmp_path / 'worst_3.png').write_bytes(b'edited')
@@ -63,8 +63,13 @@ def test_an_earlier_report_is_replaced_and_no_file_of_the_user_s(tmp_path: Path)
     written(tmp_path, 'worst_1')
     after = contents(tmp_path)
     assert after.keys() == before.keys() - {'worst_2.png'}
-    assert after['worst_1.png'] != before['worst_1.png'] and after['worst_3.png'] == b'edited'
-    with pytest.raises(ForeignFileError, match=r'mine.png was not written by rope-dense'):
+    assert (
+        after['worst_1.png'] != before['worst_1.png']
+        and after['worst_3.png'] == b'edited'
+    )
+    with pytest.raises(
+        ForeignFileError, match=r'mine.png was not written by rope-dense'
+    ):
         written(tmp_path, 'mine')
 
 
@@ -108,9 +113,15 @@ def test_a_foreign_page_is_refused_before_the_model_is_built(
 def test_the_names_of_all_pictures_are_known() -> None:
     """But for compare.py's, which are looked at when they are written: there is no model."""
     known = {*CURVES}.union(*(names.split() for names in write.TASK_FILES.values()))
-    files = [path for path in Path(write.__file__).parent.glob('*.py') if path.stem != 'compare']
+    files = [
+        path
+        for path in Path(write.__file__).parent.glob('*.py')
+        if path.stem != 'compare'
+    ]
     texts = [path.read_text(encoding='utf-8') for path in files]
-    called = re.findall(r"add_(?:figure|picture|crops)\((?:page, )?'(\w+)'", ''.join(texts))
+    called = re.findall(
+        r"add_(?:figure|picture|crops)\((?:page, )?'(\w+)'", ''.join(texts)
+    )
     assert called and {f'{name}.png' for name in called} <= known
     assert [*PICTURES] == [f'worst_{n}.png' for n in range(1, WORST + 1)] + [
         f'best_{n}.png' for n in range(1, BEST + 1)
@@ -121,18 +132,30 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     with Results(tmp_path, 'report') as results:
         page = Page(results, NAMES[4], dict(path=os.fsdecode(b'\xff\xfebad.png')))
         page.section(NAMES[4], NAMES[4])
-        page.add_figure('bars', figures.draw_bars({name: {name: 1} for name in NAMES}, 'x'), 'a')
+        page.add_figure(
+            'bars', figures.draw_bars({name: {name: 1} for name in NAMES}, 'x'), 'a'
+        )
         lines = {name: ([0, 1], [1, 1]) for name in NAMES}
-        page.add_figure('lines', figures.draw_lines(dict.fromkeys(NAMES, lines), 'x', 'y'), 'a')
-        page.add_figure('matrix', figures.draw_matrix({NAMES[0]: np.eye(6)}, NAMES), 'a')
+        page.add_figure(
+            'lines', figures.draw_lines(dict.fromkeys(NAMES, lines), 'x', 'y'), 'a'
+        )
+        page.add_figure(
+            'matrix', figures.draw_matrix({NAMES[0]: np.eye(6)}, NAMES), 'a'
+        )
         rows = [dict(score=0.5, right=0.5, number=3)]
-        page.add_figure('curve', figures.draw_calibration({NAMES[0]: rows}), NAMES[4], rows)
+        page.add_figure(
+            'curve', figures.draw_calibration({NAMES[0]: rows}), NAMES[4], rows
+        )
         grid = [(np.zeros((4, 4, 3), np.uint8), f'1. class\n{name}') for name in NAMES]
         page.add_figure('grid', figures.draw_grid(grid), 'a')
         page.add_table('names', [{'class': name} for name in NAMES])
         page.write()
     text = (tmp_path / 'index.html').read_text(encoding='utf-8')
-    assert '<script' not in text and '&lt;script&gt;' in text and '\\udcff\\udcfebad.png' in text
+    assert (
+        '<script' not in text
+        and '&lt;script&gt;' in text
+        and '\\udcff\\udcfebad.png' in text
+    )
     report = json.loads((tmp_path / 'report.json').read_text(encoding='utf-8'))
     assert [row['class'] for row in report['names']] == NAMES
     axes = figures.draw_bars({'': {'US$1-US$5': 1}}, '$').axes[0]
@@ -156,7 +179,10 @@ def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
     assert {'worst_1.png', 'worst_3.png', 'worst_4.png'} <= contents(tmp_path).keys()
     assert not (tmp_path / 'worst_2.png').exists()
     report = json.loads((tmp_path / 'report.json').read_text())
-    assert report['not_drawn'] == ['/images/1.png: two lines'] and len(report['worst']) == 4
+    assert (
+        report['not_drawn'] == ['/images/1.png: two lines']
+        and len(report['worst']) == 4
+    )
     assert '<dt>not drawn</dt><dd>/images/1.png: two lines</dd>' in (
         (tmp_path / 'index.html').read_text()
     )
@@ -168,11 +194,17 @@ def test_what_only_one_of_two_runs_has_is_said(tmp_path: Path) -> None:
         about = dict(about=dict(checkpoint=f'{run}.pth'), names=names[1:], settings={})
         rows = [{'class': name, **figure} for name in names]
         (tmp_path / run).mkdir()
-        (tmp_path / run / 'report.json').write_text(json.dumps(about | dict(classes=rows)))
+        (tmp_path / run / 'report.json').write_text(
+            json.dumps(about | dict(classes=rows))
+        )
     compare_runs(tmp_path / 'a', tmp_path / 'b', tmp_path / 'both')
     rows = json.loads((tmp_path / 'both' / 'report.json').read_text())['classes']
     assert [row['class'] for row in rows] == ['mean', 'cat', 'dog']
-    assert (rows[2]['AP, a'], rows[2]['AP, b'], rows[2]['AP, change']) == (None, 0.5, None)
+    assert (rows[2]['AP, a'], rows[2]['AP, b'], rows[2]['AP, change']) == (
+        None,
+        0.5,
+        None,
+    )
     assert 'Only one of them has dog' in (tmp_path / 'both' / 'index.html').read_text()
     before = contents(tmp_path / 'a')
     with pytest.raises(ForeignFileError, match='is read by this command'):
@@ -186,8 +218,13 @@ def test_a_part_of_a_scene_is_read_as_its_tiles_are(
     """Of a file that only GDAL reads: no more than the part."""
     rasterio = pytest.importorskip('rasterio')
     pixels = np.random.default_rng(0).integers(256, size=(3, 96, 128), dtype=np.uint8)
-    path, settings = tmp_path / 'a.tif', dict(width=128, height=96, count=3, dtype='uint8')
-    with rasterio.open(path, 'w', compress='zstd', photometric='RGB', **settings) as file:
+    path, settings = (
+        tmp_path / 'a.tif',
+        dict(width=128, height=96, count=3, dtype='uint8'),
+    )
+    with rasterio.open(
+        path, 'w', compress='zstd', photometric='RGB', **settings
+    ) as file:
         file.write(pixels)
     dataset = dict(type='TiledDataset', tile=64, copies=str(tmp_path / 'copies'))
     dataset['pipeline'] = [dict(type='LoadImageFromFile')]
@@ -200,12 +237,16 @@ def test_a_part_of_a_scene_is_read_as_its_tiles_are(
 
     monkeypatch.setattr(LargeImage, 'decode_chunk', noted)
     expected = np.moveaxis(pixels, 0, 2)
-    np.testing.assert_array_equal(read(str(path), (10, 20, 50, 90)), expected[20:90, 10:50])
+    np.testing.assert_array_equal(
+        read(str(path), (10, 20, 50, 90)), expected[20:90, 10:50]
+    )
     np.testing.assert_array_equal(read(str(path), None), expected)
     assert sizes == [(40, 70), (128, 96)]
     del dataset['tile'], dataset['copies']  # as a whole
     cv2.imwrite(str(tmp_path / 'a.png'), expected[..., ::-1])
-    read = picture_reader(Config(dict(test_dataloader=dict(dataset=dataset | dict(type='a')))))
+    read = picture_reader(
+        Config(dict(test_dataloader=dict(dataset=dataset | dict(type='a'))))
+    )
     part = read(str(tmp_path / 'a.png'), (10, 20, 50, 90))
     np.testing.assert_array_equal(part, expected[20:90, 10:50])
 
@@ -218,7 +259,9 @@ def test_little_is_kept_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
     def samples(*args: object) -> object:
         for _ in range(images):
             corners = np.sort(random.random((boxes, 2, 2)) * 640, 1).reshape(-1, 4)
-            sample = DetDataSample(metainfo=dict(ori_shape=(640, 640), img_path='a.png'))
+            sample = DetDataSample(
+                metainfo=dict(ori_shape=(640, 640), img_path='a.png')
+            )
             sample.pred_instances = InstanceData(
                 bboxes=torch.tensor(corners, dtype=torch.float32),
                 scores=torch.tensor(random.random(boxes)),

@@ -13,7 +13,7 @@ import torch
 from mmengine.config import Config
 
 from helpers.small_configs import make_data, small_config
-from rope_dense.datasets.generated import METAINFO
+from rope_dense.data.generated import METAINFO
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.run import Run
@@ -26,15 +26,13 @@ from rope_dense.report.detection import (
     ground_truth,
     rank_images,
 )
-from rope_dense.report.matching import ERRORS, Scored, match_truth
-from rope_dense.report.objects import objects_of
+from rope_dense.report.objects import ERRORS, Scored, match_truth, objects_of
 from rope_dense.report.page import Page
-from rope_dense.report.predictions import Part
-from rope_dense.report.ranked import BEST, WORST, Ranked
+from rope_dense.report.predictions import BEST, WORST, Part, Ranked
 from rope_dense.report.segmentation import boundary, count_pixels, ious
 from rope_dense.report.settings import differing_settings, used_settings
 from rope_dense.report.write import report_files, report_training
-from rope_dense.training.train import result_text
+from rope_dense.training import result_text
 from rope_dense.utils.results import Results
 from rope_dense_command import command
 
@@ -84,19 +82,30 @@ def make_run(name: str, data: Path, folder: Path) -> Path:
     folder.mkdir()
     config = small_config(name, data, folder)
     cfg = load_config(str(config))
-    torch.save(dict(state_dict=random_model(cfg).state_dict()), folder / 'best_mAP_iter_2.pth')
-    record = dict(file='best_mAP_iter_2.pth', metric='mAP', value=0.25, iteration=2, epoch=1)
+    torch.save(
+        dict(state_dict=random_model(cfg).state_dict()), folder / 'best_mAP_iter_2.pth'
+    )
+    record = dict(
+        file='best_mAP_iter_2.pth', metric='mAP', value=0.25, iteration=2, epoch=1
+    )
     (folder / 'best_checkpoint.json').write_text(json.dumps(record))
     log = folder / '20260101' / 'vis_data' / 'scalars.json'
     log.parent.mkdir(parents=True)
-    lines = [dict(loss=2.0, loss_cls=1.0, step=1), {'coco/bbox_mAP': 0.5, 'time': 1.0, 'step': 1}]
+    lines = [
+        dict(loss=2.0, loss_cls=1.0, step=1),
+        {'coco/bbox_mAP': 0.5, 'time': 1.0, 'step': 1},
+    ]
     log.write_text(''.join(f'{json.dumps(line)}\n' for line in lines))
     write_log(folder / '20260101', '2026/01/01 23:59:50', '2026/01/02 01:00:00')
     return folder
 
 
 def write_log(folder: Path, first: str, last: str) -> None:
-    lines = [f'{first} - mmengine - INFO - begins', 'seed: 0', f'{last} - mmengine - INFO - ends']
+    lines = [
+        f'{first} - mmengine - INFO - begins',
+        'seed: 0',
+        f'{last} - mmengine - INFO - ends',
+    ]
     (folder / f'{folder.name}.log').write_text('\n'.join(lines))
 
 
@@ -106,7 +115,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'upernet_vit_rope_mixed'])
-def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: Path) -> None:
+def test_report_of_a_run_and_two_side_by_side(
+    name: str, data: Path, tmp_path: Path
+) -> None:
     folder = make_run(name, data, tmp_path / 'run')
     assert run(folder, '--device', 'cpu') == 0
     report = json.loads((folder / 'report' / 'report.json').read_text())
@@ -118,11 +129,19 @@ def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: P
     )
     assert [*report['about'].items()][:3] == [*head.items()]
     page = (folder / 'report' / 'index.html').read_text()
-    assert page.index(f'<dd>{head["best"]}</dd>') < page.index(head['trained']) < page.index('<h2>')
+    assert (
+        page.index(f'<dd>{head["best"]}</dd>')
+        < page.index(head['trained'])
+        < page.index('<h2>')
+    )
     assert report['losses'] == dict(loss=[[1], [2.0]], loss_cls=[[1], [1.0]])
     check_page(folder / 'report')
-    known = report_files(folder / 'report', 'semantic' if 'upernet' in name else 'boxes')
-    assert {path for path in (folder / 'report').iterdir() if path.is_file()} <= {*known}
+    known = report_files(
+        folder / 'report', 'semantic' if 'upernet' in name else 'boxes'
+    )
+    assert {path for path in (folder / 'report').iterdir() if path.is_file()} <= {
+        *known
+    }
     for figure in ('confusion', 'losses', 'metrics', 'worst_1'):
         assert cv2.imread(str(folder / 'report' / f'{figure}.png')) is not None
     other = shutil.copytree(folder / 'report', tmp_path / 'other')
@@ -134,7 +153,9 @@ def test_report_of_a_run_and_two_side_by_side(name: str, data: Path, tmp_path: P
     assert run(*given) == 0
     check_page(tmp_path / 'both')
     both = json.loads((tmp_path / 'both' / 'report.json').read_text())
-    changes = {v for row in both['classes'] for k, v in row.items() if k.endswith(', change')}
+    changes = {
+        v for row in both['classes'] for k, v in row.items() if k.endswith(', change')
+    }
     assert changes <= {0, None} and len(both['classes'][0]) <= 10
     assert both['settings'] == [dict(setting='randomness.seed', run='0', other='7')]
 
@@ -155,7 +176,9 @@ def as_pngs(data: Path, bits: int) -> Path:
 def test_images_of_12_bits_look_like_those_of_8(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Page, 'add_figure', lambda *args: None)  # plots take most of the time
+    monkeypatch.setattr(
+        Page, 'add_figure', lambda *args: None
+    )  # plots take most of the time
     folder = make_run(name, as_pngs(make_data(tmp_path / 'data8'), 8), tmp_path / 'run')
     cfg = Config.fromfile(folder / f'{name}.py')
     if cfg.default_scope == 'mmseg':
@@ -168,7 +191,7 @@ def test_images_of_12_bits_look_like_those_of_8(
             cfg.test_dataloader.dataset.data_root = str(data / layout)
             deep = dict(type='LoadDeepImage', max_value=4095)
             cfg.test_dataloader.dataset.pipeline.insert(1, deep)
-            cfg.custom_imports.imports.append('rope_dense.datasets.images.deep')
+            cfg.custom_imports.imports.append('rope_dense.data.images.bands')
         cfg.dump(folder / f'{name}.py')
         out = tmp_path / f'report{bits}'
         assert run(folder, '--device', 'cpu', '--out', out) == 0
@@ -189,7 +212,9 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     images = [dict(id=0, path=str(tmp_path / 'a.png'), height=64, width=80)]
 
     def item(box: list, label: int, **more: object) -> dict:
-        result = dict(image_id=0, category_id=label, bbox=box, iscrowd=0, area=box[2] * box[3])
+        result = dict(
+            image_id=0, category_id=label, bbox=box, iscrowd=0, area=box[2] * box[3]
+        )
         if masks:
             drawn = np.zeros((64, 80), np.uint8, order='F')
             drawn[box[1] : box[1] + box[3], box[0] : box[0] + box[2]] = 1
@@ -202,7 +227,9 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     colours = [(255, 0, 0), (0, 0, 255)]
     with Results(tmp_path / 'out', 'report') as results:
         page = Page(results, 'made <title>', dict(config='a & b'))
-        add_sections(page, images, matches, ['cat', 'dog'], colours, masks, read_picture)
+        add_sections(
+            page, images, matches, ['cat', 'dog'], colours, masks, read_picture
+        )
         page.write()
     check_page(tmp_path / 'out')
     report = json.loads((tmp_path / 'out' / 'report.json').read_text())
@@ -212,8 +239,12 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     assert (tmp_path / 'out' / 'missed_objects.png').is_file()
     assert (tmp_path / 'out' / 'false_positives.png').is_file()
     assert report['worst'][0]['f1'] == 0.5
-    picture = cv2.imread(str(tmp_path / 'out' / 'worst_1.png'))  # enlarged, and a gap between
-    assert picture.shape == (480, 2 * 600 + 15, 3) and (picture[:, 600:615] == 255).all()
+    picture = cv2.imread(
+        str(tmp_path / 'out' / 'worst_1.png')
+    )  # enlarged, and a gap between
+    assert (
+        picture.shape == (480, 2 * 600 + 15, 3) and (picture[:, 600:615] == 255).all()
+    )
     inside = 150 + np.arange(-9, 9)  # of the object
     assert (picture[np.ix_(inside, inside)] == 90).all() != masks
     assert report['advice'] == [
@@ -228,22 +259,30 @@ def test_masks_of_a_data_set_have_the_areas_of_its_file(data: Path) -> None:
     annotations = data / 'coco' / 'annotations' / 'instances_val2017.json'
     content = json.loads(annotations.read_text())
     dataset = CocoDataset(
-        ann_file=str(annotations), metainfo=dict(METAINFO), data_prefix=dict(img=''), test_mode=True
+        ann_file=str(annotations),
+        metainfo=dict(METAINFO),
+        data_prefix=dict(img=''),
+        test_mode=True,
     )
     objects = ground_truth(dataset, masks=True)
     assert len(objects) == len(content['annotations'])
     expected = sorted(item['area'] for item in content['annotations'])
     np.testing.assert_allclose(sorted(objects['area']), expected, rtol=0.2)
     boxes = ground_truth(dataset, masks=False)
-    assert boxes['area'].tolist() == (objects['box'][:, 2] * objects['box'][:, 3]).tolist()
+    assert (
+        boxes['area'].tolist() == (objects['box'][:, 2] * objects['box'][:, 3]).tolist()
+    )
 
 
 def test_images_are_ranked_by_f1_then_errors() -> None:
     truth = [
-        dict(id=n, image_id=n // 3, category_id=1, bbox=OBJECT, iscrowd=0) for n in (0, 1, 3, 6)
+        dict(id=n, image_id=n // 3, category_id=1, bbox=OBJECT, iscrowd=0)
+        for n in (0, 1, 3, 6)
     ]
     right = dict(image_id=2, category_id=1, bbox=OBJECT, score=0.5)
-    ranked = rank_images(match_truth(objects_of(truth), objects_of([right])), ['a', 'b', 'c'])
+    ranked = rank_images(
+        match_truth(objects_of(truth), objects_of([right])), ['a', 'b', 'c']
+    )
     assert [image.row['path'] for image in ranked.images] == ['a', 'b', 'c']
 
 
@@ -300,13 +339,19 @@ def test_logs_of_a_resumed_run_follow_each_other(tmp_path: Path) -> None:
     ],
 )
 def test_advice_by_the_curve(name: str, values: list, says: str) -> None:
-    advice = advice_text({'lr': ([1], [1]), name: ([*range(1, len(values) + 1)], values)})
+    advice = advice_text(
+        {'lr': ([1], [1]), name: ([*range(1, len(values) + 1)], values)}
+    )
     assert says in advice if says else advice is None
 
 
 def test_differences_of_settings_are_those_of_own_data_first() -> None:
-    cfg = dict(work_dir='a', model=dict(depth=3, kinds=('x', 'y')), own=dict(data_root='d'))
-    cfg['train_dataloader'] = dict(dataset=dict(ann_file='a.json', pipeline=[dict(type='Load')]))
+    cfg = dict(
+        work_dir='a', model=dict(depth=3, kinds=('x', 'y')), own=dict(data_root='d')
+    )
+    cfg['train_dataloader'] = dict(
+        dataset=dict(ann_file='a.json', pipeline=[dict(type='Load')])
+    )
     first = used_settings(Config(cfg))
     assert first.keys() == {
         *('model.depth', 'model.kinds', 'own.data_root'),
@@ -344,13 +389,19 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
     folder = tmp_path / 'a run'
     for name, day in (('20260101_080000', 1), ('20260105_080000', 5)):  # resumed
         (folder / name / 'vis_data').mkdir(parents=True)
-        (folder / name / 'vis_data' / 'scalars.json').write_text(f'{{"mIoU": 30.5, "step": {day}}}')
+        (folder / name / 'vis_data' / 'scalars.json').write_text(
+            f'{{"mIoU": 30.5, "step": {day}}}'
+        )
         write_log(folder / name, f'2026/01/0{day} 08:00:00', f'2026/01/0{day} 20:00:30')
     (folder / '20260109').mkdir()
-    write_log(folder / '20260109', '2026/01/09 08:00:00', '2026/01/09 20:00:00')  # of a test
+    write_log(
+        folder / '20260109', '2026/01/09 08:00:00', '2026/01/09 20:00:00'
+    )  # of a test
     (folder / 'iter_8.pth').touch()
     (folder / 'last_checkpoint').write_text('iter_8.pth')
-    cfg = Config(dict(work_dir=str(folder), model=dict(type='DEIM'), default_scope='mmdet'))
+    cfg = Config(
+        dict(work_dir=str(folder), model=dict(type='DEIM'), default_scope='mmdet')
+    )
     assert result_text(cfg).splitlines() == [
         'last       mIoU 30.500, iteration 5',
         f'checkpoint {folder}/iter_8.pth',
@@ -358,7 +409,9 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
         f"next       rope-dense predict '{folder}' PICTURES",
         f"           rope-dense report '{folder}'",
     ]
-    record = dict(file='best_mIoU_iter_4.pth', metric='mIoU', value=41.2, iteration=4, epoch=2)
+    record = dict(
+        file='best_mIoU_iter_4.pth', metric='mIoU', value=41.2, iteration=4, epoch=2
+    )
     (folder / 'best_checkpoint.json').write_text(json.dumps(record))
     assert result_text(cfg).splitlines()[:2] == [
         'best       mIoU 41.200, epoch 2, iteration 4',

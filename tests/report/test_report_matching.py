@@ -8,7 +8,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from rope_dense.report.matching import (
+from rope_dense.report.objects import (
     ERRORS,
     KINDS,
     Matches,
@@ -19,8 +19,8 @@ from rope_dense.report.matching import (
     fix_errors,
     match_truth,
     mean_ap,
+    objects_of,
 )
-from rope_dense.report.objects import objects_of
 
 OBJECT = [10, 10, 20, 20]
 CASES = {  # predictions (box, class, score) for one object of class 1 at OBJECT: their kinds
@@ -29,7 +29,10 @@ CASES = {  # predictions (box, class, score) for one object of class 1 at OBJECT
     'localisation': ([([20, 10, 20, 20], 1, 0.9)], {'localisation': 1}),  # IoU 1/3
     'both': ([([20, 10, 20, 20], 2, 0.9)], {'both': 1, 'missed': 1}),
     'duplicate': ([(OBJECT, 1, 0.9), (OBJECT, 1, 0.8)], {'right': 1, 'duplicate': 1}),
-    'background': ([(OBJECT, 1, 0.9), ([60, 60, 9, 9], 1, 0.8)], {'right': 1, 'background': 1}),
+    'background': (
+        [(OBJECT, 1, 0.9), ([60, 60, 9, 9], 1, 0.8)],
+        {'right': 1, 'background': 1},
+    ),
     'missed': ([], {'missed': 1}),
 }
 
@@ -37,7 +40,9 @@ CASES = {  # predictions (box, class, score) for one object of class 1 at OBJECT
 def annotations(items: list, image: int = 0, start: int = 1) -> list[dict]:
     results = []
     for index, (box, label, *score) in enumerate(items):
-        item = dict(id=start + index, image_id=image, category_id=label, bbox=box, iscrowd=0)
+        item = dict(
+            id=start + index, image_id=image, category_id=label, bbox=box, iscrowd=0
+        )
         item['area'] = box[2] * box[3]
         results.append(item | (dict(score=score[0]) if score else {}))
     return results
@@ -73,7 +78,9 @@ def test_all_cases_together_are_counted_and_fixed() -> None:
     matches = match(*all_cases())
     expected = sum((Counter(numbers) for _, numbers in CASES.values()), Counter())
     assert kinds(matches) == expected
-    assert 0 < mean_ap(*fix_errors(matches)) < mean_ap(*fix_errors(matches, ERRORS)) == 1
+    assert (
+        0 < mean_ap(*fix_errors(matches)) < mean_ap(*fix_errors(matches, ERRORS)) == 1
+    )
 
 
 def test_each_fix_alone_gains_and_is_the_cost() -> None:
@@ -92,12 +99,17 @@ OTHER = [60, 60, 9, 9]
     [
         ([(OTHER, 2, 0.8)], {'class': 50 / 101}),
         ([([64, 60, 9, 9], 1, 0.8)], {'localisation': 50 / 101}),  # IoU 5/13
-        ([([64, 60, 9, 9], 2, 0.8)], {'both': 0, 'missed': 50 / 101}),  # class 2 has no truth
+        (
+            [([64, 60, 9, 9], 2, 0.8)],
+            {'both': 0, 'missed': 50 / 101},
+        ),  # class 2 has no truth
         ([(OBJECT, 1, 0.8), (OTHER, 1, 0.7)], {'duplicate': 50 / 3 / 101}),
         ([([30, 70, 9, 9], 1, 0.8), (OTHER, 1, 0.7)], {'background': 50 / 3 / 101}),
     ],
 )
-def test_cost_of_each_kind_beside_a_right_prediction(errors: list, expected: dict) -> None:
+def test_cost_of_each_kind_beside_a_right_prediction(
+    errors: list, expected: dict
+) -> None:
     """At half of the recalls, precision is 0 or, with a wrong prediction before, 2/3."""
     truth = annotations([(OBJECT, 1), (OTHER, 1)])
     gains = error_costs(match(truth, annotations([(OBJECT, 1, 0.9), *errors])))
@@ -109,13 +121,17 @@ def test_cost_of_one_missed_object_of_two() -> None:
     truth = annotations([(OBJECT, 1), ([60, 60, 9, 9], 1)])
     matches = match(truth, annotations([(OBJECT, 1, 0.9)]))
     assert mean_ap(*fix_errors(matches)) == pytest.approx(51 / 101)
-    assert error_costs(matches) == pytest.approx(dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101})
+    assert error_costs(matches) == pytest.approx(
+        dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101}
+    )
 
 
 def test_an_object_is_won_once_by_fixed_errors() -> None:
     """Two wrong places for one object: the better one finds it, the other is removed."""
     near = [20, 10, 20, 20]
-    matches = match(annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)]))
+    matches = match(
+        annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)])
+    )
     assert kinds(matches) == {'localisation': 2}
     scored, counts = fix_errors(matches, ('localisation',))
     assert scored.score.tolist() == [0.9] and scored.right.tolist() == [True]
@@ -137,7 +153,11 @@ def test_confusion_counts_every_object_and_prediction_once() -> None:
 
 
 def test_best_threshold_is_the_score_with_the_best_f1() -> None:
-    predictions = [(OBJECT, 1, 0.9), ([60, 10, 20, 20], 1, 0.7), ([10, 60, 9, 9], 1, 0.4)]
+    predictions = [
+        (OBJECT, 1, 0.9),
+        ([60, 10, 20, 20], 1, 0.7),
+        ([10, 60, 9, 9], 1, 0.4),
+    ]
     truth = annotations([(OBJECT, 1), ([60, 10, 20, 20], 1)])
     scored, counts = fix_errors(match(truth, annotations(predictions)))
     best = best_threshold(scored, counts[1])
@@ -151,9 +171,15 @@ def test_ap_is_coco_s(seed: int, masks: bool) -> None:
     generator = np.random.default_rng(seed)
     truth, predictions = [], []
     for image in range(8):
-        boxes = np.hstack([generator.random((7, 2)) * 60, 3 + generator.random((7, 2)) * 120])
-        truth += annotations([(box.tolist(), 1 + n % 3) for n, box in enumerate(boxes)], image)
-        near = boxes[generator.integers(7, size=400)] + generator.normal(size=(400, 4)) * 3
+        boxes = np.hstack(
+            [generator.random((7, 2)) * 60, 3 + generator.random((7, 2)) * 120]
+        )
+        truth += annotations(
+            [(box.tolist(), 1 + n % 3) for n, box in enumerate(boxes)], image
+        )
+        near = (
+            boxes[generator.integers(7, size=400)] + generator.normal(size=(400, 4)) * 3
+        )
         near = near.clip(1, 180).tolist()
         scores = generator.random(400).tolist()
         found = [
@@ -200,7 +226,10 @@ def test_objects_are_the_annotations_that_they_were() -> None:
     items[0]['segmentation'] = dict(size=[8, 8], counts='abc')
     first, second = objects_of(items)
     assert first.item()[:3] == (3, 7, 2) and second['id'] == 4
-    assert first['box'].tolist() == OBJECT and (first['score'], second['area']) == (0.9, 12)
+    assert first['box'].tolist() == OBJECT and (first['score'], second['area']) == (
+        0.9,
+        12,
+    )
     assert first['mask'] == items[0]['segmentation'] and second['mask'] is None
     assert np.isnan(second['score']) and not len(objects_of([]))
     (bare,) = objects_of([dict(category_id=1)], image=3)  # without a box

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from pycocotools import mask as coco_mask
 
-from rope_dense.report.matching import Matches, match_truth
-from rope_dense.report.objects import objects_of
+from rope_dense.report.objects import Matches, match_truth, objects_of
 from rope_dense.report.page import Page
 from rope_dense.report.painter import LEGIBLE, Painter
 from rope_dense.report.predictions import Part
@@ -24,13 +23,29 @@ OBJECT, BESIDE, FAR = [10, 10, 20, 20], [20, 10, 20, 20], [60, 40, 12, 12]
 CASES = {
     'right': ([(OBJECT, 1)], [(OBJECT, 1, 0.9)], []),
     'nothing is found': ([(OBJECT, 1)], [], []),
-    'missing': ([(OBJECT, 1)], [(OBJECT, 1, 0.9), (FAR, 2, 0.8)], [('missing', 0.8, None)]),
+    'missing': (
+        [(OBJECT, 1)],
+        [(OBJECT, 1, 0.9), (FAR, 2, 0.8)],
+        [('missing', 0.8, None)],
+    ),
     'no label at all': ([], [(FAR, 2, 0.8)], [('missing', 0.8, None)]),
-    'one place, two classes': ([], [(FAR, 2, 0.8), (FAR, 1, 0.7)], [('missing', 0.8, None)]),
+    'one place, two classes': (
+        [],
+        [(FAR, 2, 0.8), (FAR, 1, 0.7)],
+        [('missing', 0.8, None)],
+    ),
     'class': ([(OBJECT, 1)], [(OBJECT, 2, 0.9)], [('class', 0.9, 0)]),
-    'both classes': ([(OBJECT, 1)], [(OBJECT, 2, 0.9), (OBJECT, 1, 0.6)], [('class', 0.36, 0)]),
+    'both classes': (
+        [(OBJECT, 1)],
+        [(OBJECT, 2, 0.9), (OBJECT, 1, 0.6)],
+        [('class', 0.36, 0)],
+    ),
     'box': ([(OBJECT, 1)], [(BESIDE, 1, 0.9)], [('box', 0.6, 0)]),
-    'found beside another': ([(OBJECT, 1)], [(OBJECT, 1, 0.9), ([28, 10, 20, 20], 1, 0.9)], None),
+    'found beside another': (
+        [(OBJECT, 1)],
+        [(OBJECT, 1, 0.9), ([28, 10, 20, 20], 1, 0.9)],
+        None,
+    ),
     'double': ([(OBJECT, 1), (OBJECT, 1)], [(OBJECT, 1, 0.9)], [('double', 0.9, 1)]),
     'two objects': ([(OBJECT, 1)] * 2, [(OBJECT, 1, 0.9), (OBJECT, 1, 0.8)], []),
     'not confident': ([(OBJECT, 1)], [(OBJECT, 2, 0.2), (FAR, 1, 0.24)], []),
@@ -58,8 +73,12 @@ def match(truth: list[dict], predictions: list[dict]) -> Matches:
 @pytest.mark.parametrize('name', CASES)
 def test_suspects(name: str, masks: bool) -> None:
     labels, predictions, expected = CASES[name]
-    found = find_suspects(match(annotations(labels, masks), annotations(predictions, masks)), masks)
-    if expected is None:  # IoU 2/38 with the label: a missing one, nearly as sure as without it
+    found = find_suspects(
+        match(annotations(labels, masks), annotations(predictions, masks)), masks
+    )
+    if (
+        expected is None
+    ):  # IoU 2/38 with the label: a missing one, nearly as sure as without it
         assert [(x.kind, x.suspicion) for x in found] == [
             ('missing', pytest.approx(0.9 * (1 - 2 * 2 / 38)))
         ]
@@ -68,7 +87,9 @@ def test_suspects(name: str, masks: bool) -> None:
     assert [(x.kind, label) for x, label in zip(found, labels, strict=True)] == [
         (k, n) for k, _, n in expected
     ]
-    assert [x.suspicion for x in found] == pytest.approx([score for _, score, _ in expected])
+    assert [x.suspicion for x in found] == pytest.approx(
+        [score for _, score, _ in expected]
+    )
 
 
 def test_crowds_are_not_suspect() -> None:
@@ -83,10 +104,14 @@ def read_picture(path: str, part: Part | None) -> np.ndarray:
 
 def made_painter(path: str, *classes: str) -> Painter:
     images = [dict(id=0, path=path, height=64, width=80)]
-    return Painter(images, match([], []), classes, [(255, 0, 0), (0, 0, 255)], read_picture)
+    return Painter(
+        images, match([], []), classes, [(255, 0, 0), (0, 0, 255)], read_picture
+    )
 
 
-def written_rows(folder: Path, painter: Painter, suspects: list[Suspect]) -> list[list[str]]:
+def written_rows(
+    folder: Path, painter: Painter, suspects: list[Suspect]
+) -> list[list[str]]:
     with Results(folder, 'report') as results:
         page = Page(results, 'made', {})
         add_suspects(page, painter, suspects)
@@ -96,8 +121,13 @@ def written_rows(folder: Path, painter: Painter, suspects: list[Suspect]) -> lis
 
 
 def test_the_file_has_all_and_the_page_the_first(tmp_path: Path) -> None:
-    (label,), (found,) = (objects_of(annotations(x)) for x in ([(OBJECT, 1)], [(BESIDE, 2, 0.9)]))
-    suspects = [Suspect(0.9, 'class', label, found, 1 / 3), Suspect(0.5, 'missing', None, found, 0)]
+    (label,), (found,) = (
+        objects_of(annotations(x)) for x in ([(OBJECT, 1)], [(BESIDE, 2, 0.9)])
+    )
+    suspects = [
+        Suspect(0.9, 'class', label, found, 1 / 3),
+        Suspect(0.5, 'missing', None, found, 0),
+    ]
     painter = made_painter('/pictures/a, b.png', 'cat', 'dog')
     rows = written_rows(tmp_path, painter, suspects * 15)
     assert rows[0] == [*COLUMNS] and len(rows) == 31
@@ -116,7 +146,9 @@ def test_the_file_has_all_and_the_page_the_first(tmp_path: Path) -> None:
     report = json.loads((tmp_path / 'report.json').read_text())
     assert len(report['suspects']) == 24 and (tmp_path / 'suspect_labels.png').is_file()
     crop = painter.crop(found, label)
-    assert (crop == (255, 210, 0)).all(-1).any() and (crop == (0, 110, 255)).all(-1).any()
+    assert (crop == (255, 210, 0)).all(-1).any() and (crop == (0, 110, 255)).all(
+        -1
+    ).any()
     assert not (painter.crop(label) == (0, 110, 255)).all(-1).any()
     assert not (crop == 90).all()
 
@@ -124,7 +156,10 @@ def test_the_file_has_all_and_the_page_the_first(tmp_path: Path) -> None:
 def test_crops_read_no_more_than_they_show() -> None:
     """The same as of a whole picture, also where they reach beyond it."""
     painter = made_painter('a.png', 'cat', 'dog')
-    whole, parts = np.random.default_rng(0).integers(256, size=(64, 80, 3), dtype=np.uint8), []
+    whole, parts = (
+        np.random.default_rng(0).integers(256, size=(64, 80, 3), dtype=np.uint8),
+        [],
+    )
 
     def read(path: str, part: Part | None) -> np.ndarray:
         assert part
@@ -142,7 +177,9 @@ def test_crops_read_no_more_than_they_show() -> None:
         (item,) = objects_of([dict(image_id=0, bbox=box, category_id=1)])
         crop = painter.crop(item)
         corners = np.array([[box[0], box[1], box[0] + box[2], box[1] + box[3]]])
-        marked = mmcv.imshow_bboxes(whole.copy(), [corners], colors=[(255, 210, 0)], show=False)
+        marked = mmcv.imshow_bboxes(
+            whole.copy(), [corners], colors=[(255, 210, 0)], show=False
+        )
         side, centre = max(*box[2:], 8), np.array(box[:2]) + np.array(box[2:]) / 2
         expected = mmcv.imcrop(
             marked, np.concatenate([centre - side, centre + side - 1]), pad_fill=128
@@ -171,9 +208,13 @@ def test_of_a_scene_a_part_with_objects_is_drawn(box: list[float], right: bool) 
 
 
 def test_names_are_no_formulas_and_keep_their_bytes(tmp_path: Path) -> None:
-    (label,), (found,) = (objects_of(annotations(x)) for x in ([(OBJECT, 1)], [(BESIDE, 2, 0.9)]))
+    (label,), (found,) = (
+        objects_of(annotations(x)) for x in ([(OBJECT, 1)], [(BESIDE, 2, 0.9)])
+    )
     path = os.fsdecode(b'=\xff\xfebad.png')
     painter = made_painter(path, '=cmd()', '$x^$')
     rows = written_rows(tmp_path, painter, [Suspect(0.9, 'class', label, found, 1 / 3)])
     assert rows[1][3:5] == ["'=cmd()", '$x^$ 0.90'] and rows[1][6] == f"'{path}"
-    assert '\\udcff\\udcfebad.png' in (tmp_path / 'index.html').read_text(encoding='utf-8')
+    assert '\\udcff\\udcfebad.png' in (tmp_path / 'index.html').read_text(
+        encoding='utf-8'
+    )

@@ -89,7 +89,9 @@ def test_an_ablation_differs_in_its_rope(name: str) -> None:
     file, options = OPTIONS.get(name, (name, {}))
     path = ABLATION / f'{file}_in1k.py'
     cfg, text = load(path), path.read_text()
-    cfg.merge_from_dict({f'model.backbone.rope.{key}': value for key, value in options.items()})
+    cfg.merge_from_dict(
+        {f'model.backbone.rope.{key}': value for key, value in options.items()}
+    )
     backbone = cfg.model.backbone
     bias = dict(type='TableBias') if name == 'vit-s_rpb' else None
     assert backbone.rope == ROPES[name] and backbone.get('attention') == bias
@@ -180,9 +182,15 @@ def test_published_classifiers_need_a_config(
     assert 'its model must be a RoPEClassifier' in capsys.readouterr().err
     arch = dict(embed_dims=16, depths=(1, 1), num_heads=(1, 1))
     backbone = dict(
-        type='RoPENAT', arch=arch, rope=None, attention=dict(type='TableBias'), out_indices=(1,)
+        type='RoPENAT',
+        arch=arch,
+        rope=None,
+        attention=dict(type='TableBias'),
+        out_indices=(1,),
     )
-    model = MODELS.build(dict(type='RoPEClassifier', backbone=backbone, num_classes=1000))
+    model = MODELS.build(
+        dict(type='RoPEClassifier', backbone=backbone, num_classes=1000)
+    )
     model.load_checkpoint(path)
     assert torch.equal(model.backbone.norm1.weight, weights['norm.weight'])
     assert torch.equal(model.head.bias, weights['head.bias'])

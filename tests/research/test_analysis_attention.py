@@ -45,7 +45,9 @@ def projected(attn: Attention, token: Token, part: int) -> list[list[complex]]:
     """The query (0) or key (1) of a token, each head as complex numbers, rotated."""
     channels = attn.proj.in_features
     rows = slice(part * channels, (part + 1) * channels)
-    values = (attn.qkv.weight[rows] @ token.x + attn.qkv.bias[rows]).view(attn.num_heads, -1, 2)
+    values = (attn.qkv.weight[rows] @ token.x + attn.qkv.bias[rows]).view(
+        attn.num_heads, -1, 2
+    )
     out = []
     for head in range(attn.num_heads):
         numbers = [complex(*pair) for pair in values[head].tolist()]
@@ -67,7 +69,10 @@ def loop(attn: Attention, groups: Iterator[Group], bias: Bias | None) -> list[fl
             q = projected(attn, query, 0)
             for head in range(attn.num_heads):
                 scores = [
-                    sum((a * b.conjugate()).real for a, b in zip(q[head], k[head], strict=True))
+                    sum(
+                        (a * b.conjugate()).real
+                        for a, b in zip(q[head], k[head], strict=True)
+                    )
                     / math.sqrt(head_dim)
                     + (bias(attn, head, query, key) if bias else 0.0)
                     for key, k in zip(keys, all_keys, strict=True)
@@ -90,7 +95,9 @@ def grid_tokens(x: Tensor, grid: Place) -> list[Token]:
     """Prefix tokens, which are what is more than the grid, and tokens of the grid."""
     before = len(x) - grid[0] * grid[1]
     prefix = [Token(row) for row in x[:before]]
-    return prefix + [Token(row, at, at) for row, at in zip(x[before:], places(*grid), strict=True)]
+    return prefix + [
+        Token(row, at, at) for row, at in zip(x[before:], places(*grid), strict=True)
+    ]
 
 
 def whole(attn: Attention, x: Tensor, grid: Place) -> Iterator[Group]:
@@ -98,13 +105,21 @@ def whole(attn: Attention, x: Tensor, grid: Place) -> Iterator[Group]:
     yield tokens, tokens
 
 
-def window_groups(tokens: dict[Place, Token], window: Place, x: Tensor) -> Iterator[list[Token]]:
+def window_groups(
+    tokens: dict[Place, Token], window: Place, x: Tensor
+) -> Iterator[list[Token]]:
     """The tokens of each window, padding among them, rotated to their places in the window."""
-    height, width = padded_size(tuple(max(axis) + 1 for axis in zip(*tokens, strict=True)), window)
-    for top, left in itertools.product(range(0, height, window[0]), range(0, width, window[1])):
+    height, width = padded_size(
+        tuple(max(axis) + 1 for axis in zip(*tokens, strict=True)), window
+    )
+    for top, left in itertools.product(
+        range(0, height, window[0]), range(0, width, window[1])
+    ):
         inside = []
         for row, column in places(*window):
-            token = tokens.get((top + row, left + column), Token(torch.zeros_like(x[0]), weight=0))
+            token = tokens.get(
+                (top + row, left + column), Token(torch.zeros_like(x[0]), weight=0)
+            )
             inside.append(Token(token.x, (row, column), token.place, token.weight))
         yield inside
 
@@ -125,7 +140,9 @@ def windows_and_prefix(attn: Attention, x: Tensor, grid: Place) -> Iterator[Grou
     tokens = grid_tokens(x, grid)
     prefix, others = tokens[: attn.num_prefix_tokens], tokens[attn.num_prefix_tokens :]
     for inside in window_groups({token.place: token for token in others}, (3, 2), x):
-        real = [Token(token.x, token.place, token.place) for token in inside if token.place]
+        real = [
+            Token(token.x, token.place, token.place) for token in inside if token.place
+        ]
         yield real, prefix + real
     yield prefix, tokens
 
@@ -138,8 +155,12 @@ def shifted_windows(attn: Attention, x: Tensor, grid: Place) -> Iterator[Group]:
     for row, column in places(rows, columns):
         is_real = row < grid[0] and column < grid[1]
         features = x[row * grid[1] + column] if is_real else torch.zeros_like(x[0])
-        token = Token(features, (row, column), (row, column) if is_real else None, float(is_real))
-        groups.setdefault(label((row, column), (rows, columns), window, shift), []).append(token)
+        token = Token(
+            features, (row, column), (row, column) if is_real else None, float(is_real)
+        )
+        groups.setdefault(
+            label((row, column), (rows, columns), window, shift), []
+        ).append(token)
     for group in groups.values():
         yield group, group
 
@@ -159,20 +180,27 @@ def neighbourhoods(attn: Attention, x: Tensor, grid: Place) -> Iterator[Group]:
     tokens |= {token.place: token for token in grid_tokens(x, grid)}
     for row, column in places(*grid):
         near = itertools.product(
-            neighbours(row, rows, 3, attn.dilation), neighbours(column, columns, 3, attn.dilation)
+            neighbours(row, rows, 3, attn.dilation),
+            neighbours(column, columns, 3, attn.dilation),
         )
         yield [tokens[row, column]], [tokens[at] for at in near]
 
 
 def nat_bias(attn: Attention, head: int, query: Token, key: Token) -> float:
     steps = [
-        (a - b) // attn.dilation + 2 for a, b in zip(query.rotated_to, key.rotated_to, strict=True)
+        (a - b) // attn.dilation + 2
+        for a, b in zip(query.rotated_to, key.rotated_to, strict=True)
     ]
     return float(attn.relative_position_bias_table[steps[0] * 5 + steps[1], head])
 
 
 SMALL = dict(embed_dims=16, depth=2, num_heads=2, patch_size=4, img_size=16)
-PREFIX = dict(with_cls_token=True, num_registers=1, window_size=(3, 2), window_block_indexes=(0, 1))
+PREFIX = dict(
+    with_cls_token=True,
+    num_registers=1,
+    window_size=(3, 2),
+    window_block_indexes=(0, 1),
+)
 STAGES = dict(embed_dims=8, depths=(2, 2), num_heads=(1, 2))
 MODELS: dict[str, tuple[Callable[[], Backbone], Grouping, Bias | None]] = {
     'vit mixed': (lambda: RoPEViT(SMALL, rope=MIXED, with_cls_token=True), whole, None),
@@ -235,14 +263,18 @@ def test_statistics_are_those_of_a_loop(name: str) -> None:
     for index, block in enumerate(model.ordered_blocks):
         block.attn.is_shifted = index % 2 == 1
         block.attn.dilation = {1: 2, 3: 3}.get(index, 1)
-        block.attn.register_forward_pre_hook(lambda attn, args: seen.append((attn, *args[:2])))
+        block.attn.register_forward_pre_hook(
+            lambda attn, args: seen.append((attn, *args[:2]))
+        )
     found = attention_statistics(model, images)
     expected: dict[Attention, list[float]] = {}
     for attn, x, grid in seen:
         sums = expected.setdefault(attn, [0.0, 0.0, 0.0])
         for index, value in enumerate(loop(attn, grouping(attn, x[0], grid), bias)):
             sums[index] += value
-    for statistics, (distance, entropy, weight) in zip(found, expected.values(), strict=True):
+    for statistics, (distance, entropy, weight) in zip(
+        found, expected.values(), strict=True
+    ):
         assert statistics.distance == pytest.approx(distance / weight, rel=1e-9)
         assert statistics.entropy == pytest.approx(entropy / weight, rel=1e-9)
     assert [of.block for of in found] == list(range(len(model.ordered_blocks)))
@@ -255,18 +287,25 @@ def test_statistics_are_those_of_a_loop(name: str) -> None:
 def test_images_count_alike_one_by_one_and_together(name: str) -> None:
     model = lively(MODELS[name][0]())
     images = torch.randn(3, 3, 20, 28, dtype=torch.float64)
-    together, apart = (attention_statistics(model, of) for of in (images[None], images[:, None]))
+    together, apart = (
+        attention_statistics(model, of) for of in (images[None], images[:, None])
+    )
     for one, other in zip(together, apart, strict=True):
         assert one.distance == pytest.approx(other.distance, rel=1e-9)
         assert one.entropy == pytest.approx(other.entropy, rel=1e-9)
 
 
 def test_the_model_is_as_before() -> None:
-    model, image = lively(MODELS['swin'][0]()), torch.randn(1, 3, 20, 28, dtype=torch.float64)
+    model, image = (
+        lively(MODELS['swin'][0]()),
+        torch.randn(1, 3, 20, 28, dtype=torch.float64),
+    )
     before = model(image)[0]
     attention_statistics(model, [image])
     assert torch.equal(model(image)[0], before)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in model.modules()
+    )
 
 
 def test_even_attention_has_the_mean_distance_and_the_logarithm() -> None:
@@ -312,8 +351,12 @@ def test_memory_does_not_grow_with_the_square_of_the_tokens() -> None:
 
 
 def test_what_cannot_be_measured() -> None:
-    linear = RoPEViT(SMALL, rope=MIXED, attention=dict(type='LinearAttention', kernel='elu')).eval()
-    with pytest.raises(ValueError, match='block 0: LinearAttention does not call scaled_dot'):
+    linear = RoPEViT(
+        SMALL, rope=MIXED, attention=dict(type='LinearAttention', kernel='elu')
+    ).eval()
+    with pytest.raises(
+        ValueError, match='block 0: LinearAttention does not call scaled_dot'
+    ):
         attention_statistics(linear, [torch.randn(1, 3, 16, 16)])
     with pytest.raises(ValueError, match='images: there is none'):
         attention_statistics(RoPEViT(SMALL).eval(), [])

@@ -23,7 +23,9 @@ from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.rope import AxialRoPE, MixedRoPE, Rotary, rotate
 from rope_dense.rope.embeddings import linear_angles
 
-SMALL = dict(embed_dims=32, depth=2, num_heads=2, patch_size=4, img_size=16, with_cls_token=False)
+SMALL = dict(
+    embed_dims=32, depth=2, num_heads=2, patch_size=4, img_size=16, with_cls_token=False
+)
 
 
 # Fourier reconstruction
@@ -35,7 +37,9 @@ def test_two_frequencies_by_hand() -> None:
     freqs = torch.tensor([[math.pi / 2, 0.0], [0.0, math.pi / 2]])
     positions = [(1, 0), (0, 0), (-1, 0), (1, 1), (1, 2), (2, 1), (-1, 2)]
     expected = torch.tensor([1.0, 0.5, 0.0, 0.5, 0.0, 0.0, -1.0])
-    found = reconstruct(freqs, torch.tensor([[1.0, 0.0]]), torch.tensor(positions).float())
+    found = reconstruct(
+        freqs, torch.tensor([[1.0, 0.0]]), torch.tensor(positions).float()
+    )
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
@@ -72,7 +76,8 @@ def test_axial_frequencies_smear_a_point_along_both_axes() -> None:
     for direction in ([1.0, 0.0], [0.0, -1.0]):
         line = point + steps[:, None] * torch.tensor(direction)
         axial, cross = (
-            reconstruct(of, point, line) for of in (axial_reference(), cross_reference())
+            reconstruct(of, point, line)
+            for of in (axial_reference(), cross_reference())
         )
         torch.testing.assert_close(axial, expected, rtol=0, atol=1e-6)
         assert axial.min() > 0.5 and cross.min() < axial.min()
@@ -84,7 +89,8 @@ def test_axial_frequencies_confuse_the_corners_of_a_rectangle() -> None:
     points = torch.tensor(POINT_SETS[2]).float()
     corners = torch.tensor([[3.0, 3.0], [3.0, 2.0], [-2.0, 2.0], [-2.0, 3.0]])
     axial, cross = (
-        reconstruct(of, points, corners) for of in (axial_reference(), cross_reference())
+        reconstruct(of, points, corners)
+        for of in (axial_reference(), cross_reference())
     )
     torch.testing.assert_close(axial, axial[:1].expand(4), rtol=0, atol=1e-6)
     assert cross[[0, 2]].min() > cross[[1, 3]].max() + 0.02
@@ -97,7 +103,9 @@ def test_references_are_those_of_the_author() -> None:
     torch.testing.assert_close(axial_reference(), expected)
     base = [100 ** (-8 * j / 64) for j in range(8)]
     minus = [-value for value in base]
-    expected = torch.tensor([base + [0] * 8 + base + base, [0] * 8 + base + base + minus])
+    expected = torch.tensor(
+        [base + [0] * 8 + base + base, [0] * 8 + base + base + minus]
+    )
     torch.testing.assert_close(cross_reference(), expected)
 
 
@@ -116,19 +124,25 @@ def test_decay_of_the_blog() -> None:
             running += cmath.exp(1j * m * 10000 ** (-2 * i / 128))
             total += abs(running)
         assert sums[m].mean().item() == pytest.approx(total / 64, rel=1e-6)
-    decays = [sums[part].mean().item() for part in (slice(8), slice(8, 64), slice(64, 257))]
+    decays = [
+        sums[part].mean().item() for part in (slice(8), slice(8, 64), slice(64, 257))
+    ]
     assert 32.5 > decays[0] > decays[1] > decays[2]
 
 
 def test_the_sum_of_all_depends_on_the_offset_alone_and_falls() -> None:
     """Equation 3 of the fused-attention paper, in one dimension."""
-    angles = torch.arange(160).double()[:, None] * sequence_frequencies().double()  # [m, j]
+    angles = (
+        torch.arange(160).double()[:, None] * sequence_frequencies().double()
+    )  # [m, j]
     pairs = torch.exp(1j * (angles[:, None] - angles[None])).sum(-1).abs()  # [m, n]
     offsets = torch.arange(160)[:, None].double()
     expected = partial_sums(sequence_frequencies().double(), offsets)[:, -1]
     index = torch.arange(160)
     torch.testing.assert_close(pairs, expected[(index[:, None] - index).abs()])
-    means = [expected[part].mean() for part in (slice(16), slice(16, 64), slice(64, 160))]
+    means = [
+        expected[part].mean() for part in (slice(16), slice(16, 64), slice(64, 160))
+    ]
     assert expected[0] == 64 and means[0] > means[1] > means[2]
 
 
@@ -144,7 +158,9 @@ def test_no_score_is_over_the_bound(kind: str) -> None:
     positions = torch.randint(-40, 40, (tokens, 2)).double()
     qkv = torch.randn(1, tokens, 3, 2, 32, dtype=torch.float64)
     qkv[:, :12] = qkv[:, :1] + 0.1 * qkv[:, :12]  # alike, so that they come near it
-    q, k, _ = rotate(qkv, Rotary(linear_angles(positions, freqs.double())))  # [1, h, N, D]
+    q, k, _ = rotate(
+        qkv, Rotary(linear_angles(positions, freqs.double()))
+    )  # [1, h, N, D]
     scores = (q @ k.transpose(2, 3))[0]
     as_complex = torch.view_as_complex(qkv.unflatten(-1, (16, 2)))[0]  # [N, 3, h, P]
     for head, m, n in itertools.product(range(2), range(tokens), range(tokens)):
@@ -192,7 +208,9 @@ def test_units_and_scaling_are_in_the_frequencies() -> None:
     torch.testing.assert_close(patch_frequencies(axial, 0, (32, 32)), original / 2)
     centres = dict(type='AxialRoPE', coordinates=dict(type='centres'))
     fitted = patch_frequencies(RoPEViT(SMALL, rope=centres).eval(), 0, (16, 32))
-    steps = torch.tensor([2 / 8, 2 / 4])[:, None, None]  # x over 8 columns, y over 4 rows
+    steps = torch.tensor([2 / 8, 2 / 4])[
+        :, None, None
+    ]  # x over 8 columns, y over 4 rows
     torch.testing.assert_close(fitted, original * steps, rtol=0, atol=1e-6)
     raster = RoPEViT(SMALL, rope=dict(type='RasterRoPE')).eval()
     x, y = patch_frequencies(raster, 0, (16, 24))
@@ -228,12 +246,18 @@ def test_frequencies_that_cannot_be_had() -> None:
     with pytest.raises(ValueError, match='block 1 has no rotary embedding'):
         patch_frequencies(RoPEViT(SMALL, rope=None), 1, (16, 16))
     model = RoPEViT(SMALL, rope=dict(type='MixedRoPE')).eval()
-    with pytest.raises(ValueError, match=r'1 x 4 tokens of images of 4 x 16 pixels: give a larger'):
+    with pytest.raises(
+        ValueError, match=r'1 x 4 tokens of images of 4 x 16 pixels: give a larger'
+    ):
         patch_frequencies(model, 0, (4, 16))
-    model.blocks[0].attn.rope.forward = lambda x, grid, window: Rotary(torch.rand(16, 2, 8))
+    model.blocks[0].attn.rope.forward = lambda x, grid, window: Rotary(
+        torch.rand(16, 2, 8)
+    )
     with pytest.raises(ValueError, match='not linear in the position'):
         patch_frequencies(model, 0, (16, 16))
-    model.blocks[0].attn.rope.forward = lambda x, grid, window: Rotary(torch.rand(1, 16, 2, 8))
+    model.blocks[0].attn.rope.forward = lambda x, grid, window: Rotary(
+        torch.rand(1, 16, 2, 8)
+    )
     with pytest.raises(ValueError, match='differ from image to image'):
         patch_frequencies(model, 0, (16, 16))
 
@@ -253,11 +277,19 @@ def test_dimension_wise_angles() -> None:
         plain = torch.tensor([100 ** (-4 * j / dims) for j in range(number)])
         found = series['log-axial, per head (unit: half a side of the map)']
         torch.testing.assert_close(found, torch.tensor(log))
-        assert (found.diff() < 0).sum() == heads - 1  # "in chunks, and repeated multiple times"
+        assert (
+            found.diff() < 0
+        ).sum() == heads - 1  # "in chunks, and repeated multiple times"
         torch.testing.assert_close(series['2D RoPE (unit: a patch)'], plain)
     freqs = torch.randn(2, 3, 4)
-    rows = [row for row in angle_rows('mine', freqs) if row['frequencies'].startswith('mine')]
-    assert len(rows) == 12 and {row['channels'] for row in rows} == {'24 rotated channels'}
+    rows = [
+        row
+        for row in angle_rows('mine', freqs)
+        if row['frequencies'].startswith('mine')
+    ]
+    assert len(rows) == 12 and {row['channels'] for row in rows} == {
+        '24 rotated channels'
+    }
     assert rows[5]['radians'] == pytest.approx(freqs[:, 1, 1].norm().item())
 
 
@@ -268,11 +300,14 @@ def test_rows_have_their_positions() -> None:
     (at,) = (
         row
         for row in rows
-        if (row['frequencies'], row['points'], row['x'], row['y']) == ('mine', '(1, 1)', 3, -2)
+        if (row['frequencies'], row['points'], row['x'], row['y'])
+        == ('mine', '(1, 1)', 3, -2)
     )
     expected = torch.cos(2 * freqs[0] - 3 * freqs[1]).mean().item()
     assert at['value'] == pytest.approx(expected, abs=1e-5)
     decay = [row for row in decay_rows('mine', freqs) if row['frequencies'] == 'mine']
     (at,) = (row for row in decay if (row['x'], row['y']) == (5, -7))
     angles = 5 * freqs[0].double() - 7 * freqs[1].double()
-    assert at['sum'] == pytest.approx(torch.exp(1j * angles).sum().abs().item(), rel=1e-6)
+    assert at['sum'] == pytest.approx(
+        torch.exp(1j * angles).sum().abs().item(), rel=1e-6
+    )

@@ -35,7 +35,12 @@ def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Drawn:
 
 
 def labels(figure: Figure) -> set[str]:
-    return {text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel()) if text}
+    return {
+        text
+        for axes in figure.axes
+        for text in (axes.get_xlabel(), axes.get_ylabel())
+        if text
+    }
 
 
 def test_fourier(drawn: Drawn) -> None:
@@ -46,9 +51,15 @@ def test_fourier(drawn: Drawn) -> None:
     titles = [axes.get_title() for axes in figure.axes[:3]]
     assert titles == ['mine', 'axial, D = 64, theta = 100', 'axial + cross, D = 64']
     (image,) = figure.axes[0].images
-    of_panel = [row for row in rows if row['frequencies'] == 'mine' and row['points'] == '(1, 1)']
+    of_panel = [
+        row
+        for row in rows
+        if row['frequencies'] == 'mine' and row['points'] == '(1, 1)'
+    ]
     largest = max(abs(row['value']) for row in of_panel)
-    assert image.get_array()[7, 1] == pytest.approx(of_panel[7 * 11 + 1]['value'] / largest)
+    assert image.get_array()[7, 1] == pytest.approx(
+        of_panel[7 * 11 + 1]['value'] / largest
+    )
     assert (of_panel[7 * 11 + 1]['x'], of_panel[7 * 11 + 1]['y']) == (-4, 2)
     assert list(image.get_extent()) == [-5.5, 5.5, 5.5, -5.5]
     (marks,) = figure.axes[6].lines  # of the last set of points
@@ -57,9 +68,12 @@ def test_fourier(drawn: Drawn) -> None:
 
 def test_decay(drawn: Drawn) -> None:
     figure = drawn(plots.draw_decay, tables.decay_rows('mine', torch.randn(2, 8)))
-    assert {'offset (tokens)', 'offset x (patches)', 'B, 8 pairs', '|S_P|, 8 pairs'} <= labels(
-        figure
-    )
+    assert {
+        'offset (tokens)',
+        'offset x (patches)',
+        'B, 8 pairs',
+        '|S_P|, 8 pairs',
+    } <= labels(figure)
     mean, last = figure.axes[0].lines
     assert mean.get_ydata()[0] == 32.5 and last.get_ydata()[0] == 64
     middle = [axes.images[0].get_array()[16, 16] for axes in figure.axes[1:3]]
@@ -76,7 +90,9 @@ def test_angles(drawn: Drawn) -> None:
     ]
     for axes in figure.axes:
         low, high = axes.get_ylim()
-        ticks = [tick for tick in axes.yaxis.get_major_locator()() if low <= tick <= high]
+        ticks = [
+            tick for tick in axes.yaxis.get_major_locator()() if low <= tick <= high
+        ]
         assert len(ticks) >= 2
         assert all(low < y < high for line in axes.lines for y in line.get_ydata())
     assert [len(line.get_ydata()) for axes in figure.axes for line in axes.lines] == [
@@ -93,7 +109,9 @@ def test_attention(drawn: Drawn) -> None:
     rows = []
     for label, factor in dict(ape=1.0, mixed=2.0).items():
         for size in (64, 128):
-            blocks = [BlockStatistics(i, 16, factor * i + size / 64, 2.0) for i in range(3)]
+            blocks = [
+                BlockStatistics(i, 16, factor * i + size / 64, 2.0) for i in range(3)
+            ]
             rows += tables.attention_rows(label, 10, size, blocks)
     assert len(rows) == 12
     assert rows[4]['distance_patches'] == 3 and rows[4]['distance_px'] == 48

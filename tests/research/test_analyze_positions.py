@@ -87,7 +87,11 @@ def read(path: Path) -> list[dict[str, str]]:
 
 def is_a_small_picture(path: Path) -> bool:
     with Image.open(path) as picture:
-        return picture.format == 'PNG' and min(picture.size) > 100 and path.stat().st_size < 2e5
+        return (
+            picture.format == 'PNG'
+            and min(picture.size) > 100
+            and path.stat().st_size < 2e5
+        )
 
 
 def test_a_checkpoint_alone(analyze: Main, images: str, tmp_path: Path) -> None:
@@ -104,7 +108,9 @@ def test_a_checkpoint_alone(analyze: Main, images: str, tmp_path: Path) -> None:
     load_pretrained(backbone, checkpoint)
     found = []
     for path in ('a.png', 'deeper/b.jpg'):
-        pixels = np.asarray(Image.open(Path(images) / path).convert('RGB'), np.float64) / 255
+        pixels = (
+            np.asarray(Image.open(Path(images) / path).convert('RGB'), np.float64) / 255
+        )
         normalised = torch.from_numpy((pixels - MEAN) / STD).float().permute(2, 0, 1)
         found.append(normalised[None])
     expected = attention_statistics(backbone, found)
@@ -127,7 +133,9 @@ def test_a_checkpoint_alone(analyze: Main, images: str, tmp_path: Path) -> None:
     assert float(at['value']) == pytest.approx(value, abs=1e-4)
 
 
-def test_several_models_in_one_figure(analyze: Main, images: str, tmp_path: Path) -> None:
+def test_several_models_in_one_figure(
+    analyze: Main, images: str, tmp_path: Path
+) -> None:
     """APE, which has no frequencies, under a Swin; then the figure of the two is another."""
     folders = {name: tmp_path / name for name in ('ape', 'swin', 'both')}
     files = {kind: small(tmp_path / f'{kind}.pth', kind) for kind in ('ape', 'swin')}
@@ -150,10 +158,14 @@ def test_several_models_in_one_figure(analyze: Main, images: str, tmp_path: Path
 @pytest.mark.slow
 def test_a_detector_with_its_config(analyze: Main, images: str, tmp_path: Path) -> None:
     """Its trained and its initial weights, and a scaling by --cfg-options."""
-    path = small_config('dino_vitdet_rope_mixed', make_data(tmp_path / 'data'), tmp_path)
+    path = small_config(
+        'dino_vitdet_rope_mixed', make_data(tmp_path / 'data'), tmp_path
+    )
     detector, weights = str(path), str(tmp_path / 'weights.pth')
     torch.manual_seed(1)  # the tool's initial weights have seed 0
-    torch.save(dict(state_dict=random_model(Config.fromfile(path)).state_dict()), weights)
+    torch.save(
+        dict(state_dict=random_model(Config.fromfile(path)).state_dict()), weights
+    )
     options = ['--images', images, '--max-images', '1', '--sizes', '64']
     rows = {}
     for name, model in dict(
@@ -179,12 +191,24 @@ def test_what_stops_it(
     for argv, says in (
         ([mixed, '--images', 'nowhere'], 'nowhere: no such file or folder'),
         ([mixed, '--images', str(empty)], 'empty: no image in it. Looked for'),
-        ([mixed, '--images', str(broken), '--sizes', '32'], 'cannot identify image file'),
+        (
+            [mixed, '--images', str(broken), '--sizes', '32'],
+            'cannot identify image file',
+        ),
         ([mixed, '--distance'], '--distance and --entropy need --images FOLDER'),
-        ([mixed, '--fourier', '--overlay', str(empty)], '--overlay is for --distance and'),
-        ([mixed, '--images', images, '--sizes', '64', '8'], '8 x 8 (height x width) pixels, less'),
+        (
+            [mixed, '--fourier', '--overlay', str(empty)],
+            '--overlay is for --distance and',
+        ),
+        (
+            [mixed, '--images', images, '--sizes', '64', '8'],
+            '8 x 8 (height x width) pixels, less',
+        ),
         ([mixed, '--sizes', '16'], 'rotates 1 x 1 tokens'),
-        ([mixed, '--crop-ratio', '1.5'], 'crop_ratio must be over 0 and up to 1, got 1.5'),
+        (
+            [mixed, '--crop-ratio', '1.5'],
+            'crop_ratio must be over 0 and up to 1, got 1.5',
+        ),
         ([mixed, '--block', '3'], '--block must be an integer from 0 to 2, got 3'),
         ([mixed, '--head', '2'], '--head must be an integer from 0 to 1, got 2'),
         ([mixed, '--cfg-options', 'model.a=1'], '--cfg-options need the --config'),
@@ -209,7 +233,13 @@ def test_labels_are_told_apart(
     checkpoint, work_dir = small(tmp_path / 'vit.pth', 'axial'), tmp_path / 'work'
     options = [checkpoint, '--images', images, '--sizes', '32', '--distance']
     assert analyze([*options, '--work-dir', str(work_dir)]) == 0
-    again = [*options, '--overlay', str(work_dir / 'positions'), '--work-dir', str(tmp_path / 'b')]
+    again = [
+        *options,
+        '--overlay',
+        str(work_dir / 'positions'),
+        '--work-dir',
+        str(tmp_path / 'b'),
+    ]
     assert analyze(again) == 2
     assert "the label 'vit.pth' is taken, give --label" in capsys.readouterr().err
     assert not (tmp_path / 'b').exists()

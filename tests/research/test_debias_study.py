@@ -55,10 +55,14 @@ def test_page_has_the_tables_of_the_results() -> None:
     page = (STUDY / 'README.md').read_text(encoding='utf-8')
     assert '\n'.join(['', *study.results(), '']) in page
     settings = len(study.BACKBONES) * len(study.SEEDS)
-    assert len(study.read(study.RESULTS)) == settings * len(study.NECKS) * len(study.TASKS)
+    assert len(study.read(study.RESULTS)) == settings * len(study.NECKS) * len(
+        study.TASKS
+    )
     assert len(study.read(study.SIZES)) == settings * len(study.GROWTH)
 
 
-@pytest.mark.parametrize('values, is_clear', [((1, 1.2, 1.4), True), ((0.3, 0.4, 0.5), False)])
+@pytest.mark.parametrize(
+    'values, is_clear', [((1, 1.2, 1.4), True), ((0.3, 0.4, 0.5), False)]
+)
 def test_the_criterion(values: tuple[float, ...], is_clear: bool) -> None:
     assert study.counts(values) == is_clear and not study.counts((-1, 2, 3))

@@ -32,7 +32,9 @@ def test_golden_angles():
                     x, y = 2 * column / (width - 1) - 1, 2 * row / (width - 1) - 1
                     expected = speed * (math.cos(phi) * x + math.sin(phi) * y)
                     actual = angles[row * width + column, head, pair].item()
-                    assert actual == pytest.approx(expected, abs=2e-5)  # float32 frequencies
+                    assert actual == pytest.approx(
+                        expected, abs=2e-5
+                    )  # float32 frequencies
 
 
 def test_simplex_angles():
@@ -45,7 +47,9 @@ def test_simplex_angles():
         for side in range(3):
             speed, phi = 0.5 * 16 ** (scale / 9), 2 * math.pi * side / 3
             for token in range(12):
-                expected = speed * (math.cos(phi) * (token % 4) + math.sin(phi) * (token // 4))
+                expected = speed * (
+                    math.cos(phi) * (token % 4) + math.sin(phi) * (token // 4)
+                )
                 actual = angles[token, 0, 2 + 3 * scale + side].item()
                 assert actual == pytest.approx(expected, abs=2e-5)
 
@@ -68,7 +72,9 @@ def test_fixed_directions_have_no_state():
         rope = DirectionRoPE(64, 3, directions)
         assert not rope.state_dict()
         again = DirectionRoPE(64, 3, directions).frequency_source()
-        assert rope.frequency_source() == again and hash(rope.frequency_source()) == hash(again)
+        assert rope.frequency_source() == again and hash(
+            rope.frequency_source()
+        ) == hash(again)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +112,12 @@ def test_scaling_needs_coordinates_that_grow():
     linear = dict(type='linear')
     with pytest.raises(ValueError, match=r'rope_scaling: .* cover the same range'):
         RoPEViT(small, rope=dict(type='DirectionRoPE'), rope_scaling=linear)
-    rope = dict(type='DirectionRoPE', low=0.01, high=1.0, coordinates=dict(type='index'))
-    embedding = RoPEViT(small, img_size=64, rope=rope, rope_scaling=linear).blocks[0].attn.rope
+    rope = dict(
+        type='DirectionRoPE', low=0.01, high=1.0, coordinates=dict(type='index')
+    )
+    embedding = (
+        RoPEViT(small, img_size=64, rope=rope, rope_scaling=linear).blocks[0].attn.rope
+    )
     halved = embedding(torch.empty(1, 64, 32), (8, 8)).angles
     torch.testing.assert_close(
         2 * halved[1:2], embedding(torch.empty(1, 16, 32), (4, 4)).angles[1:2]

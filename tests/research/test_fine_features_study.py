@@ -12,8 +12,12 @@ FOLDER = Path(__file__).parents[2] / 'docs' / 'research' / 'fine_features'
 
 
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f'fine_features_{name}', FOLDER / f'{name}.py')
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # for dataclasses
+    spec = importlib.util.spec_from_file_location(
+        f'fine_features_{name}', FOLDER / f'{name}.py'
+    )
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(
+        spec
+    )  # for dataclasses
     spec.loader.exec_module(module)
     return module
 

@@ -22,7 +22,9 @@ def scored(angle: float, thresholds: list[float]) -> dict[str, float]:
         img_id=0,
         gt_instances=dict(bboxes=truth, labels=labels),
         ignored_instances=dict(bboxes=torch.zeros(0, 5), labels=labels[:0]),
-        pred_instances=dict(bboxes=boxes, labels=labels, scores=torch.tensor([0.9, 0.8])),
+        pred_instances=dict(
+            bboxes=boxes, labels=labels, scores=torch.tensor([0.9, 0.8])
+        ),
     )
     metric = HorizontalDOTAMetric(iou_thrs=thresholds)
     metric.dataset_meta = dict(classes=('ship', 'tank'))
@@ -40,4 +42,8 @@ def test_an_angle_costs_what_the_boxes_around_it_miss(angle: float) -> None:
 
 
 def test_upright_boxes_lose_nothing() -> None:
-    assert scored(0.0, [0.5, 0.95]) == {'dota/mAP': 1.0, 'dota/AP50': 1.0, 'dota/AP95': 1.0}
+    assert scored(0.0, [0.5, 0.95]) == {
+        'dota/mAP': 1.0,
+        'dota/AP50': 1.0,
+        'dota/AP95': 1.0,
+    }

@@ -29,11 +29,15 @@ def labels_of(dataset: ClassFolderDataset) -> dict[str, list[int]]:
 
 
 def test_sorted_folders_are_the_classes(tmp_path: Path) -> None:
-    root = make_folder(tmp_path, n02=['b.JPEG', 'more/c.png'], n01=['a.jpg', 'notes.txt'])
+    root = make_folder(
+        tmp_path, n02=['b.JPEG', 'more/c.png'], n01=['a.jpg', 'notes.txt']
+    )
     (root / 'README.txt').touch()
     dataset = ClassFolderDataset(str(root))
     assert labels_of(dataset) == {'a.jpg': [0], 'b.JPEG': [1], 'c.png': [1]}
-    assert dataset.metainfo == dict(classes=('n01', 'n02'), class_indices=(0, 1), is_indexed=False)
+    assert dataset.metainfo == dict(
+        classes=('n01', 'n02'), class_indices=(0, 1), is_indexed=False
+    )
 
 
 def test_numbered_folders_are_these_classes(tmp_path: Path) -> None:
@@ -49,8 +53,14 @@ def test_an_index_says_which_classes_folders_are(tmp_path: Path) -> None:
     (tmp_path / 'index.txt').write_text('n03 fish\nn01 dog\nn02 cat\n\n')
     make_folder(tmp_path / 'val', n01=[], n02=[], n03=[])
     root = make_folder(tmp_path / 'r', n02=['a.png'], n03=['b.png'])
-    for index, expected in (('index.json', [2, 0]), ('index.txt', [2, 0]), ('val', [1, 2])):
-        found = labels_of(ClassFolderDataset(str(root), class_index=str(tmp_path / index)))
+    for index, expected in (
+        ('index.json', [2, 0]),
+        ('index.txt', [2, 0]),
+        ('val', [1, 2]),
+    ):
+        found = labels_of(
+            ClassFolderDataset(str(root), class_index=str(tmp_path / index))
+        )
         assert [found['a.png'], found['b.png']] == [[label] for label in expected]
 
 
@@ -70,7 +80,10 @@ def test_real_labels_go_by_the_number_of_the_image(tmp_path: Path) -> None:
 
 def test_folders_without_images(tmp_path: Path) -> None:
     for root, message in (
-        (make_folder(tmp_path / 'empty', n01=['a.txt']), 'no .labelled. image in folders'),
+        (
+            make_folder(tmp_path / 'empty', n01=['a.txt']),
+            'no .labelled. image in folders',
+        ),
         (tmp_path / 'empty' / 'n01', 'contains no folder of a class'),
     ):
         with pytest.raises(ValueError, match=message):
@@ -84,7 +97,13 @@ def test_folders_without_images(tmp_path: Path) -> None:
         ((150, 100), 64, 1.0, (96, 64), (16, 0)),
         ((100, 101), 64, 1.0, (64, 64), (0, 0)),  # 64.64 is cut, not rounded
         ((300, 500), 224, 0.875, (256, 426), (16, 101)),  # Swin's 256 for 224
-        ((300, 500), 96, 0.875, (109, 181), (6, 42)),  # 109.7; 6.5 and 42.5 round to even
+        (
+            (300, 500),
+            96,
+            0.875,
+            (109, 181),
+            (6, 42),
+        ),  # 109.7; 6.5 and 42.5 round to even
     ],
 )
 def test_crops_are_those_of_torchvision(
@@ -116,8 +135,12 @@ def test_accuracy_counts_a_right_class_among_the_best(
 ) -> None:
     metric = TopKAccuracy(topk=(1, 2), subset=subset)
     metric.dataset_meta = dict(class_indices=(0, 2, 3), is_indexed=True)
-    scores = torch.tensor([0.1, 0.9, 0.2, 0.0])  # best 1, 2, 0, 3; of the subset 2, 0, 3
-    samples = [dict(scores=scores, labels=torch.tensor(of)) for of in ([1], [2], [0], [0, 2])]
+    scores = torch.tensor(
+        [0.1, 0.9, 0.2, 0.0]
+    )  # best 1, 2, 0, 3; of the subset 2, 0, 3
+    samples = [
+        dict(scores=scores, labels=torch.tensor(of)) for of in ([1], [2], [0], [0, 2])
+    ]
     metric.process({}, samples)
     found = metric.compute_metrics(metric.results)
     assert (found['top1'], found['top2']) == expected

@@ -47,7 +47,9 @@ def test_predictions_of_the_page_are_all_evaluated() -> None:
     numbers = {int(number) for number in re.findall(r'^(\d+)\. ', text, re.MULTILINE)}
     empty = scores.Scores([])
     checks = [*kind_predictions.checks(empty), *kind_predictions.boxes(empty)]
-    assert numbers == {check.prediction for check in [*checks, *summarize_kinds.spectrum_checks()]}
+    assert numbers == {
+        check.prediction for check in [*checks, *summarize_kinds.spectrum_checks()]
+    }
 
 
 def test_page_has_the_tables_of_the_results() -> None:

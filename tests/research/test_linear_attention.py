@@ -29,7 +29,9 @@ def vit(**settings: object) -> RoPEViT:
 @pytest.mark.parametrize('kernel', ['elu', 'cosine'])
 @pytest.mark.parametrize('rope', [None, MixedRoPE(8, 2), RasterRoPE(8, 2)])
 def test_linear_attention_is_the_sum_over_all_keys(kernel: str, rope: nn.Module | None):
-    attn = randomize(LinearAttention(16, 2, rope=rope, num_prefix_tokens=1, kernel=kernel)).double()
+    attn = randomize(
+        LinearAttention(16, 2, rope=rope, num_prefix_tokens=1, kernel=kernel)
+    ).double()
     x = torch.randn(1, 1 + 6, 16, dtype=torch.float64)
     q, k, v = attn.qkv(x[0]).unflatten(-1, (3, 2, 8)).unbind(1)  # [N, h, D]
 
@@ -50,7 +52,9 @@ def test_linear_attention_is_the_sum_over_all_keys(kernel: str, rope: nn.Module 
         for key in range(7):
             score = turned[0][query, head] @ turned[1][key, head]
             plain = features[0][query, head] @ features[1][key, head]
-            weight, share = (score, plain) if kernel == 'elu' else (1 + score, 1 + score)
+            weight, share = (
+                (score, plain) if kernel == 'elu' else (1 + score, 1 + score)
+            )
             out[query, head] += weight * v[key, head]
             total += share
         out[query, head] /= total
@@ -85,7 +89,9 @@ def test_every_parameter_has_a_gradient(kernel: str, rope: dict | None):
     """At odd sizes, and at one patch everything is finite."""
     model = vit(rope=rope, attention=dict(type='LinearAttention', kernel=kernel))
     model(torch.randn(2, 3, 45, 61))[0].square().sum().backward()
-    assert not [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not [
+        n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()
+    ]
     (smallest,) = model(torch.randn(1, 3, 8, 9))
     smallest.sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
@@ -97,10 +103,14 @@ def test_a_raster(learned: bool):
     x = torch.empty(1, 20, 16, dtype=torch.float64)
     angles = rope(x, (4, 5)).angles
     assert angles.shape == (20, 2 if learned else 1, 4)
-    expected = torch.tensor([[n * 10000 ** (-t / 4) for t in range(4)] for n in range(20)])
+    expected = torch.tensor(
+        [[n * 10000 ** (-t / 4) for t in range(4)] for n in range(20)]
+    )
     torch.testing.assert_close(angles[:, 0], expected.double())
     window = rope(x, (4, 5), (2, 3)).angles
-    torch.testing.assert_close(window, angles.unflatten(0, (4, 5))[:2, :3].flatten(0, 1))
+    torch.testing.assert_close(
+        window, angles.unflatten(0, (4, 5))[:2, :3].flatten(0, 1)
+    )
     if learned:
         angles.square().sum().backward()
         assert (rope.freqs.grad != 0).all()
@@ -118,18 +128,26 @@ def test_scores_of_a_raster_depend_on_the_offset_in_row_major_order():
     scores = (q @ k.transpose(-2, -1))[0]  # [h, n, n]
     for offset in range(-14, 15):
         values = scores.diagonal(offset, 1, 2)
-        torch.testing.assert_close(values, values[:, :1].expand_as(values), atol=1e-12, rtol=0)
+        torch.testing.assert_close(
+            values, values[:, :1].expand_as(values), atol=1e-12, rtol=0
+        )
 
 
 @torch.no_grad()
 def test_export_with_any_size():
     settings = dict(rope=dict(type='RasterRoPE'), use_ape='sine')
-    model = vit(attention=dict(type='LinearAttention', kernel='cosine'), **settings).eval()
+    model = vit(
+        attention=dict(type='LinearAttention', kernel='cosine'), **settings
+    ).eval()
     size = torch.export.Dim.DYNAMIC
     image = torch.randn(2, 3, 64, 112)
-    graph = torch.export.export(model, (image,), dynamic_shapes=({0: size, 2: size, 3: size},))
+    graph = torch.export.export(
+        model, (image,), dynamic_shapes=({0: size, 2: size, 3: size},)
+    )
     image = torch.randn(3, 3, 128, 80)
-    torch.testing.assert_close(graph.module()(image), model(image), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        graph.module()(image), model(image), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_a_swin_trains_with_a_raster():

@@ -13,7 +13,9 @@ from research.papers import expand_sizes, read_paper_tables, read_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = read_paper_tables()
-TOP1 = {name: table for name, table in TABLES.items() if table['metric'] == 'accuracy/top1'}
+TOP1 = {
+    name: table for name, table in TABLES.items() if table['metric'] == 'accuracy/top1'
+}
 # The first digits of the SHA-256 of each table, which was compared with its paper number by number.
 # A table changes together with its checksum, after another comparison.
 CHECKSUMS = {
@@ -66,11 +68,15 @@ def test_a_changed_number_changes_the_checksum() -> None:
 def test_every_table_is_complete() -> None:
     for name, table in TABLES.items():
         columns = table.get('sizes') or table['columns']
-        assert all(len(values) == len(columns) for values in table['rows'].values()), name
+        assert all(len(values) == len(columns) for values in table['rows'].values()), (
+            name
+        )
         assert table['paper'] == ('fused' if name.startswith('fused') else 'heo')
         if 'sizes' in table:
             assert table['sizes'] == sorted(set(table['sizes']))
-    assert all(0 < x < 100 for t in TOP1.values() for row in t['rows'].values() for x in row)
+    assert all(
+        0 < x < 100 for t in TOP1.values() for row in t['rows'].values() for x in row
+    )
 
 
 def curve(table: str, row: str) -> dict[int, float]:
@@ -88,7 +94,9 @@ def curve(table: str, row: str) -> dict[int, float]:
         (('fused-table-2', 'fused-table-10'), 1),
     ],
 )
-def test_tables_agree_where_they_have_the_same(tables: tuple[str, str], places: int) -> None:
+def test_tables_agree_where_they_have_the_same(
+    tables: tuple[str, str], places: int
+) -> None:
     first, second = (TABLES[name]['rows'].keys() for name in tables)
     assert first & second
     for row in first & second:
@@ -96,7 +104,10 @@ def test_tables_agree_where_they_have_the_same(tables: tuple[str, str], places: 
         sizes = curves[0].keys() & curves[1].keys()
         assert sizes
         for size in sizes:
-            assert round(curves[0][size], places) == round(curves[1][size], places), (row, size)
+            assert round(curves[0][size], places) == round(curves[1][size], places), (
+                row,
+                size,
+            )
 
 
 def test_improvements_are_the_differences() -> None:
@@ -105,11 +116,17 @@ def test_improvements_are_the_differences() -> None:
         table, baseline = TABLES[name]['baseline'].split(':')
         assert len(TABLES[name]['rows']) == 2
         for row in TABLES[name]['rows']:
-            own, other, printed = curve(table, row), curve(table, baseline), curve(name, row)
+            own, other, printed = (
+                curve(table, row),
+                curve(table, baseline),
+                curve(name, row),
+            )
             sizes = own.keys() & printed.keys()
             assert len(sizes) >= 6
             for size in sizes:
-                assert printed[size] == pytest.approx(own[size] - other[size], abs=0.11), row
+                assert printed[size] == pytest.approx(
+                    own[size] - other[size], abs=0.11
+                ), row
 
 
 def test_ablations_repeat_rows_of_the_main_tables() -> None:
@@ -119,13 +136,18 @@ def test_ablations_repeat_rows_of_the_main_tables() -> None:
         ('fused-table-9', 'fused-table-4', 'vit-s_{}_k1_shared'),
     ):
         number = table[-1]
-        for kind, row in (('2d', 'exponential_index'), ('log-axial', 'bounded-log_unit')):
+        for kind, row in (
+            ('2d', 'exponential_index'),
+            ('log-axial', 'bounded-log_unit'),
+        ):
             expected = curve(source, form.format(kind))[224]
             assert curve(table, f'vit-s_table{number}_{row}')[224] == pytest.approx(
                 expected, abs=0.051
             )
     shared = curve('fused-table-4', 'vit-s_log-axial_k8_shared')[224]
-    assert curve('fused-table-10', 'vit-s_table10')[224] == pytest.approx(shared, abs=0.051)
+    assert curve('fused-table-10', 'vit-s_table10')[224] == pytest.approx(
+        shared, abs=0.051
+    )
     for name in (
         'fused-table-14-real',
         'fused-table-14-v2',
@@ -150,10 +172,14 @@ def test_the_guide_has_the_numbers() -> None:
     """Tables A.3 to A.8 at 224 pixels, and the name of every table, in classification.md."""
     text = (ROOT / 'docs' / 'research' / 'classification.md').read_text()
     models = ('vit-s', 'vit-b', 'vit-l', 'swin-t', 'swin-s', 'swin-b')
-    printed = re.findall(r'^\| ([a-z][^|]+) \|((?: \d\d\.\d \|){6})$', text, re.MULTILINE)
+    printed = re.findall(
+        r'^\| ([a-z][^|]+) \|((?: \d\d\.\d \|){6})$', text, re.MULTILINE
+    )
     assert len(printed) == 5
     for line, (_, cells) in enumerate(printed):
-        for number, (model, cell) in enumerate(zip(models, cells.split('|'), strict=False), 3):
+        for number, (model, cell) in enumerate(
+            zip(models, cells.split('|'), strict=False), 3
+        ):
             table = f'table-a.{number}'
             row = list(TABLES[table]['rows'])[line]
             assert row.startswith(model) and curve(table, row)[224] == float(cell)
@@ -177,7 +203,10 @@ def test_names_stand_for_sizes() -> None:
 def test_rows_are_runs() -> None:
     (ape,) = read_runs('--overlay', 'table-a.4:vit-b_ape')
     assert ape['label'] == 'vit-b_ape, table-a.4' and ape['training_size'] == (224, 224)
-    assert ape['rows'][1]['metrics'] == {'accuracy/top1': 79.1} and ape['rows'][1]['height'] == 144
+    assert (
+        ape['rows'][1]['metrics'] == {'accuracy/top1': 79.1}
+        and ape['rows'][1]['height'] == 144
+    )
     assert len(read_runs('--overlay', 'table-a.4')) == 5
     for name, message in (
         ('table-a.4:ape', '--overlay table-a.4:ape: no such row; known are vit-b_ape'),
@@ -191,10 +220,14 @@ def test_rows_are_runs() -> None:
 
 def test_a_run_relative_to_another() -> None:
     """Figure 6 of Heo et al. draws these numbers, Table A.9."""
-    (ape,), (mixed,) = (read_runs('', f'table-a.4:vit-b_{x}') for x in ('ape', 'rope-mixed'))
+    (ape,), (mixed,) = (
+        read_runs('', f'table-a.4:vit-b_{x}') for x in ('ape', 'rope-mixed')
+    )
     difference, left_out = relative_to(ape, mixed, 'accuracy/top1')
     assert left_out == []
-    values = {row['size']: row['metrics']['accuracy/top1'] for row in difference['rows']}
+    values = {
+        row['size']: row['metrics']['accuracy/top1'] for row in difference['rows']
+    }
     assert values['512'] == 2.4 and values['192'] == 0.1 and len(values) == 8
     assert mixed['rows'][0]['metrics'] == {'accuracy/top1': 68.1}  # as it was
     (swin,) = read_runs('', 'table-a.8:swin-b_rpb')
@@ -203,9 +236,14 @@ def test_a_run_relative_to_another() -> None:
     assert left_out == [128, 160]
     for other in (dict(scaling='linear', height=97, width=97), dict(width=128)):
         two = dict(ape, rows=[*ape['rows'], dict(ape['rows'][0], **other)])
-        with pytest.raises(ValueError, match=r'vit-b_ape, table-a.4 must have one scaling'):
+        with pytest.raises(
+            ValueError, match=r'vit-b_ape, table-a.4 must have one scaling'
+        ):
             relative_to(two, mixed, 'accuracy/top1')
-    factors = [dict(x, scaling=f'linear:{x["height"] / 224}', given='linear') for x in ape['rows']]
+    factors = [
+        dict(x, scaling=f'linear:{x["height"] / 224}', given='linear')
+        for x in ape['rows']
+    ]
     assert relative_to(dict(ape, rows=factors), mixed, 'accuracy/top1')[1] == []
     with pytest.raises(ValueError, match='has mIoU at no size of vit-b_ape'):
         relative_to(ape, mixed, 'mIoU')

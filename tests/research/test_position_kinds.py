@@ -92,9 +92,15 @@ def softplus(x: float) -> float:
 def pape(attn: Any, size: tuple[int, int]) -> Term:
     def term(head: int, token: Tensor, dx: int, dy: int) -> float:
         total = 0.0
-        quadratic, linear = attn.quadratic_weight[head] @ token, attn.linear_weight[head] @ token
+        quadratic, linear = (
+            attn.quadratic_weight[head] @ token,
+            attn.linear_weight[head] @ token,
+        )
         for (x, y), a, b in zip(
-            attn.directions[head].tolist(), quadratic.tolist(), linear.tolist(), strict=True
+            attn.directions[head].tolist(),
+            quadratic.tolist(),
+            linear.tolist(),
+            strict=True,
         ):
             along = x * dx + y * dy
             total += b * along - softplus(a) * along**2
@@ -134,7 +140,10 @@ KINDS: dict[str, tuple[dict, Any]] = {
     'PaPE': (dict(type='PaPE', num_parabolas=4), pape),
     'IsotropicPaPE': (dict(type='IsotropicPaPE'), isotropic_pape),
     'ALiBi2D, grid': (dict(type='ALiBi2D', unit='grid'), over_the_grid(alibi)),
-    'PaPE, grid': (dict(type='PaPE', num_parabolas=4, unit='grid'), over_the_grid(pape)),
+    'PaPE, grid': (
+        dict(type='PaPE', num_parabolas=4, unit='grid'),
+        over_the_grid(pape),
+    ),
 }
 
 
@@ -159,8 +168,12 @@ def test_scores_of_a_grid(name: str, with_rope: bool) -> None:
     attn, grid = attention(name, with_rope), (3, 5)
     x = torch.randn(2, PREFIX + 15, C, dtype=torch.float64)
     out = attn(x, grid)
-    expected = attend_pairwise(attn, x, grid, KINDS[name][1](attn, grid), 'PaPE' in name)
-    torch.testing.assert_close(out, expected, atol=1e-7, rtol=1e-6)  # distances are float32
+    expected = attend_pairwise(
+        attn, x, grid, KINDS[name][1](attn, grid), 'PaPE' in name
+    )
+    torch.testing.assert_close(
+        out, expected, atol=1e-7, rtol=1e-6
+    )  # distances are float32
     plain = attend_pairwise(attn, x, grid, lambda *pair: 0.0, False)
     assert (out - plain).abs().max() > 1e-3
 
@@ -173,7 +186,9 @@ def test_scores_in_padded_windows(name: str) -> None:
     plan = window_plan(1, grid, window, num_copies=PREFIX, device=CPU)
     x = plan.copy_prefix(torch.randn(1, PREFIX + 15, C, dtype=torch.float64))
     windows = plan.partition(x)
-    expected = attend_pairwise(attn, windows, window, KINDS[name][1](attn, window), 'PaPE' in name)
+    expected = attend_pairwise(
+        attn, windows, window, KINDS[name][1](attn, window), 'PaPE' in name
+    )
     torch.testing.assert_close(
         attn(x, grid, plan), plan.unpartition(expected), atol=1e-7, rtol=1e-6
     )
@@ -183,9 +198,13 @@ def test_slopes_of_alibi() -> None:
     powers = {1: [8], 3: [4, 8, 2], 6: [2, 4, 6, 8, 1, 3], 8: [1, 2, 3, 4, 5, 6, 7, 8]}
     powers[12] = [1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5]
     for heads, expected in powers.items():
-        attn = build_attention(dict(type='ALiBi2D'), PLACE, embed_dims=heads, num_heads=heads)
+        attn = build_attention(
+            dict(type='ALiBi2D'), PLACE, embed_dims=heads, num_heads=heads
+        )
         bias = attn.bias(torch.empty(1, heads, 2, 1), (1, 2))
-        torch.testing.assert_close((-bias[:, 0, 1]).log2(), -torch.tensor(expected).float())
+        torch.testing.assert_close(
+            (-bias[:, 0, 1]).log2(), -torch.tensor(expected).float()
+        )
 
 
 @pytest.mark.parametrize('name', ['ALiBi2D', 'LookHere', 'FIRE'])
@@ -237,10 +256,14 @@ PICTURES = dict(  # of the middle token of 5 x 5, which sees #
 @pytest.mark.parametrize('heads, block', [(6, 0), (12, 5), (16, 11), (3, 1), (8, 2)])
 def test_views_and_slopes_of_lookhere(heads: int, block: int) -> None:
     place = Place((5, 5), index=block, depth=12)
-    attn = build_attention(dict(type='LookHere'), place, embed_dims=heads, num_heads=heads)
+    attn = build_attention(
+        dict(type='LookHere'), place, embed_dims=heads, num_heads=heads
+    )
     bias = attn.bias(torch.empty(1, heads, 25, 1), (5, 5))[:, 12]
     layer = 1.5 - block / 11
-    distances = [math.hypot(row - 2, column - 2) for row in range(5) for column in range(5)]
+    distances = [
+        math.hypot(row - 2, column - 2) for row in range(5) for column in range(5)
+    ]
     for head, (view, slope) in enumerate(head_views(heads, block)):
         seen = [place == '#' for place in PICTURES[view].replace(' ', '')]
         expected = [
@@ -254,25 +277,38 @@ def test_heads_of_lookhere() -> None:
     """The published numbers; other numbers have all twelve views in blocks that follow."""
     twelve = [view for view, _ in head_views(12, 3)]
     assert twelve == [*PICTURES][:8] + ['all'] * 4
-    assert [slope for _, slope in head_views(12, 0)] == [0.5] * 8 + [4**-1, 4**-2, 4**-3, 4**-4]
+    assert [slope for _, slope in head_views(12, 0)] == [0.5] * 8 + [
+        4**-1,
+        4**-2,
+        4**-3,
+        4**-4,
+    ]
     assert [slope for _, slope in head_views(16, 0)][4:8] == [0.25] * 4
     assert head_views(6, 0) == head_views(12, 0)[:4] + head_views(12, 0)[8:10]
     dealt = [pair for block in range(4) for pair in head_views(3, block)]
     assert sorted(dealt) == sorted(head_views(12, 0))
 
 
-@pytest.mark.parametrize('name', [name for name in KINDS if name[:4] not in ('ALiB', 'Look')])
+@pytest.mark.parametrize(
+    'name', [name for name in KINDS if name[:4] not in ('ALiB', 'Look')]
+)
 def test_gradients(name: str) -> None:
     """Those of tokens and of all parameters that the position has, one prefix token among them."""
     attn = attention(name, prefix=1)
-    names = [path for path, _ in attn.named_parameters() if path[:4] not in ('qkv.', 'proj')]
+    names = [
+        path for path, _ in attn.named_parameters() if path[:4] not in ('qkv.', 'proj')
+    ]
     x = torch.randn(1, 5, C, dtype=torch.float64, requires_grad=True)
 
     def loss(x: Tensor, *values: Tensor) -> Tensor:
-        parameters = dict(attn.named_parameters()) | dict(zip(names, values, strict=True))
+        parameters = dict(attn.named_parameters()) | dict(
+            zip(names, values, strict=True)
+        )
         return torch.func.functional_call(attn, parameters, (x, (2, 2))).square().sum()
 
-    values = [dict(attn.named_parameters())[name].detach().requires_grad_() for name in names]
+    values = [
+        dict(attn.named_parameters())[name].detach().requires_grad_() for name in names
+    ]
     assert values and torch.autograd.gradcheck(loss, (x, *values), fast_mode=True)
 
 
@@ -298,7 +334,9 @@ def test_half_precision_keeps_the_squares(name: str) -> None:
         for kind in (KINDS[name][0], None)
     )
     for layer in ('qkv', 'proj'):
-        plain.get_submodule(layer).load_state_dict(attn.get_submodule(layer).state_dict())
+        plain.get_submodule(layer).load_state_dict(
+            attn.get_submodule(layer).state_dict()
+        )
     x = torch.randn(1, 48 * 48, C)
     errors = []
     for one in (attn, plain):
@@ -309,7 +347,9 @@ def test_half_precision_keeps_the_squares(name: str) -> None:
 
 
 SLOW = {  # of backbones with windows and a class token
-    name: dict(attention=settings, rope=dict(type='MixedRoPE') if name == 'PaPE' else None)
+    name: dict(
+        attention=settings, rope=dict(type='MixedRoPE') if name == 'PaPE' else None
+    )
     for name, (settings, _) in KINDS.items()
 }
 SLOW['golden'] = dict(rope=dict(type='DirectionRoPE'))
@@ -331,7 +371,9 @@ def test_export_with_any_size(name: str) -> None:
     model = small_vit(name).eval()
     graph = trace(graph_of(model), 'dynamic', 'dynamic').module()
     for image in (torch.randn(3, 3, 128, 80), torch.randn(1, 3, 16, 16)):
-        torch.testing.assert_close(graph(image)[0], model(image)[0], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            graph(image)[0], model(image)[0], atol=1e-4, rtol=1e-4
+        )
 
 
 @pytest.mark.slow

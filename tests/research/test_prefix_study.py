@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mmengine.registry import MODELS
 
-from rope_dense.backbones.relative_prefix import RelativePrefixAttention
+from rope_dense.backbones.position_bias import RelativePrefixAttention
 
 STUDY = Path(__file__).parents[2] / 'docs' / 'research' / 'scaling_study'
 sys.path.insert(0, str(STUDY))
@@ -39,11 +39,15 @@ def test_models_are_what_their_names_say(run: plan.Run) -> None:
     kinds = {type(block.attn) is RelativePrefixAttention for block in backbone.blocks}
     assert kinds == {run.position.endswith('relative')}
     assert (
-        type(backbone.blocks[0].attn.rope).__name__.lower().startswith(run.position.split('_')[0])
+        type(backbone.blocks[0].attn.rope)
+        .__name__.lower()
+        .startswith(run.position.split('_')[0])
     )
     points = plan.prefix_points(run)
     assert len({*points}) == len(points) == len(summarize_prefix.POINTS)
-    assert {(point.factor, point.scaling) for point in points} == {*summarize_prefix.POINTS}
+    assert {(point.factor, point.scaling) for point in points} == {
+        *summarize_prefix.POINTS
+    }
 
 
 def test_predictions_of_the_page_are_all_evaluated() -> None:

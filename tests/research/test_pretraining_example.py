@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from rope_dense.datasets.generated import make_scene
+from rope_dense.data.generated import make_scene
 
 RUN = Path(__file__).parents[2] / 'docs' / 'research' / 'pretraining' / 'run.py'
 TOY = ['--crops', '40', '--epochs', '2', '--iterations', '4', '--val-interval', '2']
@@ -21,12 +21,16 @@ def test_crops_show_their_shapes() -> None:
     side = run['CROP_SIZE']
     assert pictures.shape == (30, 3, side, side) and pictures.dtype == torch.uint8
     shapes = [
-        shape for index in range(30) for shape in make_scene(run['CROP_SEED'], 'val', index).shapes
+        shape
+        for index in range(30)
+        for shape in make_scene(run['CROP_SEED'], 'val', index).shapes
     ][:30]
     assert labels.tolist() == [shape.label for shape in shapes]
     for picture, shape in zip(pictures, shapes, strict=True):
         colour = 255 * torch.tensor(shape.color)[:, None, None]
-        near = (picture - colour).abs().amax(0) < 30  # of its own light, and what is on top of it
+        near = (picture - colour).abs().amax(
+            0
+        ) < 30  # of its own light, and what is on top of it
         assert 0.05 < near.float().mean() < 0.75
 
 
@@ -46,7 +50,9 @@ def test_from_scratch_to_boxes(timm: ModuleType, tmp_path: Path) -> None:
     assert main(['--work-dir', str(work_dir), '--images', '16', '--crops', '50']) == 2
 
 
-@pytest.mark.parametrize('option', ['--crops', '--epochs', '--iterations', '--val-interval'])
+@pytest.mark.parametrize(
+    'option', ['--crops', '--epochs', '--iterations', '--val-interval']
+)
 def test_numbers_that_are_not_allowed(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

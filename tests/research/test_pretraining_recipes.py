@@ -13,9 +13,16 @@ from research.named_classifiers import CLASSIFIERS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / 'configs' / 'research' / 'pretraining'
-ARGUMENTS = (Path(__file__).parent / 'timm_train_arguments.txt').read_text().splitlines()
+ARGUMENTS = (
+    (Path(__file__).parent / 'timm_train_arguments.txt').read_text().splitlines()
+)
 RAND = dict(
-    aa='rand-m9-mstd0.5-inc1', mixup=0.8, cutmix=1.0, smoothing=0.1, opt='adamw', opt_eps=1e-8
+    aa='rand-m9-mstd0.5-inc1',
+    mixup=0.8,
+    cutmix=1.0,
+    smoothing=0.1,
+    opt='adamw',
+    opt_eps=1e-8,
 )
 FUSED = dict(
     RAND,
@@ -49,7 +56,11 @@ SMALL_192 = dict(img_size=192, model_kwargs=dict(img_size=192))
 # The images of a batch, on how many GPUs, and arguments.
 EXPECTED = {
     'fused_attention_310e': (1024, 8, FUSED),
-    'fused_attention_base_310e': (1024, 8, dict(FUSED, model_ema=True, model_ema_decay=0.9998)),
+    'fused_attention_base_310e': (
+        1024,
+        8,
+        dict(FUSED, model_ema=True, model_ema_decay=0.9998),
+    ),
     'swin_300e': (1024, 8, dict(FUSED, train_interpolation='bicubic', seed=0)),
     'deit3_small_400e': (2048, 8, dict(DEIT3, drop_path=0.0)),
     'deit3_base_400e_192': (2048, 8, dict(DEIT3, drop_path=0.1, **SMALL_192)),
@@ -76,7 +87,9 @@ def recipe(name: str) -> dict:
 
 
 def test_these_are_all() -> None:
-    assert {path.stem for path in FOLDER.glob('*.yml')} == set(EXPECTED) == set(SCHEDULES)
+    assert (
+        {path.stem for path in FOLDER.glob('*.yml')} == set(EXPECTED) == set(SCHEDULES)
+    )
     readme = (FOLDER / 'README.md').read_text()
     assert set(re.findall(r'\((\w+)\.yml\)', readme)) == set(EXPECTED)
 
@@ -109,7 +122,13 @@ def test_a_schedule_is_the_published_one(timm: ModuleType, name: str) -> None:
         updates_per_epoch=updates,
         **{
             key: found[key]
-            for key in ('warmup_epochs', 'warmup_lr', 'min_lr', 'cooldown_epochs', 'warmup_prefix')
+            for key in (
+                'warmup_epochs',
+                'warmup_lr',
+                'min_lr',
+                'cooldown_epochs',
+                'warmup_prefix',
+            )
             if key in found
         },
     )

@@ -51,13 +51,24 @@ ROWS = [
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root, draw = tmp_path_factory.mktemp('camvid'), np.random.default_rng(0)
     for split, number in dict(training=8, validation=4).items():
-        for kind, suffix, shape in (('images', 'jpg', (3,)), ('annotations', 'png', ())):
+        for kind, suffix, shape in (
+            ('images', 'jpg', (3,)),
+            ('annotations', 'png', ()),
+        ):
             (root / kind / split).mkdir(parents=True)
             for index in range(number):
                 coarse = draw.integers(0, 11, (6, 8, *shape), dtype=np.uint8)
-                pixels = cv2.resize(coarse, plan.WHOLE[::-1], interpolation=cv2.INTER_NEAREST)
-                pixels = pixels * 23 if shape else np.where(pixels == 5, study.IGNORED, pixels)
-                assert cv2.imwrite(str(root / kind / split / f'{index}.{suffix}'), pixels)
+                pixels = cv2.resize(
+                    coarse, plan.WHOLE[::-1], interpolation=cv2.INTER_NEAREST
+                )
+                pixels = (
+                    pixels * 23
+                    if shape
+                    else np.where(pixels == 5, study.IGNORED, pixels)
+                )
+                assert cv2.imwrite(
+                    str(root / kind / split / f'{index}.{suffix}'), pixels
+                )
     return root
 
 
@@ -78,7 +89,9 @@ def test_plan_is_seed_by_seed_and_has_each_run_once() -> None:
     runs = plan.runs()
     assert [run.seed for run in runs] == sorted(run.seed for run in runs)
     assert len({run.name for run in runs}) == len(runs) == 189
-    assert all(run.parent is None or runs.index(run.parent) < runs.index(run) for run in runs)
+    assert all(
+        run.parent is None or runs.index(run.parent) < runs.index(run) for run in runs
+    )
 
 
 @pytest.mark.parametrize('run', SEED_0, ids=lambda run: run.name)
@@ -120,7 +133,9 @@ def test_each_pixel_is_scored_once_in_a_view_that_contains_it(factor: float) -> 
 def test_runs_train_and_are_tested(out: Path, data_root: Path) -> None:
     results = sorted(out.glob('results/*.json'))
     assert len(results) == 6
-    valid = sum((label != study.IGNORED).sum() for _, label in study.load_scenes(data_root))
+    valid = sum(
+        (label != study.IGNORED).sum() for _, label in study.load_scenes(data_root)
+    )
     for path in results:
         content = json.loads(path.read_text())
         run = plan.Run(**content['run'])
@@ -128,7 +143,9 @@ def test_runs_train_and_are_tested(out: Path, data_root: Path) -> None:
         tested = [plan.Point(p['factor'], p['scaling'], p['grown_windows'])
                   for p in content['points']]  # fmt: skip
         assert tested == plan.points(run)
-        assert all(torch.tensor(p['confusion']).sum() == valid for p in content['points'])
+        assert all(
+            torch.tensor(p['confusion']).sum() == valid for p in content['points']
+        )
     before, after = (
         torch.load(out / 'weights' / f'{name}_seed0.pth')
         for name in ('extent_vit_none', 'extent_vit_none_tuned_none')
@@ -142,7 +159,9 @@ def test_finished_runs_are_not_repeated_and_stopped_ones_are(
     out: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = {path: path.read_text() for path in out.glob('results/*.json')}
-    monkeypatch.setattr(study, 'train', lambda run, args: pytest.fail(f'{run.name} is trained'))
+    monkeypatch.setattr(
+        study, 'train', lambda run, args: pytest.fail(f'{run.name} is trained')
+    )
     study.main(arguments(data_root, out))
     lost = out / 'results' / 'augmented_vit_ape_seed0.json'
     lost.unlink()  # as if stopped while it was tested
@@ -169,7 +188,9 @@ def test_only_one_process_has_a_run(tmp_path: Path, data_root: Path) -> None:
 
 
 @pytest.mark.parametrize('factor', [0.5, 2.0, 3.0])
-def test_predictions_and_score_are_those_of_mmseg(data_root: Path, factor: float) -> None:
+def test_predictions_and_score_are_those_of_mmseg(
+    data_root: Path, factor: float
+) -> None:
     config = study.config_of(plan.Run(0, 'finer', 'vit', 'mixed'), data_root)
     with MODELS.switch_scope_and_registry('mmseg') as models:
         model = models.build(config.model).eval()
@@ -189,13 +210,17 @@ def test_predictions_and_score_are_those_of_mmseg(data_root: Path, factor: float
         metric.results.append(areas)
     matrix = study.confusion(model, scenes, 'finer', factor)
     expected = metric.compute_metrics(metric.results)['mIoU']
-    assert study.mean_iou(matrix) == pytest.approx(expected, abs=0.006)  # mmseg rounds to 0.01
+    assert study.mean_iou(matrix) == pytest.approx(
+        expected, abs=0.006
+    )  # mmseg rounds to 0.01
 
 
 @pytest.mark.slow
 def test_results_are_gathered(out: Path) -> None:
     rows = scores.gather(out)
-    assert len(rows) == sum(len(plan.points(run)) for run in SEED_0 if re.search(TINY, run.name))
+    assert len(rows) == sum(
+        len(plan.points(run)) for run in SEED_0 if re.search(TINY, run.name)
+    )
     found = scores.Scores(rows)
     assert found('augmented', 'ape', 3).keys() == {0}
     assert found('extent', 'bias', 2, backbone='swin', windows='grown').keys() == {0}
@@ -207,7 +232,9 @@ def test_results_are_gathered(out: Path) -> None:
 def test_what_counts_as_a_difference() -> None:
     found = scores.Scores(ROWS)
     assert found.change('finer', 'axial') == {0: -10.0, 1: -9.0}
-    ahead = scores.less(found('finer', 'axial', 2, 'linear'), found('finer', 'axial', 2))
+    ahead = scores.less(
+        found('finer', 'axial', 2, 'linear'), found('finer', 'axial', 2)
+    )
     assert ahead == {0: 5.0, 1: 3.5}
     assert (scores.spread(ahead), scores.counts(ahead)) == (1.5, True)
     assert not scores.counts({0: 1.0, 1: 3.1, 2: 2.0})  # mean 2.03, range 2.1

@@ -48,7 +48,9 @@ def test_position_embeddings_are_as_named(name: str) -> None:
     assert any(isinstance(module, _BatchNorm) for module in model.modules())
     side = config.model.data_preprocessor.size[0]
     with torch.no_grad():
-        scores = model.encode_decode(torch.randn(1, 3, side, side), [dict(img_shape=(side, side))])
+        scores = model.encode_decode(
+            torch.randn(1, 3, side, side), [dict(img_shape=(side, side))]
+        )
     assert scores.shape == (1, 7, side, side)
 
 

@@ -27,7 +27,9 @@ class Distance(BaseModel):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1))
 
-    def forward(self, inputs: list[Tensor], mode: str, **_: object) -> dict[str, Tensor]:
+    def forward(
+        self, inputs: list[Tensor], mode: str, **_: object
+    ) -> dict[str, Tensor]:
         assert mode == 'loss' and self.training
         noise = 0.01 * torch.rand(())
         return dict(loss=(self.weight - torch.stack(inputs)).square().mean() + noise)
@@ -57,7 +59,9 @@ def test_reports_the_same_images_before_and_after(runner: Runner, tmp_path: Path
     weight = runner.model.weight.item()
     # images 0.5 and 1.5; the mean of two random numbers below 0.01 comes on top
     assert 0 <= report['loss_start'] - (0.5**2 + 1.5**2) / 2 < 0.01
-    assert 0 <= report['loss_end'] - ((weight - 0.5) ** 2 + (weight - 1.5) ** 2) / 2 < 0.01
+    assert (
+        0 <= report['loss_end'] - ((weight - 0.5) ** 2 + (weight - 1.5) ** 2) / 2 < 0.01
+    )
     assert weight > 0.5 and report['loss_end'] < report['loss_start']
     assert report['iterations'] == 5
     assert report['seconds_per_iteration'] > 0 and 0.05 < report['peak_memory_gb'] < 100

@@ -46,7 +46,9 @@ DROP_PATHS = {
     r'ropeswin_small_.+|(di)?nat_(small|s_small)_.+': 0.3,
     r'ropeswin_base_.+|(di)?nat_(base|s_base)_.+': 0.5,
 }
-VIT = dict(type='RoPEViT', arch=dict(embed_dims=32, depth=2, num_heads=2), final_norm=True)
+VIT = dict(
+    type='RoPEViT', arch=dict(embed_dims=32, depth=2, num_heads=2), final_norm=True
+)
 STAGES = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
 SWIN = dict(type='RoPESwin', arch=STAGES, out_indices=(1,), shift_single_window=False)
 NAT = dict(type='RoPENAT', arch=STAGES, out_indices=(1,))
@@ -61,7 +63,9 @@ FAMILIES = {
         img_size=64,
         patch_norm=True,
     ),
-    'resformer': dict(VIT, rope=None, use_ape='sine_conv', attention=dict(type='LocalPosition')),
+    'resformer': dict(
+        VIT, rope=None, use_ape='sine_conv', attention=dict(type='LocalPosition')
+    ),
     'swin': SWIN,
     'swin with bias': dict(SWIN, attention=dict(type='TableBias')),
     'nat': NAT,
@@ -86,11 +90,15 @@ def ours(timm: ModuleType) -> ModuleType:
 
 
 def one_of(table: dict[str, float], name: str) -> float:
-    (value,) = (value for pattern, value in table.items() if re.fullmatch(pattern, name))
+    (value,) = (
+        value for pattern, value in table.items() if re.fullmatch(pattern, name)
+    )
     return value
 
 
-def test_every_published_classifier_is_registered(timm: ModuleType, ours: ModuleType) -> None:
+def test_every_published_classifier_is_registered(
+    timm: ModuleType, ours: ModuleType
+) -> None:
     """With its size, its drop path and its settings."""
     assert len(CLASSIFIERS) == 3 * 6 + 3 * 7 + 2 * 3 + 14 * 3 + 1
     for name in CLASSIFIERS:
@@ -144,7 +152,9 @@ def compare(model: nn.Module, theirs: nn.Module, images: Tensor, *, nhwc: bool) 
     assert_close(model(images), theirs(images))
 
 
-@pytest.mark.parametrize('variant, use_ape', [('mixed_', False), ('mixed_ape_', True), ('', False)])
+@pytest.mark.parametrize(
+    'variant, use_ape', [('mixed_', False), ('mixed_ape_', True), ('', False)]
+)
 @torch.no_grad()
 def test_a_vit_is_that_of_timm(
     timm: ModuleType, ours: ModuleType, variant: str, use_ape: bool, tmp_path: Path
@@ -153,7 +163,11 @@ def test_a_vit_is_that_of_timm(
         f'vit_small_patch16_rope_{variant}224', depth=2, num_classes=7, img_size=64
     ).eval()
     randomise(theirs)
-    rope = dict(type='MixedRoPE') if variant.startswith('mixed') else dict(type='AxialRoPE')
+    rope = (
+        dict(type='MixedRoPE')
+        if variant.startswith('mixed')
+        else dict(type='AxialRoPE')
+    )
     arch = dict(embed_dims=384, depth=2, num_heads=6)
     backbone = dict(VIT, arch=arch, rope=rope, use_ape=use_ape)
     model = ours.TimmClassifier(backbone, num_classes=7, img_size=64).eval()
@@ -166,7 +180,12 @@ def test_a_swin_is_that_of_timm(timm: ModuleType, ours: ModuleType) -> None:
     from timm.models.swin_transformer import SwinTransformer
 
     theirs = SwinTransformer(
-        img_size=128, embed_dim=32, depths=(2, 2), num_heads=(1, 2), window_size=4, num_classes=7
+        img_size=128,
+        embed_dim=32,
+        depths=(2, 2),
+        num_heads=(1, 2),
+        window_size=4,
+        num_classes=7,
     ).eval()
     randomise(theirs)
     backbone = dict(
@@ -178,7 +197,10 @@ def test_a_swin_is_that_of_timm(timm: ModuleType, ours: ModuleType) -> None:
     )
     model = ours.TimmClassifier(backbone, num_classes=7, img_size=128).eval()
     weights = theirs.state_dict()
-    renamed = {'norm.weight': 'backbone.norm1.weight', 'norm.bias': 'backbone.norm1.bias'}
+    renamed = {
+        'norm.weight': 'backbone.norm1.weight',
+        'norm.bias': 'backbone.norm1.bias',
+    }
     renamed |= {f'head.fc.{name}': f'head.{name}' for name in ('weight', 'bias')}
     for key in weights:
         # timm reduces before a stage, the others after the one before.
@@ -207,13 +229,17 @@ def undecayed(family: str, name: str) -> bool:
 
 
 @every_family
-def test_one_step_as_timms_script_takes_it(timm: ModuleType, ours: ModuleType, family: str) -> None:
+def test_one_step_as_timms_script_takes_it(
+    timm: ModuleType, ours: ModuleType, family: str
+) -> None:
     from timm.data import Mixup
     from timm.loss import BinaryCrossEntropy, SoftTargetCrossEntropy
     from timm.optim import create_optimizer_v2
     from timm.utils import ModelEmaV2, ModelEmaV3
 
-    model = ours.TimmClassifier(FAMILIES[family], num_classes=5, drop_path_rate=0.0).train()
+    model = ours.TimmClassifier(
+        FAMILIES[family], num_classes=5, drop_path_rate=0.0
+    ).train()
     optimizer = create_optimizer_v2(model, opt='adamw', lr=1e-3, weight_decay=0.05)
     names = {parameter: name for name, parameter in model.named_parameters()}
     for group in optimizer.param_groups:
@@ -221,7 +247,9 @@ def test_one_step_as_timms_script_takes_it(timm: ModuleType, ours: ModuleType, f
             exempt = parameter.ndim <= 1 or undecayed(family, names[parameter])
             assert group['weight_decay'] == (0.0 if exempt else 0.05), names[parameter]
     averages = [ModelEmaV2(model, decay=0.9), ModelEmaV3(model, decay=0.9)]
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    before = {
+        name: parameter.detach().clone() for name, parameter in model.named_parameters()
+    }
     mixup = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=5)
     images, targets = mixup(torch.randn(4, 3, 64, 64), torch.tensor([0, 1, 2, 3]))
     criteria = SoftTargetCrossEntropy(), BinaryCrossEntropy(target_threshold=0.0)
@@ -231,7 +259,9 @@ def test_one_step_as_timms_script_takes_it(timm: ModuleType, ours: ModuleType, f
     for name, parameter in model.named_parameters():
         if '1.attn.local' in name:
             continue  # of the last block, which the class token does not see
-        assert parameter.grad is not None and not torch.equal(parameter, before[name]), name
+        assert parameter.grad is not None and not torch.equal(
+            parameter, before[name]
+        ), name
     for average in averages:
         average.update(model)
         for name, parameter in average.module.named_parameters():
@@ -244,10 +274,14 @@ def test_layers_learn_at_rates_of_their_own(ours: ModuleType, family: str) -> No
     from timm.optim import create_optimizer_v2
 
     model = ours.TimmClassifier(FAMILIES[family], num_classes=5)
-    optimizer = create_optimizer_v2(model, opt='adamw', lr=1.0, weight_decay=0.1, layer_decay=0.5)
+    optimizer = create_optimizer_v2(
+        model, opt='adamw', lr=1.0, weight_decay=0.1, layer_decay=0.5
+    )
     names = {parameter: name for name, parameter in model.named_parameters()}
     blocks = model.backbone.ordered_blocks
-    number = {id(p): index for index, block in enumerate(blocks) for p in block.parameters()}
+    number = {
+        id(p): index for index, block in enumerate(blocks) for p in block.parameters()
+    }
     for group in optimizer.param_groups:
         for parameter in group['params']:
             name = names[parameter]
@@ -261,20 +295,29 @@ def test_layers_learn_at_rates_of_their_own(ours: ModuleType, family: str) -> No
 
 def test_image_sizes_are_multiples_of_the_patches(ours: ModuleType) -> None:
     backbone = dict(VIT, patch_size=14, use_ape=True)
-    assert ours.TimmClassifier(backbone, img_size=(56, 70)).backbone.pretrain_grid == (4, 5)
-    with pytest.raises(ValueError, match=r'img_size must be multiples of 14 .* got \(64, 64\)'):
+    assert ours.TimmClassifier(backbone, img_size=(56, 70)).backbone.pretrain_grid == (
+        4,
+        5,
+    )
+    with pytest.raises(
+        ValueError, match=r'img_size must be multiples of 14 .* got \(64, 64\)'
+    ):
         ours.TimmClassifier(backbone, img_size=64)
     swin = ours.TimmClassifier(
         dict(SWIN, attention=dict(type='TableBias')), img_size=(96, 128)
     ).backbone
     assert swin.window_size == swin.pretrain_grid == (3, 4)
-    with pytest.raises(ValueError, match='img_size must be multiples of 32 pixels for a RoPENAT'):
+    with pytest.raises(
+        ValueError, match='img_size must be multiples of 32 pixels for a RoPENAT'
+    ):
         ours.TimmClassifier(NAT, img_size=112)
 
 
 @every_family
 def test_checkpointing_changes_no_gradient(ours: ModuleType, family: str) -> None:
-    model = ours.TimmClassifier(FAMILIES[family], num_classes=5, drop_path_rate=0.0).train()
+    model = ours.TimmClassifier(
+        FAMILIES[family], num_classes=5, drop_path_rate=0.0
+    ).train()
     images, gradients = torch.randn(2, 3, 64, 64), []
     for enable in (False, True):
         model.set_grad_checkpointing(enable)
@@ -289,7 +332,9 @@ def test_heads_channels_and_dropout(ours: ModuleType) -> None:
     model = ours.TimmClassifier(VIT, num_classes=0, in_chans=5, drop_rate=0.5)
     images = torch.randn(2, 5, 48, 64)
     assert model.num_features == 32 and model.global_pool == 'token'
-    assert model.eval()(images).shape == (2, 32) and isinstance(model.get_classifier(), nn.Identity)
+    assert model.eval()(images).shape == (2, 32) and isinstance(
+        model.get_classifier(), nn.Identity
+    )
     features = model.forward_features(images)
     pooled = model.forward_head(features, pre_logits=True)
     assert torch.equal(pooled, features[:, 0])
@@ -319,14 +364,19 @@ def test_arguments_that_are_not_allowed(
 
 
 def test_no_weights_come_with_a_name(timm: ModuleType, ours: ModuleType) -> None:
-    with torch.device('meta'), pytest.raises(RuntimeError, match='No pretrained weights exist'):
+    with (
+        torch.device('meta'),
+        pytest.raises(RuntimeError, match='No pretrained weights exist'),
+    ):
         timm.create_model('ropevit_small_mixed', pretrained=True)
 
 
 def test_the_classifier_of_a_config(timm: ModuleType, ours: ModuleType) -> None:
     path = ROOT / 'configs' / 'research' / 'ablation' / 'vit-s_2d_k4_shared_in1k.py'
     with torch.device('meta'):
-        model = timm.create_model('rope_classifier', config=str(path), drop_path_rate=0.2)
+        model = timm.create_model(
+            'rope_classifier', config=str(path), drop_path_rate=0.2
+        )
         assert model.head.out_features == 1000
         assert model.backbone.blocks[0].attn.rope.k_rope == 4
         assert model.backbone.blocks[-1].drop_path.drop_prob == pytest.approx(0.2)
@@ -345,9 +395,13 @@ def test_without_timm_the_error_says_what_to_do(
 
 
 def test_nothing_else_imports_timm() -> None:
-    files = [x for name in ('rope_dense', 'research') for x in (ROOT / name).rglob('*.py')]
+    files = [
+        x for name in ('rope_dense', 'research') for x in (ROOT / name).rglob('*.py')
+    ]
     having = [
-        path.stem for path in files if re.search(r'^\s*(from|import) timm', path.read_text(), re.M)
+        path.stem
+        for path in files
+        if re.search(r'^\s*(from|import) timm', path.read_text(), re.M)
     ]
     assert having == ['timm_models']
 
@@ -355,7 +409,9 @@ def test_nothing_else_imports_timm() -> None:
 # ---------------------------------------------------------------- its checkpoints
 
 
-def checkpoint(model: nn.Module, name: str, folder: Path, average: nn.Module | None = None) -> str:
+def checkpoint(
+    model: nn.Module, name: str, folder: Path, average: nn.Module | None = None
+) -> str:
     """The file that timm's script writes."""
     from timm.utils import CheckpointSaver
 
@@ -388,7 +444,9 @@ def test_a_checkpoint_is_a_backbone(
         randomise(average)
     path = checkpoint(model, 'any', tmp_path, average)
     settings = {key: value for key, value in FAMILIES[family].items() if key != 'type'}
-    kind = dict(RoPEViT=RoPEViT, RoPESwin=RoPESwin, RoPENAT=RoPENAT)[FAMILIES[family]['type']]
+    kind = dict(RoPEViT=RoPEViT, RoPESwin=RoPESwin, RoPENAT=RoPENAT)[
+        FAMILIES[family]['type']
+    ]
     if kind is not RoPEViT:
         settings['out_indices'] = (0, 1)
     backbone = kind(**settings, init_cfg=dict(type='Pretrained', checkpoint=path))
@@ -420,15 +478,21 @@ def test_a_checkpoint_says_which_classifier_it_is(
     classifier = MODELS.build(config['model']).eval()
     classifier.load_checkpoint(path)
     images = torch.randn(2, 3, 64, 64)
-    assert config['model']['backbone'] is not CLASSIFIERS[name].backbone  # tools change theirs
+    assert (
+        config['model']['backbone'] is not CLASSIFIERS[name].backbone
+    )  # tools change theirs
     assert config['model']['num_classes'] == 5
-    assert config['evaluation']['crop_ratio'] == (1.0 if name.startswith('ropevit') else 0.875)
+    assert config['evaluation']['crop_ratio'] == (
+        1.0 if name.startswith('ropevit') else 0.875
+    )
     assert_close(classifier(images), model(images))
 
 
 def test_checkpoints_that_do_not_say_it(ours: ModuleType, tmp_path: Path) -> None:
     model = ours.TimmClassifier(VIT, num_classes=0)
-    with pytest.raises(CheckpointError, match=r'which only its config describes.*--config'):
+    with pytest.raises(
+        CheckpointError, match=r'which only its config describes.*--config'
+    ):
         classifier_config(checkpoint(model, 'rope_classifier', tmp_path / 'a'))
     with pytest.raises(CheckpointError, match=r'has no head.weight'):
         classifier_config(checkpoint(model, 'ropevit_small_mixed', tmp_path / 'b'))
@@ -443,7 +507,9 @@ def test_the_tool_evaluates_a_checkpoint(
     path = checkpoint(model, 'ropevit_small_axial', tmp_path / 'timm')
     for label in '012':
         (tmp_path / 'val' / label).mkdir(parents=True)
-        Image.effect_noise((40, 40), 60).convert('RGB').save(tmp_path / 'val' / label / 'a.png')
+        Image.effect_noise((40, 40), 60).convert('RGB').save(
+            tmp_path / 'val' / label / 'a.png'
+        )
     main = command('eval_classification')
     options = ['--sizes', '32', '--workers', '0', '--work-dir', str(tmp_path / 'work')]
     assert main([path, str(tmp_path / 'val'), *options]) == 0

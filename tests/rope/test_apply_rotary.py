@@ -22,11 +22,18 @@ def by_loop(x: Tensor, theta: Tensor) -> Tensor:
     """In float64, from the values as they are stored."""
     out = x.double().clone()
     pairs = theta.shape[-1]
-    for image, head, token, pair in itertools.product(*map(range, (*x.shape[:3], pairs))):
+    for image, head, token, pair in itertools.product(
+        *map(range, (*x.shape[:3], pairs))
+    ):
         angle = float(theta.detach()[head if len(theta) > 1 else 0, token, pair])
-        a, b = (float(x.detach()[image, head, token, channel]) for channel in (pair, pair + pairs))
+        a, b = (
+            float(x.detach()[image, head, token, channel])
+            for channel in (pair, pair + pairs)
+        )
         out[image, head, token, pair] = a * math.cos(angle) - b * math.sin(angle)
-        out[image, head, token, pair + pairs] = a * math.sin(angle) + b * math.cos(angle)
+        out[image, head, token, pair + pairs] = a * math.sin(angle) + b * math.cos(
+            angle
+        )
     return out
 
 
@@ -34,7 +41,9 @@ def assert_rounded(actual: Tensor, expected: Tensor) -> None:
     """Rounded once to its type, but for the rounding of the arithmetic."""
     eps = torch.finfo(actual.dtype).eps
     arithmetic = 3e-15 if actual.dtype == torch.float64 else 3e-6
-    torch.testing.assert_close(actual.double(), expected, atol=arithmetic, rtol=0.51 * eps)
+    torch.testing.assert_close(
+        actual.double(), expected, atol=arithmetic, rtol=0.51 * eps
+    )
 
 
 def features(kind: str, dtype: torch.dtype) -> Tensor:
@@ -43,7 +52,9 @@ def features(kind: str, dtype: torch.dtype) -> Tensor:
         qkv = torch.randn(BATCH, TOKENS, 3, HEADS, CHANNELS).to(dtype)
         return qkv[:, :, 1].transpose(1, 2)
     if kind == 'part':
-        return torch.randn(BATCH, HEADS + 1, TOKENS + 2, CHANNELS + 3).to(dtype)[:, 1:, 2:, 3:]
+        return torch.randn(BATCH, HEADS + 1, TOKENS + 2, CHANNELS + 3).to(dtype)[
+            :, 1:, 2:, 3:
+        ]
     if kind == 'channels first':
         return torch.randn(BATCH, HEADS, CHANNELS, TOKENS).to(dtype).transpose(2, 3)
     return torch.randn(SHAPE).to(dtype)
@@ -99,13 +110,20 @@ def test_gradients_have_the_type_of_their_input():
 
     def gradients(x: Tensor, theta: Tensor) -> tuple[Tensor, ...]:
         x, theta = x.detach().requires_grad_(), theta.detach().requires_grad_()
-        return torch.autograd.grad((apply_rotary(x * 1, theta) * weight).sum(), (x, theta))
+        return torch.autograd.grad(
+            (apply_rotary(x * 1, theta) * weight).sum(), (x, theta)
+        )
 
     for dtype, theta_dtype in itertools.product(DTYPES, repeat=2):
-        x, theta = torch.randn(SHAPE).to(dtype), torch.randn(HEADS, TOKENS, 2).to(theta_dtype)
+        x, theta = (
+            torch.randn(SHAPE).to(dtype),
+            torch.randn(HEADS, TOKENS, 2).to(theta_dtype),
+        )
         exact = gradients(x.double(), theta.double())
         eps = max(torch.finfo(each).eps for each in (dtype, theta_dtype))
-        for actual, expected, of in zip(gradients(x, theta), exact, (x, theta), strict=True):
+        for actual, expected, of in zip(
+            gradients(x, theta), exact, (x, theta), strict=True
+        ):
             assert actual.dtype == of.dtype and actual.shape == of.shape
             assert (actual - expected).norm() <= 2 * eps * expected.norm()
 
@@ -115,11 +133,16 @@ def test_gradients_have_the_type_of_their_input():
 
 def test_by_the_triton_kernel(monkeypatch: pytest.MonkeyPatch):
     """In Triton's interpreter: one part of a projection, and channels that are not rotated."""
-    pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
+    pytest.importorskip(
+        'triton', reason='no triton; pip install -r requirements/triton.txt'
+    )
     kernel = import_module('rope_dense.rope.rotation_triton')
     how = rotation.Implementation(kernel.rotate_triton, kernel.triton_backward)
     monkeypatch.setattr(rotation, 'implementation', lambda device, dtype: how)
-    x, theta = torch.randn(SHAPE, requires_grad=True), torch.randn(1, TOKENS, 3, requires_grad=True)
+    x, theta = (
+        torch.randn(SHAPE, requires_grad=True),
+        torch.randn(1, TOKENS, 3, requires_grad=True),
+    )
     out = apply_rotary(x, theta)
     assert_rounded(out, by_loop(x, theta))
     grads = torch.autograd.grad(out.sin().sum(), (x, theta))
@@ -147,7 +170,9 @@ def test_transformed():
     x, theta = torch.randn(4, *SHAPE), torch.randn(4, HEADS, TOKENS, 2)
     expected = torch.stack([apply_rotary(a, b) for a, b in zip(x, theta, strict=True)])
     torch.testing.assert_close(torch.vmap(apply_rotary)(x, theta), expected)
-    _, derivative = torch.func.jvp(lambda t: apply_rotary(x[0], t), (theta[0],), (theta[1],))
+    _, derivative = torch.func.jvp(
+        lambda t: apply_rotary(x[0], t), (theta[0],), (theta[1],)
+    )
     step = (
         apply_rotary(x[0].double(), theta[0].double() + 1e-5 * theta[1])
         - apply_rotary(x[0].double(), theta[0].double())

@@ -20,7 +20,11 @@ CPU = torch.device('cpu')
         (dict(reference=8), [0, 2, 4, 6], [0, 4]),
         (dict(offset=1.0, reference=(2, 8)), [2, 4, 6, 8], [1, 2]),
         (dict(type='centres'), [-0.75, -0.25, 0.25, 0.75], [-0.5, 0.5]),
-        (dict(type='centres', normalize='max'), [-0.75, -0.25, 0.25, 0.75], [-0.75, -0.25]),
+        (
+            dict(type='centres', normalize='max'),
+            [-0.75, -0.25, 0.25, 0.75],
+            [-0.75, -0.25],
+        ),
         (dict(type='centres', normalize='min'), [-0.5, 0.5, 1.5, 2.5], [-0.5, 0.5]),
         (dict(type='corners'), [-1, -1 / 3, 1 / 3, 1], [-1, 1]),
         (dict(type='corners', normalize='max'), [-1, -1 / 3, 1 / 3, 1], [-1, -1 / 3]),
@@ -44,7 +48,12 @@ def test_x_is_the_column_and_y_the_row(type: str):
 
 @pytest.mark.parametrize(
     'settings',
-    [dict(), dict(offset=0.5), dict(reference=7), *(dict(type=t) for t in ('centres', 'corners'))],
+    [
+        dict(),
+        dict(offset=0.5),
+        dict(reference=7),
+        *(dict(type=t) for t in ('centres', 'corners')),
+    ],
 )
 def test_a_transposed_grid_swaps_the_axes(settings: dict):
     coordinates = Coordinates(**settings)
@@ -68,7 +77,10 @@ def test_one_row_has_a_position():
 
 @pytest.mark.parametrize(
     'settings',
-    [dict(reference=7), *(dict(type=t, normalize='max') for t in ('centres', 'corners'))],
+    [
+        dict(reference=7),
+        *(dict(type=t, normalize='max') for t in ('centres', 'corners')),
+    ],
 )
 def test_part_of_a_grid_has_the_positions_of_its_tokens(settings: dict):
     coordinates = Coordinates(**settings)
@@ -91,12 +103,18 @@ def test_augmentation_is_uniform_and_log_uniform_within_its_bounds():
         """Positions [1000, 4] of two columns and two rows; unaugmented they are 1 and 2."""
         coordinates = Coordinates(offset=1.0, **settings)
         positions = coordinates.positions(2, 2, device=CPU)
-        corners = [coordinates.augmented(positions)[[0, 3]].T.flatten() for _ in range(1000)]
+        corners = [
+            coordinates.augmented(positions)[[0, 3]].T.flatten() for _ in range(1000)
+        ]
         return torch.stack(corners)
 
     def check_uniform(samples: Tensor, bound: float) -> None:
         assert samples.abs().max() <= bound * (1 + 1e-5)
-        for quarter in (-0.5, 0.0, 0.5):  # the share below; three standard errors are 0.048
+        for quarter in (
+            -0.5,
+            0.0,
+            0.5,
+        ):  # the share below; three standard errors are 0.048
             share = (samples < quarter * bound).float().mean()
             assert float(share) == pytest.approx((quarter + 1) / 2, abs=0.05)
 
@@ -109,7 +127,10 @@ def test_augmentation_is_uniform_and_log_uniform_within_its_bounds():
     assert abs(correlation(shifted[:, 0], shifted[:, 2])) < 0.1
 
     jittered = draws(jitter=3.0).log()[:, ::2]
-    check_uniform(jittered[:, 0], math.log(3)), check_uniform(jittered[:, 1], math.log(3))
+    (
+        check_uniform(jittered[:, 0], math.log(3)),
+        check_uniform(jittered[:, 1], math.log(3)),
+    )
     assert abs(correlation(*jittered.T)) < 0.1
 
     rescaled = draws(rescale=2.0).log()[:, ::2]
@@ -139,7 +160,10 @@ def test_settings_have_a_final_form():
     'settings, message',
     [
         (dict(type='pixel'), "type must be one of .*'centres'.* got 'pixel'"),
-        (dict(type='centres', normalize='mean'), "normalize must be one of .* got 'mean'"),
+        (
+            dict(type='centres', normalize='mean'),
+            "normalize must be one of .* got 'mean'",
+        ),
         (
             dict(normalize='min'),
             "normalize='min' belongs to types 'centres' and 'corners', got 'index'",
@@ -153,7 +177,10 @@ def test_settings_have_a_final_form():
         (dict(reference=(16, 16, 16)), r'reference must be .* got \(16, 16, 16\)'),
         (dict(shift=-1.0), 'shift must be a finite number, 0 or more, got -1.0'),
         (dict(jitter=0.5), 'jitter must be a finite number, 1 or more, got 0.5'),
-        (dict(rescale=float('nan')), 'rescale must be a finite number, 1 or more, got nan'),
+        (
+            dict(rescale=float('nan')),
+            'rescale must be a finite number, 1 or more, got nan',
+        ),
         (dict(rescale=float('inf')), 'rescale must be .* got inf'),
         (dict(scale=2.0), r"has \['scale'\], allowed are .*'rescale'"),
         ('centres', "must be a dict or None, got 'centres'"),

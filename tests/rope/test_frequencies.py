@@ -69,7 +69,9 @@ def test_mixed_starts_with_orthogonal_halves_of_axial_length():
     expected = torch.tensor([10 ** (-4 * k / 64) for k in range(16)])
     torch.testing.assert_close(freqs.norm(dim=0), expected.repeat(2).expand(12, 32))
     first, second = freqs.chunk(2, -1)
-    torch.testing.assert_close((first * second).sum(0), torch.zeros(12, 16), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        (first * second).sum(0), torch.zeros(12, 16), atol=1e-6, rtol=0
+    )
     directions = torch.atan2(first[1, :, 0], first[0, :, 0])
     assert len(directions.unique()) == 12  # of each head
     assert not torch.equal(MixedRoPE(64, 12, theta=10.0).freqs, freqs)  # and each block
@@ -77,7 +79,9 @@ def test_mixed_starts_with_orthogonal_halves_of_axial_length():
 
 @pytest.mark.parametrize('settings', [dict(), DINOV3])
 def test_learned_axial_starts_as_axial_and_every_frequency_learns(settings: dict):
-    fixed, learned = (AxialRoPE(16, 2, learned=learned, **settings) for learned in (False, True))
+    fixed, learned = (
+        AxialRoPE(16, 2, learned=learned, **settings) for learned in (False, True)
+    )
     angles = angles_of(learned, 3, 5)
     torch.testing.assert_close(angles, angles_of(fixed, 3, 5).expand(-1, 2, -1))
     angles.square().sum().backward()
@@ -88,7 +92,9 @@ def test_axial_has_no_state():
     assert not AxialRoPE(64, 12).state_dict()
 
 
-@pytest.mark.parametrize('rope', [MixedRoPE(16, 2), AxialRoPE(16, 2), AxialRoPE(16, 2, axes='yx')])
+@pytest.mark.parametrize(
+    'rope', [MixedRoPE(16, 2), AxialRoPE(16, 2), AxialRoPE(16, 2, axes='yx')]
+)
 def test_angles_are_the_sum_of_both_axes(rope: GridRoPE):
     f_x, f_y = rope.frequencies(CPU).double()
     expected = torch.stack([f_x * x + f_y * y for x, y in grid_positions(3, 5)])
@@ -105,13 +111,21 @@ def test_positions_of_any_tokens_have_linear_angles():
 
 
 def test_windows_have_the_angles_of_one_window():
-    for rope in (MixedRoPE(8, 2), AxialRoPE(8, 2), MixedRoPE(8, 2, coordinates=dict(reference=9))):
+    for rope in (
+        MixedRoPE(8, 2),
+        AxialRoPE(8, 2),
+        MixedRoPE(8, 2, coordinates=dict(reference=9)),
+    ):
         in_windows = rope(torch.empty(1, 40, 16), (5, 8), (2, 3))
         assert torch.equal(in_windows.angles, angles_of(rope, 2, 3))
 
 
 def test_angles_are_in_the_precision_of_the_input_and_float32_at_least():
-    for settings in (dict(reference=8), dict(type='centres', rescale=2.0), dict(type='corners')):
+    for settings in (
+        dict(reference=8),
+        dict(type='centres', rescale=2.0),
+        dict(type='corners'),
+    ):
         rope = MixedRoPE(8, 2, coordinates=settings)
         for dtype in (torch.float16, torch.bfloat16, torch.float32):
             assert angles_of(rope, 2, 3, dtype).dtype == torch.float32
@@ -126,7 +140,11 @@ def test_an_offset_is_subtracted_from_all_angles_whatever_the_scaling():
     """And stays in float32 in a model in half precision."""
     plain, rope = AxialRoPE(16, 2), OffsetAxialRoPE(16, 2)
     offset = nn.init.normal_(rope.angle_offset).detach().clone()
-    for scaling in (None, RopeScaling((2, 3), 'linear'), RopeScaling((2, 3), 'by_parts')):
+    for scaling in (
+        None,
+        RopeScaling((2, 3), 'linear'),
+        RopeScaling((2, 3), 'by_parts'),
+    ):
         plain.set_scaling(scaling), rope.set_scaling(scaling)
         for size in ((4, 9), (1, 5)):
             expected = angles_of(plain, *size) - offset
@@ -156,7 +174,9 @@ def test_learned_frequencies_stay_in_float32_in_a_model_in_half(
     ):
         cast(dtype)
         assert (model[0].weight.dtype, rope.freqs.dtype) == (dtype, torch.float32)
-        assert rope.freqs is param and torch.equal(angles_of(rope, 1, 64, dtype), expected)
+        assert rope.freqs is param and torch.equal(
+            angles_of(rope, 1, 64, dtype), expected
+        )
     model.to('meta', dtype)
     assert rope.freqs.is_meta and rope.freqs.dtype == torch.float32
     assert model.double()[1].freqs.dtype == torch.float64
@@ -169,13 +189,21 @@ def test_learned_frequencies_stay_in_float32_in_a_model_in_half(
 def test_mixed_angles_equal_timm(timm: ModuleType, height: int, width: int):
     from timm.layers.pos_embed_sincos import RotaryEmbeddingMixed
 
-    theirs = RotaryEmbeddingMixed(dim=48, depth=2, num_heads=3, temperature=10.0, feat_shape=None)
+    theirs = RotaryEmbeddingMixed(
+        dim=48, depth=2, num_heads=3, temperature=10.0, feat_shape=None
+    )
     ours = MixedRoPE(16, 3)
     ours.freqs.data.copy_(theirs.freqs[:, 1].view_as(ours.freqs))
-    sin, cos = theirs.get_embed((height, width))[1].chunk(2, -1)  # [h, N, D], pairs repeated
+    sin, cos = theirs.get_embed((height, width))[1].chunk(
+        2, -1
+    )  # [h, N, D], pairs repeated
     angles = angles_of(ours, height, width)
-    torch.testing.assert_close(angles.sin(), sin[..., ::2].transpose(0, 1), atol=1e-5, rtol=0)
-    torch.testing.assert_close(angles.cos(), cos[..., ::2].transpose(0, 1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        angles.sin(), sin[..., ::2].transpose(0, 1), atol=1e-5, rtol=0
+    )
+    torch.testing.assert_close(
+        angles.cos(), cos[..., ::2].transpose(0, 1), atol=1e-5, rtol=0
+    )
 
 
 # Ours, timm's class and its arguments: EVA-02, Perception Encoder, RoPE-ViT, pixel bands, DINOv3.
@@ -240,7 +268,9 @@ def test_fixed_angles_equal_timm(
         ),
     ],
 )
-def test_augmented_angles_equal_timm_with_the_same_seed(timm: ModuleType, theirs: dict, ours: dict):
+def test_augmented_angles_equal_timm_with_the_same_seed(
+    timm: ModuleType, theirs: dict, ours: dict
+):
     from timm.layers.pos_embed_sincos import RotaryEmbeddingDinoV3
 
     module = RotaryEmbeddingDinoV3(dim=16, **theirs)
@@ -265,7 +295,9 @@ def test_augmentation_is_drawn_in_training_only():
 def test_normalized_coordinates_depend_on_its_size(settings: dict):
     """Scores depend on the offset of two tokens, and then on the size of the grid as well."""
 
-    def offset(settings: dict, size: int, query: tuple[int, int], key: tuple[int, int]) -> Tensor:
+    def offset(
+        settings: dict, size: int, query: tuple[int, int], key: tuple[int, int]
+    ) -> Tensor:
         """Difference of the angles of two tokens, each at a (row, column) of a square grid."""
         rope = AxialRoPE(8, 1, theta=10.0, coordinates=settings)
         angles = angles_of(rope, size, size, torch.float64).unflatten(0, (size, size))
@@ -292,7 +324,10 @@ def test_normalized_coordinates_depend_on_its_size(settings: dict):
         (dict(theta=0.0), 'theta must be a finite number, more than 0, got 0.0'),
         (dict(theta=float('nan')), 'theta must be .* got nan'),
         (dict(theta='10'), "theta must be .* got '10'"),
-        (dict(pair_layout='halves'), r"pair_layout must be one of \('interleaved', 'half'\), got"),
+        (
+            dict(pair_layout='halves'),
+            r"pair_layout must be one of \('interleaved', 'half'\), got",
+        ),
         (dict(pair_layout='split'), "pair_layout must be one of .* got 'split'"),
     ],
 )

@@ -15,12 +15,16 @@ TWO_D = dict(axes='yx', pair_layout='half')  # "2D RoPE" of the paper
 K_ROPES = (1, 2, 4, 8, 16)
 
 
-def rotary_of(rope: GridRoPE, grid: tuple[int, int], window: tuple[int, int] | None = None):
+def rotary_of(
+    rope: GridRoPE, grid: tuple[int, int], window: tuple[int, int] | None = None
+):
     """The angles of a grid in float64, [N, h or 1, P]."""
     return rope(torch.empty(1, grid[0] * grid[1], 1, dtype=torch.float64), grid, window)
 
 
-def k_diffusion_angles(head_dim: int, num_heads: int, height: int, width: int) -> Tensor:
+def k_diffusion_angles(
+    head_dim: int, num_heads: int, height: int, width: int
+) -> Tensor:
     """[H W, h, D / 2]: angles of HDiT for heads with ``head_dim`` rotated channels.
 
     The heads deal out N = h D / 4 frequencies from pi to 10 pi, one after the other. Positions are
@@ -36,7 +40,9 @@ def k_diffusion_angles(head_dim: int, num_heads: int, height: int, width: int) -
             x = (2 * column + 1 - width) / longer
             for head in range(num_heads):
                 for index in range(head_dim // 4):
-                    frequency = math.exp(math.log(math.pi) + step * (index * num_heads + head))
+                    frequency = math.exp(
+                        math.log(math.pi) + step * (index * num_heads + head)
+                    )
                     token = angles[row * width + column, head]
                     token[index] = frequency * y
                     token[head_dim // 4 + index] = frequency * x
@@ -72,7 +78,9 @@ def test_the_formula_as_printed():
     """Equation 5: 10 ** (j / d) with j up to d / 4."""
     rope = LogAxialRoPE(64, 6, k_rope=1, shared=True, low=1.0, high=10**0.25)
     expected = [10 ** (j / 64) for j in range(16)]
-    torch.testing.assert_close(rope.fixed_frequencies().of_axis()[0], torch.tensor(expected))
+    torch.testing.assert_close(
+        rope.fixed_frequencies().of_axis()[0], torch.tensor(expected)
+    )
 
 
 @pytest.mark.parametrize('k_rope', K_ROPES)
@@ -91,8 +99,12 @@ def test_2d_rope_is_axial_rope(k_rope: int):
 def test_2d_rope_with_frequencies_of_each_head(k_rope: int):
     rope = AxialRoPE(64, 6, k_rope=k_rope, shared=False, **TWO_D)
     n = 64 // k_rope // 4
-    expected = [[100 ** (-(j * 6 + head) / (n * 6)) for j in range(n)] for head in range(6)]
-    torch.testing.assert_close(rope.fixed_frequencies().of_axis(), torch.tensor(expected))
+    expected = [
+        [100 ** (-(j * 6 + head) / (n * 6)) for j in range(n)] for head in range(6)
+    ]
+    torch.testing.assert_close(
+        rope.fixed_frequencies().of_axis(), torch.tensor(expected)
+    )
 
 
 # ---------------------------------------------------------------- share of the channels
@@ -108,8 +120,13 @@ def test_the_first_channels_are_rotated_as_halves(cls: type, shared: bool, k_rop
     assert rotary.angles.shape == (6, 1 if shared else 2, pairs)
     qkv = torch.randn(1, 6, 3, 2, 64, dtype=torch.float64)
     rotated = rotate_definition(qkv, rotary)
-    factors = torch.polar(torch.ones(()).double(), rotary.angles)[:, None]  # [N, 1, h or 1, P]
-    z = torch.complex(qkv[:, :, :2, :, :pairs], qkv[:, :, :2, :, pairs : 2 * pairs]) * factors
+    factors = torch.polar(torch.ones(()).double(), rotary.angles)[
+        :, None
+    ]  # [N, 1, h or 1, P]
+    z = (
+        torch.complex(qkv[:, :, :2, :, :pairs], qkv[:, :, :2, :, pairs : 2 * pairs])
+        * factors
+    )
     torch.testing.assert_close(rotated[:, :, :2, :, :pairs], z.real)
     torch.testing.assert_close(rotated[:, :, :2, :, pairs : 2 * pairs], z.imag)
     assert torch.equal(rotated[..., 2 * pairs :], qkv[..., 2 * pairs :])
@@ -118,7 +135,9 @@ def test_the_first_channels_are_rotated_as_halves(cls: type, shared: bool, k_rop
 @pytest.mark.parametrize('shared', [False, True])
 def test_scores_depend_on_the_offset_only(shared: bool):
     rotary = rotary_of(LogAxialRoPE(16, 2, shared=shared), (5, 6))
-    content = torch.randn(1, 1, 3, 2, 16, dtype=torch.float64)  # the same for all tokens
+    content = torch.randn(
+        1, 1, 3, 2, 16, dtype=torch.float64
+    )  # the same for all tokens
     q, k, _ = rotate_definition(content.expand(1, 30, -1, -1, -1), rotary)[0].unbind(1)
     scores = torch.einsum('qhd,khd->hqk', q, k).view(2, 5, 6, 5, 6)
     for rows, columns in ((1, 0), (0, 2), (3, -1)):
@@ -132,7 +151,8 @@ def test_scores_depend_on_the_offset_only(shared: bool):
 
 def test_learned_frequencies_of_some_channels_start_at_the_fixed_ones():
     fixed, learned = (
-        AxialRoPE(32, 2, k_rope=2, shared=False, learned=learned) for learned in (False, True)
+        AxialRoPE(32, 2, k_rope=2, shared=False, learned=learned)
+        for learned in (False, True)
     )
     angles = rotary_of(learned, (3, 5)).angles
     torch.testing.assert_close(angles, rotary_of(fixed, (3, 5)).angles)
@@ -156,7 +176,9 @@ def test_a_window_is_the_top_left_of_the_map(type: str, grid: tuple[int, int]):
     torch.testing.assert_close(window, whole[:4, :6])
     over = rotary_of(rope, grid, (20, 20)).angles.unflatten(0, (20, 20))  # padded
     torch.testing.assert_close(over[: grid[0], : grid[1]], whole)
-    torch.testing.assert_close(over[1:] - over[:-1], (over[1:2] - over[:1]).expand(19, -1, -1, -1))
+    torch.testing.assert_close(
+        over[1:] - over[:-1], (over[1:2] - over[:1]).expand(19, -1, -1, -1)
+    )
 
 
 @pytest.mark.parametrize('step', ['window', 'map'])
@@ -168,7 +190,10 @@ def test_steps_in_the_windows_of_a_swin(step: str):
 
     def record(rope: LogAxialRoPE, inputs: tuple, rotary: Rotary) -> None:
         angles = rotary.angles.unflatten(0, (7, 7))  # [7, 7, 1, P]
-        of_y, of_x = (angles[1, 0] - angles[0, 0])[0, 0], (angles[0, 1] - angles[0, 0])[0, -1]
+        of_y, of_x = (
+            (angles[1, 0] - angles[0, 0])[0, 0],
+            (angles[0, 1] - angles[0, 0])[0, -1],
+        )
         freqs = rope.fixed_frequencies().of_axis()[0]
         torch.testing.assert_close(of_y / freqs[0], of_x / freqs[-1])
         steps.append(float(of_y / freqs[0]))
@@ -186,7 +211,9 @@ def test_windows_that_cover_the_map_equal_global_attention():
     arch = dict(embed_dims=16, depth=2, num_heads=2, layer_scale_init_value=None)
     rope = dict(type='LogAxialRoPE')
     settings = dict(rope=rope, patch_size=8, with_cls_token=False, mask_padding=True)
-    model = RoPEViT(arch, window_block_indexes=(0, 1), window_size=(7, 9), **settings).double()
+    model = RoPEViT(
+        arch, window_block_indexes=(0, 1), window_size=(7, 9), **settings
+    ).double()
     image = torch.randn(1, 3, 40, 56, dtype=torch.float64)
     (windowed,) = model(image)
     model.set_window_size(None)
@@ -198,7 +225,9 @@ def test_windows_that_cover_the_map_equal_global_attention():
 
 def test_k_rope_has_to_fit_the_head():
     for cls in (AxialRoPE, LogAxialRoPE):
-        with pytest.raises(ValueError, match=r'head_dim must be a multiple of 64 .* got 32'):
+        with pytest.raises(
+            ValueError, match=r'head_dim must be a multiple of 64 .* got 32'
+        ):
             cls(32, 12, k_rope=16)
 
 
@@ -211,7 +240,10 @@ def test_k_rope_has_to_fit_the_head():
         (dict(low=0.0), 'low must be a finite number, more than 0, got 0.0'),
         (dict(high=1.0), 'high must be a finite number, more than 3.14.*, got 1.0'),
         (dict(axes='x'), "axes must be one of .* got 'x'"),
-        (dict(coordinates=dict(windows='grid')), "windows must be one of .* got 'grid'"),
+        (
+            dict(coordinates=dict(windows='grid')),
+            "windows must be one of .* got 'grid'",
+        ),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict, message: str):
@@ -237,6 +269,8 @@ def test_scaling_is_refused_because_the_coordinates_are_normalized():
 )
 def test_scaling_of_theta_is_refused_where_frequencies_are_no_single_series(rope: dict):
     arch = dict(embed_dims=32, depth=1, num_heads=1)
-    with pytest.raises(ValueError, match=r"'ntk' changes the theta .* take 'linear' or 'by_parts'"):
+    with pytest.raises(
+        ValueError, match=r"'ntk' changes the theta .* take 'linear' or 'by_parts'"
+    ):
         RoPEViT(arch, rope=rope, rope_scaling=dict(type='ntk'))
     RoPEViT(arch, rope=rope, rope_scaling=dict(type='linear'))

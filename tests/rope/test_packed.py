@@ -20,7 +20,13 @@ SHAPES = {
     'of each image': (BATCH, POSITIONS, HEADS, PAIRS),
     'of each image, shared': (BATCH, POSITIONS, 1, PAIRS),
 }
-MORE = [(0, 0), (1, 4), (5, 0), (0, 1), (2, 3)]  # prefix tokens, channels that are not rotated
+MORE = [
+    (0, 0),
+    (1, 4),
+    (5, 0),
+    (0, 1),
+    (2, 3),
+]  # prefix tokens, channels that are not rotated
 every_layout = pytest.mark.parametrize('layout', LAYOUTS)
 
 
@@ -46,9 +52,14 @@ def check_rounded(actual: Tensor, expected: Tensor) -> None:
 
 
 @pairwise(layout=LAYOUTS, dtype=DTYPES, shape=SHAPES, more=MORE)
-def test_values(layout: str, dtype: torch.dtype, shape: tuple[int, ...], more: tuple[int, int]):
+def test_values(
+    layout: str, dtype: torch.dtype, shape: tuple[int, ...], more: tuple[int, int]
+):
     prefix, more_channels = more
-    qkv, rotary = projection(prefix, more_channels).to(dtype), Rotary(torch.randn(shape), layout)
+    qkv, rotary = (
+        projection(prefix, more_channels).to(dtype),
+        Rotary(torch.randn(shape), layout),
+    )
     before = qkv.clone()
     actual, expected = rotate(qkv, rotary, prefix), exact(qkv, rotary, prefix)
     assert torch.equal(qkv, before)
@@ -59,13 +70,17 @@ def test_values(layout: str, dtype: torch.dtype, shape: tuple[int, ...], more: t
 
 @every_layout
 @pytest.mark.parametrize('prefix, more_channels', MORE)
-def test_float64_stays_float64_with_angles_in_float32(layout: str, prefix: int, more_channels: int):
+def test_float64_stays_float64_with_angles_in_float32(
+    layout: str, prefix: int, more_channels: int
+):
     qkv = projection(prefix, more_channels).double().requires_grad_()
     rotary = Rotary(torch.randn(POSITIONS, HEADS, PAIRS), layout)
     results = []
     for function in (rotate, by_definition):
         outs = function(qkv, rotary, prefix)
-        results.append([*outs, *torch.autograd.grad(sum(out.pow(3).sum() for out in outs), qkv)])
+        results.append(
+            [*outs, *torch.autograd.grad(sum(out.pow(3).sum() for out in outs), qkv)]
+        )
     for found, right in zip(*results, strict=True):
         assert found.dtype == torch.float64
         torch.testing.assert_close(found, right, atol=1e-12, rtol=1e-12)
@@ -87,16 +102,23 @@ def test_gradients(layout: str, shape: tuple[int, ...], more: tuple[int, int]):
 
 
 @pairwise(layout=LAYOUTS, shape=SHAPES, dtype=[torch.bfloat16, torch.float16])
-def test_gradients_in_half_precision(layout: str, shape: tuple[int, ...], dtype: torch.dtype):
+def test_gradients_in_half_precision(
+    layout: str, shape: tuple[int, ...], dtype: torch.dtype
+):
     qkv = projection(1, 4).to(dtype).requires_grad_()
     angles = torch.randn(shape, requires_grad=True)
-    grads = [torch.randn(BATCH, HEADS, 1 + POSITIONS, 2 * PAIRS + 4).to(dtype) for _ in range(3)]
+    grads = [
+        torch.randn(BATCH, HEADS, 1 + POSITIONS, 2 * PAIRS + 4).to(dtype)
+        for _ in range(3)
+    ]
     outs = rotate(qkv, Rotary(angles, layout), 1)
     found = torch.autograd.grad(outs, [qkv, angles], grads)
     assert [grad.dtype for grad in found] == [dtype, torch.float32]
     outs = exact(qkv, Rotary(angles, layout), 1)
     right = torch.autograd.grad(outs, [qkv, angles], [grad.double() for grad in grads])
-    torch.testing.assert_close(found[0], right[0], atol=1e-5, rtol=1.01 * torch.finfo(dtype).eps)
+    torch.testing.assert_close(
+        found[0], right[0], atol=1e-5, rtol=1.01 * torch.finfo(dtype).eps
+    )
     # Sums in float32 of products of rounded values: the error is theirs.
     assert (found[1] - right[1]).norm() <= torch.finfo(dtype).eps * right[1].norm()
 
@@ -104,12 +126,22 @@ def test_gradients_in_half_precision(layout: str, shape: tuple[int, ...], dtype:
 def views() -> dict[str, Tensor]:
     """[B, N, 3, h, D] that is not contiguous."""
     return {
-        'channels two apart': torch.randn(BATCH, POSITIONS, 3, HEADS, 4 * PAIRS)[..., ::2],
+        'channels two apart': torch.randn(BATCH, POSITIONS, 3, HEADS, 4 * PAIRS)[
+            ..., ::2
+        ],
         'odd offset': torch.randn(BATCH, POSITIONS, 3, HEADS, 2 * PAIRS + 1)[..., 1:],
-        'some heads of many': torch.randn(BATCH, POSITIONS, 3, 2 * HEADS, 2 * PAIRS)[..., 1::2, :],
-        'heads first': torch.randn(3, HEADS, BATCH, POSITIONS, 2 * PAIRS).permute(2, 3, 0, 1, 4),
-        'expanded images': torch.randn(1, POSITIONS, 3, HEADS, 2 * PAIRS).expand(BATCH, *[-1] * 4),
-        'expanded channels': torch.randn(BATCH, POSITIONS, 3, HEADS, 1).expand(*[-1] * 4, 8),
+        'some heads of many': torch.randn(BATCH, POSITIONS, 3, 2 * HEADS, 2 * PAIRS)[
+            ..., 1::2, :
+        ],
+        'heads first': torch.randn(3, HEADS, BATCH, POSITIONS, 2 * PAIRS).permute(
+            2, 3, 0, 1, 4
+        ),
+        'expanded images': torch.randn(1, POSITIONS, 3, HEADS, 2 * PAIRS).expand(
+            BATCH, *[-1] * 4
+        ),
+        'expanded channels': torch.randn(BATCH, POSITIONS, 3, HEADS, 1).expand(
+            *[-1] * 4, 8
+        ),
     }
 
 
@@ -119,12 +151,16 @@ def test_projections_and_gradients_that_are_not_contiguous(
 ):
     qkv, grads = views()[name], views()[name].permute(2, 0, 3, 1, 4).unbind()
     qkv = qkv.requires_grad_() if qkv.is_leaf else qkv
-    rotary = Rotary(torch.randn(POSITIONS, HEADS, PAIRS).requires_grad_(requires_grad), layout)
+    rotary = Rotary(
+        torch.randn(POSITIONS, HEADS, PAIRS).requires_grad_(requires_grad), layout
+    )
     inputs = [qkv, rotary.angles] if requires_grad else [qkv]
     actual, expected = (function(qkv, rotary) for function in (rotate, by_definition))
     for part, right in zip(actual, expected, strict=True):
         torch.testing.assert_close(part, right, atol=2e-6, rtol=0)
-    found, wanted = (torch.autograd.grad(outs, inputs, grads) for outs in (actual, expected))
+    found, wanted = (
+        torch.autograd.grad(outs, inputs, grads) for outs in (actual, expected)
+    )
     for part, right in zip(found, wanted, strict=True):
         torch.testing.assert_close(part, right, atol=2e-5, rtol=0)
 
@@ -142,7 +178,9 @@ def test_an_expanded_gradient(layout: str):
 
 
 @every_layout
-@pytest.mark.parametrize('shape', [(POSITIONS, HEADS, PAIRS), (0, POSITIONS, HEADS, PAIRS)])
+@pytest.mark.parametrize(
+    'shape', [(POSITIONS, HEADS, PAIRS), (0, POSITIONS, HEADS, PAIRS)]
+)
 def test_no_images(layout: str, shape: tuple[int, ...]):
     qkv = torch.randn(0, POSITIONS + 1, 3, HEADS, 2 * PAIRS, requires_grad=True)
     angles = torch.randn(shape, requires_grad=True)
@@ -155,7 +193,9 @@ def test_no_images(layout: str, shape: tuple[int, ...]):
 
 def test_the_result_is_new_and_contiguous():
     for qkv in (projection(), *views().values()):
-        out = rotate_complex(qkv, Rotary(torch.randn(POSITIONS, 1, PAIRS)).cos_sin, 'half', 0)
+        out = rotate_complex(
+            qkv, Rotary(torch.randn(POSITIONS, 1, PAIRS)).cos_sin, 'half', 0
+        )
         assert out.is_contiguous() and out.shape == qkv.shape
         assert out.untyped_storage().data_ptr() != qkv.untyped_storage().data_ptr()
 
@@ -164,14 +204,19 @@ def test_a_projection_that_somebody_saved_has_the_right_gradient():
     x = projection().double().requires_grad_()
     rotary = Rotary(torch.randn(POSITIONS, 1, PAIRS, dtype=torch.float64))
     found, right = (
-        torch.autograd.grad(sum(part.square().sum() for part in function(x.exp(), rotary)), x)[0]
+        torch.autograd.grad(
+            sum(part.square().sum() for part in function(x.exp(), rotary)), x
+        )[0]
         for function in (rotate, by_definition)  # exp keeps its result for backward
     )
     torch.testing.assert_close(found, right)
 
 
 def test_an_output_that_somebody_changes_is_an_error_not_a_wrong_gradient():
-    qkv, angles = projection().requires_grad_(), torch.randn(POSITIONS, 1, PAIRS).requires_grad_()
+    qkv, angles = (
+        projection().requires_grad_(),
+        torch.randn(POSITIONS, 1, PAIRS).requires_grad_(),
+    )
     out = rotate(qkv, Rotary(angles))[0]
     with pytest.raises(RuntimeError, match='is a view and is being modified inplace'):
         out.mul_(2)
@@ -198,7 +243,9 @@ def test_backward_inside_autocast_keeps_positions_in_float32():
 
     def gradient() -> Tensor:
         q, k, _ = rotate(x, rope(x, (1, 400)))
-        return torch.autograd.grad((q * k.detach().flip(2)).sum() + k.sum(), rope.freqs)[0]
+        return torch.autograd.grad(
+            (q * k.detach().flip(2)).sum() + k.sum(), rope.freqs
+        )[0]
 
     expected = gradient()
     with torch.autocast('cpu', dtype=torch.bfloat16):

@@ -26,7 +26,9 @@ EMBEDDINGS: dict[str, Callable[..., RotaryEmbedding]] = {
     'axial, learned': lambda *args, **kw: AxialRoPE(*args, learned=True, **kw),
     'axial, half of the channels': lambda *args, **kw: AxialRoPE(*args, k_rope=2, **kw),
     'axial, each head': lambda *args, **kw: AxialRoPE(*args, shared=False, **kw),
-    'periods': lambda *args, **kw: AxialRoPE(*args, series='periods', coordinates=CENTRES, **kw),
+    'periods': lambda *args, **kw: AxialRoPE(
+        *args, series='periods', coordinates=CENTRES, **kw
+    ),
     'log-axial': LogAxialRoPE,
     'mixed': MixedRoPE,
     'video': VideoRoPE,
@@ -36,7 +38,9 @@ EMBEDDINGS: dict[str, Callable[..., RotaryEmbedding]] = {
 def scores(rotary: Rotary) -> Tensor:
     """[h, n, n] of tokens that all have the same query and the same key."""
     generator = torch.Generator().manual_seed(0)
-    content = torch.randn(1, 1, 3, HEADS, HEAD_DIM, dtype=torch.float64, generator=generator)
+    content = torch.randn(
+        1, 1, 3, HEADS, HEAD_DIM, dtype=torch.float64, generator=generator
+    )
     q, k, _ = rotate(content.expand(1, len(rotary.angles), -1, -1, -1), rotary)
     return (q @ k.transpose(-2, -1))[0]
 
@@ -52,9 +56,14 @@ def assert_relative(scores: Tensor, height: int, width: int) -> None:
     assert len(by_offset) == (2 * height - 1) * (2 * width - 1)
     for of_pairs in by_offset.values():
         torch.testing.assert_close(
-            torch.stack(of_pairs), of_pairs[0].expand(len(of_pairs), -1), atol=1e-12, rtol=0
+            torch.stack(of_pairs),
+            of_pairs[0].expand(len(of_pairs), -1),
+            atol=1e-12,
+            rtol=0,
         )
-    values = torch.stack([of_pairs[0] for of_pairs in by_offset.values()])  # [offsets, h]
+    values = torch.stack(
+        [of_pairs[0] for of_pairs in by_offset.values()]
+    )  # [offsets, h]
     assert (torch.pdist(values) > 1e-9).all()
 
 
@@ -91,12 +100,19 @@ def test_three_axes(order: tuple[int, ...]):
     """Tokens of a volume, (t, y, x): each pair rotates along one axis, scores depend on offsets."""
     sides = 2, 3, 4
     positions = torch.cartesian_prod(*(torch.arange(side).double() for side in sides))
-    series = [axis_frequencies(24, theta, num_axes=3).double() for theta in (10.0, 50.0, 100.0)]
-    angles = linear_angles(positions, axial_frequencies([x[None] for x in series], order))
+    series = [
+        axis_frequencies(24, theta, num_axes=3).double()
+        for theta in (10.0, 50.0, 100.0)
+    ]
+    angles = linear_angles(
+        positions, axial_frequencies([x[None] for x in series], order)
+    )
     for n, position in enumerate(positions):
         for axis in range(3):
             places = [order.index(axis) * 4 + k for k in range(4)]
-            torch.testing.assert_close(angles[n, 0, places], position[axis] * series[axis])
+            torch.testing.assert_close(
+                angles[n, 0, places], position[axis] * series[axis]
+            )
     rotary = Rotary(angles[:, :, :8], 'half')
     values = scores(rotary)
     by_offset = {}

@@ -33,7 +33,9 @@ ANGLES = {  # shapes for 2 images, 6 tokens, HEADS heads and 2 pairs
 
 
 @pytest.fixture(params=['complex', 'definition'], autouse=True)
-def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def implementation(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> str:
     if request.param == 'definition':
         monkeypatch.setattr(rotation, 'implementation', lambda device, dtype: None)
     return request.param
@@ -44,12 +46,16 @@ def rope(request: pytest.FixtureRequest) -> RotaryEmbedding:
     return EMBEDDINGS[request.param]()
 
 
-def angles_of(rope: RotaryEmbedding, height: int = HEIGHT, width: int = WIDTH) -> Rotary:
+def angles_of(
+    rope: RotaryEmbedding, height: int = HEIGHT, width: int = WIDTH
+) -> Rotary:
     """In float64."""
     return rope(torch.empty(1, height * width, 1, dtype=torch.float64), (height, width))
 
 
-def tokens(batch: int = 2, number: int = HEIGHT * WIDTH, head_dim: int = HEAD_DIM) -> Tensor:
+def tokens(
+    batch: int = 2, number: int = HEIGHT * WIDTH, head_dim: int = HEAD_DIM
+) -> Tensor:
     """[B, N, 3, h, D]."""
     return torch.randn(batch, number, 3, HEADS, head_dim, dtype=torch.float64)
 
@@ -71,7 +77,9 @@ def test_angles_of_zero_change_nothing(rope: RotaryEmbedding):
 def test_norms_are_preserved(rope: RotaryEmbedding):
     qkv = tokens()
     for index, part in enumerate(rotate(qkv, angles_of(rope))):
-        torch.testing.assert_close(part.norm(dim=-1), qkv[:, :, index].norm(dim=-1).transpose(1, 2))
+        torch.testing.assert_close(
+            part.norm(dim=-1), qkv[:, :, index].norm(dim=-1).transpose(1, 2)
+        )
 
 
 def test_queries_and_keys_are_rotated_and_values_are_not(rope: RotaryEmbedding):
@@ -93,9 +101,13 @@ def test_the_projection_is_not_changed(rope: RotaryEmbedding):
 def test_scores_depend_on_the_offset_only(rope: RotaryEmbedding):
     same = tokens(1, 1).expand(1, HEIGHT * WIDTH, -1, -1, -1)
     q, k, _ = (part[0] for part in rotate(same, angles_of(rope)))  # [h, N, D]
-    scores = torch.einsum('hid,hjd->hij', q, k).reshape(HEADS, HEIGHT, WIDTH, HEIGHT, WIDTH)
+    scores = torch.einsum('hid,hjd->hij', q, k).reshape(
+        HEADS, HEIGHT, WIDTH, HEIGHT, WIDTH
+    )
     one_right_one_down = [
-        scores[:, y, x, y + 1, x + 1] for y in range(HEIGHT - 1) for x in range(WIDTH - 1)
+        scores[:, y, x, y + 1, x + 1]
+        for y in range(HEIGHT - 1)
+        for x in range(WIDTH - 1)
     ]
     for score in one_right_one_down[1:]:
         torch.testing.assert_close(score, one_right_one_down[0], atol=1e-12, rtol=0)
@@ -133,7 +145,9 @@ def test_half_is_interleaved_in_another_order_of_channels():
     half, interleaved = EMBEDDINGS['mixed, half'](), EMBEDDINGS['mixed']()
     interleaved.load_state_dict(half.state_dict())
     qkv = tokens()
-    order = torch.arange(HEAD_DIM).view(2, -1).T.flatten()  # 0 4 1 5 ...: a0 b0 a1 b1 ...
+    order = (
+        torch.arange(HEAD_DIM).view(2, -1).T.flatten()
+    )  # 0 4 1 5 ...: a0 b0 a1 b1 ...
     expected = rotate(qkv[..., order], angles_of(interleaved))
     for part, right in zip(rotate(qkv, angles_of(half)), expected, strict=True):
         torch.testing.assert_close(part[..., order], right)
@@ -148,7 +162,9 @@ def test_opposite_angles_rotate_back(rope: RotaryEmbedding):
 
 
 @pytest.mark.parametrize('prefix', [1, 5])
-def test_prefix_tokens_and_other_channels_are_not_rotated(rope: RotaryEmbedding, prefix: int):
+def test_prefix_tokens_and_other_channels_are_not_rotated(
+    rope: RotaryEmbedding, prefix: int
+):
     rotary = angles_of(rope)
     wide = tokens(2, prefix + HEIGHT * WIDTH, HEAD_DIM + 4)
     inside = rotate(wide[:, prefix:, ..., :HEAD_DIM], rotary)
@@ -160,7 +176,10 @@ def test_prefix_tokens_and_other_channels_are_not_rotated(rope: RotaryEmbedding,
 
 
 def test_angles_of_each_image_are_those_of_each_image_alone():
-    qkv, angles = tokens(), torch.randn(2, HEIGHT * WIDTH, HEADS, 3, dtype=torch.float64)
+    qkv, angles = (
+        tokens(),
+        torch.randn(2, HEIGHT * WIDTH, HEADS, 3, dtype=torch.float64),
+    )
     both = rotate(qkv, Rotary(angles))
     for image in range(2):
         alone = rotate(qkv[image, None], Rotary(angles[image]))
@@ -197,15 +216,22 @@ def test_gradients_with_a_graph_are_those_without(layout: str, shape: tuple[int,
     """Another way through backward, of which gradgradcheck tests the derivative alone."""
     qkv = tokens(2, 7, 6).requires_grad_()
     angles = torch.randn(shape, dtype=torch.float64, requires_grad=True)
-    rotary, weights = Rotary(angles, layout), torch.randn(3, 2, HEADS, 7, 6, dtype=torch.float64)
+    rotary, weights = (
+        Rotary(angles, layout),
+        torch.randn(3, 2, HEADS, 7, 6, dtype=torch.float64),
+    )
     loss = (torch.stack(rotate(qkv, rotary, 1)).pow(3) * weights).sum()
     plain = torch.autograd.grad(loss, [qkv, angles], retain_graph=True)
     found = torch.autograd.grad(loss, [qkv, angles], create_graph=True)
-    second = torch.autograd.grad(sum(grad.pow(2).sum() for grad in found), [qkv, angles])
+    second = torch.autograd.grad(
+        sum(grad.pow(2).sum() for grad in found), [qkv, angles]
+    )
     parts = rotate_definition(qkv, rotary, 1).permute(2, 0, 3, 1, 4)
     loss = (parts.pow(3) * weights).sum()
     right = torch.autograd.grad(loss, [qkv, angles], create_graph=True)
-    second_right = torch.autograd.grad(sum(grad.pow(2).sum() for grad in right), [qkv, angles])
+    second_right = torch.autograd.grad(
+        sum(grad.pow(2).sum() for grad in right), [qkv, angles]
+    )
     for grads, expected in ((plain, right), (found, right), (second, second_right)):
         for grad, of_definition in zip(grads, expected, strict=True):
             torch.testing.assert_close(grad, of_definition)
@@ -238,7 +264,9 @@ def test_gradients_of_frequencies_reach_the_parameter():
 def test_cosines_and_sines_are_those_of_the_angles(rope: RotaryEmbedding):
     rotary = angles_of(rope)
     cos, sin = rotary.cos_sin.unbind(-1)
-    assert torch.equal(cos, rotary.angles.cos()) and torch.equal(sin, rotary.angles.sin())
+    assert torch.equal(cos, rotary.angles.cos()) and torch.equal(
+        sin, rotary.angles.sin()
+    )
     assert rotary.cos_sin is rotary.cos_sin and not rotary.cos_sin.requires_grad
     with torch.inference_mode():
         assert not angles_of(rope).cos_sin.is_inference()
@@ -247,13 +275,27 @@ def test_cosines_and_sines_are_those_of_the_angles(rope: RotaryEmbedding):
 @pytest.mark.parametrize(
     'shape, prefix, message',
     [
-        ((1, 9, 3, HEADS, HEAD_DIM), 0, 'for 24 tokens after 0 prefix .* input has 9 tokens of 1'),
-        ((1, 25, 3, HEADS, HEAD_DIM), 2, 'for 24 tokens after 2 prefix .* input has 25 tokens'),
-        ((1, 24, 3, 2, HEAD_DIM), 0, r'for 3 heads \(1 = any\).*the input has 2 heads of 8'),
+        (
+            (1, 9, 3, HEADS, HEAD_DIM),
+            0,
+            'for 24 tokens after 0 prefix .* input has 9 tokens of 1',
+        ),
+        (
+            (1, 25, 3, HEADS, HEAD_DIM),
+            2,
+            'for 24 tokens after 2 prefix .* input has 25 tokens',
+        ),
+        (
+            (1, 24, 3, 2, HEAD_DIM),
+            0,
+            r'for 3 heads \(1 = any\).*the input has 2 heads of 8',
+        ),
         ((1, 24, 3, HEADS, 6), 0, 'of 8 channels or more, the input has 3 heads of 6'),
     ],
 )
-def test_angles_that_do_not_fit_are_an_error(shape: tuple[int, ...], prefix: int, message: str):
+def test_angles_that_do_not_fit_are_an_error(
+    shape: tuple[int, ...], prefix: int, message: str
+):
     with pytest.raises(ValueError, match=message):
         rotate(torch.randn(shape), angles_of(MixedRoPE(HEAD_DIM, HEADS)), prefix)
 

@@ -27,7 +27,9 @@ def comrope_rotations(blocks: Tensor, factors: Tensor) -> Tensor:
         for column in range(GRID[1]):
             along = factors[0] * column + factors[1] * row  # [D / 4]
             of_blocks = torch.linalg.matrix_exp(skew * along[:, None, None])
-            rotations.append(torch.stack([torch.block_diag(*head) for head in of_blocks]))
+            rotations.append(
+                torch.stack([torch.block_diag(*head) for head in of_blocks])
+            )
     return torch.stack(rotations)
 
 
@@ -40,7 +42,9 @@ def pair_basis(blocks: Tensor) -> tuple[Tensor, Tensor]:
     for head in blocks - blocks.mT:
         planes = []
         for skew in head:
-            values, vectors = torch.linalg.eigh(1j * skew)  # real eigenvalues, in pairs of signs
+            values, vectors = torch.linalg.eigh(
+                1j * skew
+            )  # real eigenvalues, in pairs of signs
             for index in range(BLOCK // 2, BLOCK):
                 speeds.append(values[index])
                 vector = vectors[:, index] * 2**0.5
@@ -71,6 +75,8 @@ def test_comrope_with_larger_blocks_is_mixed_rope_with_other_projections():
         rope.freqs.copy_(speeds * factors.repeat_interleave(BLOCK // 2, 1)[:, None])
         for parameter in folded.qkv.parameters():  # rows of queries and keys, by head
             by_head = parameter[: 2 * C].view(2, HEADS, D, -1)
-            parameter[: 2 * C] = (basis.mT @ by_head).view(2 * C, -1).view_as(parameter[: 2 * C])
+            parameter[: 2 * C] = (
+                (basis.mT @ by_head).view(2 * C, -1).view_as(parameter[: 2 * C])
+            )
     torch.testing.assert_close(folded(x, GRID), expected, atol=1e-12, rtol=0)
     assert not torch.allclose(attn(x, GRID), expected, atol=1e-3)  # positions do matter

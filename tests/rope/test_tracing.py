@@ -5,7 +5,14 @@ import torch
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.rope import AxialRoPE, GridRoPE, LogAxialRoPE, MixedRoPE, RopeScaling, VideoRoPE
+from rope_dense.rope import (
+    AxialRoPE,
+    GridRoPE,
+    LogAxialRoPE,
+    MixedRoPE,
+    RopeScaling,
+    VideoRoPE,
+)
 from rope_dense.utils.sizes import larger, smaller
 
 pytestmark = pytest.mark.filterwarnings('ignore::torch.jit.TracerWarning')
@@ -15,13 +22,17 @@ OTHERS = (7, 4), (4, 12), (1, 1)
 class Angles(nn.Module):
     """The angles of an embedding for a map [1, C, H, W], or for its windows."""
 
-    def __init__(self, rope: nn.Module, window_size: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, rope: nn.Module, window_size: tuple[int, int] | None = None
+    ) -> None:
         super().__init__()
         self.rope, self.window_size = rope, window_size
 
     def forward(self, image: Tensor) -> Tensor:
         grid = image.shape[2], image.shape[3]
-        return self.rope(image.flatten(2).transpose(1, 2), grid, self.window_size).angles
+        return self.rope(
+            image.flatten(2).transpose(1, 2), grid, self.window_size
+        ).angles
 
 
 def assert_traced(module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
@@ -73,7 +84,9 @@ def test_the_temperature_is_that_of_the_traced_size(temperature: str):
     rope.set_scaling(RopeScaling((3, 6), 'none', temperature=temperature))
 
     def scaled(image: Tensor) -> Tensor:
-        rotary = rope(image.flatten(2).transpose(1, 2), (image.shape[2], image.shape[3]))
+        rotary = rope(
+            image.flatten(2).transpose(1, 2), (image.shape[2], image.shape[3])
+        )
         return torch.ones(()) * rotary.attention_scale
 
     image = torch.zeros(1, 4, 5, 8)
@@ -86,7 +99,11 @@ def test_the_temperature_is_that_of_the_traced_size(temperature: str):
     'options',
     [
         dict(rope=dict(type='LogAxialRoPE')),
-        dict(rope=dict(type='AxialRoPE', coordinates=dict(type='corners', normalize='max'))),
+        dict(
+            rope=dict(
+                type='AxialRoPE', coordinates=dict(type='corners', normalize='max')
+            )
+        ),
         dict(rope=dict(type='MixedRoPE'), rope_scaling=dict(type='by_parts')),
     ],
     ids=str,
@@ -105,7 +122,9 @@ def test_a_backbone(options: dict):
 def test_the_larger_of_numbers_and_tensors():
     assert (larger(2, 3), smaller(2, 3), larger(2.5, 1.0)) == (3, 2, 2.5)
     sides = torch.tensor(4), 7
-    assert [int(f(*order)) for f in (larger, smaller) for order in (sides, sides[::-1])] == [
+    assert [
+        int(f(*order)) for f in (larger, smaller) for order in (sides, sides[::-1])
+    ] == [
         7,
         7,
         4,

@@ -28,11 +28,16 @@ from rope_dense.rope.rotation import (
     rotate_definition,
 )
 
-triton = pytest.importorskip('triton', reason='no triton; pip install -r requirements/triton.txt')
+triton = pytest.importorskip(
+    'triton', reason='no triton; pip install -r requirements/triton.txt'
+)
 triton_rotary = importlib.import_module('rope_dense.rope.rotation_triton')
 KERNEL = Implementation(triton_rotary.rotate_triton, triton_rotary.triton_backward)
 DEVICE = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
-LAYOUTS, DTYPES = ('interleaved', 'half'), (torch.float32, torch.bfloat16, torch.float16)
+LAYOUTS, DTYPES = (
+    ('interleaved', 'half'),
+    (torch.float32, torch.bfloat16, torch.float16),
+)
 BATCH, HEADS, POSITIONS, PAIRS, PREFIX = 2, 3, 11, 4, 5
 TABLES = {
     'all heads': (POSITIONS, 1, PAIRS),
@@ -60,7 +65,9 @@ def make_qkv(
     prefix: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    return torch.randn(batch, prefix + positions, 3, HEADS, head_dim, device=DEVICE).to(dtype)
+    return torch.randn(batch, prefix + positions, 3, HEADS, head_dim, device=DEVICE).to(
+        dtype
+    )
 
 
 def assert_equal_but_for_rounding(actual: Tensor, expected: Tensor) -> None:
@@ -79,7 +86,9 @@ def gradients(
     return list(torch.autograd.grad(out, [qkv, angles], weight))
 
 
-def assert_same_gradients(qkv: Tensor, rotary: Rotary, weight: Tensor, prefix: int = 0) -> None:
+def assert_same_gradients(
+    qkv: Tensor, rotary: Rotary, weight: Tensor, prefix: int = 0
+) -> None:
     actual = gradients(by_kernel, qkv, rotary, weight, prefix)
     expected = gradients(rotate_definition, qkv, rotary, weight, prefix)
     assert_equal_but_for_rounding(actual[0], expected[0])
@@ -116,29 +125,47 @@ def test_what_is_not_rotated_is_copied(layout: str):
     assert out.isfinite().sum() == qkv.isfinite().sum()
 
 
-@pairwise(layout=LAYOUTS, size=[(1, 1), (7, 3), (33, 5)], split=[(4096, 32), (3, 8), (1, 128)])
+@pairwise(
+    layout=LAYOUTS, size=[(1, 1), (7, 3), (33, 5)], split=[(4096, 32), (3, 8), (1, 128)]
+)
 def test_any_size_and_any_split_into_programs(
-    monkeypatch: pytest.MonkeyPatch, layout: str, size: tuple[int, int], split: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch,
+    layout: str,
+    size: tuple[int, int],
+    split: tuple[int, int],
 ):
     """Images and pairs that the programs do not divide; 3 heads of 6 pairs and 2 channels more."""
     (positions, batch), (programs, threads) = size, split
     monkeypatch.setattr(triton_rotary, 'PROGRAMS', programs)
     monkeypatch.setattr(triton_rotary, 'THREADS', threads)
-    qkv, rotary = make_qkv(positions, batch, 14), make_rotary((positions, HEADS, 6), layout)
-    assert_equal_but_for_rounding(by_kernel(qkv, rotary), rotate_definition(qkv, rotary))
+    qkv, rotary = (
+        make_qkv(positions, batch, 14),
+        make_rotary((positions, HEADS, 6), layout),
+    )
+    assert_equal_but_for_rounding(
+        by_kernel(qkv, rotary), rotate_definition(qkv, rotary)
+    )
     assert_same_gradients(qkv, rotary, torch.randn_like(qkv))
 
 
 def span(x: Tensor) -> tuple[int, int]:
     """Address of the first byte of its values, and that behind the last one."""
-    last = sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
+    last = sum(
+        (size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True)
+    )
     return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
 
 
-@pytest.mark.skipif(DEVICE.type == 'cuda', reason='reads the addresses of the interpreter')
+@pytest.mark.skipif(
+    DEVICE.type == 'cuda', reason='reads the addresses of the interpreter'
+)
 @pairwise(layout=LAYOUTS, table=TABLES.keys(), dtype=DTYPES, programs=[2, 4096])
 def test_every_address_is_within_a_tensor(
-    monkeypatch: pytest.MonkeyPatch, layout: str, table: str, dtype: torch.dtype, programs: int
+    monkeypatch: pytest.MonkeyPatch,
+    layout: str,
+    table: str,
+    dtype: torch.dtype,
+    programs: int,
 ):
     """Of forward and both backwards, of a source with gaps; a GPU may not notice others."""
     from triton.runtime.interpreter import InterpreterBuilder
@@ -160,7 +187,9 @@ def test_every_address_is_within_a_tensor(
             def run(*args: object, **constants: object) -> None:
                 spans = [span(x) for x in args if isinstance(x, Tensor)]
                 with pytest.MonkeyPatch.context() as patch:
-                    for mask, name in enumerate(('create_masked_load', 'create_masked_store')):
+                    for mask, name in enumerate(
+                        ('create_masked_load', 'create_masked_store')
+                    ):
                         method = watched(getattr(InterpreterBuilder, name), mask, spans)
                         patch.setattr(InterpreterBuilder, name, method)
                     kernel[grid](*args, **constants)
@@ -170,7 +199,9 @@ def test_every_address_is_within_a_tensor(
     monkeypatch.setattr(triton_rotary, 'rotate_kernel', Watched())
     monkeypatch.setattr(triton_rotary, 'PROGRAMS', programs)
     rotary = make_rotary(TABLES[table], layout)
-    tokens = torch.randn(BATCH, PREFIX + POSITIONS, 3 * HEADS * 12 + 1, device=DEVICE).to(dtype)
+    tokens = torch.randn(
+        BATCH, PREFIX + POSITIONS, 3 * HEADS * 12 + 1, device=DEVICE
+    ).to(dtype)
     qkv = tokens[..., 1:].unflatten(-1, (3, HEADS, 12))
     rotated = by_kernel(qkv, rotary, PREFIX)
     for kept in (None, rotated):
@@ -181,7 +212,9 @@ def test_many_windows_share_a_table():
     qkv, rotary = make_qkv(4, batch=60), make_rotary((4, HEADS, PAIRS), 'interleaved')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(triton_rotary, 'PROGRAMS', 8)
-        assert_equal_but_for_rounding(by_kernel(qkv, rotary), rotate_definition(qkv, rotary))
+        assert_equal_but_for_rounding(
+            by_kernel(qkv, rotary), rotate_definition(qkv, rotary)
+        )
         assert_same_gradients(qkv, rotary, torch.randn_like(qkv))
 
 
@@ -189,7 +222,10 @@ def test_many_windows_share_a_table():
 @pytest.mark.parametrize('parts', [1, 2, 3])
 def test_parts_of_a_larger_tensor(layout: str, parts: int):
     shape = BATCH, 1 + PREFIX + POSITIONS, 1 + parts, HEADS, 2 * PAIRS + 4
-    memory, rotary = torch.randn(shape, device=DEVICE), make_rotary(TABLES['each head'], layout)
+    memory, rotary = (
+        torch.randn(shape, device=DEVICE),
+        make_rotary(TABLES['each head'], layout),
+    )
     part = memory[:, 1:, 1:]
     assert_equal_but_for_rounding(
         by_kernel(part, rotary, PREFIX), rotate_definition(part, rotary, PREFIX)
@@ -198,10 +234,14 @@ def test_parts_of_a_larger_tensor(layout: str, parts: int):
 
 
 @pytest.mark.parametrize('table', TABLES)
-def test_gradients_are_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch, table: str):
+def test_gradients_are_the_same_in_every_run(
+    monkeypatch: pytest.MonkeyPatch, table: str
+):
     monkeypatch.setattr(triton_rotary, 'PROGRAMS', 2)
     qkv, rotary = make_qkv(), make_rotary(TABLES[table], 'interleaved')
-    first, second = (gradients(by_kernel, qkv, rotary, torch.sin(qkv)) for _ in range(2))
+    first, second = (
+        gradients(by_kernel, qkv, rotary, torch.sin(qkv)) for _ in range(2)
+    )
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -210,14 +250,20 @@ def test_strides(layout: str):
     """A projection that is part of a larger one, or is stored in another order, and gradients that
     are expanded or come from attention, by queries, keys and values."""
     rotary = make_rotary(TABLES['each head'], layout)
-    part = torch.randn(BATCH, POSITIONS, 3, HEADS + 2, 2 * PAIRS, device=DEVICE)[:, :, :, 1:-1]
+    part = torch.randn(BATCH, POSITIONS, 3, HEADS + 2, 2 * PAIRS, device=DEVICE)[
+        :, :, :, 1:-1
+    ]
     for dims in ((0, 1, 2, 3, 4), (1, 0, 3, 2, 4), (2, 0, 3, 1, 4), (4, 3, 2, 1, 0)):
         order = [dims.index(dim) for dim in range(5)]
         stored = part.permute(dims).contiguous().permute(order)
-        assert_equal_but_for_rounding(by_kernel(stored, rotary), rotate_definition(part, rotary))
+        assert_equal_but_for_rounding(
+            by_kernel(stored, rotary), rotate_definition(part, rotary)
+        )
         assert_same_gradients(part, rotary, stored)
     for shape in ((1,), (BATCH, 1, 3, HEADS, 1), (1, POSITIONS, 1, 1, 2 * PAIRS)):
-        assert_same_gradients(part, rotary, torch.randn(shape, device=DEVICE).expand(part.shape))
+        assert_same_gradients(
+            part, rotary, torch.randn(shape, device=DEVICE).expand(part.shape)
+        )
 
 
 def test_each_direction_is_one_launch(monkeypatch: pytest.MonkeyPatch):
@@ -234,7 +280,10 @@ def test_each_direction_is_one_launch(monkeypatch: pytest.MonkeyPatch):
     assert len(grids) == 2
     for batch, positions in ((0, POSITIONS), (BATCH, 0)):  # nothing to rotate
         for shape in ((positions, HEADS, PAIRS), (batch, positions, 1, PAIRS)):
-            rotary, qkv = make_rotary(shape, 'half'), make_qkv(positions, batch, prefix=PREFIX)
+            rotary, qkv = (
+                make_rotary(shape, 'half'),
+                make_qkv(positions, batch, prefix=PREFIX),
+            )
             assert torch.equal(by_kernel(qkv, rotary, PREFIX), qkv)
             of_qkv, of_angles = gradients(by_kernel, qkv, rotary, qkv, PREFIX)
             assert torch.equal(of_qkv, qkv)
@@ -245,7 +294,9 @@ def test_each_direction_is_one_launch(monkeypatch: pytest.MonkeyPatch):
 def test_double_angles_are_rounded():
     rotary, qkv = make_rotary(TABLES['each head'], 'half'), make_qkv()
     double = Rotary(rotary.angles.double(), 'half')
-    assert_equal_but_for_rounding(by_kernel(qkv, double), rotate_definition(qkv, rotary))
+    assert_equal_but_for_rounding(
+        by_kernel(qkv, double), rotate_definition(qkv, rotary)
+    )
 
 
 @pytest.fixture
@@ -268,7 +319,9 @@ def test_a_device_is_checked_once(monkeypatch: pytest.MonkeyPatch, usable: None)
     """Without a warning and without random numbers, and in no mode of the caller."""
     checked, check = [], triton_rotary.self_check
     monkeypatch.setattr(
-        triton_rotary, 'self_check', lambda device: checked.append(device) or check(device)
+        triton_rotary,
+        'self_check',
+        lambda device: checked.append(device) or check(device),
     )
     state = torch.get_rng_state()
     with warnings.catch_warnings(), torch.inference_mode():
@@ -281,7 +334,10 @@ def test_a_device_is_checked_once(monkeypatch: pytest.MonkeyPatch, usable: None)
     'breakage, words',
     [
         (lambda out, sums: (out + 0.125, sums), 'Greatest absolute difference: 0.125'),
-        (lambda out, sums: (out, None if sums is None else -sums), 'Greatest absolute difference'),
+        (
+            lambda out, sums: (out, None if sums is None else -sums),
+            'Greatest absolute difference',
+        ),
         (lambda out, sums: 1 / 0, 'ZeroDivisionError'),
     ],
 )
@@ -343,7 +399,9 @@ def test_what_the_kernel_cannot_take(monkeypatch: pytest.MonkeyPatch):
     """Is rotated by torch's own operations."""
     monkeypatch.setattr(triton_rotary, 'launch', pytest.fail)
     odd, rotary = make_qkv(head_dim=7), make_rotary((POSITIONS, 1, 3), 'half')
-    assert torch.equal(by_kernel(odd, rotary), rotate_complex(odd, rotary.cos_sin, 'half', 0))
+    assert torch.equal(
+        by_kernel(odd, rotary), rotate_complex(odd, rotary.cos_sin, 'half', 0)
+    )
     huge = make_qkv(1, batch=1)[:, :, :, :1].expand(1, 2**26, 3, HEADS, 8)
     assert not triton_rotary.is_supported(huge)
     with FakeTensorMode():
@@ -379,7 +437,9 @@ def test_backbones_train_alike(monkeypatch: pytest.MonkeyPatch, name: str):
     model, launches = make_backbone(name).to(DEVICE), []
     image = torch.randn(1, 3, 24, 40, device=DEVICE)
     launch = triton_rotary.launch
-    monkeypatch.setattr(triton_rotary, 'launch', lambda *args: launches.append(0) or launch(*args))
+    monkeypatch.setattr(
+        triton_rotary, 'launch', lambda *args: launches.append(0) or launch(*args)
+    )
 
     def train(how: Implementation) -> list[Tensor]:
         monkeypatch.setattr(rotation, 'implementation', lambda device, dtype: how)
@@ -420,7 +480,9 @@ def test_compiles_to_wide_loads_without_spilled_registers():
     """The instructions for a GPU, which say something of speed without one."""
     script = Path(__file__).with_name('triton_instructions.py')
     environment = {**os.environ, 'TRITON_INTERPRET': '0'}
-    out = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=True)
+    out = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, check=True
+    )
     report = json.loads(out.stdout)
     assert report['kernels_for_other_sizes'] == 0
     assert len(report['kernels']) == 3 * 2 * 3 * 2  # targets, layouts, kinds, parts
@@ -430,10 +492,17 @@ def test_compiles_to_wide_loads_without_spilled_registers():
         assert kernel['sines'] == 0 and not kernel['narrow'], kernel
         if kernel['backend'] == 'hip':
             words = {name.split()[-1] for name in counts}
-            assert words <= {'dwordx4', 'dwordx2'} and 'scratch' not in str(counts), kernel
+            assert words <= {'dwordx4', 'dwordx2'} and 'scratch' not in str(counts), (
+                kernel
+            )
             continue
         assert counts['ld global v4'] >= 2 + 2 * parts, kernel
         assert counts['st global v4'] >= 2 * parts, kernel
-        assert not {'ld global', 'st global', 'ld local', 'st local'} & set(counts), kernel
+        assert not {'ld global', 'st global', 'ld local', 'st local'} & set(counts), (
+            kernel
+        )
         if kernel['layout'] == 'interleaved' and kernel['kind'] != 'learned':
-            assert set(counts) == {'ld global v4', 'st global v4'}  # no exchange between threads
+            assert set(counts) == {
+                'ld global v4',
+                'st global v4',
+            }  # no exchange between threads

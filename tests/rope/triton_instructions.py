@@ -37,8 +37,12 @@ KINDS = ('forward', 'backward', 'learned')
 compiled: list[CompiledKernel] = []
 
 
-def compile_in_place_of_launch(kernel: JITFunction, grid: tuple[int]) -> Callable[..., None]:
-    return lambda *args, **kwargs: compiled.append(kernel.warmup(*args, grid=grid, **kwargs))
+def compile_in_place_of_launch(
+    kernel: JITFunction, grid: tuple[int]
+) -> Callable[..., None]:
+    return lambda *args, **kwargs: compiled.append(
+        kernel.warmup(*args, grid=grid, **kwargs)
+    )
 
 
 def compile_for(target: GPUTarget) -> None:
@@ -52,7 +56,9 @@ def compile_for(target: GPUTarget) -> None:
     )
 
 
-def run(qkv: Tensor, table_shape: tuple[int, ...], layout: str, kind: str) -> CompiledKernel:
+def run(
+    qkv: Tensor, table_shape: tuple[int, ...], layout: str, kind: str
+) -> CompiledKernel:
     """The kernel of the rotation, or of its backward, without or with the angles' gradient."""
     settings = torch.zeros(*table_shape, 2), layout, 1
     if kind != 'forward':
@@ -78,8 +84,17 @@ def registers(ptx: str) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, 'kernel.ptx')
         source.write_text(ptx)
-        command = [PTXAS, '-v', f'-arch={architecture}', source, '-o', source.with_suffix('.cubin')]
-        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        command = [
+            PTXAS,
+            '-v',
+            f'-arch={architecture}',
+            source,
+            '-o',
+            source.with_suffix('.cubin'),
+        ]
+        report = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stderr
     return (
         int(re.search(r'Used (\d+) registers', report)[1]),
         int(re.search(r'(\d+) bytes spill stores', report)[1]),
@@ -100,15 +115,24 @@ def amd_registers(code: str) -> tuple[int, int]:
 
 def narrow_offsets(ttir: str) -> set[str]:
     """Products of 32 bits with a size that is not a constant of the kernel."""
-    products = re.findall(r'(%\w+) = arith\.muli %\w+, %(\w+) : (?:tensor<\w+xi32>|i32)', ttir)
+    products = re.findall(
+        r'(%\w+) = arith\.muli %\w+, %(\w+) : (?:tensor<\w+xi32>|i32)', ttir
+    )
     return {name for name, factor in products if not re.match(r'c\d+_', factor)}
 
 
 def report(
-    target: GPUTarget, pairs: int, dtype: torch.dtype, layout: str, kind: str, parts: int
+    target: GPUTarget,
+    pairs: int,
+    dtype: torch.dtype,
+    layout: str,
+    kind: str,
+    parts: int,
 ) -> dict:
     compile_for(target)
-    asm = run(make_qkv(2, 50, dtype)[:, :, :parts], (49, HEADS, pairs), layout, kind).asm
+    asm = run(
+        make_qkv(2, 50, dtype)[:, :, :parts], (49, HEADS, pairs), layout, kind
+    ).asm
     is_amd = target.backend == 'hip'
     code = asm['amdgcn' if is_amd else 'ptx']
     used, spilled = (amd_registers if is_amd else registers)(code)
@@ -141,7 +165,11 @@ if __name__ == '__main__':
     for kind in KINDS:  # other sizes and kinds of tables: the same kernels
         for batch, num_tokens in ((1, 2), (3, 17), (5, 101)):
             qkv, positions = make_qkv(batch, num_tokens, torch.float32), num_tokens - 1
-            for shape in ((positions, 1, 16), (positions, 3, 16), (batch, positions, 3, 16)):
+            for shape in (
+                (positions, 1, 16),
+                (positions, 3, 16),
+                (batch, positions, 3, 16),
+            ):
                 run(qkv, shape, 'half', kind)
     others = {kernel.hash for kernel in compiled} - before
     print(json.dumps(dict(kernels=kernels, kernels_for_other_sizes=len(others))))

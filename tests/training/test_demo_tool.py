@@ -47,9 +47,17 @@ def work_dir(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_demo_writes_figures_and_a_report(work_dir: Path) -> None:
     results = json.loads((work_dir / 'results.json').read_text())
-    assert results['reached'] and results['iterations'] == 3 and results['training_seconds'] >= 0
+    assert (
+        results['reached']
+        and results['iterations'] == 3
+        and results['training_seconds'] >= 0
+    )
     rows = results['resolutions']
-    assert [(row['height'], row['width']) for row in rows] == [(64, 64), (96, 96), (128, 128)]
+    assert [(row['height'], row['width']) for row in rows] == [
+        (64, 64),
+        (96, 96),
+        (128, 128),
+    ]
     assert all(0 <= row['AP50'] <= 1 and row['seconds_per_image'] > 0 for row in rows)
     report = json.loads((work_dir / 'report' / 'report.json').read_text())
     assert report['about']['config'] == str(work_dir / 'training' / CONFIG.name)
@@ -82,7 +90,9 @@ def test_failure_leaves_no_results(
     assert not (tmp_path / 'results.json').exists()
     (tmp_path / 'results.json').write_text('of the user')
     assert demo(given) == 2
-    assert 'results.json was changed after rope-dense wrote it' in capsys.readouterr().err
+    assert (
+        'results.json was changed after rope-dense wrote it' in capsys.readouterr().err
+    )
     assert (tmp_path / 'results.json').read_text() == 'of the user'
 
 
@@ -99,7 +109,9 @@ def test_with_data_root_moves_data_and_annotations() -> None:
     config = Config(
         dict(
             test_dataloader=dict(dataset=dict(data_root='old/coco/')),
-            test_evaluator=dict(type='CocoMetric', ann_file='old/coco/annotations/val.json'),
+            test_evaluator=dict(
+                type='CocoMetric', ann_file='old/coco/annotations/val.json'
+            ),
         )
     )
     moved = with_data_root(config, Path('new'))

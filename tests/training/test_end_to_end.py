@@ -36,7 +36,10 @@ def run() -> Run:
     numbers = count()
 
     def run(tool: str, *argv: object) -> None:
-        names = [f'{key}=run_{next(numbers)}' for key in ('experiment_name', 'visualizer.name')]
+        names = [
+            f'{key}=run_{next(numbers)}'
+            for key in ('experiment_name', 'visualizer.name')
+        ]
         assert mains[tool]([*map(str, argv), '--cfg-options', *names]) == 0
 
     return run
@@ -68,10 +71,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(
     scope='module',
-    params=[FLAGSHIPS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FLAGSHIPS[1:])],
+    params=[
+        FLAGSHIPS[0],
+        *(pytest.param(name, marks=pytest.mark.slow) for name in FLAGSHIPS[1:]),
+    ],
 )
 def trained(
-    request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory, run: Run
+    request: pytest.FixtureRequest,
+    data: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    run: Run,
 ) -> Trained:
     return Trained(request.param, data, tmp_path_factory.mktemp('end_to_end'), run)
 
@@ -91,8 +100,12 @@ def test_resume_goes_on_after_the_last_iteration(trained: Trained) -> None:
     before, after = (load(trained, iteration) for iteration in (2, 3))
     assert (before['meta']['iter'], after['meta']['iter']) == (2, 3)
     # AdamW counts the steps of each parameter: it went on, it did not begin anew.
-    assert {float(state['step']) for state in before['optimizer']['state'].values()} == {2.0}
-    assert {float(state['step']) for state in after['optimizer']['state'].values()} == {3.0}
+    assert {
+        float(state['step']) for state in before['optimizer']['state'].values()
+    } == {2.0}
+    assert {float(state['step']) for state in after['optimizer']['state'].values()} == {
+        3.0
+    }
 
 
 def load(trained: Trained, iteration: int) -> dict:
@@ -118,11 +131,15 @@ def test_resume_from_a_path_without_running_code_from_it(
     assert f'Load checkpoint from {checkpoint}' in output
     assert 'weights_only=False' not in output  # mmengine's fallback
     saved = Config.fromfile(tmp_path / trained.config.name)
-    assert not saved.resume and saved.load_from is None  # the next save may remove the checkpoint
+    assert (
+        not saved.resume and saved.load_from is None
+    )  # the next save may remove the checkpoint
 
 
 @pytest.fixture(scope='module')
-def tested(trained: Trained, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tested(
+    trained: Trained, run: Run, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The folder of a test of the last checkpoint, with predictions."""
     folder = tmp_path_factory.mktemp('tested')
     out = folder / ('out.pkl' if trained.name in DETECTION else 'out')
@@ -137,11 +154,19 @@ def metrics(work_dir: Path) -> dict:
     return json.loads(path.read_text())
 
 
-def test_test_repeats_the_evaluation_of_training(trained: Trained, tested: Path) -> None:
+def test_test_repeats_the_evaluation_of_training(
+    trained: Trained, tested: Path
+) -> None:
     result = metrics(tested / 'work')
     (evaluation,) = (record for record in trained.resumed if 'loss' not in record)
-    same = [key for key in result if key.startswith('coco/') or key in ('aAcc', 'mIoU', 'mAcc')]
-    assert same and {key: result[key] for key in same} == {key: evaluation[key] for key in same}
+    same = [
+        key
+        for key in result
+        if key.startswith('coco/') or key in ('aAcc', 'mIoU', 'mAcc')
+    ]
+    assert same and {key: result[key] for key in same} == {
+        key: evaluation[key] for key in same
+    }
 
 
 def test_predictions_are_saved(trained: Trained, tested: Path) -> None:
@@ -166,9 +191,13 @@ def check_boxes(tested: Path) -> None:
 def check_label_images(trained: Trained, tested: Path) -> None:
     """Their pixel accuracy is the one reported: they are numbered as the truth is."""
     truth = sorted((trained.data / 'ade' / 'annotations' / 'validation').iterdir())
-    right = [read_labels(tested / 'out' / path.name) == read_labels(path) for path in truth]
+    right = [
+        read_labels(tested / 'out' / path.name) == read_labels(path) for path in truth
+    ]
     assert len(right) == 2
-    assert metrics(tested / 'work')['aAcc'] == pytest.approx(100 * np.mean(right), abs=0.006)
+    assert metrics(tested / 'work')['aAcc'] == pytest.approx(
+        100 * np.mean(right), abs=0.006
+    )
 
 
 def read_labels(path: Path) -> np.ndarray:
@@ -177,22 +206,41 @@ def read_labels(path: Path) -> np.ndarray:
     return labels
 
 
-def test_tta_merges_the_views(trained: Trained, tested: Path, run: Run, tmp_path: Path) -> None:
+def test_tta_merges_the_views(
+    trained: Trained, tested: Path, run: Run, tmp_path: Path
+) -> None:
     """The views are averaged: other predictions, of the same form, than from one view."""
     out = tmp_path / ('out.pkl' if trained.name in DETECTION else 'out')
     checkpoint = trained.work_dir / 'iter_3.pth'
-    run('test', trained.config, checkpoint, '--tta', '--work-dir', tmp_path / 'work', '--out', out)
+    run(
+        'test',
+        trained.config,
+        checkpoint,
+        '--tta',
+        '--work-dir',
+        tmp_path / 'work',
+        '--out',
+        out,
+    )
     (used,) = (tmp_path / 'work').glob('*/vis_data/config.py')  # of the log
     used = Config.fromfile(used)
     assert not [*(tmp_path / 'work').glob('*.py')]
     assert used.model.type == Config.fromfile(trained.config).tta_model.type
     assert metrics(tmp_path / 'work').keys() >= metrics(tested / 'work').keys()
     if trained.name in DETECTION:
-        one, several = (pickle.loads((f / 'out.pkl').read_bytes()) for f in (tested, tmp_path))
+        one, several = (
+            pickle.loads((f / 'out.pkl').read_bytes()) for f in (tested, tmp_path)
+        )
         assert len(several) == len(one) == 2
         for alone, merged in zip(one, several, strict=True):
-            boxes = [sample['pred_instances']['bboxes'].tolist() for sample in (alone, merged)]
+            boxes = [
+                sample['pred_instances']['bboxes'].tolist()
+                for sample in (alone, merged)
+            ]
             assert boxes[1] and boxes[0] != boxes[1]
     else:
-        assert sorted(path.name for path in out.glob('*.png')) == ['00000000.png', '00000001.png']
+        assert sorted(path.name for path in out.glob('*.png')) == [
+            '00000000.png',
+            '00000001.png',
+        ]
         assert all(read_labels(path) is not None for path in out.glob('*.png'))

@@ -18,9 +18,9 @@ from torch.utils.data._utils import signal_handling
 
 from helpers.toy_runs import ToyData, toy_config
 from rope_dense.commands import run as commands
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
+from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.project import launch
-from rope_dense.project.errors import UsageError
+from rope_dense.utils.errors import UsageError
 from rope_dense.utils.progress import show_elapsed
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -47,7 +47,9 @@ def test_a_loading_process_that_is_killed(
     loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K4: PyTorch raises wherever this process is, for each of the processes."""
-    monkeypatch.setattr(signal_handling, '_SIGCHLD_handler_set', False)  # as of a new process
+    monkeypatch.setattr(
+        signal_handling, '_SIGCHLD_handler_set', False
+    )  # as of a new process
     dataset = dict(type='MortalData', length=30)
     loader = {f'{loop}_dataloader': dict(dataset=dataset, num_workers=1)}
     cfg = toy_config(tmp_path, 20)
@@ -64,17 +66,26 @@ def test_a_loading_process_that_is_killed(
     assert 'probably for lack of memory: ask for more, or set lower ' in line
     assert f'{loop}_dataloader.num_workers=1' in line and '\n' not in line
     assert caught.value.__cause__ is None
-    assert bool(re.search(r'; --resume continues from .*iter_\d+.pth$', line)) == (loop != 'test')
+    assert bool(re.search(r'; --resume continues from .*iter_\d+.pth$', line)) == (
+        loop != 'test'
+    )
 
 
 @pytest.mark.parametrize(
-    'error', [RuntimeError(f'{GLOO}. This is typically'), distributed.DistBackendError('NCCL 553')]
+    'error',
+    [
+        RuntimeError(f'{GLOO}. This is typically'),
+        distributed.DistBackendError('NCCL 553'),
+    ],
 )
 def test_another_rank_that_ended_is_said(error: Exception, tmp_path: Path) -> None:
     """The traceback of a collective would hide the line of the rank that failed."""
     runner = launch.launch_runner(toy_config(tmp_path), 'none')
     expected = r'^another process of this run has ended, [^.]* say why \([^.]*(.cc:)?553[^.]*\)$'
-    with pytest.raises(UsageError, match=expected), launch.usage_errors_of_run(runner, 'train'):
+    with (
+        pytest.raises(UsageError, match=expected),
+        launch.usage_errors_of_run(runner, 'train'),
+    ):
         try:
             raise error
         except RuntimeError:
@@ -119,7 +130,9 @@ def test_an_error_of_one_process_alone_is_said(
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """15 and 3 images; in every other one of the training there is no object."""
     folder = tmp_path_factory.mktemp('faults')
-    write_shapes(folder, ShapesSettings(train=15, val=3, size=(64, 64), layouts=('coco',)))
+    write_shapes(
+        folder, ShapesSettings(train=15, val=3, size=(64, 64), layouts=('coco',))
+    )
     file = folder / 'coco' / 'annotations' / 'instances_train2017.json'
     content = json.loads(file.read_text())
     content['annotations'] = [x for x in content['annotations'] if x['image_id'] % 2]
@@ -133,9 +146,21 @@ def test_a_real_time_detector_trains_in_two_processes(
     shapes: Path, tmp_path: Path, unused_port: str
 ) -> None:
     """K6; with a rank whose images have no object, and an odd number of images."""
-    torchrun = ['-m', 'torch.distributed.run', '--nproc_per_node=2', f'--master_port={unused_port}']
+    torchrun = [
+        '-m',
+        'torch.distributed.run',
+        '--nproc_per_node=2',
+        f'--master_port={unused_port}',
+    ]
     options = [f'own.data_root={shapes}', 'own.epochs=2', 'own.val_epochs=2', *TINY]
-    arguments = ['realtime', '--launcher', 'pytorch', '--work-dir', 'work', '--cfg-options']
+    arguments = [
+        'realtime',
+        '--launcher',
+        'pytorch',
+        '--work-dir',
+        'work',
+        '--cfg-options',
+    ]
     result = subprocess.run(
         [sys.executable, *torchrun, '-m', 'rope_dense_command', 'train', *arguments, *options],
         cwd=tmp_path, capture_output=True, text=True, timeout=240,
@@ -143,7 +168,11 @@ def test_a_real_time_detector_trains_in_two_processes(
     assert result.returncode == 0, result.stderr
     assert 'coco/bbox_mAP' in result.stdout and 'no report' not in result.stdout
     report = json.loads((tmp_path / 'work' / 'report' / 'report.json').read_text())
-    assert {item['image'] for item in report['worst']} == {0, 1, 2}  # not one rank's alone
+    assert {item['image'] for item in report['worst']} == {
+        0,
+        1,
+        2,
+    }  # not one rank's alone
     assert (tmp_path / 'work' / 'iter_8.pth').exists()
 
 
@@ -154,7 +183,14 @@ def test_a_rank_that_is_killed_ends_the_other(
 ) -> None:
     """Without a launcher that would end it."""
     options = [f'own.data_root={shapes}', 'own.epochs=99', 'own.val_epochs=99', *TINY]
-    arguments = ['realtime', '--launcher', 'pytorch', '--work-dir', 'work', '--cfg-options']
+    arguments = [
+        'realtime',
+        '--launcher',
+        'pytorch',
+        '--work-dir',
+        'work',
+        '--cfg-options',
+    ]
     place = dict(WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT=unused_port)
     ranks = [
         subprocess.Popen(

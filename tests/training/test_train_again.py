@@ -12,14 +12,14 @@ from mmengine.config import Config
 import rope_dense
 from rope_dense.commands import print_recipe, train
 from rope_dense.commands.arguments import values
-from rope_dense.datasets.generated import ShapesSettings, write_shapes
-from rope_dense.datasets.generated.shapes import SEGMENTATION_METAINFO
-from rope_dense.project.checks.summary import schedule_text
-from rope_dense.project.errors import UsageError
+from rope_dense.data.generated import ShapesSettings, write_shapes
+from rope_dense.data.generated.shapes import SEGMENTATION_METAINFO
+from rope_dense.project.checks.recipe import schedule_text
 from rope_dense.project.load import load_config
 from rope_dense.project.options import apply_training_options
 from rope_dense.project.own.tasks import TASKS
 from rope_dense.utils.configs import CONFIGS
+from rope_dense.utils.errors import UsageError
 
 pytest.importorskip('mmdet')
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -101,7 +101,9 @@ def test_a_run_is_taken_as_it_is_without_changed_settings(run: str) -> None:
 
 
 def test_only_trainings_derive(run: str) -> None:
-    with pytest.raises(UsageError, match=r'own\.epochs: this config computes nothing from it'):
+    with pytest.raises(
+        UsageError, match=r'own\.epochs: this config computes nothing from it'
+    ):
         load_config(run, ['own.epochs=5'])
 
 
@@ -109,7 +111,9 @@ def test_a_run_of_an_earlier_version_does_not_say_what_it_was_given(run: str) ->
     cfg = Config.fromfile(f'{run}/realtime.py')
     cfg.pop('own_given')
     cfg.dump(f'{run}/realtime.py')
-    with pytest.raises(UsageError, match='does not say what it was made of: give the config and '):
+    with pytest.raises(
+        UsageError, match='does not say what it was made of: give the config and '
+    ):
         load_config(run, ['own.epochs=5'], derives=True)
 
 
@@ -117,7 +121,9 @@ def test_checkpoints_of_runs(run: str) -> None:
     """--load-from RUN is its best one, --resume RUN its last, in the folder as it is named now."""
     cfg = load_config(run)
     apply_training_options(cfg, load_from=run)
-    assert cfg.load_from == f'{run}/best_coco_bbox_mAP_iter_9.pth' and not cfg.get('resume')
+    assert cfg.load_from == f'{run}/best_coco_bbox_mAP_iter_9.pth' and not cfg.get(
+        'resume'
+    )
     for given in (run, 'auto'):
         apply_training_options(cfg, resume=given)
         assert cfg.load_from == f'{run}/iter_12.pth' and cfg.resume
@@ -127,13 +133,17 @@ class ReadError(UsageError):
     """The config of a training is complete."""
 
 
-def test_the_command_and_python_continue_a_run(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_and_python_continue_a_run(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(cfg: Config, *given: object) -> None:
         raise ReadError(cfg)
 
-    monkeypatch.setattr('rope_dense.training.train.check_schedule', stop)
+    monkeypatch.setattr('rope_dense.training.check_schedule', stop)
     with pytest.raises(ReadError) as first:
-        train.main(train.parse_args([run, '--resume', '--epochs', '5', '--ema', 'False']))
+        train.main(
+            train.parse_args([run, '--resume', '--epochs', '5', '--ema', 'False'])
+        )
     with pytest.raises(ReadError) as second:
         rope_dense.train(run, resume=True, epochs=5, ema=False)
     cfg = first.value.args[0]
@@ -154,8 +164,15 @@ def test_options_are_texts_of_settings(shapes: Path) -> None:
     ]
     words += ['--partial', '--mean', '1', '-2.5', '--channels', '2']
     given = values(print_recipe.parse_args(['detection', *words]))
-    texts = ['classes=[circle, square]', 'mean=[1, -2.5]', 'channels=2', 'negatives=False']
-    assert {*given['cfg_options']} == {f'own.{text}' for text in [*texts, 'partial=True']}
+    texts = [
+        'classes=[circle, square]',
+        'mean=[1, -2.5]',
+        'channels=2',
+        'negatives=False',
+    ]
+    assert {*given['cfg_options']} == {
+        f'own.{text}' for text in [*texts, 'partial=True']
+    }
 
 
 @pytest.mark.parametrize(
@@ -168,10 +185,17 @@ def test_options_are_texts_of_settings(shapes: Path) -> None:
     ],
 )
 def test_the_recipe_names_the_processes_that_run(
-    size: int, batch: int, started: str, enable: bool, says: str, monkeypatch: pytest.MonkeyPatch
+    size: int,
+    batch: int,
+    started: str,
+    enable: bool,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv('WORLD_SIZE', started)
-    cfg = Config(dict(train_cfg=dict(max_iters=3), train_dataloader=dict(batch_size=batch)))
+    cfg = Config(
+        dict(train_cfg=dict(max_iters=3), train_dataloader=dict(batch_size=batch))
+    )
     cfg.auto_scale_lr = dict(base_batch_size=size, enable=enable)
     assert says in schedule_text(cfg)
     cfg.train_cfg = dict(max_epochs=1)

@@ -10,26 +10,41 @@ from PIL import Image
 
 from helpers.small_configs import make_data
 from helpers.tool_names import Fails, Main
-from rope_dense.project.checks.summary import positions_text
-from rope_dense.project.checks.training import warn_of_random_weights
-from rope_dense.project.errors import UsageError
+from rope_dense.project.checks.recipe import positions_text, warn_of_random_weights
 from rope_dense.project.model import build_model, build_shapes, random_model
-from rope_dense.project.weights import check_initial_weights, check_whole_backbone, load_from_source
+from rope_dense.project.weights import (
+    check_initial_weights,
+    check_whole_backbone,
+    load_from_source,
+)
+from rope_dense.utils.errors import UsageError
 
 
-def test_a_checkpoint_without_all_of_the_backbone(segmentor: str, detector: str) -> None:
+def test_a_checkpoint_without_all_of_the_backbone(
+    segmentor: str, detector: str
+) -> None:
     model = build_model(Config.fromfile(segmentor))
     weights = model.state_dict()
-    heads = {key: value[None] for key, value in weights.items() if key.startswith('decode_head.')}
+    heads = {
+        key: value[None]
+        for key, value in weights.items()
+        if key.startswith('decode_head.')
+    }
     check_whole_backbone(model, weights | heads, 'x')  # of other sizes: they start anew
-    check_whole_backbone(model, {k: w for k, w in weights.items() if 'head' not in k}, 'x')
+    check_whole_backbone(
+        model, {k: w for k, w in weights.items() if 'head' not in k}, 'x'
+    )
     lacking = {key: weight for key, weight in weights.items() if 'blocks.1.' not in key}
     other = {f'module.{key}': weight for key, weight in weights.items()}
     larger = weights | {'backbone.blocks.0.attn.qkv.weight': torch.zeros(3, 3)}
-    more = weights | {'backbone.blocks.0.attn.q_bias': torch.zeros(3)}  # which would be lost
+    more = weights | {
+        'backbone.blocks.0.attn.q_bias': torch.zeros(3)
+    }  # which would be lost
     cases = (lacking, 'it lacks'), (other, 'it lacks'), (larger, 'size mismatch')
     for wrong, says in (*cases, (more, 'it has 1 weights more, such as blocks')):
-        with pytest.raises(UsageError, match=f"'x.pth' does not fit the backbone.*{says}"):
+        with pytest.raises(
+            UsageError, match=f"'x.pth' does not fit the backbone.*{says}"
+        ):
             check_whole_backbone(model, wrong, "load_from 'x.pth'")
 
 
@@ -39,7 +54,11 @@ def test_load_from_another_model(
     """Both have the same backbone here but for its depth."""
     options = ['--cfg-options', 'model.backbone.arch.embed_dims=64']
     options += ['model.neck.0.in_channels=64']
-    says = [f'load_from {weights!r} does not fit the backbone', 'size mismatch', 'init_cfg']
+    says = [
+        f'load_from {weights!r} does not fit the backbone',
+        'size mismatch',
+        'init_cfg',
+    ]
     fails(train, detector, '--load-from', weights, *options, says=says)
 
 
@@ -85,8 +104,14 @@ def test_crops_of_another_size_than_img_size_give_a_warning(
     segmentor: str, side: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cfg = Config.fromfile(segmentor)
-    cfg.model.backbone.update(img_size=224, layer_scale_init_value=None, rope_scaling=None)
-    (crop,) = (step for step in cfg.train_dataloader.dataset.pipeline if step.type == 'RandomCrop')
+    cfg.model.backbone.update(
+        img_size=224, layer_scale_init_value=None, rope_scaling=None
+    )
+    (crop,) = (
+        step
+        for step in cfg.train_dataloader.dataset.pipeline
+        if step.type == 'RandomCrop'
+    )
     crop.crop_size = (side, side)
     model = build_shapes(cfg)
     warn_of_random_weights(cfg, model)
@@ -95,7 +120,9 @@ def test_crops_of_another_size_than_img_size_give_a_warning(
     assert 'scalings are relative to 14 x 14 tokens' in positions_text(model)
 
 
-@pytest.mark.parametrize('frozen', [dict(frozen_stages='all'), dict(lora=dict(rank=2)), {}])
+@pytest.mark.parametrize(
+    'frozen', [dict(frozen_stages='all'), dict(lora=dict(rank=2)), {}]
+)
 def test_frozen_random_weights_give_a_warning(
     segmentor: str, frozen: dict, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,9 +146,14 @@ def test_labels_that_the_evaluator_does_not_ignore(
     mask[0, 0] = 12
     Image.fromarray(mask).save(path)
     options = ['--cfg-options', f'test_dataloader.dataset.data_root={data}']
-    heads = [f'model.{head}.ignore_index=11' for head in ('decode_head', 'auxiliary_head')]
+    heads = [
+        f'model.{head}.ignore_index=11' for head in ('decode_head', 'auxiliary_head')
+    ]
     options += [*heads, 'model.data_preprocessor.seg_pad_val=11']
-    says = [f'{path} has label 11', 'ignored: test_evaluator (7 classes, ignore_index=255);']
+    says = [
+        f'{path} has label 11',
+        'ignored: test_evaluator (7 classes, ignore_index=255);',
+    ]
     fails(test, segmentor, str(weights), *options, says=says)
     Image.fromarray(mask[:-3]).save(path)
     says = [f'{path} and its image', 'differ in size, (61, 96) and (64, 96)']

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.utils import atomic_write as module
-from rope_dense.utils.atomic_write import atomic_folder, atomic_write, atomic_write_text
+from rope_dense.utils import disk as module
+from rope_dense.utils.disk import atomic_folder, atomic_write, atomic_write_text
 
 
 def test_the_file_appears_when_it_is_complete(tmp_path: Path):
@@ -22,7 +22,9 @@ def test_the_file_appears_when_it_is_complete(tmp_path: Path):
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize('error', [OSError('no space'), KeyboardInterrupt(), ValueError('x')])
+@pytest.mark.parametrize(
+    'error', [OSError('no space'), KeyboardInterrupt(), ValueError('x')]
+)
 def test_an_error_leaves_the_file_unchanged(tmp_path: Path, error: BaseException):
     path = tmp_path / 'x.txt'
     path.write_text('before')
@@ -57,7 +59,9 @@ def test_what_has_the_name_of_the_partial_file_is_not_written_to(
         partial.write_text('text')
     assert taken.is_symlink() == (kind != 'file') and not (tmp_path / 'x.txt').exists()
     assert victim.exists() == (kind == 'link')
-    assert all(path.read_text() == 'secret' for path in (victim, taken) if path.exists())
+    assert all(
+        path.read_text() == 'secret' for path in (victim, taken) if path.exists()
+    )
 
 
 def test_two_writers_do_not_share_a_file(tmp_path: Path):

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rope_dense.utils.json_lines import read_json_lines
+from rope_dense.utils.disk import read_json_lines
 
 
-@pytest.mark.parametrize('end', ['', '{"b": "', '{"b": "ä'.encode()[:-1], '\0' * 9, '3', '\n'])
+@pytest.mark.parametrize(
+    'end', ['', '{"b": "', '{"b": "ä'.encode()[:-1], '\0' * 9, '3', '\n']
+)
 def test_what_is_whole_is_read(end: str | bytes, tmp_path: Path) -> None:
     path = tmp_path / 'log.json'
     whole = '{"a": "\u2028ä"}\n{"a": 2}\n'.encode()

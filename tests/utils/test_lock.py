@@ -15,7 +15,9 @@ from rope_dense.utils.lock import exclusive
 
 
 @pytest.mark.parametrize('end', ['close', 'kill'])
-def test_another_process_is_refused_until_the_first_one_ends(tmp_path: Path, end: str) -> None:
+def test_another_process_is_refused_until_the_first_one_ends(
+    tmp_path: Path, end: str
+) -> None:
     path = tmp_path / 'work' / 'labels.tif'
     process = hold(path)
     reason = f'is being written by process {process.pid} on .* .lock: {path.parent}/.labels.tif.lo'
@@ -49,18 +51,25 @@ def test_a_lock_ends_with_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize('number', [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Lustre without -o flock, NFS without lockd: what a killed process left bars nobody."""
     (tmp_path / '.x.lock').write_text('13441\nanother-host\n')
-    monkeypatch.setattr('fcntl.flock', Mock(side_effect=OSError(number, os.strerror(number))))
+    monkeypatch.setattr(
+        'fcntl.flock', Mock(side_effect=OSError(number, os.strerror(number)))
+    )
     with exclusive(tmp_path / 'x') as first, exclusive(tmp_path / 'x', 60) as second:
         assert not first and not second
     line = f'{tmp_path}/.x.lock: {os.strerror(number)}: start no second process here'
     assert capsys.readouterr().err.splitlines() == [line]
 
 
-def test_a_child_that_outlives_a_killed_process_does_not_hold_its_lock(tmp_path: Path) -> None:
+def test_a_child_that_outlives_a_killed_process_does_not_hold_its_lock(
+    tmp_path: Path,
+) -> None:
     """As a loading worker may."""
     process = hold(tmp_path / 'x', children=1)
     assert process.stdout is not None
@@ -80,7 +89,10 @@ def test_a_process_waits_and_says_for_whom(
     monkeypatch.setattr('rope_dense.utils.lock.LINE', 0.2)
     process = hold(tmp_path / 'x')
     expected = rf'{tmp_path}/.x.lock: \d s; waiting for process {process.pid} on .*\n'
-    with pytest.raises(BlockingIOError, match='is being written'), exclusive(tmp_path / 'x', 0.5):
+    with (
+        pytest.raises(BlockingIOError, match='is being written'),
+        exclusive(tmp_path / 'x', 0.5),
+    ):
         pass
     assert re.search(expected, capsys.readouterr().err)
     Timer(0.3, process.communicate).start()  # its input ends, and it with it
@@ -91,6 +103,8 @@ def test_a_process_waits_and_says_for_whom(
 def test_a_failure_that_is_no_lack_of_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('fcntl.flock', Mock(side_effect=OSError(errno.EIO, 'Input/output error')))
+    monkeypatch.setattr(
+        'fcntl.flock', Mock(side_effect=OSError(errno.EIO, 'Input/output error'))
+    )
     with pytest.raises(OSError, match='Input/output error'), exclusive(tmp_path / 'x'):
         pass

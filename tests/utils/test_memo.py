@@ -52,7 +52,9 @@ def filled(value: int, number: int = 100, *, device: torch.device) -> Tensor:
     return torch.full((number,), float(value), device=device)
 
 
-def test_results_are_remembered_by_arguments_and_device(monkeypatch: pytest.MonkeyPatch):
+def test_results_are_remembered_by_arguments_and_device(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(memo, 'RESULTS', LRUCache(3 * 400, getsizeof=memo.count_bytes))
     first = filled(0, device=CPU)
     assert filled(0, device=CPU) is first
@@ -60,7 +62,10 @@ def test_results_are_remembered_by_arguments_and_device(monkeypatch: pytest.Monk
     assert filled(0, device=CPU) is first
     filled(3, device=CPU)  # one too many: the one that was used longest ago is dropped
     assert len(memo.RESULTS) == 3 and filled(0, device=CPU) is first
-    assert filled(0, device=torch.device('meta')).is_meta and not filled(0, device=CPU).is_meta
+    assert (
+        filled(0, device=torch.device('meta')).is_meta
+        and not filled(0, device=CPU).is_meta
+    )
     large = filled(0, memo.MAX_BYTES // 4 + 1, device=CPU)
     assert large is not filled(0, memo.MAX_BYTES // 4 + 1, device=CPU)
 
@@ -71,7 +76,9 @@ def held_bytes(values: object) -> int:
 
     def visit(value: object) -> None:
         if isinstance(value, Tensor):
-            storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+            storages[value.untyped_storage().data_ptr()] = (
+                value.untyped_storage().nbytes()
+            )
         elif isinstance(value, (tuple, list)):
             for part in value:
                 visit(part)
@@ -90,7 +97,9 @@ def test_500_grids_stay_within_the_bound(name: str, monkeypatch: pytest.MonkeyPa
     call = {
         'angles': lambda *grid: rotary_of(axial, *grid).cos_sin,
         'positions': lambda *grid: rotary_of(mixed, *grid),
-        'windows': lambda *grid: shifted_plan(1, grid, (4, 4), shift=(2, 2), device=CPU),
+        'windows': lambda *grid: shifted_plan(
+            1, grid, (4, 4), shift=(2, 2), device=CPU
+        ),
         'neighbours': lambda *grid: neighbour_plan(grid, (3, 3), 1, device=CPU),
     }[name]
     cache = LRUCache(2**20, getsizeof=memo.count_bytes)
@@ -183,9 +192,15 @@ def test_a_scaling_that_changes_meanwhile_leaves_no_wrong_angles():
     for scaling in scalings:
         rope.set_scaling(scaling)
         for size in sizes:
-            freqs = other.frequencies(CPU) if scaling is None else other.frequencies(CPU) / 2
+            freqs = (
+                other.frequencies(CPU)
+                if scaling is None
+                else other.frequencies(CPU) / 2
+            )
             positions = other.coordinates.positions(*size, device=CPU)
-            assert torch.equal(rotary_of(rope, *size).angles, linear_angles(positions, freqs))
+            assert torch.equal(
+                rotary_of(rope, *size).angles, linear_angles(positions, freqs)
+            )
 
 
 def test_each_cuda_stream_has_its_own_results(monkeypatch: pytest.MonkeyPatch):
@@ -199,7 +214,9 @@ def test_each_cuda_stream_has_its_own_results(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch, 'empty', lambda size, device: empty(size))
     monkeypatch.setattr(torch.cuda, 'is_initialized', lambda: True)
     monkeypatch.setattr(
-        torch.cuda, 'current_stream', lambda device: SimpleNamespace(cuda_stream=next(streams))
+        torch.cuda,
+        'current_stream',
+        lambda device: SimpleNamespace(cuda_stream=next(streams)),
     )
     monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: False)
     found = [made(device=torch.device('cuda')) for _ in range(4)]
@@ -220,8 +237,13 @@ def test_what_is_made_on_the_host_is_sent_in_one_piece():
         else:
             assert found == value
     tensors = [x for x in vars(sent).values() if isinstance(x, Tensor)]
-    assert len({x.untyped_storage().data_ptr() for x in tensors}) == 1 and len(tensors) == 5
-    empty = replace(plan, gather_index=plan.gather_index[:0], padding_index=None, mask=None)
+    assert (
+        len({x.untyped_storage().data_ptr() for x in tensors}) == 1
+        and len(tensors) == 5
+    )
+    empty = replace(
+        plan, gather_index=plan.gather_index[:0], padding_index=None, mask=None
+    )
     assert memo.send_to_device(empty, torch.device('meta')).gather_index.shape == (0,)
 
 
@@ -235,7 +257,9 @@ def test_on_host_is_the_device_of_the_host_unless_a_graph_is_captured(
     def made(number: int, *, device: torch.device) -> WindowPlan:
         devices.append(device.type)
         index = torch.zeros(number, device=device)
-        return WindowPlan((1, 1), 1, 0, (1, 1), 1, True, gather_index=index, inverse_index=index)
+        return WindowPlan(
+            (1, 1), 1, 0, (1, 1), 1, True, gather_index=index, inverse_index=index
+        )
 
     assert made(1, device=torch.device('meta')).gather_index.is_meta
     made(2, device=CPU)
@@ -247,7 +271,9 @@ def test_on_host_is_the_device_of_the_host_unless_a_graph_is_captured(
     stream = SimpleNamespace(cuda_stream=7)
     monkeypatch.setattr(torch.cuda, 'current_stream', lambda device: stream)
     for captures in (False, True):
-        monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda now=captures: now)
+        monkeypatch.setattr(
+            torch.cuda, 'is_current_stream_capturing', lambda now=captures: now
+        )
         made(3 + captures, device=cuda)
     assert devices == ['cpu', 'cpu', 'cpu', 'cuda']
     assert len(memo.RESULTS) == 3  # nothing is added while a graph is captured
@@ -357,13 +383,17 @@ def test_positions_are_cached_by_all_that_they_depend_on(results: LRUCache):
             x = torch.empty(1, grid[0] * grid[1], 16, dtype=dtype)
             angles = rope(x, grid, size).angles
             of_map = grid if rope.coordinates.windows == 'map' else size
-            positions = rope.coordinates.positions(*size, grid=of_map, device=CPU, dtype=dtype)
+            positions = rope.coordinates.positions(
+                *size, grid=of_map, device=CPU, dtype=dtype
+            )
             assert torch.equal(angles, linear_angles(positions, rope.freqs.to(dtype)))
         assert len(results) == 14  # two grids with one size of windows, but for 'map'
 
 
 def test_augmentation_does_not_change_what_is_cached():
-    rope = MixedRoPE(8, 2, coordinates=dict(type='centres', shift=0.5, jitter=2.0, rescale=2.0))
+    rope = MixedRoPE(
+        8, 2, coordinates=dict(type='centres', shift=0.5, jitter=2.0, rescale=2.0)
+    )
     before = rotary_of(rope.eval(), 2, 3).angles
     assert not torch.equal(rotary_of(rope.train(), 2, 3).angles, before)
     assert torch.equal(rotary_of(rope.eval(), 2, 3).angles, before)

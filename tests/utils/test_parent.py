@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from rope_dense.utils import parent
+from rope_dense.utils import process as parent
 
 LOADERS = """
 import multiprocessing, os, runpy, signal, sys, time
@@ -58,7 +58,9 @@ def test_loading_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> N
     workers = [int(number) for number in process.stdout.split()]
     assert len(workers) == 3
     end = time.monotonic() + 5
-    while (left := [each for each in workers if is_running(each)]) and time.monotonic() < end:
+    while (
+        left := [each for each in workers if is_running(each)]
+    ) and time.monotonic() < end:
         time.sleep(0.1)
     for each in left:
         os.kill(each, 9)

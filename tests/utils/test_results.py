@@ -16,17 +16,23 @@ def write(folder: Path, name: str, text: str, **about: object) -> Results:
     return results
 
 
-def test_a_result_of_the_program_is_replaced_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_a_result_of_the_program_is_replaced_and_nothing_is_left_behind(
+    tmp_path: Path,
+) -> None:
     out = tmp_path / 'new' / 'out'
     write(out, 'sub/a.txt', 'first')
     write(out, 'sub/a.txt', 'second')
     assert (out / 'sub' / 'a.txt').read_text() == 'second'
-    files = {path.relative_to(out).as_posix() for path in out.rglob('*') if path.is_file()}
+    files = {
+        path.relative_to(out).as_posix() for path in out.rglob('*') if path.is_file()
+    }
     assert files == {'sub/a.txt', '.rope_dense/test/record.jsonl'}
     assert results_below(tmp_path) == {out / 'sub' / 'a.txt'}
 
 
-@pytest.mark.parametrize('kind', ['file', 'link', 'dead link', 'folder', 'edited', 'same size'])
+@pytest.mark.parametrize(
+    'kind', ['file', 'link', 'dead link', 'folder', 'edited', 'same size']
+)
 def test_what_the_user_made_stays(tmp_path: Path, kind: str) -> None:
     path, other = tmp_path / 'out' / 'a.txt', tmp_path / 'other.txt'
     other.write_text('mine')
@@ -154,7 +160,12 @@ def test_a_folder_is_written_as_a_whole(tmp_path: Path) -> None:
             if path.name == 'd.txt':
                 results.remove(path)
     assert [path.name for path in (tmp_path / 'whole').iterdir()] == ['c.txt']
-    assert {path.name for path in tmp_path.iterdir()} == {'.rope_dense', 'b.txt', 'sub', 'whole'}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        '.rope_dense',
+        'b.txt',
+        'sub',
+        'whole',
+    }
 
 
 def test_names_that_are_no_utf8(tmp_path: Path) -> None:

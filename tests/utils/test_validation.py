@@ -18,7 +18,9 @@ from rope_dense.utils.validation import (
 )
 
 
-def refusal(check: Callable[..., object], *arguments: object, **keywords: object) -> str:
+def refusal(
+    check: Callable[..., object], *arguments: object, **keywords: object
+) -> str:
     with pytest.raises(ValueError) as caught:
         check('argument', *arguments, **keywords)
     return str(caught.value)
@@ -40,7 +42,11 @@ def test_no_integers(value: object):
 
 
 def test_checked_integer_accepts_a_range():
-    assert [checked_integer('argument', value, 1, 3) for value in (1, 2, 3)] == [1, 2, 3]
+    assert [checked_integer('argument', value, 1, 3) for value in (1, 2, 3)] == [
+        1,
+        2,
+        3,
+    ]
     assert checked_integer('argument', 10**9, 0) == 10**9
     assert type(checked_integer('argument', np.int64(2), 0)) is int
 
@@ -52,7 +58,10 @@ def test_checked_integer_refuses(value: object):
 
 
 def test_checked_integer_without_an_upper_bound():
-    assert refusal(checked_integer, -1, 0) == 'argument must be an integer from 0 up, got -1'
+    assert (
+        refusal(checked_integer, -1, 0)
+        == 'argument must be an integer from 0 up, got -1'
+    )
 
 
 @pytest.mark.parametrize('value', [0, 0.25, 1.5, np.float32(0.5), np.int64(1)])
@@ -64,13 +73,17 @@ def test_checked_number_accepts(value: object):
     'value', [-0.1, 2, math.nan, math.inf, -math.inf, True, '1', None, 1j, [1.0]]
 )
 def test_checked_number_refuses(value: object):
-    expected = f'argument must be a finite number, 0 or more, less than 2, got {value!r}'
+    expected = (
+        f'argument must be a finite number, 0 or more, less than 2, got {value!r}'
+    )
     assert refusal(checked_number, value, 0, below=2) == expected
 
 
 def test_checked_number_with_other_bounds():
     assert checked_number('argument', -1e30) == -1e30
-    assert refusal(checked_number, math.nan) == 'argument must be a finite number, got nan'
+    assert (
+        refusal(checked_number, math.nan) == 'argument must be a finite number, got nan'
+    )
     expected = 'argument must be a finite number, more than 1, got 1'
     assert refusal(checked_number, 1, above=1) == expected
 
@@ -98,12 +111,12 @@ def test_checked_size_makes_a_number_square():
 
 
 @pytest.mark.parametrize(
-    'value', [0, -1, 2.0, True, '7', None, (4,), (4, 6, 8), (4, 0), (4, 2.5), (4, True), {4, 6}]
+    'value',
+    [0, -1, 2.0, True, '7', None, (4,), (4, 6, 8), (4, 0), (4, 2.5), (4, True), {4, 6}],
 )
 def test_checked_size_refuses(value: object):
-    expected = (
-        f'argument must be an integer from 1 up, or two of them (height, width), got {value!r}'
-    )
+    allowed = 'an integer from 1 up, or two of them (height, width)'
+    expected = f'argument must be {allowed}, got {value!r}'
     assert refusal(checked_size, value) == expected
 
 
@@ -124,7 +137,9 @@ def test_checked_indexes_accepts(value: object, indexes: list[int]):
     assert found == indexes and all(type(index) is int for index in found)
 
 
-@pytest.mark.parametrize('value', [3, None, '01', (4,), (-5,), (1.0,), (True,), dict(a=1)])
+@pytest.mark.parametrize(
+    'value', [3, None, '01', (4,), (-5,), (1.0,), (True,), dict(a=1)]
+)
 def test_checked_indexes_refuses(value: object):
     expected = f'argument must be a sequence of integers from -4 to 3, got {value!r}'
     assert refusal(checked_indexes, value, 4) == expected
@@ -133,6 +148,9 @@ def test_checked_indexes_refuses(value: object):
 def test_checked_settings():
     settings = dict(a=1, b=2)
     assert checked_settings('argument', settings, ['a', 'b', 'c']) is settings
-    assert refusal(checked_settings, ['a'], ['a']) == "argument must be a dict or None, got ['a']"
+    assert (
+        refusal(checked_settings, ['a'], ['a'])
+        == "argument must be a dict or None, got ['a']"
+    )
     message = refusal(checked_settings, dict(a=1, z=2, y=3), ['a', 'b'])
     assert message == "argument has ['y', 'z'], allowed are ['a', 'b']"

@@ -3,7 +3,9 @@
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations'),
-    dict(type='RandomResize', scale=(2048, 512), ratio_range=(0.5, 2.0), keep_ratio=True),
+    dict(
+        type='RandomResize', scale=(2048, 512), ratio_range=(0.5, 2.0), keep_ratio=True
+    ),
     dict(type='RandomCrop', crop_size=(512, 512), cat_max_ratio=0.75),
     dict(type='RandomFlip', prob=0.5),
     dict(type='PhotoMetricDistortion'),
@@ -42,7 +44,9 @@ train_dataloader = dict(
     dataset=dict(
         type='ADE20KDataset',
         data_root='data/ade/ADEChallengeData2016',
-        data_prefix=dict(img_path='images/training', seg_map_path='annotations/training'),
+        data_prefix=dict(
+            img_path='images/training', seg_map_path='annotations/training'
+        ),
         pipeline=train_pipeline,
     ),
 )
@@ -54,7 +58,9 @@ val_dataloader = dict(
     dataset=dict(
         type='ADE20KDataset',
         data_root='data/ade/ADEChallengeData2016',
-        data_prefix=dict(img_path='images/validation', seg_map_path='annotations/validation'),
+        data_prefix=dict(
+            img_path='images/validation', seg_map_path='annotations/validation'
+        ),
         pipeline=test_pipeline,
     ),
 )

@@ -7,7 +7,9 @@ train_pipeline = [
     dict(type='LoadAnnotations'),
     dict(type='PhotoMetricDistortion', hue_delta=9),  # of 180: the source's 18 degrees
     dict(type='RandomFlip', prob=0.5),
-    dict(type='RandomResize', scale=(512, 512), ratio_range=(0.5, 2.0), keep_ratio=True),
+    dict(
+        type='RandomResize', scale=(512, 512), ratio_range=(0.5, 2.0), keep_ratio=True
+    ),
     dict(type='RandomCrop', crop_size=(512, 512)),
     dict(type='Pad', size=(512, 512), pad_val=dict(img=0, seg=255)),
     dict(type='PackSegInputs'),

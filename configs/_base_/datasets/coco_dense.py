@@ -58,7 +58,12 @@ tta_pipeline = [
         type='TestTimeAug',
         transforms=[
             [
-                dict(type='Resize', scale=(size, size), keep_ratio=False, backend='pillow')
+                dict(
+                    type='Resize',
+                    scale=(size, size),
+                    keep_ratio=False,
+                    backend='pillow',
+                )
                 for size in (640, 480, 800)
             ],
             [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)],
@@ -101,7 +106,9 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 
 val_evaluator = dict(
-    type='CocoMetric', ann_file='data/coco/annotations/instances_val2017.json', metric='bbox'
+    type='CocoMetric',
+    ann_file='data/coco/annotations/instances_val2017.json',
+    metric='bbox',
 )
 test_evaluator = val_evaluator
 

@@ -86,8 +86,14 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 
 val_evaluator = dict(
-    type='CocoMetric', ann_file='data/coco/annotations/instances_val2017.json', metric='bbox'
+    type='CocoMetric',
+    ann_file='data/coco/annotations/instances_val2017.json',
+    metric='bbox',
 )
 test_evaluator = val_evaluator
 
-del train_sizes, train_pipeline, test_pipeline  # an override of these keys would change nothing
+del (
+    train_sizes,
+    train_pipeline,
+    test_pipeline,
+)  # an override of these keys would change nothing

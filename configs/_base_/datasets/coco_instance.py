@@ -44,4 +44,8 @@ val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 test_dataloader = val_dataloader
 val_evaluator = dict(metric=['bbox', 'segm'])
 test_evaluator = val_evaluator
-del train_sizes, train_pipeline, test_pipeline  # an override of these keys would change nothing
+del (
+    train_sizes,
+    train_pipeline,
+    test_pipeline,
+)  # an override of these keys would change nothing

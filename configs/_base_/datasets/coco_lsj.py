@@ -6,7 +6,9 @@ train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
     dict(type='RandomFlip', prob=0.5),
-    dict(type='RandomResize', scale=(1024, 1024), ratio_range=(0.1, 2.0), keep_ratio=True),
+    dict(
+        type='RandomResize', scale=(1024, 1024), ratio_range=(0.1, 2.0), keep_ratio=True
+    ),
     dict(
         type='RandomCrop',
         crop_type='absolute',

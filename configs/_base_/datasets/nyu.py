@@ -58,7 +58,10 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 
 val_evaluator = dict(
-    type='ValidDepthMetric', min_depth_eval=0.001, max_depth_eval=10.0, crop_type='nyu_crop'
+    type='ValidDepthMetric',
+    min_depth_eval=0.001,
+    max_depth_eval=10.0,
+    crop_type='nyu_crop',
 )
 test_evaluator = val_evaluator
 

@@ -49,7 +49,13 @@ val_dataloader = dict(
             *load[1:],
             dict(
                 type='mmdet.PackDetInputs',
-                meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
+                meta_keys=(
+                    'img_id',
+                    'img_path',
+                    'ori_shape',
+                    'img_shape',
+                    'scale_factor',
+                ),
             ),
         ],
     ),

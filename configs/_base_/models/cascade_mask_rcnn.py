@@ -61,6 +61,8 @@ model = dict(
             for of_stage in stds
         ],
     ),
-    train_cfg=dict(rpn=dict(allowed_border=0), rpn_proposal=dict(max_per_img=2000), rcnn=rcnn),
+    train_cfg=dict(
+        rpn=dict(allowed_border=0), rpn_proposal=dict(max_per_img=2000), rcnn=rcnn
+    ),
 )
 del head, means, stds, rcnn

@@ -23,7 +23,9 @@ model = dict(
         ],
     ),
     backbone=dict(type='RoPEViT', arch='deimv2_tiny', out_indices=(3, 7, 11)),
-    neck=dict(type='SpatialTuningAdapter', in_channels=192, stem_channels=16, out_channels=192),
+    neck=dict(
+        type='SpatialTuningAdapter', in_channels=192, stem_channels=16, out_channels=192
+    ),
     encoder=dict(
         type='DEIMEncoder',
         in_channels=(192, 192, 192),
@@ -52,12 +54,15 @@ model = dict(
             up=0.5,
         ),
         denoising=dict(num_queries=100, label_noise=0.5, box_noise=1.0),
-        matching=dict(class_cost=2.0, bbox_cost=5.0, giou_cost=2.0, late_epoch=100, iou_power=4.0),
+        matching=dict(
+            class_cost=2.0, bbox_cost=5.0, giou_cost=2.0, late_epoch=100, iou_power=4.0
+        ),
         loss_weights=dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5),
         mal_gamma=1.5,
     ),
     test_cfg=dict(max_per_img=300),
 )
 tta_model = dict(
-    type='DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.7), max_per_img=300)
+    type='DetTTAModel',
+    tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.7), max_per_img=300),
 )

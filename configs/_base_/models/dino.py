@@ -24,7 +24,9 @@ model = dict(
         num_layers=6,
         return_intermediate=True,
         layer_cfg=dict(
-            self_attn_cfg=dict(embed_dims=256, num_heads=8, attn_drop=0.0, proj_drop=0.0),
+            self_attn_cfg=dict(
+                embed_dims=256, num_heads=8, attn_drop=0.0, proj_drop=0.0
+            ),
             cross_attn_cfg=dict(
                 embed_dims=256, num_heads=8, num_levels=4, num_points=4, dropout=0.0
             ),
@@ -33,12 +35,16 @@ model = dict(
         post_norm_cfg=None,
     ),
     # detrex's encoding; mmdet's DINO has offset 0 and temperature 20
-    positional_encoding=dict(num_feats=128, normalize=True, offset=-0.5, temperature=10000),
+    positional_encoding=dict(
+        num_feats=128, normalize=True, offset=-0.5, temperature=10000
+    ),
     bbox_head=dict(
         type='PublishedDINOHead',
         num_classes=80,
         sync_cls_avg_factor=True,
-        loss_cls=dict(type='FocalLoss', use_sigmoid=True, gamma=2.0, alpha=0.25, loss_weight=1.0),
+        loss_cls=dict(
+            type='FocalLoss', use_sigmoid=True, gamma=2.0, alpha=0.25, loss_weight=1.0
+        ),
         loss_bbox=dict(type='L1Loss', loss_weight=5.0),
         loss_iou=dict(type='GIoULoss', loss_weight=2.0),
     ),
@@ -62,5 +68,6 @@ model = dict(
 
 # Test-time augmentation is not part of the recipe: three sizes with flips, merged by NMS.
 tta_model = dict(
-    type='DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.7), max_per_img=300)
+    type='DetTTAModel',
+    tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.7), max_per_img=300),
 )

@@ -54,8 +54,12 @@ model = dict(
             return_intermediate=True,
             num_layers=9,
             layer_cfg=dict(
-                self_attn_cfg=dict(embed_dims=256, num_heads=8, attn_drop=0.0, proj_drop=0.0),
-                cross_attn_cfg=dict(embed_dims=256, num_heads=8, attn_drop=0.0, proj_drop=0.0),
+                self_attn_cfg=dict(
+                    embed_dims=256, num_heads=8, attn_drop=0.0, proj_drop=0.0
+                ),
+                cross_attn_cfg=dict(
+                    embed_dims=256, num_heads=8, attn_drop=0.0, proj_drop=0.0
+                ),
                 ffn_cfg=dict(
                     embed_dims=256,
                     feedforward_channels=2048,
@@ -75,7 +79,10 @@ model = dict(
             class_weight=[1.0] * 150 + [0.1],
         ),
         loss_mask=dict(
-            type='mmdet.CrossEntropyLoss', use_sigmoid=True, reduction='mean', loss_weight=5.0
+            type='mmdet.CrossEntropyLoss',
+            use_sigmoid=True,
+            reduction='mean',
+            loss_weight=5.0,
         ),
         loss_dice=dict(
             type='mmdet.DiceLoss',
@@ -94,7 +101,9 @@ model = dict(
                 type='mmdet.HungarianAssigner',
                 match_costs=[
                     dict(type='mmdet.ClassificationCost', weight=2.0),
-                    dict(type='mmdet.CrossEntropyLossCost', weight=5.0, use_sigmoid=True),
+                    dict(
+                        type='mmdet.CrossEntropyLossCost', weight=5.0, use_sigmoid=True
+                    ),
                     dict(type='mmdet.DiceCost', weight=5.0, pred_act=True, eps=1.0),
                 ],
             ),

@@ -89,7 +89,10 @@ model = dict(
             debug=False,
         ),
         rpn_proposal=dict(
-            nms_pre=2000, max_per_img=1000, nms=dict(type='nms', iou_threshold=0.7), min_bbox_size=0
+            nms_pre=2000,
+            max_per_img=1000,
+            nms=dict(type='nms', iou_threshold=0.7),
+            min_bbox_size=0,
         ),
         rcnn=dict(
             assigner=dict(
@@ -114,7 +117,10 @@ model = dict(
     ),
     test_cfg=dict(
         rpn=dict(
-            nms_pre=1000, max_per_img=1000, nms=dict(type='nms', iou_threshold=0.7), min_bbox_size=0
+            nms_pre=1000,
+            max_per_img=1000,
+            nms=dict(type='nms', iou_threshold=0.7),
+            min_bbox_size=0,
         ),
         rcnn=dict(
             score_thr=0.05,
@@ -126,5 +132,6 @@ model = dict(
 )
 
 tta_model = dict(
-    type='DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100)
+    type='DetTTAModel',
+    tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100),
 )

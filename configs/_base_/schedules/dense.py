@@ -7,7 +7,9 @@ optim_wrapper = dict(
     optimizer=dict(type='AdamW', lr=5e-4, betas=(0.9, 0.999), weight_decay=1e-4),
     clip_grad=dict(max_norm=0.1, norm_type=2),
     constructor='NamedGroupsConstructor',
-    paramwise_cfg=dict(lr_mult={'backbone': 0.05}, no_decay=['norm', 'bias', 'frequency']),
+    paramwise_cfg=dict(
+        lr_mult={'backbone': 0.05}, no_decay=['norm', 'bias', 'frequency']
+    ),
 )
 param_scheduler = [
     dict(type='QuadraticWarmupLR', by_epoch=False, begin=0, end=2000),
@@ -26,7 +28,13 @@ test_cfg = dict(type='TestLoop')
 auto_scale_lr = dict(enable=False, base_batch_size=32)
 
 custom_hooks = [
-    dict(type='EMAHook', ema_type='ExpMomentumEMA', momentum=1e-4, gamma=1000, update_buffers=True),
+    dict(
+        type='EMAHook',
+        ema_type='ExpMomentumEMA',
+        momentum=1e-4,
+        gamma=1000,
+        update_buffers=True,
+    ),
     dict(type='BestRestartHook', epoch=120),
 ]
 sync_bn = 'torch'

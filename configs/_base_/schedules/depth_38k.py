@@ -11,7 +11,14 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=12801),
-    dict(type='CosineAnnealingLR', by_epoch=False, T_max=38400, eta_min=1.2e-8, begin=0, end=38400),
+    dict(
+        type='CosineAnnealingLR',
+        by_epoch=False,
+        T_max=38400,
+        eta_min=1.2e-8,
+        begin=0,
+        end=38400,
+    ),
     dict(type='ConstantMomentum', by_epoch=False, factor=1e-9, begin=0, end=12801),
     dict(
         type='CosineAnnealingMomentum',

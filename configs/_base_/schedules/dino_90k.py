@@ -8,7 +8,9 @@ optim_wrapper = dict(
     constructor='NamedGroupsConstructor',
     paramwise_cfg=dict(lr_mult={'backbone': 0.1}, no_decay=['norm', 'frequency']),
 )
-param_scheduler = [dict(type='MultiStepLR', by_epoch=False, milestones=[82500], gamma=0.1)]
+param_scheduler = [
+    dict(type='MultiStepLR', by_epoch=False, milestones=[82500], gamma=0.1)
+]
 
 train_cfg = dict(type='ResumableTrainLoop', max_iters=90000, val_interval=5000)
 val_cfg = dict(type='ValLoop')

@@ -10,7 +10,14 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=1e-6, begin=0, end=1500),
-    dict(type='CosineAnnealingLR', by_epoch=False, T_max=40000, eta_min=0.0, begin=0, end=40000),
+    dict(
+        type='CosineAnnealingLR',
+        by_epoch=False,
+        T_max=40000,
+        eta_min=0.0,
+        begin=0,
+        end=40000,
+    ),
 ]
 
 train_cfg = dict(type='ResumableTrainLoop', max_iters=40000, val_interval=5000)

@@ -6,10 +6,13 @@ optim_wrapper = dict(
     clip_grad=dict(max_norm=0.01, norm_type=2),
     constructor='NamedGroupsConstructor',
     paramwise_cfg=dict(
-        lr_mult={'backbone': 0.1}, no_decay=['norm', 'embedding', 'position', 'frequency']
+        lr_mult={'backbone': 0.1},
+        no_decay=['norm', 'embedding', 'position', 'frequency'],
     ),
 )
-param_scheduler = [dict(type='PolyLR', by_epoch=False, power=0.9, eta_min=0.0, begin=0, end=160000)]
+param_scheduler = [
+    dict(type='PolyLR', by_epoch=False, power=0.9, eta_min=0.0, begin=0, end=160000)
+]
 
 train_cfg = dict(type='ResumableTrainLoop', max_iters=160000, val_interval=5000)
 val_cfg = dict(type='ValLoop')

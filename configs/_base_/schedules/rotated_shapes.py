@@ -9,9 +9,17 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', by_epoch=False, start_factor=0.01, begin=0, end=50),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=iterations, eta_min=1e-6),
+    dict(
+        type='CosineAnnealingLR',
+        by_epoch=False,
+        begin=0,
+        T_max=iterations,
+        eta_min=1e-6,
+    ),
 ]
-train_cfg = dict(type='ResumableTrainLoop', max_iters=iterations, val_interval=iterations)
+train_cfg = dict(
+    type='ResumableTrainLoop', max_iters=iterations, val_interval=iterations
+)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
 del iterations

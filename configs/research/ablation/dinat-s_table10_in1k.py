@@ -1,6 +1,8 @@
 # DiNAT-S, log-axial RoPE, k = 8, angles shared by the heads. As published: 83.9 % (Table 10).
 _base_ = './vit-s_log-axial_k2_per-head_in1k.py'
 rope = dict(type='LogAxialRoPE', k_rope=8, shared=True)
-backbone = dict(_delete_=True, type='RoPENAT', arch='dinat_small', rope=rope, out_indices=(3,))
+backbone = dict(
+    _delete_=True, type='RoPENAT', arch='dinat_small', rope=rope, out_indices=(3,)
+)
 model = dict(backbone=backbone)
 del rope, backbone

@@ -15,6 +15,9 @@ model = dict(
         out_indices=(0, 1, 2),
     ),
     decode_head=dict(
-        in_channels=[32, 64, 128], channels=224, in_index=[0, 1, 2], input_transform='resize_concat'
+        in_channels=[32, 64, 128],
+        channels=224,
+        in_index=[0, 1, 2],
+        input_transform='resize_concat',
     ),
 )

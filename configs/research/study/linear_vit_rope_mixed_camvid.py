@@ -98,7 +98,9 @@ train_dataloader = dict(
     persistent_workers=False,
     sampler=dict(type='InfiniteSampler', shuffle=True),
     dataset=dict(
-        data_prefix=dict(img_path='images/training', seg_map_path='annotations/training'),
+        data_prefix=dict(
+            img_path='images/training', seg_map_path='annotations/training'
+        ),
         pipeline=train_pipeline,
         **data,
     ),
@@ -109,7 +111,9 @@ val_dataloader = dict(
     persistent_workers=False,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(
-        data_prefix=dict(img_path='images/validation', seg_map_path='annotations/validation'),
+        data_prefix=dict(
+            img_path='images/validation', seg_map_path='annotations/validation'
+        ),
         pipeline=test_pipeline,
         **data,
     ),
@@ -129,4 +133,6 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=400, eta_min=1e-6),
 ]
 train_cfg = dict(max_iters=400, val_interval=400)
-default_hooks = dict(logger=dict(interval=50), checkpoint=dict(interval=400, max_keep_ckpts=1))
+default_hooks = dict(
+    logger=dict(interval=50), checkpoint=dict(interval=400, max_keep_ckpts=1)
+)

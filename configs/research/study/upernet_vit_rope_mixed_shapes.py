@@ -84,4 +84,6 @@ param_scheduler = [
     dict(type='CosineAnnealingLR', by_epoch=False, begin=0, T_max=600, eta_min=1e-6),
 ]
 train_cfg = dict(max_iters=600, val_interval=300)
-default_hooks = dict(logger=dict(interval=25), checkpoint=dict(interval=300, max_keep_ckpts=1))
+default_hooks = dict(
+    logger=dict(interval=25), checkpoint=dict(interval=300, max_keep_ckpts=1)
+)

@@ -25,13 +25,20 @@ from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
 from rope_dense.models.fine_features import FineFeatures
-from rope_dense.utils.atomic_write import atomic_write
+from rope_dense.utils.disk import atomic_write
 
-CONFIG = Path(__file__).parents[3] / 'configs/research/study/linear_vit_rope_mixed_camvid.py'
-RESULTS, ERRORS = (Path(__file__).with_name(f'{name}.csv') for name in ('results', 'errors'))
+CONFIG = (
+    Path(__file__).parents[3] / 'configs/research/study/linear_vit_rope_mixed_camvid.py'
+)
+RESULTS, ERRORS = (
+    Path(__file__).with_name(f'{name}.csv') for name in ('results', 'errors')
+)
 SEEDS = (0, 1, 2)
 METHODS, UNTRAINED = ('bilinear', 'attention'), 'untrained'
-SIZE, WHOLE = (120, 160), (240, 320)  # pixels that the encoder sees in training; on disk
+SIZE, WHOLE = (
+    (120, 160),
+    (240, 320),
+)  # pixels that the encoder sees in training; on disk
 SCALE_FACTOR = 5  # patches of 10 pixels to a stride of 2
 NECK_IMAGES, NECK_ITERATIONS, NECK_BATCH, NECK_LR = 100, 300, 2, 1e-3
 HEAD_BATCH = 8
@@ -48,7 +55,17 @@ class Length:
 
 LENGTHS = dict(short=Length(150, 40, 200), long=Length(400, 120, 400))
 CLASSES = (
-    *('Sky', 'Building', 'Pole', 'Road', 'Pavement', 'Tree', 'SignSymbol', 'Fence', 'Car'),
+    *(
+        'Sky',
+        'Building',
+        'Pole',
+        'Road',
+        'Pavement',
+        'Tree',
+        'SignSymbol',
+        'Fence',
+        'Car',
+    ),
     *('Pedestrian', 'Bicyclist'),
 )
 IGNORED, TOLERANCE = 255, 2  # pixels between a border and its prediction
@@ -67,11 +84,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--data-root', type=Path, required=True)
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--length', choices=LENGTHS, default='short')
-    parser.add_argument('--methods', choices=(*METHODS, UNTRAINED), nargs='+', default=METHODS)
+    parser.add_argument(
+        '--methods', choices=(*METHODS, UNTRAINED), nargs='+', default=METHODS
+    )
     parser.add_argument('--seeds', type=int, nargs='+', default=SEEDS)
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
-    training, tested = (read(args.data_root, name) for name in ('training', 'validation'))
+    training, tested = (
+        read(args.data_root, name) for name in ('training', 'validation')
+    )
     tested = Scenes(tested.images[::5], tested.labels[::5])  # frames of one film
     for seed in args.seeds:
         encoder = trained_encoder(seed, args.length, args.data_root, args.out)
@@ -95,16 +116,24 @@ def finished() -> set[tuple[str, str, str]]:
     if not RESULTS.exists():
         return set()
     with RESULTS.open() as file:
-        return {(row['length'], row['seed'], row['method']) for row in csv.DictReader(file)}
+        return {
+            (row['length'], row['seed'], row['method']) for row in csv.DictReader(file)
+        }
 
 
 def read(data_root: Path, split: str) -> Scenes:
     paths = sorted((data_root / 'images' / split).iterdir())
-    images = torch.stack([torch.from_numpy(mmcv.imread(p)).permute(2, 0, 1) for p in paths])
+    images = torch.stack(
+        [torch.from_numpy(mmcv.imread(p)).permute(2, 0, 1) for p in paths]
+    )
     labels = [data_root / 'annotations' / split / f'{path.stem}.png' for path in paths]
-    labels = torch.stack([torch.from_numpy(mmcv.imread(p, 'unchanged')) for p in labels])
+    labels = torch.stack(
+        [torch.from_numpy(mmcv.imread(p, 'unchanged')) for p in labels]
+    )
     settings = Config.fromfile(CONFIG).model.data_preprocessor
-    mean, std = (torch.tensor(settings[name]).view(-1, 1, 1) for name in ('mean', 'std'))
+    mean, std = (
+        torch.tensor(settings[name]).view(-1, 1, 1) for name in ('mean', 'std')
+    )
     return Scenes((images.flip(1) - mean) / std, labels.long())
 
 
@@ -210,12 +239,18 @@ def test(
     tested: Scenes,
 ) -> dict[str, float]:
     """Scores in percent of a linear head that is trained on some images."""
-    chosen = torch.randperm(len(training.images), generator=torch.Generator().manual_seed(seed))
+    chosen = torch.randperm(
+        len(training.images), generator=torch.Generator().manual_seed(seed)
+    )
     chosen = chosen[: length.images]
     x = features(encoder, neck, training.images[chosen])
-    labels = F.interpolate(training.labels[chosen, None].float(), x.shape[2:])[:, 0].long()
+    labels = F.interpolate(training.labels[chosen, None].float(), x.shape[2:])[
+        :, 0
+    ].long()
     set_random_seed(seed)
-    head = nn.Sequential(nn.BatchNorm2d(x.shape[1]), nn.Conv2d(x.shape[1], len(CLASSES), 1))
+    head = nn.Sequential(
+        nn.BatchNorm2d(x.shape[1]), nn.Conv2d(x.shape[1], len(CLASSES), 1)
+    )
     optimizer = torch.optim.AdamW(head.parameters(), 1e-2, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, length.head)
     for _ in range(length.head):

@@ -45,7 +45,13 @@ def measures(rows: Rows) -> dict[str, Callable[[dict[str, str]], float]]:
 def table(length: str, method: str) -> str:
     rows = read(length)
     seeds = sorted({seed for seed, name in rows if name == method})
-    columns = (f'{length}, {len(seeds)} seeds', 'bilinear', NAMES[method], 'change', 'by seed')
+    columns = (
+        f'{length}, {len(seeds)} seeds',
+        'bilinear',
+        NAMES[method],
+        'change',
+        'by seed',
+    )
     lines = [f'| {" | ".join(columns)} | counts |', '|---|---:|---:|---:|---|---|']
     for measure, score in measures(rows).items():
         before, after = (
@@ -57,15 +63,26 @@ def table(length: str, method: str) -> str:
         span, change = max(changes) - min(changes), mean(changes)
         counts = len(seeds) > 2 and abs(change) > max(span, LEAST)
         by_seed = ', '.join(f'{x:+.1f}' for x in changes)
-        cells = (measure, f'{mean(before):.1f}', f'{mean(after):.1f}', f'{change:+.1f}', by_seed)
+        cells = (
+            measure,
+            f'{mean(before):.1f}',
+            f'{mean(after):.1f}',
+            f'{change:+.1f}',
+            by_seed,
+        )
         lines.append(f'| {" | ".join(cells)} | {"yes" if counts else "no"} |')
     return '\n'.join(lines)
 
 
 def errors() -> str:
     with (HERE / 'errors.csv').open() as file:
-        rows = [f'| {row["method"]} | {float(row["error"]):.3f} |' for row in csv.DictReader(file)]
-    return '\n'.join(['| features from halved images | error / variance |', '|---|---:|', *rows])
+        rows = [
+            f'| {row["method"]} | {float(row["error"]):.3f} |'
+            for row in csv.DictReader(file)
+        ]
+    return '\n'.join(
+        ['| features from halved images | error / variance |', '|---|---:|', *rows]
+    )
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from rope_dense.measure.position_bias import biases
 from rope_dense.models.positional_debias import PositionalDebias, RoPEViTWithConstant
-from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.disk import atomic_write_text
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / 'scaling_study'))
@@ -42,7 +42,9 @@ MARKERS = '<!-- begin: made by run.py -->', '<!-- end: made by run.py -->'
 GROWTH = (1.0, 1.5, 2.0)  # of sizes whose bias a basis of the first is tried on
 SEEDS, SIZE, PATCH = (0, 1, 2), plan.SIZE, 10
 GRID = (12, 16)  # patches of an image, also where a backbone has larger ones
-MEAN, STD = torch.tensor([[123.675, 116.28, 103.53], [58.395, 57.12, 57.375]])[..., None, None]
+MEAN, STD = torch.tensor([[123.675, 116.28, 103.53], [58.395, 57.12, 57.375]])[
+    ..., None, None
+]
 IGNORED, PURE = 255, 0.75  # share of a patch's pixels with its label
 NECKS: dict[str, Callable[[int], nn.Module]] = {  # of the number of channels
     'none': nn.Identity,  # whatever it is given
@@ -53,7 +55,12 @@ NECKS: dict[str, Callable[[int], nn.Module]] = {  # of the number of channels
         num_directions=channels // 2, normalize=True
     ),
 }
-BACKBONES = ('trained axial', 'trained mixed', 'untrained axial', 'untrained DINOv3-small')
+BACKBONES = (
+    'trained axial',
+    'trained mixed',
+    'untrained axial',
+    'untrained DINOv3-small',
+)
 TASKS = {
     ('camvid', 'head'): 'CamVid, linear head',
     ('camvid', 'match'): 'CamVid, matching',
@@ -107,7 +114,9 @@ def split_of(pairs: Sequence[tuple[np.ndarray, np.ndarray]], classes: int) -> Sp
         x = torch.from_numpy(image[..., ::-1].copy()).permute(2, 0, 1).float()
         images.append((x - MEAN) / STD)
         labels.append(
-            patch_labels(mmcv.imresize(mask, SIZE[::-1], interpolation='nearest'), classes)
+            patch_labels(
+                mmcv.imresize(mask, SIZE[::-1], interpolation='nearest'), classes
+            )
         )
     return Split(torch.stack(images), torch.stack(labels))
 
@@ -149,7 +158,9 @@ def backbone(name: str, seed: int, weights: Path) -> RoPEViTWithConstant:
 def maps(model: RoPEViTWithConstant, images: Tensor) -> tuple[Tensor, ...]:
     """Maps [B, C, H, W] of images, resized to ``GRID`` patches, and what the neck needs."""
     size = image_size(model, 1)
-    batches = (F.interpolate(batch, size, mode='bilinear') for batch in images.split(32))
+    batches = (
+        F.interpolate(batch, size, mode='bilinear') for batch in images.split(32)
+    )
     outs = [model(batch) for batch in batches]
     return torch.cat([x for x, *_ in outs]), *outs[0][1:]
 
@@ -163,7 +174,9 @@ def image_size(model: RoPEViTWithConstant, factor: float) -> tuple[int, int]:
 # Tasks
 
 
-def head_score(train: tuple[Tensor, Tensor], val: tuple[Tensor, Tensor], classes: int) -> float:
+def head_score(
+    train: tuple[Tensor, Tensor], val: tuple[Tensor, Tensor], classes: int
+) -> float:
     """mIoU of patches in percent of a linear classifier of standardised features, by L-BFGS."""
     x, y = (part.flatten(0, 1) for part in train)
     centre, scale = x.mean(0), x.std(0) + 1e-6
@@ -172,7 +185,9 @@ def head_score(train: tuple[Tensor, Tensor], val: tuple[Tensor, Tensor], classes
     layer = nn.Linear(x.shape[1], classes)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
-    optimizer = torch.optim.LBFGS(layer.parameters(), max_iter=100, line_search_fn='strong_wolfe')
+    optimizer = torch.optim.LBFGS(
+        layer.parameters(), max_iter=100, line_search_fn='strong_wolfe'
+    )
 
     def loss() -> Tensor:
         optimizer.zero_grad()
@@ -219,21 +234,35 @@ def rows(args: argparse.Namespace) -> Iterator[Row]:
         for seed in SEEDS:
             model = backbone(name, seed, args.weights)
             bias = biases(model, image_size(model, 1))[0]['bias']
-            seen = {key: [maps(model, split.images) for split in of] for key, of in data.items()}
+            seen = {
+                key: [maps(model, split.images) for split in of]
+                for key, of in data.items()
+            }
             for neck_name, build in NECKS.items():
                 neck = build(model.arch.embed_dims)
                 for source, splits in data.items():
-                    features = [neck(of)[0].flatten(2).transpose(1, 2) for of in seen[source]]
-                    pairs = [(x, of.labels) for x, of in zip(features, splits, strict=True)]
+                    features = [
+                        neck(of)[0].flatten(2).transpose(1, 2) for of in seen[source]
+                    ]
+                    pairs = [
+                        (x, of.labels) for x, of in zip(features, splits, strict=True)
+                    ]
                     classes = 11 if source == 'camvid' else 2
                     scores = head_score(*pairs, classes), match_score(*pairs[1])
                     number = 0
                     if isinstance(neck, PositionalDebias):
                         number = neck.bases[0, GRID][1].shape[1]
-                    setting = dict(backbone=name, seed=seed, neck=neck_name, directions=number)
+                    setting = dict(
+                        backbone=name, seed=seed, neck=neck_name, directions=number
+                    )
                     for task, score in zip(('head', 'match'), scores, strict=True):
-                        row = setting | dict(data=source, task=task, score=f'{score:.3f}')
-                        yield {key: str(x) for key, x in (row | dict(bias=f'{bias:.4g}')).items()}
+                        row = setting | dict(
+                            data=source, task=task, score=f'{score:.3f}'
+                        )
+                        yield {
+                            key: str(x)
+                            for key, x in (row | dict(bias=f'{bias:.4g}')).items()
+                        }
                 print(name, seed, neck_name, number, flush=True)
 
 
@@ -245,7 +274,11 @@ def size_rows(weights: Path) -> Iterator[Row]:
             model, basis = backbone(name, seed, weights), None
             for factor in GROWTH:
                 _, constant, _ = model(torch.zeros(1, 3, *image_size(model, factor)))
-                basis = PositionalDebias(0.99).directions(constant) if basis is None else basis
+                basis = (
+                    PositionalDebias(0.99).directions(constant)
+                    if basis is None
+                    else basis
+                )
                 x = constant[0].double().flatten(1)
                 x = x - x.mean(1, keepdim=True)
                 left = (x - basis @ (basis.T @ x)).square().sum() / x.square().sum()
@@ -261,18 +294,28 @@ def size_table(found: list[Row]) -> list[str]:
         cells = []
         for factor in GROWTH:
             wanted = dict(backbone=name, factor=str(factor))
-            left = [100 * float(row['left']) for row in found if wanted.items() <= row.items()]
+            left = [
+                100 * float(row['left'])
+                for row in found
+                if wanted.items() <= row.items()
+            ]
             cells.append(f'{mean(left):.1f} ({max(left) - min(left):.1f})')
         lines.append(f'| {name} | {" | ".join(cells)} |')
     return lines
 
 
-def differences(found: list[Row], name: str, neck: str, task: tuple[str, str]) -> list[float]:
+def differences(
+    found: list[Row], name: str, neck: str, task: tuple[str, str]
+) -> list[float]:
     """Scores with a neck less those without, by seed."""
 
     def score(neck: str, seed: int) -> float:
-        wanted = dict(backbone=name, seed=str(seed), neck=neck, data=task[0], task=task[1])
-        return next(float(row['score']) for row in found if wanted.items() <= row.items())
+        wanted = dict(
+            backbone=name, seed=str(seed), neck=neck, data=task[0], task=task[1]
+        )
+        return next(
+            float(row['score']) for row in found if wanted.items() <= row.items()
+        )
 
     return [score(neck, seed) - score('none', seed) for seed in SEEDS]
 
@@ -284,24 +327,36 @@ def counts(values: Sequence[float]) -> bool:
 
 def tables(found: list[Row]) -> list[str]:
     """Lines of the page: scores without a neck, then differences in bold where they count."""
-    lines = ['| backbone | spread | neck | directions | ' + ' | '.join(TASKS.values()) + ' |']
+    lines = [
+        '| backbone | spread | neck | directions | ' + ' | '.join(TASKS.values()) + ' |'
+    ]
     lines.append('|---|---:|---|---:|' + '---:|' * len(TASKS))
     for name in BACKBONES:
         for neck in NECKS:
-            mine = [row for row in found if (row['backbone'], row['neck']) == (name, neck)]
+            mine = [
+                row for row in found if (row['backbone'], row['neck']) == (name, neck)
+            ]
             bias = mean(float(row['bias']) for row in mine)
             numbers = sorted({int(row['directions']) for row in mine})
             cells = []
             for task in TASKS:
                 if neck == 'none':
-                    of_task = [row for row in mine if (row['data'], row['task']) == task]
+                    of_task = [
+                        row for row in mine if (row['data'], row['task']) == task
+                    ]
                     cells.append(f'{mean(float(row["score"]) for row in of_task):.1f}')
                     continue
                 values = differences(found, name, neck, task)
                 text = f'{mean(values):+.1f} ({max(values) - min(values):.1f})'
                 cells.append(f'**{text}**' if counts(values) else text)
-            shown = f'{numbers[0]} to {numbers[-1]}' if len(numbers) > 1 else str(numbers[0])
-            lines.append(f'| {name} | {bias:.3f} | {neck} | {shown} | {" | ".join(cells)} |')
+            shown = (
+                f'{numbers[0]} to {numbers[-1]}'
+                if len(numbers) > 1
+                else str(numbers[0])
+            )
+            lines.append(
+                f'| {name} | {bias:.3f} | {neck} | {shown} | {" | ".join(cells)} |'
+            )
     return lines
 
 
@@ -333,7 +388,9 @@ def write(path: Path, found: list[Row]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--weights', type=Path, help='folder of NAME.pth of the prefix study')
+    parser.add_argument(
+        '--weights', type=Path, help='folder of NAME.pth of the prefix study'
+    )
     parser.add_argument('--camvid', type=Path, help='folder of the street scenes')
     parser.add_argument('--nuclei', type=Path, help='folder of the microscope images')
     parser.add_argument('--write', action='store_true', help='only the tables')

@@ -32,16 +32,25 @@ from torch import Tensor
 
 from rope_dense.commands.arguments import at_least
 from rope_dense.commands.run import run
-from rope_dense.datasets.generated import METAINFO, ShapesSettings, make_scene, render, write_shapes
-from rope_dense.project.errors import UsageError
+from rope_dense.data.generated import (
+    METAINFO,
+    ShapesSettings,
+    make_scene,
+    render,
+    write_shapes,
+)
 from rope_dense.project.load import with_data_root
 from rope_dense.report.curves import read_logs
-from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
+from rope_dense.utils.disk import atomic_write, atomic_write_text
+from rope_dense.utils.errors import UsageError
 
 HERE = Path(__file__).parent
 DETECTOR = HERE.parents[2] / 'configs' / 'demo' / 'dino_vitdet_rope_mixed_shapes.py'
 CLASSIFIER = HERE / 'classifier.py'
-SCENE_SIZE, CROP_SIZE = 96, 48  # pixels of a side: the detector's images, and half of it
+SCENE_SIZE, CROP_SIZE = (
+    96,
+    48,
+)  # pixels of a side: the detector's images, and half of it
 WINDOW = 3  # patches of a side: a window of the detector is as large as a crop
 CROP_SEED = 1  # other scenes than those of the detector, whose seed is 0
 MARGINS = (1.1, 1.8)  # half the side of a crop over the radius of its shape
@@ -49,24 +58,38 @@ METRICS = {'AP': 'coco/bbox_mAP', 'AP50': 'coco/bbox_mAP_50'}
 ARMS = {'scratch': 'random backbone', 'pretrained': 'pre-trained backbone'}
 COLOURS = {'scratch': '#777777', 'pretrained': '#e76f51'}
 NUMBERS = ('crops', 'epochs', 'iterations', 'val_interval', 'images', 'seed')
-Split = tuple[Tensor, Tensor]  # pictures [N, 3, CROP_SIZE, CROP_SIZE] of uint8, classes [N]
+Split = tuple[
+    Tensor, Tensor
+]  # pictures [N, 3, CROP_SIZE, CROP_SIZE] of uint8, classes [N]
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--debug', action='store_true', help='print the traceback of an error')
+    parser.add_argument(
+        '--debug', action='store_true', help='print the traceback of an error'
+    )
     parser.add_argument('--work-dir', type=Path, default=Path('work_dirs/pretraining'))
     positive = at_least(1)
-    parser.add_argument('--crops', type=positive, default=6000, help='to learn from (%(default)s)')
-    parser.add_argument('--epochs', type=positive, default=10, help='of pre-training (%(default)s)')
+    parser.add_argument(
+        '--crops', type=positive, default=6000, help='to learn from (%(default)s)'
+    )
+    parser.add_argument(
+        '--epochs', type=positive, default=10, help='of pre-training (%(default)s)'
+    )
     parser.add_argument(
         '--iterations', type=positive, default=300, help='of detectors (%(default)s)'
     )
-    parser.add_argument('--val-interval', type=positive, default=60, help='in these (%(default)s)')
-    parser.add_argument('--images', type=positive, default=2000, help='for detectors (%(default)s)')
-    parser.add_argument('--seed', type=int, default=0, help='of weights and order (%(default)s)')
+    parser.add_argument(
+        '--val-interval', type=positive, default=60, help='in these (%(default)s)'
+    )
+    parser.add_argument(
+        '--images', type=positive, default=2000, help='for detectors (%(default)s)'
+    )
+    parser.add_argument(
+        '--seed', type=int, default=0, help='of weights and order (%(default)s)'
+    )
     return parser.parse_args(argv)
 
 
@@ -93,7 +116,9 @@ def compare(args: argparse.Namespace) -> None:
         started = time.monotonic()
         results['detection'][arm] = detect(args, arm)
         results['seconds'][arm] = seconds_since(started)
-    atomic_write_text(args.work_dir / 'results.json', json.dumps(results, indent=2) + '\n')
+    atomic_write_text(
+        args.work_dir / 'results.json', json.dumps(results, indent=2) + '\n'
+    )
     draw(results, args.work_dir / 'results.png')
 
 
@@ -127,7 +152,9 @@ def draw_crops(split: str, number: int) -> Split:
         for shape in scene.shapes:
             half = shape.radius * SCENE_SIZE * rng.uniform(*MARGINS)
             slack = half - shape.radius * SCENE_SIZE
-            x, y = SCENE_SIZE * np.array([shape.x, shape.y]) + rng.uniform(-slack, slack, 2)
+            x, y = SCENE_SIZE * np.array([shape.x, shape.y]) + rng.uniform(
+                -slack, slack, 2
+            )
             scale = CROP_SIZE / (2 * half)
             into = np.array([[scale, 0, CROP_SIZE / 2 - scale * x]])
             into = np.concatenate([into, [[0, scale, CROP_SIZE / 2 - scale * y]]])
@@ -257,14 +284,27 @@ def draw(results: dict, path: Path) -> None:
     figure = Figure(figsize=(10, 3.5), layout='constrained')
     left, *others = figure.subplots(1, 3)
     epochs = range(1, len(results['accuracies']) + 1)
-    left.plot(epochs, results['accuracies'], color=COLOURS['pretrained'], marker='o', markersize=3)
-    left.set(xlabel='epoch', ylabel='accuracy (%)', title='classifier of crops', ylim=(0, 100))
+    left.plot(
+        epochs,
+        results['accuracies'],
+        color=COLOURS['pretrained'],
+        marker='o',
+        markersize=3,
+    )
+    left.set(
+        xlabel='epoch',
+        ylabel='accuracy (%)',
+        title='classifier of crops',
+        ylim=(0, 100),
+    )
     for axes, name in zip(others, METRICS, strict=True):
         for arm, label in ARMS.items():
             rows = results['detection'][arm]
             x, y = ([row[key] for row in rows] for key in ('iteration', name))
             axes.plot(x, y, color=COLOURS[arm], marker='o', markersize=3, label=label)
-        axes.set(xlabel='iteration', ylabel=f'box {name} (0 to 1)', title='detector', ylim=0)
+        axes.set(
+            xlabel='iteration', ylabel=f'box {name} (0 to 1)', title='detector', ylim=0
+        )
     others[0].legend(frameon=False)
     for axes in (left, *others):
         axes.spines[['top', 'right']].set_visible(False)

@@ -17,7 +17,9 @@ from matplotlib.figure import Figure
 from rope_dense.measure.results import read_results
 
 HERE = Path(__file__).parent
-FOLDER = re.compile(r'upernet_(?P<model>vit|swin)_(?P<variant>\w+)_shapes_seed(?P<seed>\d+)')
+FOLDER = re.compile(
+    r'upernet_(?P<model>vit|swin)_(?P<variant>\w+)_shapes_seed(?P<seed>\d+)'
+)
 NAMES = {
     'ape': 'APE',
     'rpb': 'RPB',
@@ -25,7 +27,9 @@ NAMES = {
     'rope_mixed': 'mixed',
     'rope_mixed_ape': 'mixed + APE',
 }
-COLOURS = dict(zip(NAMES, ('#777777', '#777777', '#54699a', '#e76f51', '#269db2'), strict=True))
+COLOURS = dict(
+    zip(NAMES, ('#777777', '#777777', '#54699a', '#e76f51', '#269db2'), strict=True)
+)
 Row = dict[str, str | int | float]
 Key = tuple[str | int, ...]
 
@@ -59,7 +63,9 @@ def print_table(rows: list[Row], column: str) -> None:
     print('|---|---|' + '---:|' * len(columns))
     for variant, scaling in dict.fromkeys(key[:2] for key in runs):
         cells = [mean(runs[variant, scaling, value]) for value in columns]
-        print(f'| {NAMES[variant]} | {scaling} | {" | ".join(f"{cell:.1f}" for cell in cells)} |')
+        print(
+            f'| {NAMES[variant]} | {scaling} | {" | ".join(f"{cell:.1f}" for cell in cells)} |'
+        )
     spread = [max(values) - min(values) for values in runs.values()]
     seeds = {len(values) for values in runs.values()}
     print(
@@ -67,7 +73,9 @@ def print_table(rows: list[Row], column: str) -> None:
     )
 
 
-def draw(panels: dict[str, list[Row]], column: str, trained: int, label: str, path: Path) -> None:
+def draw(
+    panels: dict[str, list[Row]], column: str, trained: int, label: str, path: Path
+) -> None:
     """mIoU against ``column``, a panel for each selection; thin lines are single seeds."""
     figure = Figure(figsize=(4.2 * len(panels), 3.8), layout='constrained')
     for axes, (title, rows) in zip(
@@ -75,15 +83,21 @@ def draw(panels: dict[str, list[Row]], column: str, trained: int, label: str, pa
     ):
         runs = by_seed(rows, 'variant', column)
         for variant in dict.fromkeys(key[0] for key in runs):
-            lines = {int(key[1]): values for key, values in runs.items() if key[0] == variant}
+            lines = {
+                int(key[1]): values for key, values in runs.items() if key[0] == variant
+            }
             x = sorted(lines)
             colour = COLOURS[variant]
             for seeds in zip(*(lines[value] for value in x), strict=True):
                 axes.plot(x, seeds, color=colour, linewidth=0.6, alpha=0.6)
             means = [mean(lines[value]) for value in x]
-            axes.plot(x, means, color=colour, marker='o', markersize=4, label=NAMES[variant])
+            axes.plot(
+                x, means, color=colour, marker='o', markersize=4, label=NAMES[variant]
+            )
         axes.axvline(trained, color='gray', linestyle=(0, (1, 2)), linewidth=1)
-        axes.set(xlabel=label, title=title, xticks=sorted({int(key[1]) for key in runs}))
+        axes.set(
+            xlabel=label, title=title, xticks=sorted({int(key[1]) for key in runs})
+        )
         axes.tick_params(axis='x', labelsize=8)
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(alpha=0.3)
@@ -101,8 +115,14 @@ def main(folder: Path) -> None:
     vit = [row for row in rows if row['model'] == 'vit']
     print_table(vit, 'size')
     plain = [row for row in vit if row['scaling'] == 'none']
-    ape = {(row['seed'], row['size']): row['mIoU'] for row in plain if row['variant'] == 'ape'}
-    ahead = [row | dict(mIoU=row['mIoU'] - ape[row['seed'], row['size']]) for row in plain]
+    ape = {
+        (row['seed'], row['size']): row['mIoU']
+        for row in plain
+        if row['variant'] == 'ape'
+    }
+    ahead = [
+        row | dict(mIoU=row['mIoU'] - ape[row['seed'], row['size']]) for row in plain
+    ]
     panels = {'frequencies as trained': plain, 'points ahead of APE': ahead}
     draw(panels, 'size', 128, 'image side in pixels', HERE / 'vit.png')
     panels = {}
@@ -110,7 +130,9 @@ def main(folder: Path) -> None:
         swin = [row for row in rows if row['model'] == 'swin' and row['size'] == size]
         print(f'\n{size} px')
         print_table(swin, 'window')
-        panels[f'images of {size} px'] = [row for row in swin if row['scaling'] == 'none']
+        panels[f'images of {size} px'] = [
+            row for row in swin if row['scaling'] == 'none'
+        ]
     draw(panels, 'window', 7, 'window side in tokens', HERE / 'swin.png')
 
 

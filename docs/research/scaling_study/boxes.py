@@ -18,13 +18,13 @@ import torch
 from mmengine.config import Config
 from plan import KINDS, POSITIONS
 
+from rope_dense.demo import make_data, scaled_size, shapes_settings
 from rope_dense.measure.evaluator import Evaluator
 from rope_dense.measure.settings import Setting
 from rope_dense.project.launch import launch_runner, run_training
 from rope_dense.project.load import load_config, with_data_root
 from rope_dense.project.run import Run
-from rope_dense.training.demo import make_data, scaled_size, shapes_settings
-from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.disk import atomic_write_text
 from run import claim, set_unit
 
 CONFIG = Path(__file__).parents[3] / 'configs' / 'demo' / 'deim_quick_shapes.py'
@@ -90,14 +90,20 @@ def run(position: str, seed: int, args: argparse.Namespace) -> None:
             set_unit(evaluator.model, 'grid' if 'distances' in scaling else 'patch')
             size = '{}x{}'.format(*scaled_size(shapes, factor))
             rotary = 'linear' if 'linear' in scaling else 'none'
-            metrics = evaluator.evaluate(Setting(size, rotary), configs[factor])['metrics']
-            row = dict(seed=seed, position=position, factor=float(factor), scaling=scaling)
+            metrics = evaluator.evaluate(Setting(size, rotary), configs[factor])[
+                'metrics'
+            ]
+            row = dict(
+                seed=seed, position=position, factor=float(factor), scaling=scaling
+            )
             for metric in ('bbox_mAP', 'bbox_mAP_50'):
                 row[metric] = round(100 * metrics[f'coco/{metric}'], 2)
             rows.append(row)
     content = dict(rows=rows, cpu_seconds=time.process_time() - started)
     atomic_write_text(folder / 'boxes.json', json.dumps(content) + '\n')
-    print(position, seed, [(row['factor'], row['bbox_mAP']) for row in rows], flush=True)
+    print(
+        position, seed, [(row['factor'], row['bbox_mAP']) for row in rows], flush=True
+    )
 
 
 def config_of(position: str, seed: int, folder: Path, iterations: int) -> Config:

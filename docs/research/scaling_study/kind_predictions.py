@@ -27,11 +27,21 @@ def checks(scores: Scores) -> Iterator[Check]:
         behind = less(finer(kind, 1), finer('axial', 1))
         yield Check(2, f'finer at 1: {kind} less axial', behind, **bounds)
     for kind in ('alibi', 'lookhere'):
-        yield Check(3, f'finer, {kind}, none: change', scores.change('finer', kind), low=-2)
+        yield Check(
+            3, f'finer, {kind}, none: change', scores.change('finer', kind), low=-2
+        )
         gain = less(finer(kind, 2, 'distances'), finer(kind, 2))
         yield Check(3, f'finer at 2, {kind}: distances less none', gain, high=1.5)
-    for how, bounds in (('none', dict(high=-3)), ('distances', dict(low=-1.5, high=1.5))):
-        yield Check(4, f'finer, pape, {how}: change', scores.change('finer', 'pape', how), **bounds)
+    for how, bounds in (
+        ('none', dict(high=-3)),
+        ('distances', dict(low=-1.5, high=1.5)),
+    ):
+        yield Check(
+            4,
+            f'finer, pape, {how}: change',
+            scores.change('finer', 'pape', how),
+            **bounds,
+        )
     for factor, bounds in ((2, dict(low=3)), (1, dict(high=-1))):
         ahead = less(finer('rope_id', factor), finer('axial', factor))
         yield Check(5, f'finer at {factor}, none: rope_id less axial', ahead, **bounds)
@@ -66,7 +76,9 @@ def together(scores: Scores) -> Iterator[Check]:
 def rescaled(scores: Scores) -> Iterator[Check]:
     for kind, bounds in (('rope_id', dict(low=1)), ('golden', dict(low=-1, high=1))):
         gain = less(scores('finer', f'{kind}_rescale', 2), scores('finer', kind, 2))
-        yield Check(8, f'finer at 2, {kind}, none: with rescaling less without', gain, **bounds)
+        yield Check(
+            8, f'finer at 2, {kind}, none: with rescaling less without', gain, **bounds
+        )
 
 
 def boxes(scores: Scores) -> Iterator[Check]:

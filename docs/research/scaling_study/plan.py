@@ -22,20 +22,30 @@ POSITIONS: dict[str, dict] = {  # arguments of the backbone
     'ape': dict(rope=None, use_ape=True),
     'bias': dict(rope=None, attention=dict(type='TableBias')),
     'none': dict(rope=None),
-    'axial': dict(rope=dict(type='AxialRoPE', theta=100.0)),  # Swin: 50, see ``backbone_of``
+    'axial': dict(
+        rope=dict(type='AxialRoPE', theta=100.0)
+    ),  # Swin: 50, see ``backbone_of``
     'mixed': dict(rope=dict(type='MixedRoPE', theta=10.0)),
     'log_axial': dict(rope=dict(type='LogAxialRoPE')),
 }
-CORNERS = dict(type='corners', normalize='max', windows='map')  # -1 to 1 along the longer side
+CORNERS = dict(
+    type='corners', normalize='max', windows='map'
+)  # -1 to 1 along the longer side
 KINDS: dict[str, dict] = {  # of the study of kinds, kinds.md
     'golden': dict(rope=dict(type='DirectionRoPE', coordinates=CORNERS)),
     # In patches, with the range of axial, 1 to 100 ** (-7 / 8).
     'golden_index': dict(
         rope=dict(
-            type='DirectionRoPE', low=0.018, high=1.0, zeros=0.0, coordinates=dict(type='index')
+            type='DirectionRoPE',
+            low=0.018,
+            high=1.0,
+            zeros=0.0,
+            coordinates=dict(type='index'),
         )
     ),
-    'simplex': dict(rope=dict(type='DirectionRoPE', directions='simplex', coordinates=CORNERS)),
+    'simplex': dict(
+        rope=dict(type='DirectionRoPE', directions='simplex', coordinates=CORNERS)
+    ),
     # Four frequencies of an axis, the lowest 2 pi / 12: a full turn along both sides of the grid.
     'rope_id': dict(rope=dict(type='AxialRoPE', k_rope=2, theta=2.37)),
     'fire': dict(rope=None, attention=dict(type='FIRE')),
@@ -59,7 +69,9 @@ PREFIXES: dict[str, dict] = {
 }
 # Whole images at the training size; crops of that size; crops of images resized 0.5 to 2 times.
 PIPELINES = {
-    'finer': [dict(type='Resize', scale=SIZE[::-1], keep_ratio=False, interpolation='area')],
+    'finer': [
+        dict(type='Resize', scale=SIZE[::-1], keep_ratio=False, interpolation='area')
+    ],
     'extent': [dict(type='RandomCrop', crop_size=SIZE)],
     'augmented': [
         dict(
@@ -77,17 +89,30 @@ FACTORS = {
     'extent': (1.0, 1.5, 2.0),
     'augmented': (0.5, 1.0, 1.5, 2.0, 3.0),
 }
-PARTS = ((0.25, 0.5), (0.5, 1), (0.5, 2), (1, 4), (2, 4), (1, 32))  # alpha, beta; default (1, 2)
+PARTS = (
+    (0.25, 0.5),
+    (0.5, 1),
+    (0.5, 2),
+    (1, 4),
+    (2, 4),
+    (1, 32),
+)  # alpha, beta; default (1, 2)
 SCALINGS: dict[str, dict | None] = {
     'none': None,
     'linear': dict(type='linear'),
-    **{f'linear:{s:g}': dict(type='linear', factor=s) for s in (0.25, 0.5, 0.75, 1.5, 2.0)},
+    **{
+        f'linear:{s:g}': dict(type='linear', factor=s)
+        for s in (0.25, 0.5, 0.75, 1.5, 2.0)
+    },
     'ntk': dict(type='ntk'),
     'by_parts': dict(type='by_parts'),
     # unit='grid' of ALiBi, LookHere and PaPE.
     'distances': None,
     'linear+distances': dict(type='linear'),
-    **{f'by_parts {a:g} {b:g}': dict(type='by_parts', alpha=a, beta=b) for a, b in PARTS},
+    **{
+        f'by_parts {a:g} {b:g}': dict(type='by_parts', alpha=a, beta=b)
+        for a, b in PARTS
+    },
     **{
         f'{kind}+{temperature}': dict(type=kind, temperature=temperature)
         for kind in ('none', 'by_parts')
@@ -144,7 +169,11 @@ class Run:
     @property
     def parent(self) -> Run | None:
         """The training whose weights are fine-tuned or tested."""
-        return replace(self, tuned=None, tested=None) if self.tuned or self.tested else None
+        return (
+            replace(self, tuned=None, tested=None)
+            if self.tuned or self.tested
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -185,7 +214,9 @@ def arms() -> list[tuple[str | None, ...]]:
         for kind in ('ape', 'axial', 'mixed', 'none')
     ]
     tuned = [(*arm, 'none') for arm in main]
-    tuned += [('finer', 'vit', kind, how) for kind in rotary for how in ('linear', 'by_parts')]
+    tuned += [
+        ('finer', 'vit', kind, how) for kind in rotary for how in ('linear', 'by_parts')
+    ]
     swin = [
         (way, 'swin', kind)
         for way in ways
@@ -220,16 +251,28 @@ def points(run: Run) -> list[Point]:
     if run.tested:
         names = {'none', *(scalings(run) and SCALINGS)}
         tests = GROWN_BOTH_WAYS[run.tested].items()
-        return [Point(factor, how) for factor, hows in tests for how in hows if how in names]
+        return [
+            Point(factor, how) for factor, hows in tests for how in hows if how in names
+        ]
     tests = [Point(factor) for factor in FACTORS[run.way]]
     if run.backbone == 'swin':
-        grown = [Point(factor, grown_windows=True) for factor in FACTORS[run.way] if factor != 1]
+        grown = [
+            Point(factor, grown_windows=True)
+            for factor in FACTORS[run.way]
+            if factor != 1
+        ]
         tests += grown
     if run.backbone == 'vit' and run.way != 'extent' and scalings(run):
         tests.append(Point(0.5, 'linear:0.5'))
     larger = [factor for factor in FACTORS[run.way] if factor > 1]
-    scaled = [Point(f, how, run.backbone == 'swin') for how in scalings(run) for f in larger]
-    if run.backbone == 'vit' and run.way != 'augmented' and run.position in ('axial', 'mixed'):
+    scaled = [
+        Point(f, how, run.backbone == 'swin') for how in scalings(run) for f in larger
+    ]
+    if (
+        run.backbone == 'vit'
+        and run.way != 'augmented'
+        and run.position in ('axial', 'mixed')
+    ):
         others = [how for how in SCALINGS if ' ' in how or '+' in how]
         scaled += [Point(factor, how) for how in others for factor in (1.5, 2.0)]
     return tests + scaled
@@ -244,7 +287,11 @@ def scalings(run: Run) -> list[str]:
 
 def chosen() -> list[tuple[str, str, str]]:
     """Arms with several seeds: in *finer* at 2 within 3 points of the best, with seed 0."""
-    return [(way, 'vit', kind) for kind in ('pape', 'golden_index') for way in ('finer', 'extent')]
+    return [
+        (way, 'vit', kind)
+        for kind in ('pape', 'golden_index')
+        for way in ('finer', 'extent')
+    ]
 
 
 def kind_runs(seeds: Iterable[int] = SEEDS) -> list[Run]:
@@ -286,10 +333,17 @@ def kind_scalings(kind: str) -> tuple[str, ...]:
 
 def prefix_runs(seeds: Iterable[int] = SEEDS) -> list[Run]:
     """All runs of the study of prefix tokens, seed by seed."""
-    return [Run(seed, 'finer', 'vit', position) for seed in seeds for position in PREFIXES]
+    return [
+        Run(seed, 'finer', 'vit', position) for seed in seeds for position in PREFIXES
+    ]
 
 
 def prefix_points(run: Run) -> list[Point]:
     """The tests of a run of the study of prefix tokens: no scaling, and linear."""
     tests = [Point(factor) for factor in (0.5, 1.0, 1.5, 2.0)]
-    return [*tests, Point(0.5, 'linear:0.5'), Point(1.5, 'linear'), Point(2.0, 'linear')]
+    return [
+        *tests,
+        Point(0.5, 'linear:0.5'),
+        Point(1.5, 'linear'),
+        Point(2.0, 'linear'),
+    ]

@@ -40,7 +40,9 @@ def checks(scores: Scores) -> Iterator[Check]:
 def claim_of_the_paper(scores: Scores, position: str) -> Iterator[Check]:
     change = scores.change('finer', position)
     behind = less(change, scores.change('finer', 'ape'))
-    yield Check(1, f'finer, {position}, none: change less that of APE', behind, high=-LEAST)
+    yield Check(
+        1, f'finer, {position}, none: change less that of APE', behind, high=-LEAST
+    )
     yield Check(1, f'finer, {position}, none: change', change, high=-5)
 
 
@@ -51,10 +53,19 @@ def ways_to_grow(scores: Scores, position: str) -> Iterator[Check]:
     change = scores.change('finer', position, 'linear')
     for other, name in (('none', 'no positions'), ('ape', 'APE')):
         quantity = f'finer, {position}, linear: change less that of {name}'
-        yield Check(2, quantity, less(change, scores.change('finer', other)), low=-2, high=2)
+        yield Check(
+            2, quantity, less(change, scores.change('finer', other)), low=-2, high=2
+        )
     none, linear = (scores('extent', position, 2, how) for how in ('none', 'linear'))
-    yield Check(3, f'extent at 2, {position}: none less linear', less(none, linear), low=2)
-    yield Check(3, f'extent, {position}, none: change', scores.change('extent', position), low=-1)
+    yield Check(
+        3, f'extent at 2, {position}: none less linear', less(none, linear), low=2
+    )
+    yield Check(
+        3,
+        f'extent, {position}, none: change',
+        scores.change('extent', position),
+        low=-1,
+    )
 
 
 def by_parts(scores: Scores, position: str) -> Iterator[Check]:
@@ -62,7 +73,9 @@ def by_parts(scores: Scores, position: str) -> Iterator[Check]:
         yield between(scores, 4, way, position, 'by_parts')
         for how in ('by_parts 2 4', 'by_parts 1 32'):
             quantity = f'{way} at 2, {position}: {how} less linear'
-            values = less(scores(way, position, 2, how), scores(way, position, 2, 'linear'))
+            values = less(
+                scores(way, position, 2, how), scores(way, position, 2, 'linear')
+            )
             yield Check(4, quantity, values, low=-0.5, high=0.5)
     either = (worst_loss(scores, position, how) for how in ('none', 'linear'))
     extremes = smallest(either)
@@ -70,12 +83,16 @@ def by_parts(scores: Scores, position: str) -> Iterator[Check]:
     if not all(compromise.values()):
         return
     best = min(compromise, key=lambda how: mean(compromise[how].values()))
-    quantity = f'{position} at 2: worst loss of {best} less the smaller one of none and linear'
+    quantity = (
+        f'{position} at 2: worst loss of {best} less the smaller one of none and linear'
+    )
     yield Check(4, quantity, less(compromise[best], extremes), high=-LEAST)
 
 
 def shrunk(scores: Scores, position: str) -> Iterator[Check]:
-    stretched, none = (scores('finer', position, 0.5, how) for how in ('linear:0.5', 'none'))
+    stretched, none = (
+        scores('finer', position, 0.5, how) for how in ('linear:0.5', 'none')
+    )
     quantity = f'finer at 0.5, {position}: linear by 0.5 less none'
     yield Check(12, quantity, less(stretched, none), low=4)
 
@@ -84,11 +101,15 @@ def grown_both_ways(scores: Scores, position: str) -> Iterator[Check]:
     def at(way: str, tested: str, factor: float, how: str) -> Values:
         return scores(way, position, factor, how, tested=tested)
 
-    for factor, of_objects, others in ((1, 'linear:0.5', ('none',)), (3, 'linear:1.5', OF_GRID)):
+    for factor, of_objects, others in (
+        (1, 'linear:0.5', ('none',)),
+        (3, 'linear:1.5', OF_GRID),
+    ):
         for other in others:
             quantity = f'crops, tested finer at {factor}, {position}: {of_objects} less {other}'
             ahead = less(
-                at('extent', 'finer', factor, of_objects), at('extent', 'finer', factor, other)
+                at('extent', 'finer', factor, of_objects),
+                at('extent', 'finer', factor, other),
             )
             yield Check(13, quantity, ahead, low=2 if factor == 1 else LEAST)
     quantity = f'whole, tested as quarters alone, {position}: linear:2 less none'
@@ -96,9 +117,13 @@ def grown_both_ways(scores: Scores, position: str) -> Iterator[Check]:
     yield Check(13, quantity, ahead, low=2)
 
 
-def between(scores: Scores, prediction: int, way: str, position: str, how: str) -> Check:
+def between(
+    scores: Scores, prediction: int, way: str, position: str, how: str
+) -> Check:
     """How far a scaling lies outside none and linear: 0 between them."""
-    value, none, linear = (scores(way, position, 2, name) for name in (how, 'none', 'linear'))
+    value, none, linear = (
+        scores(way, position, 2, name) for name in (how, 'none', 'linear')
+    )
     outside = {
         seed: max(min(none[seed], linear[seed]) - value[seed], 0)
         + max(value[seed] - max(none[seed], linear[seed]), 0)
@@ -113,7 +138,9 @@ def worst_loss(scores: Scores, position: str, how: str) -> Values:
     losses = []
     for way in WAYS:
         none, linear = scores(way, position, 2), scores(way, position, 2, 'linear')
-        better = {seed: max(none[seed], linear[seed]) for seed in none.keys() & linear.keys()}
+        better = {
+            seed: max(none[seed], linear[seed]) for seed in none.keys() & linear.keys()
+        }
         losses.append(less(better, scores(way, position, 2, how)))
     common = losses[0].keys() & losses[1].keys()
     return {seed: max(loss[seed] for loss in losses) for seed in common}
@@ -121,7 +148,9 @@ def worst_loss(scores: Scores, position: str, how: str) -> Values:
 
 def smallest(several: Iterator[Values]) -> Values:
     first, second = several
-    return {seed: min(first[seed], second[seed]) for seed in first.keys() & second.keys()}
+    return {
+        seed: min(first[seed], second[seed]) for seed in first.keys() & second.keys()
+    }
 
 
 def temperatures_and_ntk(scores: Scores, position: str) -> Iterator[Check]:
@@ -130,8 +159,12 @@ def temperatures_and_ntk(scores: Scores, position: str) -> Iterator[Check]:
             yield between(scores, 5, way, position, 'ntk')
         for how in TEMPERATURES:
             without = how.partition('+')[0]
-            values = less(scores(way, position, 2, how), scores(way, position, 2, without))
-            yield Check(5, f'{way} at 2, {position}: {how} less {without}', values, nothing=True)
+            values = less(
+                scores(way, position, 2, how), scores(way, position, 2, without)
+            )
+            yield Check(
+                5, f'{way} at 2, {position}: {how} less {without}', values, nothing=True
+            )
 
 
 def fitting_the_grid(scores: Scores) -> Iterator[Check]:
@@ -172,12 +205,15 @@ def augmented(scores: Scores, position: str) -> Iterator[Check]:
 def in_windows(scores: Scores, position: str) -> Iterator[Check]:
     everywhere = scores.change('finer', position)
     windows, swin = (
-        scores.change('finer', position, backbone=backbone) for backbone in ('vit_windows', 'swin')
+        scores.change('finer', position, backbone=backbone)
+        for backbone in ('vit_windows', 'swin')
     )
     quantity = f'finer, {position}, none: change of'
     values = less(windows, everywhere)
     yield Check(9, f'{quantity} ViT in windows less global ViT', values, low=LEAST)
-    yield Check(9, f'{quantity} Swin less ViT in windows', less(swin, windows), low=LEAST)
+    yield Check(
+        9, f'{quantity} Swin less ViT in windows', less(swin, windows), low=LEAST
+    )
     none, linear = (
         scores('finer', position, 2, how, backbone='swin', windows='grown')
         for how in ('none', 'linear')

@@ -36,7 +36,9 @@ def registers(scores: Scores, rope: str) -> Iterator[Check]:
     yield Check(4, f'at 0.5, none: {plain} less {rope}', ahead, high=-2)
     for factor, how in ((1, 'none'), (2, 'linear')):
         ahead = less(finer(relative, factor, how), finer(plain, factor, how))
-        yield Check(5, f'at {factor}, {how}: {relative} less {plain}', ahead, low=-1, high=1)
+        yield Check(
+            5, f'at {factor}, {how}: {relative} less {plain}', ahead, low=-1, high=1
+        )
     ahead = less(finer(relative, 2), finer(plain, 2))
     yield Check(6, f'at 2, none: {relative} less {plain}', ahead, low=-3, high=3)
     ahead = less(finer(relative, 0.5), finer(plain, 0.5))
@@ -46,7 +48,12 @@ def registers(scores: Scores, rope: str) -> Iterator[Check]:
 def spreads(of_position: dict[str, Values]) -> Iterator[Check]:
     """Quantities of prediction 8: spreads by position and seed."""
     for rope in ROPES:
-        plain, relative = (of_position.get(f'{rope}_{name}', {}) for name in PREFIXES[1:])
-        shares = {s: 100 * relative[s] / plain[s] for s in sorted(relative.keys() & plain.keys())}
+        plain, relative = (
+            of_position.get(f'{rope}_{name}', {}) for name in PREFIXES[1:]
+        )
+        shares = {
+            s: 100 * relative[s] / plain[s]
+            for s in sorted(relative.keys() & plain.keys())
+        }
         quantity = f'spread of {rope}_relative in percent of {rope}_registers'
         yield Check(8, quantity, shares, low=0.1, high=50)

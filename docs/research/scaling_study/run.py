@@ -50,11 +50,13 @@ from plan import (
 )
 from torch import Tensor
 
-from rope_dense.utils.atomic_write import atomic_write, atomic_write_text
+from rope_dense.utils.disk import atomic_write, atomic_write_text
 
 CONFIG_FOLDER = Path(__file__).parents[3] / 'configs' / 'research' / 'study'
 STUDIES = dict(
-    scalings=(runs, points), kinds=(kind_runs, kind_points), prefix=(prefix_runs, prefix_points)
+    scalings=(runs, points),
+    kinds=(kind_runs, kind_points),
+    prefix=(prefix_runs, prefix_points),
 )
 NUM_CLASSES, IGNORED = 11, 255
 TUNED_ITERATIONS, TUNED_LR = 50, 2e-4
@@ -66,9 +68,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--data-root', type=Path, required=True, help='folder of the images')
+    parser.add_argument(
+        '--data-root', type=Path, required=True, help='folder of the images'
+    )
     parser.add_argument('--out', type=Path, required=True, help='folder of the results')
-    parser.add_argument('--study', choices=STUDIES, default='scalings', help='(%(default)s)')
+    parser.add_argument(
+        '--study', choices=STUDIES, default='scalings', help='(%(default)s)'
+    )
     parser.add_argument('--seeds', type=int, nargs='+', default=SEEDS)
     parser.add_argument(
         '--only',
@@ -77,7 +83,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='runs with this in their name, and those whose weights they start from',
     )
     parser.add_argument(
-        '--iterations', type=int, help='of each training, to try the script (as the configs say)'
+        '--iterations',
+        type=int,
+        help='of each training, to try the script (as the configs say)',
     )
     return parser.parse_args(argv)
 
@@ -86,7 +94,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse_args(argv)
     torch.set_num_threads(1)
     selected = select(args)
-    while waiting := [run for run in selected if not result_path(args.out, run).exists()]:
+    while waiting := [
+        run for run in selected if not result_path(args.out, run).exists()
+    ]:
         if not any(execute(run, args) for run in waiting):
             time.sleep(10)  # other processes have them
     print(f'{len(selected)} runs are finished')
@@ -119,8 +129,13 @@ def execute(run: Run, args: argparse.Namespace) -> bool:
         seconds = dict(train=trained - started, test=time.process_time() - trained)
         content = dict(run=asdict(run), cpu_seconds=seconds, points=tested)
         atomic_write_text(result, json.dumps(content) + '\n')
-    scores = {point['factor']: point['mIoU'] for point in reversed(tested)}  # the first ones: none
-    print(f'{run.name}: {scores}, CPU {seconds["train"]:.0f} + {seconds["test"]:.0f} s', flush=True)
+    scores = {
+        point['factor']: point['mIoU'] for point in reversed(tested)
+    }  # the first ones: none
+    print(
+        f'{run.name}: {scores}, CPU {seconds["train"]:.0f} + {seconds["test"]:.0f} s',
+        flush=True,
+    )
     return True
 
 
@@ -203,7 +218,9 @@ def test(run: Run, args: argparse.Namespace) -> list[dict]:
     for point in STUDIES[args.study][1](run):
         set_point(model, point)
         matrix = confusion(model, load_scenes(args.data_root), way, point.factor)
-        row = dict(asdict(point), mIoU=round(mean_iou(matrix), 3), confusion=matrix.tolist())
+        row = dict(
+            asdict(point), mIoU=round(mean_iou(matrix), 3), confusion=matrix.tolist()
+        )
         rows.append(row)
     return rows
 
@@ -222,22 +239,31 @@ def set_unit(model: EncoderDecoder, unit: Unit) -> None:
     """Measure the distances of ALiBi, LookHere and PaPE in a unit."""
     for block in model.backbone.ordered_blocks:
         if isinstance(block.attn, MeasuredAttention):
-            block.attn.reference = model.backbone.pretrain_grid if unit == 'grid' else None
+            block.attn.reference = (
+                model.backbone.pretrain_grid if unit == 'grid' else None
+            )
 
 
 @cache
 def load_scenes(data_root: Path) -> list[Scene]:
     """Every second of the validation images, frames of one film that differ little, and labels."""
     images = sorted((data_root / 'images' / 'validation').iterdir())[::2]
-    labels = [data_root / 'annotations' / 'validation' / f'{path.stem}.png' for path in images]
+    labels = [
+        data_root / 'annotations' / 'validation' / f'{path.stem}.png' for path in images
+    ]
     return [
-        (torch.from_numpy(mmcv.imread(image)), torch.from_numpy(mmcv.imread(label, 'unchanged')))
+        (
+            torch.from_numpy(mmcv.imread(image)),
+            torch.from_numpy(mmcv.imread(label, 'unchanged')),
+        )
         for image, label in zip(images, labels, strict=True)
     ]
 
 
 @torch.no_grad()
-def confusion(model: EncoderDecoder, scenes: list[Scene], way: str, factor: float) -> Tensor:
+def confusion(
+    model: EncoderDecoder, scenes: list[Scene], way: str, factor: float
+) -> Tensor:
     """[C, C] pixels by label and prediction, over every pixel of the images once."""
     matrix = torch.zeros(NUM_CLASSES, NUM_CLASSES, dtype=torch.int64)
     for image, label in scenes:
@@ -267,8 +293,12 @@ def predict_in_views(model: EncoderDecoder, image: Tensor, factor: float) -> Ten
     crops = [image[top : top + h, left : left + w] for top, left, h, w in seen]
     labels = torch.empty(height, width, dtype=torch.int64)
     outputs = predict(model, crops, tuple(crops[0].shape[:2]))
-    for (top, left, *_), (y, x, h, w), output in zip(seen, scored, outputs, strict=True):
-        labels[y : y + h, x : x + w] = output[y - top : y - top + h, x - left : x - left + w]
+    for (top, left, *_), (y, x, h, w), output in zip(
+        seen, scored, outputs, strict=True
+    ):
+        labels[y : y + h, x : x + w] = output[
+            y - top : y - top + h, x - left : x - left + w
+        ]
     return labels
 
 
@@ -280,18 +310,25 @@ def views(factor: float) -> tuple[list[Box], list[Box]]:
     if factor == WHOLE[0] / SIZE[0]:
         return [(0, 0, *WHOLE)], [(0, 0, *WHOLE)]
     corners = [(bottom, right) for bottom in (0, 1) for right in (0, 1)]
-    seen = [(b * (WHOLE[0] - height), r * (WHOLE[1] - width), height, width) for b, r in corners]
+    seen = [
+        (b * (WHOLE[0] - height), r * (WHOLE[1] - width), height, width)
+        for b, r in corners
+    ]
     return seen, [(b * SIZE[0], r * SIZE[1], *SIZE) for b, r in corners]
 
 
-def predict(model: EncoderDecoder, images: list[Tensor], shape: tuple[int, int]) -> list[Tensor]:
+def predict(
+    model: EncoderDecoder, images: list[Tensor], shape: tuple[int, int]
+) -> list[Tensor]:
     """Labels at ``shape``, (height, width), of images of one size [H, W, 3]."""
     size = tuple(images[0].shape[:2])
     info = dict(img_shape=size, ori_shape=shape, pad_shape=size)
     data = dict(inputs=[image.permute(2, 0, 1) for image in images])
     data = model.data_preprocessor(data, training=False)
     scores = model.encode_decode(data['inputs'], [info] * len(images))  # [B, C, H, W]
-    scores = resize(scores, size=shape, mode='bilinear', align_corners=model.align_corners)
+    scores = resize(
+        scores, size=shape, mode='bilinear', align_corners=model.align_corners
+    )
     # NumPy's, over contiguous scores, takes a tenth of the time of torch's over the channels.
     labels = scores.permute(0, 2, 3, 1).contiguous().numpy().argmax(-1)
     return list(torch.from_numpy(labels))

@@ -31,14 +31,18 @@ def gather(folder: Path) -> list[Row]:
         for point in content['points']:
             windows = 'grown' if point['grown_windows'] else 'kept'
             row = run | point | dict(windows=windows)
-            rows.append({name: '' if row[name] is None else str(row[name]) for name in COLUMNS})
+            rows.append(
+                {name: '' if row[name] is None else str(row[name]) for name in COLUMNS}
+            )
     return sorted(rows, key=lambda row: [row[name] for name in COLUMNS])
 
 
 def cpu_hours(folder: Path) -> float:
     """What the finished runs took."""
     paths = folder.glob('results/*.json')
-    seconds = [json.loads(path.read_text(encoding='utf-8'))['cpu_seconds'] for path in paths]
+    seconds = [
+        json.loads(path.read_text(encoding='utf-8'))['cpu_seconds'] for path in paths
+    ]
     return sum(sum(of_run.values()) for of_run in seconds) / 3600
 
 
@@ -76,7 +80,16 @@ class Scores:
         windows: str = 'kept',
     ) -> Values:
         """Empty if no such run is finished."""
-        key = way, backbone, position, tuned, tested, str(float(factor)), windows, scaling
+        key = (
+            way,
+            backbone,
+            position,
+            tuned,
+            tested,
+            str(float(factor)),
+            windows,
+            scaling,
+        )
         return self.values.get(key, {})
 
     def change(
@@ -95,7 +108,10 @@ class Scores:
 
 def less(values: Values, others: Values) -> Values:
     """Differences, seed by seed, where both are known."""
-    return {seed: values[seed] - others[seed] for seed in sorted(values.keys() & others.keys())}
+    return {
+        seed: values[seed] - others[seed]
+        for seed in sorted(values.keys() & others.keys())
+    }
 
 
 def spread(values: Values) -> float:

@@ -17,7 +17,14 @@ from scores import HERE
 
 from run import config_of
 
-SPECTRUM = ('way', 'block', 'median before', 'slow before', 'median after', 'slow after')
+SPECTRUM = (
+    'way',
+    'block',
+    'median before',
+    'slow before',
+    'median after',
+    'slow after',
+)
 HALF_TURN = math.pi / 16  # radians a patch, along the 16 columns of the training grid
 
 

@@ -20,9 +20,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 from plan import FACTORS, PARTS, SEEDS, runs
-from scores import HERE, RESULTS, Row, Scores, Values, cpu_hours, gather, read, spread, write
+from scores import (
+    HERE,
+    RESULTS,
+    Row,
+    Scores,
+    Values,
+    cpu_hours,
+    gather,
+    read,
+    spread,
+    write,
+)
 
-from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.disk import atomic_write_text
 
 PAGE, TABLES = HERE / 'README.md', HERE / 'tables.md'
 TITLE = """# All other tables of the scaling study
@@ -48,11 +59,19 @@ SCALING_NAMES = {
     **{f'linear:{s:g}': f'linear, factor {s:g}' for s in (0.25, 0.5, 0.75, 1.5, 2)},
     'ntk': 'NTK',
     'by_parts': 'by parts (1, 2)',
-} | {f'by_parts {alpha:g} {beta:g}': f'by parts ({alpha:g}, {beta:g})' for alpha, beta in PARTS}
+} | {
+    f'by_parts {alpha:g} {beta:g}': f'by parts ({alpha:g}, {beta:g})'
+    for alpha, beta in PARTS
+}
 COMMON = ('none', 'linear', 'linear:0.5', 'ntk', 'by_parts')
 PLAIN = ('ape', 'log_axial', 'none')
 ROTARY = ('axial', 'mixed')
-COLOURS = {'none': '#e76f51', 'linear': '#269db2', 'by_parts': '#8a5fb0', 'ntk': '#58ab60'}
+COLOURS = {
+    'none': '#e76f51',
+    'linear': '#269db2',
+    'by_parts': '#8a5fb0',
+    'ntk': '#58ab60',
+}
 OTHER_COLOURS = {'ape': '#222222', 'log_axial': '#c79a00', 'none': '#999999'}
 MARKS = {'axial': 'o', 'mixed': 's'}
 Setting = tuple[str, str]  # position, scaling
@@ -86,13 +105,21 @@ def finished(rows: list[Row]) -> int:
 def results(rows: list[Row]) -> list[str]:
     """The lines of the page."""
     scores = Scores(rows)
-    lines = [f'{finished(rows)} of {len(runs())} runs are finished.' + progress(rows), '']
+    lines = [
+        f'{finished(rows)} of {len(runs())} runs are finished.' + progress(rows),
+        '',
+    ]
     settings = [(position, 'none') for position in PLAIN]
     settings += [(position, how) for position in ROTARY for how in COMMON]
     for way in ('finer', 'extent', 'augmented'):
         lines += by_factor(scores, way, settings)
     lines += ['By parts and temperatures, global ViT:', '', *sweep(scores)]
-    return [*lines, '### Predictions', '', *verdicts.summary(predictions.checks(scores))]
+    return [
+        *lines,
+        '### Predictions',
+        '',
+        *verdicts.summary(predictions.checks(scores)),
+    ]
 
 
 def tables(rows: list[Row]) -> list[str]:
@@ -113,7 +140,9 @@ def tables(rows: list[Row]) -> list[str]:
         ],
         'Global ViT, 50 iterations at twice the size': tuned(scores),
         'ViT in windows': [
-            text for way in ways for text in by_factor(scores, way, every, 'vit_windows')
+            text
+            for way in ways
+            for text in by_factor(scores, way, every, 'vit_windows')
         ],
         'Swin': [
             text
@@ -123,7 +152,11 @@ def tables(rows: list[Row]) -> list[str]:
         ],
         'Predictions': [*verdicts.table(predictions.checks(scores)), ''],
     }
-    lines = [TITLE, '', f'{finished(rows)} of {len(runs())} runs are finished.' + progress(rows)]
+    lines = [
+        TITLE,
+        '',
+        f'{finished(rows)} of {len(runs())} runs are finished.' + progress(rows),
+    ]
     for title, body in sections.items():
         lines += ['', f'## {title}', '', *body[:-1]] if body else []
     return [*lines, '']
@@ -151,27 +184,43 @@ def by_factor(
     lines, factors = [], FACTORS[tested or way]
     for position, how in settings:
         values = [
-            scores(way, position, f, how, backbone=backbone, windows=windows, tested=tested)
+            scores(
+                way, position, f, how, backbone=backbone, windows=windows, tested=tested
+            )
             for f in factors
         ]
         if any(values):
-            lines.append(line([NAMES[position], SCALING_NAMES[how], *map(cell, values)]))
-    factors = [f'**{factor:g}**' if factor == 1 else f'{factor:g}' for factor in factors]
+            lines.append(
+                line([NAMES[position], SCALING_NAMES[how], *map(cell, values)])
+            )
+    factors = [
+        f'**{factor:g}**' if factor == 1 else f'{factor:g}' for factor in factors
+    ]
     title = f'*{way.capitalize()}*'
     title += f' in training, *{tested}* in testing' if tested else ''
     title += f', windows {windows}:' if backbone == 'swin' else ':'
-    return [title, '', *header(['positions', 'scaling'], factors), *lines, ''] if lines else []
+    return (
+        [title, '', *header(['positions', 'scaling'], factors), *lines, '']
+        if lines
+        else []
+    )
 
 
 def sweep(scores: Scores) -> list[str]:
     """A line for each scaling, with figures at 1.5 and 2 for both ways and positions."""
-    columns = [(p, way, f) for p in ROTARY for way in ('finer', 'extent') for f in (1.5, 2)]
+    columns = [
+        (p, way, f) for p in ROTARY for way in ('finer', 'extent') for f in (1.5, 2)
+    ]
     names = ['none', 'linear', 'ntk', *sorted(predictions.PARTS_NAMES, key=parts_key)]
     lines = header(['scaling'], [f'{p} {way} {factor:g}' for p, way, factor in columns])
     for how in [*names, *predictions.TEMPERATURES]:
-        values = [scores(way, position, factor, how) for position, way, factor in columns]
+        values = [
+            scores(way, position, factor, how) for position, way, factor in columns
+        ]
         kind, _, temperature = how.partition('+')
-        name = SCALING_NAMES[kind] + (f', temperature {temperature}' if temperature else '')
+        name = SCALING_NAMES[kind] + (
+            f', temperature {temperature}' if temperature else ''
+        )
         lines.append(line([name, *map(cell, values)]))
     return [*lines, '']
 
@@ -193,7 +242,10 @@ def tuned(scores: Scores) -> list[str]:
                     values += (scores(way, position, 1, tuned=how),)
                     name = SCALING_NAMES[how]
                     lines.append(line([way, NAMES[position], name, *map(cell, values)]))
-    left, right = ['trained', 'positions', 'scaling'], ['before', 'after', 'after, at 1']
+    left, right = (
+        ['trained', 'positions', 'scaling'],
+        ['before', 'after', 'after, at 1'],
+    )
     return [*header(left, right), *lines, ''] if lines else []
 
 
@@ -224,7 +276,9 @@ def draw_growth(scores: Scores, path: Path) -> None:
                 draw_line(axes, scores, way, (other, 'none'), colour, NAMES[other])
             for how, colour in COLOURS.items():
                 name = f'{position}, {SCALING_NAMES[how]}'
-                draw_line(axes, scores, way, (position, how), colour, name, MARKS[position])
+                draw_line(
+                    axes, scores, way, (position, how), colour, name, MARKS[position]
+                )
             axes.set(title=f'{position}, {way}', xticks=FACTORS[way])
             axes.axvline(1, color='gray', linestyle=(0, (1, 2)), linewidth=1)
             axes.spines[['top', 'right']].set_visible(False)
@@ -272,13 +326,24 @@ def draw_by_parts(scores: Scores, path: Path) -> None:
             values = {how: scores(way, position, 2, how) for how in names}
             x = [index for index, how in enumerate(names) if values[how]]
             means = [mean(values[names[index]].values()) for index in x]
-            axes.plot(x, means, color=colour, marker=MARKS[position], markersize=4, label=way)
+            axes.plot(
+                x, means, color=colour, marker=MARKS[position], markersize=4, label=way
+            )
             for index in x:
                 seeds = values[names[index]].values()
-                axes.plot([index] * len(seeds), seeds, '.', color=colour, markersize=3, alpha=0.6)
+                axes.plot(
+                    [index] * len(seeds),
+                    seeds,
+                    '.',
+                    color=colour,
+                    markersize=3,
+                    alpha=0.6,
+                )
         labels = [SCALING_NAMES[how].removeprefix('by parts ') for how in names]
         axes.set_xticks(range(len(names)), labels, rotation=60)
-        axes.set(title=position, xlabel='scaling; brackets are (alpha, beta) of by parts')
+        axes.set(
+            title=position, xlabel='scaling; brackets are (alpha, beta) of by parts'
+        )
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel('mIoU (%) at twice the size')

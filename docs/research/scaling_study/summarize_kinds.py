@@ -36,7 +36,7 @@ from scores import (
 )
 from summarize import MARKERS, cell, header, line
 
-from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.disk import atomic_write_text
 
 PAGE, RESULTS, BOXES, SPECTRA = (
     HERE / name for name in ('kinds.md', 'kinds.csv', 'boxes.csv', 'spectra.csv')
@@ -66,7 +66,17 @@ SCALING_NAMES = {
     'distances': 'distances',
     'linear+distances': 'linear, distances',
 }
-DRAWN = ('axial', 'rope_id', 'golden', 'fire', 'alibi', 'lookhere', 'pape', 'axial_alibi', 'ape')
+DRAWN = (
+    'axial',
+    'rope_id',
+    'golden',
+    'fire',
+    'alibi',
+    'lookhere',
+    'pape',
+    'axial_alibi',
+    'ape',
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -84,7 +94,11 @@ def main(argv: Sequence[str]) -> None:
 
 def rows_of_both() -> list[Row]:
     """Rows of the first study, and after them of this one, which replace runs with their name."""
-    first = [row for row in read() if row['backbone'] == 'vit' and not row['tuned'] + row['tested']]
+    first = [
+        row
+        for row in read()
+        if row['backbone'] == 'vit' and not row['tuned'] + row['tested']
+    ]
     return first + read(RESULTS)
 
 
@@ -101,7 +115,10 @@ def gather_boxes(folder: Path) -> list[Row]:
 
 def results() -> list[str]:
     """The lines of the page between its markers."""
-    scores, boxes = Scores(rows_of_both()), Scores(read(BOXES) if BOXES.exists() else [])
+    scores, boxes = (
+        Scores(rows_of_both()),
+        Scores(read(BOXES) if BOXES.exists() else []),
+    )
     lines: list[str] = []
     for way in ('finer', 'extent', 'augmented'):
         factors = FACTORS[way] + ((4.0,) if way == 'finer' else ())
@@ -111,7 +128,11 @@ def results() -> list[str]:
     lines += ['*Beside axial with linear*, points:', '', *beside_axial(scores), '']
     lines += ['*Frequencies of mixed*, trained:', '', *spectra(), '']
     lines += [repeated(), '', '### Predictions', '']
-    checks = [*kind_predictions.checks(scores), *kind_predictions.boxes(boxes), *spectrum_checks()]
+    checks = [
+        *kind_predictions.checks(scores),
+        *kind_predictions.boxes(boxes),
+        *spectrum_checks(),
+    ]
     return [*lines, *verdicts.table(checks)]
 
 
@@ -124,7 +145,9 @@ def table(scores: Scores, way: str, factors: Sequence[float]) -> list[str]:
             values = [scores(way, kind, factor, how) for factor in factors]
             if any(values):
                 seeds = len(max(values, key=len))
-                lines.append(line([name, SCALING_NAMES[how], str(seeds), *map(cell, values)]))
+                lines.append(
+                    line([name, SCALING_NAMES[how], str(seeds), *map(cell, values)])
+                )
     return lines
 
 
@@ -175,7 +198,10 @@ def read_spectra() -> list[Row]:
 def spectra() -> list[str]:
     """A line for each block of each model."""
     rows = read_spectra()
-    return [*header([*rows[0]][:2], [*rows[0]][2:]), *(line([*row.values()]) for row in rows)]
+    return [
+        *header([*rows[0]][:2], [*rows[0]][2:]),
+        *(line([*row.values()]) for row in rows),
+    ]
 
 
 def spectrum_checks() -> list[verdicts.Check]:
@@ -185,9 +211,15 @@ def spectrum_checks() -> list[verdicts.Check]:
     growth = [float(row['slow after']) - float(row['slow before']) for row in rows]
     name = 'trained, frequencies of mixed:'
     return [
-        verdicts.Check(10, f'{name} smallest ratio of medians', {0: min(ratios)}, low=0.7),
-        verdicts.Check(10, f'{name} largest ratio of medians', {0: max(ratios)}, high=1.4),
-        verdicts.Check(10, f'{name} growth of the slow share', {0: max(growth)}, high=10),
+        verdicts.Check(
+            10, f'{name} smallest ratio of medians', {0: min(ratios)}, low=0.7
+        ),
+        verdicts.Check(
+            10, f'{name} largest ratio of medians', {0: max(ratios)}, high=1.4
+        ),
+        verdicts.Check(
+            10, f'{name} growth of the slow share', {0: max(growth)}, high=10
+        ),
     ]
 
 
@@ -211,7 +243,9 @@ def draw(scores: Scores, path: Path) -> None:
                 label=NAMES[kind],
             )
         title = 'the best scaling of each' if scaled else 'no scaling'
-        axes.set(title=f'finer, {title}', xlabel='side of test images / side in training')
+        axes.set(
+            title=f'finer, {title}', xlabel='side of test images / side in training'
+        )
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(alpha=0.3)
     panels[0].set_ylabel('mIoU (%)')
@@ -219,7 +253,9 @@ def draw(scores: Scores, path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def scaled_tests(scores: Scores, kind: str, factor: float, scaled: bool) -> list[Values]:
+def scaled_tests(
+    scores: Scores, kind: str, factor: float, scaled: bool
+) -> list[Values]:
     """The figures of a kind in *finer*, with every scaling or with none."""
     hows = ('none', *(kind_scalings(kind) if scaled else ()))
     found = (scores('finer', kind, factor, how) for how in hows)

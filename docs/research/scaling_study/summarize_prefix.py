@@ -29,10 +29,12 @@ from torch import nn
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.base import Backbone
 from rope_dense.measure.position_bias import biases
-from rope_dense.utils.atomic_write import atomic_write_text
+from rope_dense.utils.disk import atomic_write_text
 from run import SCALINGS, config_of, weights_path
 
-PAGE, RESULTS, SPREADS = (HERE / name for name in ('prefix.md', 'prefix.csv', 'prefix_spreads.csv'))
+PAGE, RESULTS, SPREADS = (
+    HERE / name for name in ('prefix.md', 'prefix.csv', 'prefix_spreads.csv')
+)
 NAMES = {
     'axial': 'axial, none',
     'axial_class': 'axial, class token',
@@ -104,10 +106,17 @@ def trained_spreads(folder: Path) -> Iterator[Row]:
 
 
 def spread_row(
-    position: str, seed: int, factor: int, scaling: str, model: Backbone, size: tuple[int, int]
+    position: str,
+    seed: int,
+    factor: int,
+    scaling: str,
+    model: Backbone,
+    size: tuple[int, int],
 ) -> Row:
     bias = biases(model, size)[0]['bias']
-    setting = dict(position=position, seed=str(seed), factor=str(factor), scaling=scaling)
+    setting = dict(
+        position=position, seed=str(seed), factor=str(factor), scaling=scaling
+    )
     return setting | dict(bias=f'{bias:.3g}')
 
 
@@ -119,28 +128,49 @@ def read_spreads(factor: int = 1, scaling: str = 'none') -> dict[str, Values]:
     with open(SPREADS, newline='', encoding='utf-8') as file:
         for row in csv.DictReader(file):
             if (row['factor'], row['scaling']) == (str(factor), scaling):
-                found.setdefault(row['position'], {})[int(row['seed'])] = float(row['bias'])
+                found.setdefault(row['position'], {})[int(row['seed'])] = float(
+                    row['bias']
+                )
     return found
 
 
 def rows_of_both() -> list[Row]:
     """Models without prefix tokens, of the study of scalings, and this study's."""
-    first = [row for row in read() if row['position'] in NAMES and row['backbone'] == 'vit']
-    first = [row for row in first if row['way'] == 'finer' and not row['tuned'] + row['tested']]
+    first = [
+        row for row in read() if row['position'] in NAMES and row['backbone'] == 'vit'
+    ]
+    first = [
+        row
+        for row in first
+        if row['way'] == 'finer' and not row['tuned'] + row['tested']
+    ]
     return first + (read(RESULTS) if RESULTS.exists() else [])
 
 
 def results() -> list[str]:
     """The lines of the page between its markers."""
     scores = Scores(rows_of_both())
-    lines = ['mIoU:', '', *table(scores), '', 'Spread of a constant image:', '', *spread_table()]
-    checks = [*prefix_predictions.checks(scores), *prefix_predictions.spreads(read_spreads())]
+    lines = [
+        'mIoU:',
+        '',
+        *table(scores),
+        '',
+        'Spread of a constant image:',
+        '',
+        *spread_table(),
+    ]
+    checks = [
+        *prefix_predictions.checks(scores),
+        *prefix_predictions.spreads(read_spreads()),
+    ]
     return [*lines, '', '### Predictions', '', *verdicts.table(checks)]
 
 
 def table(scores: Scores) -> list[str]:
     """A line for each arm, a column for each test."""
-    names = [f'{factor:g}{"" if how == "none" else ", linear"}' for factor, how in POINTS]
+    names = [
+        f'{factor:g}{"" if how == "none" else ", linear"}' for factor, how in POINTS
+    ]
     lines = header(['prefix tokens', 'seeds'], names)
     for position, name in NAMES.items():
         values = [scores('finer', position, factor, how) for factor, how in POINTS]

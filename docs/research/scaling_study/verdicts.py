@@ -76,7 +76,11 @@ def summary(checks: Iterable[Check]) -> list[str]:
     for number in sorted({check.prediction for check in every}):
         of_number = [check for check in known(every) if check.prediction == number]
         failed = [check.deviation for check in of_number if not check.held]
-        held = f'{len(of_number) - len(failed)} of {len(of_number)}' if of_number else 'not known'
+        held = (
+            f'{len(of_number) - len(failed)} of {len(of_number)}'
+            if of_number
+            else 'not known'
+        )
         lines.append(f'| {number} | {held} | {"; ".join(failed)} |')
     return lines
 

@@ -38,19 +38,26 @@ def maps(weights: str | None, arch: str, images: Tensor) -> Tensor:
         images = (images * HEADS['STD'] + HEADS['MEAN'] - 127.5) / 127.5
     with torch.no_grad():
         outs = [
-            model.eval()(F.interpolate(x, IMAGE, mode='bilinear'))[-1] for x in images.split(32)
+            model.eval()(F.interpolate(x, IMAGE, mode='bilinear'))[-1]
+            for x in images.split(32)
         ]
     return torch.cat(outs).flatten(2).transpose(1, 2)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--camvid', type=Path, required=True, help='images/ and annotations/')
+    parser.add_argument(
+        '--camvid', type=Path, required=True, help='images/ and annotations/'
+    )
     parser.add_argument('--out', type=Path, required=True, help='of run.py')
     args = parser.parse_args(argv)
-    splits = [HEADS['camvid'](args.camvid, split) for split in ('training', 'validation')]
+    splits = [
+        HEADS['camvid'](args.camvid, split) for split in ('training', 'validation')
+    ]
     last, adapted = RUN['last'], 'backbone.safetensors'
-    arms = dict(random=None, base=last(args.out / 'base'), teacher=last(args.out / 'teacher'))
+    arms = dict(
+        random=None, base=last(args.out / 'base'), teacher=last(args.out / 'teacher')
+    )
     arms |= {name: str(args.out / name / adapted) for name in ('adapted', 'distilled')}
     rows = []
     for arm, weights in arms.items():
@@ -58,9 +65,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         for seed in RUN['SEEDS']:
             torch.manual_seed(seed)
             train, val = (maps(weights, arch, split.images) for split in splits)
-            for percent, chosen in ((10, slice(3 * seed, None, 10)), (100, slice(None))):
-                pairs = (train[chosen], splits[0].labels[chosen]), (val, splits[1].labels)
-                rows.append((arm, percent, seed, f'{HEADS["head_score"](*pairs, 11):.2f}'))
+            for percent, chosen in (
+                (10, slice(3 * seed, None, 10)),
+                (100, slice(None)),
+            ):
+                pairs = (
+                    (train[chosen], splits[0].labels[chosen]),
+                    (val, splits[1].labels),
+                )
+                rows.append(
+                    (arm, percent, seed, f'{HEADS["head_score"](*pairs, 11):.2f}')
+                )
                 print(*rows[-1], flush=True)
     with (HERE / 'probe.csv').open('w', newline='') as stream:
         csv.writer(stream).writerows([('arm', 'labels', 'seed', 'mIoU'), *rows])

@@ -33,7 +33,17 @@ import numpy as np
 
 HERE = Path(__file__).parent
 CLASSES = (
-    *('Sky', 'Building', 'Pole', 'Road', 'Pavement', 'Tree', 'SignSymbol', 'Fence', 'Car'),
+    *(
+        'Sky',
+        'Building',
+        'Pole',
+        'Road',
+        'Pavement',
+        'Tree',
+        'SignSymbol',
+        'Fence',
+        'Car',
+    ),
     *('Pedestrian', 'Bicyclist'),
 )
 SEEDS = 0, 1, 2
@@ -51,7 +61,15 @@ COLUMNS = ('arm', 'labels', 'seed', 'mIoU', 'seconds')
 def train(task: str, out: Path, data: Path, *options: str) -> float:
     """Train by the public command; returns its seconds."""
     start = time.monotonic()
-    command = [sys.executable, '-m', 'rope_dense_command', 'train', task, '--data', str(data)]
+    command = [
+        sys.executable,
+        '-m',
+        'rope_dense_command',
+        'train',
+        task,
+        '--data',
+        str(data),
+    ]
     if not (out / 'last_checkpoint').is_file():
         subprocess.run([*command, '--work-dir', str(out), *options], check=True)
     return time.monotonic() - start
@@ -84,9 +102,12 @@ def painted(cards: Path, out: Path) -> Path:
             mask = np.zeros(cv2.imread(str(image)).shape[:2], np.uint8)
             for shape in ElementTree.parse(file).iter('object'):
                 left, top, right, bottom = (
-                    int(shape.findtext(f'bndbox/{x}', '')) for x in ('xmin', 'ymin', 'xmax', 'ymax')
+                    int(shape.findtext(f'bndbox/{x}', ''))
+                    for x in ('xmin', 'ymin', 'xmax', 'ymax')
                 )
-                mask[top:bottom, left:right] = CARDS.index(shape.findtext('name', '')) + 1
+                mask[top:bottom, left:right] = (
+                    CARDS.index(shape.findtext('name', '')) + 1
+                )
             shutil.copy(image, target / 'images' / name)
             cv2.imwrite(str(target / 'annotations' / name / f'{image.stem}.png'), mask)
     (target / 'classes.txt').write_text('\n'.join(('none', *CARDS)))
@@ -98,10 +119,28 @@ def segment(
 ) -> tuple[float, float]:
     """mIoU of validation after a training with labels, and its seconds."""
     options = ['--weights', weights, *EQUAL]
-    options += ['--backbone', backbone, '--batch-size', str(BATCH), '--epochs', str(epochs)]
-    options += ['--val-epochs', str(epochs), '--cfg-options', f'randomness.seed={seed}', POSITIONS]
-    options += ['model.backbone.drop_path_rate=0.0', 'optim_wrapper.paramwise_cfg.layer_decay=1.0']
-    options.append('model.decode_head.channels=64')  # a third of the recipe's, for speed
+    options += [
+        '--backbone',
+        backbone,
+        '--batch-size',
+        str(BATCH),
+        '--epochs',
+        str(epochs),
+    ]
+    options += [
+        '--val-epochs',
+        str(epochs),
+        '--cfg-options',
+        f'randomness.seed={seed}',
+        POSITIONS,
+    ]
+    options += [
+        'model.backbone.drop_path_rate=0.0',
+        'optim_wrapper.paramwise_cfg.layer_decay=1.0',
+    ]
+    options.append(
+        'model.decode_head.channels=64'
+    )  # a third of the recipe's, for speed
     seconds = train('semantic', out, data, *options)
     return json.loads((out / 'best_checkpoint.json').read_text())['value'], seconds
 
@@ -127,7 +166,11 @@ def table(results: Path) -> str:
     for arm in (*ARMS, 'teacher'):
         cells = []
         for percent in ('10', '100'):
-            found = [float(x['mIoU']) for x in rows if (x['arm'], x['labels']) == (arm, percent)]
+            found = [
+                float(x['mIoU'])
+                for x in rows
+                if (x['arm'], x['labels']) == (arm, percent)
+            ]
             text = f'{sum(found) / len(found):.2f}' if found else ''
             span = f' ({min(found):.2f} to {max(found):.2f})' if len(found) > 1 else ''
             cells.append(text + span)
@@ -137,8 +180,12 @@ def table(results: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--camvid', type=Path, required=True, help='images/ and annotations/')
-    parser.add_argument('--cards', type=Path, required=True, help='train/ and test/ with boxes')
+    parser.add_argument(
+        '--camvid', type=Path, required=True, help='images/ and annotations/'
+    )
+    parser.add_argument(
+        '--cards', type=Path, required=True, help='train/ and test/ with boxes'
+    )
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--arms', nargs='+', choices=ARMS, default=ARMS)
     args = parser.parse_args(argv)
@@ -148,7 +195,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     known = set[tuple[str, ...]]()
     if results.is_file():
         with results.open() as stream:
-            known = {(row['arm'], row['labels'], row['seed']) for row in csv.DictReader(stream)}
+            known = {
+                (row['arm'], row['labels'], row['seed'])
+                for row in csv.DictReader(stream)
+            }
     segment(out / 'base', painted(args.cards, out), BASE_EPOCHS, 'tiny', 'None', 0)
     pretrained = last(out / 'base')
     alone = ['--backbone', 'tiny', '--size', str(SIZE), '--train', 'images']
@@ -156,7 +206,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     adapt = ['--weights', pretrained, '--epochs', str(ADAPT_EPOCHS)]
     train('adapt', out / 'adapted', frames, *adapt, *alone)
     if 'distilled' in args.arms:
-        score, seconds = segment(out / 'teacher', frames, TEACHER_EPOCHS, 'small', 'None', 0)
+        score, seconds = segment(
+            out / 'teacher', frames, TEACHER_EPOCHS, 'small', 'None', 0
+        )
         if ('teacher', '100', '0') not in known:
             add_row(results, 'teacher', 100, 0, f'{score:.2f}', f'{seconds:.0f}')
         teach = ['--teacher', 'small', '--teacher-weights', last(out / 'teacher')]

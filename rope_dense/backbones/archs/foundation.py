@@ -27,7 +27,10 @@ DINOV3 = dict(
 LINGBOT = dict(DINOV3, img_size=512, qkv_bias='qv')
 # EVA-02 (Fang et al., 2023) at its pre-training size.
 EVA02_ROPE = dict(
-    type='AxialRoPE', theta=10000.0, axes='yx', coordinates=dict(type='index', reference=16)
+    type='AxialRoPE',
+    theta=10000.0,
+    axes='yx',
+    coordinates=dict(type='index', reference=16),
 )
 EVA02 = dict(
     patch_size=14,
@@ -42,7 +45,10 @@ EVA02_NORMED = dict(EVA02, mlp='swiglu_norm')
 # Perception Encoder (Bolya et al., 2025); the reference grid belongs to its image size,
 # and positions are counted from 1 where there is a class token.
 PE = dict(
-    use_ape=True, pre_norm=True, layer_scale_init_value=None, norm_cfg=dict(type='LN', eps=1e-5)
+    use_ape=True,
+    pre_norm=True,
+    layer_scale_init_value=None,
+    norm_cfg=dict(type='LN', eps=1e-5),
 )
 
 
@@ -83,13 +89,17 @@ SAM3 = dict(
     use_ape='tile',
     with_cls_token=False,
     window_size=24,
-    window_block_indexes=tuple(index for index in range(32) if index not in SAM3_GLOBAL),
+    window_block_indexes=tuple(
+        index for index in range(32) if index not in SAM3_GLOBAL
+    ),
 )
 
 # V-JEPA 2.1 (Meta, 2026) for images: facebookresearch/vjepa2, app/vjepa_2_1 at be434e4.
 VJEPA2_1 = dict(
     img_size=384,
-    rope=dict(type='VideoRoPE', theta=10000.0, factor=7.5, coordinates=dict(type='corners')),
+    rope=dict(
+        type='VideoRoPE', theta=10000.0, factor=7.5, coordinates=dict(type='corners')
+    ),
     with_cls_token=False,
     layer_scale_init_value=None,
     final_norm='separate',  # published for four blocks of each model, see docs/checkpoints.md
@@ -108,13 +118,19 @@ SAPIENS2 = dict(
 )
 
 FOUNDATION_ARCHS: dict[str, dict] = {
-    'dinov3_tiny': dict(TINY, **DINOV3),  # of EUPE (Zhu et al., 2026), with qkv_bias='qv'
+    'dinov3_tiny': dict(
+        TINY, **DINOV3
+    ),  # of EUPE (Zhu et al., 2026), with qkv_bias='qv'
     'dinov3_small': dict(SMALL, **DINOV3),
     'dinov3_small_plus': dict(SMALL, **DINOV3, mlp='swiglu'),
     'dinov3_base': dict(BASE, **DINOV3),
     'dinov3_large': dict(LARGE, **DINOV3),
-    'dinov3_huge_plus': dict(DINOV3, embed_dims=1280, depth=32, num_heads=20, mlp='swiglu'),
-    'dinov3_7b': dict(DINOV3, embed_dims=4096, depth=40, num_heads=32, mlp='swiglu', mlp_ratio=2.0),
+    'dinov3_huge_plus': dict(
+        DINOV3, embed_dims=1280, depth=32, num_heads=20, mlp='swiglu'
+    ),
+    'dinov3_7b': dict(
+        DINOV3, embed_dims=4096, depth=40, num_heads=32, mlp='swiglu', mlp_ratio=2.0
+    ),
     'lingbot_small': dict(SMALL, **LINGBOT),
     'lingbot_base': dict(BASE, **LINGBOT),
     'lingbot_large': dict(LARGE, **LINGBOT),
@@ -141,7 +157,9 @@ FOUNDATION_ARCHS: dict[str, dict] = {
     'pe_spatial_tiny': dict(TINY, **PE, img_size=512, rope=pe_rope(32)),
     'pe_spatial_small': dict(SMALL, **PE, img_size=512, rope=pe_rope(32)),
     'pe_spatial_base': dict(BASE, **PE, img_size=512, rope=pe_rope(32)),
-    'pe_spatial_large': dict(LARGE, **PE, img_size=448, patch_size=14, rope=pe_rope(32)),
+    'pe_spatial_large': dict(
+        LARGE, **PE, img_size=448, patch_size=14, rope=pe_rope(32)
+    ),
     'pe_spatial_gigantic': dict(PE_GIGANTIC, layer_scale_init_value=0.1),
     'pe_lang_large': dict(LARGE, **PE, img_size=448, patch_size=14, rope=pe_rope(32))
     | dict(depth=23, layer_scale_init_value=0.1),

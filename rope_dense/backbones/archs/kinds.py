@@ -4,7 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from ...utils.validation import check_choice, checked_integer, checked_number, checked_size
+from ...utils.validation import (
+    check_choice,
+    checked_integer,
+    checked_number,
+    checked_size,
+)
 
 Default = Literal['default']
 DEFAULT: Default = 'default'  # as ``arch`` says; a string, so that configs can store it
@@ -77,7 +82,9 @@ class ViTArch:
     mlp: MlpKind = 'gelu'
     mlp_ratio: float = 4.0
     qkv_bias: QkvBias = True
-    rope: dict | None = field(default_factory=lambda: dict(type='MixedRoPE', theta=10.0))
+    rope: dict | None = field(
+        default_factory=lambda: dict(type='MixedRoPE', theta=10.0)
+    )
     use_ape: Ape = False
     attention: dict | None = None
     patch_norm: bool = False
@@ -122,7 +129,9 @@ class ViTArch:
                 f'{self.patch_size} and {self.embed_dims}'
             )
         if self.conv_stem and (self.pre_norm or self.patch_norm):
-            raise ValueError('arch: conv_stem has its own norms: set pre_norm and patch_norm False')
+            raise ValueError(
+                'arch: conv_stem has its own norms: set pre_norm and patch_norm False'
+            )
         check_choice('final_norm', self.final_norm, (True, False, 'all', 'separate'))
         if self.layer_scale_init_value is not None:
             checked_number('layer_scale_init_value', self.layer_scale_init_value)
@@ -205,7 +214,9 @@ def find_arch(
     settings = archs.get(arch) if isinstance(arch, str) else arch
     if not isinstance(settings, dict):
         names, keys = ', '.join(archs), ', '.join(sizes)
-        raise ValueError(f'arch must be one of {names}, or a dict of {keys}, got {arch!r}')
+        raise ValueError(
+            f'arch must be one of {names}, or a dict of {keys}, got {arch!r}'
+        )
     if wrong := [*({*sizes} - {*settings}), *({*settings} - {*known})]:
         keys = ', '.join(name for name in known if name not in sizes)
         raise ValueError(
@@ -214,5 +225,9 @@ def find_arch(
         )
     given = given or {}
     if wrong := sorted({*given} - {*known}):
-        raise TypeError(f'unexpected keyword arguments {wrong}; an architecture has {[*known]}')
-    return kind(**settings | {name: value for name, value in given.items() if value != DEFAULT})
+        raise TypeError(
+            f'unexpected keyword arguments {wrong}; an architecture has {[*known]}'
+        )
+    return kind(
+        **settings | {name: value for name, value in given.items() if value != DEFAULT}
+    )

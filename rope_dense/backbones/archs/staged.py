@@ -4,12 +4,22 @@ SWIN_TINY = dict(embed_dims=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24))
 SWIN_SMALL = dict(SWIN_TINY, depths=(2, 2, 18, 2))
 SWIN_BASE = dict(SWIN_SMALL, embed_dims=128, num_heads=(4, 8, 16, 32))
 
-SWIN_ARCHS: dict[str, dict] = {'tiny': SWIN_TINY, 'small': SWIN_SMALL, 'base': SWIN_BASE}
+SWIN_ARCHS: dict[str, dict] = {
+    'tiny': SWIN_TINY,
+    'small': SWIN_SMALL,
+    'base': SWIN_BASE,
+}
 
-NAT_MINI = dict(embed_dims=64, depths=(3, 4, 6, 5), num_heads=(2, 4, 8, 16), mlp_ratio=3.0)
+NAT_MINI = dict(
+    embed_dims=64, depths=(3, 4, 6, 5), num_heads=(2, 4, 8, 16), mlp_ratio=3.0
+)
 NAT_TINY = dict(NAT_MINI, depths=(3, 4, 18, 5))
 NAT_SMALL = dict(
-    embed_dims=96, depths=(3, 4, 18, 5), num_heads=(3, 6, 12, 24), mlp_ratio=2.0, drop_path_rate=0.3
+    embed_dims=96,
+    depths=(3, 4, 18, 5),
+    num_heads=(3, 6, 12, 24),
+    mlp_ratio=2.0,
+    drop_path_rate=0.3,
 )
 NAT_BASE = dict(NAT_SMALL, embed_dims=128, num_heads=(4, 8, 16, 32), drop_path_rate=0.5)
 SCALED = dict(layer_scale_init_value=1e-5)

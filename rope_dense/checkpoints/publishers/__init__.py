@@ -30,7 +30,10 @@ from . import (
 )
 
 # Of earlier versions: frequencies of all blocks in one tensor, other names of q and v biases.
-EARLIER: Rows = [*timm_vit.NAMES, ('layers.#.rope.freqs', 'layers.#.blocks.%.attn.rope.freqs')]
+EARLIER: Rows = [
+    *timm_vit.NAMES,
+    ('layers.#.rope.freqs', 'layers.#.blocks.%.attn.rope.freqs'),
+]
 OURS = Layout('ours', ('{blocks,layers.#.blocks}.#.attn.qkv.weight',), EARLIER)
 # In this order: the first layout that fits is taken.
 PUBLISHERS = (
@@ -72,7 +75,9 @@ TARGETS = {
 }
 
 
-def find_layout(weights: StateDict, name: str, model_keys: Collection[str] = ()) -> Layout:
+def find_layout(
+    weights: StateDict, name: str, model_keys: Collection[str] = ()
+) -> Layout:
     """The first of ``LAYOUTS`` that fits; ours where none does and most keys are the model's.
 
     Args:
@@ -88,10 +93,16 @@ def find_layout(weights: StateDict, name: str, model_keys: Collection[str] = ())
             return layout
     if 2 * sum(key in model_keys for key in weights) > len(weights):
         return OURS
-    blocks = [name_pattern(f'*.{x}') for layout in LAYOUTS for x in expand_braces(layout.signs[0])]
+    blocks = [
+        name_pattern(f'*.{x}')
+        for layout in LAYOUTS
+        for x in expand_braces(layout.signs[0])
+    ]
     found = [block.fullmatch(key) for key in weights for block in blocks]
     prefixes = {f'{match[1]}.' for match in found if match}
-    advice = f'. Perhaps prefix={short_key(min(prefixes, key=len))!r}' if prefixes else ''
+    advice = (
+        f'. Perhaps prefix={short_key(min(prefixes, key=len))!r}' if prefixes else ''
+    )
     raise CheckpointError(
         f'{name}: the layout of its keys is not known, they are {keys_text(weights, 4)}; '
         f'known are {", ".join(layout.name for layout in LAYOUTS)}{advice}'

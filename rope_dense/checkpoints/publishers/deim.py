@@ -36,7 +36,10 @@ PATHS, OUR_PATHS = '{fpn,pan}_blocks.#', 'encoder.{top_down,bottom_up}.#'
 
 SHARED: Rows = [
     *conv_rows('encoder.input_proj.#', 'encoder.projections.#'),
-    ('encoder.encoder.0.layers.0.self_attn.in_proj_*', 'encoder.attention.self_attn.in_proj.*'),
+    (
+        'encoder.encoder.0.layers.0.self_attn.in_proj_*',
+        'encoder.attention.self_attn.in_proj.*',
+    ),
     ('encoder.encoder.0.layers.0.*', 'encoder.attention.*'),
     *conv_rows('encoder.lateral_convs.#', 'encoder.laterals.#'),
     *conv_rows('encoder.downsample_convs.#.0.{cv1,cv2}', 'encoder.downs.#.{0,1}'),
@@ -63,7 +66,10 @@ SHARED: Rows = [
 ]
 # Dropped: what the code computes by itself.
 COMPUTED: Rows = [
-    ('decoder.{up,reg_scale,anchors,valid_mask}', None),  # two settings, which are compared
+    (
+        'decoder.{up,reg_scale,anchors,valid_mask}',
+        None,
+    ),  # two settings, which are compared
     ('decoder.decoder.{up,reg_scale}', None),
     ('*.num_points_scale', None),
 ]
@@ -117,7 +123,9 @@ TRANSFORMERS: Rows = [
         ('mlp.layers.{0,1}.*', '{linear1,linear2}.*'),
     ),
     *conv_rows('model.encoder.lateral_convs.#', 'encoder.laterals.#'),
-    *conv_rows('model.encoder.downsample_convs.#.{conv1,conv2}', 'encoder.downs.#.{0,1}'),
+    *conv_rows(
+        'model.encoder.downsample_convs.#.{conv1,conv2}', 'encoder.downs.#.{0,1}'
+    ),
     *conv_rows(f'model.encoder.{PATHS}.conv1', f'{OUR_PATHS}.split'),
     *conv_rows(f'model.encoder.{PATHS}.conv2', f'{OUR_PATHS}.merge'),
     *csp_rows(f'model.encoder.{PATHS}.csp_rep1', f'{OUR_PATHS}.csp.0'),
@@ -144,7 +152,10 @@ TRANSFORMERS: Rows = [
 TRANSFORMERS_COMPUTED: Rows = [
     ('model.decoder.{up,reg_scale}', None),
     ('{class,bbox}_embed.*', None),  # weights of the decoder once more
-    ('model.enc_output.*', None),  # not in the source: an identity and a norm in its files
+    (
+        'model.enc_output.*',
+        None,
+    ),  # not in the source: an identity and a norm in its files
     ('*.num_points_scale', None),
 ]
 

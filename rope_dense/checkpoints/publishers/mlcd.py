@@ -39,7 +39,9 @@ class MLCDLayout(Layout):
         """Weights with the angles of the class token in each block, equal in all."""
         ours = super().to_ours(weights)
         offset = ours.pop(OFFSET)
-        blocks = [key.removesuffix('qkv.weight') for key in ours if matches(key, VIT_BLOCK)]
+        blocks = [
+            key.removesuffix('qkv.weight') for key in ours if matches(key, VIT_BLOCK)
+        ]
         return ours | {f'{block}rope.angle_offset': offset for block in blocks}
 
 

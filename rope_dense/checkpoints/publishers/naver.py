@@ -53,7 +53,11 @@ def by_head(freqs: Tensor) -> Tensor:
 
 LAYOUTS = (
     Layout('naver Swin', ('layers.#.blocks.#.attn.rope_freqs',), SWIN),
-    Layout('Swin with relative position bias', (SWIN_BLOCK, '*.relative_position_index'), SWIN),
+    Layout(
+        'Swin with relative position bias',
+        (SWIN_BLOCK, '*.relative_position_index'),
+        SWIN,
+    ),
     Layout('naver ViT', (VIT_BLOCK, 'freqs'), VIT, {'freqs': by_head}),
 )
 
@@ -66,7 +70,9 @@ def to_naver(weights: StateDict) -> StateDict:
     """
     refuse_adapters(weights)
     if others := [key for key in weights if any(matches(key, name) for name in OTHERS)]:
-        raise CheckpointError(f'naver has no model with {others[0]}: use --to timm or ours')
+        raise CheckpointError(
+            f'naver has no model with {others[0]}: use --to timm or ours'
+        )
     for key, tensor in weights.items():
         for freqs, pairs in ((VIT_FREQS, VIT_PAIRS), (SWIN_FREQS, SWIN_PAIRS)):
             if matches(key, freqs) and tensor.shape[-1:] != (pairs,):

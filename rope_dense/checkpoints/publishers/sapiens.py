@@ -53,7 +53,9 @@ class GroupedLayout(Layout):
         Raises:
             CheckpointError: they cannot be converted.
         """
-        return super().to_ours({key: self.repeated(key, x, weights) for key, x in weights.items()})
+        return super().to_ours(
+            {key: self.repeated(key, x, weights) for key, x in weights.items()}
+        )
 
     def repeated(self, key: str, tensor: Tensor, weights: StateDict) -> Tensor:
         """A weight of keys or values, [g D, ...] to [h D, ...]; others as they are."""
@@ -65,7 +67,9 @@ class GroupedLayout(Layout):
         attention = name.removesuffix(end)
         needed = [f'{attention}{queries}.{kind}', f'{attention}{self.head_norm}.weight']
         if missing := [x for x in needed if x not in weights]:
-            raise CheckpointError(f'{short_key(key)} is there without {keys_text(missing)}')
+            raise CheckpointError(
+                f'{short_key(key)} is there without {keys_text(missing)}'
+            )
         with shape_errors(key):
             rows, head_dim = (len(weights[x]) for x in needed)
             heads = tensor.unflatten(0, (-1, head_dim))  # [g, D, ...]

@@ -11,6 +11,7 @@ import torch
 
 from ...backbones import RoPEViT
 from ..errors import CheckpointError
+from ..incompatible import mlp_kind, nearest_archs
 from ..keys import (
     SWIN_BLOCK,
     VIT_BLOCK,
@@ -23,7 +24,6 @@ from ..keys import (
     rename_weights,
     reversed_rows,
 )
-from ..likeness import mlp_kind, nearest_archs
 
 HEAD = '{head,fc_norm,attn_pool}.*'
 NAMES: Rows = [  # and names of our earlier versions
@@ -52,7 +52,9 @@ TO_TIMM, TO_SEPARATE, TO_PACKED = map(reversed_rows, (TIMM, SEPARATE, PACKED))
 
 def has_packed_mlp(weights: StateDict) -> bool:
     """True if fc1 holds both halves of SwiGLU: no other MLP has twice the rows of fc2."""
-    first, last = (weights.get(f'blocks.0.mlp.{name}.weight') for name in ('fc1', 'fc2'))
+    first, last = (
+        weights.get(f'blocks.0.mlp.{name}.weight') for name in ('fc1', 'fc2')
+    )
     return first is not None and last is not None and len(first) == 2 * last.shape[-1]
 
 
@@ -84,7 +86,9 @@ def to_timm_rows(weights: StateDict) -> Rows:
     """The rows from our keys to timm's, by family; CheckpointError if timm has no such model."""
     refuse_adapters(weights)
     if has_key(weights, SWIN_BLOCK):
-        raise CheckpointError('timm has no Swin with rotary embedding: use --to naver or ours')
+        raise CheckpointError(
+            'timm has no Swin with rotary embedding: use --to naver or ours'
+        )
     if not has_key(weights, VIT_BLOCK):
         raise CheckpointError('these are not the weights of a RoPEViT')
     if has_key(weights, '*.rope.angle_offset'):
@@ -94,7 +98,9 @@ def to_timm_rows(weights: StateDict) -> Rows:
         if any(name.startswith(start) for name in nearest):
             raise CheckpointError(f'timm has no {model}: use --to ours')
     if has_key(weights, 'norm#.weight'):
-        raise CheckpointError('timm has no ViT with several norms of outputs: use --to ours')
+        raise CheckpointError(
+            'timm has no ViT with several norms of outputs: use --to ours'
+        )
     mlp = mlp_kind(weights)
     if mlp == 'swiglu_norm':
         return TO_SEPARATE

@@ -9,7 +9,12 @@ from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matches, shape_errors
 STEM = 'patch_embed_img.proj'
 MODALITY = 'img_mod_embed'
 # Blocks whose outputs have a norm, by the number of blocks.
-NORMED = {12: (2, 5, 8, 11), 24: (5, 11, 17, 23), 40: (9, 19, 29, 39), 48: (11, 23, 37, 47)}
+NORMED = {
+    12: (2, 5, 8, 11),
+    24: (5, 11, 17, 23),
+    40: (9, 19, 29, 39),
+    48: (11, 23, 37, 47),
+}
 ROWS: Rows = [
     ('patch_embed_img.*', 'patch_embed.*'),
     ('patch_embed.*', None),  # of videos
@@ -29,13 +34,19 @@ class VJEPALayout(Layout):
             CheckpointError: the model has another number of blocks than the published ones.
         """
         given = dict(weights)
-        if MODALITY in given and f'{STEM}.bias' in given:  # [1, 1, C], added to every token
+        if (
+            MODALITY in given and f'{STEM}.bias' in given
+        ):  # [1, 1, C], added to every token
             with shape_errors(MODALITY):
-                given[f'{STEM}.bias'] = given[f'{STEM}.bias'] + given.pop(MODALITY).flatten()
+                given[f'{STEM}.bias'] = (
+                    given[f'{STEM}.bias'] + given.pop(MODALITY).flatten()
+                )
         ours = super().to_ours(given)
         depth = sum(matches(key, VIT_BLOCK) for key in weights)
         if depth not in NORMED:
-            raise CheckpointError(f'{depth} blocks, and the published models have {[*NORMED]}')
+            raise CheckpointError(
+                f'{depth} blocks, and the published models have {[*NORMED]}'
+            )
         for number, index in enumerate(NORMED[depth][:-1]):
             for name in ('weight', 'bias'):
                 key = f'norms_block.{number}.{name}'
@@ -49,6 +60,8 @@ LAYOUTS = (
         'V-JEPA 2.1',
         (VIT_BLOCK, f'{STEM}.weight'),
         ROWS,
-        {f'{STEM}.weight': lambda kernel: kernel.squeeze(2)},  # [C, 3, 1, 16, 16] of one frame
+        {
+            f'{STEM}.weight': lambda kernel: kernel.squeeze(2)
+        },  # [C, 3, 1, 16, 16] of one frame
     ),
 )

@@ -13,7 +13,14 @@ from torch import Tensor
 from ...utils.validation import checked_settings
 from .masks import mask_losses
 from .matching import POINT_RATIO, Matcher, box_overlaps
-from .predictions import Pairs, Prediction, Targets, encode_distances, nearest_bins, tensor_like
+from .predictions import (
+    Pairs,
+    Prediction,
+    Targets,
+    encode_distances,
+    nearest_bins,
+    tensor_like,
+)
 
 WEIGHTS = dict(mal=1.0, bbox=5.0, giou=2.0, fgl=0.15, ddf=1.5, mask=5.0, dice=5.0)
 LEAST = 1e-3  # of a number that is a mean over the processes, and may be 0
@@ -100,13 +107,17 @@ class Criterion:
 
     default_weights = WEIGHTS
 
-    def __init__(self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float) -> None:
+    def __init__(
+        self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float
+    ) -> None:
         self.matcher = matcher
         known = self.default_weights
         self.weights = known | checked_settings('loss_weights', weights, list(known))
         self.gamma, self.reg_scale = mal_gamma, reg_scale
 
-    def __call__(self, outputs: Outputs, targets: Targets, epoch: int = 0) -> dict[str, Tensor]:
+    def __call__(
+        self, outputs: Outputs, targets: Targets, epoch: int = 0
+    ) -> dict[str, Tensor]:
         """Losses by name, weighted, float32.
 
         ``loss_*`` are of the last layer, ``d0.loss_*`` and so on of the earlier ones, ``pre.`` and
@@ -119,17 +130,25 @@ class Criterion:
         each, union = self.matcher(sets, targets, epoch)
         boxes, num_boxes, noisy = count_pairs(outputs, union, len(targets.labels))
         losses: dict[str, Tensor] = {}
-        for name, prediction, teacher, pairs in zip(names, sets, teachers, each, strict=True):
+        for name, prediction, teacher, pairs in zip(
+            names, sets, teachers, each, strict=True
+        ):
             classes = boxes._replace(pairs=pairs, number=num_boxes)
-            found = self.losses(prediction, targets, classes, boxes, outputs.bins, teacher, boxes)
+            found = self.losses(
+                prediction, targets, classes, boxes, outputs.bins, teacher, boxes
+            )
             losses |= {name + key: loss for key, loss in found.items()}
         if outputs.denoised is None or noisy is None:
             return losses
         layers, pre, *_ = outputs.denoised
         names = [*(f'dn_d{index}.' for index in range(len(layers))), 'dn_pre.']
         teachers = [*[layers[-1]] * (len(layers) - 1), None, None]
-        for name, prediction, teacher in zip(names, [*layers, pre], teachers, strict=True):
-            found = self.losses(prediction, targets, noisy, noisy, outputs.bins, teacher, boxes)
+        for name, prediction, teacher in zip(
+            names, [*layers, pre], teachers, strict=True
+        ):
+            found = self.losses(
+                prediction, targets, noisy, noisy, outputs.bins, teacher, boxes
+            )
             losses |= {name + key: loss for key, loss in found.items()}
         return losses
 
@@ -153,7 +172,9 @@ class Criterion:
             balance: weighs queries with and without an annotation, see ``distill``.
         """
         prediction = prediction.float()
-        found = dict(mal=self.class_loss(prediction, targets, classes.pairs) / classes.number)
+        found = dict(
+            mal=self.class_loss(prediction, targets, classes.pairs) / classes.number
+        )
         if prediction.masks is not None:
             sums = mask_losses(prediction.masks, targets, classes.pairs, POINT_RATIO)
             found |= {name: loss / classes.number for name, loss in sums.items()}
@@ -168,7 +189,9 @@ class Criterion:
             found['fgl'] = sides / boxes.number
         if prediction.corners is not None and teacher is not None:
             found['ddf'] = distill(prediction.corners, teacher, boxes, iou, balance)
-        return {f'loss_{name}': self.weights[name] * loss for name, loss in found.items()}
+        return {
+            f'loss_{name}': self.weights[name] * loss for name, loss in found.items()
+        }
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """IoU [M] of boxes and annotations [M, 4]."""
@@ -177,13 +200,17 @@ class Criterion:
     def box_losses(self, boxes: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """Sums of the losses of boxes [M, 4], not weighted."""
         giou = box_overlaps(boxes, targets, 'giou', aligned=True)
-        return dict(bbox=F.l1_loss(boxes, targets, reduction='sum'), giou=(1 - giou).sum())
+        return dict(
+            bbox=F.l1_loss(boxes, targets, reduction='sum'), giou=(1 - giou).sum()
+        )
 
     def encode(self, reference: Tensor, boxes: Tensor) -> Tensor:
         """The distances [M, 4] of boxes from reference boxes that distributions are about."""
         return encode_distances(reference, boxes, self.reg_scale)
 
-    def class_loss(self, prediction: Prediction, targets: Targets, pairs: Pairs) -> Tensor:
+    def class_loss(
+        self, prediction: Prediction, targets: Targets, pairs: Pairs
+    ) -> Tensor:
         """The sum of the matchability-aware loss."""
         logits = prediction.logits.flatten(0, 1)  # [B Q, K]
         boxes = prediction.boxes.detach().flatten(0, 1)[pairs.queries]
@@ -193,14 +220,23 @@ class Criterion:
         weight = logits.detach().sigmoid() ** self.gamma
         weight = weight * ~targets.are_ignored(prediction.boxes.detach())[:, None]
         weight = weight.index_put(place, torch.ones_like(iou))
-        return F.binary_cross_entropy_with_logits(logits, target, weight, reduction='sum')
+        return F.binary_cross_entropy_with_logits(
+            logits, target, weight, reduction='sum'
+        )
 
     def side_loss(
-        self, prediction: Prediction, target: Tensor, pairs: Pairs, iou: Tensor, bins: Tensor
+        self,
+        prediction: Prediction,
+        target: Tensor,
+        pairs: Pairs,
+        iou: Tensor,
+        bins: Tensor,
     ) -> Tensor:
         """The sum of the fine-grained localisation loss."""
         assert prediction.corners is not None and prediction.reference is not None
-        corners = prediction.corners.flatten(0, 1)[pairs.queries].unflatten(-1, (-1, len(bins)))
+        corners = prediction.corners.flatten(0, 1)[pairs.queries].unflatten(
+            -1, (-1, len(bins))
+        )
         reference = prediction.reference.flatten(0, 1)[pairs.queries]
         distances = self.encode(reference, target)
         index, right = nearest_bins(distances, bins)  # [M, 4]
@@ -210,7 +246,11 @@ class Criterion:
 
 
 def distill(
-    corners: Tensor, teacher: Prediction, boxes: LossPairs, iou: Tensor, balance: LossPairs
+    corners: Tensor,
+    teacher: Prediction,
+    boxes: LossPairs,
+    iou: Tensor,
+    balance: LossPairs,
 ) -> Tensor:
     """Divergence of distributions [B, Q, 4 (R + 1)], or 7, from a teacher's.
 
@@ -227,10 +267,16 @@ def distill(
         (x.flatten(0, 1).unflatten(-1, (sides, -1)) / TEMPERATURE).log_softmax(-1)
         for x in (corners, teacher.corners.detach().float())
     )
-    divergence = F.kl_div(student, target, reduction='none', log_target=True).sum((1, 2))  # [B Q]
+    divergence = F.kl_div(student, target, reduction='none', log_target=True).sum(
+        (1, 2)
+    )  # [B Q]
     divergence = weight * TEMPERATURE**2 * divergence
-    mean_matched = (divergence * matched).sum() / (sides * boxes.matched.clamp(min=LEAST))
-    mean_others = (divergence * (1 - matched)).sum() / (sides * boxes.others.clamp(min=LEAST))
+    mean_matched = (divergence * matched).sum() / (
+        sides * boxes.matched.clamp(min=LEAST)
+    )
+    mean_others = (divergence * (1 - matched)).sum() / (
+        sides * boxes.others.clamp(min=LEAST)
+    )
     roots = balance.matched.sqrt(), balance.others.sqrt()
     return (mean_matched * roots[0] + mean_others * roots[1]) / sum(roots)
 

@@ -22,10 +22,18 @@ from .layers import (
     mlp,
     token_norm,
 )
-from .predictions import Prediction, decode_distances, distance_bins, distributions, mean_distances
+from .predictions import (
+    Prediction,
+    decode_distances,
+    distance_bins,
+    distributions,
+    mean_distances,
+)
 
 MAX_FLOAT16 = 65504
-QUALITY_TOP = 4  # probabilities of each side that the quality of a box is estimated from
+QUALITY_TOP = (
+    4  # probabilities of each side that the quality of a box is estimated from
+)
 QUALITY_CHANNELS = 64
 
 
@@ -83,7 +91,13 @@ class DEIMDecoder(nn.Module):
         self.num_heads, self.reg_scale = num_heads, reg_scale
         self.layers = nn.ModuleList(
             DecoderLayer(
-                self.attention, embed_dims, num_heads, feedforward_channels, num_points, norm, ffn
+                self.attention,
+                embed_dims,
+                num_heads,
+                feedforward_channels,
+                num_points,
+                norm,
+                ffn,
             )
             for _ in range(num_layers)
         )
@@ -93,7 +107,9 @@ class DEIMDecoder(nn.Module):
                 nn.init.xavier_uniform_(module.weight)
         self.pre_bbox = mlp(embed_dims, embed_dims, self.num_values, 3, zero=True)
         layers = range(num_layers)
-        self.cls_branches = nn.ModuleList(class_layer(embed_dims, num_classes) for _ in layers)
+        self.cls_branches = nn.ModuleList(
+            class_layer(embed_dims, num_classes) for _ in layers
+        )
         self.reg_branches = nn.ModuleList(
             mlp(embed_dims, embed_dims, self.num_values * (reg_max + 1), 3, zero=True)
             for _ in layers
@@ -102,10 +118,16 @@ class DEIMDecoder(nn.Module):
             mlp(self.num_values * (QUALITY_TOP + 1), QUALITY_CHANNELS, 1, 2, zero=True)
             for _ in layers
         )
-        self.register_buffer('bins', distance_bins(reg_max, reg_scale, up), persistent=False)
+        self.register_buffer(
+            'bins', distance_bins(reg_max, reg_scale, up), persistent=False
+        )
 
     def forward(
-        self, queries: Tensor, boxes: Tensor, maps: Sequence[Tensor], mask: Tensor | None = None
+        self,
+        queries: Tensor,
+        boxes: Tensor,
+        maps: Sequence[Tensor],
+        mask: Tensor | None = None,
     ) -> tuple[list[Prediction], Prediction | None]:
         """Predictions of all layers in training, else of layer ``eval_idx`` alone.
 
@@ -119,10 +141,12 @@ class DEIMDecoder(nn.Module):
             These, and in training the classes and boxes of the first layer without distributions.
         """
         boxes = self.start(boxes)
-        values = [x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps]
-        positions = self.query_pos(to_weight_dtype(self.query_pos, self.entries(boxes))).clamp(
-            -10, 10
-        )
+        values = [
+            x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps
+        ]
+        positions = self.query_pos(
+            to_weight_dtype(self.query_pos, self.entries(boxes))
+        ).clamp(-10, 10)
         number = len(self.layers) if self.training else self.eval_idx + 1
         predictions: list[Prediction] = []
         pre, reference, corners, before = None, boxes, None, None
@@ -133,7 +157,9 @@ class DEIMDecoder(nn.Module):
                 start = self.correct(boxes, self.pre_bbox(queries))
                 reference = start.detach()
                 if self.training:
-                    pre = Prediction(self.cls_branches[0](queries), start, queries=queries)
+                    pre = Prediction(
+                        self.cls_branches[0](queries), start, queries=queries
+                    )
             features = queries if before is None else queries + before
             change = self.reg_branches[index](features).float()
             corners = change if corners is None else corners + change
@@ -141,8 +167,12 @@ class DEIMDecoder(nn.Module):
             distances = mean_distances(shares, self.bins)
             refined = self.decode(reference, distances)
             if self.training or index == self.eval_idx:
-                logits = self.cls_branches[index](queries) + self.estimate(index, shares)
-                predictions.append(Prediction(logits, refined, corners, reference, queries))
+                logits = self.cls_branches[index](queries) + self.estimate(
+                    index, shares
+                )
+                predictions.append(
+                    Prediction(logits, refined, corners, reference, queries)
+                )
             boxes, before = refined.detach(), queries.detach()
         return predictions, pre
 
@@ -179,8 +209,12 @@ class DEIMDecoder(nn.Module):
         It is added to their class logits.
         """
         top = shares.topk(QUALITY_TOP, -1).values
-        shape = torch.cat([top, top.mean(-1, keepdim=True)], -1)  # [B, Q, 4, QUALITY_TOP + 1]
-        return self.quality[layer](to_weight_dtype(self.quality[layer], shape.flatten(2)))
+        shape = torch.cat(
+            [top, top.mean(-1, keepdim=True)], -1
+        )  # [B, Q, 4, QUALITY_TOP + 1]
+        return self.quality[layer](
+            to_weight_dtype(self.quality[layer], shape.flatten(2))
+        )
 
 
 def to_weight_dtype(part: nn.Module, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from mmdet.structures import OptSampleList, SampleList
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from ..deformable import size_of
+from ..maps import size_of
 from .encoder import SpatialTuningAdapter
 from .layers import RepConv
 
@@ -53,7 +53,9 @@ class DEIM(BaseDetector):
         if neck is not None:
             self.neck = MMDET_MODELS.build(neck)
         self.encoder = MMDET_MODELS.build(encoder)
-        self.bbox_head = MMDET_MODELS.build(dict(bbox_head, train_cfg=train_cfg, test_cfg=test_cfg))
+        self.bbox_head = MMDET_MODELS.build(
+            dict(bbox_head, train_cfg=train_cfg, test_cfg=test_cfg)
+        )
         self.train_cfg, self.test_cfg = train_cfg, test_cfg
 
     def extract_feat(self, batch_inputs: Tensor) -> tuple[Tensor, ...]:
@@ -80,10 +82,14 @@ class DEIM(BaseDetector):
         self.bbox_head.drop_unused()
         return self
 
-    def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> dict[str, Tensor]:
+    def loss(
+        self, batch_inputs: Tensor, batch_data_samples: SampleList
+    ) -> dict[str, Tensor]:
         """Losses by name, see ``Criterion``; RuntimeError if the model was deployed."""
         if self.is_deployed:
-            raise RuntimeError('a deployed model only predicts: build another one to train')
+            raise RuntimeError(
+                'a deployed model only predicts: build another one to train'
+            )
         maps = self.extract_feat(batch_inputs)
         return self.bbox_head.loss(maps, batch_data_samples, size_of(batch_inputs))
 

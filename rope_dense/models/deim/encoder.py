@@ -66,28 +66,43 @@ class DEIMEncoder(BaseModule):
             else ConvNorm(number, embed_dims, 1, norm_cfg=norm_cfg)
             for number in in_channels
         )
-        self.attention = AttentionLayer(embed_dims, num_heads, feedforward_channels, act)
+        self.attention = AttentionLayer(
+            embed_dims, num_heads, feedforward_channels, act
+        )
         steps = range(len(in_channels) - 1)
         self.laterals = nn.ModuleList(
             ConvNorm(embed_dims, embed_dims, 1, norm_cfg=norm_cfg) for _ in steps
         )
         self.top_down, self.bottom_up = (
-            nn.ModuleList(ELANBlock(embed_dims, expansion, num_blocks, norm_cfg) for _ in steps)
+            nn.ModuleList(
+                ELANBlock(embed_dims, expansion, num_blocks, norm_cfg) for _ in steps
+            )
             for _ in range(2)
         )
         self.downs = nn.ModuleList(
             nn.Sequential(
                 ConvNorm(embed_dims, embed_dims, 1, norm_cfg=norm_cfg),
-                ConvNorm(embed_dims, embed_dims, 3, stride=2, groups=embed_dims, norm_cfg=norm_cfg),
+                ConvNorm(
+                    embed_dims,
+                    embed_dims,
+                    3,
+                    stride=2,
+                    groups=embed_dims,
+                    norm_cfg=norm_cfg,
+                ),
             )
             for _ in steps
         )
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Maps, large to small, to maps [B, C, H, W] of the same sizes."""
-        *others, last = (project(x) for project, x in zip(self.projections, maps, strict=True))
+        *others, last = (
+            project(x) for project, x in zip(self.projections, maps, strict=True)
+        )
         pyramid = [self.attend(last)]
-        for x, lateral, block in zip(reversed(others), self.laterals, self.top_down, strict=True):
+        for x, lateral, block in zip(
+            reversed(others), self.laterals, self.top_down, strict=True
+        ):
             pyramid[-1] = lateral(pyramid[-1])
             larger = F.interpolate(pyramid[-1], list(x.shape[2:]), mode='nearest')
             pyramid.append(block(larger + x))
@@ -99,8 +114,12 @@ class DEIMEncoder(BaseModule):
     def attend(self, x: Tensor) -> Tensor:
         """Let the tokens of a map [B, C, H, W] attend to each other."""
         height, width = x.shape[2:]
-        positions = sine_positions((height, width), x.shape[1], device=x.device).to(x.dtype)
-        return to_map(self.attention(x.flatten(2).transpose(1, 2), positions), (height, width))
+        positions = sine_positions((height, width), x.shape[1], device=x.device).to(
+            x.dtype
+        )
+        return to_map(
+            self.attention(x.flatten(2).transpose(1, 2), positions), (height, width)
+        )
 
 
 class AttentionLayer(nn.Module):
@@ -129,7 +148,9 @@ class AttentionLayer(nn.Module):
 def sine_positions(grid: Size, channels: int, *, device: torch.device) -> Tensor:
     """Sinusoidal position embedding [1, H W, C]: sines and cosines of the row, then the column."""
     table = sines_and_cosines(Coordinates().positions(*grid, device=device), channels)
-    return table.flip(1).transpose(2, 3).flatten(1)[None]  # [N, (x, y), C / 4, (sin, cos)]
+    return (
+        table.flip(1).transpose(2, 3).flatten(1)[None]
+    )  # [N, (x, y), C / 4, (sin, cos)]
 
 
 @MODELS.register_module()
@@ -170,7 +191,8 @@ class SpatialTuningAdapter(BaseModule):
             for before, after in pairwise((stem_channels, *widths))
         )
         self.fusions = nn.ModuleList(
-            ConvNorm(in_channels + width, out_channels, 1, norm_cfg=norm_cfg) for width in widths
+            ConvNorm(in_channels + width, out_channels, 1, norm_cfg=norm_cfg)
+            for width in widths
         )
 
     def forward(self, maps: Sequence[Tensor], image: Tensor) -> tuple[Tensor, ...]:
@@ -217,10 +239,15 @@ class MeanMapPyramid(BaseModule):
         """Maps [B, C, H, W] to three maps; the last has (H + 1) // 2 rows."""
         x = torch.stack(list(maps)).mean(0)
         height, width = x.shape[2:]
-        sizes = (2 * height, 2 * width), (height, width), ((height + 1) // 2, (width + 1) // 2)
+        sizes = (
+            (2 * height, 2 * width),
+            (height, width),
+            ((height + 1) // 2, (width + 1) // 2),
+        )
         outs = [resize_map(x, size) for size in sizes]
         first = len(outs) - len(self.projections)
         projected = [
-            project(out) for project, out in zip(self.projections, outs[first:], strict=True)
+            project(out)
+            for project, out in zip(self.projections, outs[first:], strict=True)
         ]
         return (*outs[:first], *projected)

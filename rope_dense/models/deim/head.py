@@ -20,7 +20,13 @@ from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
 from .masks import MaskHead, in_image
 from .matching import Matcher
-from .predictions import Prediction, Targets, gather_ignored, gather_targets, tensor_like
+from .predictions import (
+    Prediction,
+    Targets,
+    gather_ignored,
+    gather_targets,
+    tensor_like,
+)
 from .queries import ContrastiveDenoising, QuerySelection, take
 
 
@@ -77,7 +83,11 @@ class DEIMHead(BaseModule):
     ) -> None:
         super().__init__(init_cfg)
         self.num_classes, self.num_queries = num_classes, num_queries
-        self.train_cfg, self.test_cfg, self.skip_ignored = train_cfg, test_cfg, skip_ignored
+        self.train_cfg, self.test_cfg, self.skip_ignored = (
+            train_cfg,
+            test_cfg,
+            skip_ignored,
+        )
         self.max_per_img = (test_cfg or {}).get('max_per_img', 300)
         self.nms_iou: float | None = (test_cfg or {}).get('nms_iou')
         self.selection = self.parts.selection(embed_dims, num_classes, num_queries)
@@ -116,12 +126,20 @@ class DEIMHead(BaseModule):
         boxes = torch.cat([noisy.boxes, boxes], 1)
         predictions = self.decode_all(queries, boxes, maps, noisy.mask)
         sizes = [noisy.number, selection.queries.shape[1]]
-        denoising, others = zip(*(part.split(sizes) for part in predictions), strict=True)
-        second = Denoised(list(denoising[:-1]), denoising[-1], noisy.pairs, noisy.num_groups)
+        denoising, others = zip(
+            *(part.split(sizes) for part in predictions), strict=True
+        )
+        second = Denoised(
+            list(denoising[:-1]), denoising[-1], noisy.pairs, noisy.num_groups
+        )
         return Outputs(list(others[:-1]), others[-1], encoder, bins, second)
 
     def decode_all(
-        self, queries: Tensor, boxes: Tensor, maps: Sequence[Tensor], mask: Tensor | None = None
+        self,
+        queries: Tensor,
+        boxes: Tensor,
+        maps: Sequence[Tensor],
+        mask: Tensor | None = None,
     ) -> list[Prediction]:
         """Predictions of all layers of the decoder, and last its boxes without distributions.
 
@@ -132,8 +150,13 @@ class DEIMHead(BaseModule):
         predictions = [*layers, pre]
         if self.mask_head is None:
             return predictions
-        masks = self.mask_head(maps[0], [x.queries for x in layers if x.queries is not None])
-        return [x._replace(masks=y) for x, y in zip(predictions, [*masks, masks[-1]], strict=True)]
+        masks = self.mask_head(
+            maps[0], [x.queries for x in layers if x.queries is not None]
+        )
+        return [
+            x._replace(masks=y)
+            for x, y in zip(predictions, [*masks, masks[-1]], strict=True)
+        ]
 
     def drop_unused(self) -> None:
         """Leave out what does not run in evaluation."""
@@ -156,9 +179,13 @@ class DEIMHead(BaseModule):
 
     def gather(self, batch_data_samples: SampleList, size: ImageSize) -> Targets:
         """The annotations of a batch."""
-        return gather_targets(batch_data_samples, size, with_masks=self.mask_head is not None)
+        return gather_targets(
+            batch_data_samples, size, with_masks=self.mask_head is not None
+        )
 
-    def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
+    def predict_tensors(
+        self, maps: Sequence[Tensor], size: ImageSize
+    ) -> tuple[Tensor, ...]:
         """The M best classes of queries, by falling score.
 
         Traces with any batch and sizes.
@@ -182,10 +209,15 @@ class DEIMHead(BaseModule):
             corners = take(corners, order)
         height, width = size
         x, y = (
-            corners[..., axis::2].clamp(0, 1) * side for axis, side in ((0, width), (1, height))
+            corners[..., axis::2].clamp(0, 1) * side
+            for axis, side in ((0, width), (1, height))
         )
         results = scores, labels, torch.stack([x, y], -1).flatten(2)
-        return results if prediction.masks is None else (*results, prediction.masks.logits(query))
+        return (
+            results
+            if prediction.masks is None
+            else (*results, prediction.masks.logits(query))
+        )
 
     def best(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, labels and queries [B, M] of the highest logits [B, Q, K]."""
@@ -219,10 +251,14 @@ class DEIMHead(BaseModule):
             height, width = meta['ori_shape' if rescale else 'img_shape'][:2]
             boxes = boxes.minimum(tensor_like([width, height, width, height], boxes))
             kept = slice(None) if self.nms_iou is None else scores > 0
-            found = InstanceData(scores=scores[kept], labels=labels[kept], bboxes=boxes[kept])
+            found = InstanceData(
+                scores=scores[kept], labels=labels[kept], bboxes=boxes[kept]
+            )
             for logits in masks:
                 inside = meta.get('img_shape', size)[:2]
-                found.masks = in_image(logits[kept].float(), size, inside, (height, width))
+                found.masks = in_image(
+                    logits[kept].float(), size, inside, (height, width)
+                )
             results.append(found)
         return results
 
@@ -239,5 +275,7 @@ def is_duplicate(corners: Tensor, labels: Tensor, iou: float) -> Tensor:
     shared = (far - near).clamp(min=0).prod(-1)
     area = (corners[..., 2:] - corners[..., :2]).clamp(min=0).prod(-1)
     union = area[:, :, None] + area[:, None] - shared
-    alike = (shared > iou * union) & (labels[:, :, None] == labels[:, None])  # [B, M, M]
+    alike = (shared > iou * union) & (
+        labels[:, :, None] == labels[:, None]
+    )  # [B, M, M]
     return alike.triu(1).any(1)

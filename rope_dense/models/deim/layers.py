@@ -21,7 +21,9 @@ Norm = Literal['rms', 'layer']
 FFN = Literal['swiglu', 'mlp']
 PRIOR_BIAS = -math.log((1 - 0.01) / 0.01)
 BN = dict(type='BN')
-OFFSET_SCALE = 0.5  # of the points of deformable attention, relative to the size of a box
+OFFSET_SCALE = (
+    0.5  # of the points of deformable attention, relative to the size of a box
+)
 
 
 class SelfAttention(nn.Module):
@@ -41,7 +43,9 @@ class SelfAttention(nn.Module):
         for linear in (self.in_proj, self.out_proj):
             nn.init.zeros_(linear.bias)
 
-    def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, positions: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
         """Tokens [B, N, C] with positions [B or 1, N, C] to tokens.
 
         The mask [N, N] is true where a token (row) attends to another (column).
@@ -76,14 +80,18 @@ class DeformableAttention(nn.Module):
 
     point_scale: Tensor
 
-    def __init__(self, channels: int, num_heads: int, num_points: Sequence[int]) -> None:
+    def __init__(
+        self, channels: int, num_heads: int, num_points: Sequence[int]
+    ) -> None:
         super().__init__()
         self.num_heads, self.num_points = num_heads, list(num_points)
         total = sum(num_points)
         self.sampling_offsets = nn.Linear(channels, num_heads * total * 2)
         self.attention_weights = nn.Linear(channels, num_heads * total)
         scale = [OFFSET_SCALE / number for number in num_points for _ in range(number)]
-        self.register_buffer('point_scale', torch.tensor(scale)[:, None], persistent=False)
+        self.register_buffer(
+            'point_scale', torch.tensor(scale)[:, None], persistent=False
+        )
         self.init_points()
 
     def init_points(self) -> None:
@@ -105,7 +113,9 @@ class DeformableAttention(nn.Module):
         Values [B h, D, H, W] of each map and boxes are float32.
         """
         heads = self.num_heads
-        offsets = self.sampling_offsets(query).unflatten(-1, (heads, -1, 2))  # [B, Q, h, P, 2]
+        offsets = self.sampling_offsets(query).unflatten(
+            -1, (heads, -1, 2)
+        )  # [B, Q, h, P, 2]
         points = self.points(offsets, boxes)
         weights = self.attention_weights(query).unflatten(-1, (heads, -1)).softmax(-1)
         return sample_maps(values, points, self.num_points, weights).to(query.dtype)
@@ -117,7 +127,12 @@ class DeformableAttention(nn.Module):
 
 
 def mlp(
-    in_channels: int, hidden: int, out_channels: int, num_layers: int, *, zero: bool = False
+    in_channels: int,
+    hidden: int,
+    out_channels: int,
+    num_layers: int,
+    *,
+    zero: bool = False,
 ) -> nn.Sequential:
     """Linear layers with a SiLU between; with ``zero`` the output is 0 at first."""
     sizes = [in_channels, *[hidden] * (num_layers - 1), out_channels]
@@ -256,10 +271,16 @@ class RepConv(nn.Module):
 class CSPBlock(nn.Module):
     """Half of the channels of a 1 x 1 convolution, plus RepVGG blocks of the other half."""
 
-    def __init__(self, in_channels: int, channels: int, num_blocks: int, norm_cfg: dict) -> None:
+    def __init__(
+        self, in_channels: int, channels: int, num_blocks: int, norm_cfg: dict
+    ) -> None:
         super().__init__()
-        self.split = ConvNorm(in_channels, 2 * channels, 1, act='SiLU', norm_cfg=norm_cfg)
-        self.blocks = nn.Sequential(*(RepConv(channels, norm_cfg) for _ in range(num_blocks)))
+        self.split = ConvNorm(
+            in_channels, 2 * channels, 1, act='SiLU', norm_cfg=norm_cfg
+        )
+        self.blocks = nn.Sequential(
+            *(RepConv(channels, norm_cfg) for _ in range(num_blocks))
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x, y = self.split(x).chunk(2, 1)
@@ -278,7 +299,9 @@ class ELANBlock(nn.Module):
         norm_cfg: in mmcv's form.
     """
 
-    def __init__(self, channels: int, expansion: float, num_blocks: int, norm_cfg: dict) -> None:
+    def __init__(
+        self, channels: int, expansion: float, num_blocks: int, norm_cfg: dict
+    ) -> None:
         super().__init__()
         hidden = round(expansion * channels // 2)
         self.split = ConvNorm(channels, 2 * channels, 1, act='SiLU', norm_cfg=norm_cfg)

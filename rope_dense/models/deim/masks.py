@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from .layers import resize_map
 from .predictions import Masks, Pairs, Targets
 
-OVERSAMPLE, IMPORTANT = 3, 0.75  # of the points of a loss: how many are drawn, and chosen
+OVERSAMPLE, IMPORTANT = (
+    3,
+    0.75,
+)  # of the points of a loss: how many are drawn, and chosen
 CHUNK = 2**25  # values of the masks that are resized at a time
 
 
@@ -35,14 +38,18 @@ class MaskHead(nn.Module):
             have 1.
     """
 
-    def __init__(self, channels: int, num_layers: int, eval_blocks: int | None = None) -> None:
+    def __init__(
+        self, channels: int, num_layers: int, eval_blocks: int | None = None
+    ) -> None:
         super().__init__()
         self.eval_blocks = eval_blocks
         self.blocks = nn.ModuleList(DepthwiseBlock(channels) for _ in range(num_layers))
         self.project = nn.Conv2d(channels, channels, 1)
         self.query_norm = nn.LayerNorm(channels)
         self.query_mlp = nn.Sequential(
-            nn.Linear(channels, 4 * channels), nn.GELU(), nn.Linear(4 * channels, channels)
+            nn.Linear(channels, 4 * channels),
+            nn.GELU(),
+            nn.Linear(4 * channels, channels),
         )
         self.query_project = nn.Linear(channels, channels)
         self.bias = nn.Parameter(torch.zeros(1))
@@ -95,7 +102,9 @@ def enlarge(x: Tensor) -> Tensor:
     return resize_map(x, [2 * side for side in x.shape[2:]])
 
 
-def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> dict[str, Tensor]:
+def mask_losses(
+    masks: Masks, targets: Targets, pairs: Pairs, ratio: int
+) -> dict[str, Tensor]:
     """Sums of the cross entropy and of the dice loss of masks, at points where they are unsure.
 
     Args:
@@ -116,7 +125,9 @@ def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> dic
     grid = (2 * points - 1)[:, :, None]
     values = F.grid_sample(logits, grid, align_corners=False)[:, 0, :, 0]  # [M, P]
     entropy = F.binary_cross_entropy_with_logits(values, labels, reduction='none')
-    dice = dice_loss(values.sigmoid(), labels, eps=1.0, reduction='sum', naive_dice=True)
+    dice = dice_loss(
+        values.sigmoid(), labels, eps=1.0, reduction='sum', naive_dice=True
+    )
     return dict(mask=entropy.mean(1).sum(), dice=dice)
 
 

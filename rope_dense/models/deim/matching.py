@@ -17,7 +17,9 @@ from torch import Tensor
 from .predictions import Pairs, Prediction, Targets
 
 FOCAL_ALPHA, FOCAL_GAMMA, FOCAL_EPS = 0.25, 2.0, 1e-8
-POINT_RATIO = 16  # places of a mask for each point that its cost and its losses are taken at
+POINT_RATIO = (
+    16  # places of a mask for each point that its cost and its losses are taken at
+)
 OVERLAP_EPS = 1e-6
 NOT_A_NUMBER = 1.0  # cost of a pair without one
 
@@ -51,7 +53,11 @@ class Matcher:
         mask_cost: float = 0.0,
         dice_cost: float = 0.0,
     ) -> None:
-        self.class_cost, self.bbox_cost, self.giou_cost = class_cost, bbox_cost, giou_cost
+        self.class_cost, self.bbox_cost, self.giou_cost = (
+            class_cost,
+            bbox_cost,
+            giou_cost,
+        )
         self.late_epoch, self.iou_power = late_epoch, iou_power
         self.mask_cost = CrossEntropyLossCost(weight=mask_cost)
         self.dice_cost = DiceCost(pred_act=True, eps=1.0, weight=dice_cost)
@@ -61,7 +67,9 @@ class Matcher:
         self, predictions: Sequence[Prediction], targets: Targets, epoch: int = 0
     ) -> tuple[list[Pairs], Pairs]:
         """The pairs of S sets of predictions, and their union; ValueError for a box not finite."""
-        logits = torch.stack([x.logits.detach().float() for x in predictions])  # [S, B, Q, K]
+        logits = torch.stack(
+            [x.logits.detach().float() for x in predictions]
+        )  # [S, B, Q, K]
         boxes = torch.stack([x.boxes.detach().float() for x in predictions])
         is_late = self.late_epoch is not None and epoch >= self.late_epoch
         costs = [
@@ -71,7 +79,9 @@ class Matcher:
             for image, target in enumerate(targets.per_image)
         ]  # [S Q, t] each
         if not is_late and targets.masks is not None:
-            for cost, part in zip(costs, self.mask_costs(predictions, targets), strict=True):
+            for cost, part in zip(
+                costs, self.mask_costs(predictions, targets), strict=True
+            ):
                 cost += part
         flat = torch.cat([cost.flatten() for cost in costs]).cpu().numpy()  # one wait
         ends = np.cumsum([cost.numel() for cost in costs])[:-1]
@@ -90,7 +100,9 @@ class Matcher:
         *each, union = to_device(pairs, logits.device)
         return each, union
 
-    def costs(self, logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    def costs(
+        self, logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor
+    ) -> Tensor:
         """Costs [P, t] of predictions [P, K] and [P, 4] for the annotations of an image."""
         p = logits.sigmoid()[:, labels]
         negative = (1 - FOCAL_ALPHA) * p**FOCAL_GAMMA * -(1 - p + FOCAL_EPS).log()
@@ -100,25 +112,37 @@ class Matcher:
     def box_costs(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """Costs [P, t] of boxes [P, 4] and [t, 4]."""
         distance = torch.cdist(boxes, targets, p=1)
-        return self.bbox_cost * distance - self.giou_cost * box_overlaps(boxes, targets, 'giou')
+        return self.bbox_cost * distance - self.giou_cost * box_overlaps(
+            boxes, targets, 'giou'
+        )
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """IoU [P, t] of boxes [P, 4] and [t, 4]."""
         return box_overlaps(boxes, targets, 'iou')
 
-    def mask_costs(self, predictions: Sequence[Prediction], targets: Targets) -> list[Tensor]:
+    def mask_costs(
+        self, predictions: Sequence[Prediction], targets: Targets
+    ) -> list[Tensor]:
         """Costs [S Q, t] of the masks of each image, 0 for predictions without masks."""
         sizes = [x.masks.features.shape[2:] for x in predictions if x.masks is not None]
         batch, queries = predictions[0].logits.shape[:2]
         if not sizes or not (self.mask_cost.weight or self.dice_cost.weight):
-            return [x.new_zeros(()) for x in targets.labels.float().split(targets.counts)]
+            return [
+                x.new_zeros(()) for x in targets.labels.float().split(targets.counts)
+            ]
         height, width = sizes[0]
-        points = torch.rand(height * width // POINT_RATIO, 2, device=targets.boxes.device)
+        points = torch.rand(
+            height * width // POINT_RATIO, 2, device=targets.boxes.device
+        )
         index = torch.arange(len(targets.labels), device=points.device)
         labels = targets.sample_masks(index, points.expand(len(index), -1, -1))
         costs: list[list[Tensor]] = [[] for _ in range(batch)]
         for prediction in predictions:
-            values = None if prediction.masks is None else prediction.masks.float().at(points)
+            values = (
+                None
+                if prediction.masks is None
+                else prediction.masks.float().at(points)
+            )
             for image, truth in enumerate(labels.split(targets.counts)):
                 if values is None:
                     costs[image].append(labels.new_zeros(queries, len(truth)))
@@ -127,23 +151,32 @@ class Matcher:
                 costs[image].append(self.mask_cost(*both) + self.dice_cost(*both))
         return [torch.cat(layers) for layers in costs]
 
-    def late_costs(self, logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    def late_costs(
+        self, logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor
+    ) -> Tensor:
         """As ``costs``, from ``late_epoch`` on.
 
         Where no box overlaps an annotation, as at random weights, all its costs are zero, and its
         query depends on the order of the annotations; so in the source, too.
         """
-        return -logits.sigmoid()[:, labels] * self.overlap(boxes, targets) ** self.iou_power
+        return (
+            -logits.sigmoid()[:, labels]
+            * self.overlap(boxes, targets) ** self.iou_power
+        )
 
 
 def check_boxes(targets: Targets) -> None:
     """Raise ValueError unless all boxes are finite."""
     for name, (_, boxes) in zip(targets.images, targets.per_image, strict=False):
         if not boxes.isfinite().all():
-            raise ValueError(f'{name} has an annotation whose box is infinite or not a number')
+            raise ValueError(
+                f'{name} has an annotation whose box is infinite or not a number'
+            )
 
 
-def box_overlaps(boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = False) -> Tensor:
+def box_overlaps(
+    boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = False
+) -> Tensor:
     """IoU or GIoU of boxes [P, 4] and [t, 4], (cx, cy, w, h): [P, t], or [P] if aligned.
 
     As mmdet's ``bbox_overlaps``, whose constant a GPU would wait for. Checked against it in
@@ -153,13 +186,17 @@ def box_overlaps(boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = F
     if not aligned:
         first = first[:, None]
     sizes = [(x[..., 2] - x[..., 0]) * (x[..., 3] - x[..., 1]) for x in (first, second)]
-    inner = first[..., 2:].minimum(second[..., 2:]) - first[..., :2].maximum(second[..., :2])
+    inner = first[..., 2:].minimum(second[..., 2:]) - first[..., :2].maximum(
+        second[..., :2]
+    )
     overlap = box_area(inner)
     union = (sizes[0] + sizes[1] - overlap).clamp(min=OVERLAP_EPS)
     iou = overlap / union
     if mode == 'iou':
         return iou
-    outer = first[..., 2:].maximum(second[..., 2:]) - first[..., :2].minimum(second[..., :2])
+    outer = first[..., 2:].maximum(second[..., 2:]) - first[..., :2].minimum(
+        second[..., :2]
+    )
     around = box_area(outer).clamp(min=OVERLAP_EPS)
     return iou - (around - union) / around
 
@@ -175,7 +212,9 @@ def unite(matches: Sequence[tuple[np.ndarray, np.ndarray]], num_queries: int) ->
 
     The first annotation counts among several of as many layers.
     """
-    number = max((int(targets.max()) + 1 for _, targets in matches if len(targets)), default=0)
+    number = max(
+        (int(targets.max()) + 1 for _, targets in matches if len(targets)), default=0
+    )
     if not number:
         return matches[0]
     votes = np.zeros((num_queries, number), dtype=np.int64)
@@ -199,10 +238,15 @@ def gather_pairs(
     return together, [len(queries) for queries, _ in images]
 
 
-def to_device(joined: Sequence[tuple[np.ndarray, list[int]]], device: torch.device) -> list[Pairs]:
+def to_device(
+    joined: Sequence[tuple[np.ndarray, list[int]]], device: torch.device
+) -> list[Pairs]:
     """Pairs on a device, with one copy."""
     indexes, counts = zip(*joined, strict=True)
     together = torch.from_numpy(np.concatenate(indexes, axis=1).astype(np.int64))
     together = together.to(device, non_blocking=True)
     parts = together.split([index.shape[1] for index in indexes], 1)
-    return [Pairs(part[0], part[1], number) for part, number in zip(parts, counts, strict=True)]
+    return [
+        Pairs(part[0], part[1], number)
+        for part, number in zip(parts, counts, strict=True)
+    ]

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from ...utils.memo import memo
 from ...utils.sizes import ImageSize, Size
-from ..deformable import cell_centres, size_of
+from ..maps import cell_centres, size_of
 from .criterion import WEIGHTS, Criterion
 from .decoder import DEIMDecoder
 from .head import DEIMHead, Parts
@@ -55,8 +55,18 @@ from .oriented_boxes import (
 from .predictions import Targets, take, tensor_like
 from .queries import ANCHOR_SIZE, ContrastiveDenoising, QuerySelection
 
-NOISE = (1 / 3, 1 / 3, 1 / 2, 1 / 2, 1 / 2, 1 / 4, 1 / 4)  # about half of a side of movement
-IOU_SCALE = 1024.0  # sides of boxes whose overlap is computed: small numbers lose digits there
+NOISE = (
+    1 / 3,
+    1 / 3,
+    1 / 2,
+    1 / 2,
+    1 / 2,
+    1 / 4,
+    1 / 4,
+)  # about half of a side of movement
+IOU_SCALE = (
+    1024.0  # sides of boxes whose overlap is computed: small numbers lose digits there
+)
 
 
 class OrientedSelection(QuerySelection):
@@ -66,7 +76,9 @@ class OrientedSelection(QuerySelection):
         super().__init__(channels, num_classes, num_queries)
         self.reg = mlp(channels, channels, NUMBERS, 3, zero=True)
 
-    def anchors(self, sizes: tuple[Size, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    def anchors(
+        self, sizes: tuple[Size, ...], device: torch.device
+    ) -> tuple[Tensor, Tensor]:
         """Square boxes [N, 7] centred on tokens, all valid."""
         anchors = oriented_anchors(sizes, device=device)
         return anchors, torch.ones_like(anchors[:, :1])
@@ -85,7 +97,9 @@ def oriented_anchors(sizes: tuple[Size, ...], *, device: torch.device) -> Tensor
         centres = centres / per_side(sizes[0], centres)
         side = torch.full_like(centres[:, :1], math.log(ANCHOR_SIZE * 2**level))
         nothing = torch.zeros_like(centres)
-        anchors.append(torch.cat([centres, side, nothing, nothing], 1))  # no stretch, no turn
+        anchors.append(
+            torch.cat([centres, side, nothing, nothing], 1)
+        )  # no stretch, no turn
     return torch.cat(anchors)
 
 
@@ -133,7 +147,10 @@ class OrientedDecoder(DEIMDecoder):
         centre, shape, _ = boxes.split(SPLIT, -1)
         scale = 2 * per_side(size_of(maps[0]), boxes)
         first, second, mixed = matrices(shape).chunk(3, -1)
-        columns = torch.cat([first, mixed], -1) * scale, torch.cat([mixed, second], -1) * scale
+        columns = (
+            torch.cat([first, mixed], -1) * scale,
+            torch.cat([mixed, second], -1) * scale,
+        )
         return torch.cat([centre * scale - 1, *columns], -1)
 
     def correct(self, boxes: Tensor, change: Tensor) -> Tensor:
@@ -155,7 +172,9 @@ class OrientedDenoising(ContrastiveDenoising):
         """Change boxes [B, D, 7]; ``negative`` [D, 1] is 1 for the larger noise."""
         sign = torch.randint_like(boxes, 0, 2) * 2 - 1
         share = torch.rand_like(boxes) + negative
-        return move_boxes(boxes, sign * share * tensor_like(NOISE, boxes) * self.box_noise)
+        return move_boxes(
+            boxes, sign * share * tensor_like(NOISE, boxes) * self.box_noise
+        )
 
 
 class OrientedMatcher(Matcher):
@@ -193,9 +212,9 @@ class OrientedMatcher(Matcher):
 class OrientedCriterion(Criterion):
     """All losses of all layers, for oriented boxes; ``kld`` in place of ``giou``."""
 
-    default_weights = {k: v for k, v in WEIGHTS.items() if k in ('mal', 'bbox', 'fgl', 'ddf')} | {
-        'kld': 2.0
-    }
+    default_weights = {
+        k: v for k, v in WEIGHTS.items() if k in ('mal', 'bbox', 'fgl', 'ddf')
+    } | {'kld': 2.0}
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """IoU [M] of boxes and annotations [M, 7]."""
@@ -235,13 +254,19 @@ class OrientedDEIMHead(DEIMHead):
     """
 
     parts = Parts(
-        OrientedSelection, OrientedDecoder, OrientedDenoising, OrientedMatcher, OrientedCriterion
+        OrientedSelection,
+        OrientedDecoder,
+        OrientedDenoising,
+        OrientedMatcher,
+        OrientedCriterion,
     )
     box_convention = 'le90'  # of the predictions, see ``fixed_convention``
 
     def __init__(self, *args: Any, masks: None = None, **kwargs: Any) -> None:
         if masks is not None:
-            raise ValueError('masks: an oriented detector has boxes alone; remove the setting')
+            raise ValueError(
+                'masks: an oriented detector has boxes alone; remove the setting'
+            )
         super().__init__(*args, **kwargs)
 
     def gather(self, batch_data_samples: SampleList, size: ImageSize) -> Targets:
@@ -252,7 +277,9 @@ class OrientedDEIMHead(DEIMHead):
             for i, sample in enumerate(batch_data_samples)
         ]
         boxes = [get_box_tensor(part.bboxes) for part in instances]
-        if wrong := [name for name, x in zip(names, boxes, strict=True) if x.shape[-1] != 5]:
+        if wrong := [
+            name for name, x in zip(names, boxes, strict=True) if x.shape[-1] != 5
+        ]:
             raise ValueError(
                 f'{wrong[0]} has boxes without an angle: an oriented detector needs (cx, cy, w, h, '
                 "angle), made by dict(type='ConvertBoxType', box_type_mapping=dict(gt_bboxes="
@@ -262,11 +289,15 @@ class OrientedDEIMHead(DEIMHead):
         labels = torch.cat([part.labels for part in instances]).long()
         return Targets(labels, together, [len(x) for x in boxes], images=names)
 
-    def predict_tensors(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, ...]:
+    def predict_tensors(
+        self, maps: Sequence[Tensor], size: ImageSize
+    ) -> tuple[Tensor, ...]:
         """As of ``DEIMHead``, with boxes [B, M, 5], (cx, cy, w, h, angle) in pixels, le90."""
         prediction = self(maps)
         scores, labels, query = self.best(prediction.logits)
-        centre, sides, angle = to_rotated(take(prediction.boxes, query)).split([2, 2, 1], -1)
+        centre, sides, angle = to_rotated(take(prediction.boxes, query)).split(
+            [2, 2, 1], -1
+        )
         unit = (size[0] + size[1]) / 2
         return scores, labels, torch.cat([centre * unit, sides * unit, angle], -1)
 
@@ -278,11 +309,15 @@ class OrientedDEIMHead(DEIMHead):
         rescale: bool = True,
     ) -> list[InstanceData]:
         """As of ``DEIMHead``, with mmrotate's boxes."""
-        from mmrotate.structures.bbox import RotatedBoxes  # this package works without mmrotate
+        from mmrotate.structures.bbox import (
+            RotatedBoxes,  # this package works without mmrotate
+        )
 
         results = []
         outputs = zip(*self.predict_tensors(maps, size), strict=True)
-        for sample, (scores, labels, tensor) in zip(batch_data_samples, outputs, strict=True):
+        for sample, (scores, labels, tensor) in zip(
+            batch_data_samples, outputs, strict=True
+        ):
             boxes = RotatedBoxes(tensor)
             if rescale:
                 x, y = sample.scale_factor

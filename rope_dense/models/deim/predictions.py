@@ -45,7 +45,11 @@ class Targets(NamedTuple):
         hits = torch.zeros(boxes.shape[:2], device=boxes.device)
         if self.ignored is None:
             return hits.flatten() > 0
-        image, near, far = self.ignored[:, 0].long(), self.ignored[:, 1:3], self.ignored[:, 3:]
+        image, near, far = (
+            self.ignored[:, 0].long(),
+            self.ignored[:, 1:3],
+            self.ignored[:, 3:],
+        )
         centres = boxes[image, :, :2]  # [I, Q, 2]
         inside = (centres >= near[:, None]) & (centres <= far[:, None])
         return hits.index_add(0, image, inside.all(-1).float()).flatten() > 0
@@ -53,7 +57,13 @@ class Targets(NamedTuple):
     @property
     def per_image(self) -> list[tuple[Tensor, Tensor]]:
         """Labels and boxes of each image."""
-        return list(zip(self.labels.split(self.counts), self.boxes.split(self.counts), strict=True))
+        return list(
+            zip(
+                self.labels.split(self.counts),
+                self.boxes.split(self.counts),
+                strict=True,
+            )
+        )
 
     def sample_masks(self, index: Tensor, points: Tensor) -> Tensor:
         """Masks of annotations [M] at points [M, P, 2], (x, y) from 0 to 1: [M, P].
@@ -88,10 +98,15 @@ class Pairs:
         return self.queries.shape[0]
 
 
-def gather_targets(samples: SampleList, size: ImageSize, *, with_masks: bool = False) -> Targets:
+def gather_targets(
+    samples: SampleList, size: ImageSize, *, with_masks: bool = False
+) -> Targets:
     """Targets from mmdet's samples, with boxes in pixels of images of ``size``."""
     instances = [sample.gt_instances for sample in samples]
-    images = [sample.get('img_path') or f'image {i} of a batch' for i, sample in enumerate(samples)]
+    images = [
+        sample.get('img_path') or f'image {i} of a batch'
+        for i, sample in enumerate(samples)
+    ]
     boxes = torch.cat([get_box_tensor(part.bboxes) for part in instances]).float()
     height, width = size
     factor = tensor_like([width, height, width, height], boxes)
@@ -151,7 +166,9 @@ class Masks(NamedTuple):
 
     def split(self, sizes: Sequence[int], dim: int = 1) -> list[Masks]:
         """Those of the first queries, and of those after them."""
-        return [Masks(self.features, part) for part in self.kernels.split(list(sizes), dim)]
+        return [
+            Masks(self.features, part) for part in self.kernels.split(list(sizes), dim)
+        ]
 
     def logits(self, index: Tensor) -> Tensor:
         """[B, M, h, w] of the queries [B, M] of each image."""
@@ -168,7 +185,10 @@ class Masks(NamedTuple):
     def at(self, points: Tensor) -> Tensor:
         """[B, Q, P] of all queries at points [P, 2], (x, y) from 0 to 1."""
         grid = (2 * points - 1).expand(len(self.features), 1, -1, -1)
-        return self.kernels @ F.grid_sample(self.features, grid, align_corners=False)[:, :, 0]
+        return (
+            self.kernels
+            @ F.grid_sample(self.features, grid, align_corners=False)[:, :, 0]
+        )
 
 
 class Prediction(NamedTuple):
@@ -198,7 +218,9 @@ class Prediction(NamedTuple):
 
     def split(self, sizes: Sequence[int]) -> list[Prediction]:
         """These of the first queries, and of those after them."""
-        parts = ([None] * len(sizes) if x is None else x.split(list(sizes), 1) for x in self)
+        parts = (
+            [None] * len(sizes) if x is None else x.split(list(sizes), 1) for x in self
+        )
         return [Prediction(*part) for part in zip(*parts, strict=True)]
 
 

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 from ...utils.memo import memo
 from ...utils.sizes import Size, smaller
-from ..deformable import cell_centres, size_of
+from ..maps import cell_centres, size_of
 from .layers import class_layer, mlp
 from .predictions import Pairs, Targets, take
 
-ANCHOR_SIZE = 0.05  # of the largest map, relative to the image; doubled on each further map
+ANCHOR_SIZE = (
+    0.05  # of the largest map, relative to the image; doubled on each further map
+)
 ANCHOR_BORDER = 0.01  # an anchor with a value nearer to 0 or 1 makes no query
 
 
@@ -67,7 +69,9 @@ class QuerySelection(nn.Module):
         boxes = self.boxes_at(anchors[index], self.reg(queries))
         return Selection(queries, boxes, take(logits, index))
 
-    def anchors(self, sizes: tuple[Size, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    def anchors(
+        self, sizes: tuple[Size, ...], device: torch.device
+    ) -> tuple[Tensor, Tensor]:
         """See ``anchors_of``."""
         return anchors_of(sizes, device=device)
 
@@ -77,7 +81,9 @@ class QuerySelection(nn.Module):
 
 
 @memo
-def anchors_of(sizes: tuple[Size, ...], *, device: torch.device) -> tuple[Tensor, Tensor]:
+def anchors_of(
+    sizes: tuple[Size, ...], *, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Boxes [N, 4] before the sigmoid for maps of these sizes, and which are valid [N, 1].
 
     A box is square for a square image, centred on its token. Those that are not valid are infinite.
@@ -156,7 +162,9 @@ class ContrastiveDenoising(nn.Module):
         groups = max(self.num_queries // most, 1) if most else 0
         labels, boxes = self.pad(targets, most)
         labels, boxes = labels.repeat(1, 2 * groups), boxes.repeat(1, 2 * groups, 1)
-        negative = torch.arange(2, device=device).repeat_interleave(most).repeat(groups)  # [D]
+        negative = (
+            torch.arange(2, device=device).repeat_interleave(most).repeat(groups)
+        )  # [D]
         return DenoisingQueries(
             self.labels(self.noisy_labels(labels)),
             self.noisy_boxes(boxes, negative[:, None]),
@@ -190,7 +198,9 @@ class ContrastiveDenoising(nn.Module):
         share = torch.rand_like(boxes) + negative
         reach = boxes[..., 2:].repeat(1, 1, 2) / 2 * self.box_noise
         corners = (bbox_cxcywh_to_xyxy(boxes) + sign * share * reach).clamp(0, 1)
-        return inverse_sigmoid(bbox_xyxy_to_cxcywh(corners).abs())  # corners may have crossed
+        return inverse_sigmoid(
+            bbox_xyxy_to_cxcywh(corners).abs()
+        )  # corners may have crossed
 
 
 def group_mask(most: int, groups: int, num_others: int, device: torch.device) -> Tensor:

@@ -1,12 +1,21 @@
-"""Annealing of masked attention during the training of EoMT."""
+"""Annealing of masked attention during the training of EoMT.
+
+Strict loading of published EoMT-DINOv3 and PMT checkpoints.
+"""
 
 from collections.abc import Sequence
 
 from mmengine.hooks import Hook
+from mmengine.logging import print_log
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import nn
 
+from ...backbones import RoPEViT
+from ...checkpoints.detectors import read_eomt
+from ...checkpoints.errors import CheckpointError
+from ...checkpoints.incompatible import compare_weights
+from ...checkpoints.load import load_weights
 from .queries import MaskQueries
 
 
@@ -31,8 +40,12 @@ class MaskAnnealingHook(Hook):
             ``MaskQueries``.
     """
 
-    def __init__(self, start: Sequence[int], end: Sequence[int], power: float = 0.9) -> None:
-        if len(start) != len(end) or not all(0 <= a < b for a, b in zip(start, end, strict=True)):
+    def __init__(
+        self, start: Sequence[int], end: Sequence[int], power: float = 0.9
+    ) -> None:
+        if len(start) != len(end) or not all(
+            0 <= a < b for a, b in zip(start, end, strict=True)
+        ):
             raise ValueError(
                 f'start={start}, end={end}: give two iterations for each block, the end after the '
                 'start'
@@ -66,5 +79,32 @@ def find_eomt(model: nn.Module) -> MaskQueries:
     """The queries of a model, also of a distributed training; ValueError if it has none."""
     found = [part for part in model.modules() if isinstance(part, MaskQueries)]
     if not found:
-        raise ValueError(f'{type(model).__name__} has no EoMT, so there are no masks to anneal')
+        raise ValueError(
+            f'{type(model).__name__} has no EoMT, so there are no masks to anneal'
+        )
     return found[0]
+
+
+def load_eomt(
+    backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None
+) -> None:
+    """Load a published EoMT or PMT strictly into a backbone and the queries beside it.
+
+    Args:
+        backbone, eomt: of a model, unchanged if anything fails.
+        checkpoint, base: see ``read_eomt``.
+
+    Raises:
+        CheckpointError: a checkpoint cannot be fetched or read, or it does not fit the model.
+    """
+    encoder, head = read_eomt(checkpoint, base)
+    if incompatible := compare_weights(eomt.state_dict(), head):
+        raise CheckpointError(
+            f'{checkpoint} does not fit {type(eomt).__name__}:\n{incompatible}'
+        )
+    load_weights(backbone, encoder, checkpoint)
+    eomt.load_state_dict(head)
+    print_log(
+        f'{type(eomt).__name__}: {len(head)} tensors from {checkpoint}',
+        logger='current',
+    )

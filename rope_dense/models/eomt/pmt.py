@@ -13,8 +13,8 @@ from ...backbones import RoPEViT
 from ...backbones.archs import DINOV3, DINOV3_ROPE, ViTArch
 from ...backbones.attention import Place
 from ...backbones.block import Block
+from ...backbones.from_config import build_block
 from ...backbones.layers import build_norm, module_list
-from ...backbones.vit_blocks import build_block
 from .queries import MaskQueries, Prediction
 
 # As published, for any encoder; positions are not augmented.
@@ -61,7 +61,10 @@ class PMT(MaskQueries):
         settings = BLOCKS | dict(num_heads=max(1, embed_dims // 64)) | (blocks or {})
         arch = ViTArch(embed_dims=embed_dims, depth=num_blocks, **settings)
         self.laterals = nn.ModuleList(Lateral(embed_dims) for _ in range(num_laterals))
-        places = (Place(arch.grid, index=index, depth=num_blocks) for index in range(num_blocks))
+        places = (
+            Place(arch.grid, index=index, depth=num_blocks)
+            for index in range(num_blocks)
+        )
         self.blocks = module_list(build_block(arch, place, 0.0) for place in places)
         self.norm = build_norm(arch.norm_cfg, embed_dims)
 
@@ -77,14 +80,18 @@ class PMT(MaskQueries):
 
     def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
         """See ``MaskQueries``."""
-        dtype = next(backbone.patch_embed.parameters()).dtype  # half precision, if exported so
+        dtype = next(
+            backbone.patch_embed.parameters()
+        ).dtype  # half precision, if exported so
         tokens, grid = backbone.forward_tokens(image.to(dtype))
         laterals = [
             lateral(x.to(self.query.weight.dtype))
             for lateral, x in zip(self.laterals, tokens, strict=True)
         ]
         x = torch.stack(laterals).sum(0)  # [B, R + H W, C]
-        return self.decode(x, grid, backbone.num_prefix_tokens, list(self.blocks), self.norm)
+        return self.decode(
+            x, grid, backbone.num_prefix_tokens, list(self.blocks), self.norm
+        )
 
 
 class Lateral(nn.Module):
@@ -94,7 +101,9 @@ class Lateral(nn.Module):
         super().__init__()
         self.norm = nn.BatchNorm1d(channels)
         self.mlp = nn.Sequential(
-            nn.Linear(channels, channels // 2), nn.GELU(), nn.Linear(channels // 2, channels)
+            nn.Linear(channels, channels // 2),
+            nn.GELU(),
+            nn.Linear(channels // 2, channels),
         )
         self.scale = nn.Parameter(torch.ones(channels))
 

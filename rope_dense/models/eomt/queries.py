@@ -20,7 +20,9 @@ from ...backbones.position_bias import DecomposedBiasAttention
 from ...utils.sizes import Size
 from ..plain_vit_fpn import LayerNorm2d
 
-Prediction = tuple[Tensor, Tensor]  # class logits [B, Q, K + 1] and mask logits [B, Q, h, w]
+Prediction = tuple[
+    Tensor, Tensor
+]  # class logits [B, Q, K + 1] and mask logits [B, Q, h, w]
 RunBlock = Callable[[Tensor, Size, None, Tensor | None], Tensor]  # as Block.forward
 
 
@@ -50,7 +52,12 @@ class MaskQueries(nn.Module):
     norm: nn.Module | None
 
     def __init__(
-        self, embed_dims: int, num_classes: int, num_queries: int, num_blocks: int, patch_size: int
+        self,
+        embed_dims: int,
+        num_classes: int,
+        num_queries: int,
+        num_blocks: int,
+        patch_size: int,
     ) -> None:
         super().__init__()
         self.num_queries = num_queries
@@ -66,14 +73,19 @@ class MaskQueries(nn.Module):
             nn.Linear(embed_dims, embed_dims),
         )
         num_upscale = max(1, int(math.log2(patch_size)) - 2)
-        self.upscale = nn.Sequential(*(UpscaleBlock(embed_dims) for _ in range(num_upscale)))
-        self.mask_probs = [1.0] * num_blocks  # no tensor: the host would wait for its upload
+        self.upscale = nn.Sequential(
+            *(UpscaleBlock(embed_dims) for _ in range(num_upscale))
+        )
+        self.mask_probs = [
+            1.0
+        ] * num_blocks  # no tensor: the host would wait for its upload
 
     def join(self, backbone: RoPEViT) -> None:
         """Fit the queries to a backbone, once; ValueError if they do not fit it."""
         given = dict(in_channels=self.query.embedding_dim, patch_size=self.patch_size)
         needed = dict(
-            in_channels=backbone.arch.embed_dims, patch_size=backbone.patch_embed.patch_size
+            in_channels=backbone.arch.embed_dims,
+            patch_size=backbone.patch_embed.patch_size,
         )
         if given != needed:
             raise ValueError(f'the head has {given}, the backbone needs {needed}')
@@ -86,7 +98,12 @@ class MaskQueries(nn.Module):
         """
 
     def decode(
-        self, x: Tensor, grid: Size, number: int, blocks: Sequence[RunBlock], norm: nn.Module
+        self,
+        x: Tensor,
+        grid: Size,
+        number: int,
+        blocks: Sequence[RunBlock],
+        norm: nn.Module,
     ) -> list[Prediction]:
         """Predictions from tokens [B, N - Q, C], R and a grid (H, W), that the queries join.
 
@@ -100,28 +117,39 @@ class MaskQueries(nn.Module):
             if self.training:
                 predictions.append(self.predict(norm(x), grid, number))
                 if self.mask_probs[step] > 0:
-                    mask = self.attention_mask(predictions[-1][1], x.shape[1], grid, step)
+                    mask = self.attention_mask(
+                        predictions[-1][1], x.shape[1], grid, step
+                    )
             x = block(x, grid, None, mask)
         return [*predictions, self.predict(norm(x), grid, number)]
 
     def predict(self, x: Tensor, grid: Size, num_prefix_tokens: int) -> Prediction:
         """Classes and masks from normalised tokens [B, N, C]."""
         x = x.to(self.query.weight.dtype)
-        queries, tokens = x[:, : self.num_queries], x[:, self.num_queries + num_prefix_tokens :]
+        queries, tokens = (
+            x[:, : self.num_queries],
+            x[:, self.num_queries + num_prefix_tokens :],
+        )
         features = self.upscale(to_map(tokens, grid))  # [B, C, h, w]
         masks = self.mask_head(queries) @ features.flatten(2)  # [B, Q, h w]
         return self.class_head(queries), masks.unflatten(2, features.shape[2:])
 
     @torch.no_grad()
-    def attention_mask(self, masks: Tensor, num_tokens: int, grid: Size, step: int) -> Tensor:
+    def attention_mask(
+        self, masks: Tensor, num_tokens: int, grid: Size, step: int
+    ) -> Tensor:
         """[B, 1, N, N], false where a token does not attend to another in the block of a step.
 
         It is made of logits ``masks`` [B, Q, h, w].
         """
         inside = F.interpolate(masks, grid, mode='bilinear', align_corners=False) > 0
-        free = torch.rand(masks.shape[:2], device=masks.device) >= self.mask_probs[step]  # [B, Q]
+        free = (
+            torch.rand(masks.shape[:2], device=masks.device) >= self.mask_probs[step]
+        )  # [B, Q]
         mask = inside.new_ones(masks.shape[0], num_tokens, num_tokens)
-        mask[:, : self.num_queries, -grid[0] * grid[1] :] = inside.flatten(2) | free[..., None]
+        mask[:, : self.num_queries, -grid[0] * grid[1] :] = (
+            inside.flatten(2) | free[..., None]
+        )
         return mask[:, None]
 
 
@@ -158,7 +186,9 @@ class EoMT(MaskQueries):
 
     def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
         """See ``MaskQueries``."""
-        dtype = next(backbone.patch_embed.parameters()).dtype  # half precision, if exported so
+        dtype = next(
+            backbone.patch_embed.parameters()
+        ).dtype  # half precision, if exported so
         first = len(backbone.blocks) - self.num_blocks
         (x,), grid = backbone.block_tokens(image.to(dtype), [first - 1])
         norm = backbone.norm if self.norm is None else self.norm
@@ -176,7 +206,14 @@ class UpscaleBlock(nn.Sequential):
         super().__init__(
             nn.ConvTranspose2d(channels, channels, kernel_size=2, stride=2),
             nn.GELU(),
-            nn.Conv2d(channels, channels, kernel_size=3, padding=1, groups=channels, bias=False),
+            nn.Conv2d(
+                channels,
+                channels,
+                kernel_size=3,
+                padding=1,
+                groups=channels,
+                bias=False,
+            ),
             LayerNorm2d(channels),
         )
 

@@ -1,16 +1,44 @@
-"""EoMT for semantic segmentation, and its sliding windows.
+"""EoMT for semantic segmentation.
+
+EoMT for semantic segmentation, and its sliding windows.
 
 Letters: B images, K classes, H x W pixels.
 """
 
 import math
 from itertools import product
+from typing import Any
 
 from mmengine.registry import MODELS
+from mmseg.models.decode_heads import Mask2FormerHead
 from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor
 
+from .detector import EoMTHead
 from .queries import Prediction
+
+
+@MODELS.register_module()
+class EoMTSegHead(EoMTHead, Mask2FormerHead):
+    """``EoMTHead`` for mmseg: one mask for each class of an image, as mmseg's ``Mask2FormerHead``.
+
+    Logits of a class are its probabilities in the queries times their masks, summed up. Pixels of
+    the label ``ignore_index`` belong to no class. Other arguments: see ``EoMTHead``.
+    """
+
+    align_corners = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        ignore_index: int = 255,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            in_channels, num_things_classes=num_classes, num_stuff_classes=0, **settings
+        )
+        self.out_channels, self.ignore_index = num_classes, ignore_index
 
 
 @MODELS.register_module()
@@ -40,7 +68,9 @@ class EoMTSegmentor(EncoderDecoder):
             window = ..., slice(top, top + crops[0]), slice(left, left + crops[1])
             crop = inputs[window]
             size = crop.shape[2:]
-            metas = [dict(meta, img_shape=size, pad_shape=size) for meta in batch_img_metas]
+            metas = [
+                dict(meta, img_shape=size, pad_shape=size) for meta in batch_img_metas
+            ]
             total[window] += self.encode_decode(crop, metas)
             count[window] += 1
         return total / count
@@ -52,4 +82,8 @@ def window_starts(side: int, crop: int) -> list[int]:
     A single window may be longer than the side.
     """
     number = math.ceil(side / crop)
-    return [index * (side - crop) // (number - 1) for index in range(number)] if number > 1 else [0]
+    return (
+        [index * (side - crop) // (number - 1) for index in range(number)]
+        if number > 1
+        else [0]
+    )

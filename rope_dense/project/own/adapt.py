@@ -44,7 +44,9 @@ def backbone_config(vit: OwnBackbone, weights: str | None) -> dict[str, Any]:
     Detectors and segmentors leave the class token untrained.
     """
     has_token = vit.has_cls_token and weights == 'default'
-    return dict(type='RoPEViT', arch=vit.arch, output_prefix='cls' if has_token else None)
+    return dict(
+        type='RoPEViT', arch=vit.arch, output_prefix='cls' if has_token else None
+    )
 
 
 def distil(cfg: dict, own: OwnAdapt) -> None:
@@ -52,7 +54,9 @@ def distil(cfg: dict, own: OwnAdapt) -> None:
     vit, model = find_backbone(str(own.teacher)), cfg['model']
     weights = vit.weights if own.teacher_weights == 'default' else own.teacher_weights
     source = dict(type='Pretrained', checkpoint=fit.pretrained_file(weights))
-    teacher = dict(backbone_config(vit, own.teacher_weights), frozen_stages='all', init_cfg=source)
+    teacher = dict(
+        backbone_config(vit, own.teacher_weights), frozen_stages='all', init_cfg=source
+    )
     mean, std = [*vit.mean], [*vit.std]
     if own.channels is not None:
         mean, std = (model['data_preprocessor'][name] for name in ('mean', 'std'))

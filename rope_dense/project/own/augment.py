@@ -11,14 +11,19 @@ FLIPS: dict[str, Any] = {
 LIGHT = (0.8, 1.25)  # range of the factor on the size of a test image
 
 
-def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | None) -> None:
+def fit_augmentation(
+    cfg: dict, augment: str, flip: str | None, mosaic: bool | None
+) -> None:
     """Set the training pipeline and the augmentation of batches, in place.
 
     'light' flips images and changes their size by ``LIGHT`` (by the resizing of batches where
     the recipe has it); 'none' loads them as in a test. Crops that give all images of a batch one
     size stay. ``mosaic`` is None for recipes that join no images.
     """
-    dataset, preprocessor = cfg['train_dataloader']['dataset'], cfg['model']['data_preprocessor']
+    dataset, preprocessor = (
+        cfg['train_dataloader']['dataset'],
+        cfg['model']['data_preprocessor'],
+    )
     pipeline, batches = dataset['pipeline'], preprocessor.get('batch_augments')
     if augment != 'published':
         tested = cfg['test_dataloader']['dataset']['pipeline']
@@ -31,13 +36,21 @@ def fit_augmentation(cfg: dict, augment: str, flip: str | None, mosaic: bool | N
             resize.update(ratio_range=LIGHT, type=f'{scope}RandomResize')
         if augment == 'none' and cfg['default_scope'] != 'mmseg':
             crops = []  # a batch of a detector is padded to its largest image
-        flips = [step for step in pipeline if kind(step) == 'RandomFlip' and augment == 'light']
-        loads = [step for step in pipeline if kind(step).startswith(('Load', 'Convert'))]
+        flips = [
+            step
+            for step in pipeline
+            if kind(step) == 'RandomFlip' and augment == 'light'
+        ]
+        loads = [
+            step for step in pipeline if kind(step).startswith(('Load', 'Convert'))
+        ]
         filters = [step for step in pipeline if kind(step) == 'FilterAnnotations'][-1:]
         pipeline = [*loads, *flips, resize, *crops, *filters, pipeline[-1]]
         dataset['pipeline'] = pipeline
     if batches is not None and (augment != 'published' or mosaic is False):
-        batches = [b for b in batches if b['type'] != 'MixUpCopyBlend' and augment != 'none']
+        batches = [
+            b for b in batches if b['type'] != 'MixUpCopyBlend' and augment != 'none'
+        ]
         preprocessor['batch_augments'] = batches
     if mosaic is False:  # the other branch of the choice between a mosaic and none
         for stage in pipeline:
@@ -60,5 +73,10 @@ def kind(step: dict) -> str:
 
 def all_pipelines(cfg: dict) -> list[list[dict]]:
     """The pipelines of a config: training, validation, test and, where there are any, views."""
-    loaders = [cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')]
-    return [*(dataset['pipeline'] for dataset in loaders), cfg.get('tta_pipeline') or []]
+    loaders = [
+        cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')
+    ]
+    return [
+        *(dataset['pipeline'] for dataset in loaders),
+        cfg.get('tta_pipeline') or [],
+    ]

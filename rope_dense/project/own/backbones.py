@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...backbones.archs import VIT_ARCHS, ViTArch, find_arch
-from ...utils.similar import did_you_mean
+from ...utils.validation import did_you_mean
 
 LINGBOT = 'hf-hub:robbyant/lingbot-vision-vit-'
 PE_TINY = 'hf-hub:timm/vit_pe_spatial_tiny_patch16_512.fb'
@@ -34,7 +34,9 @@ class OwnBackbone:
     patch_size: int
     has_layer_scale: bool
     has_cls_token: bool
-    mean: tuple[float, ...]  # of the colours (red, green, blue) that its weights were trained with
+    mean: tuple[
+        float, ...
+    ]  # of the colours (red, green, blue) that its weights were trained with
     std: tuple[float, ...]
     window_size: int  # tokens of a side: the grid of the crops of its pre-training
 
@@ -48,7 +50,13 @@ class OwnBackbone:
         """The word for its size, after which settings of training are chosen."""
         if self.depth >= 24:
             return 'large'
-        return 'tiny' if self.channels <= 256 else 'small' if self.channels <= 512 else 'base'
+        return (
+            'tiny'
+            if self.channels <= 256
+            else 'small'
+            if self.channels <= 512
+            else 'base'
+        )
 
 
 def find_backbone(name: str) -> OwnBackbone:
@@ -61,7 +69,16 @@ def find_backbone(name: str) -> OwnBackbone:
             f'{", ".join(allowed)}'
         )
     vit = find_arch(ViTArch, VIT_ARCHS, arch)
-    parts = vit.embed_dims, vit.depth, vit.patch_size, vit.layer_scale_init_value is not None
-    colours = next((c for start, c in COLOURS.items() if arch.startswith(start)), IMAGENET)
-    window = next((size for start, size in WINDOWS.items() if arch.startswith(start)), 16)
+    parts = (
+        vit.embed_dims,
+        vit.depth,
+        vit.patch_size,
+        vit.layer_scale_init_value is not None,
+    )
+    colours = next(
+        (c for start, c in COLOURS.items() if arch.startswith(start)), IMAGENET
+    )
+    window = next(
+        (size for start, size in WINDOWS.items() if arch.startswith(start)), 16
+    )
     return OwnBackbone(arch, weights, *parts, vit.with_cls_token, *colours, window)

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...datasets.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
-from ...datasets.labels.canonical import check_left_out, write_canonical
-from ...datasets.labels.folders import find_labels
-from ...datasets.labels.foreign import form_by_name
-from ...datasets.labels.inventory import Inventory, inventory_of
-from ...datasets.labels.maps import PairsOf, write_pair_lists
-from ...datasets.labels.objects import LabelFolder
-from ...datasets.labels.pairs import FileKind
-from ...datasets.labels.splits import WORDS
-from ...datasets.labels.unlabelled import write_picture_list
-from ...utils.similar import did_you_mean
+from ...data.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
+from ...data.labels.canonical import check_left_out, write_canonical
+from ...data.labels.folders import find_labels
+from ...data.labels.foreign import form_by_name
+from ...data.labels.inventory import Inventory, inventory_of
+from ...data.labels.maps import PairsOf, write_pair_lists
+from ...data.labels.objects import LabelFolder
+from ...data.labels.pairs import FileKind
+from ...data.labels.splits import WORDS
+from ...data.labels.unlabelled import write_picture_list
+from ...utils.validation import did_you_mean
 from .images import settings_of_images, survey_images
 from .settings import Own, OwnAdapt, OwnMaps, OwnObjects
 
@@ -32,14 +32,18 @@ CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
 class OwnData:
     """A data set as a config takes it; text, survey and state are empty where it is not there."""
 
-    files: Mapping[str, dict[str, Any]]  # by 'train' and 'val': its files, as settings of data sets
+    files: Mapping[
+        str, dict[str, Any]
+    ]  # by 'train' and 'val': its files, as settings of data sets
     classes: Sequence[str]  # none for depth, as ``palette``
     palette: Sequence[Colour]
     images: int  # number of the training images
     text: str  # for the recipe
     survey: dict[str, Any] | None = None  # see ``survey_images``
     state: str = ''  # a digest of the content of the labels
-    most_objects: int = 0  # the largest number of objects in an image; 0 if it is not known
+    most_objects: int = (
+        0  # the largest number of objects in an image; 0 if it is not known
+    )
 
     def apply(self, cfg: dict) -> None:
         """Set files and classes of the data sets of a config, in place."""
@@ -69,7 +73,9 @@ def own_inventory(own: Own) -> Inventory:
     return inventory_of(own.root, tuple(separate), arrays=own.channels is not None)
 
 
-def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = False) -> OwnData:
+def find_objects(
+    own: OwnObjects, *, oriented: bool = False, outlines: bool = False
+) -> OwnData:
     """The objects of a data set with labels of any format, as canonical COCO files.
 
     Where the folder is not there, but ``own.classes`` says the classes, one training image is
@@ -79,10 +85,14 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
 
     def files_of(ann_file: object, images: object) -> dict[str, Any]:
         prefix = dict(img=f'{images}/')
-        return dict(data_root=f'{own.root}{os.sep}', ann_file=str(ann_file), data_prefix=prefix)
+        return dict(
+            data_root=f'{own.root}{os.sep}', ann_file=str(ann_file), data_prefix=prefix
+        )
 
     if own.classes and not own.root.exists():
-        absent = {split: files_of(f'annotations/{split}.json', split) for split in WORDS}
+        absent = {
+            split: files_of(f'annotations/{split}.json', split) for split in WORDS
+        }
         return OwnData(absent, own.classes, colours_of(own.classes), 1, '')
     check_root(own)
     file = own.root / CLASSES_FILE
@@ -128,7 +138,9 @@ def find_objects(own: OwnObjects, *, oriented: bool = False, outlines: bool = Fa
     return OwnData(
         files=files,
         classes=train.classes,
-        palette=colours_of(train.classes, dict(zip(listed or (), colours, strict=True))),
+        palette=colours_of(
+            train.classes, dict(zip(listed or (), colours, strict=True))
+        ),
         images=train.num_images if own.negatives else train.num_with_objects,
         text=text,
         survey=found.survey,
@@ -167,8 +179,13 @@ def find_own_maps(
     about = settings, settings_of_images(own)
     found = write_pair_lists(inventory, kind, CONVERTED, given, survey_all, about)
     folders = dict(data_root=str(own.root), data_prefix={'img_path': '', prefix: ''})
-    files = {s: dict(**folders, ann_file=file, **dataset) for s, file in found.ann_file.items()}
-    text = '\n'.join([found.text, *(line for maps in found.survey['maps'] for line in lines(maps))])
+    files = {
+        s: dict(**folders, ann_file=file, **dataset)
+        for s, file in found.ann_file.items()
+    }
+    text = '\n'.join(
+        [found.text, *(line for maps in found.survey['maps'] for line in lines(maps))]
+    )
     images = found.survey['images']
     return OwnData(files, (), (), found.images['train'], text, images, found.state)
 
@@ -179,14 +196,21 @@ def find_pictures(own: OwnAdapt) -> OwnData:
     inventory = own_inventory(own)
     survey = partial(survey_images, own, inventory.header)
     folder = None if own.train is None else str(own.train)
-    found = write_picture_list(inventory, CONVERTED, folder, survey, settings_of_images(own))
-    files = {s: dict(data_root=str(own.root), ann_file=file) for s, file in found.ann_file.items()}
+    found = write_picture_list(
+        inventory, CONVERTED, folder, survey, settings_of_images(own)
+    )
+    files = {
+        s: dict(data_root=str(own.root), ann_file=file)
+        for s, file in found.ann_file.items()
+    }
     number = found.images['train']
     classes = (f'{number} pictures',)  # of which a resumed run must have as many
     return OwnData(files, classes, (), number, found.text, found.survey, found.state)
 
 
-def check_classes_file(file: Path, listed: Sequence[str], labelled: Sequence[str]) -> None:
+def check_classes_file(
+    file: Path, listed: Sequence[str], labelled: Sequence[str]
+) -> None:
     """Raise ValueError unless classes.txt has the classes of the labels; it chooses none."""
     parts = (('lacks', labelled, listed), ('has also', listed, labelled))
     said = [
@@ -201,7 +225,11 @@ def check_classes_file(file: Path, listed: Sequence[str], labelled: Sequence[str
         )
 
 
-def colours_of(classes: Sequence[str], given: Mapping[str, Colour] | None = None) -> list[Colour]:
+def colours_of(
+    classes: Sequence[str], given: Mapping[str, Colour] | None = None
+) -> list[Colour]:
     """The colour of each class: a given one, or one unlike its neighbours' colours."""
     colours = given or {}
-    return [colours.get(name, distinct_colour(index)) for index, name in enumerate(classes)]
+    return [
+        colours.get(name, distinct_colour(index)) for index, name in enumerate(classes)
+    ]

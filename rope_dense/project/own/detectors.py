@@ -7,7 +7,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ...datasets.dense_stages import set_stages, with_masks
+from ...models.deim.recipe import set_stages, with_masks
 from ...utils.config_parts import nodes
 from ...utils.validation import checked_integer
 from . import fit
@@ -19,10 +19,22 @@ from .settings import Own, OwnObjects, OwnOriented, OwnRealtime
 SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 0.8)}
 # The recipe of DEIM for a backbone; shares of its epochs: first augmentation, end of mosaics and
 # MixUp, end of augmentation, late matching.
-LARGEST = 'deim/deimv2-x_lingbot-b_4xb8-214k_coco.py', (4 / 58, 29 / 58, 50 / 58), 45 / 58
+LARGEST = (
+    'deim/deimv2-x_lingbot-b_4xb8-214k_coco.py',
+    (4 / 58, 29 / 58, 50 / 58),
+    45 / 58,
+)
 DEIM = {
-    'tiny': ('deim/deimv2-s_vit-t_4xb8-488k_coco.py', (4 / 132, 64 / 132, 120 / 132), 100 / 132),
-    'small': ('deim/deimv2-l_lingbot-s_4xb8-251k_coco.py', (4 / 68, 34 / 68, 60 / 68), 50 / 68),
+    'tiny': (
+        'deim/deimv2-s_vit-t_4xb8-488k_coco.py',
+        (4 / 132, 64 / 132, 120 / 132),
+        100 / 132,
+    ),
+    'small': (
+        'deim/deimv2-l_lingbot-s_4xb8-251k_coco.py',
+        (4 / 68, 34 / 68, 60 / 68),
+        50 / 68,
+    ),
     'base': LARGEST,
     'large': LARGEST,
 }
@@ -30,14 +42,18 @@ DEIM_BATCH = 32
 SHORT_RUN = 20_000  # images, each as often as it is trained on
 # Both against duplicates: 1.5 as published suppresses them later; docs/realtime.md
 SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
-RANDOM_DENOISING = 20  # queries: with the published 100 a step on a CPU takes 1.4 times as long
+RANDOM_DENOISING = (
+    20  # queries: with the published 100 a step on a CPU takes 1.4 times as long
+)
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
 META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 
 
 def detection_config(own: OwnObjects, data: OwnData) -> dict:
     """The config of DINO on a plain ViT for boxes, which returns a box of each query."""
-    checked_integer('own.size', own.size, 64)  # two patches: a side of the smallest training image
+    checked_integer(
+        'own.size', own.size, 64
+    )  # two patches: a side of the smallest training image
     cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
     fit_recipe(cfg, own, data, size=800, batch=16, milestones=[11 / 12])
     model = cfg['model']
@@ -61,17 +77,26 @@ def instance_config(own: OwnObjects, data: OwnData) -> dict:
     most = min(data.most_objects, proposals['max_per_img'])
     final['max_per_img'] = max(final['max_per_img'], most)
     scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
-    cfg['tta_pipeline'][1]['transforms'][0] = [  # a larger view would be padded to two squares
+    cfg['tta_pipeline'][1]['transforms'][
+        0
+    ] = [  # a larger view would be padded to two squares
         dict(type='Resize', scale=fit.scale_pixels(scale, share), keep_ratio=True)
         for share in (1, 0.75)
     ]
-    merging = dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=final['max_per_img'])
+    merging = dict(
+        nms=dict(type='nms', iou_threshold=0.5), max_per_img=final['max_per_img']
+    )
     cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=merging)
     return fit.finish_config(cfg, own, data)
 
 
 def fit_recipe(
-    cfg: dict, own: OwnObjects, data: OwnData, size: int, batch: int, milestones: Sequence[float]
+    cfg: dict,
+    own: OwnObjects,
+    data: OwnData,
+    size: int,
+    batch: int,
+    milestones: Sequence[float],
 ) -> None:
     """Fit a recipe for COCO, whose test images have ``size``, to settings and data, in place.
 
@@ -86,7 +111,9 @@ def fit_recipe(
     model['backbone'].update(
         window_size=vit.window_size,
         window_prefix='copy',
-        window_block_indexes=[i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)],
+        window_block_indexes=[
+            i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)
+        ],
     )
     iterations = fit.set_schedule(cfg, own, data, batch, 'coco/bbox_mAP')
     steps = sorted({int(share * iterations) for share in milestones} - {0})
@@ -100,12 +127,16 @@ def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
     filter_cfg = dict(filter_empty_gt=not own.negatives, min_size=1)
     cfg['train_dataloader']['dataset']['filter_cfg'] = filter_cfg
     for evaluator in ('val_evaluator', 'test_evaluator'):
-        if 'ann_file' in cfg[evaluator]:  # DOTA's metric takes objects from the data set
+        if (
+            'ann_file' in cfg[evaluator]
+        ):  # DOTA's metric takes objects from the data set
             cfg[evaluator]['ann_file'] = data.files['val']['ann_file']
     fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
 
 
-def realtime_config(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP') -> dict:
+def realtime_config(
+    own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mAP'
+) -> dict:
     """The config of DEIMv2 on a plain ViT for boxes; ``metric`` chooses the best checkpoint.
 
     Short runs from random values have a light augmentation. What differs from the recipe of long
@@ -128,9 +159,13 @@ def realtime_config(own: OwnRealtime, data: OwnData, metric: str = 'coco/bbox_mA
     loaders = [cfg[f'{name}_dataloader'] for name in ('train', 'val', 'test')]
     for _, step in nodes([*loaders, cfg['tta_pipeline']]):
         if step.get('type') == 'Resize':
-            scale = tuple(max(32, round(s * own.size / 640 / 32) * 32) for s in step['scale'])
+            scale = tuple(
+                max(32, round(s * own.size / 640 / 32) * 32) for s in step['scale']
+            )
             step.update(scale=scale, keep_ratio=own.keep_ratio)
-        elif step.get('type') == 'AffineMosaic':  # it loads its images: a run resumes exactly
+        elif (
+            step.get('type') == 'AffineMosaic'
+        ):  # it loads its images: a run resumes exactly
             step.update(part_size=own.size // 2, max_cached_images=0)
     loaders[0]['dataset']['type'] = 'MosaicCocoDataset'
     set_last_batch(loaders[0], own, data, 64 if own.augment == 'none' else 96)
@@ -159,7 +194,9 @@ def realtime_masks_config(own: OwnRealtime, data: OwnData) -> dict:
     cfg = realtime_config(own, data, 'coco/segm_mAP')
     for augment in cfg['model']['data_preprocessor']['batch_augments']:
         if augment['type'] == 'MixUpCopyBlend':
-            augment['copyblend_prob'] = 0.0  # as ECSeg: it would copy objects without their masks
+            augment['copyblend_prob'] = (
+                0.0  # as ECSeg: it would copy objects without their masks
+            )
     config = Config(cfg)
     config.merge_from_dict(with_masks(cfg, {}))
     return config.to_dict()
@@ -207,7 +244,7 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
     ``size`` is the side of the square that images are scaled to fit. The recipe of
     configs/own/realtime.py, with the augmentation of mmrotate's DOTA configs.
     """
-    from ...integrations import mmrotate  # noqa: F401, one line says what is not installed
+    from ...models import mmrotate  # noqa: F401, one line says what is not installed
 
     name, shares, late = DEIM[own.vit.scale]
     cfg = fit.read_recipe(name)
@@ -242,7 +279,10 @@ def set_data(cfg: dict, size: int) -> None:
     ]
     # Another scale for each axis would make parallelograms of rectangles.
     resize: dict[str, Any] = dict(type='Resize', scale=(size, size), keep_ratio=True)
-    flip, pack = dict(type='RandomFlip', **FLIPS['both']), dict[str, Any](type='PackDetInputs')
+    flip, pack = (
+        dict(type='RandomFlip', **FLIPS['both']),
+        dict[str, Any](type='PackDetInputs'),
+    )
     train = [load, *labels, resize, flip, pack]
     test = [load, resize, *labels, dict(pack, meta_keys=META_KEYS)]
     for name in ('train', 'val', 'test'):
@@ -251,6 +291,6 @@ def set_data(cfg: dict, size: int) -> None:
     for name in ('val_evaluator', 'test_evaluator'):
         cfg[name] = dict(type='mmrotate.DOTAMetric', iou_thrs=IOU_THRESHOLDS)
     cfg['visualizer']['type'] = 'mmrotate.RotLocalVisualizer'
-    cfg['custom_imports']['imports'].append('rope_dense.integrations.mmrotate')
+    cfg['custom_imports']['imports'].append('rope_dense.models.mmrotate')
     for name in ('tta_model', 'tta_pipeline'):  # mmrotate merges no views
         del cfg[name]

@@ -8,10 +8,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ...datasets.images.band_files import BandHeader, read_band_header
-from ...datasets.images.headers import Header
-from ...datasets.images.pictures import check_picture
-from ...datasets.labels.objects import Report
+from ...data.images.band_files import BandHeader, read_band_header
+from ...data.images.headers import Header
+from ...data.images.pictures import check_picture
+from ...data.labels.objects import Report
 from ...utils.config_parts import nodes
 from ...utils.validation import is_integer
 from .augment import all_pipelines, kind
@@ -23,7 +23,7 @@ WHOLE = 2**16 - 1  # white in an image that uses all 16 bits
 BY_OPENCV = {'JPEG', 'MPO', 'PNG', 'TIFF', 'BMP', 'WEBP'}
 COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain')
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
-MODULES = 'rope_dense.datasets.images'
+MODULES = 'rope_dense.data.images'
 PAGES = 'image of several pages, of which the first is taken'
 LEFT_OUT = 'colour augmentation: brightness, contrast and noise of each channel, no hue, saturation'
 
@@ -31,7 +31,15 @@ LEFT_OUT = 'colour augmentation: brightness, contrast and noise of each channel,
 def settings_of_images(own: Own) -> object:
     """The settings that ``survey_images`` depends on."""
     is_whole = own.tile is None
-    return own.channels, own.separate_files, own.mean, own.std, own.show, own.max_value, is_whole
+    return (
+        own.channels,
+        own.separate_files,
+        own.mean,
+        own.std,
+        own.show,
+        own.max_value,
+        is_whole,
+    )
 
 
 def survey_images(
@@ -81,7 +89,7 @@ def survey_pictures(
         needs_pillow |= header.compression == 'odd tiles' or not is_known
     white = max_value
     if is_deep:
-        from ...datasets.images.deep import read_white_value
+        from ...data.images.bands import read_white_value
 
         white = white or read_white_value(headers)
         white = white or (WHOLE if needs_pillow else None)  # Pillow cuts off at 255
@@ -100,7 +108,10 @@ def fit_pictures(cfg: dict, survey: Mapping[str, Any]) -> list[str]:
         for _, step in nodes(pipeline):
             if white is not None and kind(step) == 'AffineMosaic':
                 step['max_value'] = white
-            if backend is not None and kind(step) in ('LoadImageFromFile', 'AffineMosaic'):
+            if backend is not None and kind(step) in (
+                'LoadImageFromFile',
+                'AffineMosaic',
+            ):
                 step['imdecode_backend'] = backend
     for note, place in survey['notes']:
         report.note(note, place)
@@ -108,11 +119,13 @@ def fit_pictures(cfg: dict, survey: Mapping[str, Any]) -> list[str]:
         cfg['custom_imports']['imports'].append(f'{MODULES}.plug_ins')
     if white is None:
         return report.lines()
-    cfg['custom_imports']['imports'].append(f'{MODULES}.deep')
+    cfg['custom_imports']['imports'].append(f'{MODULES}.bands')
     return [*report.lines(), f'16-bit images are scaled: {white} is white']
 
 
-def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dict[str, Any]:
+def survey_channels(
+    own: Own, train: Sequence[Path], val: Sequence[Path]
+) -> dict[str, Any]:
     """``survey_images`` of images of ``own.channels``.
 
     Returns:
@@ -120,7 +133,7 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
         recipe.
     """
     from ...checkpoints.channels import RGB  # PyTorch, which pictures do without
-    from ...datasets.images.bands import LoadBands
+    from ...data.images.bands import LoadBands
 
     names, chosen = own.channel_names, own.channels
     show = [0, 1, 2] if len(names) > 2 else [0, 0, 0]
@@ -139,12 +152,15 @@ def survey_channels(own: Own, train: Sequence[Path], val: Sequence[Path]) -> dic
     if train:
         loader, images = LoadBands(**load), sample_files([*train, *val], HEADERS)
         headers = {
-            path: {file: read_band_header(file) for file in loader.files(path)} for path in images
+            path: {file: read_band_header(file) for file in loader.files(path)}
+            for path in images
         }
         firsts = [next(iter(files.items())) for files in headers.values()]
         if names == chosen and not own.separate_files:
             load['bands'] = bands_of(names, *firsts[0])
-        load['dtype'] = Counter(header.dtype for _, header in firsts).most_common(1)[0][0]
+        load['dtype'] = Counter(header.dtype for _, header in firsts).most_common(1)[0][
+            0
+        ]
         loader = LoadBands(**load)
         for image, files in headers.items():
             loader.check_headers(image, files)
@@ -176,7 +192,7 @@ def read_statistics(
 
     0 and 1 without files. Missing pixels do not count.
     """
-    from ...datasets.images.bands import LoadBands
+    from ...data.images.bands import LoadBands
 
     number = load['channels']
     if (own.mean and own.std) or not files:

@@ -19,11 +19,10 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
-from ...datasets.labels.kept import is_up_to_date
+from ...data.labels.kept import is_up_to_date
 from ...utils.config_parts import all_datasets, nodes
 from .adapt import adapt_config
 from .data import OwnData, check_root
-from .depth import depth_config
 from .detectors import (
     detection_config,
     instance_config,
@@ -31,7 +30,7 @@ from .detectors import (
     realtime_config,
     realtime_masks_config,
 )
-from .semantic import semantic_config
+from .maps import depth_config, semantic_config
 from .settings import Own, OwnObjects, task_settings
 from .tasks import TASKS, task_named
 from .tiling import set_tiles, with_tiles
@@ -44,7 +43,9 @@ DERIVE: dict[str, Callable[[Any, OwnData], dict]] = dict(
     oriented=oriented_config,
     semantic=semantic_config,
 )
-DERIVE |= dict(realtime=realtime_config, realtime_masks=realtime_masks_config, adapt=adapt_config)
+DERIVE |= dict(
+    realtime=realtime_config, realtime_masks=realtime_masks_config, adapt=adapt_config
+)
 
 
 def is_own_file(cfg: Config) -> bool:
@@ -85,8 +86,16 @@ def keep_given(cfg: Config, kind: str, given: Mapping[str, object]) -> None:
 def given_before(cfg: Config, kind: str) -> dict[str, Any]:
     """Options that ``keep_given`` kept; ValueError if they are not known."""
     try:
-        texts = [text.removeprefix(f'{kind} ') for text in cfg.own_given if text.startswith(kind)]
-        return {key: value for text in texts for key, value in ast.literal_eval(text).items()}
+        texts = [
+            text.removeprefix(f'{kind} ')
+            for text in cfg.own_given
+            if text.startswith(kind)
+        ]
+        return {
+            key: value
+            for text in texts
+            for key, value in ast.literal_eval(text).items()
+        }
     except (AttributeError, ValueError, SyntaxError) as error:
         raise ValueError(
             f'{cfg.filename} does not say what it was made of: give the config and all options of '
@@ -98,7 +107,9 @@ def derive_anew(run: Config, given: Mapping[str, object]) -> Config:
     """The config of a run with other settings, as if all that it was given were given again."""
     own = {**run.own.to_dict(), 'gpus': None}  # as many as are started now
     written = dict(given_before(run, 'lines'), task=own.pop('task'), own=own)
-    complete = read_own(Config(written, cfg_text=run.text, filename=run.filename), given)
+    complete = read_own(
+        Config(written, cfg_text=run.text, filename=run.filename), given
+    )
     options = given_before(run, 'options')
     keep_given(complete, 'options', options)
     complete.merge_from_dict(options)
@@ -129,13 +140,20 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
         return
     data = recipe.find(own)
     trained = next((d.metainfo.classes for _, d in all_datasets(cfg)), data.classes)
-    is_list = issubclass(recipe.settings, OwnObjects)  # numbers of masks have the order of names
+    is_list = issubclass(
+        recipe.settings, OwnObjects
+    )  # numbers of masks have the order of names
     if is_list and [*trained] != [*data.classes] and {*trained} == {*data.classes}:
-        data = recipe.find(task_settings(recipe.settings, {**settings, 'classes': trained}))
+        data = recipe.find(
+            task_settings(recipe.settings, {**settings, 'classes': trained})
+        )
     set_data_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = cfg.get('own_state') not in (None, data.state)
     if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':
-        print(f'warning: the data in {own.root} have changed since the training', file=sys.stderr)
+        print(
+            f'warning: the data in {own.root} have changed since the training',
+            file=sys.stderr,
+        )
     if has_changed or data_root is not None:
         cfg.own.data_root, cfg.own_data = own.data_root, data.text
     cfg.own_files, cfg.own_state = dict(data.files), data.state
@@ -159,7 +177,9 @@ def set_data_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None
                 )
             dataset.update(data.files[split])
         elif is_moved:
-            raise ValueError(f'--data-root {own.data_root}: {key} has other files than the old one')
+            raise ValueError(
+                f'--data-root {own.data_root}: {key} has other files than the old one'
+            )
     if labels := before['val'].get('ann_file'):
         for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
             if metric.get('ann_file') == labels:

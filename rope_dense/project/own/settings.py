@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import ClassVar, TypeVar, get_type_hints
 
 from ...utils.configs import DOCS
-from ...utils.similar import did_you_mean
-from ...utils.validation import check_choice, checked_integer, checked_number
+from ...utils.validation import (
+    check_choice,
+    checked_integer,
+    checked_number,
+    did_you_mean,
+)
 from .augment import AUGMENTS, FLIPS
 from .backbones import WORDS, OwnBackbone, find_backbone
 from .text import read_setting
@@ -32,31 +36,60 @@ class Own:
     train: str | Sequence[str] | None = None
     val: str | Sequence[str] | None = None
     backbone: str = 'small'  # a key of ``WORDS``, or an architecture of ``RoPEViT``
-    weights: str | None = 'default'  # file or hub name; 'default': of ``WORDS``; None: random
+    weights: str | None = (
+        'default'  # file or hub name; 'default': of ``WORDS``; None: random
+    )
     epochs: int = 50
-    batch_size: int | None = None  # images of one process in an iteration; see ``images_each``
-    gpus: int | None = None  # processes; None for as many as the launcher started, else 1
-    size: int = 640  # pixels: shorter side of a test image, or side of the square around it
+    batch_size: int | None = (
+        None  # images of one process in an iteration; see ``images_each``
+    )
+    gpus: int | None = (
+        None  # processes; None for as many as the launcher started, else 1
+    )
+    size: int = (
+        640  # pixels: shorter side of a test image, or side of the square around it
+    )
     lr: float | None = None  # None for the recipe's, see ``fit.set_schedule``
     val_epochs: int = 1  # evaluate, and save, after so many epochs
-    save_minutes: float | None = 30  # save, too, after so many minutes without; None for never
-    patience: int | None = None  # evaluations without progress after which training ends
+    save_minutes: float | None = (
+        30  # save, too, after so many minutes without; None for never
+    )
+    patience: int | None = (
+        None  # evaluations without progress after which training ends
+    )
     ema: bool = False  # evaluate and save a moving average of the weights
     report: bool = True  # on the best checkpoint, after training
-    max_value: int | None = None  # white in 16-bit images; None for their range (``range_of``)
-    channels: int | Sequence[int | str] | None = None  # number, names, or numbers of bands from 1
-    separate_files: bool = False  # a file for each channel, whose path has the channel's name
-    mean: Sequence[float] | None = None  # of each channel; None for a sample of training images
+    max_value: int | None = (
+        None  # white in 16-bit images; None for their range (``range_of``)
+    )
+    channels: int | Sequence[int | str] | None = (
+        None  # number, names, or numbers of bands from 1
+    )
+    separate_files: bool = (
+        False  # a file for each channel, whose path has the channel's name
+    )
+    mean: Sequence[float] | None = (
+        None  # of each channel; None for a sample of training images
+    )
     std: Sequence[float] | None = None
-    show: Sequence[int | str] | None = None  # three channels, or one: red, green and blue
+    show: Sequence[int | str] | None = (
+        None  # three channels, or one: red, green and blue
+    )
     augment: str | None = None  # None: 'published', or as ``realtime_config`` says
     flip: str | None = None  # None for the flip of `augment`
-    tile: int | None = None  # side in pixels of an image; None to train on images as a whole
-    overlap: int | None = None  # of tiles, in pixels of an image; None for a quarter of a tile
+    tile: int | None = (
+        None  # side in pixels of an image; None to train on images as a whole
+    )
+    overlap: int | None = (
+        None  # of tiles, in pixels of an image; None for a quarter of a tile
+    )
     scales: Sequence[float] = (1.0,)  # at which images are cut into tiles: 0.5, 1 ...
 
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
-    batches: ClassVar[tuple[int, int]] = (2, 2)  # usual images of one process; from random values
+    batches: ClassVar[tuple[int, int]] = (
+        2,
+        2,
+    )  # usual images of one process; from random values
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -66,7 +99,9 @@ class Own:
                 checked_number(f'own.{name}', value, above=ABOVE[name])
         classes = getattr(self, 'classes', None)
         if classes is not None and len({*classes}) < max(1, len(classes)):
-            refused = 'a name appears twice' if classes else 'give names, or None for all'
+            refused = (
+                'a name appears twice' if classes else 'give names, or None for all'
+            )
             raise ValueError(f'own.classes={[*classes]}: {refused}')
         if rest := self.size % self.multiple:
             low = self.size - rest
@@ -122,24 +157,36 @@ class OwnObjects(Own):
 
     classes: Sequence[str] | None = None  # names to use, or None for all of the labels
     negatives: bool = True  # train on images, or tiles, without objects, too
-    empty_tiles: float = 1.0  # tiles without objects, at most, for each tile with objects
+    empty_tiles: float = (
+        1.0  # tiles without objects, at most, for each tile with objects
+    )
     least_share: float = 0.7  # of an object; less of it in a tile is ignored there
-    format: str | None = None  # a key of ``datasets.labels.folders.FORMATS``; None to recognise it
-    partial: bool = False  # train although more than a tenth of the objects cannot be used
+    format: str | None = (
+        None  # a key of ``data.labels.folders.FORMATS``; None to recognise it
+    )
+    partial: bool = (
+        False  # train although more than a tenth of the objects cannot be used
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ('train', 'val'):
             if not isinstance(given := getattr(self, name), str | None):
-                raise ValueError(f'own.{name}={given!r}: give the annotation file, below data_root')
+                raise ValueError(
+                    f'own.{name}={given!r}: give the annotation file, below data_root'
+                )
 
 
 @dataclass(frozen=True)
 class OwnRealtime(OwnObjects):
     """The settings of configs/own/realtime*.py; ``size`` is the side of a square."""
 
-    mosaic: bool | None = None  # join images (mosaic, MixUp, CopyBlend); None as `augment` says
-    keep_ratio: bool = False  # scale images to fit the square, instead of stretching them to it
+    mosaic: bool | None = (
+        None  # join images (mosaic, MixUp, CopyBlend); None as `augment` says
+    )
+    keep_ratio: bool = (
+        False  # scale images to fit the square, instead of stretching them to it
+    )
 
     multiple: ClassVar[int] = 32
     batches: ClassVar[tuple[int, int]] = (8, 4)  # docs/real_sets.md
@@ -170,7 +217,9 @@ class OwnMaps(Own):
             given = getattr(self, name)
             if given is not None and (isinstance(given, str) or len(given) != 2):
                 folders = '[folder of images, folder of labels]'
-                raise ValueError(f'own.{name}={given!r}: give {folders}, below data_root')
+                raise ValueError(
+                    f'own.{name}={given!r}: give {folders}, below data_root'
+                )
 
 
 @dataclass(frozen=True)
@@ -181,9 +230,13 @@ class OwnSemantic(OwnMaps):
     255 is always such a number, unless it is the value of a class.
     """
 
-    classes: Sequence[str] | None = None  # in the order of the masks' numbers; None for classes.txt
+    classes: Sequence[str] | None = (
+        None  # in the order of the masks' numbers; None for classes.txt
+    )
     void: Sequence[int | str] = ()
-    values: Sequence[int] | None = None  # number in the masks of each class; None for 0, 1, 2 ...
+    values: Sequence[int] | None = (
+        None  # number in the masks of each class; None for 0, 1, 2 ...
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -208,28 +261,44 @@ class OwnAdapt(Own):
     size: int = 224  # pixels: side of the square crops
     batch_size: int | None = 32
     lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
-    blocks: int | None = None  # without adapters: train the last ones only; None for all
+    blocks: int | None = (
+        None  # without adapters: train the last ones only; None for all
+    )
     teacher: str | None = None  # as `backbone`: distil its features
     teacher_weights: str = 'default'
-    teacher_size: int | None = None  # pixels: side of the crops for the teacher; None for `size`
+    teacher_size: int | None = (
+        None  # pixels: side of the crops for the teacher; None for `size`
+    )
 
     def __post_init__(self) -> None:
-        trains_all = self.teacher is not None or self.weights is None or self.blocks is not None
+        trains_all = (
+            self.teacher is not None or self.weights is None or self.blocks is not None
+        )
         if self.lora is None:
             object.__setattr__(self, 'lora', 0 if trains_all else 8)
         super().__post_init__()
         for name in ('val', 'tile', 'patience'):
             if getattr(self, name) is not None:
-                raise ValueError(f'own.{name}: not for pictures without labels; leave it out')
+                raise ValueError(
+                    f'own.{name}: not for pictures without labels; leave it out'
+                )
         if not isinstance(self.train, str | None):
-            raise ValueError(f'own.train={self.train!r}: give one folder, below data_root')
+            raise ValueError(
+                f'own.train={self.train!r}: give one folder, below data_root'
+            )
         if self.lora and trains_all:
             others = 'own.teacher, own.blocks and own.weights=None'
-            raise ValueError(f'own.lora={self.lora}: adapters are for runs without {others}')
+            raise ValueError(
+                f'own.lora={self.lora}: adapters are for runs without {others}'
+            )
         if self.blocks is not None:
             checked_integer('own.blocks', self.blocks, 1, self.vit.depth)
-        if self.teacher is None and (self.teacher_weights != 'default' or self.teacher_size):
-            raise ValueError('own.teacher_weights, own.teacher_size: give own.teacher, too')
+        if self.teacher is None and (
+            self.teacher_weights != 'default' or self.teacher_size
+        ):
+            raise ValueError(
+                'own.teacher_weights, own.teacher_size: give own.teacher, too'
+            )
         needs = self.teacher if self.teacher_weights == 'default' else None
         if needs is not None and find_backbone(needs).weights is None:
             raise ValueError(f'own.teacher_weights: name the weights of {needs}')
@@ -249,7 +318,9 @@ def task_settings(kind: type[Settings], given: Mapping[str, object]) -> Settings
         )
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
-    return kind(**{name: read_setting(name, given[name], hints[name]) for name in given})
+    return kind(
+        **{name: read_setting(name, given[name], hints[name]) for name in given}
+    )
 
 
 def started_processes() -> int | None:
@@ -276,26 +347,40 @@ def check_channels(own: Own) -> None:
     if given is None:
         for name in ('separate_files', 'mean', 'std', 'show'):
             if getattr(own, name):
-                raise ValueError(f'own.{name}: for images of own.channels, which is not given')
+                raise ValueError(
+                    f'own.{name}: for images of own.channels, which is not given'
+                )
         return
     if own.max_value is not None:
-        raise ValueError('own.max_value: for pictures; images of own.channels keep their values')
-    numbers = [x for x in ([given] if isinstance(given, int) else given) if isinstance(x, int)]
+        raise ValueError(
+            'own.max_value: for pictures; images of own.channels keep their values'
+        )
+    numbers = [
+        x for x in ([given] if isinstance(given, int) else given) if isinstance(x, int)
+    ]
     if len({*names}) < max(1, len(names)) or min(numbers, default=1) < 1:
         raise ValueError(
             f'own.channels={given!r}: give a number, names, or numbers of bands from 1, each once'
         )
     if 0 < len(numbers) < len(names) and not isinstance(given, int):
-        raise ValueError(f'own.channels={given!r}: give either names or numbers of bands')
+        raise ValueError(
+            f'own.channels={given!r}: give either names or numbers of bands'
+        )
     if own.separate_files and numbers:
-        raise ValueError('own.separate_files=True: give the name of each channel in own.channels')
+        raise ValueError(
+            'own.separate_files=True: give the name of each channel in own.channels'
+        )
     for name in ('mean', 'std'):
         if (values := getattr(own, name)) is not None and len(values) != len(names):
-            raise ValueError(f'own.{name}: {len(values)} values for {len(names)} own.channels')
+            raise ValueError(
+                f'own.{name}: {len(values)} values for {len(names)} own.channels'
+            )
     if own.std and min(own.std) <= 0:
         raise ValueError(f'own.std={[*own.std]}: give numbers above 0')
     allowed = {*names, *range(1, len(names) + 1)}
-    if own.show is not None and (len(own.show) not in (1, 3) or not allowed >= {*own.show}):
+    if own.show is not None and (
+        len(own.show) not in (1, 3) or not allowed >= {*own.show}
+    ):
         raise ValueError(
             f'own.show={[*own.show]}: give one or three of {", ".join(names)}, or numbers from 1 '
             f'to {len(names)}'
@@ -306,12 +391,18 @@ def check_tile_settings(own: Own) -> None:
     """Raise ValueError unless the settings of tiles fit each other."""
     if own.tile is None:
         if own.overlap is not None or [*own.scales] != [1]:
-            raise ValueError('own.overlap, own.scales: for tiles of images; give own.tile, too')
+            raise ValueError(
+                'own.overlap, own.scales: for tiles of images; give own.tile, too'
+            )
         return
     if own.overlap is not None and own.overlap >= own.tile:
-        raise ValueError(f'own.overlap={own.overlap}: give less than own.tile={own.tile}')
+        raise ValueError(
+            f'own.overlap={own.overlap}: give less than own.tile={own.tile}'
+        )
     if not own.scales or min(own.scales) <= 0:
-        raise ValueError(f'own.scales={[*own.scales]}: give numbers above 0, such as [0.5, 1]')
+        raise ValueError(
+            f'own.scales={[*own.scales]}: give numbers above 0, such as [0.5, 1]'
+        )
     if own.max_value is not None:
         raise ValueError(f'own.max_value={own.max_value}: {DEEP_TILES}')
     if isinstance(own, OwnObjects) and own.least_share > 1:

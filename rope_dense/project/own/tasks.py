@@ -5,21 +5,36 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...datasets.classes import (
+from ...data.classes import (
     CLASS_NUMBERS,
     CLASSES_FILE,
     Colour,
     find_class_numbers,
     read_classes,
 )
-from ...datasets.depth_maps import depth_lines, survey_depths
-from ...datasets.labels.maps import DEPTH, MASKS, find_maps
-from ...datasets.labels.splits import WORDS
-from ...datasets.mask_labels import label_map, mask_lines, survey_masks
-from ...utils.similar import did_you_mean
+from ...data.depth_maps import depth_lines, survey_depths
+from ...data.labels.maps import DEPTH, MASKS, find_maps
+from ...data.labels.splits import WORDS
+from ...data.mask_labels import label_map, mask_lines, survey_masks
+from ...utils.validation import did_you_mean
 from . import data as own_data
-from .data import OwnData, check_root, colours_of, find_objects, find_own_maps, own_inventory
-from .settings import Own, OwnAdapt, OwnDepth, OwnObjects, OwnOriented, OwnRealtime, OwnSemantic
+from .data import (
+    OwnData,
+    check_root,
+    colours_of,
+    find_objects,
+    find_own_maps,
+    own_inventory,
+)
+from .settings import (
+    Own,
+    OwnAdapt,
+    OwnDepth,
+    OwnObjects,
+    OwnOriented,
+    OwnRealtime,
+    OwnSemantic,
+)
 
 
 class OwnTask(NamedTuple):
@@ -59,7 +74,9 @@ def find_semantic(own: OwnSemantic) -> OwnData:
         raise
     if not own.root.is_dir():
         absent = dict(img_path='images', seg_map_path='masks')
-        files = dict(data_root=str(own.root), data_prefix=absent, ann_file='', **numbers)
+        files = dict(
+            data_root=str(own.root), data_prefix=absent, ann_file='', **numbers
+        )
         return OwnData(dict.fromkeys(WORDS, files), classes, palette, 1, '')
     labels = label_map(classes, numbers['values'], numbers['void'] or ())
     data = find_own_maps(
@@ -85,13 +102,21 @@ def trained_classes(
             f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
         )
     numbers = range(len(names)) if values is None else values
-    if unknown := [name for name in own.void if isinstance(name, str) and name not in names]:
+    if unknown := [
+        name for name in own.void if isinstance(name, str) and name not in names
+    ]:
         raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {listed}')
-    void = [numbers[names.index(name)] if isinstance(name, str) else name for name in own.void]
+    void = [
+        numbers[names.index(name)] if isinstance(name, str) else name
+        for name in own.void
+    ]
     kept = [index for index in range(len(names)) if numbers[index] not in void]
     if not kept:
         raise ValueError(f'own.void={[*own.void]}: no class is left of {listed}')
-    trained, palette = tuple(names[index] for index in kept), [colours[index] for index in kept]
+    trained, palette = (
+        tuple(names[index] for index in kept),
+        [colours[index] for index in kept],
+    )
     own_values = None if values is None else [values[index] for index in kept]
     return trained, palette, dict(void=void, values=own_values)
 
@@ -118,7 +143,9 @@ def read_named_classes(
     lines: Sequence[int] = range(len(given))
     if own.values is not None and {*own.values} == {*range(len(names))}:
         lines = own.values
-    pairs = zip(given, lines, strict=False)  # own.values of another length are refused later
+    pairs = zip(
+        given, lines, strict=False
+    )  # own.values of another length are refused later
     moved = any(name in names and names.index(name) != line for name, line in pairs)
     has_lines = own.values is None or file.name == CLASSES_FILE
     if has_lines and (moved or {*given} < {*names}):

@@ -38,12 +38,16 @@ def read_setting(name: str, given: object, kind: Any) -> Any:
         read = parse_text(str(given), kind) if is_text else plain_value(given)
         value = msgspec.convert(read, kind, strict=not is_text)
         items = value if isinstance(value, list) else [value]
-        valid = all(math.isfinite(x) if isinstance(x, float) else x != '' for x in items)
+        valid = all(
+            math.isfinite(x) if isinstance(x, float) else x != '' for x in items
+        )
     except (ValueError, TypeError, RecursionError, yaml.YAMLError):
         valid = False
     if not valid:
         words = ' or '.join(WORDS[part] for part in alternatives(kind))
-        raise ValueError(f'own.{name} must be {words}, got {str(given) if is_text else given!r}')
+        raise ValueError(
+            f'own.{name} must be {words}, got {str(given) if is_text else given!r}'
+        )
     return value
 
 
@@ -80,12 +84,17 @@ def parse_text(text: str, kind: Any) -> object:
     value = number_or_text(word, kinds)
     if not lists or isinstance(value, int):
         return value
-    node = yaml.compose(word if word.startswith('[') else f'[{word}]', Loader=yaml.BaseLoader)
+    node = yaml.compose(
+        word if word.startswith('[') else f'[{word}]', Loader=yaml.BaseLoader
+    )
     items = node.value if isinstance(node, yaml.SequenceNode) else [node]
     if not all(isinstance(item, yaml.ScalarNode) for item in items):
         raise TypeError('no list of names or numbers')
     allowed = alternatives(*get_args(lists[0]))
-    return [item.value if item.style else number_or_text(item.value, allowed) for item in items]
+    return [
+        item.value if item.style else number_or_text(item.value, allowed)
+        for item in items
+    ]
 
 
 def number_or_text(text: str, kinds: Sequence[Any]) -> str | int | float:

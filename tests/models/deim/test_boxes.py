@@ -32,7 +32,9 @@ def boxes(number: int) -> torch.Tensor:
 @pytest.mark.parametrize('reg_max, scale, up', [(32, 4.0, 0.5), (16, 8.0, 0.3)])
 def test_bins(theirs: ModuleType, reg_max: int, scale: float, up: float) -> None:
     bins = distance_bins(reg_max, scale, up)
-    assert torch.allclose(bins, theirs.weighting_function(reg_max, torch.tensor([up]), scale))
+    assert torch.allclose(
+        bins, theirs.weighting_function(reg_max, torch.tensor([up]), scale)
+    )
     assert torch.equal(bins, -bins.flip(0))
     assert bins[-2].item() == pytest.approx(up * scale)
 
@@ -49,7 +51,9 @@ def test_targets_are_those_of_transformers(theirs: ModuleType) -> None:
     reference, box = boxes(300), boxes(300)
     box[:5], box[5:10, 2:] = reference[:5], 5.0  # at a bin; beyond the last one
     up = torch.tensor([0.5])
-    index, right, left = theirs.bbox2distance(reference, bbox_cxcywh_to_xyxy(box), 32, 4.0, up)
+    index, right, left = theirs.bbox2distance(
+        reference, bbox_cxcywh_to_xyxy(box), 32, 4.0, up
+    )
     bins = distance_bins(32, 4.0, 0.5)
     ours, weight = nearest_bins(encode_distances(reference, box, 4.0), bins)
     far = (ours == 0) | (ours == 31)

@@ -13,7 +13,13 @@ from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from helpers.deim import CLASSES, close, pair, to_ours
-from rope_dense.models.deim.criterion import Criterion, Denoised, LossPairs, Outputs, distill
+from rope_dense.models.deim.criterion import (
+    Criterion,
+    Denoised,
+    LossPairs,
+    Outputs,
+    distill,
+)
 from rope_dense.models.deim.matching import Matcher, box_overlaps
 from rope_dense.models.deim.predictions import (
     Pairs,
@@ -38,7 +44,10 @@ def prediction(batch: int, queries: int, reference: Tensor | None) -> Prediction
     logits, box = torch.randn(batch, queries, CLASSES), boxes(batch, queries)
     leaves = [logits.requires_grad_(), box.requires_grad_()]
     if reference is not None:
-        leaves += [torch.randn(batch, queries, 4 * (BINS + 1)).requires_grad_(), reference]
+        leaves += [
+            torch.randn(batch, queries, 4 * (BINS + 1)).requires_grad_(),
+            reference,
+        ]
     return Prediction(*leaves)
 
 
@@ -53,11 +62,17 @@ def theirs(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
     from transformers.loss.loss_deimv2 import Deimv2Loss
 
     settings = dict(
-        num_labels=CLASSES, max_num_bins=BINS, reg_scale=4.0, up=0.5, use_dense_one_to_one=True
+        num_labels=CLASSES,
+        max_num_bins=BINS,
+        reg_scale=4.0,
+        up=0.5,
+        use_dense_one_to_one=True,
     )
     settings |= dict(focal_loss_alpha=0.75, focal_loss_gamma=1.5, mal_alpha=None)
     settings |= {f'weight_loss_{name}': weight for name, weight in WEIGHTS.items()}
-    settings |= dict(matcher_class_cost=2.0, matcher_bbox_cost=5.0, matcher_giou_cost=2.0)
+    settings |= dict(
+        matcher_class_cost=2.0, matcher_bbox_cost=5.0, matcher_giou_cost=2.0
+    )
     settings |= dict(matcher_alpha=0.25, matcher_gamma=2.0, use_focal_loss=True)
     settings |= dict(weight_loss_vfl=1.0, eos_coefficient=1e-4)
     criterion = Deimv2Loss(SimpleNamespace(**settings))
@@ -66,7 +81,9 @@ def theirs(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
         found = dict(logits=part.logits, pred_boxes=part.boxes)
         if part.corners is not None:
             found |= dict(pred_corners=part.corners, ref_points=part.reference)
-            found |= dict(teacher_corners=teacher.corners, teacher_logits=teacher.logits)
+            found |= dict(
+                teacher_corners=teacher.corners, teacher_logits=teacher.logits
+            )
         return found
 
     *earlier, last = outputs.layers
@@ -78,16 +95,22 @@ def theirs(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
     if outputs.denoised is not None:
         layers, pre, pairs, groups = outputs.denoised
         number = pre.logits.shape[1]
-        given['dn_auxiliary_outputs'] = [described(part, layers[-1]) for part in (*layers, pre)]
+        given['dn_auxiliary_outputs'] = [
+            described(part, layers[-1]) for part in (*layers, pre)
+        ]
         positive = [
             pairs.queries[pairs.queries // number == image] % number
             for image in range(len(targets.counts))
         ]
-        given['denoising_meta_values'] = dict(dn_positive_idx=positive, dn_num_group=groups)
+        given['denoising_meta_values'] = dict(
+            dn_positive_idx=positive, dn_num_group=groups
+        )
         names = [f'dn_d{index}.' for index in range(len(layers))] + ['dn_pre.']
         prefixes |= {f'_dn_{index}': name for index, name in enumerate(names)}
     labels = [dict(class_labels=labels, boxes=box) for labels, box in targets.per_image]
-    with pytest.MonkeyPatch.context() as patch:  # which of several equal counts comes first
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # which of several equal counts comes first
         patch.setattr(torch, 'argsort', partial(torch.argsort, stable=True))
         found = criterion(given, labels)
     losses = {}
@@ -105,12 +128,18 @@ def compare(ours: dict[str, Tensor], expected: dict[str, Tensor]) -> list[str]:
     assert set(ours) == set(expected)
     names = [key for key in ours if not (key.startswith('dn_') and key.endswith('ddf'))]
     for key in names:
-        assert ours[key].item() == pytest.approx(expected[key].item(), rel=1e-5, abs=1e-6), key
+        assert ours[key].item() == pytest.approx(
+            expected[key].item(), rel=1e-5, abs=1e-6
+        ), key
     return names
 
 
-def random_outputs(batch: int = 3, queries: int = 11, layers: int = 3) -> tuple[Outputs, Targets]:
-    targets = Targets(torch.randint(0, CLASSES, (sum(COUNTS),)), boxes(sum(COUNTS)), COUNTS)
+def random_outputs(
+    batch: int = 3, queries: int = 11, layers: int = 3
+) -> tuple[Outputs, Targets]:
+    targets = Targets(
+        torch.randint(0, CLASSES, (sum(COUNTS),)), boxes(sum(COUNTS)), COUNTS
+    )
     groups, most = 2, max(COUNTS)
     reference, noisy = boxes(batch, queries), boxes(batch, 2 * most * groups)
     denoised = Denoised(
@@ -160,7 +189,9 @@ def test_distillation_of_denoising_queries() -> None:
         predicted = layer.boxes.detach().flatten(0, 1)[pairs.queries]
         iou = box_overlaps(predicted, targets.boxes[pairs.targets], 'iou', aligned=True)
         loss = 1.5 * distill(layer.corners, layers[-1], summed, iou, summed)
-        assert loss.item() == pytest.approx(expected[f'dn_d{index}.loss_ddf'].item(), rel=1e-5)
+        assert loss.item() == pytest.approx(
+            expected[f'dn_d{index}.loss_ddf'].item(), rel=1e-5
+        )
 
 
 def samples(counts: list[int], height: int, width: int) -> list[DetDataSample]:
@@ -168,7 +199,9 @@ def samples(counts: list[int], height: int, width: int) -> list[DetDataSample]:
     made = []
     for number in counts:
         corners = bbox_cxcywh_to_xyxy(boxes(number)) * torch.tensor([width, height] * 2)
-        instances = InstanceData(bboxes=corners, labels=torch.randint(0, CLASSES, (number,)))
+        instances = InstanceData(
+            bboxes=corners, labels=torch.randint(0, CLASSES, (number,))
+        )
         made.append(DetDataSample(gt_instances=instances))
     return made
 
@@ -179,14 +212,22 @@ def trained(reference: nn.Module, image: Tensor, targets: Targets) -> Outputs:
     made = reference.model(image, labels=labels)
     meta = made.denoising_meta_values
     number = meta['dn_num_split'][0]
-    logits, box = made.intermediate_logits.unbind(1), made.intermediate_reference_points.unbind(1)
+    logits, box = (
+        made.intermediate_logits.unbind(1),
+        made.intermediate_reference_points.unbind(1),
+    )
     corners = made.intermediate_predicted_corners.unbind(1)
     starts = made.initial_reference_points.unbind(1)
     pre = Prediction(logits[0], box[0])
-    layers = [Prediction(*part) for part in zip(logits[1:], box[1:], corners, starts, strict=True)]
+    layers = [
+        Prediction(*part)
+        for part in zip(logits[1:], box[1:], corners, starts, strict=True)
+    ]
     parts = [part.split(meta['dn_num_split']) for part in (*layers, pre)]
     noisy, others = zip(*parts, strict=True)
-    queries = [index + image * number for image, index in enumerate(meta['dn_positive_idx'])]
+    queries = [
+        index + image * number for image, index in enumerate(meta['dn_positive_idx'])
+    ]
     counts, groups = targets.counts, meta['dn_num_group']
     matched = positive_pairs(counts, groups, image.device).targets
     pairs = Pairs(torch.cat(queries), matched, [number * groups for number in counts])
@@ -200,7 +241,9 @@ def trained(reference: nn.Module, image: Tensor, targets: Targets) -> Outputs:
 def test_training_is_that_of_transformers(size: str, height: int, width: int) -> None:
     """Losses of images, annotations and the same noise, and the gradient of each parameter."""
     reference, model = pair(size, box_noise_scale=0.4, num_denoising=20)
-    model.bbox_head.denoising.box_noise = 0.4  # corners do not cross, see the test of denoising
+    model.bbox_head.denoising.box_noise = (
+        0.4  # corners do not cross, see the test of denoising
+    )
     model.bbox_head.denoising.num_queries = 20
     reference.train()
     model.train()
@@ -218,7 +261,9 @@ def test_training_is_that_of_transformers(size: str, height: int, width: int) ->
     for param in params.values():
         param.data = torch.zeros_like(param) if param.grad is None else param.grad
     gradients = to_ours(reference)
-    largest = max(param.grad.abs().max() for param in model.parameters() if param.grad is not None)
+    largest = max(
+        param.grad.abs().max() for param in model.parameters() if param.grad is not None
+    )
     for name, param in model.named_parameters():
         assert param.grad is not None, name
         assert (param.grad - gradients[name]).abs().max() <= 5e-5 * largest, name
@@ -227,7 +272,9 @@ def test_training_is_that_of_transformers(size: str, height: int, width: int) ->
 def test_ignored_objects_are_no_background() -> None:
     """Queries in an ignored object change no loss and get no gradient, unless they are paired."""
     criterion = Criterion(Matcher(), {}, 1.5, 4.0)
-    predicted = torch.tensor([[0.2, 0.2, 0.1, 0.1], [0.7, 0.7, 0.2, 0.2], [0.75, 0.7, 0.1, 0.1]])
+    predicted = torch.tensor(
+        [[0.2, 0.2, 0.1, 0.1], [0.7, 0.7, 0.2, 0.2], [0.75, 0.7, 0.1, 0.1]]
+    )
     logits = torch.zeros(2, 3, 4, requires_grad=True)
     one = Prediction(logits, torch.stack([predicted, predicted]))
     ignored = InstanceData(bboxes=torch.tensor([[60.0, 30.0, 90.0, 50.0]]))
@@ -257,5 +304,11 @@ def test_ignored_rotated_objects() -> None:
     sample = DetDataSample(ignored_instances=InstanceData(bboxes=box))
     around = gather_ignored([DetDataSample(), sample], (60, 100))
     half = 20 * 0.5**0.5
-    expected = [1, (50 - half) / 100, (30 - half) / 60, (50 + half) / 100, (30 + half) / 60]
+    expected = [
+        1,
+        (50 - half) / 100,
+        (30 - half) / 60,
+        (50 + half) / 100,
+        (30 + half) / 60,
+    ]
     assert around.tolist() == [pytest.approx(expected, abs=1e-6)]

@@ -62,7 +62,9 @@ def test_deformable_attention_point_by_point() -> None:
                     + offsets[q, head, point] * 0.5 / points[level] * boxes[0, q, 2:]
                 )
                 value = maps[level].view(1, heads, 4, *maps[level].shape[2:])[:, head]
-                sample = F.grid_sample(value, (2 * place - 1).view(1, 1, 1, 2), align_corners=False)
+                sample = F.grid_sample(
+                    value, (2 * place - 1).view(1, 1, 1, 2), align_corners=False
+                )
                 total += weights[q, head, point] * sample.flatten()
             assert torch.allclose(out[0, q].view(heads, 4)[head], total)
 

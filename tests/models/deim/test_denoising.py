@@ -20,7 +20,9 @@ def targets(counts: list[int]) -> Targets:
 
 
 @pytest.mark.parametrize('counts', [[3, 0, 5], [1], [60, 2]])
-def test_queries_are_those_of_transformers(transformers: ModuleType, counts: list[int]) -> None:
+def test_queries_are_those_of_transformers(
+    transformers: ModuleType, counts: list[int]
+) -> None:
     from transformers.models.deimv2 import modeling_deimv2
 
     given = targets(counts)
@@ -29,12 +31,17 @@ def test_queries_are_those_of_transformers(transformers: ModuleType, counts: lis
     torch.manual_seed(1)
     ours = denoising(given, OTHERS)
     torch.manual_seed(1)
-    queries, boxes, mask, meta = modeling_deimv2.get_contrastive_denoising_training_group(
-        [dict(class_labels=labels, boxes=boxes) for labels, boxes in given.per_image],
-        CLASSES,
-        OTHERS,
-        denoising.labels,
-        num_denoising_queries=50,
+    queries, boxes, mask, meta = (
+        modeling_deimv2.get_contrastive_denoising_training_group(
+            [
+                dict(class_labels=labels, boxes=boxes)
+                for labels, boxes in given.per_image
+            ],
+            CLASSES,
+            OTHERS,
+            denoising.labels,
+            num_denoising_queries=50,
+        )
     )
     assert torch.equal(ours.queries, queries)
     assert torch.equal(ours.mask, mask == 0)
@@ -46,10 +53,14 @@ def test_queries_are_those_of_transformers(transformers: ModuleType, counts: lis
         for index in part.tolist()
     ]
     assert ours.pairs.queries.tolist() == positions
-    for query, target in zip(ours.pairs.queries.tolist(), ours.pairs.targets.tolist(), strict=True):
+    for query, target in zip(
+        ours.pairs.queries.tolist(), ours.pairs.targets.tolist(), strict=True
+    ):
         start = sum(counts[: query // ours.number])
         assert start + query % ours.number % (2 * max(counts)) == target
-    crossed = (boxes <= -11.5) & (ours.boxes > -11.5)  # a corner beyond the other, see the source
+    crossed = (boxes <= -11.5) & (
+        ours.boxes > -11.5
+    )  # a corner beyond the other, see the source
     assert crossed[..., :2].sum() == 0
     assert crossed.float().mean() < 0.2
     assert torch.allclose(ours.boxes[~crossed], boxes[~crossed], atol=1e-5)
@@ -68,7 +79,9 @@ def test_no_boxes_at_all_make_no_queries_but_a_gradient() -> None:
 
 def test_noise_can_be_left_out() -> None:
     given = targets([4])
-    denoising = ContrastiveDenoising(CHANNELS, CLASSES, 4, label_noise=0.0, box_noise=0.0)
+    denoising = ContrastiveDenoising(
+        CHANNELS, CLASSES, 4, label_noise=0.0, box_noise=0.0
+    )
     ours = denoising(given, OTHERS)
     assert torch.equal(ours.queries[0], denoising.labels(given.labels.repeat(2)))
     assert torch.allclose(ours.boxes[0].sigmoid(), given.boxes.repeat(2, 1), atol=1e-4)

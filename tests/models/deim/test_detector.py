@@ -24,7 +24,10 @@ def test_logits_and_boxes_are_those_of_transformers(size: str) -> None:
     for height, width in SIZES:
         image = torch.randn(2, 3, height, width)
         with torch.no_grad():
-            expected, prediction = reference(image), model.bbox_head(model.extract_feat(image))
+            expected, prediction = (
+                reference(image),
+                model.bbox_head(model.extract_feat(image)),
+            )
         assert expected.pred_boxes.std() > 0.1
         assert close(prediction.logits, expected.logits)
         assert close(prediction.boxes, expected.pred_boxes)
@@ -75,10 +78,17 @@ def test_which_boxes_are_repeated() -> None:
 def test_a_model_leaves_out_what_it_repeats() -> None:
     model = ours('s')
     randomise(model, 2.0)
-    image, meta = torch.randn(1, 3, 64, 96), dict(ori_shape=(64, 96), scale_factor=(1.0, 1.0))
-    before = model(image, [DetDataSample(metainfo=meta)], mode='predict')[0].pred_instances
+    image, meta = (
+        torch.randn(1, 3, 64, 96),
+        dict(ori_shape=(64, 96), scale_factor=(1.0, 1.0)),
+    )
+    before = model(image, [DetDataSample(metainfo=meta)], mode='predict')[
+        0
+    ].pred_instances
     model.bbox_head.nms_iou = 0.3
-    after = model(image, [DetDataSample(metainfo=meta)], mode='predict')[0].pred_instances
+    after = model(image, [DetDataSample(metainfo=meta)], mode='predict')[
+        0
+    ].pred_instances
     kept = ~is_duplicate(before.bboxes[None], before.labels[None], 0.3)[0]
     assert 0 < kept.sum() < len(kept)
     assert torch.equal(after.scores, before.scores[kept])
@@ -91,7 +101,9 @@ def test_a_new_model_predicts_anchors_of_no_class() -> None:
     model = MODELS.build(config('s')).eval()
     maps = model.extract_feat(torch.randn(2, 3, 96, 64))
     prediction, selection = model.bbox_head(maps), model.bbox_head.selection(maps)
-    anchors, valid = anchors_of(tuple(tuple(x.shape[2:]) for x in maps), device=maps[0].device)
+    anchors, valid = anchors_of(
+        tuple(tuple(x.shape[2:]) for x in maps), device=maps[0].device
+    )
     assert valid.all()
     distances = (selection.boxes[:, :, None] - anchors).abs().amax(-1)
     assert (distances.amin(-1) == 0).all()
@@ -100,7 +112,9 @@ def test_a_new_model_predicts_anchors_of_no_class() -> None:
 
 
 BACKBONES = {
-    'lingbot, patches of 16': dict(type='RoPEViT', arch='lingbot_small', frozen_stages='all'),
+    'lingbot, patches of 16': dict(
+        type='RoPEViT', arch='lingbot_small', frozen_stages='all'
+    ),
     'eva02, patches of 14': dict(type='RoPEViT', arch='eva02_tiny'),
     'pe': dict(type='RoPEViT', arch='pe_core_tiny'),
     'mixed, with lora': dict(type='RoPEViT', arch='tiny', lora=dict(rank=2)),
@@ -129,7 +143,9 @@ def test_a_vit_of_any_kind(name: str) -> None:
     backbone = dict(BACKBONES[name], out_indices=(0, 1, 2))
     names = MODELS.get('RoPEViT').ARCHS
     backbone['arch'] = names[backbone['arch']] | small
-    neck = dict(type='SpatialTuningAdapter', in_channels=24, stem_channels=4, out_channels=32)
+    neck = dict(
+        type='SpatialTuningAdapter', in_channels=24, stem_channels=4, out_channels=32
+    )
     model = on(backbone, (32, 32, 32), neck=neck)
     assert model(torch.randn(1, 3, 64, 96), mode='tensor')[2].shape == (1, 30, 4)
 
@@ -148,7 +164,9 @@ def test_stages_without_a_neck(backbone: dict) -> None:
 
 
 @pytest.mark.parametrize('out_channels', [None, 6])
-def test_mean_map_pyramid_is_means_resized_and_projected(out_channels: int | None) -> None:
+def test_mean_map_pyramid_is_means_resized_and_projected(
+    out_channels: int | None,
+) -> None:
     pyramid = MeanMapPyramid(8, out_channels).eval()
     randomise(pyramid)
     maps = torch.randn(2, 2, 8, 4, 6).unbind()

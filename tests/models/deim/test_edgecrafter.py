@@ -19,7 +19,9 @@ from rope_dense.models.deim.predictions import Targets
 HIDDEN, COUNTS, LAYERS = 32, [3, 0, 4], 3
 COSTS = dict(cost_class=2, cost_bbox=5, cost_giou=2)
 WEIGHTS = dict(loss_mal=1, loss_bbox=5, loss_giou=2, loss_fgl=0.15, loss_ddf=1.5)
-MASK_COSTS = dict(cost_class=2, cost_bbox=1, cost_giou=1, cost_mask_ce=5, cost_mask_dice=5)
+MASK_COSTS = dict(
+    cost_class=2, cost_bbox=1, cost_giou=1, cost_mask_ce=5, cost_mask_dice=5
+)
 MASK_WEIGHTS = WEIGHTS | dict(loss_mask_ce=5, loss_mask_dice=5)
 SIDE = 96
 
@@ -62,7 +64,11 @@ def models(
         num_layers=LAYERS,
         dim_feedforward=64,
         num_denoising=20,
-        **(dict(mask_downsample_ratio=4, eval_spatial_size=[SIDE, SIDE]) if masks else {}),
+        **(
+            dict(mask_downsample_ratio=4, eval_spatial_size=[SIDE, SIDE])
+            if masks
+            else {}
+        ),
     )
     config = dict(
         type='DEIMEncoder',
@@ -97,14 +103,21 @@ def models(
 
 def maps() -> list[Tensor]:
     """Of a square image: the source orders the positions of others by columns."""
-    return [torch.randn(3, HIDDEN, SIDE // stride, SIDE // stride) for stride in (8, 16, 32)]
+    return [
+        torch.randn(3, HIDDEN, SIDE // stride, SIDE // stride) for stride in (8, 16, 32)
+    ]
 
 
 def names_of_ours(name: str) -> str:
     """Ours of a loss that is called loss_mal_aux_0, loss_mal_dn_pre and so on there."""
     name = name.replace('mask_ce', 'mask').replace('mask_dice', 'dice')
     _, loss, *place = name.split('_')
-    prefixes = {('pre',): 'pre.', ('enc', '0'): 'enc.', ('dn', 'pre'): 'dn_pre.', (): ''}
+    prefixes = {
+        ('pre',): 'pre.',
+        ('enc', '0'): 'enc.',
+        ('dn', 'pre'): 'dn_pre.',
+        (): '',
+    }
     prefix = prefixes.get(tuple(place))
     if prefix is None:
         prefix = ('d' if place[0] == 'aux' else 'dn_d') + place[1] + '.'
@@ -167,7 +180,9 @@ def test_losses_and_gradients_are_those_of_the_source(
     masks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them, with the same noise; transformers' caller computes some otherwise."""
-    costs = dict(class_cost=2.0, bbox_cost=1.0, giou_cost=1.0, mask_cost=5.0, dice_cost=5.0)
+    costs = dict(
+        class_cost=2.0, bbox_cost=1.0, giou_cost=1.0, mask_cost=5.0, dice_cost=5.0
+    )
     settings = dict(matching=costs) if masks else {}
     their_encoder, decoder, encoder, head = models(masks=masks, **settings)
     matcher = edgecrafter('matcher').HungarianMatcher(
@@ -198,8 +213,12 @@ def test_losses_and_gradients_are_those_of_the_source(
         for label, part in zip(labels, truth.split(COUNTS), strict=True):
             label['masks'] = part
     outputs = decoder(encoded, labels, encoded[0] if masks else None)
-    expected = {names_of_ours(name): x for name, x in criterion(outputs, labels).items()}
-    own = expected.pop(f'dn_d{LAYERS - 1}.loss_ddf')  # what the last layer learns from itself
+    expected = {
+        names_of_ours(name): x for name, x in criterion(outputs, labels).items()
+    }
+    own = expected.pop(
+        f'dn_d{LAYERS - 1}.loss_ddf'
+    )  # what the last layer learns from itself
     assert own == 0
     assert set(losses) == set(expected)
     for name, loss in losses.items():

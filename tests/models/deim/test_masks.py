@@ -38,7 +38,9 @@ def targets() -> Targets:
 def test_products_of_some_queries_and_at_some_points() -> None:
     given, logits = masks()
     index = torch.tensor([[3, 0], [1, 1]])
-    assert close(given.logits(index), torch.stack([logits[0, index[0]], logits[1, index[1]]]))
+    assert close(
+        given.logits(index), torch.stack([logits[0, index[0]], logits[1, index[1]]])
+    )
     pairs = Pairs(torch.tensor([4, 1, QUERIES + 2]), torch.arange(3), COUNTS)
     assert close(given.of_pairs(pairs), logits.flatten(0, 1)[pairs.queries])
     points = torch.rand(9, 2)
@@ -53,10 +55,15 @@ def test_products_of_some_queries_and_at_some_points() -> None:
 def test_targets_are_sampled_at_the_nearest_pixel() -> None:
     given = targets()
     index, points = torch.tensor([2, 0, 0]), torch.rand(3, 50, 2)
-    points[0, 0], points[0, 1] = 0.0, torch.nextafter(torch.tensor(1.0), torch.tensor(0.0))
+    points[0, 0], points[0, 1] = (
+        0.0,
+        torch.nextafter(torch.tensor(1.0), torch.tensor(0.0)),
+    )
     grid = (2 * points - 1)[:, :, None]
     whole = given.masks[index][:, None].float()
-    expected = F.grid_sample(whole, grid, mode='nearest', align_corners=False)[:, 0, :, 0]
+    expected = F.grid_sample(whole, grid, mode='nearest', align_corners=False)[
+        :, 0, :, 0
+    ]
     assert torch.equal(given.sample_masks(index, points), expected)
 
 
@@ -74,7 +81,9 @@ def test_losses_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = mask_losses(given, truth, pairs, ratio=16)
     assert asked == [HEIGHT]  # 96 places / 16 are fewer than rows
     grid = (2 * points - 1)[:, :, None]
-    logits = F.grid_sample(given.of_pairs(pairs)[:, None], grid, align_corners=False).view(3, 8)
+    logits = F.grid_sample(
+        given.of_pairs(pairs)[:, None], grid, align_corners=False
+    ).view(3, 8)
     labels = truth.sample_masks(pairs.targets, points)
     entropy = dice = 0.0
     for row, label in zip(logits.double(), labels, strict=True):
@@ -88,14 +97,22 @@ def test_losses_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_matching_by_masks_alone() -> None:
     """Boxes and classes are all the same; the masks of some queries are those of annotations."""
     wanted = (torch.rand(sum(COUNTS), 1, HEIGHT, WIDTH) < 0.5).float()
-    whole = F.interpolate(wanted, scale_factor=4.0, mode='nearest')[:, 0].to(torch.uint8)
+    whole = F.interpolate(wanted, scale_factor=4.0, mode='nearest')[:, 0].to(
+        torch.uint8
+    )
     truth = targets()._replace(masks=whole)
     plain = Masks(torch.randn(BATCH, 3, HEIGHT, WIDTH), torch.zeros(BATCH, QUERIES, 3))
     plain.features[0, :2] = 8 * wanted[:2, 0] - 4
     plain.features[1, 0] = 8 * wanted[2, 0] - 4
-    plain.kernels[0, 3, 0], plain.kernels[0, 1, 1], plain.kernels[1, 4, 0] = 1.0, 1.0, 1.0
+    plain.kernels[0, 3, 0], plain.kernels[0, 1, 1], plain.kernels[1, 4, 0] = (
+        1.0,
+        1.0,
+        1.0,
+    )
     prediction = Prediction(
-        torch.zeros(BATCH, QUERIES, CLASSES), torch.full((BATCH, QUERIES, 4), 0.5), masks=plain
+        torch.zeros(BATCH, QUERIES, CLASSES),
+        torch.full((BATCH, QUERIES, 4), 0.5),
+        masks=plain,
     )
     without = prediction._replace(masks=None)
     matcher = Matcher(0.0, 0.0, 0.0, mask_cost=1.0, dice_cost=1.0)
@@ -123,7 +140,9 @@ def test_masks_of_the_original_image() -> None:
     assert not padded[1, :7].any()
 
 
-def samples(numbers: tuple[int, ...], height: int = 64, width: int = 96) -> list[DetDataSample]:
+def samples(
+    numbers: tuple[int, ...], height: int = 64, width: int = 96
+) -> list[DetDataSample]:
     made = []
     for number in numbers:
         corners = torch.rand(number, 2) * 40
@@ -131,7 +150,9 @@ def samples(numbers: tuple[int, ...], height: int = 64, width: int = 96) -> list
             bboxes=torch.cat([corners, corners + 8 + torch.rand(number, 2) * 24], 1),
             labels=torch.randint(0, CLASSES, (number,)),
             masks=BitmapMasks(
-                (np.random.rand(number, height, width) < 0.5).astype(np.uint8), height, width
+                (np.random.rand(number, height, width) < 0.5).astype(np.uint8),
+                height,
+                width,
             ),
         )
         made.append(DetDataSample(gt_instances=truth))

@@ -25,7 +25,9 @@ def boxes(*shape: int) -> Tensor:
 
 
 def targets(counts: list[int] = COUNTS) -> Targets:
-    return Targets(torch.randint(0, CLASSES, (sum(counts),)), boxes(sum(counts)), counts)
+    return Targets(
+        torch.randint(0, CLASSES, (sum(counts),)), boxes(sum(counts)), counts
+    )
 
 
 def predictions(layers: int = 3, batch: int = 3) -> list[Prediction]:
@@ -42,7 +44,9 @@ def found(pairs: Pairs) -> set[tuple[int, int]]:
 def test_pairs_are_those_of_transformers(transformers: ModuleType) -> None:
     from transformers.loss.loss_rt_detr import RTDetrHungarianMatcher
 
-    settings = dict(matcher_class_cost=2.0, matcher_bbox_cost=5.0, matcher_giou_cost=2.0)
+    settings = dict(
+        matcher_class_cost=2.0, matcher_bbox_cost=5.0, matcher_giou_cost=2.0
+    )
     settings |= dict(matcher_alpha=0.25, matcher_gamma=2.0, use_focal_loss=True)
     reference = RTDetrHungarianMatcher(SimpleNamespace(**settings))
     given, layers = targets(), predictions()
@@ -84,7 +88,8 @@ def iou(first: list[float], second: list[float]) -> float:
     area = 1.0
     for axis in range(2):
         low, high = (
-            [box[axis] + sign * box[2 + axis] / 2 for box in (first, second)] for sign in (-1, 1)
+            [box[axis] + sign * box[2 + axis] / 2 for box in (first, second)]
+            for sign in (-1, 1)
         )
         area *= max(0.0, min(high) - max(low))
     return area / (first[2] * first[3] + second[2] * second[3] - area)
@@ -97,8 +102,13 @@ def test_late_pairs_are_the_best_of_all() -> None:
     matcher = Matcher(late_epoch=5)
     scores = layer.logits[0].sigmoid().tolist()
     gains = [
-        [scores[q][label] * iou(box, target) ** 4 for q, box in enumerate(layer.boxes[0].tolist())]
-        for label, target in zip(given.labels.tolist(), given.boxes.tolist(), strict=True)
+        [
+            scores[q][label] * iou(box, target) ** 4
+            for q, box in enumerate(layer.boxes[0].tolist())
+        ]
+        for label, target in zip(
+            given.labels.tolist(), given.boxes.tolist(), strict=True
+        )
     ]
     best = max(
         permutations(range(QUERIES), 3),
@@ -140,7 +150,9 @@ def test_predictions_that_are_no_numbers_are_matched_last() -> None:
 
 @pytest.mark.parametrize('mode', ['iou', 'giou'])
 def test_overlaps_are_those_of_mmdet(mode: str) -> None:
-    first = torch.cat([boxes(7), torch.zeros(1, 4), torch.tensor([[0.5, 0.5, 0.0, 0.2]])])
+    first = torch.cat(
+        [boxes(7), torch.zeros(1, 4), torch.tensor([[0.5, 0.5, 0.0, 0.2]])]
+    )
     second = torch.cat([boxes(8), torch.zeros(1, 4)])
     corners = [bbox_cxcywh_to_xyxy(x) for x in (first, second)]
     expected = bbox_overlaps(*corners, mode=mode)

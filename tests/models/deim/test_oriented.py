@@ -20,7 +20,6 @@ from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from helpers.deim import CLASSES, config, ours, randomise
-from rope_dense.integrations import hub_config
 from rope_dense.models.deim.layers import DeformableAttention
 from rope_dense.models.deim.oriented import (
     OrientedAttention,
@@ -32,9 +31,14 @@ from rope_dense.models.deim.oriented import (
     from_pixels,
     rotated_iou,
 )
-from rope_dense.models.deim.oriented_boxes import change_between, from_rotated, to_rotated
+from rope_dense.models.deim.oriented_boxes import (
+    change_between,
+    from_rotated,
+    to_rotated,
+)
 from rope_dense.models.deim.predictions import Targets
-from rope_dense.project.task import angle_version, task_of
+from rope_dense.project import hub_config
+from rope_dense.project.contents import angle_version, task_of
 
 QUARTER = math.pi / 2
 
@@ -78,38 +82,57 @@ def test_attention_point_by_point() -> None:
         nn.init.normal_(param, std=0.5)
     maps = [torch.randn(1, 8, height, width).double(), torch.randn(1, 8, 5, 7).double()]
     query, boxes = torch.randn(1, 3, 8).double(), rotated(3).double()[None]
-    frames = OrientedDecoder(8, 1, 1, 8, heads, counts).frames(from_rotated(boxes), maps)
-    out = attention(query, frames, [x.unflatten(1, (heads, -1)).flatten(0, 1) for x in maps])
+    frames = OrientedDecoder(8, 1, 1, 8, heads, counts).frames(
+        from_rotated(boxes), maps
+    )
+    out = attention(
+        query, frames, [x.unflatten(1, (heads, -1)).flatten(0, 1) for x in maps]
+    )
     offsets = attention.sampling_offsets(query).view(3, heads, 5, 2)
     weights = attention.attention_weights(query).view(3, heads, 5).softmax(-1)
     unit = (width + height) / 2
     for q in range(3):
         cx, cy, w, h, a = boxes[0, q].tolist()
-        turn = torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]).double()
+        turn = torch.tensor(
+            [[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]
+        ).double()
         stretch = turn @ torch.diag(torch.tensor([w, h]).double()) @ turn.T
         for head in range(heads):
             expected = torch.zeros(4).double()
             for point in range(5):
                 level = int(point >= 2)
                 step = stretch @ offsets[q, head, point] * 0.5 / counts[level]
-                place = (torch.tensor([cx, cy]).double() + step) * unit  # in cells of the first map
+                place = (
+                    torch.tensor([cx, cy]).double() + step
+                ) * unit  # in cells of the first map
                 grid = 2 * place / torch.tensor([width, height]) - 1
                 value = maps[level].view(1, heads, 4, *maps[level].shape[2:])[:, head]
-                sample = F.grid_sample(value, grid.view(1, 1, 1, 2), align_corners=False)
+                sample = F.grid_sample(
+                    value, grid.view(1, 1, 1, 2), align_corners=False
+                )
                 expected += weights[q, head, point] * sample.flatten()
-            torch.testing.assert_close(out[0, q].view(heads, 4)[head], expected, atol=1e-6, rtol=0)
+            torch.testing.assert_close(
+                out[0, q].view(heads, 4)[head], expected, atol=1e-6, rtol=0
+            )
 
 
 def test_attention_to_boxes_along_the_axes_is_that_of_the_horizontal_model() -> None:
-    attention, other = OrientedAttention(8, 2, (2, 1)), DeformableAttention(8, 2, (2, 1))
+    attention, other = (
+        OrientedAttention(8, 2, (2, 1)),
+        DeformableAttention(8, 2, (2, 1)),
+    )
     other.load_state_dict(attention.state_dict())
     maps = [torch.randn(1, 8, 6, 6), torch.randn(1, 8, 3, 3)]
     values = [x.unflatten(1, (2, -1)).flatten(0, 1) for x in maps]
     query, boxes = torch.randn(1, 5, 8), rotated(5)
     boxes[:, 4] = 0
-    frames = OrientedDecoder(8, 1, 1, 8, 2, (2, 1)).frames(from_rotated(boxes)[None], maps)
+    frames = OrientedDecoder(8, 1, 1, 8, 2, (2, 1)).frames(
+        from_rotated(boxes)[None], maps
+    )
     expected = other(query, boxes[None, :, :4], values)
-    torch.testing.assert_close(attention(query, frames, values), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        attention(query, frames, values), expected, atol=1e-5, rtol=1e-5
+    )
 
 
 def test_sampling_follows_a_quarter_turn() -> None:
@@ -125,8 +148,13 @@ def test_sampling_follows_a_quarter_turn() -> None:
     turned_offsets = torch.stack([-offsets[..., 1], offsets[..., 0]], -1)
     decoder = OrientedDecoder(8, 1, 1, 8, 2, (4,))
     samples = []
-    for image, some, moves in ((x, boxes, offsets), (turned, turned_boxes, turned_offsets)):
-        points = attention.points(moves, decoder.frames(from_rotated(some)[None], [image]))
+    for image, some, moves in (
+        (x, boxes, offsets),
+        (turned, turned_boxes, turned_offsets),
+    ):
+        points = attention.points(
+            moves, decoder.frames(from_rotated(some)[None], [image])
+        )
         samples.append(F.grid_sample(image, points.flatten(2, 3), align_corners=False))
     torch.testing.assert_close(*samples)
 
@@ -136,7 +164,9 @@ def test_distances_of_targets_lead_to_them() -> None:
     criterion = OrientedCriterion(OrientedMatcher(), {}, 1.5, decoder.reg_scale)
     reference, target = from_rotated(rotated(40)), from_rotated(rotated(40))
     distances = criterion.encode(reference, target)
-    torch.testing.assert_close(decoder.decode(reference, distances), target, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        decoder.decode(reference, distances), target, atol=1e-5, rtol=1e-5
+    )
 
 
 def test_overlaps_are_mmcv_s_in_pixels() -> None:
@@ -148,7 +178,9 @@ def test_overlaps_are_mmcv_s_in_pixels() -> None:
     aligned = rotated_iou(from_rotated(boxes), from_rotated(boxes), aligned=True)
     assert (aligned > 0.99).all()
     assert rotated_iou(from_rotated(boxes), from_rotated(targets[:0])).shape == (20, 0)
-    assert rotated_iou(from_rotated(boxes[:0]), from_rotated(boxes[:0]), aligned=True).shape == (0,)
+    assert rotated_iou(
+        from_rotated(boxes[:0]), from_rotated(boxes[:0]), aligned=True
+    ).shape == (0,)
 
 
 def test_noise_is_small_of_a_query_and_larger_of_its_negative_copy() -> None:
@@ -156,7 +188,9 @@ def test_noise_is_small_of_a_query_and_larger_of_its_negative_copy() -> None:
     boxes = from_rotated(rotated(5))
     queries = denoising(Targets(torch.zeros(5).long(), boxes, [5]), 6)
     change = change_between(boxes.repeat(queries.number // 5, 1), queries.boxes[0])
-    largest = (change / torch.tensor([2, 2, 3, 3, 3, 1.5, 1.5]) * 6).abs().view(-1, 2, 5, 7)
+    largest = (
+        (change / torch.tensor([2, 2, 3, 3, 3, 1.5, 1.5]) * 6).abs().view(-1, 2, 5, 7)
+    )
     assert (largest[:, 0] <= 1.001).all()
     assert ((largest[:, 1] >= 0.999) & (largest[:, 1] <= 2.001)).all()
     angles = to_rotated(queries.boxes[0])[:, 4]
@@ -167,7 +201,11 @@ def test_noise_is_small_of_a_query_and_larger_of_its_negative_copy() -> None:
 def test_each_parameter_has_a_gradient(numbers: tuple[int, ...]) -> None:
     model = MODELS.build(settings()).train()  # as it starts: all boxes are squares
     losses = model(*batch(numbers), mode='loss')
-    assert {key.rpartition('.')[2] for key in losses} >= {'loss_mal', 'loss_bbox', 'loss_kld'}
+    assert {key.rpartition('.')[2] for key in losses} >= {
+        'loss_mal',
+        'loss_bbox',
+        'loss_kld',
+    }
     assert not any('giou' in key for key in losses)
     total(losses).backward()
     for name, param in model.named_parameters():
@@ -177,7 +215,9 @@ def test_each_parameter_has_a_gradient(numbers: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize('late_epoch', [None, 0])
-def test_odd_annotations_leave_finite_losses_or_are_named(late_epoch: int | None) -> None:
+def test_odd_annotations_leave_finite_losses_or_are_named(
+    late_epoch: int | None,
+) -> None:
     """Squares, no area, the border of le90, beyond it, far away, and what is no number."""
     model = MODELS.build(settings(matching=dict(late_epoch=late_epoch))).train()
     image, data = batch((2, 2))
@@ -192,7 +232,9 @@ def test_odd_annotations_leave_finite_losses_or_are_named(late_epoch: int | None
             grads = [p.grad for p in model.parameters() if p.grad is not None]
             assert loss.isfinite() and all(g.isfinite().all() for g in grads), value
         else:
-            with pytest.raises(ValueError, match=r'^train/seven\.jpg has an annotation whose box'):
+            with pytest.raises(
+                ValueError, match=r'^train/seven\.jpg has an annotation whose box'
+            ):
                 model(image, data, mode='loss')
             data[1].gt_instances.bboxes[step % 2, step % 5] = 1.0
 
@@ -200,18 +242,24 @@ def test_odd_annotations_leave_finite_losses_or_are_named(late_epoch: int | None
 def test_boxes_without_an_angle_are_named() -> None:
     image, data = batch((1, 1))
     data[1].gt_instances.bboxes = torch.rand(1, 4)
-    with pytest.raises(ValueError, match=r'^image 1 of a batch has boxes without an angle.*rbox'):
+    with pytest.raises(
+        ValueError, match=r'^image 1 of a batch has boxes without an angle.*rbox'
+    ):
         MODELS.build(settings()).train()(image, data, mode='loss')
 
 
 def test_masks_are_not_for_oriented_boxes() -> None:
-    with pytest.raises(ValueError, match=r'^masks: an oriented detector has boxes alone'):
+    with pytest.raises(
+        ValueError, match=r'^masks: an oriented detector has boxes alone'
+    ):
         MODELS.build(settings(masks={}))
 
 
 @pytest.mark.parametrize('height, width', [(64, 64), (97, 130), (48, 80)])
 def test_boxes_of_any_image_are_le90(height: int, width: int) -> None:
-    scores, labels, boxes = oriented().eval()(torch.randn(2, 3, height, width), mode='tensor')
+    scores, labels, boxes = oriented().eval()(
+        torch.randn(2, 3, height, width), mode='tensor'
+    )
     assert scores.shape == labels.shape == (2, 30)
     assert boxes.shape == (2, 30, 5)
     assert (boxes[..., 2] >= boxes[..., 3]).all() and (boxes[..., 3] > 0).all()
@@ -243,8 +291,16 @@ def test_the_horizontal_model_has_the_same_other_parts() -> None:
     """Only what makes boxes has other shapes, so other weights load."""
     horizontal, model = ours('s').state_dict(), oriented().state_dict()
     assert horizontal.keys() == model.keys()
-    other = {key for key, value in model.items() if value.shape != horizontal[key].shape}
-    names = ('selection.reg.4', 'query_pos.0.weight', 'pre_bbox.4', 'reg_branches', 'quality')
+    other = {
+        key for key, value in model.items() if value.shape != horizontal[key].shape
+    }
+    names = (
+        'selection.reg.4',
+        'query_pos.0.weight',
+        'pre_bbox.4',
+        'reg_branches',
+        'quality',
+    )
     assert other and all(any(name in key for name in names) for key in other)
 
 
@@ -252,11 +308,16 @@ def painted(turned: bool, number: int = 2) -> tuple[Tensor, list[DetDataSample]]
     """A long and a square box of two colours on grey, and the same picture turned by 90 degrees."""
     side = 96
     given = torch.tensor([[30.0, 34, 40, 14, 0.6], [64, 64, 24, 24, 0.3]])
-    places = torch.stack(torch.meshgrid(*[torch.arange(side) + 0.5] * 2, indexing='xy'), -1)
+    places = torch.stack(
+        torch.meshgrid(*[torch.arange(side) + 0.5] * 2, indexing='xy'), -1
+    )
     image = torch.zeros(3, side, side)
     for channel, (cx, cy, w, h, a) in enumerate(given.tolist()):
         x, y = (places - torch.tensor([cx, cy])).unbind(-1)
-        along, across = x * math.cos(a) + y * math.sin(a), y * math.cos(a) - x * math.sin(a)
+        along, across = (
+            x * math.cos(a) + y * math.sin(a),
+            y * math.cos(a) - x * math.sin(a),
+        )
         image[channel, (along.abs() < w / 2) & (across.abs() < h / 2)] = 3
     if turned:
         image = image.rot90(-1, (1, 2))
@@ -287,23 +348,31 @@ def test_it_learns_pictures_and_their_turned_copies() -> None:
     with torch.no_grad():
         scores, labels, boxes = model.eval()(image, mode='tensor')
     assert (scores[:, :2] > 0.4).all()
-    for some, order, sample in zip(boxes[:, :2], labels[:, :2].argsort(1), data, strict=True):
+    for some, order, sample in zip(
+        boxes[:, :2], labels[:, :2].argsort(1), data, strict=True
+    ):
         iou = box_iou_rotated(some[order], sample.gt_instances.bboxes, aligned=True)
         assert (iou > 0.75).all()
-    (first, second) = (x[y] for x, y in zip(boxes[:, :2], labels[:, :2].argsort(1), strict=True))
-    turned = torch.stack([96 - first[:, 1], first[:, 0], *first.T[2:4], first[:, 4] + QUARTER], 1)
+    (first, second) = (
+        x[y] for x, y in zip(boxes[:, :2], labels[:, :2].argsort(1), strict=True)
+    )
+    turned = torch.stack(
+        [96 - first[:, 1], first[:, 0], *first.T[2:4], first[:, 4] + QUARTER], 1
+    )
     assert (box_iou_rotated(turned, second, aligned=True) > 0.75).all()
 
 
 def test_annotations_come_as_mmrotate_has_them_and_predictions_return_so() -> None:
     """Boxes of a resized image, in the original image, le90 and as mmrotate's type."""
     pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
-    import rope_dense.integrations.mmrotate  # noqa: F401, I001
+    import rope_dense.models.mmrotate  # noqa: F401, I001
     from mmrotate.structures.bbox import RotatedBoxes
 
     model = oriented().eval()
     image, data = batch((2,))
-    data[0].set_metainfo(dict(scale_factor=(2.0, 2.0), ori_shape=(32, 48), img_shape=(64, 96)))
+    data[0].set_metainfo(
+        dict(scale_factor=(2.0, 2.0), ori_shape=(32, 48), img_shape=(64, 96))
+    )
     tensor = data[0].gt_instances.bboxes
     data[0].gt_instances.bboxes = RotatedBoxes(tensor)
     targets = model.bbox_head.gather(data, (64, 96))
@@ -327,7 +396,9 @@ def test_a_registered_subclass_is_oriented(
     where: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """By its config, and by its settings of the hub, which ask for mmrotate."""
-    head = type('HeadOfAPlugin', (OrientedDEIMHead,), dict(__module__='rope_dense.plugin'))
+    head = type(
+        'HeadOfAPlugin', (OrientedDEIMHead,), dict(__module__='rope_dense.plugin')
+    )
     monkeypatch.setitem(where.module_dict, 'SubclassOfTheHead', head)
     asked: list[str] = []
     monkeypatch.setattr(hub_config, 'import_module', asked.append)
@@ -335,12 +406,14 @@ def test_a_registered_subclass_is_oriented(
     for kind, task in (('SubclassOfTheHead', 'oriented'), ('DEIMHead', 'boxes')):
         model = dict(type=settings()['type'], bbox_head=dict(type=kind))
         cfg = Config(dict(default_scope='mmdet', model=model, **parts))
-        assert task_of(cfg) == task and (angle_version(cfg) == 'le90') == (task == 'oriented')
+        assert task_of(cfg) == task and (angle_version(cfg) == 'le90') == (
+            task == 'oriented'
+        )
         stored = hub_config.storable_settings(cfg.to_dict())
         (tmp_path / 'config.json').write_text(json.dumps(stored))
         asked.clear()
         hub_config.read_settings(tmp_path / 'config.json')
-        assert ('rope_dense.integrations.mmrotate' in asked) == (task == 'oriented')
+        assert ('rope_dense.models.mmrotate' in asked) == (task == 'oriented')
     assert angle_version(Config(dict(model=dict(type=['no name'])))) is None
 
 

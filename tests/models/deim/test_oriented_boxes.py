@@ -30,7 +30,9 @@ def rotated(number: int = 60) -> Tensor:
     boxes = torch.cat([torch.rand(number, 2), sides, angle], 1).double()
     boxes[:5, 3] = boxes[:5, 2]
     boxes[5:10, 2:4] = torch.tensor([0.8, 0.002]).double()
-    boxes[10:15, 4] = torch.tensor([-QUARTER, QUARTER, 0.0, math.pi, QUARTER - 1e-9]).double()
+    boxes[10:15, 4] = torch.tensor(
+        [-QUARTER, QUARTER, 0.0, math.pi, QUARTER - 1e-9]
+    ).double()
     return boxes
 
 
@@ -53,7 +55,9 @@ def quarter_turn(boxes: Tensor) -> Tensor:
 def test_matrices_are_exponentials() -> None:
     ours = from_rotated(rotated())
     m, first, second = ours[:, 2:5].unbind(-1)
-    logarithm = torch.stack([m + first, second, second, m - first], -1).unflatten(-1, (2, 2))
+    logarithm = torch.stack([m + first, second, second, m - first], -1).unflatten(
+        -1, (2, 2)
+    )
     expected = torch.linalg.matrix_exp(logarithm)
     found = matrices(ours[:, 2:5])[:, [0, 2, 2, 1]].unflatten(-1, (2, 2))
     torch.testing.assert_close(found, expected)
@@ -98,7 +102,9 @@ def test_boxes_along_the_axes_have_the_entries_of_horizontal_ones() -> None:
     given = rotated()
     given[:, 4] = 0
     expected = torch.cat([given[:, :4], given.new_zeros(len(given), 3)], 1)
-    torch.testing.assert_close(entries(from_rotated(given)), expected, atol=1e-9, rtol=1e-6)
+    torch.testing.assert_close(
+        entries(from_rotated(given)), expected, atol=1e-9, rtol=1e-6
+    )
 
 
 def test_a_change_is_found_again() -> None:
@@ -116,8 +122,14 @@ def test_all_of_it_follows_a_quarter_turn_of_the_image() -> None:
     """Boxes, changes, costs and losses."""
     boxes, targets = rotated(), rotated()
     ours, others = from_rotated(boxes), from_rotated(targets)
-    turned, turned_others = from_rotated(quarter_turn(boxes)), from_rotated(quarter_turn(targets))
-    change, expected = change_between(turned, turned_others), change_between(ours, others)
+    turned, turned_others = (
+        from_rotated(quarter_turn(boxes)),
+        from_rotated(quarter_turn(targets)),
+    )
+    change, expected = (
+        change_between(turned, turned_others),
+        change_between(ours, others),
+    )
     x, y, size, u1, u2, *turn = expected.unbind(-1)
     expected = torch.stack([-y, x, size, -u1, -u2, *turn], -1)
     torch.testing.assert_close(change, expected, atol=1e-9, rtol=1e-9)
@@ -134,13 +146,15 @@ def test_all_of_it_follows_a_quarter_turn_of_the_image() -> None:
 
 def test_divergence_is_mmrotate_s() -> None:
     pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
-    import rope_dense.integrations.mmrotate  # noqa: F401, I001
+    import rope_dense.models.mmrotate  # noqa: F401, I001
     from mmrotate.models.losses import GDLoss
 
     boxes, targets = (rotated()[10:] for _ in range(2))
     theirs = GDLoss('kld', fun='log1p', tau=1.0, sqrt=False, reduction='none')
     distance = divergence(from_rotated(boxes), from_rotated(targets))
-    torch.testing.assert_close(saturate(distance), theirs(boxes, targets), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        saturate(distance), theirs(boxes, targets), atol=1e-5, rtol=1e-5
+    )
     every = divergence(from_rotated(boxes)[:, None], from_rotated(targets))
     torch.testing.assert_close(every.diagonal(), distance)
     assert divergence(from_rotated(boxes), from_rotated(boxes)).abs().max() < 1e-9

@@ -68,14 +68,18 @@ KINDS = {  # a config of each kind, and the values of a box
 @pytest.mark.parametrize(
     'path, values',
     [
-        pytest.param(*kind, marks=[] if kind[0].startswith('demo') else pytest.mark.slow)
+        pytest.param(
+            *kind, marks=[] if kind[0].startswith('demo') else pytest.mark.slow
+        )
         for kind in KINDS.items()
     ],
 )
 def test_no_process_has_to_look_for_unused_parameters(path: str, values: int) -> None:
     """DDP waits for a gradient of each parameter, unless ``find_unused_parameters`` is set."""
     if 'oriented' in path:
-        pytest.importorskip('mmrotate', reason='no mmrotate; pip install --no-deps onedl-mmrotate')
+        pytest.importorskip(
+            'mmrotate', reason='no mmrotate; pip install --no-deps onedl-mmrotate'
+        )
     cfg = Config.fromfile(CONFIGS / path)
     assert not cfg.get('find_unused_parameters')
     cfg.model.backbone.init_cfg = None
@@ -86,22 +90,30 @@ def test_no_process_has_to_look_for_unused_parameters(path: str, values: int) ->
         for sample, number in zip(samples, numbers, strict=True):
             truth = sample.gt_instances
             truth.labels %= cfg.model.bbox_head.num_classes
-            truth.bboxes = torch.cat([truth.bboxes, torch.rand(number, 1)], 1)[:, :values]
+            truth.bboxes = torch.cat([truth.bboxes, torch.rand(number, 1)], 1)[
+                :, :values
+            ]
             truth.masks = BitmapMasks(np.ones((number, 64, 96), np.uint8), 64, 96)
         model.zero_grad(set_to_none=True)
         total(model(image, samples, mode='loss')).backward()
         missing = [name for name, x in model.named_parameters() if x.grad is None]
-        assert missing == [name for name, x in model.named_parameters() if not x.requires_grad]
+        assert missing == [
+            name for name, x in model.named_parameters() if not x.requires_grad
+        ]
 
 
 @pytest.mark.parametrize('late_epoch', [None, 0])
 @pytest.mark.parametrize('value', [torch.nan, torch.inf, -torch.inf])
-def test_a_box_that_is_not_finite_names_its_image(value: float, late_epoch: int | None) -> None:
+def test_a_box_that_is_not_finite_names_its_image(
+    value: float, late_epoch: int | None
+) -> None:
     model = ours('m', head=dict(matching=dict(late_epoch=late_epoch))).train()
     image, data = batch()
     data[2].set_metainfo(dict(img_path='train/seven.jpg'))
     data[2].gt_instances.bboxes[1, 2] = value
-    with pytest.raises(ValueError, match=r'^train/seven\.jpg has an annotation whose box'):
+    with pytest.raises(
+        ValueError, match=r'^train/seven\.jpg has an annotation whose box'
+    ):
         model(image, data, mode='loss')
 
 
@@ -120,7 +132,9 @@ def test_odd_annotations_leave_finite_losses_or_are_named(seeds: Callable) -> No
         image, data = batch((random.randrange(4), 2))
         values = [random.choice(odd) for _ in range(random.randint(1, 4))]
         for value in values:
-            data[1].gt_instances.bboxes[random.randrange(2), random.randrange(4)] = value
+            data[1].gt_instances.bboxes[random.randrange(2), random.randrange(4)] = (
+                value
+            )
         data[1].set_metainfo(dict(img_path='train/seven.jpg'))
         model.zero_grad()
         if data[1].gt_instances.bboxes.isfinite().all():
@@ -129,7 +143,9 @@ def test_odd_annotations_leave_finite_losses_or_are_named(seeds: Callable) -> No
             grads = [p.grad for p in model.parameters() if p.grad is not None]
             assert loss.isfinite() and all(g.isfinite().all() for g in grads), values
         else:
-            with pytest.raises(ValueError, match=r'^train/seven\.jpg has an annotation whose box'):
+            with pytest.raises(
+                ValueError, match=r'^train/seven\.jpg has an annotation whose box'
+            ):
                 model(image, data, mode='loss')
 
 
@@ -168,8 +184,16 @@ def test_no_denoising_and_other_weights() -> None:
     model = ours('s', head=settings).train()
     losses = model(*batch(), mode='loss')
     assert set(losses) == {
-        *(f'{name}loss_{kind}' for name in ('', 'd0.') for kind in ('mal', 'bbox', 'giou', 'fgl')),
-        *(f'{name}loss_{kind}' for name in ('pre.', 'enc.') for kind in ('mal', 'bbox', 'giou')),
+        *(
+            f'{name}loss_{kind}'
+            for name in ('', 'd0.')
+            for kind in ('mal', 'bbox', 'giou', 'fgl')
+        ),
+        *(
+            f'{name}loss_{kind}'
+            for name in ('pre.', 'enc.')
+            for kind in ('mal', 'bbox', 'giou')
+        ),
         'd0.loss_ddf',
     }
     assert losses['d0.loss_ddf'] == 0
@@ -211,7 +235,9 @@ def test_a_frozen_backbone_keeps_nothing_for_backward() -> None:
     model = MODELS.build(settings).train()
     image, data = batch()
     kept: list[Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda x: kept.append(x) or x, lambda x: x
+    ):
         maps = model.backbone(image)
         assert not kept
         model.neck(maps, image)
@@ -264,7 +290,8 @@ def test_a_resumed_step_is_that_of_a_run_without_interruption() -> None:
     second = torch.optim.AdamW(other.parameters(), 1e-3)
     second.load_state_dict(states['optimizer'])
     losses = [
-        [step(*pair, seed) for seed in (2, 3)] for pair in ((model, optimizer), (other, second))
+        [step(*pair, seed) for seed in (2, 3)]
+        for pair in ((model, optimizer), (other, second))
     ]
     assert losses[0] == losses[1]
 
@@ -277,10 +304,14 @@ def test_boxes_are_those_of_the_original_image() -> None:
     scores, labels, boxes = model(image, mode='tensor')
     metas = [
         dict(scale_factor=(0.5, 0.25), ori_shape=(256, 192), img_shape=(64, 96)),
-        dict(scale_factor=(2.0, 2.0), ori_shape=(30, 20), img_shape=(60, 40)),  # padded to 64 x 96
+        dict(
+            scale_factor=(2.0, 2.0), ori_shape=(30, 20), img_shape=(60, 40)
+        ),  # padded to 64 x 96
     ]
     samples = [DetDataSample(metainfo=meta) for meta in metas]
-    for index, sample in enumerate(model(image, copy.deepcopy(samples), mode='predict')):
+    for index, sample in enumerate(
+        model(image, copy.deepcopy(samples), mode='predict')
+    ):
         found = sample.pred_instances
         factor = torch.tensor(metas[index]['scale_factor']).repeat(2)
         height, width = metas[index]['ori_shape']
@@ -296,7 +327,10 @@ def test_multi_scale_batches_of_rectangles() -> None:
     """mmdet resizes a batch and its boxes; the losses count in its size."""
     MessageHub.get_instance('multi-scale').update_info('iter', 0)
     resize = dict(
-        type='BatchSyncRandomResize', random_size_range=(64, 64), interval=1, size_divisor=32
+        type='BatchSyncRandomResize',
+        random_size_range=(64, 64),
+        interval=1,
+        size_divisor=32,
     )
     with DefaultScope.overwrite_default_scope('mmdet'):
         preprocessor = config('s')['data_preprocessor'] | dict(batch_augments=[resize])
@@ -305,7 +339,9 @@ def test_multi_scale_batches_of_rectangles() -> None:
         inputs = [x.mul(20).byte() for x in (image[0], image[1, :, :48, :80])]
         for sample, x in zip(data, inputs, strict=True):
             sample.set_metainfo(dict(img_shape=tuple(x.shape[1:])))
-        given = model.data_preprocessor(dict(inputs=inputs, data_samples=data), training=True)
+        given = model.data_preprocessor(
+            dict(inputs=inputs, data_samples=data), training=True
+        )
         losses = model(**given, mode='loss')
     assert torch.isfinite(total(losses))
 
@@ -317,10 +353,14 @@ IMAGES, EPOCHS = 4, 70
 def recipe(shared_data: Path, tmp_path: Path) -> Config:
     """A tiny model with masks, and a few real images, stretched to 128 x 128 pixels."""
     root = shared_data / 'coco_mini'
-    content = json.loads((root / 'annotations' / 'instances_train2017.json').read_text())
+    content = json.loads(
+        (root / 'annotations' / 'instances_train2017.json').read_text()
+    )
     content['images'] = content['images'][:IMAGES]
     chosen = {image['id'] for image in content['images']}
-    content['annotations'] = [box for box in content['annotations'] if box['image_id'] in chosen]
+    content['annotations'] = [
+        box for box in content['annotations'] if box['image_id'] in chosen
+    ]
     annotations = tmp_path / 'annotations.json'
     annotations.write_text(json.dumps(content))
     pipeline = [
@@ -362,7 +402,9 @@ def recipe(shared_data: Path, tmp_path: Path) -> Config:
                 dataset=data | dict(test_mode=True),
                 sampler=dict(type='DefaultSampler', shuffle=False),
             ),
-            train_cfg=dict(type='EpochBasedTrainLoop', max_epochs=EPOCHS, val_interval=EPOCHS),
+            train_cfg=dict(
+                type='EpochBasedTrainLoop', max_epochs=EPOCHS, val_interval=EPOCHS
+            ),
             val_cfg=dict(type='ValLoop'),
             val_evaluator=dict(
                 type='CocoMetric',
@@ -374,7 +416,9 @@ def recipe(shared_data: Path, tmp_path: Path) -> Config:
             ),
             work_dir=str(tmp_path),
             randomness=dict(seed=0),
-            default_hooks=dict(checkpoint=None, logger=dict(type='LoggerHook', interval=1)),
+            default_hooks=dict(
+                checkpoint=None, logger=dict(type='LoggerHook', interval=1)
+            ),
             log_level='ERROR',
         )
     )

@@ -71,14 +71,22 @@ class DirectionRoPE(GridRoPE):
         checked_number('low', low, above=0)
         checked_number('high', high, above=low)
         checked_number('zeros', zeros, 0, below=1)
-        coordinates = coordinates or dict(type='corners', normalize='max', windows='map')
+        coordinates = coordinates or dict(
+            type='corners', normalize='max', windows='map'
+        )
         super().__init__(head_dim, num_heads, low / high, pair_layout, coordinates)
         pairs = head_dim // 2
         rotated = pairs - round(zeros * pairs)
         rotated -= rotated % 3 if directions == 'simplex' else 0
         if not rotated:
-            refuse('zeros', zeros, f'a share that leaves {directions} pairs of {pairs} to rotate')
-        self.fixed = DirectionFrequencies(num_heads, pairs, rotated, directions, low, high)
+            refuse(
+                'zeros',
+                zeros,
+                f'a share that leaves {directions} pairs of {pairs} to rotate',
+            )
+        self.fixed = DirectionFrequencies(
+            num_heads, pairs, rotated, directions, low, high
+        )
         drawn: Tensor | None = None
         if directions == 'random':
             phi = 2 * math.pi * torch.rand(num_heads, pairs)

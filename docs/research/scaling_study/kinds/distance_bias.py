@@ -56,14 +56,18 @@ class MeasuredAttention(Attention):
         ValueError: a unit that is not allowed.
     """
 
-    def __init__(self, *args: Any, place: Place, unit: Unit = 'patch', **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, place: Place, unit: Unit = 'patch', **kwargs: Any
+    ) -> None:
         check_choice('attention: unit', unit, get_args(Unit))
         super().__init__(*args, **kwargs)
         self.reference = place.grid if unit == 'grid' else None
 
     def distances(self, size: Size, device: torch.device) -> Tensor:
         """The Euclidean distance of each offset, [offsets, 1]."""
-        return offset_distances(size, 'euclidean', self.reference, device=device)[:, None]
+        return offset_distances(size, 'euclidean', self.reference, device=device)[
+            :, None
+        ]
 
 
 @MODELS.register_module('ALiBi2D')
@@ -128,7 +132,9 @@ class LookHereAttention(MeasuredAttention, OffsetAttention):
 
     slopes: Tensor
 
-    def __init__(self, *args: Any, place: Place, slope: float = 2.0, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, place: Place, slope: float = 2.0, **kwargs: Any
+    ) -> None:
         checked_number('attention: slope', slope, 0)
         super().__init__(*args, place=place, **kwargs)
         layer = 1.5 - place.index / max(place.depth - 1, 1)
@@ -139,7 +145,9 @@ class LookHereAttention(MeasuredAttention, OffsetAttention):
 
     def offset_values(self, size: Size, device: torch.device) -> Tensor:
         decay = -self.slopes * self.distances(size, device)  # [offsets, h]
-        return decay.masked_fill(hidden_offsets(self.views, size, device=device), -torch.inf)
+        return decay.masked_fill(
+            hidden_offsets(self.views, size, device=device), -torch.inf
+        )
 
 
 @MODELS.register_module('FIRE')
@@ -184,7 +192,11 @@ class FIREAttention(OffsetAttention):
         self.distance, self.normalizer = distance, normalizer
         last_row, last_column = (side - 1.0 for side in place.grid)
         is_euclidean = distance == 'euclidean'
-        diagonal = math.hypot(last_row, last_column) if is_euclidean else last_row + last_column
+        diagonal = (
+            math.hypot(last_row, last_column)
+            if is_euclidean
+            else last_row + last_column
+        )
         self.diagonal = max(diagonal, 1.0)
         self.factor = nn.Parameter(torch.tensor([0.1]))  # c
         self.length_factor = (  # s
@@ -199,15 +211,23 @@ class FIREAttention(OffsetAttention):
     def offset_values(self, size: Size, device: torch.device) -> Tensor:
         distances = offset_distances(size, self.distance, device=device)
         relative = self.relative(distances).to(self.hidden_weight.dtype)
-        hidden = F.linear(relative[:, None], self.hidden_weight, self.hidden_bias).relu()
+        hidden = F.linear(
+            relative[:, None], self.hidden_weight, self.hidden_bias
+        ).relu()
         return F.linear(hidden, self.weight, self.out_bias)
 
     def relative(self, distances: Tensor) -> Tensor:
         """Distances [offsets] to values from 0 to 1."""
-        dtype = torch.promote_types(self.factor.dtype, distances.dtype)  # float32 at least
-        length = distances.amax(0, keepdim=True).to(dtype).clamp(min=1)  # 1 for a single token
+        dtype = torch.promote_types(
+            self.factor.dtype, distances.dtype
+        )  # float32 at least
+        length = (
+            distances.amax(0, keepdim=True).to(dtype).clamp(min=1)
+        )  # 1 for a single token
         if self.length_factor is not None:
-            length = torch.maximum(length, (self.length_factor.to(dtype) * self.diagonal).abs())
+            length = torch.maximum(
+                length, (self.length_factor.to(dtype) * self.diagonal).abs()
+            )
         factor = self.factor.to(dtype)
         distances, length = ((factor * u).abs().log1p() for u in (distances, length))
         return distances / (length + 1e-6)
@@ -223,12 +243,16 @@ def alibi_slopes(num_heads: int) -> list[float]:
     """The slopes m of the heads, see ``ALiBi2DAttention``."""
     power = 2 ** int(math.log2(num_heads))
     slopes = [2 ** (-8 * i / power) for i in range(1, power + 1)]
-    return slopes + [2 ** (-4 * i / power) for i in range(1, 2 * (num_heads - power), 2)]
+    return slopes + [
+        2 ** (-4 * i / power) for i in range(1, 2 * (num_heads - power), 2)
+    ]
 
 
 def head_views(num_heads: int, block: int) -> list[tuple[str, float]]:
     """View and slope of each head, see ``LookHereAttention``; the view 'all' hides nothing."""
-    corners, triangles = ([(view, 0.5) for view in views] for views in (CORNERS, TRIANGLES))
+    corners, triangles = (
+        [(view, 0.5) for view in views] for views in (CORNERS, TRIANGLES)
+    )
     free = [('all', 4.0**-i) for i in range(1, 5)]
     if num_heads == 6:
         return corners + free[:2]
@@ -236,7 +260,9 @@ def head_views(num_heads: int, block: int) -> list[tuple[str, float]]:
         return corners + triangles + free
     if num_heads == 16:
         return corners + [(view, 0.25) for view in CORNERS] + triangles + free
-    twelve = [pair for group in zip(corners, triangles, free, strict=True) for pair in group]
+    twelve = [
+        pair for group in zip(corners, triangles, free, strict=True) for pair in group
+    ]
     return [twelve[(block * num_heads + head) % 12] for head in range(num_heads)]
 
 
@@ -250,7 +276,11 @@ def offsets(size: Size, device: torch.device) -> tuple[Tensor, Tensor]:
 
 @memo
 def offset_distances(
-    size: Size, distance: Distance, reference: Size | None = None, *, device: torch.device
+    size: Size,
+    distance: Distance,
+    reference: Size | None = None,
+    *,
+    device: torch.device,
 ) -> Tensor:
     """The length of each offset in a grid or window of ``size``: [offsets], float32.
 
@@ -265,7 +295,9 @@ def offset_distances(
 
 
 @memo
-def hidden_offsets(views: tuple[str, ...], size: Size, *, device: torch.device) -> Tensor:
+def hidden_offsets(
+    views: tuple[str, ...], size: Size, *, device: torch.device
+) -> Tensor:
     """True for the offsets at which a key is not seen in a view: [offsets, views]."""
     rows, columns = offsets(size, device)
     ahead = dict(up=rows, down=-rows, left=columns, right=-columns)

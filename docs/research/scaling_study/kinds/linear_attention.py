@@ -53,7 +53,12 @@ class LinearAttention(Attention):
         self.kernel = kernel
 
     def attend_tokens(
-        self, x: Tensor, qkv: Tensor, grid: Size, plan: WindowPlan | None, mask: Tensor | None
+        self,
+        x: Tensor,
+        qkv: Tensor,
+        grid: Size,
+        plan: WindowPlan | None,
+        mask: Tensor | None,
     ) -> Tensor:
         """See ``Attention.attend_tokens``.
 
@@ -63,7 +68,9 @@ class LinearAttention(Attention):
         if plan is not None:
             return super().attend_tokens(x, qkv, grid, plan, mask)
         if mask is not None:
-            raise ValueError('mask must be None: linear attention has no scores to mask')
+            raise ValueError(
+                'mask must be None: linear attention has no scores to mask'
+            )
         rotary = None if self.rope is None else self.rope(x, grid)
         features, values = qkv[:, :, :2], qkv[:, :, 2:]
         if self.kernel == 'elu':

@@ -66,19 +66,27 @@ class ParabolaAttention(MeasuredAttention):
         mask: Tensor | None,
     ) -> Tensor:
         """See ``Attention.attend``; queries and keys have E more channels."""
-        q, k = append_channels(q, k, *self.channels(x, grid, plan))  # [B or W, h, n, D + E]
+        q, k = append_channels(
+            q, k, *self.channels(x, grid, plan)
+        )  # [B or W, h, n, D + E]
         head_dim = v.shape[-1]
-        v = F.pad(v, (0, q.shape[-1] - head_dim))  # fused kernels take one size of heads
+        v = F.pad(
+            v, (0, q.shape[-1] - head_dim)
+        )  # fused kernels take one size of heads
         out = super().attend(x, q, k, v, scale, grid, plan, mask)
         return out.unflatten(2, (self.num_heads, -1))[..., :head_dim].flatten(2)
 
-    def channels(self, x: Tensor, grid: Size, plan: WindowPlan | None) -> tuple[Tensor, Tensor]:
+    def channels(
+        self, x: Tensor, grid: Size, plan: WindowPlan | None
+    ) -> tuple[Tensor, Tensor]:
         """Channels of queries [B or W, h, n, 8] and of keys [n, 8], the same for all heads."""
         factors, size = self.coefficients(x), grid
         if plan is not None:
             factors, size = plan.partition(factors), plan.window_size  # [W, n, h, K]
         before = factors.shape[1] - size[0] * size[1]
-        matrices, keys = parabola_terms(type(self), before, *size, self.reference, device=x.device)
+        matrices, keys = parabola_terms(
+            type(self), before, *size, self.reference, device=x.device
+        )
         # No matrix product, which autocast would compute in half precision.
         queries = (factors[..., None] * matrices[:, None]).sum(-2)  # [B or W, n, h, 8]
         return queries.transpose(1, 2), keys
@@ -110,7 +118,8 @@ class PaPEAttention(ParabolaAttention):
         heads, channels = self.num_heads, self.proj.in_features
         self.directions = uniform_parameter(heads, num_parabolas, 2, fan_in=2)  # w
         self.quadratic_weight, self.linear_weight = (  # W_a, W_b
-            uniform_parameter(heads, num_parabolas, channels, fan_in=channels) for _ in range(2)
+            uniform_parameter(heads, num_parabolas, channels, fan_in=channels)
+            for _ in range(2)
         )
 
     def coefficients(self, x: Tensor) -> Tensor:
@@ -120,7 +129,9 @@ class PaPEAttention(ParabolaAttention):
         a = F.softplus(F.linear(x, self.quadratic_weight.flatten(0, 1)))
         a = a.unflatten(-1, w.shape[:2])  # [B, N, h, M]
         quadratic = torch.einsum('bnhm,hmi->bnhi', a, squares)
-        weight = torch.einsum('hmc,hmi->hic', self.linear_weight, w)  # of b' alone: no b in memory
+        weight = torch.einsum(
+            'hmc,hmi->hic', self.linear_weight, w
+        )  # of b' alone: no b in memory
         linear = F.linear(x, weight.flatten(0, 1)).unflatten(-1, (-1, 2))
         return torch.cat([quadratic, linear], -1)
 
@@ -158,7 +169,9 @@ class IsotropicPaPEAttention(ParabolaAttention):
         super().__init__(*args, **kwargs)
         channels = self.proj.in_features
         self.weight = uniform_parameter(self.num_heads, channels, fan_in=channels)
-        self.register_buffer('rates', (2 * torch.rand(self.num_heads) - 1).square() / 2)  # r
+        self.register_buffer(
+            'rates', (2 * torch.rand(self.num_heads) - 1).square() / 2
+        )  # r
 
     def coefficients(self, x: Tensor) -> Tensor:
         """The factors a r: [B, N, h, 1]."""
@@ -169,7 +182,9 @@ class IsotropicPaPEAttention(ParabolaAttention):
         """See ``ParabolaAttention.terms``."""
         one, zero, square = torch.ones_like(x), torch.zeros_like(x), x * x + y * y
         row = torch.stack([-one, 2 * x, 2 * y, zero, zero, square, zero, zero], -1)
-        return row[:, None], torch.stack([square, x, y, zero, zero, zero, zero, zero], -1)
+        return row[:, None], torch.stack(
+            [square, x, y, zero, zero, zero, zero, zero], -1
+        )
 
 
 @memo
@@ -188,7 +203,8 @@ def parabola_terms(
     a side. ``reference`` is the grid of the unit 'grid'.
     """
     rows, columns = (
-        torch.arange(side, device=device).float() - (side - 1) / 2 for side in (height, width)
+        torch.arange(side, device=device).float() - (side - 1) / 2
+        for side in (height, width)
     )
     if reference is not None:
         rows, columns = rows / height * reference[0], columns / width * reference[1]
@@ -196,7 +212,9 @@ def parabola_terms(
     x = columns.expand(height, width).flatten()
     matrices, keys = kind.terms(x, y)
     prefix = F.one_hot(torch.full((before,), 5, device=device), 8).float()
-    scale = torch.where(torch.arange(8, device=device) == 5, PREFIX, 1.0)  # of float16's range
+    scale = torch.where(
+        torch.arange(8, device=device) == 5, PREFIX, 1.0
+    )  # of float16's range
     matrices = F.pad(matrices / scale, (0, 0, 0, 0, before, 0))
     return matrices, torch.cat([PREFIX * prefix, keys])
 
@@ -210,8 +228,13 @@ def append_channels(
     (b + b') is a b + a b' + a' b, with a rounded to half precision, and a' the rest, rounded.
     """
     if q.dtype.itemsize < 4 <= q_channels.dtype.itemsize:
-        (a, a_rest), (b, b_rest) = (split_half(x, q.dtype) for x in (q_channels, k_channels))
-        q_channels, k_channels = torch.cat([a, a, a_rest], -1), torch.cat([b, b_rest, b], -1)
+        (a, a_rest), (b, b_rest) = (
+            split_half(x, q.dtype) for x in (q_channels, k_channels)
+        )
+        q_channels, k_channels = (
+            torch.cat([a, a, a_rest], -1),
+            torch.cat([b, b_rest, b], -1),
+        )
     q_channels, k_channels = (
         channels.to(x.dtype).expand(*x.shape[:-1], -1)
         for x, channels in ((q, q_channels), (k, k_channels))

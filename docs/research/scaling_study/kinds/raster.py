@@ -52,9 +52,13 @@ class RasterRoPE(RotaryEmbedding):
 
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
         dtype = torch.promote_types(x.dtype, torch.float32)
-        x_y = Coordinates().positions(*(window_size or grid), device=x.device, dtype=dtype)
+        x_y = Coordinates().positions(
+            *(window_size or grid), device=x.device, dtype=dtype
+        )
         positions = x_y[:, 0] + grid[1] * x_y[:, 1]
         freqs: Tensor | None = self.freqs
         if freqs is None:
-            freqs = axis_frequencies(self.head_dim, self.theta, device=x.device, num_axes=1)
+            freqs = axis_frequencies(
+                self.head_dim, self.theta, device=x.device, num_axes=1
+            )
         return Rotary(positions[:, None, None] * freqs.to(dtype), self.pair_layout)

@@ -1,0 +1,98 @@
+"""Names, numbers and colours of classes: classes.txt, and the table that Roboflow writes."""
+
+import colorsys
+import csv
+import re
+from pathlib import Path
+
+from .labels.files import class_names, errors_at, read_text
+from .labels.splits import SPLITS
+
+Colour = tuple[int, int, int]  # red, green, blue
+CLASSES_FILE, CLASS_NUMBERS = 'classes.txt', '_classes.csv'
+IGNORED = 255  # label of pixels that are neither trained nor evaluated
+COLOUR_CODE = re.compile(r'(.*?\S)\s+#([0-9a-fA-F]{6})')  # road #804080
+# road 128 64 128, and road:128,64,128:: of CVAT's labelmap.txt
+COLOUR_NUMBERS = re.compile(r'(.*?\S)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?::.*)?')
+NUMBERED = re.compile(r'(\d+)(?:\s*[:,;=]\s*|[.)]?\s+)(.*\S)')  # 0: road, and 0 road
+LABELME_IGNORED = '__ignore__'  # a line of LabelMe's labels.txt, of the number -1
+# The first line of labelmap.txt and of class_dict.csv.
+HEADER = re.compile(r'# ?label:.*|name,\s*r,\s*g,\s*b', re.IGNORECASE)
+
+
+def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
+    """Names and colours of a classes.txt, in the order of the class numbers.
+
+    A line is the name of a class, with a colour behind it or without: 'road #804080', or 'road 128
+    64 128'. All lines may begin with their number from 0: '0: road', or '0 road'. ValueError if the
+    file has no class, one of them twice, a comment, or other numbers.
+    """
+    names, palette = list[str](), list[Colour]()
+    for line in filter(None, map(str.strip, read_text(path).splitlines())):
+        if HEADER.fullmatch(line):
+            continue
+        if line.startswith('#') or line == LABELME_IGNORED:
+            raise ValueError(
+                f'{path}: {line!r} would be class {len(names)}: remove the line'
+            )
+        name, colour = line, list[int]()
+        if given := COLOUR_CODE.fullmatch(line):
+            name, colour = given[1], [*bytes.fromhex(given[2])]
+        elif given := COLOUR_NUMBERS.fullmatch(line):
+            values = [*map(int, given.groups()[1:])]
+            name, colour = (given[1], values) if max(values) < 256 else (line, [])
+        names.append(name)
+        red, green, blue = colour or distinct_colour(len(palette))
+        palette.append((red, green, blue))
+    found = [match for name in names if (match := NUMBERED.fullmatch(name))]
+    if found and len(found) == len(names):
+        numbers = [int(match[1]) for match in found]
+        if numbers != [*range(len(names))]:
+            first = ', '.join(map(str, numbers[:8]))
+            advice = 'list all classes in the order of their numbers from 0'
+            raise ValueError(
+                f'{path}: its lines begin with the numbers {first}: {advice}'
+            )
+        names = [match[2] for match in found]
+    return class_names(names, path), palette
+
+
+def distinct_colour(index: int) -> Colour:
+    """Colour number `index` of a sequence whose neighbours differ in hue."""
+    hue = index * 0.618034 % 1
+    value = (1.0, 0.75, 0.55)[index % 3]
+    red, green, blue = (
+        round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.75, value)
+    )
+    return red, green, blue
+
+
+def find_class_numbers(root: Path) -> tuple[tuple[str, ...], list[int]] | None:
+    """Names of classes and their numbers in masks, from Roboflow's _classes.csv; None without one.
+
+    ValueError for a line that is none of a class, or files that differ.
+    """
+    folders = [root, *(root / name for names in SPLITS.values() for name in names)]
+    found: dict[Path, tuple[tuple[str, ...], list[int]]] = {}
+    for path in (folder / CLASS_NUMBERS for folder in folders):
+        if not path.is_file():
+            continue
+        header, *rows = [
+            *csv.reader(read_text(path).splitlines(), skipinitialspace=True)
+        ] or [[]]
+        if [name.strip().lower() for name in header] != ['pixel value', 'class']:
+            raise ValueError(
+                f'{path}: its first line is not "Pixel Value, Class", but {header}'
+            )
+        names, numbers = list[str](), list[int]()
+        for row in filter(None, rows):
+            with errors_at(f'{path}, {row}'):
+                number, name = row
+                numbers.append(int(number))
+                names.append(name)
+        found[path] = class_names(names, path), numbers
+    if len({(names, *numbers) for names, numbers in found.values()}) > 1:
+        raise ValueError(
+            f'{" and ".join(map(str, found))} differ: one list of classes is needed'
+        )
+    return next(iter(found.values()), None)

@@ -1,0 +1,248 @@
+"""Transforms that depend on the epoch.
+
+Augmentation of batches, as ``batch_augments`` of mmdet's ``DetDataPreprocessor``.
+
+Images are normalised then, and boxes are tensors in pixels of the batch. Random numbers are
+Python's, whose state ``ResumableTrainLoop`` sets for each batch.
+
+Letters: B images, H x W pixels, N objects.
+"""
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from mmcv.transforms import BaseTransform, Compose
+from mmdet.structures import DetDataSample
+from mmengine.logging import MessageHub
+from mmengine.registry import MODELS, TRANSFORMS
+from mmengine.structures import InstanceData
+from torch import Tensor, nn
+
+from ...utils.validation import refuse
+
+
+def current_epoch() -> int:
+    """The epoch that is trained, from 0; 0 outside of a training.
+
+    ``ResumableTrainLoop`` sets it for each image, in the processes that load images too, and for
+    each batch. mmengine's epoch-based loop sets it in the main process; its loading processes know
+    it with ``persistent_workers=False``.
+    """
+    return int(MessageHub.get_current_instance().get_info('epoch') or 0)
+
+
+@TRANSFORMS.register_module()
+class StageByEpoch(BaseTransform):
+    """One of several pipelines, by the epoch of the training (see ``current_epoch``).
+
+    mmdet's ``PipelineSwitchHook`` replaces the pipeline of a data set in the main process, which
+    the processes that load images do not see before they are started again.
+
+    Args:
+        starts: epochs, counted from 0, at which the second pipeline begins, the third, ...
+        transforms: the pipelines, one more than ``starts``. An empty one changes nothing.
+    """
+
+    def __init__(
+        self, starts: Sequence[int], transforms: Sequence[Sequence[dict]]
+    ) -> None:
+        if any(first >= second for first, second in pairwise(starts)):
+            refuse('starts', starts, 'epochs in increasing order')
+        if len(transforms) != len(starts) + 1:
+            raise ValueError(
+                f'transforms must be {len(starts) + 1} pipelines, one more than starts={starts}, '
+                f'got {len(transforms)}'
+            )
+        self.starts = list(starts)
+        self.pipelines = [Compose(list(pipeline)) for pipeline in transforms]
+
+    def transform(self, results: dict) -> dict | None:
+        epoch = current_epoch()
+        return self.pipelines[sum(start <= epoch for start in self.starts)](results)
+
+
+Samples = list[DetDataSample]
+Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
+Stage = Sequence[int]  # first epoch, and the first epoch after it
+
+
+@MODELS.register_module()
+class MixUpCopyBlend(nn.Module):
+    """Blend each image with the one before it, or with objects of the batch; or do neither.
+
+    MixUp is tried first, as published: image i becomes beta x_i + (1 - beta) x_(i - 1) with the
+    objects of both, beta uniform in ``ratio`` and the same for a batch. If it is not applied,
+    CopyBlend puts up to ``num_objects`` objects of the batch at random places of each image, not of
+    its padding, by the same sum over their boxes and a margin. The source chooses objects by the
+    area of the annotation in the original image; here it is the area of the box in the batch.
+
+    Args:
+        mixup_epochs, copyblend_epochs: the stages in which each is tried.
+        min_area: square pixels that an object needs to be copied.
+        margin: range of the margin, as shares of the sides of a box.
+    """
+
+    def __init__(
+        self,
+        mixup_prob: float = 0.5,
+        mixup_epochs: Stage = (0, 0),
+        copyblend_prob: float = 0.0,
+        copyblend_epochs: Stage = (0, 0),
+        ratio: Sequence[float] = (0.45, 0.55),
+        min_area: float = 100.0,
+        num_objects: int = 3,
+        margin: Sequence[float] = (0.1, 0.25),
+    ) -> None:
+        super().__init__()
+        self.mixup_prob, self.copyblend_prob = mixup_prob, copyblend_prob
+        self.mixup_epochs, self.copyblend_epochs = mixup_epochs, copyblend_epochs
+        self.ratio, self.margin = ratio, margin
+        self.min_area, self.num_objects = min_area, num_objects
+
+    def forward(self, images: Tensor, samples: Samples) -> tuple[Tensor, Samples]:
+        """Images [B, 3, H, W] and their samples to the same, blended."""
+        epoch, beta = current_epoch(), random.uniform(*self.ratio)
+        if epoch in range(*self.mixup_epochs) and random.random() < self.mixup_prob:
+            return mix_up(images, samples, beta)
+        if (
+            epoch in range(*self.copyblend_epochs)
+            and random.random() < self.copyblend_prob
+        ):
+            return self.copy_blend(images, samples, beta)
+        return images, samples
+
+    def copy_blend(
+        self, images: Tensor, samples: Samples, beta: float
+    ) -> tuple[Tensor, Samples]:
+        """CopyBlend with a given beta; ValueError for masks, which would not be copied."""
+        if any('masks' in sample.gt_instances for sample in samples):
+            raise ValueError('copyblend_prob must be 0 for samples with masks')
+        size = images.shape[2], images.shape[3]
+        pool = []
+        for index, sample in enumerate(samples):
+            for number, (x1, y1, x2, y2) in enumerate(
+                sample.gt_instances.bboxes.tolist()
+            ):
+                left, right = (int(min(max(x, 0), size[1])) for x in (x1, x2))
+                top, bottom = (int(min(max(y, 0), size[0])) for y in (y1, y2))
+                if (
+                    (x2 - x1) * (y2 - y1) >= self.min_area
+                    and left < right
+                    and top < bottom
+                ):
+                    instance = sample.gt_instances[number : number + 1]
+                    pool.append((index, (left, top, right, bottom), instance))
+        blended = images.clone()
+        for index, sample in enumerate(samples):
+            copies, (rows, columns) = (
+                [sample.gt_instances],
+                sample.img_shape[:2],
+            )  # no padding
+            fitting = [
+                (source, box, instance, box[2] - box[0], box[3] - box[1])
+                for source, box, instance in pool
+                if box[2] - box[0] <= columns and box[3] - box[1] <= rows
+            ]
+            chosen = random.sample(fitting, min(self.num_objects, len(fitting)))
+            for source, box, instance, width, height in chosen:
+                left, top = (
+                    random.randint(0, columns - width),
+                    random.randint(0, rows - height),
+                )
+                place = left, top, left + width, top + height
+                copies.append(instance.clone())
+                copies[-1].bboxes = instance.bboxes.new_tensor([place])
+                box, place = self.with_margin(box, place, size)
+                patch = images[source, :, box[1] : box[3], box[0] : box[2]]
+                target = blended[index, :, place[1] : place[3], place[0] : place[2]]
+                target.mul_(beta).add_(patch, alpha=1 - beta)
+            sample.gt_instances = InstanceData.cat(copies)
+        return blended, samples
+
+    def with_margin(
+        self, box: Box, place: Box, size: tuple[int, int]
+    ) -> tuple[Box, Box]:
+        """Both boxes with the same margins, as wide as both images have pixels there."""
+        share = random.uniform(*self.margin)
+        x, y = (int((box[axis + 2] - box[axis]) * share) for axis in (0, 1))
+        left, top = (min(m, box[i], place[i]) for i, m in enumerate((x, y)))
+        right = min(x, size[1] - box[2], size[1] - place[2])
+        bottom = min(y, size[0] - box[3], size[0] - place[3])
+        wider, taller = (
+            (b[0] - left, b[1] - top, b[2] + right, b[3] + bottom) for b in (box, place)
+        )
+        return wider, taller
+
+
+def mix_up(images: Tensor, samples: Samples, beta: float) -> tuple[Tensor, Samples]:
+    """Each image blended with the one before it in the batch, and the objects of both."""
+    mixed = torch.lerp(images.roll(1, 0), images, beta)
+    given = [sample.gt_instances for sample in samples]
+    for index, sample in enumerate(samples):
+        sample.gt_instances = InstanceData.cat([given[index], given[index - 1]])
+    return mixed, samples
+
+
+@MODELS.register_module()
+class MultiScaleBatch(nn.Module):
+    """Resize a batch, with its aspect ratio, to a size drawn for it.
+
+    The published setting for squares: every 32 pixels from 0.75 to 1.25 of ``base``, and ``base``
+    itself ``repeat`` times, the nearest pixel. mmdet's ``BatchSyncRandomResize`` interpolates, has
+    no such weight for ``base``, and loses the aspect ratio.
+
+    Args:
+        base: the side that stands for a factor of 1, in pixels.
+        epochs: the stage in which batches are resized.
+        divisor: of the new sides.
+    """
+
+    def __init__(
+        self,
+        base: int = 640,
+        repeat: int = 1,
+        epochs: Stage = (0, 0),
+        divisor: int = 32,
+    ) -> None:
+        super().__init__()
+        self.base, self.epochs, self.divisor = base, epochs, divisor
+        low, high = (int(base * share / divisor) * divisor for share in (0.75, 1.25))
+        steps = [step * divisor for step in range((base - low) // divisor)]
+        self.sizes = [low + step for step in steps] + [base] * repeat
+        self.sizes += [high - step for step in steps]
+
+    def forward(self, images: Tensor, samples: Samples) -> tuple[Tensor, Samples]:
+        """Images [B, 3, H, W] and their samples to the same at another size."""
+        if current_epoch() not in range(*self.epochs):
+            return images, samples
+        return self.resized(images, samples, random.choice(self.sizes) / self.base)
+
+    def resized(
+        self, images: Tensor, samples: Samples, factor: float
+    ) -> tuple[Tensor, Samples]:
+        """The same with sides times ``factor``, rounded to multiples of ``divisor``."""
+        old = images.shape[2], images.shape[3]
+        new = tuple(
+            max(1, round(side * factor / self.divisor)) * self.divisor for side in old
+        )
+        if new == old:
+            return images, samples
+        images = F.interpolate(images, size=new)  # the nearest pixel
+        factors = [after / before for after, before in zip(new, old, strict=True)]
+        scale = torch.tensor(factors[::-1] * 2, device=images.device)
+        for sample in samples:
+            for instances in (sample.gt_instances, sample.get('ignored_instances')):
+                if instances is not None:
+                    instances.bboxes = instances.bboxes * scale
+            if 'masks' in sample.gt_instances:
+                sample.gt_instances.masks = sample.gt_instances.masks.resize(new)
+            shape = tuple(
+                round(s * f) for s, f in zip(sample.img_shape, factors, strict=True)
+            )
+            sample.set_metainfo(
+                dict(batch_input_shape=new, pad_shape=new, img_shape=shape)
+            )
+        return images, samples

@@ -1,0 +1,108 @@
+"""Pictures with predictions drawn on them."""
+
+import copy
+import warnings
+from typing import Any
+
+import cv2
+import matplotlib
+import numpy as np
+from mmengine.structures import BaseDataElement
+from mmengine.visualization import Visualizer
+
+from ..panoptic import OFFSET
+
+LEGEND, GAP, BAR, TEXT = (
+    72,
+    4,
+    12,
+    12,
+)  # pixels: widths of a legend and its parts; height of text
+
+
+def draw(
+    visualizer: Visualizer,
+    name: str,
+    image: np.ndarray,
+    sample: BaseDataElement,
+    **settings: Any,
+) -> np.ndarray:
+    """A copy of an image (BGR) with a prediction drawn on it, by ``add_datasample``.
+
+    Names of classes are drawn as they are, and not as formulas. ``settings`` such as
+    ``draw_gt=True, draw_pred=False`` draw the truth.
+    """
+    if 'pred_panoptic_seg' in sample:
+        num_classes = len(visualizer.dataset_meta['classes'])
+        if not (sample.pred_panoptic_seg.sem_seg % OFFSET < num_classes).any():
+            sample = copy.copy(sample)
+            del sample.pred_panoptic_seg  # mmdet cannot draw no segment
+    rgb = np.ascontiguousarray(image[..., ::-1])
+    with warnings.catch_warnings(), matplotlib.rc_context({'text.parse_math': False}):
+        warnings.filterwarnings(
+            'ignore', '.*out of bounds'
+        )  # rotated boxes reach beyond the image
+        visualizer.add_datasample(name, rgb, sample, **{'draw_gt': False} | settings)
+    return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
+
+
+def draw_depth(image: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """An image [H, W, 3] (BGR) with its ``depth_picture`` beside it."""
+    return np.hstack([image, depth_picture(depth)])
+
+
+def depth_picture(depth: np.ndarray) -> np.ndarray:
+    """Depth [H, W] in colours, with a scale bar in metres at its right: BGR [H, W + LEGEND, 3].
+
+    Near is red and far is blue, evenly between the least and the largest depth; unknown depths (0)
+    are black.
+    """
+    known = depth[depth > 0]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    height = len(depth)
+    bar = np.linspace(low, high, height, dtype=np.float32)[:, None].repeat(BAR, 1)
+    legend = np.full((height, LEGEND, 3), 255, np.uint8)
+    legend[:, GAP : GAP + BAR] = colour_depth(bar, low, high)
+    labels = max(2, min(6, height // (2 * TEXT)))
+    for share in np.linspace(0, 1, labels):
+        text = f'{low + share * (high - low):.3g} m'
+        place = GAP + BAR + 3, round(TEXT + share * (height - TEXT - 3))
+        cv2.putText(
+            legend,
+            text,
+            place,
+            cv2.FONT_HERSHEY_SIMPLEX,
+            0.4,
+            (0, 0, 0),
+            1,
+            cv2.LINE_AA,
+        )
+    return np.hstack([colour_depth(depth, low, high), legend])
+
+
+def colour_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Depth [H, W] as colours, BGR [H, W, 3], from red at ``low`` to blue at ``high``."""
+    share = (high - depth) / max(high - low, 1e-9)
+    colours = cv2.applyColorMap(
+        (share.clip(0, 1) * 255).astype(np.uint8), cv2.COLORMAP_TURBO
+    )
+    colours[depth <= 0] = 0
+    return colours
+
+
+def draw_features(image: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """The three principal components of features [C, H, W] in the size of their image, BGR.
+
+    They are blue, green and red, each from its least to its largest value.
+    """
+    x = features.reshape(len(features), -1).T.astype(np.float64)  # [H W, C]
+    x -= x.mean(0)
+    x = x @ np.linalg.eigh(x.T @ x)[1][:, -3:]  # [H W, 3]
+    x = (x - x.min(0)) / np.maximum(np.ptp(x, axis=0), 1e-9)
+    places = (255 * x).astype(np.uint8).reshape(*features.shape[1:], 3)
+    return cv2.resize(places, image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
+
+
+def encoded(picture: np.ndarray, suffix: str = '.jpg') -> bytes:
+    """The content of an image file of a picture (BGR)."""
+    return cv2.imencode(suffix, picture)[1].tobytes()

@@ -1,0 +1,284 @@
+"""The images that a user names: one, a folder, a list, the frames of a video."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from os.path import commonpath
+from pathlib import Path, PurePath
+
+import cv2
+import mmcv
+import numpy as np
+from PIL import Image, ImageOps
+
+from ...utils.results import results_below
+from ..labels.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from ..labels.inventory import HIDDEN, list_files, suffixes_in
+from .band_files import ARRAY, is_first
+from .bands import find_load_bands, picture, read_deep, to_8_bits
+from .headers import read_header
+from .pictures import check_picture
+
+RAW_SUFFIXES = {*'.dng .cr2 .cr3 .nef .arw .orf .rw2 .raf .raw'.split()}
+# Of images that a folder may have and that are not looked for, some for lack of a plugin of Pillow.
+OTHERS = {*'.heic .heif .avif .jp2 .jxl .exr .hdr .dcm'.split(), ARRAY, *RAW_SUFFIXES}
+OTHERS |= {
+    suffix
+    for suffix, name in Image.registered_extensions().items()
+    if name in Image.OPEN
+}
+OTHERS -= {*IMAGE_SUFFIXES, *VIDEO_SUFFIXES}
+
+
+@dataclass(frozen=True)
+class Source:
+    """An image file."""
+
+    path: Path
+    file_name: str  # its path below what the user gave
+    picture: str  # the path of the drawn picture below the folder of pictures, .jpg
+
+    @property
+    def id(self) -> str:
+        """What tells it from all other images: its whole path."""
+        return str(self.path.absolute())
+
+
+def find_sources(
+    given: Path, without: Path | None = None, suffixes: Sequence[str] = IMAGE_SUFFIXES
+) -> list[Source]:
+    """The images of a folder and below it, or one image; ValueError if none.
+
+    Neither those in one folder, nor results of earlier commands.
+    """
+    if given.is_file():
+        return named_sources([given], given.parent)
+    if not given.is_dir():
+        raise ValueError(f'{given}: no such file or folder')
+    found = list_files(given, suffixes)
+    if files := paths_outside(found, without, given):
+        return named_sources(files, given)
+    looked, there = ', '.join(suffixes), suffixes_in(given)
+    if found:
+        raise ValueError(
+            f'{given}: the {len(found)} images in it are results of earlier commands'
+        )
+    raise ValueError(f'{given}: no image in it. Looked for {looked}; there are {there}')
+
+
+def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
+    """Folders, and links to no file, that are named like images."""
+    found = [
+        path
+        for path in visible(given, without)
+        if path.suffix.lower() in IMAGE_SUFFIXES
+    ]
+    return named_sources([path for path in found if not path.is_file()], given)
+
+
+def left_out_text(
+    given: Path, suffixes: Sequence[str], without: Path | None = None
+) -> str:
+    """Files that ``find_sources`` of suffixes leaves out: '1 video (give it alone), 2 .ppm'."""
+    names = [p.suffix.lower() for p in visible(given, without) if p.is_file()]
+    videos = sum(name in VIDEO_SUFFIXES for name in names)
+    others = Counter(name for name in names if name in OTHERS and name not in suffixes)
+    said = [f'{count} {name}' for name, count in sorted(others.items())]
+    if videos:
+        said.insert(
+            0,
+            '1 video (give it alone)'
+            if videos == 1
+            else f'{videos} videos (give each alone)',
+        )
+    return ', '.join(said)
+
+
+def visible(given: Path, without: Path | None) -> list[Path]:
+    """All that is in a folder, if it is one, but for what is hidden, in another, or a result."""
+    found = sorted(given.rglob('*')) if given.is_dir() else []
+    start = len(given.parts)
+    shown = [p for p in found if not any(x.startswith(HIDDEN) for x in p.parts[start:])]
+    return paths_outside(shown, without, given)
+
+
+def paths_outside(
+    paths: Iterable[Path], folder: Path | None, given: Path
+) -> list[Path]:
+    """The paths that are neither in a folder nor results in the ``given`` one."""
+    results = results_below(given)
+    outside = [path for path in paths if path.absolute() not in results]
+    if folder is None:
+        return outside
+    return [
+        path for path in outside if folder.absolute() not in path.absolute().parents
+    ]
+
+
+def listed_sources(lines: Iterable[str]) -> list[Source]:
+    """The images whose paths are the lines of a list; they may not be there. ValueError if none."""
+    files = [
+        *dict.fromkeys(Path(line.strip()).absolute() for line in lines if line.strip())
+    ]
+    if not files:
+        raise ValueError('-: no path on standard input; give one a line')
+    return named_sources(files, Path(commonpath([path.parent for path in files])))
+
+
+def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
+    """Files below `root`, with a picture each. A name that two would have keeps the suffix."""
+    names = [path.relative_to(root).as_posix() for path in files]
+    pictures, before = (
+        [PurePath(name).with_suffix('').as_posix() for name in names],
+        list[str](),
+    )
+    while pictures != before:
+        before = pictures
+        times = Counter(
+            picture.lower() for picture in before
+        )  # some systems ignore case
+        pairs = zip(names, before, strict=True)
+        pictures = [
+            name if times[short.lower()] > 1 else short for name, short in pairs
+        ]
+    sources = zip(files, names, pictures, strict=True)
+    return [Source(path, name, f'{picture}.jpg') for path, name, picture in sources]
+
+
+def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
+    """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; of an animation the first frame.
+
+    Pillow reads what OpenCV cannot, if it has 8 bits; for ``max_value`` of 16 bits see
+    ``LoadDeepImage``. ValueError if the file is not there, or no picture (``check_picture``), or
+    damaged.
+    """
+    check_there(path)
+    suffix, pixels = path.suffix.lower(), None
+    unread = f'{path}: {path.suffix} is not read here: convert it to .png or .jpg'
+    if suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
+        raise ValueError(unread)
+    try:
+        header = read_header(path)
+    except OSError as error:
+        raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
+    except ValueError as error:
+        raise ValueError(
+            unread if suffix in OTHERS - {ARRAY} else str(error)
+        ) from error
+    check_picture(path, header)
+    if max_value is not None and header.is_deep:
+        return to_8_bits(read_deep(path), max_value)
+    with suppress(cv2.error, OSError):
+        pixels = mmcv.imread(str(path))
+    if pixels is None and not header.is_deep:
+        with (
+            suppress(Exception),
+            Image.open(path) as image,
+        ):  # a damaged file can fail in any way
+            rgb = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
+            pixels = np.ascontiguousarray(rgb[..., ::-1])
+    if pixels is None:
+        raise ValueError(f'{path}: cannot be read as an image (damaged)')
+    return pixels
+
+
+def check_there(path: Path) -> None:
+    """Raise ValueError unless a path is a file."""
+    if path.is_dir():
+        raise ValueError(f'{path}: a folder')
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f'{path}: a link to a file that is not there')
+    if not path.exists():
+        raise ValueError(f'{path}: no such file')
+
+
+class ImageReader:
+    """Reads images as a test pipeline does, for prediction and pictures.
+
+    Attributes:
+        bands: its loader of images of any number of channels, or None for pictures.
+        suffixes: of the images of a folder: with .npy for any number of channels.
+    """
+
+    def __init__(self, pipeline: Iterable[Mapping]) -> None:
+        steps = [*pipeline]
+        deep = [step['max_value'] for step in steps if step['type'] == 'LoadDeepImage']
+        self.max_value: int | None = deep[0] if deep else None
+        self.bands = find_load_bands(steps)
+        self.suffixes = (
+            IMAGE_SUFFIXES if self.bands is None else (*IMAGE_SUFFIXES, ARRAY)
+        )
+
+    def read(self, path: Path) -> np.ndarray:
+        """Pixels as the pipeline takes them: BGR uint8 [H, W, 3], or float32 [H, W, n] with NaN.
+
+        ValueError, with the file, if it cannot be read so.
+        """
+        if self.bands is None:
+            return read_image(path, self.max_value)
+        check_there(path)
+        return self.bands.load(path)
+
+    def picture(self, pixels: np.ndarray) -> np.ndarray:
+        """A picture of an image that was read: BGR uint8 [H, W, 3]."""
+        return pixels if self.bands is None else picture(pixels, self.bands.show)
+
+    def find(self, given: Path, without: Path | None = None) -> list[Source]:
+        """``find_sources``, one for images of a file for each channel."""
+        names = self.bands.names if self.bands else None
+        found, root = (
+            find_sources(given, without, self.suffixes),
+            given if given.is_dir() else None,
+        )
+        return [source for source in found if is_first(source.path, names or (), root)]
+
+
+@dataclass(frozen=True)
+class Video:
+    """A video, a camera or a stream."""
+
+    given: str  # the path, the number of a camera or the address of a stream
+    name: str  # of the drawn video, and of the folder of its frames
+    count: int | None  # number of frames, as the file says; None without an end
+    rate: float  # frames a second
+
+    def frames(self) -> Iterator[np.ndarray]:
+        """The frames, BGR uint8 [H, W, 3]."""
+        capture = open_capture(self.given)
+        try:
+            while (read := capture.read())[0]:
+                yield read[1]
+        finally:
+            capture.release()
+
+
+def find_video(given: str) -> Video | None:
+    """The video, camera (0, 1, ...) or stream (an address) of this name; None of images.
+
+    ValueError if there is no such file, or OpenCV cannot read it.
+    """
+    is_stream = given.isdecimal() or '://' in given
+    if not is_stream:
+        if not given.lower().endswith(VIDEO_SUFFIXES):
+            return None
+        check_there(Path(given))
+    capture = open_capture(given)
+    opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS) or 25.0
+    count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+    capture.release()
+    if is_stream:
+        if not opened:
+            raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
+        last = given.split('?')[0].rstrip('/').rpartition('/')[2]
+        name = f'camera{given}' if given.isdecimal() else re.sub(r'[^\w-]', '_', last)
+        return Video(given, name, None, rate)
+    if count < 1:
+        raise ValueError(f'{given}: OpenCV reads no frame of this video')
+    return Video(given, Path(given).stem, count, rate)
+
+
+def open_capture(given: str) -> cv2.VideoCapture:
+    """OpenCV's reader of a video, a camera or a stream."""
+    return cv2.VideoCapture(int(given) if given.isdecimal() else given)

@@ -1,0 +1,237 @@
+"""Objects of every format as COCO's annotations, by one set of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..rotated import rectangle_corners, smallest_rectangle
+from .files import class_name, errors_at
+from .geometry import (
+    apply_exif_rotation,
+    bounding_box,
+    box_corners,
+    check_outline,
+    coco_mask,
+    has_nested,
+    outer_points,
+    outline_lengths,
+)
+from .objects import Labelled, Report, Shape, Split
+
+if TYPE_CHECKING:
+    from ..images.headers import Header
+
+TWICE = 'object that is there twice (taken once)'
+NESTED = (
+    'polygon wholly within another of its object '
+    '(filled, as COCO does; a hole needs run lengths)'
+)
+NO_OUTLINE = 'object without a polygon or mask (its box is taken as one)'
+CUT = 0.9  # share of a box within the image: less counts as cut
+FARTHEST = 1e9  # pixels: no image is as large
+SLACK = 0.01  # pixels outside of an image: the box stays as it is
+LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules by which objects become annotations."""
+
+    numbers: Mapping[str, int]  # of the classes, from 1, by name
+    # Names that own.classes does not choose: their objects are no objects of this data set.
+    unchosen: Collection[str] = ()
+    oriented: bool = (
+        False  # an object is the smallest rectangle around it, which nothing clips
+    )
+    outlines: bool = False  # an object without an outline gets the outline of its box
+    ignore_difficult: bool = (
+        False  # difficult objects are ``iscrowd``, which is not evaluated
+    )
+    is_choice: bool = (
+        False  # own.classes chooses: other objects that are lost do not count
+    )
+
+    def count(self, item: Labelled) -> int:
+        """Number of an image's objects that are, or may be, of this data set."""
+        labels = [shape.label for shape in item.shapes]
+        return sum(map(self.may_have, [*labels, *(label for *_, label in item.lost)]))
+
+    def may_have(self, label: str) -> bool:
+        """Return whether an object of a class, '' if it is not known, may be of this data set."""
+        return not (self.is_choice and label) or class_name(label) in self.numbers
+
+
+def annotate(
+    items: Iterator[Labelled], part: Split, rules: Rules, report: Report
+) -> Iterator[tuple[dict, list[dict]]]:
+    """The entry of each image of a COCO file, and its annotations; both without ids.
+
+    Boxes are put in order and clipped to the image; objects without area, outside of their image,
+    of an unknown class or there twice are left out, as are images that lose all of their objects.
+
+    Args:
+        part: the labels of the items; `file_name` is relative to its folder of images.
+
+    Raises:
+        ValueError: images of another size than their labels say, or labels that no rule fits; the
+            message names the file.
+    """
+    wrong_sizes, seen = list[str](), set[Path]()
+    for item in items:
+        name = item.file.name
+        if item.file in seen:
+            kind = (
+                'object of an image that has labels already, in another file or entry'
+            )
+            report.leave_out(kind, name, rules.count(item))
+            continue
+        seen.add(item.file)
+        try:
+            image = part.inventory.header(item.file)
+        except ValueError:  # no image, or cut off
+            report.note('image that cannot be read (left out with its objects)', name)
+            if count := rules.count(item):
+                report.leave_out('object of an image that cannot be read', name, count)
+            continue
+        with errors_at(part.source), errors_at(item.file):
+            item = apply_exif_rotation(item, image, report)
+            if item.size and item.size != (image.height, image.width):
+                said = f'{name}: {item.size[1]} x {item.size[0]} by its labels, the image has '
+                wrong_sizes.append(f'{said}{image.width} x {image.height}')
+                continue
+            annotations = annotations_of(item, image, rules, report)
+        report.kept += len(annotations)
+        lost = [
+            (kind, where) for kind, where, label in item.lost if rules.may_have(label)
+        ]
+        for kind, where in lost:
+            report.leave_out(kind, where)
+        if lost and not annotations:
+            report.note('image that lost all of its objects (left out)', name)
+            continue
+        path = item.file.relative_to(part.images).as_posix()
+        yield dict(file_name=path, height=image.height, width=image.width), annotations
+    if wrong_sizes:
+        raise ValueError(
+            f'{part.images}: {len(wrong_sizes)} images have another size than their labels say '
+            f'(width x height): {"; ".join(wrong_sizes[:3])}. Were images resized after labelling?'
+        )
+
+
+def annotations_of(
+    item: Labelled, image: Header, rules: Rules, report: Report
+) -> list[dict[str, Any]]:
+    """The annotations of an image.
+
+    Of two with one class, box and outline, as in merged exports, the first is taken, and is ignored
+    if one of them is.
+    """
+    found = list[dict[str, Any]]()
+    alike: dict[tuple[float, ...], list[dict[str, Any]]] = {}
+    for shape in item.shapes:
+        where, label = shape.where or item.file.name, class_name(shape.label)
+        if label not in rules.numbers:
+            if label not in rules.unchosen:
+                item.leave_out(f'object of the unknown class {label!r}', where)
+            continue
+        with errors_at(where):
+            if (
+                not shape.outline and not max(map(abs, shape.box)) < FARTHEST
+            ):  # not so for NaN
+                raise ValueError(f'its box is {[*shape.box]}')
+            form = rectangle if rules.oriented else visible_part
+            place = form(shape, (image.height, image.width), where, report)
+        if isinstance(place, str):
+            item.leave_out(place, where)
+            continue
+        if rules.outlines and 'segmentation' not in place:
+            report.note(NO_OUTLINE, where)
+            place['segmentation'] = [box_corners(place['bbox'])]
+        number, outline = rules.numbers[label], place.get('segmentation')
+        is_crowd = int(shape.crowd or (rules.ignore_difficult and shape.difficult))
+        others = alike.setdefault((number, place['area'], *place['bbox']), [])
+        if same := [other for other in others if other.get('segmentation') == outline]:
+            same[0]['iscrowd'] |= is_crowd
+            report.note(TWICE, where)
+            continue
+        found.append(dict(category_id=number, iscrowd=is_crowd, **place))
+        others.append(found[-1])
+    return found
+
+
+def visible_part(
+    shape: Shape, size: tuple[int, int], where: str, report: Report
+) -> dict[str, Any] | str:
+    """Box, area and outline of an object within (height, width); or the reason to leave it out."""
+    left, top, across, down = shape.box
+    box = min(left, left + across), min(top, top + down), abs(across), abs(down)
+    if across < 0 or down < 0:
+        report.note('box with its corners in another order (put in order)', where)
+    outline, lengths, area = shape.outline, None, 0.0
+    if outline:
+        lengths = outline_lengths(outline, size)
+        area = float(coco_mask.area(lengths))
+        if not area and isinstance(outline, list):
+            report.note(
+                'polygon without a pixel in its image (left out, its box is taken)',
+                where,
+            )
+            outline = lengths = None
+        elif isinstance(outline, list) and has_nested(outline, size):
+            report.note(NESTED, where)
+    inside, (height, width) = box, size
+    left, top, right, bottom = box[0], box[1], box[0] + box[2], box[1] + box[3]
+    if min(left, top) < -SLACK or right > width + SLACK or bottom > height + SLACK:
+        left, right = min(max(left, 0.0), width), min(max(right, 0.0), width)
+        top, bottom = min(max(top, 0.0), height), min(max(bottom, 0.0), height)
+        inside = left, top, right - left, bottom - top
+        if min(inside[2:]) <= 0:
+            return 'object outside of its image'
+        report.note('object partly outside of its image (clipped)', where)
+        report.num_cut += inside[2] * inside[3] < CUT * box[2] * box[3]
+        if lengths:  # the box of a slope is smaller than the clipped box
+            inside = tuple(coco_mask.toBbox(lengths).tolist())
+    if min(inside[2:]) < LEAST_SIDE:
+        return 'box of less than a pixel'
+    found = dict(bbox=list(inside), area=area or inside[2] * inside[3])
+    return found | dict(segmentation=outline) if outline else found
+
+
+def rectangle(
+    shape: Shape, size: tuple[int, int], where: str, report: Report
+) -> dict[str, Any] | str:
+    """The smallest rectangle around an object, also beyond the image; or why it is left out."""
+    if shape.outline:
+        check_outline(shape.outline, size)
+    found = smallest_rectangle(outer_points(shape.outline or [box_corners(shape.box)]))
+    x, y, *sides, angle = found.tolist()
+    if min(sides) < LEAST_SIDE:
+        return 'rectangle of less than a pixel'
+    if not (0 <= x < size[1] and 0 <= y < size[0]):
+        return 'rectangle with its centre outside of its image'
+    corners = rectangle_corners(found).tolist()
+    report.num_rotated += not np.isclose(
+        angle % (np.pi / 2), (0, np.pi / 2), atol=0.01
+    ).any()
+    box = list(bounding_box(corners))
+    return dict(bbox=box, area=sides[0] * sides[1], segmentation=[corners])
+
+
+def chosen_classes(
+    given: Sequence[str] | None, labelled: Sequence[str], source: Path
+) -> tuple[str, ...]:
+    """The classes of a data set: the given ones, which labels must have, else all of the labels."""
+    chosen = labelled if given is None else [*map(class_name, given)]
+    if unknown := [name for name in chosen if name not in labelled]:
+        raise ValueError(
+            f'classes {", ".join(unknown[:5])} are not in the labels of {source}, which have '
+            f'{", ".join(labelled[:20])}'
+        )
+    if not chosen:
+        raise ValueError(f'{source}: no object and no class in the labels')
+    return tuple(dict.fromkeys(chosen))

@@ -1,0 +1,312 @@
+"""The canonical COCO file of a split, which mmdet and the evaluator see for labels of any format.
+
+Ids of images and annotations count from 1 (the evaluator takes 0 for "no match"), names of classes
+are text, sizes refer to the image as it is shown, areas are computed, boxes are within their
+image, outlines can be drawn. So mmdet leaves out nothing, and no convention of the evaluator is
+met by surprise.
+"""
+
+import filecmp
+import json
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+
+from ...utils.progress import progress
+from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
+from .files import class_name
+from .inventory import Inventory
+from .kept import write_if_changed
+from .objects import LabelFolder, Labelled, Report
+from .splits import WORDS
+
+MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
+MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
+LEAST_WITH_FILE = (
+    0.1  # of a split's images, where each may have a label file; else as before
+)
+CATEGORY = re.compile(r'("category_id": )(\d+)')
+
+
+@dataclass(frozen=True)
+class CanonicalSplit:
+    """A canonical COCO file, and the numbers of what is in it."""
+
+    ann_file: Path  # absolute
+    images: Path  # their folder, absolute
+    classes: tuple[str, ...]  # in the order of their numbers; the same in all splits
+    num_images: int
+    num_with_objects: int  # images
+    num_objects: int
+    num_ignored: int  # objects that are not evaluated
+    most_objects: int  # of an image
+    num_cut: int  # objects of which the image lacks a tenth or more
+    num_without_file: int  # images without a label file, which have no objects
+    labelled: int  # objects in the labels
+    left_out: int  # how many of them the file lacks
+    # Percentiles 0 to 100 of the sides of objects (root of the box) as shares of their image's.
+    sides: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """The canonical files of a data set."""
+
+    splits: dict[str, CanonicalSplit]
+    text: str  # the report
+    survey: Any  # what was kept of the images, see ``write_canonical``
+    state: str  # a digest of the content of labels and of the names, sizes and headers of images
+
+
+def write_canonical(
+    inventory: Inventory,
+    find: Callable[[Inventory], LabelFolder],
+    out: Path,
+    classes: Sequence[str] | None = None,
+    *,
+    oriented: bool = False,
+    outlines: bool = False,
+    survey: Callable[[dict[str, list[Path]]], Any] = lambda images: None,
+    settings: object = None,
+) -> Canonical:
+    """The splits of a data set as canonical COCO files in a folder of ``out``, and the report.
+
+    Files that were written for the same labels, images and settings are taken as they are.
+
+    Args:
+        find: the data set in the folder; ValueError, which names the file, if it is of no use.
+        classes: names to use, or None for all of the labels.
+        oriented, outlines: see ``Rules``.
+        survey: what is to be kept of the images of each split, as JSON can hold it.
+        settings: others that ``find`` and ``survey`` depend on.
+    """
+    classes = classes and tuple(classes)
+
+    def written(folder: LabelFolder, fresh: Path) -> dict[str, Any]:
+        summary = write_splits(folder, fresh, classes, oriented, outlines)
+        images = {
+            split: values.pop('files') for split, values in summary['splits'].items()
+        }
+        return dict(summary, survey=survey(images))
+
+    about = classes, oriented, outlines, settings
+    target, summary = write_if_changed(inventory, out, about, find, written)
+    splits = dict[str, CanonicalSplit]()
+    for split, values in summary['splits'].items():
+        values |= dict(images=Path(values['images']), classes=tuple(values['classes']))
+        splits[split] = CanonicalSplit((target / f'{split}.json').absolute(), **values)
+    return Canonical(splits, summary['text'], summary['survey'], target.name)
+
+
+def write_splits(
+    folder: LabelFolder,
+    target: Path,
+    classes: Sequence[str] | None,
+    oriented: bool,
+    outlines: bool,
+) -> dict[str, Any]:
+    """Write the file of each split; each label is read once.
+
+    Returns what is known of each as 'splits', with its images as 'files', and the report as 'text'.
+    """
+    first = next(iter(folder.splits.values()))
+    listed = folder.classes or folder.format.read(first, None, Report())[0]
+    names = dict.fromkeys(map(class_name, listed))  # of the labels
+    given = None if classes is None else tuple(dict.fromkeys(map(class_name, classes)))
+    chosen = chosen_classes(given, [*names], first.source) if listed else given or ()
+    numbers = {name: number for number, name in enumerate(chosen, start=1)}
+    unchosen = {*names} - {*chosen}
+
+    def named(items: Iterable[Labelled]) -> Iterator[Labelled]:
+        """The items; classes that no list has get their numbers as they come."""
+        for item in items:
+            for label in (
+                () if listed else {class_name(shape.label) for shape in item.shapes}
+            ):
+                names.setdefault(label)
+                if given is None:
+                    numbers.setdefault(label, len(numbers) + 1)
+                elif label not in numbers:
+                    unchosen.add(label)
+            yield item
+
+    files, total = dict[str, SplitFile](), Report()
+    for split, part in folder.splits.items():
+        file = files[split] = SplitFile(target / f'{split}.json')
+        ignore_difficult, is_choice = split == 'val', given is not None
+        rules = Rules(
+            numbers, unchosen, oriented, outlines, ignore_difficult, is_choice
+        )
+        _, items = folder.format.read(part, folder.classes, file.report)
+        count = len(part.pairs) or len(part.names or ()) or None
+        items = progress(named(items), f'reading {WORDS[split]} labels', count)
+        for image, objects in annotate(items, part, rules, file.report):
+            file.add(image, objects)
+        total.merge(file.report)
+    for split, file in files.items():
+        if not file.names:
+            part = folder.splits[split]
+            raise ValueError(
+                f'{part.source}: no image of the {WORDS[split]} split with labels as '
+                f'{folder.format.title}; its images are looked for in {part.images}: '
+                f'{"; ".join(total.lines()) or "nothing was found"}'
+            )
+    if not listed:
+        chosen = chosen_classes(given, sorted(names), first.source)
+    number_of = {number: chosen.index(name) + 1 for name, number in numbers.items()}
+    are_negative = bool(folder.format.kind and folder.format.kind.negatives)
+    splits = dict[str, dict[str, Any]]()
+    for split, part in folder.splits.items():
+        splits[split] = files[split].finish(chosen, number_of) | dict(
+            images=str(part.images),
+            files=[part.images / name for name in files[split].names],
+            num_without_file=len(part.unlabelled) if are_negative else 0,
+        )
+    if total.kept and total.count(NO_OUTLINE) == total.kept:
+        raise ValueError(
+            f'{first.source}: no object has a polygon or mask, which masks are '
+            'trained on: label them, or train boxes by configs/own/detection.py or realtime.py'
+        )
+    if oriented and not total.num_rotated:
+        total.note(
+            'upright object: none is rotated, so no angle is learned', 'all', total.kept
+        )
+    total.note_results(first.inventory)
+    for name in chosen:
+        if (lower := name.lower()) != name and lower in chosen:
+            total.note(
+                'class that differs from another by its case only',
+                f'{name} and {lower}',
+            )
+    return dict(splits=splits, text=report_text(folder, splits, total))
+
+
+class SplitFile:
+    """A COCO file that is written image by image: memory does not depend on their number."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = open(path, 'w', encoding='utf-8')  # noqa: SIM115
+        # On the disk that has to have the space.
+        self.objects = TemporaryFile('w+', encoding='utf-8', dir=path.parent)  # noqa: SIM115
+        self.encode = json.JSONEncoder(allow_nan=False).encode
+        self.names, self.report = (
+            list[str](),
+            Report(),
+        )  # of its images, and of their labels
+        self.counts = dict(
+            num_with_objects=0, num_objects=0, num_ignored=0, most_objects=0
+        )
+        self.shares = array('f')  # area of each box, of its image
+
+    def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
+        """Add an image and its annotations, both without ids."""
+        self.names.append(image['file_name'])
+        image_id, counts = len(self.names), self.counts
+        self.file.write(',\n' if image_id > 1 else '{"images": [\n')
+        self.file.write(self.encode(dict(id=image_id, **image)))
+        pixels = image['height'] * image['width']
+        self.shares.extend(
+            item['bbox'][2] * item['bbox'][3] / pixels for item in objects
+        )
+        for item in objects:
+            counts['num_objects'] += 1
+            counts['num_ignored'] += item['iscrowd']
+            about = dict(id=counts['num_objects'], image_id=image_id, **item)
+            self.objects.write(f'{self.encode(about)}\n')
+        counts['num_with_objects'] += bool(objects)
+        counts['most_objects'] = max(counts['most_objects'], len(objects))
+
+    def finish(
+        self, classes: Sequence[str], number_of: Mapping[int, int]
+    ) -> dict[str, Any]:
+        """Write annotations and categories, and return values of the ``CanonicalSplit``.
+
+        ``number_of`` has the number of each class by the number that its annotations have.
+        """
+        self.objects.seek(0)
+        self.file.write('\n],\n"annotations": [')
+        for index, line in enumerate(self.objects):
+            line = CATEGORY.sub(
+                lambda found: f'{found[1]}{number_of[int(found[2])]}', line, 1
+            )
+            self.file.write(f'{"," if index else ""}\n{line[:-1]}')
+        categories = [
+            dict(id=number, name=name) for number, name in enumerate(classes, start=1)
+        ]
+        self.file.write(f'\n],\n"categories": {json.dumps(categories)}}}\n')
+        self.objects.close()
+        self.file.close()
+        lost = self.report.num_left_out
+        of_labels = dict(labelled=self.report.kept + lost, left_out=lost)
+        of_images = dict[str, Any](
+            num_images=len(self.names), num_cut=self.report.num_cut
+        )
+        sides = np.percentile(self.shares or [1.0], np.arange(101)) ** 0.5
+        of_images |= dict(sides=[float(f'{side:.4g}') for side in sides])
+        return dict(self.counts, classes=classes, **of_images, **of_labels)
+
+
+def report_text(
+    folder: LabelFolder, splits: dict[str, dict[str, Any]], report: Report
+) -> str:
+    """The report: a line on the data set, and one for each kind of what is unusual."""
+    counts = ' and '.join(
+        f'{of["num_images"]} {WORDS[split]} images' for split, of in splits.items()
+    )
+    objects = ' and '.join(str(values['num_objects']) for values in splits.values())
+    lines = [
+        f'{folder.format.title}, {counts}, by {folder.split_by}; {objects} objects'
+    ]
+    train, val = (splits.get(split, dict(files=())) for split in WORDS)
+    if train['files'] and (empty := train['num_images'] - train['num_with_objects']):
+        lines[0] += f'; {empty} training images have no object'
+    paths, by_name = {*train['files']}, {path.name: path for path in train['files']}
+    same = sum(
+        path in paths
+        or (
+            path.name in by_name
+            and filecmp.cmp(path, by_name[path.name], shallow=False)
+        )
+        for path in val['files']
+    )
+    if same:
+        lines.append(
+            f'{same} of {len(val["files"])} validation images are training images, too, so figures '
+            'of the evaluation are too good'
+        )
+    return '\n'.join([*lines, *folder.notes, *report.lines()])
+
+
+def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:
+    """Refuse a data set of which much is left out, or whose boxes mostly leave their images.
+
+    Not so with ``own.partial``. The ValueError has the ``text`` of the report.
+    """
+    for split, part in () if partial else splits.items():
+        kind, problem = WORDS[split], ''
+        with_file = part.num_images - part.num_without_file
+        if part.num_cut >= LEAST_CUT and part.num_cut > MOST_CUT * part.num_objects:
+            problem = (
+                f'{part.num_cut} of {part.num_objects} {kind} objects leave their image: do the '
+                'labels have corners in place of a size? If they are right, train on them'
+            )
+        elif 0 < with_file < LEAST_WITH_FILE * part.num_images:
+            problem = (
+                f'{part.num_without_file} of {part.num_images} {kind} images have no label file: '
+                'copy the rest, or train them as images without objects'
+            )
+        elif part.left_out > MOST_LEFT_OUT * part.labelled:
+            problem = (
+                f'{part.left_out} of {part.labelled} {kind} objects are left out: mend the labels, '
+                'or train on the rest'
+            )
+        if problem:
+            raise ValueError(
+                f'{problem} by own.partial=True. {"; ".join(text.splitlines())}'
+            )

@@ -1,0 +1,292 @@
+"""COCO files in a folder: parsed, recognised, and which one is of which split."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import re
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .files import errors_at, read_text
+from .foreign import other_tool
+from .inventory import Inventory
+from .splits import SPLITS, WORDS
+
+# Words of file names and folders that do not tell one COCO file from another.
+USUAL_NAMES = {
+    *'annotation annotations instances instance coco labels label default json'.split()
+}
+USUAL_NAMES |= {'result', 'results'}
+USUAL_FOLDERS = USUAL_NAMES | {'images', 'data'}
+DEPTH = 4  # of a file below the folder: export/train/annotations/instances_default.json
+CROWD = 20  # JSON files in one folder: more are files of one image each
+GAP = re.compile(r'[\s,:]*')
+decode = json.JSONDecoder().raw_decode
+
+
+@dataclass
+class CocoFile:
+    """A COCO file.
+
+    COCO's own has 450 MB, and its annotations would take 3 GB as objects. So they stay text, and
+    each is decoded where its image is read.
+    """
+
+    path: Path
+    content: Any  # all but the annotations, of which the first may be there
+    text: str  # '' unless the file is read whole
+    starts: array[int] = field(
+        default_factory=lambda: array('q')
+    )  # of annotations in the text
+    image_ids: list[str] = field(
+        default_factory=list
+    )  # of the annotations, see ``id_of``
+    category_ids: set[str] = field(default_factory=set)  # that annotations have
+
+    def annotation(self, number: int) -> dict[str, Any]:
+        """An annotation by its number in the file, which is its id if it has none."""
+        item, _ = decode(self.text, self.starts[number])
+        return {'id': f'number {number}', **item}
+
+    def image_names(self) -> list[str]:
+        """The file names of the images that have one."""
+        entries = (item for item in self.content['images'] if isinstance(item, dict))
+        return [name for entry in entries if (name := name_of(entry))]
+
+    def check(self) -> None:
+        """Raise ValueError unless the file has annotations of objects by COCO."""
+        if reason := why_not_coco(self.content):
+            raise ValueError(f'{self.path} is no COCO file of objects, but {reason}')
+
+
+def load_coco(path: Path, *, is_whole: bool = False) -> CocoFile:
+    """A JSON file, of COCO's `annotations` only the first unless it is read whole.
+
+    COCO's images come first, which takes one to two seconds of a file of 450 MB. An error of JSON
+    is a ValueError that names the file.
+    """
+    with errors_at(path):
+        file = CocoFile(path, {}, text := read_text(path))
+        index = after_gap(text, 0)
+        if not text.startswith('{', index):
+            file.content, index = decode(text, index)
+        else:
+            index = after_gap(text, index + 1)
+            while not text.startswith('}', index):
+                key, end = decode(text, index)
+                if not isinstance(key, str):
+                    raise json.JSONDecodeError('Expecting a name', text, index)
+                index = after_gap(text, end)
+                if key != 'annotations' or not text.startswith('[', index):
+                    file.content[key], index = decode(text, index)
+                elif (index := parse_annotations(file, index, is_whole)) < 0:
+                    break
+                index = after_gap(text, index)
+            index += 1
+        if not is_whole:
+            file.text = ''  # its memory
+        elif text[index:].strip():
+            raise json.JSONDecodeError('Extra data', text, index)
+    return file
+
+
+def parse_annotations(file: CocoFile, index: int, is_whole: bool) -> int:
+    """The place behind the list of annotations at `index`; -1 to stop, with the first one read."""
+    text, first = file.text, list[Any]()
+    file.content['annotations'] = first
+    index = after_gap(text, index + 1)
+    images: dict[str, str] = {}  # so that an id of many annotations is one text
+    while not text.startswith(']', index):
+        item, end = decode(text, index)
+        if not first:
+            first.append(item)
+        if is_whole:
+            if not isinstance(item, dict):
+                raise ValueError(
+                    f'number {len(file.starts)} of annotations is {item!r:.80}'
+                )
+            key = id_of(item.get('image_id'))
+            file.starts.append(index)
+            file.image_ids.append(images.setdefault(key, key))
+            file.category_ids.add(id_of(item.get('category_id')))
+        elif 'images' in file.content:
+            return -1
+        index = after_gap(text, end)
+    return index + 1
+
+
+def after_gap(text: str, index: int) -> int:
+    """The place behind white space, commas and colons."""
+    found = GAP.match(text, index)
+    return found.end() if found else index
+
+
+def id_of(value: Any) -> str:
+    """An id as text: 1, 1.0 and '1' are the same; '01' is another one."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value).strip()
+
+
+def name_of(entry: dict[str, Any]) -> str:
+    """The file name of an image; LVIS has only its address. '' for none."""
+    return str(entry.get('file_name') or entry.get('coco_url') or '')
+
+
+def why_not_coco(content: Any) -> str | None:
+    """The reason why a JSON file has no annotations of objects by COCO; None if it has some."""
+    if reason := other_tool(content):
+        return reason
+    if not isinstance(content, dict):
+        return 'a list' if isinstance(content, list) else 'no object of JSON'
+    if isinstance(content.get('shapes'), list):
+        return 'labels of one image by LabelMe: give the folder of all of them as data_root'
+    if lacking := [
+        k for k in ('images', 'annotations') if not isinstance(content.get(k), list)
+    ]:
+        return f'without a list of {" and ".join(lacking)}'
+    return None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A JSON file, by its name and folders."""
+
+    path: Path
+    home: tuple[
+        str, ...
+    ]  # its folders, without the ones that name a split or are usual
+    split: str  # 'train', 'val' or '', for files whose names tell no split, or both
+    rank: tuple[
+        bool, bool
+    ]  # of a test split, other words in the name; the lowest is taken
+
+    def read(self) -> CocoFile | None:
+        """The file if it is COCO's; ValueError for one that is broken, and has no other words."""
+        try:
+            file = load_coco(self.path)
+        except ValueError:
+            if self.rank[1]:
+                return None
+            raise
+        return None if why_not_coco(file.content) else file
+
+
+def candidates(inventory: Inventory) -> list[Candidate]:
+    """The files that may be COCO's: no LabelMe file beside its image, none of very many."""
+    root, found = inventory.root, list[Candidate]()
+    files = inventory.below(root, ('.json',))
+    images, crowds = inventory.images(root), Counter(path.parent for path in files)
+    for path in files:
+        folders = path.relative_to(root).parts[:-1]
+        words = words_of(path.name.lower().removesuffix('.json'))
+        others = any(
+            word not in USUAL_NAMES and not splits_in([word]) for word in words
+        )
+        is_crowded = others and crowds[path.parent] > CROWD
+        if (
+            is_crowded
+            or images.stem_of(path) in images.by_stem
+            or len(folders) >= DEPTH
+        ):
+            continue
+        named = [splits_in(words_of(name)) for name in folders]
+        splits = next(filter(None, [splits_in(words), *reversed(named)]), {})
+        split = next(iter(splits)) if len(splits) == 1 else ''
+        pairs = zip(folders, named, strict=True)
+        home = tuple(x for x, of in pairs if not of and x.lower() not in USUAL_FOLDERS)
+        is_test = splits.get(split, '').startswith('test')
+        found.append(Candidate(path, home, split, (is_test, others)))
+    return found
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name, in lower case: 'instances_train2017' has two."""
+    return [word for word in re.split('[^a-z0-9]+', name.lower()) if word]
+
+
+def splits_in(words: Sequence[str]) -> dict[str, str]:
+    """The splits that words name, with the word: a year may follow, as in 'train2014'."""
+    bare = {re.sub(r'(?:19|20)\d\d$', '', word): word for word in words}
+    found = {
+        split: [name for name in names if name in bare]
+        for split, names in SPLITS.items()
+    }
+    return {split: bare[names[0]] for split, names in found.items() if names}
+
+
+def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
+    """The folder of a data set and its files by split, '' for a file of both; {} for none."""
+    root, homes = inventory.root, dict[tuple[str, ...], list[Candidate]]()
+    for candidate in candidates(inventory):
+        homes.setdefault(candidate.home, []).append(candidate)
+    for depth in sorted({*map(len, homes)}):
+        some = {
+            root.joinpath(*home): given
+            for home, given in homes.items()
+            if len(home) == depth
+        }
+        found = {
+            home: files for home, given in some.items() if (files := best_files(given))
+        }
+        if len(found) > 1:
+            names = ', '.join(str(home.relative_to(root)) for home in found)
+            raise ValueError(
+                f'{root} has several COCO data sets ({names}): give one as data_root'
+            )
+        if found:
+            return next(iter(found.items()))
+    for one in (one for given in homes.values() for one in given if not one.rank[1]):
+        file = load_coco(one.path)
+        if isinstance(file.content, dict) and isinstance(
+            file.content.get('images'), list
+        ):
+            file.check()
+    return root, {}
+
+
+def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
+    """The file of each split, or the file '' of both; {} for none. One of training is needed."""
+    found = {split: file for split in SPLITS if (file := best_file(given, split))}
+    if not found:
+        return {'': file} if (file := best_file(given, '')) else {}
+    lacking = 'val' if 'train' in found else 'train'
+    named = [
+        x.path
+        for x in given
+        if x.split == lacking and (lacking == 'train' or not any(x.rank))
+    ]
+    if lacking not in found or found[lacking].path not in named:
+        for path in named:
+            load_coco(path).check()
+    if 'train' not in found:
+        names = ', '.join(one.path.name for one in given)
+        raise ValueError(
+            f'{found["val"].path} is of the validation split, and no COCO file of the training '
+            f'split (there are {names}): name it by own.train=FILE, or another format by own.format'
+        )
+    return found
+
+
+def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
+    """The COCO file of a split whose name says it best; ValueError for several that differ."""
+    items = [item for item in given if item.split == split]
+    for rank in sorted({item.rank for item in items}):
+        files = [file for one in items if one.rank == rank and (file := one.read())]
+        paths = [file.path for file in files]
+        if others := [
+            path for path in paths[1:] if not filecmp.cmp(paths[0], path, False)
+        ]:
+            names = ', '.join(map(str, [paths[0], *others]))
+            what = f'the {WORDS[split]} labels' if split else 'the labels'
+            raise ValueError(
+                f'several COCO files could be {what}: {names}: name one by own.{split or "train"}='
+                'FILE, or leave one in the folder'
+            )
+        if files:
+            return files[0]
+    return None

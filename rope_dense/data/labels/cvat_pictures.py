@@ -1,0 +1,234 @@
+"""The images and frames that a file of CVAT labels: their image files, sizes and shapes."""
+
+import re
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from .files import errors_at, finite_numbers, without_suffix
+from .inventory import Images
+from .objects import Split
+
+FRAME = re.compile(r'(?:^|/)frame_(\d+)$')  # as CVAT exports frames
+NUMBER = re.compile(r'(\d+)$')
+# Attributes of shapes that are read: a file may have a million shapes.
+NUMBERS = (
+    *'xtl ytl xbr ybr cx cy rx ry left top width height rotation points rle'.split(),
+)
+
+
+class Node(NamedTuple):
+    """A shape: its label, type and numbers as text."""
+
+    label: str
+    tag: str
+    attrib: dict[str, str]
+
+
+@dataclass
+class Picture:
+    """An image, or a frame of a video."""
+
+    name: str  # in the file of labels
+    subset: str  # of the project; '' for none
+    size: tuple[int, int] | None  # (height, width); None if the labels do not say it
+    nodes: list[Node]
+    stem: str = (
+        ''  # path in the folder of images without suffix; by its name without a file
+    )
+    file: Path | None = None  # None if it is not there
+    is_frame: bool = False  # its shapes are of tracks
+
+
+# The pictures of a file, first the <image> elements, and its classes in their order.
+Contents = tuple[list[Picture], list[str]]
+
+
+def read_contents(part: Split) -> Contents:
+    """The pictures of a file with their shapes, and its classes; parsed once for both splits.
+
+    Raises:
+        ValueError: no XML, or frames whose image files cannot be told; the message has the file.
+    """
+    with errors_at(part.source):
+        images = part.inventory.images(part.images)
+        return part.inventory.content(
+            part.source, lambda file: parse_pictures(file, images)
+        )
+
+
+def parse_pictures(file: Path, images: Images) -> Contents:
+    """The pictures of a file with their shapes, and its classes."""
+    meta, pictures = Element('meta'), list[Picture]()
+    by_frame, tracks = dict[tuple[str, str], Picture](), dict[str, list[Element]]()
+    for _, element in ElementTree.iterparse(file):
+        subset = element.get('subset') or ''
+        if element.tag == 'image':
+            name = (element.get('name') or '').replace('\\', '/')
+            nodes = [node_of(shape, shape.get('label')) for shape in element]
+            pictures.append(Picture(name, subset, frame_size(element), nodes))
+            by_frame[subset, element.get('id') or ''] = pictures[-1]
+            element.clear()
+        elif element.tag == 'track':
+            tracks.setdefault(subset, []).append(element)
+        elif element.tag == 'meta':
+            meta = element
+    assign_files(pictures, images)
+    for subset, some in tracks.items():
+        if len({track.get('task_id') for track in some}) > 1:
+            raise ValueError(
+                f'subset {subset!r} has tracks of several tasks, which number their frames alike: '
+                'export each task, or "CVAT for images 1.1"'
+            )
+        frames: dict[int, list[Node]] = {}
+        for track in some:
+            for number, shape in frame_shapes(track):
+                nodes = frames.setdefault(number, [])
+                if shape.get('outside') != '1':
+                    nodes.append(node_of(shape, track.get('label')))
+        for number in [
+            number for number in frames if (subset, str(number)) in by_frame
+        ]:
+            by_frame[subset, str(number)].nodes += frames.pop(number)
+        if frames:
+            pictures += frames_as_pictures(
+                dict(sorted(frames.items())), some, meta, subset, images
+            )
+    names = [
+        (label.findtext('name') or '').strip()
+        for label in meta.iterfind(
+            './/labels/label'
+        )  # not parts of skeletons, tags of images
+        if not label.findtext('parent') and label.findtext('type') != 'tag'
+    ]
+    return pictures, [name for name in dict.fromkeys(names) if name]
+
+
+def node_of(shape: Element, label: str | None) -> Node:
+    """A shape without what is not read of it."""
+    attrib = {name: value for name in NUMBERS if (value := shape.get(name)) is not None}
+    return Node((label or '').strip(), shape.tag, attrib)
+
+
+def frame_shapes(track: Element) -> list[tuple[int, Element]]:
+    """The shapes of a track with the numbers of their frames, from 0."""
+    what, shapes = (
+        f'a frame of track {track.get("id")}',
+        [x for x in track if x.tag != 'attribute'],
+    )
+    return [
+        (int(finite_numbers([shape.get('frame')], what)[0]), shape) for shape in shapes
+    ]
+
+
+def assign_files(pictures: Sequence[Picture], images: Images) -> None:
+    """Fill in the file and the stem of each picture.
+
+    An image file is one picture's whose path it has; where it is none's, a name is enough.
+    """
+    for picture in pictures:
+        for path in (
+            f'{picture.subset}/{picture.name}'.strip('/'),
+            picture.name.strip('/'),
+        ):
+            found = images.by_path.get(path) or images.by_stem.get(without_suffix(path))
+            picture.file = picture.file or found
+    taken = {picture.file for picture in pictures}
+    for picture in pictures:
+        if picture.file is None and (named := images.find(picture.name)) not in taken:
+            picture.file = named
+        file = picture.file
+        picture.stem = images.stem_of(file) if file else without_suffix(picture.name)
+
+
+def frame_size(node: Element | None) -> tuple[int, int] | None:
+    """(height, width) of an <image>, or of the <original_size> of a task."""
+    if node is None:
+        return None
+    sides = [node.get(name) or node.findtext(name) or 0 for name in ('height', 'width')]
+    height, width = (int(side) for side in finite_numbers(sides, 'a side of the image'))
+    return (height, width) if height > 0 and width > 0 else None
+
+
+def frames_as_pictures(
+    frames: dict[int, list[Node]],
+    tracks: Sequence[Element],
+    meta: Element,
+    subset: str,
+    images: Images,
+) -> list[Picture]:
+    """The frames with their image files, which have the numbers of the frames in their names."""
+    tasks = [
+        *meta.iterfind('project/tasks/task'),
+        *meta.iterfind('task'),
+        *meta.iterfind('job'),
+    ]
+    number = tracks[0].get('task_id')
+    task = next(
+        (task for task in tasks if number in (None, task.findtext('id'))),
+        Element('task'),
+    )
+    stems = {
+        s: file for s, file in images.by_stem.items() if s.startswith(f'{subset}/')
+    }
+    files: dict[int, list[Path]] = {}
+    for pattern in (FRAME, NUMBER):
+        for stem, file in (stems or images.by_stem).items() if not files else ():
+            if match := pattern.search(stem):
+                files.setdefault(int(match[1]), []).append(file)
+    check_frame_numbers(frames.keys(), files, task, images)
+    check_tracks(tracks, files, task)
+    size, found = frame_size(task.find('original_size')), list[Picture]()
+    for frame, nodes in frames.items():
+        same = files.get(frame, [])
+        if len(same) > 1:
+            raise ValueError(
+                f'frame {frame} is both {same[0]} and {same[1]}: remove one of them'
+            )
+        name = f'frame_{frame:06d}'
+        stem, image = (images.stem_of(same[0]), same[0]) if same else (name, None)
+        found.append(Picture(name, subset, size, nodes, stem, image, is_frame=True))
+    return found
+
+
+def check_frame_numbers(
+    frames: Set[int], files: dict[int, list[Path]], task: Element, images: Images
+) -> None:
+    """Refuse images that are other frames than the frames of the video, counted from 0."""
+    start = int(task.findtext('start_frame') or 0)
+    count, last = task.findtext('size'), task.findtext('stop_frame')
+    stop = int(last) if last is not None else start + int(count) - 1 if count else None
+    if stop is None or max(frames) > stop:  # a job may count the frames of its task
+        is_other = 0 in frames and 0 not in files
+    else:
+        counts_from_1 = 0 not in files and 1 in files
+        is_other = max(files, default=0) > stop and (
+            start not in files or counts_from_1
+        )
+    if is_other or not files.keys() & frames:
+        numbers = f'{min(files)} to {max(files)}' if files else 'no number'
+        raise ValueError(
+            f'its tracks are of frames {min(frames)} to {max(frames)} of a video, and the images '
+            f'in {images.folder} have {numbers}: export "CVAT for images 1.1" with images, '
+            'or extract the frames as images/frame_%06d.jpg, the first as frame_000000'
+        )
+
+
+def check_tracks(
+    tracks: Sequence[Element], files: dict[int, list[Path]], task: Element
+) -> None:
+    """Refuse tracks that have their key frames only, where others have images."""
+    match = re.search(r'step=(\d+)', task.findtext('frame_filter') or '')
+    step = int(match[1]) if match else 1
+    for track in tracks:
+        for (first, shape), (last, _) in pairwise(frame_shapes(track)):
+            between = any(number in files for number in range(first + step, last, step))
+            if between and shape.get('outside') != '1':
+                raise ValueError(
+                    f'track {track.get("id")} has no shape between frames {first} and {last}, but '
+                    'there are images of them: export "CVAT for video 1.1" with all its frames'
+                )

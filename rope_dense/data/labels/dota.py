@@ -1,0 +1,175 @@
+"""DOTA: a text file for each image, a line for each object: four corners, class, difficulty.
+
+See https://captain-whu.github.io/DOTA/dataset.html. Many own data sets have no difficulty: whether
+lines have it is decided once for a data set.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..classes import CLASSES_FILE, read_classes
+from .files import errors_at, finite_numbers, read_numbered_lines
+from .geometry import polygon_shape
+from .inventory import Inventory
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, find_pairs, read_pairs
+from .splits import split_files
+
+HEAD = ('imagesource', 'gsd')
+# mmrotate's img_split.py writes 2 for what a patch cuts, and pandas 1.0 for 1.
+DIFFICULTIES = {'0': 0, '1': 1, '2': 2, '0.0': 0, '1.0': 1, '2.0': 2}
+HORIZONTAL = re.compile(
+    r'hbb|task2|reclabel', re.I
+)  # folders of the same objects as upright boxes
+ABOVE = 4  # folders, from the label files on, in which classes.txt may be
+
+
+def find_dota(inventory: Inventory) -> LabelFolder | None:
+    """labelTxt/, labelTxt-v1.5/ or annfiles/ beside images/, for all images or for each split."""
+    pairs = find_pairs(inventory, FILES) or find_pairs(
+        inventory, replace(FILES, is_one=is_text)
+    )
+    if pairs is None:
+        return None
+    parts, by = split_files(pairs, inventory)
+    options = dict(difficulty=has_difficulty([*map(Path, sorted(pairs.files))]))
+    return LabelFolder(
+        DOTA, {s: replace(x, options=options) for s, x in parts.items()}, by
+    )
+
+
+def read_dota(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
+    """The images of a split that have a label file, which may be empty."""
+    if (has := part.options.get('difficulty')) is None:
+        has = has_difficulty([*part.pairs, *part.orphans])
+    kind = (
+        'with a difficulty behind each class'
+        if has
+        else 'without a difficulty in its lines'
+    )
+    report.note(f'folder of labels {kind}', '/'.join(part.source.parts[-2:]))
+
+    def read(path: Path, image: Path) -> Labelled:
+        return Labelled(
+            image, [shape_in(path, *line, has) for line in read_object_lines(path)]
+        )
+
+    def count(path: Path) -> int | None:
+        return sum(has_corners(line) for _, line in read_object_lines(path)) or None
+
+    return classes or (), read_pairs(part, FILES, report, read, count)
+
+
+def is_text(path: Path) -> bool:
+    """Return whether a text file may have labels."""
+    return path.name.lower() != CLASSES_FILE
+
+
+def is_oriented(path: Path) -> bool:
+    """Return whether a text file may have labels, and not of the same objects as upright boxes."""
+    return is_text(path) and not HORIZONTAL.search('/'.join(path.parts[-4:-1]))
+
+
+def read_object_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, line) of each object, without the head of source and ground sample distance."""
+    return (
+        pair
+        for pair in read_numbered_lines(path)
+        if not pair[1].lower().startswith(HEAD)
+    )
+
+
+def has_corners(line: str) -> bool:
+    """Return whether a line begins with the numbers of four corners, and goes on."""
+    words = line.split()
+    try:
+        return len([float(word) for word in words[:8]]) == 8 < len(words)
+    except ValueError:
+        return False
+
+
+def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
+    """The object of a line, difficult above 0; ValueError if words are missing."""
+    words = line.split()
+    with errors_at(path.with_name(where)):
+        if len(words) < 9 + has_difficulty:
+            rest = 'class, difficulty' if has_difficulty else 'class'
+            raise ValueError(
+                f'{len(words)} words; give x and y of four corners, {rest}'
+            )
+        corners, name = finite_numbers(words[:8], 'a corner'), words[8:]
+        last = name.pop() if has_difficulty else '0'
+        if last not in DIFFICULTIES:
+            raise ValueError(
+                f'ends with {last!r}, where other lines have a difficulty, 0, 1 or 2'
+            )
+        return polygon_shape(
+            ' '.join(name), corners, difficult=DIFFICULTIES[last] > 0, where=where
+        )
+
+
+def has_difficulty(files: Sequence[Path]) -> bool:
+    """Return whether the lines of files end with a difficulty, and not with the class.
+
+    They do if each ends with 0, 1 or 2 and several classes are left without that word. If only one
+    is left, it has difficulties if all are 0 or mmrotate's script wrote the files; without any 0,
+    the number is of the class ('type 1', 'type 2'). In doubt, as with numbers of 0 and above 2,
+    classes.txt decides; ValueError without one.
+    """
+    places: dict[
+        str, str
+    ] = {}  # the first place of each end of a line, behind the corners
+    for path in files:
+        for where, line in read_object_lines(path):
+            if has_corners(line):  # the reader refuses other lines
+                places.setdefault(
+                    ' '.join(line.split()[8:]), str(path.with_name(where))
+                )
+    parts = {end: end.rpartition(' ') for end in places}
+    names = {
+        end: name
+        for end, (name, _, last) in parts.items()
+        if name and last in DIFFICULTIES
+    }
+    classes, numbers = (
+        set(names.values()),
+        {DIFFICULTIES[parts[end][2]] for end in names},
+    )
+    whole = {
+        int(last): name for name, _, last in parts.values() if name and last.isdecimal()
+    }
+    if len(names) < len(places):
+        is_odd = 0 in whole and max(whole) > 2 and len({*whole.values()}) > 1
+        if (
+            not is_odd
+            and not classes & places.keys()
+            and (0 not in numbers or len(classes) < 2)
+        ):
+            return False
+    elif (
+        len(classes) != 1 or numbers == {0} or any('annfiles' in x.parts for x in files)
+    ):
+        return bool(classes)
+    elif 0 not in numbers:
+        return False
+    for folder in {file.parent.absolute() for file in files}:
+        for home in (folder, *folder.parents)[:ABOVE]:
+            if (listing := home / CLASSES_FILE).is_file():
+                return not places.keys() <= {*read_classes(listing)[0]}
+    odd, other = sorted(places, key=lambda end: (end in names, end))[:2]
+    raise ValueError(
+        f'{places[odd]} ends with {odd!r} and {places[other]} with {other!r}: is the number a '
+        'difficulty, which each line has to have, or of the class? Write the names of the classes '
+        f'to {min(files).parent / CLASSES_FILE}'
+    )
+
+
+FOLDERS = r'labeltxt.*|annfiles|dota-v.*'
+FILES = FileKind(
+    'DOTA', 'a label file', ('.txt',), FOLDERS, is_one=is_oriented, is_apart=True
+)
+DOTA = Format(
+    'dota', 'DOTA', ('.txt',), find_dota, read_dota, FILES, lists_classes=False
+)

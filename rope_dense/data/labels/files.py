@@ -1,0 +1,266 @@
+"""A user's files: names and text, JSON, YAML and XML decoded, errors named."""
+
+import codecs
+import json
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import yaml
+from PIL import Image
+
+from ..images import plug_ins  # noqa: F401  # before Pillow says what it reads
+from .objects import printable_text
+
+OPENCV_SUFFIXES = '.jpg .jpeg .jfif .png .tif .tiff .bmp .webp'.split()
+PILLOW_SUFFIXES = [
+    x for x in '.gif .avif .heic .heif'.split() if x in Image.registered_extensions()
+]
+IMAGE_SUFFIXES = (*OPENCV_SUFFIXES, *PILLOW_SUFFIXES)
+VIDEO_SUFFIXES = tuple(
+    '.mp4 .avi .mov .mkv .webm .m4v .mpg .mpeg .wmv .flv .ts .mts .m2ts .3gp .ogv .vob'.split()
+)
+MOST_REPEATED = 1_000  # values by the aliases of a YAML file
+DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
+
+DECODERS = {
+    json.JSONDecodeError: 'JSON, or cut off',
+    yaml.YAMLError: 'YAML',
+    ElementTree.ParseError: 'XML, cut off, or not in the encoding that it declares',
+}
+# Of the content of labels; a LookupError is also of an unknown encoding.
+ERRORS = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
+
+def without_suffix(path: str | Path) -> str:
+    """A path without the suffix of an image, if it has one: 'a.jpg' is 'a', 'a.1' stays."""
+    path = Path(path)
+    return (
+        path.with_suffix('') if path.suffix.lower() in IMAGE_SUFFIXES else path
+    ).as_posix()
+
+
+def parts_of(path: str) -> list[str]:
+    """The parts of a path of any system, without '.' and '..'."""
+    return [part for part in re.split(r'[\\/]', path) if part not in ('', '.', '..')]
+
+
+def fold_case(text: str) -> str:
+    """A text in one case and Unicode form; macOS writes letters and their accents apart."""
+    return unicodedata.normalize('NFC', unicodedata.normalize('NFC', text).casefold())
+
+
+def read_text(path: Path) -> str:
+    """A text in UTF-8, or UTF-16 with a byte-order mark; ValueError for another encoding."""
+    content = path.read_bytes()
+    is_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return content.decode('utf-16' if is_16 else 'utf-8-sig')
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f'{path} is no UTF-8 text ({error}): save it as UTF-8'
+        ) from error
+
+
+def read_numbered_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, line) of each line that is not blank: ('a.txt, line 3', '0 .5 .5 .2 .2')."""
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if line.strip():
+            yield f'{path.name}, line {number}', line.strip()
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; ValueError, which names the file, if it is none or cut off."""
+    with errors_at(path):
+        return json.loads(read_text(path))
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file, each scalar as text: `yes`, 1.10 and ~ stay as written.
+
+    Raises:
+        ValueError: it is no YAML, has a key twice, or becomes large by aliases.
+    """
+    with errors_at(path):
+        return yaml.load(read_text(path), Loader=TextLoader)
+
+
+class TextLoader(yaml.BaseLoader):
+    """Loads scalars as text, and each key once; counts what aliases repeat."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.sizes: dict[
+            int, int
+        ] = {}  # numbers of values in the nodes that are complete
+        self.repeated = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        is_alias = self.check_event(yaml.AliasEvent)
+        if (node := super().compose_node(parent, index)) is None:
+            return node
+        if is_alias:  # of a node that is complete, or of one that has itself as a value
+            self.repeated += self.sizes.get(id(node), MOST_REPEATED + 1)
+            if self.repeated > MOST_REPEATED:
+                raise yaml.YAMLError(
+                    f'its aliases repeat more than {MOST_REPEATED:,} values'
+                )
+            return node
+        inner = [] if isinstance(node, yaml.ScalarNode) else node.value
+        if (
+            isinstance(node, yaml.ScalarNode)
+            and len(node.value) > 1000
+            and node.value.isdigit()
+        ):
+            raise yaml.YAMLError('it has a number of thousands of digits')
+        items = [
+            part
+            for item in inner
+            for part in (item if isinstance(item, tuple) else [item])
+        ]
+        self.sizes[id(node)] = 1 + sum(self.sizes[id(item)] for item in items)
+        return node
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Any, Any]:
+        keys = Counter(str(key.value) for key, _ in node.value)
+        if twice := [
+            key for key, count in keys.items() if count > 1
+        ]:  # PyYAML takes the last one
+            raise yaml.YAMLError(f'{twice[0]!r:.80} is given twice')
+        return super().construct_mapping(node, deep)
+
+
+def read_xml(path: Path) -> ElementTree.Element:
+    """The root of an XML file; ValueError if it is none, cut off, or in another encoding."""
+    content = path.read_bytes()
+    if b'<!ENTITY' in content:
+        raise ValueError(f'{path} declares entities, which no labels have')
+    with errors_at(path):
+        if declared := DECLARED.match(content):
+            encoding = declared[1].decode().lower()
+            if not encoding.startswith('utf'):  # expat knows no multi-byte encodings
+                encoding = 'gb18030' if encoding in ('gb2312', 'gbk') else encoding
+                return ElementTree.fromstring(
+                    content[declared.end() :].decode(encoding)
+                )
+        return ElementTree.fromstring(content)
+
+
+@contextmanager
+def errors_at(place: object) -> Iterator[None]:
+    """Within this context, an error of a label's content becomes a ValueError that names the place.
+
+    Args:
+        place: a file, or a file and an object in it: 'a.json, annotation 7'. Of nested contexts
+            the inner one names it, and an outer one with the path of the file adds its folder.
+    """
+    try:
+        yield
+    except PlacedError as error:
+        if isinstance(place, Path) and str(error).startswith(
+            (f'{place.name}, ', f'{place.name}:')
+        ):
+            raise PlacedError(f'{place.parent}/{error}') from error
+        raise
+    except (*ERRORS, *DECODERS) as error:
+        what = ' '.join(str(error).split())
+        if kind := next((kind for kind in DECODERS if isinstance(error, kind)), None):
+            what = f'{place} is no {DECODERS[kind]} ({what:.400})'
+        elif isinstance(error, RecursionError):
+            what = (
+                f'{place} has lists in lists, thousands deep: no labels are written so'
+            )
+        elif isinstance(error, KeyError):
+            what = f'{error.args[0]!r} is missing'
+        elif 'set_int_max_str_digits' in what:
+            what = f'{place} has a number of thousands of digits'
+        raise PlacedError(what if str(place) in what else f'{place}: {what}') from error
+
+
+class PlacedError(ValueError):
+    """An error of labels whose message names the file, without characters that are not seen."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable_text(message))
+
+
+def finite_numbers(values: Sequence[object], name: str = 'a number') -> list[float]:
+    """Values as finite numbers; ValueError if one of them is none; the message has it."""
+    numbers = []
+    for value in values:
+        try:
+            numbers.append(float(value))  # type: ignore[arg-type]
+        except OverflowError:  # a whole number of hundreds of digits
+            numbers.append(math.inf)
+        except (TypeError, ValueError):
+            raise ValueError(f'{name} is {value!r:.80}, which is no number') from None
+        if not math.isfinite(numbers[-1]):
+            raise ValueError(f'{name} is {value!r:.80}, which is not finite')
+    return numbers
+
+
+def size_in(item: Mapping[str, Any], height: str, width: str) -> tuple[int, int] | None:
+    """(height, width) in pixels by these keys of a JSON object; None if it does not say them."""
+    if not (item.get(height) and item.get(width)):
+        return None
+    rows, columns = map(
+        int, finite_numbers([item[height], item[width]], f'{height} or {width}')
+    )
+    return (rows, columns) if min(rows, columns) > 0 else None
+
+
+def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
+    """Names of classes as text; ValueError for none, an empty name, or the same twice."""
+    numbers: dict[str, int] = {}
+    for number, given in enumerate(names):
+        if isinstance(given, (list, dict)):
+            what = type(given).__name__
+            raise ValueError(f'{place}: the name of class {number} is {what}, no text')
+        if not (name := class_name(given)):
+            raise ValueError(f'{place}: class {number} has no name')
+        if (other := numbers.setdefault(name, number)) != number:
+            raise ValueError(f'{place}: classes {other} and {number} are both {name!r}')
+    if not numbers:
+        raise ValueError(f'{place}: no class in it')
+    return tuple(numbers)
+
+
+@lru_cache(4096)
+def class_name(name: object) -> str:
+    """The name of a class as text on one line, in Unicode's composed form, ``printable_text``."""
+    return ' '.join(
+        printable_text(
+            ' '.join(unicodedata.normalize('NFC', str(name)).split())
+        ).split()
+    )
+
+
+def is_set(value: object) -> bool:
+    """Return whether a flag of a JSON file is set: neither absent, 0, false nor their text."""
+    if isinstance(value, str):
+        return value.strip().lower() not in (
+            '',
+            '0',
+            '0.0',
+            'false',
+            'no',
+            'none',
+            'null',
+        )
+    return value not in (None, 0)

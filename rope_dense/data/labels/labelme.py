@@ -1,0 +1,251 @@
+"""LabelMe and X-AnyLabeling: a JSON file for each image, beside it or in a folder apart.
+
+The format was compared with LabelMe's reader and writer, labelme/_label_file.py.
+"""
+
+import base64
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from . import geometry
+from .files import (
+    errors_at,
+    finite_numbers,
+    is_set,
+    read_json,
+    read_text,
+    size_in,
+)
+from .inventory import Inventory
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import LOOKED_AT, FileKind, find_pairs, read_pairs
+from .splits import split_files
+
+POLYGONS = ('polygon', 'rectangle', 'rotation', 'oriented_rectangle', 'quadrilateral')
+BACKGROUND = (
+    '_background_',
+    '__background__',
+)  # of labels.txt, for pixels of no object
+IGNORE = '__ignore__'
+INSIDE = (
+    'its image is in it only, as imageData: save it as a file of the name in imagePath'
+)
+SLACK = 2  # pixels between the size of a mask and the distance of its points
+FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are rounded
+
+
+def find_labelme(inventory: Inventory) -> LabelFolder | None:
+    """JSON files beside images or in a folder apart, in train/ and val/ or split by a hash.
+
+    ValueError for files without images, which are in the files.
+    """
+    if pairs := find_pairs(inventory, FILES):
+        return LabelFolder(LABELME, *split_files(pairs, inventory))
+    for path in inventory.below(inventory.root, FILES.suffixes)[:LOOKED_AT]:
+        if is_labelme(path) and read_json(path).get('imageData'):
+            raise ValueError(f'{path}: {INSIDE}')
+    return None
+
+
+def read_labelme(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
+    """The images with a JSON file; one without shapes has no objects."""
+
+    def read(path: Path, image: Path) -> Labelled:
+        with errors_at(path):
+            return labelled(path, image, part, report)
+
+    def count(path: Path) -> int | None:
+        content = read_json(path)
+        if isinstance(content, dict) and isinstance(content.get('shapes'), list):
+            if content.get('imageData'):
+                report.note(INSIDE, path.name)
+            return len(content['shapes'])
+        report.note(
+            'JSON file that is not of LabelMe, and has no image (left out)', path.name
+        )
+        return None
+
+    return classes or (), read_pairs(part, FILES, report, read, count)
+
+
+def is_labelme(path: Path) -> bool:
+    """Return whether a JSON file is LabelMe's, or would be if it were not broken.
+
+    COCO's files, which are large, are not parsed.
+    """
+    try:
+        text = read_text(path)
+        content = json.loads(text) if '"shapes"' in text else None
+    except json.JSONDecodeError:
+        return True
+    except ValueError:  # of another encoding
+        return b'"shapes"' in path.read_bytes()
+    return isinstance(content, dict) and 'shapes' in content
+
+
+def read_image_name(path: Path) -> str | None:
+    """The ``imagePath`` of a file."""
+    try:
+        content = read_json(path)
+    except ValueError:  # the reader says it
+        return None
+    name = content.get('imagePath') if isinstance(content, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def labelled(path: Path, image: Path, part: Split, report: Report) -> Labelled:
+    """An image with the objects of its JSON file: shapes of one label and ``group_id`` are one."""
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get('shapes'), list):
+        raise ValueError("no list of 'shapes', as LabelMe writes it")
+    shapes = content['shapes']
+    if odd := [n for n, given in enumerate(shapes, 1) if not isinstance(given, dict)]:
+        raise ValueError(f'shape {odd[0]} is {shapes[odd[0] - 1]!r:.80}')
+    item = Labelled(image, size=size_in(content, 'imageHeight', 'imageWidth'))
+    groups: dict[tuple[str, Any], Shape] = {}
+    boxes = {
+        given.get('group_id') for given in shapes if given.get('shape_type') != 'point'
+    }
+    for number, given in enumerate(shapes, start=1):
+        where, group = f'{path.name}, shape {number}', given.get('group_id')
+        with errors_at(where):
+            if (
+                given.get('shape_type') == 'point'
+                and group is not None
+                and group in boxes
+            ):
+                report.note('key point in a group with an object (left out)', where)
+            elif str(given.get('label')).strip() in BACKGROUND:
+                report.note(
+                    'shape of the background, which is no class (left out)', where
+                )
+            elif isinstance(shape := shape_of(given, item, where, part), str):
+                item.leave_out(shape, where, str(given.get('label') or ''))
+            elif group is not None and (shape.label, group) in groups:
+                add_part(groups[shape.label, group], shape)
+            else:
+                groups[shape.label, group] = shape
+                item.shapes.append(shape)
+    return item
+
+
+def shape_of(
+    given: dict[str, Any], item: Labelled, where: str, part: Split
+) -> Shape | str:
+    """The object of a shape; the reason to leave it out if it has no area or no label."""
+    label, flags = given.get('label'), given.get('flags')
+    if (
+        label is None
+        or isinstance(label, (list, dict))
+        or not (name := str(label).strip())
+    ):
+        return 'object without a label'
+    if name == IGNORE:
+        return f'object of {IGNORE}, which is no class'
+    is_flagged = isinstance(flags, dict) and is_set(flags.get('difficult'))
+    more: dict[str, Any] = dict(
+        where=where, difficult=is_flagged or is_set(given.get('difficult'))
+    )
+    kind, pairs = given.get('shape_type') or 'polygon', given.get('points') or []
+    if not isinstance(pairs, list) or not all(
+        isinstance(p, list) and len(p) == 2 for p in pairs
+    ):
+        raise ValueError(f'points are {pairs!r:.80}, not [[x, y], ...]')
+    values = finite_numbers([value for pair in pairs for value in pair], 'a point')
+    points = np.reshape(values, (-1, 2))
+    if kind == 'mask':
+        return mask_of(given, name, points, item, part, more)
+    if kind == 'rectangle' and len(points) == 2:
+        return Shape(name, geometry.bounding_box(points), **more)
+    if kind == 'rectangle' and len(points) == 4:
+        x, y = points.T
+        area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2  # shoelace formula
+        box = geometry.bounding_box(points)
+        if area >= FULL * box[2] * box[3]:
+            return Shape(name, box, **more)
+    if kind == 'circle' and len(points) == 2:
+        (x, y), radius = points[0], float(np.linalg.norm(points[1] - points[0]))
+        return geometry.polygon_shape(
+            name, geometry.ellipse(x, y, radius, radius), **more
+        )
+    if kind in POLYGONS and len(points) > 2:
+        return geometry.polygon_shape(name, points, **more)
+    if kind in (*POLYGONS, 'circle'):
+        return f'{kind} of {len(points)} points'
+    return f'object of type {kind}'
+
+
+def mask_of(
+    given: dict[str, Any],
+    label: str,
+    ends: np.ndarray,
+    item: Labelled,
+    part: Split,
+    more: dict,
+) -> Shape | str:
+    """An object from a PNG in base64 whose first pixel is at the first of ``ends``; ValueError."""
+    if not (text := given.get('mask')):
+        return 'mask without its PNG'
+    if not isinstance(text, str):
+        raise ValueError(f'its mask is {text!r:.80}, no PNG in base64')
+    picture = part.inventory.header(item.file)
+    try:
+        with Image.open(io.BytesIO(base64.b64decode(text.rpartition(',')[2]))) as image:
+            geometry.check_mask(*image.size, picture)
+            mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
+    except Image.DecompressionBombError as error:
+        raise ValueError(
+            f'a mask of many more pixels than its image ({error})'
+        ) from error
+    except (UnidentifiedImageError, OSError) as error:
+        raise ValueError(f'its mask is no PNG in base64 ({error})') from error
+    if (
+        len(ends) == 2
+        and (abs(np.diff(ends, axis=0)[0] + 1 - mask.shape[::-1]) > SLACK).any()
+    ):
+        raise ValueError(
+            f'a mask of {mask.shape[::-1]} pixels (w, h) between {ends.tolist()}'
+        )
+    left, top = map(round, ends[0].tolist()) if len(ends) else (0, 0)
+    item.size = item.size or (picture.height, picture.width)
+    try:
+        return geometry.mask_shape(label, mask, left, top, item.size, **more)
+    except ValueError:
+        return 'mask without a pixel in its image'
+
+
+def add_part(shape: Shape, other: Shape) -> None:
+    """Add another part to an object; a box beside a part with an outline becomes an outline."""
+    corners = [geometry.box_corners(part.box) for part in (shape, other)]
+    if shape.outline or other.outline:
+        shape.outline = geometry.merge_outlines(
+            [shape.outline or corners[:1], other.outline or corners[1:]]
+        )
+    shape.box = geometry.bounding_box(corners[0] + corners[1])
+    shape.difficult |= other.difficult
+
+
+FOLDERS = 'annotations?|labels?|jsons?|anns?|labelme'
+FILES = FileKind(
+    'LabelMe',
+    'a JSON file',
+    ('.json',),
+    FOLDERS,
+    is_one=is_labelme,
+    named=read_image_name,
+)
+LABELME = Format(
+    'labelme',
+    'LabelMe',
+    ('.json',),
+    find_labelme,
+    read_labelme,
+    FILES,
+    lists_classes=False,
+)

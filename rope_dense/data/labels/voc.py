@@ -1,0 +1,184 @@
+"""Pascal VOC: an XML file for each image, whose pixels count from 1.
+
+The devkit, http://host.robots.ox.ac.uk/pascal/VOC/voc2012, has the format. Roboflow, Labelbox,
+CVAT, labelImg and roLabelImg add folders of splits, polygons and rotated boxes.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from .files import errors_at, finite_numbers, read_xml
+from .geometry import polygon_shape, rotated_shape
+from .inventory import Inventory
+from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
+from .pairs import FileKind, find_pairs, read_pairs
+from .splits import split_files
+
+PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
+TRUE = ('1', 'true', 'yes')
+
+
+def find_voc(inventory: Inventory) -> LabelFolder | None:
+    """Annotations/ and JPEGImages/ with lists in ImageSets/Main; or folders of XML and images."""
+    pairs = find_pairs(inventory, FILES)
+    return LabelFolder(VOC, *split_files(pairs, inventory)) if pairs else None
+
+
+def read_voc(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
+    """Images with an XML file: of their name, else the one whose ``filename`` they are."""
+
+    def read(path: Path, image: Path) -> Labelled | None:
+        if (root := read_annotation(path, report)) is None:
+            return None
+        item = Labelled(image, size=size_in(root))
+        for number, node in enumerate(root.findall('object'), start=1):
+            where = f'{path.name}, object {number}'
+            if not len(node) or (node.findtext('deleted') or '').strip() == '1':
+                report.note('empty or deleted <object>', where)
+                continue
+            with errors_at(f'{path}, object {number}'):
+                if shape := shape_of(node, where, report):
+                    item.shapes.append(shape)
+                else:
+                    label = node.findtext('name') or ''
+                    item.leave_out(
+                        'object without bndbox, polygon or robndbox', where, label
+                    )
+        return item
+
+    def count(path: Path) -> int | None:
+        root = read_annotation(path, report)
+        return None if root is None else len(root.findall('object'))
+
+    return classes or (), read_pairs(part, FILES, report, read, count)
+
+
+def read_image_name(path: Path) -> str | None:
+    """The ``folder`` and ``filename`` of the image that an annotation names."""
+    root = read_xml(path)
+    folder, name = (
+        (root.findtext(tag) or '').strip() for tag in ('folder', 'filename')
+    )
+    return f'{folder}/{name}' if name else None
+
+
+def read_annotation(path: Path, report: Report) -> Element | None:
+    """The root of an annotation; None for other XML files, which are noted.
+
+    ValueError if boxes or names are elsewhere than in <object>.
+    """
+    root = read_xml(path)
+    if root.tag != 'annotation':
+        report.note(
+            'XML file that is no annotation of Pascal VOC (left out)', path.name
+        )
+        return None
+    for node in root.iter() if root.find('object') is None else ():
+        tag = node.tag.lower() if isinstance(node.tag, str) else ''
+        has_content = len(node) or (node.text or '').strip()
+        if (tag in PLACES and has_content) or ('object' in tag and len(node)):
+            raise ValueError(
+                f'{path}: <{node.tag}> is not in an <object> of <annotation>, where Pascal VOC has '
+                'each object: export the labels as Pascal VOC'
+            )
+    return root
+
+
+def size_in(root: Element) -> tuple[int, int] | None:
+    """(height, width) of the image; None where a tool wrote 0, 'None' or nothing."""
+    try:
+        height, width = (
+            int(float(root.findtext(f'size/{k}') or 0)) for k in ('height', 'width')
+        )
+    except ValueError:
+        return None
+    return (height, width) if height > 0 and width > 0 else None
+
+
+def shape_of(node: Element, where: str, report: Report) -> Shape | None:
+    """The object of a node: a rotated box, polygons, or a box; None if it has none of them."""
+    if not (label := (node.findtext('name') or '').strip()):
+        raise ValueError('its <name> is empty or missing')
+    difficult = node.findtext('difficult') or node.findtext('Difficult') or ''
+    more: dict[str, Any] = dict(
+        where=where, difficult=difficult.strip().lower() in TRUE
+    )
+    box, rotated = node.find('bndbox'), node.find('robndbox')
+    if rotated is not None and rotated.find('angle') is not None:
+        # Of roLabelImg: centre and sides in pixels from 0, and clockwise radians.
+        x, y, width, height, angle = numbers_in(rotated, 'cx', 'cy', 'w', 'h', 'angle')
+        if abs(angle) > 2 * np.pi:
+            raise ValueError(
+                f'<angle> is {angle:g}, more than a circle: write it in radians'
+            )
+        place = (x - width / 2, y - height / 2, width, height)
+        return rotated_shape(label, place, np.rad2deg(angle), **more)
+    polygons = [
+        points for part in node.findall('polygon') if len(points := points_in(part)) > 4
+    ]
+    if (
+        box is not None
+        and box.find('xmin') is None
+        and len(points := points_in(box)) > 4
+    ):
+        polygons.append(points)  # <bndbox> with corners x0, y0, ...
+        box = None
+    upright = None
+    if (
+        box is not None
+    ):  # from the pixel (xmin, ymin) to (xmax, ymax), which count from 1
+        values = numbers_in(box, 'xmin', 'ymin', 'xmax', 'ymax')
+        (left, right), (top, bottom) = sorted(values[::2]), sorted(values[1::2])
+        if [left, top, right, bottom] != values:
+            report.note('box with its corners in another order (put in order)', where)
+        upright = left - 1, top - 1, right - left + 1, bottom - top + 1
+    if not polygons:
+        return Shape(label, upright, **more) if upright else None
+    outline = polygon_shape(label, np.concatenate(polygons), **more)
+    outline.outline, outline.box = polygons, upright or outline.box
+    return outline
+
+
+def numbers_in(node: Element, *names: str) -> list[float]:
+    """The numbers in a node, by the names of their nodes; ValueError if one is no number."""
+    return [finite_numbers([node.findtext(name)], f'<{name}>')[0] for name in names]
+
+
+def points_in(polygon: Element) -> list[float]:
+    """The corners [x, y, ...] of a polygon, from <x1>, <y1>, ..., which count from 1.
+
+    Or from the <pt><x>, <y></pt> of LabelMe's XML files, which count from 0.
+    """
+    if points := polygon.findall('pt'):
+        return finite_numbers(
+            [point.findtext(axis) for point in points for axis in 'xy'], 'a corner'
+        )
+    numbered = {node.tag.lower(): node.text for node in polygon}
+    order = sorted(int(name[1:]) for name in numbered if re.fullmatch(r'x\d+', name))
+    values = [numbered.get(f'{axis}{number}') for number in order for axis in 'xy']
+    return [value - 1 for value in finite_numbers(values, 'a corner')]
+
+
+def is_voc(path: Path) -> bool:
+    """Return whether an XML file is an annotation of Pascal VOC; ValueError if it is broken."""
+    return read_xml(path).tag == 'annotation'
+
+
+FOLDERS = 'annotations?|xmls?|labels?'
+FILES = FileKind(
+    'VOC',
+    'an XML file',
+    ('.xml',),
+    FOLDERS,
+    is_one=is_voc,
+    named=read_image_name,
+    lists='main',
+)
+VOC = Format(
+    'voc', 'Pascal VOC', ('.xml',), find_voc, read_voc, FILES, lists_classes=False
+)

@@ -1,0 +1,262 @@
+"""The YOLO data set in a folder: by a data.yaml, by darknet's obj.data, or by names of folders."""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..classes import CLASSES_FILE
+from .dota import has_corners, read_object_lines
+from .files import read_text
+from .inventory import Inventory
+from .objects import Format, LabelFolder
+from .pairs import LOOKED_AT, FilePairs, Places, find_pairs, pair_files
+from .splits import (
+    BY_HASH,
+    WORDS,
+    Chosen,
+    listed_image,
+    part_of,
+    split_files,
+    split_pairs_by_hash,
+)
+from .yolo import FILES, NO_LABELS, OF_DOTA, is_yolo, read_yolo
+from .yolo_yaml import (
+    class_names_of,
+    find_declaration,
+    find_folder,
+    key_points,
+    read_names_above,
+    split_entries,
+)
+
+LABELS = {
+    'images': 'labels',
+    'Images': 'Labels',
+    'IMAGES': 'LABELS',
+    'JPEGImages': 'labels',
+}
+LAST_IMAGES = re.compile(rf'(.*/)({"|".join(LABELS)})(?=/|\Z)', re.S)
+
+
+def find_yolo(inventory: Inventory) -> LabelFolder | None:
+    """A data.yaml or obj.data with the splits; or folders of images, of labels, and classes.txt.
+
+    ValueError for several data sets, or one that lacks names of classes, images or labels.
+    """
+    root = inventory.root
+    if declaration := find_declaration(root, inventory):
+        return declared_folder(*declaration, inventory)
+    found, homes = list[LabelFolder](), dict[frozenset[str], Path]()  # of images
+    for folder in inventory.subfolders(root).values():
+        if declaration := find_declaration(folder, inventory):
+            found.append(one := declared_folder(*declaration, inventory))
+            parts = one.splits.values()
+            images = [
+                x for part in parts for x in (*part.pairs.values(), *part.unlabelled)
+            ]
+            homes[frozenset(map(str, images))] = one.splits['train'].images
+    pairs = find_pairs(inventory, FILES)
+    if pairs and homes and (rest := {*pairs.image_of.values()}.difference(*homes)):
+        homes[frozenset(rest)] = Path(min(rest)).parent
+    if len(homes) > 1:
+        names = ' and '.join(map(str, homes.values()))
+        raise ValueError(
+            f'{root} has several YOLO data sets, with {names}: leave one in it'
+        )
+    if found:
+        return found[0]
+    if pairs is not None and pairs.image_of:
+        return undeclared_folder(pairs, inventory)
+    refuse_unplaced(inventory)
+    return None
+
+
+def undeclared_folder(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
+    """A data set by the names of its folders; ValueError without one list of classes."""
+    parts, by = split_files(pairs, inventory)
+    places = dict.fromkeys(
+        x for part in parts.values() for x in (part.source, part.images)
+    )
+    if (found := read_names_above(places, inventory)) is None:
+        raise ValueError(
+            f'{parts["train"].source} has YOLO labels, but names of the classes are missing: write '
+            f'them to {inventory.root / CLASSES_FILE}, one a line in the order of their numbers, '
+            'or add the data.yaml'
+        )
+    names, options = found
+    parts = {split: replace(part, options=options) for split, part in parts.items()}
+    return LabelFolder(YOLO, parts, by, names)
+
+
+def declared_folder(
+    file: Path, content: dict[str, Any], inventory: Inventory
+) -> LabelFolder:
+    """The data set that a file declares; without `val` a part of its images is for validation."""
+    root, given = (
+        inventory.root,
+        {split: split_entries(content, split) for split in WORDS},
+    )
+    if not given['train']:
+        raise ValueError(
+            f'{file} has no `train`: write the folder of the training images'
+        )
+    options = key_points(file, content)
+    places = {
+        s: [find_folder(x, content, file, root) for x in items]
+        for s, items in given.items()
+    }
+    train, val = (list(map(os.path.normpath, items)) for items in given.values())
+    if places['train'] == places['val'] and train != val:
+        raise ValueError(
+            f'{file}: {given["train"][0]!r} and {given["val"][0]!r} are both found in '
+            f'{places["train"][0]}: is a folder missing?'
+        )
+    sets = {
+        split: ImageSet(items, inventory) for split, items in places.items() if items
+    }
+    folders = [folder for one in sets.values() for folder in one.folders]
+    images = [image for one in sets.values() for image in one.images]
+    pairs = pair_files(FILES, root, images, candidate_files(folders, inventory))
+    chosen = dict[str, Chosen]()
+    for split, one in sets.items():
+        if (some := one.chosen(pairs)) is None:
+            raise ValueError(
+                f'{file}: no label files (.txt) for the {WORDS[split]} images in {given[split][0]}'
+                f': looked in {label_folder(str(places[split][0]))} and beside the images'
+            )
+        chosen[split] = some
+    described = str(file.relative_to(root))
+    if outside := [
+        folder for folder in folders if not Path(folder).is_relative_to(root)
+    ]:
+        described += f' (images in {outside[0]})'
+    if 'val' not in sets:
+        chosen = split_pairs_by_hash(pairs, inventory, chosen['train'][0])
+        described += f', which has no `val`, and {BY_HASH}'
+    parts = {}
+    for split, some in chosen.items():
+        common = Path(os.path.commonpath(sets.get(split, sets['train']).folders))
+        parts[split] = replace(
+            part_of(pairs, inventory, *some), images=common, options=options
+        )
+    names = class_names_of(
+        content, file, [part.source for part in parts.values()], inventory
+    )
+    parts['train'] = replace(parts['train'], notes=tuple(pairs.notes))
+    return LabelFolder(YOLO, parts, described, names)
+
+
+class ImageSet:
+    """The images of a split in folders and lists; ValueError for a list without an image."""
+
+    def __init__(self, places: Iterable[Path], inventory: Inventory) -> None:
+        self.images, self.folders = (
+            list[str](),
+            list[str](),
+        )  # declared, or of listed images
+        self.absent: list[str] | None = (
+            None  # listed images that are not there; None without list
+        )
+        known = inventory.images(inventory.root)
+        for place in places:
+            if place.is_dir():
+                self.folders.append(str(place))
+                self.images += [str(file) for _, file in inventory.images(place)]
+                continue
+            lines = [
+                line for line in map(str.strip, read_text(place).splitlines()) if line
+            ]
+            listed, self.absent = list[str](), self.absent or []
+            for line in lines:
+                exact = Path(
+                    os.path.normpath(place.parent / line)
+                )  # perhaps of another folder
+                is_there = (
+                    exact.suffix.lower() in inventory.image_suffixes and exact.is_file()
+                )
+                if image := (exact if is_there else listed_image(line, known)):
+                    listed.append(str(image))
+                else:
+                    self.absent.append(os.path.splitext(line.replace('\\', '/'))[0])
+            if not listed:  # the text of a file elsewhere is not shown
+                example = (
+                    f', {lines[0]},'
+                    if lines and place.is_relative_to(inventory.root)
+                    else ''
+                )
+                raise ValueError(
+                    f'{place}: none of its {len(lines)} images{example} is in {inventory.root}, '
+                    f'which has {len(known.by_stem)} images'
+                )
+            self.images += listed
+            self.folders += dict.fromkeys(map(os.path.dirname, listed))
+
+    def chosen(self, pairs: FilePairs) -> Chosen | None:
+        """The label files and images; of a list those that it names. None without a label file."""
+        labels = {*map(label_folder, self.folders)}
+        above = {*map(os.path.dirname, labels)}
+        starts = tuple(f'{place}/' for place in labels.union(self.folders))
+        if not any(
+            x.startswith(starts) or os.path.dirname(x) in above for x in pairs.files
+        ):
+            return None
+        images, places = {*self.images}, Places(FILES, pairs.home)
+        absent = {places.of(f'{pairs.home}/{name}.').key for name in self.absent or ()}
+        files = [path for path, image in pairs.image_of.items() if image in images]
+        files += [
+            path
+            for path in pairs.orphans
+            if (
+                path.startswith(starts)
+                if self.absent is None
+                else pairs.files[path].key in absent
+            )
+        ]
+        return files, self.images, absent - {pairs.files[path].key for path in files}
+
+
+def candidate_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
+    """The text files that may have labels of images: in folders like theirs, beside them, above."""
+    places = dict[str, None]()
+    for folder in folders:
+        labels = label_folder(folder)
+        places |= dict.fromkeys((labels, folder))
+        while labels != folder and os.path.basename(labels) not in LABELS.values():
+            labels, folder = os.path.dirname(labels), os.path.dirname(folder)
+            places[labels] = None
+    return texts_in(places, inventory)
+
+
+def label_folder(images: str) -> str:
+    """The folder of labels for a folder of images: the last `images` of its path is `labels`."""
+    return LAST_IMAGES.sub(lambda found: f'{found[1]}{LABELS[found[2]]}', images, 1)
+
+
+def texts_in(folders: Iterable[str], inventory: Inventory) -> list[str]:
+    """The text files in folders and below them that may have labels, by their names."""
+    files = [
+        path for folder in folders for path in inventory.paths(Path(folder), ('.txt',))
+    ]
+    start = len(str(inventory.root))
+    return [path for path in dict.fromkeys(files) if not NO_LABELS.search(path[start:])]
+
+
+def refuse_unplaced(inventory: Inventory) -> None:
+    """Refuse label files whose images are not where YOLO has them, or whose lines are DOTA's."""
+    root = inventory.root
+    for path in map(Path, texts_in([str(root)], inventory)[: 4 * LOOKED_AT]):
+        where, line = next(read_object_lines(path), ('', ''))
+        if has_corners(line) and not is_yolo(line):
+            raise ValueError(f'{path.with_name(where)}: {OF_DOTA}')
+        if is_yolo(line) and ',' not in line:
+            raise ValueError(
+                f'{path} has labels as of YOLO, but none of its folders has their images '
+                f'({", ".join(inventory.image_suffixes)}; there are {inventory.suffixes_in(root)}):'
+                ' put them in images/ beside labels/, beside these, or where a data.yaml says'
+            )
+
+
+YOLO = Format('yolo', 'YOLO', ('.txt',), find_yolo, read_yolo, FILES)

@@ -1,0 +1,94 @@
+"""Masks and depth maps as files that belong to images: lists of pairs, pages and sizes."""
+
+import contextlib
+import json
+import os
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .images import headers
+from .labels.inventory import Inventory
+from .labels.maps import check_missing_maps
+from .labels.pairs import FileKind, pairs_in
+from .labels.splits import part_of
+
+Pair = tuple[Path, Path]  # an image, and its mask or depth map
+USUAL = ('uint8', 'uint16', 'int16', 'float32')  # types of a band that is read
+
+
+def load_pairs(ann_file: str, images: str, maps: str, kind: FileKind) -> list[Pair]:
+    """The images of a data set, each with its mask or depth map.
+
+    Args:
+        ann_file: JSON file {"pairs": [[image, map], ...]}, paths that are absolute or in the
+            folders; '' for all files of the folders, matched by their names.
+        images, maps: folders of both.
+
+    Raises:
+        ValueError: a list that cannot be read, two files of an image, or images without maps.
+    """
+    if not ann_file:
+        folders = [Path(os.path.realpath(folder)) for folder in (images, maps)]
+        inventory = Inventory(Path(os.path.commonpath(folders)))
+        pairs = pairs_in(kind, folders[0], folders[1], inventory)
+        part = part_of(pairs, inventory, [*pairs.files], [*pairs.images])
+        check_missing_maps(part, kind, inventory)
+        return sorted((image, file) for file, image in part.pairs.items())
+    try:
+        with open(ann_file, encoding='utf-8') as file:
+            listed = json.load(file)['pairs']
+        return [
+            (Path(images, image), Path(maps, of_image)) for image, of_image in listed
+        ]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f'{ann_file}: no list of images and {kind.title}, {{"pairs": [["a.jpg", "a.png"], '
+            f'...]}} ({type(error).__name__}: {error})'
+        ) from error
+
+
+def check_header(
+    image: Path, of_image: Path, title: str, shape: tuple[int, ...] | None = None
+) -> None:
+    """Compare the headers of an image and of its map, called `title`; no pixel is decoded.
+
+    ValueError if a header cannot be read, the sizes differ, or the map has several pages. The shape
+    (height, width) of the map may be known already.
+    """
+    if shape is None:
+        found = headers.read_header(of_image)
+        shape, pages = (found.height, found.width), found.pages
+        if pages > 1:
+            advice = f'save one page, the {title} of its image'
+            raise ValueError(f'{of_image} has {pages} pages: {advice}')
+    expected = headers.read_header(image)
+    size = expected.height, expected.width
+    if expected.orientation > 4 and shape == size[::-1] != size:
+        raise ValueError(
+            f'{of_image} has the size of {image} before its EXIF orientation is applied: rotate '
+            f'the {title}, or save the image as it is shown'
+        )
+    check_map_size(of_image, shape, dict(img_path=image, ori_shape=size))
+    headers.check_pixel_count(of_image, *size)
+
+
+def check_map_size(
+    path: Path, shape: tuple[int, ...], results: Mapping[str, Any]
+) -> None:
+    """Raise ValueError if the size of a map is not the size of its image, where that is known."""
+    if shape != results.get('ori_shape', shape):
+        raise ValueError(
+            f'{path} and its image {results["img_path"]} differ in size, {shape} and '
+            f'{results["ori_shape"]} (height, width)'
+        )
+
+
+def why_unread(path: Path, error: object) -> str:
+    """The type and number of the bands of a TIFF that has no usual ones, else the error."""
+    with contextlib.suppress(ValueError, OSError):
+        found = headers.read_header(path)
+        if found.format == 'TIFF' and (found.bands > 1 or found.dtype not in USUAL):
+            return f'{found.bands} band{"s" * (found.bands > 1)} of {found.dtype}'
+    return textwrap.shorten(str(error), 120) or type(error).__name__

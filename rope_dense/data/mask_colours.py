@@ -1,0 +1,167 @@
+"""Masks in colours as masks of class numbers."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image
+
+from ..utils.results import Results
+from .classes import CLASSES_FILE, IGNORED, Colour, distinct_colour
+from .images.headers import read_header
+from .labels.inventory import Inventory, list_files, suffixes_in
+from .labels.maps import MASKS
+from .labels.objects import Report
+from .labels.pairs import pairs_in
+
+COLOURS = replace(MASKS, words=(*MASKS.others, *MASKS.words), others=())
+
+
+def read_colours(masks: Path) -> list[Colour]:
+    """All colours of the masks in a folder, the most frequent first; ValueError above 255."""
+    counts = Counter[int]()
+    for path in mask_files(masks):
+        codes, numbers = np.unique(read_colour_codes(path), return_counts=True)
+        counts.update(dict(zip(codes.tolist(), numbers.tolist(), strict=True)))
+        if len(counts) > IGNORED:
+            raise ValueError(
+                f'{path}: more than {IGNORED} colours; masks must have one flat colour for each '
+                'class (no jpeg, no smoothing). Name the colours of the classes with --classes, '
+                'and others are ignored'
+            )
+    return [
+        (code >> 16, code >> 8 & 255, code & 255) for code, _ in counts.most_common()
+    ]
+
+
+def mask_files(folder: Path) -> list[Path]:
+    """The masks of a folder; ValueError if there is none."""
+    if files := list_files(folder, MASKS.suffixes):
+        return files
+    looked, there = ', '.join(MASKS.suffixes), suffixes_in(folder)
+    raise ValueError(f'{folder}: no mask in it; looked for {looked}, there are {there}')
+
+
+def read_colour_codes(path: Path) -> np.ndarray:
+    """A number for the colour of each pixel, [H, W]; ValueError for a file without colours."""
+    read_header(path)  # refuses a cut-off file, and one of too many pixels
+    try:
+        with Image.open(path) as image:
+            if image.mode.startswith(('I', 'F')):
+                raise ValueError(f'{path} has numbers of more than 8 bits, no colours')
+            pixels = np.asarray(image.convert('RGB')).astype(np.int32)
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f'{path} cannot be read as an image ({error})') from error
+    return pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]
+
+
+def convert_masks(
+    masks: Path, out: Path, colours: Sequence[Colour], images: Path | None
+) -> tuple[int, Report]:
+    """Write masks of class numbers, png with the colours as palette; other colours become 255.
+
+    Sizes and names are compared with images in a folder, if it is given. Returns the number of
+    masks, and what is unusual. FileExistsError for a file that is there already, ValueError for a
+    mask without the colour of any class; none is written then.
+    """
+    files, report, targets = mask_files(masks), Report(), dict[Path, Path]()
+    for path in files:
+        target = out / path.relative_to(masks).with_suffix('.png')
+        if target.exists():
+            raise FileExistsError(f'{target} exists: give another folder to write to')
+        if (other := targets.setdefault(target, path)) != path:
+            raise ValueError(
+                f'{other} and {path} would both become {target.name}: remove one'
+            )
+    codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
+    if len(codes) > IGNORED:
+        raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
+    if twice := [
+        code for number, code in enumerate(codes) if codes.index(code) < number
+    ]:
+        raise ValueError(f'two classes have the colour #{twice[0]:06x}')
+    if not any(np.isin(read_colour_codes(path), codes).any() for path in files):
+        some = ', '.join(
+            f'#{code:06x}'
+            for code in np.unique(read_colour_codes(files[0]))[:3].tolist()
+        )
+        raise ValueError(
+            f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
+            f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
+        )
+    picture_of = matched_images(masks, images, report) if images else {}
+    with (
+        Results(out, 'convert-data', is_flushed=False) as results,
+        results.fresh() as fresh,
+    ):
+        for target, path in targets.items():
+            given = read_colour_codes(path)
+            labels = np.full(given.shape, IGNORED, np.uint8)
+            for number, code in enumerate(codes):
+                labels[given == code] = number
+            if (labels == IGNORED).any():
+                report.note(f'mask with colours of no class (now {IGNORED})', path.name)
+            if path in picture_of:
+                shown = read_header(picture_of[path])
+                if (shown.height, shown.width) != labels.shape:
+                    report.note('mask of another size than its image', path.name)
+            file = fresh / target.relative_to(out)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_labels(labels, file, colours)
+    return len(files), report
+
+
+def matched_images(masks: Path, images: Path, report: Report) -> dict[Path, Path]:
+    """The image of each mask, by their names; masks and images without the other are noted."""
+    pictures, folder = (Path(os.path.realpath(place)) for place in (images, masks))
+    found = pairs_in(COLOURS, pictures, folder, Inventory(pictures))
+    for mask in found.orphans:
+        report.note('mask without an image of its name', os.path.basename(mask))
+    for image in found.images.keys() - {*found.image_of.values()}:
+        report.note('image without a mask', os.path.basename(image))
+    pairs = found.image_of.items()
+    return {
+        masks / Path(mask).relative_to(folder): Path(image) for mask, image in pairs
+    }
+
+
+def label_type(num_classes: int) -> np.dtype:
+    """The smallest type for class numbers and 255, the label of ignored pixels."""
+    return np.dtype(np.uint8 if num_classes <= IGNORED else np.uint16)
+
+
+def ignored_label(num_classes: int) -> int:
+    """The label of predicted pixels without data: 255; with more classes the largest of 16 bits."""
+    return int(np.iinfo(label_type(num_classes)).max)
+
+
+def write_labels(
+    labels: np.ndarray,
+    file: Path | BinaryIO,
+    colours: Sequence[Colour],
+    numbers: np.ndarray | None = None,
+) -> None:
+    """Write labels [H, W] as a png: with a palette, or of 16 bits above 255.
+
+    Args:
+        colours: of each class.
+        numbers: that stand for the labels in the file, see ``stored_numbers``; by default they are
+            the labels.
+    """
+    if numbers is None:
+        numbers = np.arange(
+            ignored_label(len(colours)) + 1, dtype=label_type(len(colours))
+        )
+    image = Image.fromarray(numbers[labels])
+    if numbers.dtype == np.uint8:
+        image = image.convert('P')
+        palette = [*map(distinct_colour, range(IGNORED + 1))]
+        palette[numbers[IGNORED]] = (0, 0, 0)
+        for number, colour in zip(numbers, colours, strict=False):
+            palette[number] = colour
+        image.putpalette([part for colour in palette for part in colour])
+    image.save(file, 'png')

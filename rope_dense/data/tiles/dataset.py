@@ -1,0 +1,329 @@
+"""Training and testing on tiles of large images.
+
+A tile is a window of an image of a data set, not a file: ``TiledDataset`` wraps any data set of
+mmdet or mmseg. Its list has a window of an image and the objects in it for each tile; its pipeline
+begins with ``LoadWindow`` in place of the step that loads an image. So labels of every format,
+augmentation, mosaics and heads do not know of tiles.
+
+- Training and prediction have the same windows (``TilePlan``), at all scales.
+- An object that a border cuts keeps what is inside, and is ignored below a share (``objects_in``).
+- Tiles without an object are kept in a stated ratio; tiles whose mask is ignored are left out.
+- A test has the tiles of ``predict-large``, image after image; ``TiledEvaluator`` joins what the
+  model predicts for them, as ``predict-large`` does, and the metrics see whole images.
+- Windows are read from disk: of TIFF and .npy files as they are, of others from copies
+  (``data/images/copies.py``). ``TileSampler`` opens few files at a time.
+"""
+
+import copy
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from mmcv.transforms import BaseTransform
+from mmengine.dataset import BaseDataset, Compose, InfiniteSampler
+from mmengine.dist import barrier, get_rank, get_world_size
+from mmengine.registry import DATA_SAMPLERS, DATASETS, TRANSFORMS
+
+from ...utils.config_parts import nodes
+from ...utils.progress import progress
+from ..classes import IGNORED
+from ..images.bands import find_load_bands
+from ..images.headers import read_header
+from ..mask_labels import read_mask_labels
+from .band_image import open_image, window_file
+from .detection import Level, make_levels
+from .image_file import LargeImage
+from .objects import objects_in
+from .plan import TilePlan, Window
+
+OPEN = 8  # files at a time
+
+
+class TilePlace(NamedTuple):
+    """The place of a tile in a test.
+
+    Attributes:
+        level, row, column: its tile of a level, of ``size`` (height, width) in pixels of the image.
+        number: of the tile in its image, from 0.
+        is_last: it is the last one of its image.
+    """
+
+    level: Level
+    size: tuple[int, int]
+    row: int
+    column: int
+    number: int
+    is_last: bool
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """The first row and column."""
+        return self.level.grid.tops[self.row], self.level.grid.lefts[self.column]
+
+
+@DATASETS.register_module()
+class TiledDataset(BaseDataset):
+    """The tiles of the images of a data set.
+
+    Args:
+        kind: type of the data set, such as 'CocoDataset'.
+        tile, overlap, scales: see ``TilePlan``.
+        copies: folder of copies of files that windows cannot be read of.
+        least_share: of an object that is cut; below it the object is ignored in a tile.
+        empty: number of tiles without objects for each tile with objects, at most.
+        pipeline: as of the data set; the steps that load images read windows.
+        metainfo, test_mode, lazy_init, serialize_data, files: of the data set.
+
+    Attributes:
+        images: [T], the index of the image of each tile.
+        counts: of a training, see ``tile_lines``.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        tile: int,
+        overlap: int,
+        copies: str,
+        scales: Sequence[float] = (1.0,),
+        least_share: float = 0.7,
+        empty: float = 1.0,
+        pipeline: Sequence[dict] = (),
+        metainfo: Mapping | None = None,
+        test_mode: bool = False,
+        lazy_init: bool = False,
+        serialize_data: bool = True,
+        **files: Any,
+    ) -> None:
+        self.plan, self.copies = TilePlan(tile, overlap, scales), copies
+        self.least_share, self.empty, self.counts = least_share, empty, Counter[str]()
+        self.bands = find_load_bands(pipeline)
+        given = dict(
+            type=kind, pipeline=[], metainfo=metainfo, test_mode=test_mode, **files
+        )
+        self.whole = DATASETS.build(given)
+        super().__init__(
+            metainfo=self.whole.metainfo,
+            pipeline=with_windows(pipeline),
+            test_mode=test_mode,
+            lazy_init=lazy_init,
+            serialize_data=serialize_data,
+        )
+
+    def full_init(self) -> None:
+        """Make the list, and the copies of images that are not there yet."""
+        if not self._fully_initialized:
+            super().full_init()
+            self.copy_images()
+
+    def load_data_list(self) -> list[dict]:
+        """The tiles, by images."""
+        tiles, empty = list[dict](), list[dict]()
+        for image in range(len(self.whole)):
+            info = dict(self.whole.get_data_info(image), image=image)
+            if 'height' not in info:
+                header = read_header(Path(info['img_path']))
+                info.update(height=header.height, width=header.width)
+            for tile in self.tested(info) if self.test_mode else self.trained(info):
+                (empty if tile.pop('empty', False) else tiles).append(tile)
+        number = round(min(len(empty), self.empty * len(tiles)))
+        self.counts.update(
+            tiles=len(tiles) + number, empty=number, left_out=len(empty) - number
+        )
+        tiles += [
+            empty[i] for i in np.linspace(0, len(empty), number, False, dtype=int)
+        ]
+        tiles.sort(key=lambda tile: tile['image'])
+        self.images = np.array([tile['image'] for tile in tiles], int)
+        return tiles
+
+    def tile_of(self, info: dict, window: Window, **more: Any) -> dict:
+        """The entry of an image in the list of a data set, for a tile."""
+        height, width = window.bottom - window.top, window.right - window.left
+        is_part = (height, width) != (info['height'], info['width'])
+        about = dict(window=window, shrink=1, copies=self.copies if is_part else None)
+        return dict(info, height=height, width=width) | about | more
+
+    def trained(self, info: dict) -> Iterator[dict]:
+        """The tiles of an image with the objects in them; none whose mask is ignored."""
+        size, instances = (info['height'], info['width']), info.get('instances', ())
+        boxes = np.array([x['bbox'] for x in instances], float).reshape(-1, 4)
+        is_whole = np.array([bool(x['ignore_flag']) for x in instances], bool)
+        for window in self.plan.windows(*size):
+            tile = self.tile_of(info, window)
+            if 'instances' in info:
+                found, whole = objects_in(
+                    instances, boxes, window, size, self.least_share
+                )
+                tile.update(instances=found, empty=all(x['ignore_flag'] for x in found))
+                is_whole |= whole
+                self.counts['most'] = max(self.counts['most'], len(found))
+            elif 'seg_map_path' in info and (read_mask_labels(tile) == IGNORED).all():
+                self.counts['ignored'] += 1
+                continue
+            yield tile
+        self.counts.update(never_whole=int((~is_whole).sum()), all=len(instances))
+
+    def tested(self, info: dict) -> Iterator[dict]:
+        """The tiles of an image as ``predict-large`` takes them.
+
+        The first has all objects of the image; of masks and depth each tile has its own part.
+        """
+        size, has_objects = (info['height'], info['width']), 'instances' in info
+        sides = self.plan.at(max(self.plan.scales))
+        levels = make_levels(*size, *sides, self.plan.halvings if has_objects else 0)
+        places = [
+            (level, row, column)
+            for level in levels
+            for row in range(len(level.grid.tops))
+            for column in range(len(level.grid.lefts))
+        ]
+        for number, (level, row, column) in enumerate(places):
+            left, top = level.grid.lefts[column], level.grid.tops[row]
+            window = Window(
+                left, top, left + level.grid.tile_width, top + level.grid.tile_height
+            )
+            place = TilePlace(
+                level, size, row, column, number, number == len(places) - 1
+            )
+            tile = self.tile_of(info, window, shrink=level.shrink, place=place)
+            yield tile | dict(instances=[]) if number and has_objects else tile
+
+    def copy_images(self) -> None:
+        """Write the copies of images that are not there, shared among the processes."""
+        infos = [
+            self.get_data_info(i) for i in np.unique(self.images, return_index=True)[1]
+        ]
+        paths = [Path(x['img_path']) for x in infos if x['copies']]
+        files = [
+            file for x in paths for file in (self.bands.files(x) if self.bands else [x])
+        ]
+        copies = {x: window_file(x, self.copies, self.bands) for x in files}
+        missing = [x for x in files if not copies[x].exists()]
+        barrier()  # all processes have the same list
+        if missing and get_rank() == 0:
+            example = missing[0].name
+            said = f'{len(missing)} images, such as {example}, are read from their beginning'
+            print(
+                f'{said}: copies with windows are written to {self.copies}',
+                file=sys.stderr,
+            )
+        for path in progress(
+            missing[get_rank() :: get_world_size()], 'copies of images'
+        ):
+            window_file(path, self.copies, self.bands, writes=True)
+        barrier()
+        if missing and get_rank() == 0:
+            size = sum(copies[x].stat().st_size for x in missing) / 1e9
+            print(f'{self.copies}: {size:.2f} GB of copies', file=sys.stderr)
+
+    def prepare_data(self, idx: int) -> Any:
+        """A tile after the pipeline, whose transforms may load others: ``results['dataset']``."""
+        (load, *steps), info = self.pipeline.transforms, self.get_data_info(idx)
+        loaded = load({**info, 'dataset': self})
+        packed = Compose(steps)(loaded)
+        if packed is not None and self.test_mode:
+            about = dict(place=info['place'], no_data=loaded.get('no_data'))
+            packed['data_samples'].set_metainfo(about)
+        return packed
+
+
+def with_windows(pipeline: Sequence[dict]) -> list[dict]:
+    """A pipeline whose steps that load images are ``LoadWindow``."""
+    steps = copy.deepcopy([*pipeline])
+    for _, step in [*nodes(steps)]:
+        name = str(step.get('type')).rpartition('.')[2]
+        if name in ('LoadImageFromFile', 'LoadBands'):
+            bands = dict(step) if name == 'LoadBands' else None
+            step.clear()
+            step.update(type='LoadWindow', bands=bands)
+        elif name == 'AffineMosaic':
+            bands = dict(step['load']) if step.get('load') else None
+            step['load'] = dict(type='LoadWindow', bands=bands)
+    return steps
+
+
+@TRANSFORMS.register_module()
+class LoadWindow(BaseTransform):
+    """Read `window` of `img_path`: as a picture, uint8 [H, W, 3] in BGR, or as ``LoadBands``.
+
+    Pixels are read by ``LargeImage``, as in ``predict-large``.
+
+    Args:
+        bands: a ``LoadBands`` step; None for pictures.
+    """
+
+    def __init__(self, bands: dict | None = None) -> None:
+        self.bands = find_load_bands([bands]) if bands else None
+        self.text = json.dumps(bands, default=list)
+
+    def transform(self, results: dict) -> dict:
+        pixels = open_cached(
+            os.getpid(),
+            results['img_path'],
+            self.text,
+            results['shrink'],
+            results['copies'],
+        ).window(*results['window'])
+        if self.bands is not None:
+            return self.bands.transform({**results, 'img': pixels})
+        shape = pixels.shape[:2]
+        return {**results, 'img': pixels, 'img_shape': shape, 'ori_shape': shape}
+
+
+@lru_cache(OPEN)
+def open_cached(
+    process: int, path: str, bands: str, shrink: int, copies: str | None
+) -> LargeImage:
+    """An open image; a loading process, which is a fork, opens its own."""
+    step = json.loads(bands)
+    return open_image(path, find_load_bands([step]) if step else None, shrink, copies)
+
+
+@DATA_SAMPLERS.register_module()
+class TileSampler(InfiniteSampler):
+    """The tiles of a few images at a time, shuffled; of a test image after image, in order.
+
+    All tiles of ``OPEN`` random images come in random order, then of the next ``OPEN``, so that a
+    process has few files open at a time; each tile comes once in an epoch. In a test all tiles of
+    an image are of one process.
+
+    Args:
+        dataset: a ``TiledDataset``.
+        shuffle, seed: see mmengine's ``InfiniteSampler``; without, the order of a test.
+    """
+
+    def __init__(
+        self, dataset: TiledDataset, shuffle: bool = True, seed: int | None = None
+    ) -> None:
+        self.images = dataset.images
+        super().__init__(dataset, shuffle, seed)
+        self.tested = np.flatnonzero(
+            self.images % self.world_size == self.rank
+        ).tolist()
+
+    def _infinite_indices(self) -> Iterator[int]:
+        random, order = (
+            np.random.default_rng(self.seed),
+            np.argsort(self.images, kind='stable'),
+        )
+        tiles = np.split(
+            order, np.flatnonzero(np.diff(self.images[order])) + 1
+        )  # of each image
+        while True:
+            images = random.permutation(len(tiles))
+            for start in range(0, len(images), OPEN):
+                some = np.concatenate([tiles[i] for i in images[start : start + OPEN]])
+                yield from random.permutation(some).tolist()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices if self.shuffle else self.tested)
+
+    def __len__(self) -> int:
+        return self.size if self.shuffle else len(self.tested)

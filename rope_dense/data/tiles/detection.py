@@ -1,0 +1,264 @@
+"""Boxes of large images: detected in tiles of the image and of its halvings."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from mmengine.structures import InstanceData
+from torch import Tensor
+
+from ...utils.journal import Journal
+from ..images.bands import LoadBands
+from ..labels.geometry import mask_lengths, run_lengths
+from ..rotated import rectangle_corners
+from ..rotated_results import about_convention, rotated_annotation
+from .band_image import open_image
+from .plan import TileGrid, TilePredictor
+
+if find_spec('mmdet'):  # which needs shapely
+    import shapely
+    from mmcv.ops import box_iou_rotated
+    from mmdet.structures.bbox import bbox_overlaps, get_box_tensor
+    from pycocotools import mask as coco_mask
+
+BORDER = 0.01  # of a tile's side: a box that ends nearer to it may be cut off there
+AT_ONCE = 128  # boxes that are compared with all others
+UPRIGHT_IOU, ROTATED_IOU = 0.5, 0.1  # the second as mmrotate merges the tiles of DOTA
+
+
+@dataclass(frozen=True)
+class Level:
+    """The tiles of an image that is shrunken ``shrink`` times along each axis."""
+
+    shrink: int
+    grid: TileGrid
+
+
+def make_levels(
+    height: int, width: int, tile: int, overlap: int, halvings: int
+) -> list[Level]:
+    """The image itself, and its halvings until it fits one tile, or as many (-1 for no limit).
+
+    An object is inside of a tile at each level where it is not larger than the overlap, and at the
+    last level, which has one tile.
+    """
+    shrink, levels = 1, []
+    while True:
+        grid = TileGrid(-(-height // shrink), -(-width // shrink), tile, overlap)
+        levels.append(Level(shrink, grid))
+        if len(grid) == 1 or len(levels) > halvings >= 0:
+            return levels
+        shrink *= 2
+
+
+def detect(
+    path: Path,
+    levels: Sequence[Level],
+    min_score: float | list[float],
+    bands: LoadBands | None,
+    predict: TilePredictor,
+    journal: Journal,
+    steps: range,
+) -> None:
+    """Add the detections in the tiles of levels to a journal, a line of JSON for each.
+
+    A line has the box (left, top, right, bottom) in pixels of the image, score, label, the index of
+    the tile, whether the box is cut, and the mask if there is one (see ``mask_lengths``). Rotated
+    boxes (x, y, w, h, angle) are `rbox`, within their upright box.
+
+    Args:
+        min_score: of all classes, or of each.
+        bands: see ``open_image``.
+        steps: rows of tiles, counted over all levels.
+    """
+    full = open_image(path, bands)
+    step, tile, left = 0, 0, steps[journal.finished :]
+    for level in levels:
+        grid, image = level.grid, open_image(path, bands, level.shrink)
+        for row, top in enumerate(grid.tops):
+            if step in left:
+                strip = image.read(top, top + grid.tile_height)
+                lines = []
+                for column, sample in enumerate(predict(grid.tiles_of(strip))):
+                    found = sample.pred_instances
+                    least = torch.as_tensor(min_score, device=found.scores.device)
+                    least = least[found.labels] if least.ndim else least
+                    found = found[found.scores >= least].cpu()
+                    size = full.height, full.width
+                    lines += detection_lines(
+                        found, level, row, column, tile + column, size
+                    )
+                text = ''.join(json.dumps(line) + '\n' for line in lines)
+                journal.finish_step(text.encode())
+            step, tile = step + 1, tile + len(grid.lefts)
+
+
+def detection_lines(
+    found: InstanceData,
+    level: Level,
+    row: int,
+    column: int,
+    tile: int,
+    size: tuple[int, int],
+) -> list[dict]:
+    """Return the lines of one tile, see ``detect``; ``size`` is (height, width) of the image."""
+    grid, (height, width) = level.grid, size
+    left, top = grid.lefts[column], grid.tops[row]
+    found_boxes = get_box_tensor(
+        found.bboxes
+    ).double()  # [N, 4 or 5], in pixels of the tile
+    is_rotated = found_boxes.shape[1] == 5
+    boxes = upright(found_boxes) if is_rotated else found_boxes
+    cut = is_cut_by_tile(boxes, grid, row, column)
+    boxes = (boxes + torch.tensor([left, top, left, top])) * level.shrink
+    boxes = boxes.clamp(min=0).minimum(torch.tensor([width, height, width, height]))
+    lines = [
+        dict(box=box, score=score, label=label, tile=tile, cut=is_cut)
+        for box, score, label, is_cut in zip(
+            boxes.tolist(),
+            found.scores.tolist(),
+            found.labels.tolist(),
+            cut.tolist(),
+            strict=True,
+        )
+    ]
+    if is_rotated:
+        place = torch.tensor([left, top, 0, 0])
+        found_boxes[:, :4] = (found_boxes[:, :4] + place) * level.shrink
+        for line, rbox in zip(lines, found_boxes.tolist(), strict=True):
+            line['rbox'] = rbox
+    for line, mask in zip(lines, found.get('masks', ()), strict=False):
+        lengths = mask_lengths(np.asarray(mask), left, top, size, level.shrink)
+        line['mask'] = dict(
+            counts=lengths['counts'], area=int(coco_mask.area(run_lengths(lengths)))
+        )
+    return lines
+
+
+def upright(boxes: Tensor) -> Tensor:
+    """The boxes (left, top, right, bottom) [N, 4] around rotated boxes [N, 5]."""
+    corners = torch.from_numpy(rectangle_corners(boxes.numpy())).reshape(-1, 4, 2)
+    return torch.cat([corners.amin(1), corners.amax(1)], 1)
+
+
+def is_cut_by_tile(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
+    """[N], true for boxes [N, 4] that reach a side of the tile inside of the image."""
+    left, top = grid.lefts[column], grid.tops[row]
+    height, width, margin = grid.tile_height, grid.tile_width, BORDER * grid.tile
+    inner = [left > 0, top > 0, left + width < grid.width, top + height < grid.height]
+    far = boxes[:, 2:] >= torch.tensor([width, height]) - margin
+    near = torch.cat([boxes[:, :2] <= margin, far], 1)
+    return (near & torch.tensor(inner)).any(1)
+
+
+def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
+    """The lines of all tiles without repeated objects, by falling score.
+
+    Within a class, boxes are taken in this order: complete ones before those that are cut, and by
+    falling score. A box is dropped if an earlier one, of another tile, was not, and
+
+    - their intersection over union is above the threshold, or
+    - the box is cut, and its share within the other one is above the threshold.
+
+    Boxes of the same tile are never compared: the detector has suppressed its duplicates.
+    """
+    if not lines:
+        return []
+    boxes = np.array([[*line['box'], *line.get('rbox', ())] for line in lines], float)
+    scores, labels, tiles, cut = (
+        np.array([line[name] for line in lines])
+        for name in ('score', 'label', 'tile', 'cut')
+    )  # boxes are [N, 4 or 9], others [N]
+    order = np.lexsort((-scores, cut))
+    left = []
+    for label in np.unique(labels):
+        rivals = order[labels[order] == label]
+        out = duplicate_mask(boxes[rivals], cut[rivals], tiles[rivals], threshold)
+        left += rivals[~out].tolist()
+    return sorted((lines[index] for index in left), key=lambda line: -line['score'])
+
+
+def duplicate_mask(
+    boxes: np.ndarray, cut: np.ndarray, tiles: np.ndarray, threshold: float
+) -> np.ndarray:
+    """[N], true for boxes [N, 4 or 9] of a class that are dropped, see ``suppress_duplicates``."""
+    out = np.zeros(len(boxes), bool)
+    places = shapely.box(*boxes[:, :4].T)
+    tree = shapely.STRtree(places)
+    for start in range(0, len(boxes), AT_ONCE):
+        some = start + np.flatnonzero(~out[start : start + AT_ONCE])
+        first, later = tree.query(places[some])  # pairs of upright boxes that touch
+        first = some[first]
+        rivals = (later > first) & (tiles[later] != tiles[first])
+        first, later = first[rivals], later[rivals]
+        covered = pair_overlaps(boxes[later], boxes[first], 'iou') > threshold
+        covered |= cut[later] & (
+            pair_overlaps(boxes[later], boxes[first], 'iof') > threshold
+        )
+        for index, other in zip(first[covered], later[covered], strict=True):
+            out[other] |= not out[index]
+    return out
+
+
+def pair_overlaps(boxes: np.ndarray, others: np.ndarray, mode: str) -> np.ndarray:
+    """Intersection over union ('iou') or over the first box ('iof') [N] of pairs of boxes.
+
+    Boxes are [N, 4]; or [N, 9] of rotated boxes, their upright boxes first.
+    """
+    first, second = torch.from_numpy(boxes), torch.from_numpy(others)
+    result = bbox_overlaps(first[:, :4], second[:, :4], mode, is_aligned=True)
+    if boxes.shape[1] == 4:
+        return result.numpy()
+    near = result > 0  # others cannot overlap
+    first, second = first[near, 4:], second[near, 4:]
+    centre = F.pad(second[:, :2], (0, 3))  # float32 is exact near zero
+    result = torch.zeros_like(result)
+    result[near] = box_iou_rotated(
+        (first - centre).float(), (second - centre).float(), mode, aligned=True
+    ).double()
+    return result.numpy()
+
+
+def as_coco(
+    lines: Sequence[dict],
+    file_name: str,
+    size: tuple[int, int],
+    classes: Sequence[str],
+    convention: str | None = None,
+) -> dict:
+    """A data set in COCO's format: one image, (height, width) in pixels, with scored annotations.
+
+    Categories are numbered from 1, in the order of the classes.
+
+    Args:
+        convention: of the angles of rotated boxes; None for upright boxes.
+    """
+    height, width = size
+    annotations = []
+    for index, line in enumerate(lines, start=1):
+        x0, y0, x1, y1 = line['box']
+        annotation = dict(
+            id=index, image_id=1, category_id=line['label'] + 1, iscrowd=0
+        )
+        annotation |= dict(bbox=[x0, y0, x1 - x0, y1 - y0], area=(x1 - x0) * (y1 - y0))
+        annotation |= dict(score=line['score'])
+        if 'rbox' in line and convention:
+            annotation |= rotated_annotation(line['rbox'], convention)
+        if 'mask' in line:
+            segmentation = dict(size=list(size), counts=line['mask']['counts'])
+            annotation |= dict(segmentation=segmentation, area=line['mask']['area'])
+        annotations.append(annotation)
+    info = dict(info=about_convention(convention)) if convention else {}
+    return dict(
+        **info,
+        images=[dict(id=1, file_name=file_name, height=height, width=width)],
+        categories=[
+            dict(id=index, name=name) for index, name in enumerate(classes, start=1)
+        ],
+        annotations=annotations,
+    )

@@ -1,1 +1,0 @@
-"""Ways to other libraries and runtimes."""

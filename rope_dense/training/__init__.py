@@ -1,1 +1,0 @@
-"""Train by a config: its options, the checks before the run, the run and its report."""

@@ -1,0 +1,57 @@
+"""The packages that each registered class needs, and an import without noise."""
+
+import logging
+import warnings
+from importlib import import_module
+from typing import Any
+
+_REQUIRED = ('mmengine', 'mmcv')
+
+
+def missing_packages() -> list[str]:
+    """Names of the packages every registered class needs that are not installed.
+
+    A package that is there but fails to import raises its own error.
+    """
+    return [name for name in _REQUIRED if not _is_installed(name)]
+
+
+def installation_advice(missing: list[str]) -> str:
+    """Instructions to install what `missing_packages()` named."""
+    return (
+        f'rope_dense registers nothing without {" and ".join(missing)}; '
+        'only rope_dense.rope works.\n'
+        'Install one of the two OpenMMLab families from the folder that holds setup.py:\n'
+        "    pip install torch -e '.[onedl]'        for the onedl-* packages, or\n"
+        '    pip install -r requirements/build.txt &&\n'
+        "    pip install --no-build-isolation torch -e '.[openmmlab]'    for the upstream ones\n"
+        'or let `make setup` make a complete environment.'
+    )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (name, None):  # a part of it is missing, not the package
+            raise
+        return False
+    return True
+
+
+def leave_out_import_noise() -> None:
+    """Filter two messages, before mmdet is imported.
+
+    One warns that mmdet's ``FasterCocoMetric`` lacks a package; ``CocoMetric`` needs none. The
+    other is for debugging, that OneDL is absent: mmengine prints any that names no logger.
+    """
+    import mmengine.logging
+
+    warnings.filterwarnings('ignore', 'faster_coco_eval is not installed', UserWarning)
+    given = mmengine.logging.print_log
+
+    def print_log(msg: str, logger: Any = None, level: int = logging.INFO) -> None:
+        if logger is not None or level > logging.DEBUG:
+            given(msg, logger, level)
+
+    mmengine.logging.print_log = print_log

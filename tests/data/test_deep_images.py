@@ -1,0 +1,117 @@
+"""16-bit images in training, prediction and the recipe of configs/own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import mmengine
+import numpy as np
+import pytest
+from mmengine.registry import DATASETS, DefaultScope
+from PIL import Image
+
+from helpers.grid import CONFIGS
+from rope_dense.data.images.bands import LoadDeepImage, read_white_value, to_8_bits
+from rope_dense.data.images.headers import read_header
+from rope_dense.data.images.sources import ImageReader, read_image
+from rope_dense.project.load import load_config
+
+pytestmark = pytest.mark.usefixtures('surroundings')
+
+
+def twelve_bits(*shape: int, seed: int = 0) -> np.ndarray:
+    pixels = np.random.default_rng(seed).integers(0, 3000, shape, np.uint16)
+    pixels[0, 0] = 3100  # the brightest needs 12 bits
+    return pixels
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A COCO data set with grey 16-bit images of 12 used bits."""
+    for split in ('train', 'val'):
+        (tmp_path / split).mkdir()
+        for index in range(3):
+            cv2.imwrite(
+                str(tmp_path / split / f'{index}.png'), twelve_bits(60, 80, seed=index)
+            )
+        images = [
+            dict(id=i, file_name=f'{i}.png', height=60, width=80) for i in range(3)
+        ]
+        boxes = [
+            dict(
+                id=i,
+                image_id=i,
+                category_id=1,
+                bbox=[5, 5, 30, 20],
+                area=600,
+                iscrowd=0,
+            )
+            for i in range(3)
+        ]
+        content = dict(
+            images=images, annotations=boxes, categories=[dict(id=1, name='cell')]
+        )
+        mmengine.dump(content, tmp_path / 'annotations' / f'{split}.json')
+    return tmp_path
+
+
+@pytest.mark.parametrize('task', ['detection', 'realtime'])
+def test_training_and_tests_see_the_bits_that_are_used(data: Path, task: str) -> None:
+    options = [
+        f'own.data_root={data}',
+        'own.weights=None',
+        'own.size=64',
+        'own.augment=none',
+    ]
+    cfg = load_config(str(CONFIGS / 'own' / f'{task}.py'), options)
+    assert cfg.own_data.endswith('16-bit images are scaled: 4095 is white')
+    for split in ('train', 'test'):
+        dataset = cfg[f'{split}_dataloader'].dataset
+        with DefaultScope.overwrite_default_scope('mmdet'):
+            pixels = DATASETS.build(dataset)[0]['inputs']
+        assert pixels.float().mean() == pytest.approx(1500 / 4095 * 255, rel=0.05)
+    assert ImageReader(cfg.test_dataloader.dataset.pipeline).max_value == 4095
+    shown = read_image(data / 'train' / '0.png', 4095)
+    assert shown.shape == (60, 80, 3) and shown.dtype == np.uint8
+    assert (shown == to_8_bits(twelve_bits(60, 80), 4095)[..., None]).all()
+
+
+def test_mosaics_see_them_too(data: Path) -> None:
+    options = [
+        f'own.data_root={data}',
+        'own.weights=None',
+        'own.max_value=1023',
+        'own.mosaic=True',
+    ]
+    cfg = load_config(str(CONFIGS / 'own' / 'realtime.py'), options)
+    stages = cfg.train_dataloader.dataset.pipeline[3]
+    assert stages.transforms[1][0].transforms[0][0].max_value == 1023
+    assert cfg.own_data.endswith('1023 is white')
+
+
+def white(folder: Path) -> int | None:
+    return read_white_value({path: read_header(path) for path in folder.iterdir()})
+
+
+def test_ranges(tmp_path: Path) -> None:
+    """What a TIFF says counts before its pixels; 8 bits, and all 16, need no scaling."""
+    assert white(tmp_path) is None
+    cv2.imwrite(str(tmp_path / 'b.png'), twelve_bits(8, 8, 3))
+    assert white(tmp_path) == 4095
+    tags = {281: 16383}
+    Image.fromarray(twelve_bits(8, 8)).save(tmp_path / 'c.tif', tiffinfo=tags)
+    assert white(tmp_path) == 16383
+    cv2.imwrite(str(tmp_path / 'd.png'), np.full((8, 8), 60000, np.uint16))
+    assert white(tmp_path) is None
+    cv2.imwrite(str(tmp_path / 'a.png'), np.zeros((8, 8), np.uint8))
+    assert white(tmp_path) is None
+
+
+def test_8_bits_and_arrays_stay(tmp_path: Path) -> None:
+    step, image = LoadDeepImage(4095), np.full((4, 4, 3), 7, np.uint8)
+    cv2.imwrite(str(tmp_path / 'a.png'), image)
+    for path in (str(tmp_path / 'a.png'), None):
+        assert step.transform(dict(img=image, img_path=path))['img'] is image
+    values = np.array([0, 1, 8, 9, 2047, 4095, 65535], np.uint16)
+    assert to_8_bits(values, 4095).tolist() == [0, 0, 0, 1, 127, 255, 255]
