@@ -48,7 +48,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from rope_dense.data.generated.write_shapes import ShapesSettings, write_shapes
+    from rope_dense.data.generated.shape_files import ShapesSettings, write_shapes
 
     settings = ShapesSettings(
         args.train,

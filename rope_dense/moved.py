@@ -10,7 +10,7 @@ from types import ModuleType
 MOVED = {
     'datasets.dense_stages': 'models.deim.recipe',
     'datasets.depth': 'data.map_datasets',
-    'datasets.generated.files': 'data.generated.write_shapes',
+    'datasets.generated.files': 'data.generated.shape_files',
     'datasets.images.deep': 'data.images.bands',
     'datasets.masks': 'data.map_datasets',
     'datasets': 'data',
@@ -31,7 +31,10 @@ class MovedModules(MetaPathFinder, Loader):
     """Finds the modules of ``MOVED`` for Python's ``import``."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         package, _, name = fullname.partition('.')
         if package != __package__:

@@ -40,7 +40,7 @@ ALLOWED = {
     'data/mask_colours:write_labels': 'into a given new file',
     'data/panoptic:write_ids': 'into a given new file',
     'data/images/band_files:write_bands': 'into a given new file',
-    'data/generated/write_shapes': 'into a new folder of the owner',
+    'data/generated/shape_files': 'into a new folder of the owner',
     'data/labels/canonical:SplitFile': 'into a new folder',
     'data/labels/unlabelled:save_frames': 'into a new folder',
     'data/labels/kept': 'what is kept of own data: a folder of the program alone',

@@ -13,10 +13,10 @@ from .images.headers import read_header
 from .labels.splits import WORDS
 from .map_files import Pair, check_header, why_unread
 
-LEAST_SHARE = (
-    0.01  # of the largest depth that is predicted; a smaller median has another unit
-)
-MANY = 10  # more than a tenth of the maps of another unit, or without a known depth, are refused
+# Of the largest depth that is predicted; a smaller median has another unit.
+LEAST_SHARE = 0.01
+# More than a tenth of the maps of another unit, or without a known depth, are refused.
+MANY = 10
 SAMPLED = 2**22  # depths of a split, of which the median is taken
 
 
@@ -25,23 +25,25 @@ def read_depth(path: Path) -> np.ndarray:
 
     ValueError if it is no map of one channel.
     """
+    is_array = path.suffix.lower() == ARRAY
     try:
-        if path.suffix.lower() == ARRAY:
+        if is_array:
             stored = np.load(path, mmap_mode='r', allow_pickle=False)
         else:
             stored = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
         if not isinstance(stored, np.ndarray) or stored.dtype.kind not in 'fiu':
             raise ValueError('no numbers')
     except Exception as error:  # a damaged file can fail in any way
+        why = why_unread(path, error)
         raise ValueError(
-            f'{path} cannot be read as a depth map ({why_unread(path, error)}): save one channel '
+            f'{path} cannot be read as a depth map ({why}): save one channel '
             'of 16 bits or float32'
         ) from error
-    if stored.squeeze().ndim != 2:
-        raise ValueError(
-            f'{path}: got shape {stored.shape}; a depth map has one channel'
-        )
-    return stored.squeeze()
+    depth = stored.squeeze()
+    if depth.ndim != 2:
+        shape = stored.shape
+        raise ValueError(f'{path}: got shape {shape}; a depth map has one channel')
+    return depth
 
 
 def known_depths(stored: np.ndarray) -> np.ndarray:
@@ -68,8 +70,12 @@ def survey_depths(
         ValueError: a map that cannot be read, is of another size than its image, or has several
             pages, bands or 8 bits; maps without a known depth; or depths in another unit.
     """
-    known, shares, medians = list[np.ndarray](), list[float](), dict[str, float]()
-    empty, least, largest = list[str](), np.inf, 0.0
+    known = list[np.ndarray]()
+    shares = list[float]()
+    medians = dict[str, float]()
+    empty = list[str]()
+    least = np.inf
+    largest = 0.0
     for image, path in progress(pairs, f'{WORDS[split]} depth maps'):
         depth = known_depths(read_checked_depth(image, path)) * unit
         depths = depth[depth > 0]
@@ -77,14 +83,13 @@ def survey_depths(
         if not depths.size:
             empty.append(str(path))
             continue
-        least, largest = (
-            min(least, float(depths.min())),
-            max(largest, float(depths.max())),
-        )
+        least = min(least, float(depths.min()))
+        largest = max(largest, float(depths.max()))
         median = float(np.median(depths))
         if max_depth and not LEAST_SHARE * max_depth <= median <= max_depth:
             medians[str(path)] = median
-        known.append(depths[:: max(1, depths.size * len(pairs) // SAMPLED)])
+        step = max(1, depths.size * len(pairs) // SAMPLED)
+        known.append(depths[::step])
     if len(empty) * MANY > len(pairs):
         raise ValueError(
             f'{empty[0]} has no known depth: all its numbers are 0 or less, or not finite '
@@ -105,7 +110,7 @@ def survey_depths(
         largest=largest,
         unknown=float(np.mean(shares)),
         empty=empty,
-        odd=[*medians],
+        odd=list(medians),
     )
 
 
@@ -113,9 +118,8 @@ def read_checked_depth(image: Path, path: Path) -> np.ndarray:
     """The numbers [H, W] of a depth file, decoded only if its header has the size of the image."""
     is_array = path.suffix.lower() == ARRAY
     check_header(image, path, 'depth map', read_depth(path).shape if is_array else None)
-    if (
-        not is_array and (bands := read_header(path).bands) > 1
-    ):  # OpenCV may take the first
+    bands = 1 if is_array else read_header(path).bands
+    if bands > 1:  # OpenCV may take the first
         raise ValueError(f'{path} has {bands} bands; a depth map has one channel')
     stored = read_depth(path)
     if stored.dtype == np.uint8:
@@ -128,7 +132,9 @@ def read_checked_depth(image: Path, path: Path) -> np.ndarray:
 
 def depth_lines(survey: Mapping[str, Any]) -> list[str]:
     """The lines of a report about depth maps: the range of depths, and maps that are odd."""
-    least, median, largest = survey['least'], survey['median'], survey['largest']
+    least = survey['least']
+    median = survey['median']
+    largest = survey['largest']
     about = f'median {median:.3g} m ({survey["maps"]} files)'
     lines = [f'depths of {least:.3g} to {largest:.3g} m, {about}']
     said = dict(
@@ -136,9 +142,9 @@ def depth_lines(survey: Mapping[str, Any]) -> list[str]:
         odd='depth map of a median out of range',
     )
     for name, words in said.items():
-        if paths := survey[name]:
+        paths = survey[name]
+        if paths:
             files = ', '.join(Path(path).name for path in paths[:3])
-            lines.append(
-                f'{len(paths)} x {words}: {files}{" ..." if len(paths) > 3 else ""}'
-            )
+            more = ' ...' if len(paths) > 3 else ''
+            lines.append(f'{len(paths)} x {words}: {files}{more}')
     return lines

@@ -4,11 +4,8 @@ from mmengine.dataset import Compose
 
 from ..utils.errors import message_of
 
-FILES = (
-    'img_path',
-    'seg_map_path',
-    'depth_map_path',
-)  # keys of what a data set knows of an image
+# Keys of what a data set knows of an image.
+FILES = ('img_path', 'seg_map_path', 'depth_map_path')
 
 
 class LoadError(Exception):
@@ -21,8 +18,8 @@ class LoadError(Exception):
 
 def load_error(info: dict, error: Exception) -> LoadError:
     """The error for an image that a data set describes by ``info``."""
-    files = ' or '.join(info[name] for name in FILES if info.get(name))
-    files = files or f'image {info.get("sample_idx")}'
+    given = [info[name] for name in FILES if info.get(name)]
+    files = ' or '.join(given) or f'image {info.get("sample_idx")}'
     return LoadError(f'{files} cannot be loaded: {message_of(error)}')
 
 

@@ -1,8 +1,8 @@
-"""Images with masks of class numbers, for mmseg. H x W pixels.
+"""Data sets of images with masks or depth maps, for mmseg, and the steps of their pipelines.
 
-Depth maps for mmseg's ``DepthEstimator``: files, loading, augmentation and evaluation.
-
-H x W pixels. A depth of 0 is unknown: such pixels are neither trained nor evaluated.
+Masks are of class numbers. Depth maps are for mmseg's ``DepthEstimator``: files, loading,
+augmentation and evaluation; a depth of 0 is unknown: such pixels are neither trained nor
+evaluated. H x W pixels.
 """
 
 import contextlib
@@ -24,6 +24,9 @@ from .mask_labels import label_map, read_mask_labels
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
     from mmseg.datasets import BaseSegDataset
+    from mmseg.evaluation import DepthMetric
+
+Range = tuple[float, float]
 
 
 @DATASETS.register_module()
@@ -47,11 +50,13 @@ class ImageMaskDataset(BaseSegDataset):
         void: Sequence[int] = (),
         **settings: Any,
     ) -> None:
-        self.values, self.void = values, tuple(void)
+        self.values = values
+        self.void = tuple(void)
         super().__init__(**settings)
 
     def load_data_list(self) -> list[dict]:
-        images, masks = self.data_prefix['img_path'], self.data_prefix['seg_map_path']
+        images = self.data_prefix['img_path']
+        masks = self.data_prefix['seg_map_path']
         labels = label_map(self.metainfo['classes'], self.values, self.void)
         common = dict(label_map=labels, reduce_zero_label=False)
         return [
@@ -80,13 +85,6 @@ class LoadClassMask(BaseTransform):
         return results
 
 
-with contextlib.redirect_stdout(io.StringIO()):  # what is optional there is printed
-    from mmseg.datasets import BaseSegDataset
-    from mmseg.evaluation import DepthMetric
-
-Range = tuple[float, float]
-
-
 @DATASETS.register_module()
 class ImageDepthDataset(BaseSegDataset):
     """Images and depth maps, from a list of pairs or matched by their names; see ``load_pairs``.
@@ -97,8 +95,9 @@ class ImageDepthDataset(BaseSegDataset):
     METAINFO = dict(classes=(), palette=())
 
     def load_data_list(self) -> list[dict]:
-        prefix, root = self.data_prefix, self.data_root or ''
-        images, maps = prefix.get('img_path', root), prefix.get('depth_map_path', root)
+        root = self.data_root or ''
+        images = self.data_prefix.get('img_path', root)
+        maps = self.data_prefix.get('depth_map_path', root)
         return [
             dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
             for image, depth in load_pairs(self.ann_file, images, maps, DEPTH)
@@ -126,11 +125,10 @@ class LoadDepth(BaseTransform):
         def load() -> np.ndarray:
             return known_depths(read_depth(path))
 
-        known = (
-            read_map_window(path, folder, results['window'], 'depth', load)
-            if folder
-            else load()
-        )
+        if folder:
+            known = read_map_window(path, folder, results['window'], 'depth', load)
+        else:
+            known = load()
         depth = known * self.unit
         check_map_size(path, depth.shape, results)
         results['gt_depth_map'] = depth
@@ -171,23 +169,17 @@ class RandomColourGain(BaseTransform):
         brightness: Range = (0.75, 1.25),
         gain: Range = (0.9, 1.1),
     ) -> None:
-        self.prob, self.gamma, self.brightness, self.gain = (
-            prob,
-            gamma,
-            brightness,
-            gain,
-        )
+        self.prob = prob
+        self.gamma = gamma
+        self.brightness = brightness
+        self.gain = gain
 
     def transform(self, results: dict) -> dict:
         if np.random.rand() < self.prob:
-            gamma, brightness = (
-                np.random.uniform(*self.gamma),
-                np.random.uniform(*self.brightness),
-            )
-            factors = brightness * np.random.uniform(
-                *self.gain, size=3
-            )  # of the channels
-            image = results['img'].astype(np.float32) ** gamma * factors
+            gamma = np.random.uniform(*self.gamma)
+            brightness = np.random.uniform(*self.brightness)
+            gain = np.random.uniform(*self.gain, size=3)  # of each channel
+            image = results['img'].astype(np.float32) ** gamma * (brightness * gain)
             results['img'] = image.clip(0, 255).astype(np.float32)
         return results
 
@@ -204,12 +196,12 @@ class ValidDepthMetric(DepthMetric):
     def process(self, data_batch: dict, data_samples: Sequence[dict]) -> None:
         """Clip and compare; images without valid pixels are left out."""
         for sample in data_samples:
-            if self._get_eval_mask(sample['gt_depth_map']['data'].squeeze()).any():
+            truth = sample['gt_depth_map']['data'].squeeze()
+            if self._get_eval_mask(truth).any():
                 depth: Tensor = sample['pred_depth_map']['data']
                 clipped = depth.clamp(self.min_depth_eval, self.max_depth_eval)
-                super().process(
-                    data_batch, [{**sample, 'pred_depth_map': dict(data=clipped)}]
-                )
+                compared = {**sample, 'pred_depth_map': dict(data=clipped)}
+                super().process(data_batch, [compared])
 
     def compute_metrics(self, results: list) -> dict[str, Any]:
         """The mean of each metric over the images."""

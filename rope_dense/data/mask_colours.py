@@ -40,10 +40,14 @@ def read_colours(masks: Path) -> list[Colour]:
 
 def mask_files(folder: Path) -> list[Path]:
     """The masks of a folder; ValueError if there is none."""
-    if files := list_files(folder, MASKS.suffixes):
-        return files
-    looked, there = ', '.join(MASKS.suffixes), suffixes_in(folder)
-    raise ValueError(f'{folder}: no mask in it; looked for {looked}, there are {there}')
+    files = list_files(folder, MASKS.suffixes)
+    if not files:
+        looked = ', '.join(MASKS.suffixes)
+        there = suffixes_in(folder)
+        raise ValueError(
+            f'{folder}: no mask in it; looked for {looked}, there are {there}'
+        )
+    return files
 
 
 def read_colour_codes(path: Path) -> np.ndarray:
@@ -68,31 +72,19 @@ def convert_masks(
     masks, and what is unusual. FileExistsError for a file that is there already, ValueError for a
     mask without the colour of any class; none is written then.
     """
-    files, report, targets = mask_files(masks), Report(), dict[Path, Path]()
-    for path in files:
+    report = Report()
+    targets = dict[Path, Path]()
+    for path in mask_files(masks):
         target = out / path.relative_to(masks).with_suffix('.png')
         if target.exists():
             raise FileExistsError(f'{target} exists: give another folder to write to')
-        if (other := targets.setdefault(target, path)) != path:
+        other = targets.setdefault(target, path)
+        if other != path:
             raise ValueError(
                 f'{other} and {path} would both become {target.name}: remove one'
             )
     codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
-    if len(codes) > IGNORED:
-        raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
-    if twice := [
-        code for number, code in enumerate(codes) if codes.index(code) < number
-    ]:
-        raise ValueError(f'two classes have the colour #{twice[0]:06x}')
-    if not any(np.isin(read_colour_codes(path), codes).any() for path in files):
-        some = ', '.join(
-            f'#{code:06x}'
-            for code in np.unique(read_colour_codes(files[0]))[:3].tolist()
-        )
-        raise ValueError(
-            f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
-            f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
-        )
+    check_codes(codes, [*targets.values()], masks)
     picture_of = matched_images(masks, images, report) if images else {}
     with (
         Results(out, 'convert-data', is_flushed=False) as results,
@@ -112,12 +104,30 @@ def convert_masks(
             file = fresh / target.relative_to(out)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_labels(labels, file, colours)
-    return len(files), report
+    return len(targets), report
+
+
+def check_codes(codes: Sequence[int], files: Sequence[Path], masks: Path) -> None:
+    """Raise ValueError for too many or equal colours of classes, or if no mask has any."""
+    if len(codes) > IGNORED:
+        raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
+    for number, code in enumerate(codes):
+        if codes.index(code) < number:
+            raise ValueError(f'two classes have the colour #{code:06x}')
+    if not any(np.isin(read_colour_codes(path), codes).any() for path in files):
+        first = files[0]
+        found = np.unique(read_colour_codes(first))[:3].tolist()
+        some = ', '.join(f'#{code:06x}' for code in found)
+        raise ValueError(
+            f'{masks}: no mask contains the colour of any class; {first.name} has {some} ... '
+            f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
+        )
 
 
 def matched_images(masks: Path, images: Path, report: Report) -> dict[Path, Path]:
     """The image of each mask, by their names; masks and images without the other are noted."""
-    pictures, folder = (Path(os.path.realpath(place)) for place in (images, masks))
+    folder = Path(os.path.realpath(masks))
+    pictures = Path(os.path.realpath(images))
     found = pairs_in(COLOURS, pictures, folder, Inventory(pictures))
     for mask in found.orphans:
         report.note('mask without an image of its name', os.path.basename(mask))
@@ -153,9 +163,8 @@ def write_labels(
             the labels.
     """
     if numbers is None:
-        numbers = np.arange(
-            ignored_label(len(colours)) + 1, dtype=label_type(len(colours))
-        )
+        count = ignored_label(len(colours)) + 1
+        numbers = np.arange(count, dtype=label_type(len(colours)))
     image = Image.fromarray(numbers[labels])
     if numbers.dtype == np.uint8:
         image = image.convert('P')
@@ -163,5 +172,5 @@ def write_labels(
         palette[numbers[IGNORED]] = (0, 0, 0)
         for number, colour in zip(numbers, colours, strict=False):
             palette[number] = colour
-        image.putpalette([part for colour in palette for part in colour])
+        image.putpalette(np.array(palette, np.uint8).tobytes())
     image.save(file, 'png')

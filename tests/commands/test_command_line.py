@@ -15,7 +15,7 @@ from rope_dense.checkpoints.detectors import PUBLISHED_MODELS
 from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.data.generated import write_shapes
 from rope_dense.data.generated.shapes import COLORS
-from rope_dense.data.generated.write_shapes import FORMATS, ShapesSettings
+from rope_dense.data.generated.shape_files import FORMATS, ShapesSettings
 from rope_dense.data.labels.folders import FORMATS as LABELS
 from rope_dense.export.exporter import DTYPES
 from rope_dense.project.convert_checkpoint import DETECTORS

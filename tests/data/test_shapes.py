@@ -22,9 +22,9 @@ from rope_dense.data.generated import (
     ShapesSettings,
     make_scene,
     render,
+    shape_files,
     write_shapes,
 )
-from rope_dense.data.generated import write_shapes as shapes_files
 from rope_dense.data.generated.shapes import COLORS, MIN_VISIBLE, DrawnShape, coverage
 from rope_dense.utils.results import ForeignFileError
 from rope_dense_command import command
@@ -314,7 +314,7 @@ def test_interrupted_writing_leaves_nothing_new(
 
     write_shapes(tmp_path / 'set', ShapesSettings(train=1, val=0, size=(64, 64)))
     before = sorted(tmp_path.rglob('*'))
-    monkeypatch.setattr(shapes_files, '_write_image', fail_on_third)
+    monkeypatch.setattr(shape_files, '_write_image', fail_on_third)
     for folder in ('new', 'set'):
         with pytest.raises(KeyboardInterrupt):
             write_shapes(tmp_path / folder, SETTINGS)

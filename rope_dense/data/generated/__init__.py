@@ -1,7 +1,7 @@
 """Pictures of shapes and rooms with their labels, for demos and tests."""
 
+from .shape_files import ShapesSettings, write_shapes
 from .shapes import METAINFO, SEGMENTATION_METAINFO, make_scene, render
-from .write_shapes import ShapesSettings, write_shapes
 
 __all__ = [
     'METAINFO',
