@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ..images.headers import Header
 
 TWICE = 'object that is there twice (taken once)'
+LABELLED_TWICE = 'object of an image that has labels already, in another file or entry'
+NO_PIXEL = 'polygon without a pixel in its image (left out, its box is taken)'
 NESTED = (
     'polygon wholly within another of its object '
     '(filled, as COCO does; a hole needs run lengths)'
@@ -45,25 +48,25 @@ class Rules:
     numbers: Mapping[str, int]  # of the classes, from 1, by name
     # Names that own.classes does not choose: their objects are no objects of this data set.
     unchosen: Collection[str] = ()
-    oriented: bool = (
-        False  # an object is the smallest rectangle around it, which nothing clips
-    )
+    # An object is the smallest rectangle around it, which nothing clips.
+    oriented: bool = False
     outlines: bool = False  # an object without an outline gets the outline of its box
-    ignore_difficult: bool = (
-        False  # difficult objects are ``iscrowd``, which is not evaluated
-    )
-    is_choice: bool = (
-        False  # own.classes chooses: other objects that are lost do not count
-    )
+    # Difficult objects are ``iscrowd``, which is not evaluated.
+    ignore_difficult: bool = False
+    # own.classes chooses: other objects that are lost do not count.
+    is_choice: bool = False
 
     def count(self, item: Labelled) -> int:
         """Number of an image's objects that are, or may be, of this data set."""
         labels = [shape.label for shape in item.shapes]
-        return sum(map(self.may_have, [*labels, *(label for *_, label in item.lost)]))
+        labels += [label for _, _, label in item.lost]
+        return sum(map(self.may_have, labels))
 
     def may_have(self, label: str) -> bool:
         """Return whether an object of a class, '' if it is not known, may be of this data set."""
-        return not (self.is_choice and label) or class_name(label) in self.numbers
+        if self.is_choice and label:
+            return class_name(label) in self.numbers
+        return True
 
 
 def annotate(
@@ -81,37 +84,39 @@ def annotate(
         ValueError: images of another size than their labels say, or labels that no rule fits; the
             message names the file.
     """
-    wrong_sizes, seen = list[str](), set[Path]()
+    wrong_sizes = []
+    seen = set[Path]()
     for item in items:
         name = item.file.name
         if item.file in seen:
-            kind = (
-                'object of an image that has labels already, in another file or entry'
-            )
-            report.leave_out(kind, name, rules.count(item))
+            report.leave_out(LABELLED_TWICE, name, rules.count(item))
             continue
         seen.add(item.file)
         try:
             image = part.inventory.header(item.file)
         except ValueError:  # no image, or cut off
             report.note('image that cannot be read (left out with its objects)', name)
-            if count := rules.count(item):
+            count = rules.count(item)
+            if count:
                 report.leave_out('object of an image that cannot be read', name, count)
             continue
         with errors_at(part.source), errors_at(item.file):
             item = apply_exif_rotation(item, image, report)
             if item.size and item.size != (image.height, image.width):
-                said = f'{name}: {item.size[1]} x {item.size[0]} by its labels, the image has '
-                wrong_sizes.append(f'{said}{image.width} x {image.height}')
+                height, width = item.size
+                wrong_sizes.append(
+                    f'{name}: {width} x {height} by its labels, '
+                    f'the image has {image.width} x {image.height}'
+                )
                 continue
             annotations = annotations_of(item, image, rules, report)
         report.kept += len(annotations)
-        lost = [
-            (kind, where) for kind, where, label in item.lost if rules.may_have(label)
-        ]
-        for kind, where in lost:
-            report.leave_out(kind, where)
-        if lost and not annotations:
+        has_lost = False
+        for kind, where, label in item.lost:
+            if rules.may_have(label):
+                report.leave_out(kind, where)
+                has_lost = True
+        if has_lost and not annotations:
             report.note('image that lost all of its objects (left out)', name)
             continue
         path = item.file.relative_to(part.images).as_posix()
@@ -131,20 +136,20 @@ def annotations_of(
     Of two with one class, box and outline, as in merged exports, the first is taken, and is ignored
     if one of them is.
     """
-    found = list[dict[str, Any]]()
-    alike: dict[tuple[float, ...], list[dict[str, Any]]] = {}
+    found = []
+    alike: dict[tuple, list[dict]] = defaultdict(list)  # by class, area and box
+    form = rectangle if rules.oriented else visible_part
     for shape in item.shapes:
-        where, label = shape.where or item.file.name, class_name(shape.label)
+        where = shape.where or item.file.name
+        label = class_name(shape.label)
         if label not in rules.numbers:
             if label not in rules.unchosen:
                 item.leave_out(f'object of the unknown class {label!r}', where)
             continue
         with errors_at(where):
-            if (
-                not shape.outline and not max(map(abs, shape.box)) < FARTHEST
-            ):  # not so for NaN
+            is_near = max(map(abs, shape.box)) < FARTHEST  # not so for NaN
+            if not shape.outline and not is_near:
                 raise ValueError(f'its box is {[*shape.box]}')
-            form = rectangle if rules.oriented else visible_part
             place = form(shape, (image.height, image.width), where, report)
         if isinstance(place, str):
             item.leave_out(place, where)
@@ -152,15 +157,18 @@ def annotations_of(
         if rules.outlines and 'segmentation' not in place:
             report.note(NO_OUTLINE, where)
             place['segmentation'] = [box_corners(place['bbox'])]
-        number, outline = rules.numbers[label], place.get('segmentation')
+        number = rules.numbers[label]
         is_crowd = int(shape.crowd or (rules.ignore_difficult and shape.difficult))
-        others = alike.setdefault((number, place['area'], *place['bbox']), [])
-        if same := [other for other in others if other.get('segmentation') == outline]:
-            same[0]['iscrowd'] |= is_crowd
-            report.note(TWICE, where)
-            continue
-        found.append(dict(category_id=number, iscrowd=is_crowd, **place))
-        others.append(found[-1])
+        others = alike[number, place['area'], *place['bbox']]
+        for other in others:
+            if other.get('segmentation') == place.get('segmentation'):
+                other['iscrowd'] |= is_crowd
+                report.note(TWICE, where)
+                break
+        else:
+            annotation = dict(category_id=number, iscrowd=is_crowd, **place)
+            found.append(annotation)
+            others.append(annotation)
     return found
 
 
@@ -169,37 +177,38 @@ def visible_part(
 ) -> dict[str, Any] | str:
     """Box, area and outline of an object within (height, width); or the reason to leave it out."""
     left, top, across, down = shape.box
-    box = min(left, left + across), min(top, top + down), abs(across), abs(down)
     if across < 0 or down < 0:
         report.note('box with its corners in another order (put in order)', where)
+        left, top = min(left, left + across), min(top, top + down)
+        across, down = abs(across), abs(down)
     outline, lengths, area = shape.outline, None, 0.0
     if outline:
         lengths = outline_lengths(outline, size)
         area = float(coco_mask.area(lengths))
         if not area and isinstance(outline, list):
-            report.note(
-                'polygon without a pixel in its image (left out, its box is taken)',
-                where,
-            )
+            report.note(NO_PIXEL, where)
             outline = lengths = None
         elif isinstance(outline, list) and has_nested(outline, size):
             report.note(NESTED, where)
-    inside, (height, width) = box, size
-    left, top, right, bottom = box[0], box[1], box[0] + box[2], box[1] + box[3]
+    box = left, top, across, down
+    right, bottom = left + across, top + down
+    height, width = size
     if min(left, top) < -SLACK or right > width + SLACK or bottom > height + SLACK:
         left, right = min(max(left, 0.0), width), min(max(right, 0.0), width)
         top, bottom = min(max(top, 0.0), height), min(max(bottom, 0.0), height)
-        inside = left, top, right - left, bottom - top
-        if min(inside[2:]) <= 0:
+        box = left, top, right - left, bottom - top
+        if min(box[2:]) <= 0:
             return 'object outside of its image'
         report.note('object partly outside of its image (clipped)', where)
-        report.num_cut += inside[2] * inside[3] < CUT * box[2] * box[3]
+        report.num_cut += box[2] * box[3] < CUT * across * down
         if lengths:  # the box of a slope is smaller than the clipped box
-            inside = tuple(coco_mask.toBbox(lengths).tolist())
-    if min(inside[2:]) < LEAST_SIDE:
+            box = tuple(coco_mask.toBbox(lengths).tolist())
+    if min(box[2:]) < LEAST_SIDE:
         return 'box of less than a pixel'
-    found = dict(bbox=list(inside), area=area or inside[2] * inside[3])
-    return found | dict(segmentation=outline) if outline else found
+    found: dict[str, Any] = dict(bbox=list(box), area=area or box[2] * box[3])
+    if outline:
+        found['segmentation'] = outline
+    return found
 
 
 def rectangle(
@@ -209,25 +218,25 @@ def rectangle(
     if shape.outline:
         check_outline(shape.outline, size)
     found = smallest_rectangle(outer_points(shape.outline or [box_corners(shape.box)]))
-    x, y, *sides, angle = found.tolist()
-    if min(sides) < LEAST_SIDE:
+    x, y, width, height, angle = found.tolist()
+    if min(width, height) < LEAST_SIDE:
         return 'rectangle of less than a pixel'
     if not (0 <= x < size[1] and 0 <= y < size[0]):
         return 'rectangle with its centre outside of its image'
     corners = rectangle_corners(found).tolist()
-    report.num_rotated += not np.isclose(
-        angle % (np.pi / 2), (0, np.pi / 2), atol=0.01
-    ).any()
+    is_upright = np.isclose(angle % (np.pi / 2), (0, np.pi / 2), atol=0.01).any()
+    report.num_rotated += not is_upright
     box = list(bounding_box(corners))
-    return dict(bbox=box, area=sides[0] * sides[1], segmentation=[corners])
+    return dict(bbox=box, area=width * height, segmentation=[corners])
 
 
 def chosen_classes(
     given: Sequence[str] | None, labelled: Sequence[str], source: Path
 ) -> tuple[str, ...]:
     """The classes of a data set: the given ones, which labels must have, else all of the labels."""
-    chosen = labelled if given is None else [*map(class_name, given)]
-    if unknown := [name for name in chosen if name not in labelled]:
+    chosen = labelled if given is None else given
+    unknown = [name for name in chosen if name not in labelled]
+    if unknown:
         raise ValueError(
             f'classes {", ".join(unknown[:5])} are not in the labels of {source}, which have '
             f'{", ".join(labelled[:20])}'
