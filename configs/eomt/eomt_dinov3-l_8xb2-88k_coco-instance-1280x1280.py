@@ -3,50 +3,15 @@
 # config for 640 with larger images.
 _base_ = './eomt_dinov3-l_8xb2-88k_coco-instance-640x640.py'
 
-train_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(type='RandomFlip', prob=0.5),
-    dict(
-        type='RandomResize', scale=(1280, 1280), ratio_range=(0.1, 2.0), keep_ratio=True
-    ),
-    dict(
-        type='RandomCrop',
-        crop_size=(1280, 1280),
-        crop_type='absolute',
-        recompute_bbox=True,
-        allow_negative_crop=False,
-    ),
-    dict(
-        type='FilterAnnotations',
-        min_gt_bbox_wh=(1e-5, 1e-5),
-        by_mask=True,
-        keep_empty=True,
-    ),
-    dict(
-        type='rope_dense.data.transforms.PadBottomRight',
-        size=(1280, 1280),
-        pad_val=dict(img=0, seg=255),
-    ),
-    dict(type='PackDetInputs'),
-]
-test_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='Resize', scale=(1280, 1280), keep_ratio=True),
-    dict(
-        type='rope_dense.data.transforms.PadBottomRight',
-        pad_to_square=True,
-        pad_val=dict(img=0, seg=255),
-    ),
-    dict(
-        type='LoadAnnotations', with_bbox=True, with_mask=True
-    ),  # after Resize: masks keep the size of the original
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
-    ),
-]
-train_dataloader = dict(dataset=dict(pipeline=train_pipeline))
-val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
-test_dataloader = dict(dataset=dict(pipeline=test_pipeline))
-del train_pipeline, test_pipeline  # an override of these keys would change nothing
+from rope_dense.utils.config_parts import with_steps
+
+size = (1280, 1280)
+train_dataloader = with_steps(
+    _base_.train_dataloader,
+    RandomResize=dict(scale=size),
+    RandomCrop=dict(crop_size=size),
+    PadBottomRight=dict(size=size),
+)
+val_dataloader = with_steps(_base_.val_dataloader, Resize=dict(scale=size))
+test_dataloader = val_dataloader
+del size  # an override of this key would change nothing

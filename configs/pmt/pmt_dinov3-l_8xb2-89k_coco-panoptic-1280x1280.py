@@ -1,25 +1,18 @@
 # PMT on DINOv3 ViT-L, COCO panoptic, 1280 x 1280, 12 epochs. The authors have 58.1 PQ.
 # Recipe: tue-mps/pmt at 54d73c9, image/configs/coco/panoptic/pmt_l_1280.yaml and the code that
 # reads it.
-# As ./pmt_dinov3-l_8xb2-89k_coco-panoptic-640x640.py with larger images.
-_base_ = '../eomt/eomt_dinov3-l_8xb2-89k_coco-panoptic-1280x1280.py'
+# The config for 640 with larger images.
+_base_ = './pmt_dinov3-l_8xb2-89k_coco-panoptic-640x640.py'
 
-model = dict(
-    backbone=dict(frozen_stages='all', out_indices=(5, 11, 17, 23)),
-    panoptic_head=dict(num_blocks=6, pmt=dict()),
+from rope_dense.utils.config_parts import with_steps
+
+size = (1280, 1280)
+train_dataloader = with_steps(
+    _base_.train_dataloader,
+    RandomResize=dict(scale=size),
+    RandomCrop=dict(crop_size=size),
+    PadBottomRight=dict(size=size),
 )
-
-optim_wrapper = dict(paramwise_cfg=dict(_delete_=True, lr_mult={'backbone': 1.0}))
-param_scheduler = [
-    dict(type='LinearLR', by_epoch=False, start_factor=1e-6, begin=0, end=6001),
-    dict(type='CosineAnnealingLR', by_epoch=False, begin=6000, end=88692, eta_min=1e-9),
-]
-custom_hooks = [
-    dict(
-        type='MaskAnnealingHook',
-        start=[0, 23651, 32520, 41389, 50258, 59128],
-        end=[3000, 38433, 47302, 56171, 65040, 73910],
-        power=0.9,
-    )
-]
-sync_bn = 'torch'
+val_dataloader = with_steps(_base_.val_dataloader, Resize=dict(scale=size))
+test_dataloader = val_dataloader
+del size  # an override of this key would change nothing

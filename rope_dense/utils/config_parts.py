@@ -1,6 +1,7 @@
 """Walks through the nested dicts and lists of a config."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -63,3 +64,21 @@ def pipelines(dataset: Any) -> Iterator[list]:
     for inner in [dataset.get('dataset'), *dataset.get('datasets', [])]:
         if inner:
             yield from pipelines(inner)
+
+
+def with_steps(loader: Any, /, **steps: Mapping[str, Any]) -> Any:
+    """A dataloader of a base config with other settings of steps, by their type without its scope.
+
+    A config cannot override one item of a list, such as a pipeline. ValueError if there is no step
+    of a type.
+    """
+    changed = copy.deepcopy(loader)
+    for kind, settings in steps.items():
+        found = False
+        for _, step in nodes(changed):
+            if str(step.get('type')).rpartition('.')[2] == kind:
+                step.update(settings)
+                found = True
+        if not found:
+            raise ValueError(f'no step of type {kind}, whose settings are to change')
+    return changed

@@ -2,6 +2,8 @@
 # images are resized, half are resized, cropped and resized again.
 _base_ = './coco_detection.py'
 
+from rope_dense.utils.config_parts import with_steps
+
 train_sizes = [(size, 1333) for size in range(480, 801, 32)]
 train_pipeline = [
     dict(type='LoadImageFromFile'),
@@ -29,23 +31,12 @@ train_pipeline = [
     ),
     dict(type='PackDetInputs'),
 ]
-test_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='Resize', scale=(1333, 800), keep_ratio=True),
-    # after Resize: boxes and masks keep the size of the original
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
-    ),
-]
 train_dataloader = dict(dataset=dict(pipeline=train_pipeline))
-val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+val_dataloader = with_steps(_base_.val_dataloader, LoadAnnotations=dict(with_mask=True))
 test_dataloader = val_dataloader
 val_evaluator = dict(metric=['bbox', 'segm'])
 test_evaluator = val_evaluator
 del (
     train_sizes,
     train_pipeline,
-    test_pipeline,
 )  # an override of these keys would change nothing

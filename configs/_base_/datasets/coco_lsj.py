@@ -2,6 +2,8 @@
 # pixels, cropped to 1024. A config pads batches to squares of 1024 (pad_size_divisor).
 _base_ = './coco_detection.py'
 
+from rope_dense.utils.config_parts import with_steps
+
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
@@ -19,20 +21,14 @@ train_pipeline = [
     dict(type='FilterAnnotations', min_gt_bbox_wh=(1e-2, 1e-2)),
     dict(type='PackDetInputs'),
 ]
-test_pipeline = [
-    dict(type='LoadImageFromFile'),
-    dict(type='Resize', scale=(1024, 1024), keep_ratio=True),
-    # after Resize: boxes and masks keep the size of the original
-    dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'),
-    ),
-]
 train_dataloader = dict(batch_size=8, dataset=dict(pipeline=train_pipeline))
-val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
-test_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+val_dataloader = with_steps(
+    _base_.val_dataloader,
+    Resize=dict(scale=(1024, 1024)),
+    LoadAnnotations=dict(with_mask=True),
+)
+test_dataloader = val_dataloader
 val_evaluator = dict(metric=['bbox', 'segm'])
-test_evaluator = dict(metric=['bbox', 'segm'])
+test_evaluator = val_evaluator
 
-del train_pipeline, test_pipeline  # an override of these keys would change nothing
+del train_pipeline  # an override of this key would change nothing
