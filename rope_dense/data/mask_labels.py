@@ -22,10 +22,7 @@ from .labels.splits import WORDS
 from .map_files import Pair, check_header, why_unread
 
 COLOURS = '`rope-dense convert-data colours` makes class numbers of them'
-GREY_STEPS = {
-    'uint2': 85,
-    'uint4': 17,
-}  # between the greys that Pillow makes of 2 and 4 bits
+GREY_STEPS = {'uint2': 85, 'uint4': 17}  # of the greys that Pillow makes of few bits
 TABLED = (np.uint8, np.uint16)
 BINARY = [0, IGNORED]
 UINT16 = 2**16
@@ -46,13 +43,17 @@ def label_map(
     values = class_numbers(classes, values, void)
     if len(classes) > IGNORED:
         raise ValueError(f'{len(classes)} classes: masks can have {IGNORED}')
-    if len({*values}) != len(classes) or not {*values}.isdisjoint(void):
+    distinct = set(values)
+    if len(distinct) != len(classes) or not distinct.isdisjoint(void):
+        names = ', '.join(classes)
         raise ValueError(
-            f'own.values={[*values]}: give one number for each of {len(classes)} classes, '
-            f'{", ".join(classes)}, that is not in own.void={[*void]}'
+            f'own.values={list(values)}: give one number for each of {len(classes)} classes, '
+            f'{names}, that is not in own.void={list(void)}'
         )
-    ignored: dict[float, int] = dict.fromkeys((*void, IGNORED), IGNORED)
-    return ignored | {value: label for label, value in enumerate(values)}
+    labels: dict[float, int] = dict.fromkeys((*void, IGNORED), IGNORED)
+    for label, value in enumerate(values):
+        labels[value] = label
+    return labels
 
 
 def class_numbers(
@@ -73,15 +74,16 @@ def stored_numbers(values: Sequence[int], void: Sequence[int] = ()) -> np.ndarra
         void: of ignored pixels, if 255 is the number of a class; without any, a number that is
             neither.
     """
-    if not {*values} <= {*range(UINT16)}:
+    if not set(values).issubset(range(UINT16)):
         raise ValueError(
-            f'own.values={[*values]}: masks are written as PNGs, of 0 to {UINT16 - 1}'
+            f'own.values={list(values)}: masks are written as PNGs, of 0 to {UINT16 - 1}'
         )
-    others = [IGNORED, *void, *range(IGNORED)]
+    others = (IGNORED, *void, *range(IGNORED))
     ignored = next(number for number in others if number >= 0 and number not in values)
     is_small = max([*values, ignored]) <= IGNORED
     numbers = np.arange(IGNORED + 1, dtype=np.uint8 if is_small else np.uint16)
-    numbers[: len(values)], numbers[IGNORED] = values, ignored
+    numbers[: len(values)] = values
+    numbers[IGNORED] = ignored
     return numbers
 
 
@@ -100,9 +102,11 @@ def read_labels(path: Path, labels: Mapping[float, int]) -> np.ndarray:
 
 def read_mask_labels(results: Mapping[str, Any]) -> np.ndarray:
     """The labels of an image's mask, uint8 [H, W]; of a tile, in its window."""
-    path, labels = Path(results['seg_map_path']), results['label_map']
+    path = Path(results['seg_map_path'])
+    labels = results['label_map']
     load = partial(read_labels, path, labels)
-    if (folder := results.get('copies')) is None:
+    folder = results.get('copies')
+    if folder is None:
         return load()
     return read_map_window(path, folder, results['window'], labels, load)
 
@@ -112,9 +116,8 @@ class StoredMask:
     """The content of a mask."""
 
     stored: np.ndarray  # numbers [H, W] of the file; of a palette its indices
-    shown: np.ndarray | None = (
-        None  # greys [H, W] unless they are the numbers, or it has colours
-    )
+    # Greys [H, W] unless they are the numbers, or it has colours.
+    shown: np.ndarray | None = None
     palette: np.ndarray | None = None  # colour [256, 3] of each index
 
     @cached_property
@@ -130,22 +133,23 @@ class StoredMask:
         With the sorted numbers that occur, and the numbers without a label.
         """
         unknown = [number for number in self.numbers if number not in labels]
-        shown = self.shown if unknown else None
-        if shown is not None and labels.keys() >= {
-            *(numbers := distinct_numbers(shown))
-        }:
-            return shown, numbers, []
+        if unknown and self.shown is not None:
+            numbers = distinct_numbers(self.shown)
+            if labels.keys() >= set(numbers):
+                return self.shown, numbers, []
         return self.stored, self.numbers, unknown
 
 
 def distinct_numbers(pixels: np.ndarray) -> list[Number]:
     """The numbers that occur, sorted."""
-    if pixels.dtype in TABLED:  # faster than sorting
-        flat, found = pixels.reshape(-1), np.zeros(np.iinfo(pixels.dtype).max + 1, int)
-        for start in range(0, flat.size, CHUNK):  # bincount has eight bytes a pixel
-            found += np.bincount(flat[start : start + CHUNK], minlength=len(found))
-        return np.flatnonzero(found).tolist()
-    return [int(n) if float(n).is_integer() else n for n in np.unique(pixels).tolist()]
+    if pixels.dtype not in TABLED:
+        found = np.unique(pixels).tolist()
+        return [int(n) if float(n).is_integer() else n for n in found]
+    flat = pixels.reshape(-1)
+    counts = np.zeros(np.iinfo(pixels.dtype).max + 1, int)  # faster than sorting
+    for start in range(0, flat.size, CHUNK):  # bincount has eight bytes a pixel
+        counts += np.bincount(flat[start : start + CHUNK], minlength=len(counts))
+    return np.flatnonzero(counts).tolist()
 
 
 def read_mask(path: Path) -> StoredMask:
@@ -164,8 +168,9 @@ def read_mask(path: Path) -> StoredMask:
             if pixels is None:
                 raise ValueError('OpenCV cannot read its 16 bits')
     except Exception as error:  # a damaged file can fail in any way
+        why = why_unread(path, error)
         raise ValueError(
-            f'{path} cannot be read as a mask ({why_unread(path, error)}): save class numbers as '
+            f'{path} cannot be read as a mask ({why}): save class numbers as '
             'one channel of 8 or 16 bits, such as a PNG'
         ) from error
     if colours is not None:
@@ -175,18 +180,25 @@ def read_mask(path: Path) -> StoredMask:
         is_grey = (used == used[:, :1]).all()
         return StoredMask(pixels, palette[pixels, 0] if is_grey else None, palette)
     if pixels.ndim == 3:
-        grey, alpha = pixels[..., : 3 if pixels.shape[2] > 2 else 1], pixels[..., -1]
-        if (grey != grey[..., :1]).any():
-            raise ValueError(f'{path}: the mask has colours; {COLOURS}')
-        if pixels.shape[2] in (2, 4) and np.ptp(grey) == 0 < np.ptp(alpha):
-            advice = 'save class numbers as one channel'
-            raise ValueError(f'{path}: only the alpha of the mask varies: {advice}')
-        return StoredMask(grey[..., 0])
+        return StoredMask(grey_of(path, pixels))
     if pixels.dtype == bool:
         return StoredMask(pixels.astype(np.uint8), pixels * np.uint8(255))
-    if step := GREY_STEPS.get(dtype):
+    step = GREY_STEPS.get(dtype)
+    if step:
         return StoredMask(pixels // np.uint8(step), pixels)
     return StoredMask(pixels)
+
+
+def grey_of(path: Path, pixels: np.ndarray) -> np.ndarray:
+    """The one number of each pixel [H, W, 2 to 4]; ValueError for colours."""
+    count = pixels.shape[2]
+    grey = pixels[..., : 3 if count > 2 else 1]
+    if (grey != grey[..., :1]).any():
+        raise ValueError(f'{path}: the mask has colours; {COLOURS}')
+    if count in (2, 4) and np.ptp(grey) == 0 < np.ptp(pixels[..., -1]):
+        advice = 'save class numbers as one channel'
+        raise ValueError(f'{path}: only the alpha of the mask varies: {advice}')
+    return grey[..., 0]
 
 
 def survey_masks(
@@ -211,22 +223,26 @@ def survey_masks(
             pages, colours, numbers of no class or another palette than the others; or masks that
             have nothing to be trained.
     """
-    counts, found = Counter[Number](), set[int]()
-    unknown = dict[Number, Path]()  # the first mask of a number
-    colours = dict[
-        Number, tuple[Path, str]
-    ]()  # the first mask and the colour of an index
-    binary = wrong = 0
+    counts = Counter[Number]()
+    found = set[int]()
+    unknown: dict[Number, Path] = {}  # the first mask of a number
+    # The first mask and the colour of an index.
+    colours: dict[Number, tuple[Path, str]] = {}
+    binary = 0
+    wrong = 0
     for image, path in progress(pairs, f'{WORDS[split]} masks'):
         check_header(image, path, 'mask')
         mask = read_mask(path)
         check_palette(path, mask, labels, colours)
         _, numbers, without = mask.known_by(labels)
-        found |= {labels[number] for number in numbers if number in labels}
+        found.update(labels[number] for number in numbers if number in labels)
         counts.update(mask.numbers)
-        binary += mask.numbers == BINARY
-        unknown |= {number: path for number in without if number not in unknown}
-        wrong += bool(without)
+        if mask.numbers == BINARY:
+            binary += 1
+        if without:
+            wrong += 1
+        for number in without:
+            unknown.setdefault(number, path)
         if len(unknown) > IGNORED:  # such as depths
             break
     survey = dict(
@@ -256,21 +272,19 @@ def check_palette(
     Its greys are numbers of classes, too, or another mask has other colours for an index: ``first``
     has the mask and colour of each index that was seen, and is updated.
     """
-    if mask.palette is None or not labels.keys() >= {*mask.numbers}:
+    if mask.palette is None or not labels.keys() >= set(mask.numbers):
         return
-    palette = {index: mask.palette[int(index)] for index in mask.numbers}
-    greys = {index: int(colour[0]) for index, colour in palette.items()}
+    colours = mask.palette[np.array(mask.numbers, int)]
+    greys = colours[:, 0].tolist()
     classes = {number for number, label in labels.items() if label != IGNORED}
-    if (
-        mask.shown is not None
-        and {*greys.values()} <= classes
-        and [*greys.values()] != [*greys]
-    ):
-        said = ', '.join(f'{index} as {grey}' for index, grey in greys.items())
+    is_grey = mask.shown is not None
+    if is_grey and classes.issuperset(greys) and greys != mask.numbers:
+        pairs = zip(mask.numbers, greys, strict=True)
+        said = ', '.join(f'{index} as {grey}' for index, grey in pairs)
         raise ValueError(
             f'{path} has a palette that shows {said}, which are numbers of classes, too: {COLOURS}'
         )
-    for index, colour in palette.items():
+    for index, colour in zip(mask.numbers, colours, strict=True):
         code = f'#{colour.tobytes().hex()}'
         other, there = first.setdefault(index, (path, code))
         if there != code:
@@ -293,23 +307,23 @@ def unknown_numbers_text(
     path = next(iter(unknown.values()))
     first = [number for number in unknown if unknown[number] == path]
     text = f'{path} has {short_text(first)}'
-    if [*unknown] == [len(classes)] and {*range(len(classes))} <= labels.keys():
-        given = ranges_text(sorted({*counts} - {IGNORED}))
+    if list(unknown) == [len(classes)] and labels.keys() >= set(range(len(classes))):
+        given = ranges_text(sorted(set(counts) - {IGNORED}))
         return (  # masks of ADE20K's form, with names from 1
             f'{text} ({masks}): the masks have {given} for {len(classes)} names: is 0 '
             "'unlabelled'? Put its name first (classes.txt, own.classes) and own.void=[0]"
         )
-    others = (
-        f'; also {short_text(others)}' if (others := [*unknown][len(first) :]) else ''
-    )
-    return f'{text}: {no_class_text(labels)} ({masks}{others})'
+    others = list(unknown)[len(first) :]
+    also = f'; also {short_text(others)}' if others else ''
+    return f'{text}: {no_class_text(labels)} ({masks}{also})'
 
 
 def check_found(
     survey: Mapping[str, Any], folder: Path, classes: Sequence[str]
 ) -> None:
     """Raise ValueError for masks that have nothing, or one thing only, to be trained."""
-    found, numbers = survey['labels'], [number for number, _, _ in survey['numbers']]
+    found = survey['labels']
+    numbers = [number for number, _, _ in survey['numbers']]
     trained = [label for label in found if label != IGNORED]
     if not trained:
         said = f'are ignored; they have the numbers {short_text(numbers)}'
@@ -317,15 +331,15 @@ def check_found(
     if numbers == BINARY and IGNORED in found and len(classes) > 1:
         advice = 'own.values gives the number of each class'
         if len(classes) == 2:
-            advice = (
-                f'own.values=[0,{IGNORED}] reads them as {classes[0]} and {classes[1]}'
-            )
+            names = f'{classes[0]} and {classes[1]}'
+            advice = f'own.values=[0,{IGNORED}] reads them as {names}'
         raise ValueError(
             f'{folder}: the masks have 0 and 255 only, and 255 means ignored, so that '
             f'{classes[0]} would be all that is trained: {advice}'
         )
     if survey['split'] == 'train' and len(trained) == 1 < len(classes):
-        masks, name = survey['masks'], classes[trained[0]]
+        masks = survey['masks']
+        name = classes[trained[0]]
         raise ValueError(
             f'{folder}: all pixels of its {masks} masks are {name}: check the masks'
         )
@@ -333,22 +347,21 @@ def check_found(
 
 def mask_lines(survey: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
     """The lines of a report about masks: classes without a pixel, and masks of 0 and 255."""
-    lines, masks = [], f'{survey["masks"]} {WORDS[survey["split"]]} masks'
-    lacking = [
-        name for label, name in enumerate(classes) if label not in survey['labels']
-    ]
+    lines = []
+    masks = f'{survey["masks"]} {WORDS[survey["split"]]} masks'
+    found = survey['labels']
+    lacking = [name for label, name in enumerate(classes) if label not in found]
     if lacking:
         line = f'{len(lacking)} of {len(classes)} classes have no pixel in {masks}: '
-        lines.append(line + short_text(lacking))
-        are_last = [*classes[-len(lacking) :]] == lacking
-        if are_last and any(
-            number == label == 0 for number, _, label in survey['numbers']
-        ):
-            lines[-1] += " (is 0 'unlabelled'? Put its name first and own.void=[0])"
-    if survey['binary'] and IGNORED in survey['labels']:
-        lines.append(
-            f'{survey["binary"]} of {masks} have 0 and 255 only, and 255 is ignored'
-        )
+        line += short_text(lacking)
+        are_last = list(classes[-len(lacking) :]) == lacking
+        is_0_first = any(number == label == 0 for number, _, label in survey['numbers'])
+        if are_last and is_0_first:
+            line += " (is 0 'unlabelled'? Put its name first and own.void=[0])"
+        lines.append(line)
+    binary = survey['binary']
+    if binary and IGNORED in found:
+        lines.append(f'{binary} of {masks} have 0 and 255 only, and 255 is ignored')
     return lines
 
 
@@ -363,12 +376,19 @@ def no_class_text(labels: Mapping[float, int]) -> str:
 
 def short_text(items: Sequence[object]) -> str:
     """The first of some numbers or names."""
-    return ', '.join(map(str, items[:SHOWN])) + (' ...' if len(items) > SHOWN else '')
+    shown = ', '.join(map(str, items[:SHOWN]))
+    return f'{shown} ...' if len(items) > SHOWN else shown
 
 
 def ranges_text(numbers: Sequence[Number]) -> str:
     """Sorted numbers in short: '0 to 2, 7'."""
-    starts = [n for i, n in enumerate(numbers) if not i or numbers[i - 1] != n - 1]
-    ends = [n for i, n in enumerate(numbers) if n + 1 not in numbers[i + 1 : i + 2]]
-    pairs = zip(starts, ends, strict=True)
-    return ', '.join(f'{a} to {b}' if b > a else f'{a}' for a, b in pairs)
+    ranges: list[list[Number]] = []
+    for number in numbers:
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    texts = []
+    for first, *others in ranges:
+        texts.append(f'{first} to {others[-1]}' if others else f'{first}')
+    return ', '.join(texts)
