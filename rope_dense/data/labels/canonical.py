@@ -28,10 +28,11 @@ from .splits import WORDS
 
 MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
 MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
-LEAST_WITH_FILE = (
-    0.1  # of a split's images, where each may have a label file; else as before
-)
-CATEGORY = re.compile(r'("category_id": )(\d+)')
+# Of a split's images, where each may have a label file; else as before.
+LEAST_WITH_FILE = 0.1
+CATEGORY = re.compile(r'(?<="category_id": )(\d+)')
+# What a ``SplitFile`` counts, as ``CanonicalSplit`` names it.
+COUNTS = ('num_with_objects', 'num_objects', 'num_ignored', 'most_objects')
 
 
 @dataclass(frozen=True)
@@ -90,17 +91,19 @@ def write_canonical(
 
     def written(folder: LabelFolder, fresh: Path) -> dict[str, Any]:
         summary = write_splits(folder, fresh, classes, oriented, outlines)
-        images = {
-            split: values.pop('files') for split, values in summary['splits'].items()
-        }
+        images = {}
+        for split, values in summary['splits'].items():
+            images[split] = values.pop('files')
         return dict(summary, survey=survey(images))
 
     about = classes, oriented, outlines, settings
     target, summary = write_if_changed(inventory, out, about, find, written)
-    splits = dict[str, CanonicalSplit]()
+    splits = {}
     for split, values in summary['splits'].items():
-        values |= dict(images=Path(values['images']), classes=tuple(values['classes']))
-        splits[split] = CanonicalSplit((target / f'{split}.json').absolute(), **values)
+        values['images'] = Path(values['images'])
+        values['classes'] = tuple(values['classes'])
+        ann_file = target / f'{split}.json'
+        splits[split] = CanonicalSplit(ann_file.absolute(), **values)
     return Canonical(splits, summary['text'], summary['survey'], target.name)
 
 
@@ -126,9 +129,8 @@ def write_splits(
     def named(items: Iterable[Labelled]) -> Iterator[Labelled]:
         """The items; classes that no list has get their numbers as they come."""
         for item in items:
-            for label in (
-                () if listed else {class_name(shape.label) for shape in item.shapes}
-            ):
+            for shape in () if listed else item.shapes:
+                label = class_name(shape.label)
                 names.setdefault(label)
                 if given is None:
                     numbers.setdefault(label, len(numbers) + 1)
@@ -136,12 +138,17 @@ def write_splits(
                     unchosen.add(label)
             yield item
 
-    files, total = dict[str, SplitFile](), Report()
+    files = {}
+    total = Report()
     for split, part in folder.splits.items():
         file = files[split] = SplitFile(target / f'{split}.json')
-        ignore_difficult, is_choice = split == 'val', given is not None
         rules = Rules(
-            numbers, unchosen, oriented, outlines, ignore_difficult, is_choice
+            numbers,
+            unchosen,
+            oriented,
+            outlines,
+            ignore_difficult=split == 'val',
+            is_choice=given is not None,
         )
         _, items = folder.format.read(part, folder.classes, file.report)
         count = len(part.pairs) or len(part.names or ()) or None
@@ -161,11 +168,12 @@ def write_splits(
         chosen = chosen_classes(given, sorted(names), first.source)
     number_of = {number: chosen.index(name) + 1 for name, number in numbers.items()}
     are_negative = bool(folder.format.kind and folder.format.kind.negatives)
-    splits = dict[str, dict[str, Any]]()
+    splits = {}
     for split, part in folder.splits.items():
-        splits[split] = files[split].finish(chosen, number_of) | dict(
+        file = files[split]
+        splits[split] = file.finish(chosen, number_of) | dict(
             images=str(part.images),
-            files=[part.images / name for name in files[split].names],
+            files=[part.images / name for name in file.names],
             num_without_file=len(part.unlabelled) if are_negative else 0,
         )
     if total.kept and total.count(NO_OUTLINE) == total.kept:
@@ -174,16 +182,14 @@ def write_splits(
             'trained on: label them, or train boxes by configs/own/detection.py or realtime.py'
         )
     if oriented and not total.num_rotated:
-        total.note(
-            'upright object: none is rotated, so no angle is learned', 'all', total.kept
-        )
+        kind = 'upright object: none is rotated, so no angle is learned'
+        total.note(kind, 'all', total.kept)
     total.note_results(first.inventory)
     for name in chosen:
-        if (lower := name.lower()) != name and lower in chosen:
-            total.note(
-                'class that differs from another by its case only',
-                f'{name} and {lower}',
-            )
+        lower = name.lower()
+        if lower != name and lower in chosen:
+            kind = 'class that differs from another by its case only'
+            total.note(kind, f'{name} and {lower}')
     return dict(splits=splits, text=report_text(folder, splits, total))
 
 
@@ -195,13 +201,9 @@ class SplitFile:
         # On the disk that has to have the space.
         self.objects = TemporaryFile('w+', encoding='utf-8', dir=path.parent)  # noqa: SIM115
         self.encode = json.JSONEncoder(allow_nan=False).encode
-        self.names, self.report = (
-            list[str](),
-            Report(),
-        )  # of its images, and of their labels
-        self.counts = dict(
-            num_with_objects=0, num_objects=0, num_ignored=0, most_objects=0
-        )
+        self.names = list[str]()  # of its images
+        self.report = Report()  # of their labels
+        self.counts = dict.fromkeys(COUNTS, 0)
         self.shares = array('f')  # area of each box, of its image
 
     def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
@@ -211,10 +213,9 @@ class SplitFile:
         self.file.write(',\n' if image_id > 1 else '{"images": [\n')
         self.file.write(self.encode(dict(id=image_id, **image)))
         pixels = image['height'] * image['width']
-        self.shares.extend(
-            item['bbox'][2] * item['bbox'][3] / pixels for item in objects
-        )
         for item in objects:
+            _, _, width, height = item['bbox']
+            self.shares.append(width * height / pixels)
             counts['num_objects'] += 1
             counts['num_ignored'] += item['iscrowd']
             about = dict(id=counts['num_objects'], image_id=image_id, **item)
@@ -231,11 +232,11 @@ class SplitFile:
         """
         self.objects.seek(0)
         self.file.write('\n],\n"annotations": [')
-        for index, line in enumerate(self.objects):
-            line = CATEGORY.sub(
-                lambda found: f'{found[1]}{number_of[int(found[2])]}', line, 1
-            )
-            self.file.write(f'{"," if index else ""}\n{line[:-1]}')
+        gap = '\n'
+        for line in self.objects:
+            start, number, rest = CATEGORY.split(line, maxsplit=1)
+            self.file.write(f'{gap}{start}{number_of[int(number)]}{rest[:-1]}')
+            gap = ',\n'
         categories = [
             dict(id=number, name=name) for number, name in enumerate(classes, start=1)
         ]
@@ -243,13 +244,16 @@ class SplitFile:
         self.objects.close()
         self.file.close()
         lost = self.report.num_left_out
-        of_labels = dict(labelled=self.report.kept + lost, left_out=lost)
-        of_images = dict[str, Any](
-            num_images=len(self.names), num_cut=self.report.num_cut
-        )
         sides = np.percentile(self.shares or [1.0], np.arange(101)) ** 0.5
-        of_images |= dict(sides=[float(f'{side:.4g}') for side in sides])
-        return dict(self.counts, classes=classes, **of_images, **of_labels)
+        return dict(
+            self.counts,
+            classes=classes,
+            num_images=len(self.names),
+            num_cut=self.report.num_cut,
+            sides=[float(f'{side:.4g}') for side in sides],
+            labelled=self.report.kept + lost,
+            left_out=lost,
+        )
 
 
 def report_text(
@@ -263,24 +267,32 @@ def report_text(
     lines = [
         f'{folder.format.title}, {counts}, by {folder.split_by}; {objects} objects'
     ]
-    train, val = (splits.get(split, dict(files=())) for split in WORDS)
-    if train['files'] and (empty := train['num_images'] - train['num_with_objects']):
-        lines[0] += f'; {empty} training images have no object'
-    paths, by_name = {*train['files']}, {path.name: path for path in train['files']}
-    same = sum(
-        path in paths
-        or (
-            path.name in by_name
-            and filecmp.cmp(path, by_name[path.name], shallow=False)
-        )
-        for path in val['files']
-    )
-    if same:
-        lines.append(
-            f'{same} of {len(val["files"])} validation images are training images, too, so figures '
-            'of the evaluation are too good'
-        )
+    if 'train' in splits:
+        empty = splits['train']['num_images'] - splits['train']['num_with_objects']
+        if empty:
+            lines[0] += f'; {empty} training images have no object'
+    if len(splits) == len(WORDS):
+        train, val = splits['train']['files'], splits['val']['files']
+        same = num_same(train, val)
+        if same:
+            lines.append(
+                f'{same} of {len(val)} validation images are training images, too, '
+                'so figures of the evaluation are too good'
+            )
     return '\n'.join([*lines, *folder.notes, *report.lines()])
+
+
+def num_same(files: Sequence[Path], others: Sequence[Path]) -> int:
+    """Number of the others that are, or are a copy of the same name, of one of the files."""
+    paths = {*files}
+    by_name = {path.name: path for path in files}
+    same = 0
+    for path in others:
+        if path in paths:
+            same += 1
+        elif path.name in by_name:
+            same += filecmp.cmp(path, by_name[path.name], shallow=False)
+    return same
 
 
 def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:
