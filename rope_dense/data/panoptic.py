@@ -13,9 +13,8 @@ from PIL import Image
 
 from .classes import Colour
 
-PANOPTIC = (
-    'panoptic'  # the name of the JSON file, and of the folder of images beside it
-)
+# The name of the JSON file, and of the folder of images beside it.
+PANOPTIC = 'panoptic'
 OFFSET = 1000  # mmdet's INSTANCE_OFFSET: a label is class + 1000 x number of the object
 PARTS = np.array([1, 2**8, 2**16])  # of an id: red, green and blue
 
@@ -32,22 +31,31 @@ def panoptic_segments(
     Returns:
         Ids [H, W], int32: 0 is void; and for each of 1, 2 ... its entry in COCO's file.
     """
-    ids, segments = np.zeros(labels.shape, np.int32), list[dict]()
+    ids = np.zeros(labels.shape, np.int32)
+    segments = list[dict]()
     for label in np.unique(labels).tolist():
-        if label % OFFSET < len(category_ids):
-            mask, number = labels == label, len(segments) + 1
-            ids[mask] = number
-            segment = dict(
-                id=number, category_id=category_ids[label % OFFSET], iscrowd=0
-            )
-            box = cv2.boundingRect(mask.astype(np.uint8))
-            segments.append(dict(segment, area=int(mask.sum()), bbox=[*box]))
+        kind = label % OFFSET
+        if kind >= len(category_ids):
+            continue
+        mask = labels == label
+        number = len(segments) + 1
+        ids[mask] = number
+        box = cv2.boundingRect(mask.astype(np.uint8))
+        segment = dict(
+            id=number,
+            category_id=category_ids[kind],
+            iscrowd=0,
+            area=int(mask.sum()),
+            bbox=list(box),
+        )
+        segments.append(segment)
     return ids, segments
 
 
 def write_ids(ids: np.ndarray, file: Path | BinaryIO) -> None:
     """Write ids [H, W] as the colours of a PNG."""
-    Image.fromarray((ids[..., None] // PARTS % 256).astype(np.uint8)).save(file, 'png')
+    colours = (ids[..., None] // PARTS % 256).astype(np.uint8)
+    Image.fromarray(colours).save(file, 'png')
 
 
 def panoptic_content(
@@ -64,14 +72,29 @@ def panoptic_content(
             below the folder of the PNGs, and ``segments``; ``image_id``, if it is not 1, 2 ...
         classes, colours, category_ids: of each class; the first ``num_things`` are things.
     """
-    images, annotations = [], []
+    images = []
+    annotations = []
     for number, entry in enumerate(entries, start=1):
-        image = {key: entry[key] for key in ('file_name', 'height', 'width')}
-        images.append(dict(image, id=entry.get('image_id', number)))
-        segments = dict(file_name=entry['png'], segments_info=entry['segments'])
-        annotations.append(dict(segments, image_id=images[-1]['id']))
+        image = dict(
+            file_name=entry['file_name'],
+            height=entry['height'],
+            width=entry['width'],
+            id=entry.get('image_id', number),
+        )
+        images.append(image)
+        annotation = dict(
+            file_name=entry['png'],
+            segments_info=entry['segments'],
+            image_id=image['id'],
+        )
+        annotations.append(annotation)
     categories = []
     for label, name in enumerate(classes):
-        about = dict(id=category_ids[label], name=name, isthing=int(label < num_things))
-        categories.append(dict(about, color=[*colours[label]]))
+        category = dict(
+            id=category_ids[label],
+            name=name,
+            isthing=int(label < num_things),
+            color=list(colours[label]),
+        )
+        categories.append(category)
     return dict(images=images, annotations=annotations, categories=categories)

@@ -23,36 +23,37 @@ ROUNDING = 1e-4  # radians and share of a side that float32 and decimals may add
 
 def fixed_convention(kind: object) -> str | None:
     """The ``box_convention`` of the registered class of a config's ``type``, None without one."""
-    from mmengine.registry import (
-        MODELS,  # imports PyTorch, which labels are read without
-    )
+    # It imports PyTorch, which labels are read without.
+    from mmengine.registry import MODELS
 
-    classes = [
-        known.module_dict.get(str(kind))
-        for known in (MODELS, *MODELS.children.values())
-    ]
-    return next(
-        filter(None, (getattr(x, 'box_convention', None) for x in classes)), None
-    )
+    for registry in (MODELS, *MODELS.children.values()):
+        found = registry.module_dict.get(str(kind))
+        convention = getattr(found, 'box_convention', None)
+        if convention:
+            return convention
+    return None
 
 
 def smallest_rectangle(points: Sequence[float]) -> np.ndarray:
     """The rectangle [5] of least area around points [x, y, x, y, ...], its angle in (0, pi / 2]."""
     corners = np.reshape(points, (-1, 2)).astype(float)
     middle = corners.mean(0)  # OpenCV computes in float32
-    (x, y), sides, degrees = cv2.minAreaRect((corners - middle).astype(np.float32))
-    return np.array([x + middle[0], y + middle[1], *sides, np.deg2rad(degrees)])
+    near = (corners - middle).astype(np.float32)
+    centre, sides, degrees = cv2.minAreaRect(near)
+    return np.array([*(middle + centre), *sides, np.deg2rad(degrees)])
 
 
 def rectangle_corners(boxes: np.ndarray) -> np.ndarray:
     """Corners [..., 8] (x, y, x, y, ...) of rectangles [..., 5], around them."""
-    x, y, width, height, angle = np.moveaxis(np.asarray(boxes, float), -1, 0)[..., None]
+    columns = np.moveaxis(np.asarray(boxes, float), -1, 0)
+    x, y, width, height, angle = columns[..., None]
     along = np.array([-1, 1, 1, -1]) * width / 2  # [..., 4]
     across = np.array([-1, -1, 1, 1]) * height / 2
-    cos, sin = np.cos(angle), np.sin(angle)
-    corners = np.stack(
-        [x + along * cos - across * sin, y + along * sin + across * cos], -1
-    )
+    cos = np.cos(angle)
+    sin = np.sin(angle)
+    right = x + along * cos - across * sin
+    down = y + along * sin + across * cos
+    corners = np.stack([right, down], -1)
     return corners.reshape(*corners.shape[:-2], 8)
 
 
@@ -62,9 +63,11 @@ def to_convention(boxes: np.ndarray, convention: str) -> np.ndarray:
     x, y, width, height, angle = np.moveaxis(np.asarray(boxes, float), -1, 0)
     steps = np.floor((angle - least) / (np.pi / 2))
     swap = width < height if is_long else steps % 2 == 1
-    width, height = np.where(swap, height, width), np.where(swap, width, height)
-    angle = least + np.mod(angle + swap * np.pi / 2 - least, span)
-    return np.stack([x, y, width, height, angle], -1)
+    along = np.where(swap, height, width)
+    across = np.where(swap, width, height)
+    turned = angle + swap * np.pi / 2
+    angle = least + np.mod(turned - least, span)
+    return np.stack([x, y, along, across, angle], -1)
 
 
 def check_rectangle(box: Sequence[float], convention: str) -> None:
@@ -80,6 +83,5 @@ def check_rectangle(box: Sequence[float], convention: str) -> None:
         allowed = f'from {least:.4f} to {most:.4f} radians'
         raise ValueError(f'angle {angle:g} is not {allowed}, as {convention} has it')
     if is_long and width < height * (1 - ROUNDING):
-        raise ValueError(
-            f'w={width:g} is less than h={height:g}: {convention} has w >= h'
-        )
+        sides = f'w={width:g} is less than h={height:g}'
+        raise ValueError(f'{sides}: {convention} has w >= h')

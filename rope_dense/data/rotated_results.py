@@ -20,8 +20,12 @@ def rotated_annotation(box: Sequence[float], convention: str) -> dict[str, Any]:
     """
     rbox = to_convention(np.asarray(box, float), convention)
     corners = rectangle_corners(rbox).tolist()
-    about = dict(bbox=[*bounding_box(corners)], area=float(rbox[2] * rbox[3]))
-    return dict(about, segmentation=[corners], rbox=rbox.tolist())
+    return dict(
+        bbox=list(bounding_box(corners)),
+        area=float(rbox[2] * rbox[3]),
+        segmentation=[corners],
+        rbox=rbox.tolist(),
+    )
 
 
 def about_convention(convention: str) -> dict[str, str]:
@@ -40,26 +44,21 @@ def dota_texts(
     for name, item in objects:
         corners = ' '.join(f'{value:.2f}' for value in item['segmentation'][0])
         lines[item['category_id']].append(f'{name} {item["score"]:.4f} {corners}\n')
-    names = names_of_files(classes)
-    return {
-        f'Task1_{name}.txt': ''.join(lines[i]) for i, name in enumerate(names, start=1)
-    }
+    texts = {}
+    for index, name in enumerate(names_of_files(classes), start=1):
+        texts[f'Task1_{name}.txt'] = ''.join(lines[index])
+    return texts
 
 
 def names_of_files(classes: Sequence[str]) -> list[str]:
     """A name of a file or folder for each class: changed if it cannot be one, numbered if taken."""
-    names: dict[
-        str, int
-    ] = {}  # in lower case, which some file systems do not tell apart
+    # In lower case, which some file systems do not tell apart.
+    names: dict[str, int] = {}
     found = []
     for index, label in enumerate(classes, start=1):
-        name = (
-            re.sub(r'[/\0]|^\.', '_', label).encode()[:LONGEST].decode(errors='ignore')
-        )
-        name = (
-            name
-            if names.setdefault(name.lower(), index) == index
-            else f'{name}_{index}'
-        )
+        name = re.sub(r'[/\0]|^\.', '_', label)
+        name = name.encode()[:LONGEST].decode(errors='ignore')
+        if names.setdefault(name.lower(), index) != index:
+            name = f'{name}_{index}'
         found.append(name)
     return found

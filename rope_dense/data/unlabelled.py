@@ -13,10 +13,8 @@ from mmengine.logging import MessageHub
 from mmengine.registry import DATASETS, METRICS
 from torch import Tensor
 
-BEFORE, LEAST = (
-    'rank_before',
-    0.5,
-)  # of the rank before training, below which features collapse
+BEFORE = 'rank_before'
+LEAST = 0.5  # of the rank before training, below which features collapse
 
 
 @DATASETS.register_module()
@@ -36,12 +34,13 @@ class UnlabelledDataset(BaseDataset):
     def load_data_list(self) -> list[dict]:
         file = Path(self.ann_file)
         listed = json.loads(file.read_text(encoding='utf-8'))
-        paths = [Path(self.data_root, x) for x in listed['images']]
-        paths += [file.parent / x for x in listed['frames']]
-        numbered = [
-            dict(img_path=str(x), number=n, seg_fields=[]) for n, x in enumerate(paths)
-        ]
-        return numbered[:: self.every]
+        paths = [Path(self.data_root, name) for name in listed['images']]
+        paths += [file.parent / name for name in listed['frames']]
+        pictures = []
+        for number in range(0, len(paths), self.every):
+            path = str(paths[number])
+            pictures.append(dict(img_path=path, number=number, seg_fields=[]))
+        return pictures
 
 
 @METRICS.register_module()
@@ -58,9 +57,10 @@ class FeatureMetric(BaseMetric):
             self.results.append({name: value.cpu() for name, value in sample.items()})
 
     def compute_metrics(self, results: list[dict[str, Tensor]]) -> dict[str, float]:
-        rank = effective_rank(torch.stack([x['feature'] for x in results]))
+        rank = effective_rank(torch.stack([result['feature'] for result in results]))
         run = MessageHub.get_current_instance()  # which is resumed, too
-        if (before := run.get_info(BEFORE)) is None:
+        before = run.get_info(BEFORE)
+        if before is None:
             run.update_info(BEFORE, rank)
         elif rank < LEAST * before:
             print(
@@ -68,10 +68,13 @@ class FeatureMetric(BaseMetric):
                 'they collapse; a lower own.lr, fewer own.epochs or a smaller own.lora keeps more',
                 file=sys.stderr,
             )
-        named = [x['is_named'].item() for x in results if 'is_named' in x]
-        return dict(rank=rank) | (
-            {'named': 100 * sum(named) / len(named)} if named else {}
-        )
+        metrics = dict(rank=rank)
+        named = [
+            result['is_named'].item() for result in results if 'is_named' in result
+        ]
+        if named:
+            metrics['named'] = 100 * sum(named) / len(named)
+        return metrics
 
 
 def effective_rank(features: Tensor) -> float:
@@ -80,6 +83,7 @@ def effective_rank(features: Tensor) -> float:
     It is exp(H), H the entropy of the singular values of the centred features over their sum (Roy
     and Vetterli, "The effective rank: a measure of effective dimensionality", EUSIPCO 2007).
     """
-    values = torch.linalg.svdvals(features.double() - features.double().mean(0))
+    centred = features.double() - features.double().mean(0)
+    values = torch.linalg.svdvals(centred)
     shares = values / values.sum().clamp(min=torch.finfo(torch.float64).tiny)
     return torch.special.entr(shares).sum().exp().item()
