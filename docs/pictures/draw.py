@@ -39,38 +39,42 @@ def panels(number: int, width: float, height: float) -> tuple[Figure, list[Axes]
 
 def layers() -> Figure:
     """Packages of rope_dense as pyproject.toml lets them import: two wings, and a roof above."""
-    contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool'][
-        'importlinter'
-    ]
-    rows, *wings = contracts['contracts'][:3]
-    model, data = (
-        {name.removeprefix('rope_dense.') for name in wing['source_modules']}
-        for wing in wings
-    )
+    settings = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']
+    contracts = settings['importlinter']['contracts']
+    rows = contracts[0]['layers'][::-1]  # the lowest first
+    model = {
+        name.removeprefix('rope_dense.') for name in contracts[1]['source_modules']
+    }
     figure, (one,) = panels(1, 5.2, 4.4)
-    for height, row in enumerate(reversed(rows['layers'])):
-        level = row.replace(' | ', ' : ').split(' : ')
-        for wing, left, right in (
-            (model, 0, 0.58),
-            (data, 0.62, 1),
-            ({*level} - model - data, 0, 1),
-        ):
-            names = [name for name in level if name in wing]
-            for index, name in enumerate(names):
-                width = (right - left) / len(names)
-                place, colour = (
-                    left + index * width,
-                    COLOURS[1 if wing in (model, data) else 0],
-                )
-                box = Rectangle(
-                    (place, height), width - 0.01, 0.85, facecolor=colour, alpha=0.35
-                )
-                one.add_patch(box)
-                middle = place + width / 2
-                one.text(
-                    middle, height + 0.4, name, ha='center', va='center', fontsize=9
-                )
-    one.set(xlim=(0, 1), ylim=(0, len(rows['layers'])))
+
+    def box(
+        name: str, place: float, width: float, row: int, rows: int, wing: int
+    ) -> None:
+        height = rows - 0.15
+        colour = COLOURS[wing]
+        patch = Rectangle(
+            (place, row), width - 0.01, height, facecolor=colour, alpha=0.35
+        )
+        one.add_patch(patch)
+        middle = place + width / 2, row + height / 2
+        one.text(*middle, name, ha='center', va='center', fontsize=9)
+
+    for row, level in enumerate(rows):
+        names = level.replace(' | ', ' : ').split(' : ')
+        is_wing = model.issuperset(set(names) - {'data'})
+        names = [name for name in names if name != 'data']
+        width = (0.58 if is_wing else 1) / len(names)
+        for index, name in enumerate(names):
+            wing = 3 if name == 'utils' else int(is_wing)
+            box(name, index * width, width, row, 1, wing)
+    floors = [row for row, level in enumerate(rows) if model & set(level.split(' '))]
+    rooms = sorted(
+        path.parent.name
+        for path in (ROOT / 'rope_dense' / 'data').glob('*/__init__.py')
+    )
+    text = 'data\n\n' + '\n'.join(rooms)
+    box(text, 0.62, 0.38, floors[0], len(floors), 1)
+    one.set(xlim=(0, 1), ylim=(0, len(rows)))
     one.spines[:].set_visible(False)
     return figure
 
