@@ -38,11 +38,8 @@ from .files import class_name, class_names, errors_at, is_set, size_in
 from .inventory import Inventory
 from .objects import Format, LabelFolder, Labelled, Read, Report, Split
 
-PLACEHOLDERS = (
-    '_background_',
-    '__background__',
-    '__ignore__',
-)  # of labelme2coco, X-AnyLabeling
+# Of labelme2coco and X-AnyLabeling.
+PLACEHOLDERS = ('_background_', '__background__', '__ignore__')
 LOOKED_AT = 10_000  # annotations, which tell what their numbers are
 LEAST_BOXES = 4  # different ones, of which corners can be told from sizes
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
@@ -68,37 +65,25 @@ def find_coco(
     """
     home, split_by = inventory.root, 'own.train and own.val'
     if train or val:
-        files, others = {}, candidates(inventory)
-        for split, given in (('train', train), ('val', val)):
-            if (
-                file := named_file(inventory, split, given)
-                if given
-                else best_file(others, split)
-            ):
-                files[split] = file
-        if 'train' not in files:
-            raise ValueError(
-                f'{home}: no COCO file of the training split: name it by own.train'
-            )
+        files = named_files(inventory, train, val)
     else:
         home, files = chosen_files(inventory)
-        split_by = ' and '.join(
-            relative_folder(file.path, inventory.root) for file in files.values()
-        )
+        paths = [relative_folder(file.path, inventory.root) for file in files.values()]
+        split_by = ' and '.join(paths)
     if not files:
         return None
-    splits = {
-        split: part_of(file, home, split, inventory) for split, file in files.items()
-    }
+    splits = {}
     there, listed = set[Path](), set[Path | None]()
-    for split, part in splits.items():
+    for split, file in files.items():
+        part = part_of(file, home, split, inventory)
+        splits[split] = part
         images = inventory.images(part.images)
-        there |= {*images.by_path.values()}
-        listed |= {find_image(images, name) for name in files[split].image_names()}
+        there.update(images.by_path.values())
+        listed.update(find_image(images, name) for name in file.image_names())
     if len(files) == 1:
         if not train:
             check_unlabelled(part, home, listed)
-        splits, split_by = split_one(files[split], part)
+        splits, split_by = split_one(file, part)
     # What is of no split, such as images that no file lists, is counted once, in training.
     unlisted = [path.name for path in sorted(there - listed)]
     parts = {
@@ -108,16 +93,33 @@ def find_coco(
     return LabelFolder(COCO, parts, split_by)
 
 
-def named_file(inventory: Inventory, split: str, given: str) -> CocoFile:
-    """The COCO file that own.train or own.val names, below the folder of the data or absolute."""
-    path = Path(os.path.normpath(inventory.root / given))
-    if not inventory.is_file(path) and path.is_file():  # it is in another folder
-        inventory.include(path)
-    if not inventory.is_file(path):
-        raise ValueError(f'{inventory.root / given}: no such file; check own.{split}')
-    file = load_coco(path)
-    file.check()
-    return file
+def named_files(
+    inventory: Inventory, train: str | None, val: str | None
+) -> dict[str, CocoFile]:
+    """The COCO files that own.train and own.val name, below the folder of the data or absolute.
+
+    One of them may be None: its file is looked for.
+    """
+    root, others = inventory.root, candidates(inventory)
+    files = {}
+    for split, given in (('train', train), ('val', val)):
+        if not given:
+            file = best_file(others, split)
+        else:
+            path = Path(os.path.normpath(root / given))
+            if not inventory.is_file(path) and path.is_file():  # in another folder
+                inventory.include(path)
+            if not inventory.is_file(path):
+                raise ValueError(f'{root / given}: no such file; check own.{split}')
+            file = load_coco(path)
+            file.check()
+        if file is not None:
+            files[split] = file
+    if 'train' not in files:
+        raise ValueError(
+            f'{root}: no COCO file of the training split: name it by own.train'
+        )
+    return files
 
 
 def read_coco(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
@@ -141,16 +143,15 @@ def categories_of(
     Categories that stand for no class are left out if no object has them: Roboflow's first one,
     which is the name of the project, and the background of some converters.
     """
-    if not isinstance(given := file.content.get('categories'), list):
+    path, given = file.path, file.content.get('categories')
+    if not isinstance(given, list):
         raise ValueError(
-            f'{file.path}: no list of categories, which has the names of the classes'
+            f'{path}: no list of categories, which has the names of the classes'
         )
-    names, parents, ids = dict[str, str](), dict[str, str](), dict[str, str]()
+    names = dict[str, str]()
+    parents = {}
     for number, category in enumerate(given):
-        with (
-            errors_at(file.path),
-            errors_at(f'{file.path.name}, category number {number}'),
-        ):
+        with errors_at(path), errors_at(f'{path.name}, category number {number}'):
             if not isinstance(category, dict):
                 raise ValueError(
                     f'it is {category!r:.80}, not {{"id": ..., "name": ...}}'
@@ -163,15 +164,16 @@ def categories_of(
                 raise ValueError(f'id {key} is of {names[key]!r} and of {text!r}')
             parents[key] = str(category.get('supercategory'))
     is_tree = len({*parents.values()}) > 1
+    ids = dict[str, str]()
     for key, name in names.items():
         is_project = is_tree and key == next(iter(names)) and parents[key] == 'none'
         if key not in file.category_ids and (is_project or name in PLACEHOLDERS):
             report.note('category that is no class and has no object (left out)', name)
-        elif (other := ids.setdefault(name, key)) != key:
-            raise ValueError(
-                f'{file.path}: categories {other} and {key} are both {name!r}'
-            )
-    return names, class_names(tuple(ids), file.path)
+            continue
+        other = ids.setdefault(name, key)
+        if other != key:
+            raise ValueError(f'{path}: categories {other} and {key} are both {name!r}')
+    return names, class_names(tuple(ids), path)
 
 
 def labelled_images(
@@ -182,18 +184,16 @@ def labelled_images(
     with errors_at(file.path):
         entries = image_entries(file)
         check_coordinates(file, entries.values())
-    for number, key in enumerate(
-        file.image_ids if part.options.get('counts', True) else ()
-    ):
+    counted = file.image_ids if part.options.get('counts', True) else ()
+    for number, key in enumerate(counted):
         if key not in entries:
             name = file.annotation(number)['id']
             where = f'{file.path.name}, annotation {name}, image_id {key}'
             report.leave_out('object of an image that the file does not list', where)
     for entry in entries.values():
         image = find_image(images, entry.name)
-        if not part.has(
-            images.stem_of(image) if image else stem_of(entry.name, images)
-        ):
+        stem = images.stem_of(image) if image else stem_of(entry.name, images)
+        if not part.has(stem):
             continue
         if image is None:
             report.leave_out_image(entry.name, len(entry.numbers))
@@ -202,11 +202,12 @@ def labelled_images(
             report.note(NOT_WHOLE, entry.name)
         with errors_at(file.path):
             item = labelled(image, file, entry, names, report)
-        num_outlines += sum(shape.outline is not None for shape in item.shapes)
+        for shape in item.shapes:
+            num_outlines += shape.outline is not None
         yield item
     for name in part.options.get('unlisted', ()):
         report.note('image that no COCO file lists (not labelled, so left out)', name)
-    unlike, corners = (report.count(kind) for kind in (UNLIKE, ARE_CORNERS))
+    unlike, corners = report.count(UNLIKE), report.count(ARE_CORNERS)
     both = num_outlines - report.count(NO_BOX)
     if unlike + corners > max(1, both / 2):
         what = 'they are [left, top, right, bottom]: ' if corners > unlike else ''
@@ -239,7 +240,8 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
                 raise ValueError("'file_name' is missing")
             is_whole = not any(map(item.get, FEDERATED))
             entry = Entry(name, size_in(item, 'height', 'width'), is_whole, [])
-            if (other := entries.setdefault(key, entry).name) != name:
+            other = entries.setdefault(key, entry).name
+            if other != name:
                 raise ValueError(f'id {key} is of {other} and of {name}')
     for number, key in enumerate(file.image_ids):
         if key in entries:
@@ -249,44 +251,34 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
 
 def check_coordinates(file: CocoFile, entries: Iterable[Entry]) -> None:
     """Refuse boxes and polygons in fractions of the image size, and boxes that are two corners."""
-    pairs = (
-        (entry, file.annotation(number))
-        for entry in entries
-        for number in entry.numbers
-    )
-    boxes, farthest = list[tuple[float, ...]](), [0.0]
+    pairs = ((entry, number) for entry in entries for number in entry.numbers)
+    boxes = []
+    farthest = [0.0]
     is_small = True  # the images are, of one or two pixels
-    for entry, item in islice(pairs, LOOKED_AT):
+    for entry, number in islice(pairs, LOOKED_AT):
+        item = file.annotation(number)
         is_small &= bool(entry.size and max(entry.size) <= 2)
         if is_plain(item.get('bbox')) and item.get('bbox_mode') != CORNERS:
             boxes.append((*item['bbox'], *(entry.size or (0, 0))))
-        if are_polygons(polygons := item.get('segmentation') or ()):
+        polygons = item.get('segmentation') or ()
+        if are_polygons(polygons):
             farthest += map(max, polygons)
     table = np.reshape(boxes, (-1, 6)).astype(float)
-    left, top, width, height, image_height, image_width = table.T
-    for name, largest in dict(
-        boxes=table[:, :4].max(initial=0), polygons=max(farthest)
-    ).items():
-        if 0 < largest <= 1 and not is_small:
+    largest = dict(boxes=table[:, :4].max(initial=0), polygons=max(farthest))
+    for name, value in largest.items():
+        if 0 < value <= 1 and not is_small:
             raise ValueError(
                 f'all {name} are fractions of the image size (0 to 1), not in pixels'
             )
-    is_within = (
-        (left >= 0)
-        & (top >= 0)
-        & (width <= image_width + 1)
-        & (height <= image_height + 1)
-    )
-    is_beyond = (left + width > BEYOND * image_width) | (
-        top + height > BEYOND * image_height
-    )
-    are_corners = bool((is_within & (left < width) & (top < height)).all())
+    left, top, width, height, image_height, image_width = table.T
+    is_ordered = (left >= 0) & (left < width) & (top >= 0) & (top < height)
+    is_within = (width <= image_width + 1) & (height <= image_height + 1)
+    is_beyond = left + width > BEYOND * image_width
+    is_beyond |= top + height > BEYOND * image_height
+    are_corners = bool((is_ordered & is_within).all())
     is_varied = len(np.unique(table[:, :4], axis=0)) >= LEAST_BOXES or is_beyond.all()
-    if (
-        are_corners
-        and is_varied
-        and is_beyond.sum() >= max(2, BEYOND_SHARE * len(table))
-    ):
+    are_many = is_beyond.sum() >= max(2, BEYOND_SHARE * len(table))
+    if are_corners and is_varied and are_many:
         raise ValueError(
             "boxes are [left, top, right, bottom], by which all are in their images, and by COCO's "
             '[left, top, width, height] most are not: write them so'
@@ -304,19 +296,16 @@ def labelled(
         with errors_at(where):
             key = id_of(given.get('category_id'))
             if key not in names:
-                item.leave_out(
-                    f'object of category {key}, which the file does not list', where
-                )
+                kind = f'object of category {key}, which the file does not list'
+                item.leave_out(kind, where)
                 continue
             if given.get('score') is not None:
                 report.note(SCORED, where)
-            shape = Annotation(given, entry.size, convention, where, report).shape(
-                names[key]
-            )
+            annotation = Annotation(given, entry.size, convention, where, report)
+            shape = annotation.shape(names[key])
             if shape is None:
-                item.leave_out(
-                    POINTS if given.get('keypoints') else NO_PLACE, where, names[key]
-                )
+                kind = POINTS if given.get('keypoints') else NO_PLACE
+                item.leave_out(kind, where, names[key])
                 continue
             shape.crowd = is_set(given.get('iscrowd')) or is_set(given.get('ignore'))
             shape.where = where
