@@ -6,22 +6,24 @@ import filecmp
 import json
 import re
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .files import errors_at, read_text
 from .foreign import other_tool
 from .inventory import Inventory
-from .splits import SPLITS, WORDS
+from .places import SPLITS
+from .splits import WORDS
 
 # Words of file names and folders that do not tell one COCO file from another.
-USUAL_NAMES = {
-    *'annotation annotations instances instance coco labels label default json'.split()
-}
-USUAL_NAMES |= {'result', 'results'}
+USUAL_NAMES = set(
+    'annotation annotations instance instances label labels result results '
+    'coco default json'.split()
+)
 USUAL_FOLDERS = USUAL_NAMES | {'images', 'data'}
 DEPTH = 4  # of a file below the folder: export/train/annotations/instances_default.json
 CROWD = 20  # JSON files in one folder: more are files of one image each
@@ -40,12 +42,10 @@ class CocoFile:
     path: Path
     content: Any  # all but the annotations, of which the first may be there
     text: str  # '' unless the file is read whole
-    starts: array[int] = field(
-        default_factory=lambda: array('q')
-    )  # of annotations in the text
-    image_ids: list[str] = field(
-        default_factory=list
-    )  # of the annotations, see ``id_of``
+    # Of annotations in the text.
+    starts: array[int] = field(default_factory=lambda: array('q'))
+    # Of the annotations, see ``id_of``.
+    image_ids: list[str] = field(default_factory=list)
     category_ids: set[str] = field(default_factory=set)  # that annotations have
 
     def annotation(self, number: int) -> dict[str, Any]:
@@ -55,12 +55,13 @@ class CocoFile:
 
     def image_names(self) -> list[str]:
         """The file names of the images that have one."""
-        entries = (item for item in self.content['images'] if isinstance(item, dict))
-        return [name for entry in entries if (name := name_of(entry))]
+        entries = [item for item in self.content['images'] if isinstance(item, dict)]
+        return [*filter(None, map(name_of, entries))]
 
     def check(self) -> None:
         """Raise ValueError unless the file has annotations of objects by COCO."""
-        if reason := why_not_coco(self.content):
+        reason = why_not_coco(self.content)
+        if reason:
             raise ValueError(f'{self.path} is no COCO file of objects, but {reason}')
 
 
@@ -71,7 +72,8 @@ def load_coco(path: Path, *, is_whole: bool = False) -> CocoFile:
     is a ValueError that names the file.
     """
     with errors_at(path):
-        file = CocoFile(path, {}, text := read_text(path))
+        text = read_text(path)
+        file = CocoFile(path, {}, text)
         index = after_gap(text, 0)
         if not text.startswith('{', index):
             file.content, index = decode(text, index)
@@ -84,8 +86,10 @@ def load_coco(path: Path, *, is_whole: bool = False) -> CocoFile:
                 index = after_gap(text, end)
                 if key != 'annotations' or not text.startswith('[', index):
                     file.content[key], index = decode(text, index)
-                elif (index := parse_annotations(file, index, is_whole)) < 0:
-                    break
+                else:
+                    index = parse_annotations(file, index, is_whole)
+                    if index < 0:
+                        break
                 index = after_gap(text, index)
             index += 1
         if not is_whole:
@@ -97,7 +101,8 @@ def load_coco(path: Path, *, is_whole: bool = False) -> CocoFile:
 
 def parse_annotations(file: CocoFile, index: int, is_whole: bool) -> int:
     """The place behind the list of annotations at `index`; -1 to stop, with the first one read."""
-    text, first = file.text, list[Any]()
+    text = file.text
+    first: list[Any] = []
     file.content['annotations'] = first
     index = after_gap(text, index + 1)
     images: dict[str, str] = {}  # so that an id of many annotations is one text
@@ -139,17 +144,23 @@ def name_of(entry: dict[str, Any]) -> str:
 
 def why_not_coco(content: Any) -> str | None:
     """The reason why a JSON file has no annotations of objects by COCO; None if it has some."""
-    if reason := other_tool(content):
+    reason = other_tool(content)
+    if reason:
         return reason
     if not isinstance(content, dict):
         return 'a list' if isinstance(content, list) else 'no object of JSON'
     if isinstance(content.get('shapes'), list):
         return 'labels of one image by LabelMe: give the folder of all of them as data_root'
-    if lacking := [
-        k for k in ('images', 'annotations') if not isinstance(content.get(k), list)
-    ]:
-        return f'without a list of {" and ".join(lacking)}'
-    return None
+    lists = ('images', 'annotations')
+    lacking = [key for key in lists if not isinstance(content.get(key), list)]
+    return f'without a list of {" and ".join(lacking)}' if lacking else None
+
+
+class Rank(NamedTuple):
+    """How little a file's name says that it is the one of its split; the lowest is taken."""
+
+    is_test: bool
+    has_other_words: bool
 
 
 @dataclass(frozen=True)
@@ -157,20 +168,17 @@ class Candidate:
     """A JSON file, by its name and folders."""
 
     path: Path
-    home: tuple[
-        str, ...
-    ]  # its folders, without the ones that name a split or are usual
+    # Its folders, without the ones that name a split or are usual.
+    home: tuple[str, ...]
     split: str  # 'train', 'val' or '', for files whose names tell no split, or both
-    rank: tuple[
-        bool, bool
-    ]  # of a test split, other words in the name; the lowest is taken
+    rank: Rank
 
     def read(self) -> CocoFile | None:
         """The file if it is COCO's; ValueError for one that is broken, and has no other words."""
         try:
             file = load_coco(self.path)
         except ValueError:
-            if self.rank[1]:
+            if self.rank.has_other_words:
                 return None
             raise
         return None if why_not_coco(file.content) else file
@@ -178,88 +186,91 @@ class Candidate:
 
 def candidates(inventory: Inventory) -> list[Candidate]:
     """The files that may be COCO's: no LabelMe file beside its image, none of very many."""
-    root, found = inventory.root, list[Candidate]()
+    root, found = inventory.root, []
     files = inventory.below(root, ('.json',))
-    images, crowds = inventory.images(root), Counter(path.parent for path in files)
+    images = inventory.images(root)
+    crowds = Counter(path.parent for path in files)
     for path in files:
         folders = path.relative_to(root).parts[:-1]
         words = words_of(path.name.lower().removesuffix('.json'))
-        others = any(
-            word not in USUAL_NAMES and not splits_in([word]) for word in words
-        )
-        is_crowded = others and crowds[path.parent] > CROWD
-        if (
-            is_crowded
-            or images.stem_of(path) in images.by_stem
-            or len(folders) >= DEPTH
-        ):
+        others = [word for word in words if not splits_in([word])]
+        has_others = not USUAL_NAMES.issuperset(others)
+        is_crowded = has_others and crowds[path.parent] > CROWD
+        has_image = images.stem_of(path) in images.by_stem
+        if is_crowded or has_image or len(folders) >= DEPTH:
             continue
-        named = [splits_in(words_of(name)) for name in folders]
-        splits = next(filter(None, [splits_in(words), *reversed(named)]), {})
+        splits, home = splits_in(words), []
+        for folder in reversed(folders):
+            named = splits_in(words_of(folder))
+            splits = splits or named
+            if not named and folder.lower() not in USUAL_FOLDERS:
+                home.append(folder)
         split = next(iter(splits)) if len(splits) == 1 else ''
-        pairs = zip(folders, named, strict=True)
-        home = tuple(x for x, of in pairs if not of and x.lower() not in USUAL_FOLDERS)
-        is_test = splits.get(split, '').startswith('test')
-        found.append(Candidate(path, home, split, (is_test, others)))
+        rank = Rank(splits.get(split, '').startswith('test'), has_others)
+        found.append(Candidate(path, tuple(reversed(home)), split, rank))
     return found
 
 
 def words_of(name: str) -> list[str]:
     """The words of a name, in lower case: 'instances_train2017' has two."""
-    return [word for word in re.split('[^a-z0-9]+', name.lower()) if word]
+    return re.findall('[a-z0-9]+', name.lower())
 
 
 def splits_in(words: Sequence[str]) -> dict[str, str]:
     """The splits that words name, with the word: a year may follow, as in 'train2014'."""
     bare = {re.sub(r'(?:19|20)\d\d$', '', word): word for word in words}
-    found = {
-        split: [name for name in names if name in bare]
-        for split, names in SPLITS.items()
-    }
-    return {split: bare[names[0]] for split, names in found.items() if names}
+    found = {}
+    for split, names in SPLITS.items():
+        for name in names:
+            if name in bare:
+                found[split] = bare[name]
+                break
+    return found
 
 
 def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
     """The folder of a data set and its files by split, '' for a file of both; {} for none."""
-    root, homes = inventory.root, dict[tuple[str, ...], list[Candidate]]()
+    root, homes = inventory.root, defaultdict(list)
     for candidate in candidates(inventory):
-        homes.setdefault(candidate.home, []).append(candidate)
+        homes[candidate.home].append(candidate)
     for depth in sorted({*map(len, homes)}):
-        some = {
-            root.joinpath(*home): given
-            for home, given in homes.items()
-            if len(home) == depth
-        }
-        found = {
-            home: files for home, given in some.items() if (files := best_files(given))
-        }
+        found = {}
+        for home, given in homes.items():
+            files = best_files(given) if len(home) == depth else {}
+            if files:
+                found[root.joinpath(*home)] = files
         if len(found) > 1:
-            names = ', '.join(str(home.relative_to(root)) for home in found)
+            names = ', '.join(str(place.relative_to(root)) for place in found)
             raise ValueError(
                 f'{root} has several COCO data sets ({names}): give one as data_root'
             )
         if found:
             return next(iter(found.items()))
-    for one in (one for given in homes.values() for one in given if not one.rank[1]):
+    for one in chain(*homes.values()):
+        if one.rank.has_other_words:
+            continue
         file = load_coco(one.path)
-        if isinstance(file.content, dict) and isinstance(
-            file.content.get('images'), list
-        ):
+        content = file.content
+        if isinstance(content, dict) and isinstance(content.get('images'), list):
             file.check()
     return root, {}
 
 
 def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
     """The file of each split, or the file '' of both; {} for none. One of training is needed."""
-    found = {split: file for split in SPLITS if (file := best_file(given, split))}
+    found = {}
+    for split in SPLITS:
+        file = best_file(given, split)
+        if file:
+            found[split] = file
     if not found:
-        return {'': file} if (file := best_file(given, '')) else {}
+        file = best_file(given, '')
+        return {'': file} if file else {}
     lacking = 'val' if 'train' in found else 'train'
-    named = [
-        x.path
-        for x in given
-        if x.split == lacking and (lacking == 'train' or not any(x.rank))
-    ]
+    named = []
+    for one in given:
+        if one.split == lacking and (lacking == 'train' or not any(one.rank)):
+            named.append(one.path)
     if lacking not in found or found[lacking].path not in named:
         for path in named:
             load_coco(path).check()
@@ -276,17 +287,18 @@ def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
     """The COCO file of a split whose name says it best; ValueError for several that differ."""
     items = [item for item in given if item.split == split]
     for rank in sorted({item.rank for item in items}):
-        files = [file for one in items if one.rank == rank and (file := one.read())]
-        paths = [file.path for file in files]
-        if others := [
-            path for path in paths[1:] if not filecmp.cmp(paths[0], path, False)
-        ]:
-            names = ', '.join(map(str, [paths[0], *others]))
+        best, several = None, []
+        for item in items:
+            file = item.read() if item.rank == rank else None
+            if file and not (best and filecmp.cmp(best.path, file.path, shallow=False)):
+                several.append(str(file.path))
+                best = best or file
+        if len(several) > 1:
             what = f'the {WORDS[split]} labels' if split else 'the labels'
             raise ValueError(
-                f'several COCO files could be {what}: {names}: name one by own.{split or "train"}='
-                'FILE, or leave one in the folder'
+                f'several COCO files could be {what}: {", ".join(several)}: '
+                f'name one by own.{split or "train"}=FILE, or leave one in the folder'
             )
-        if files:
-            return files[0]
+        if best:
+            return best
     return None
