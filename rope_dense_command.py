@@ -1,21 +1,21 @@
 """The console script `rope-dense NAME`, which tools/NAME.py calls too.
 
-Importing the package registers models, which takes seconds. So this module is outside of it, and a
-command reads its arguments, and looks for the files that they name, before the package is imported.
+A command reads its arguments, and looks for the files that they name, before PyTorch and OpenMMLab
+are imported, which takes seconds.
 """
 
-from __future__ import annotations
-
 import difflib
-import importlib
-import importlib.util
 import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+
+from rope_dense.utils.errors import UsageError
+from rope_dense.utils.imports import installation_advice, missing_packages
 
 COMMANDS = (
     'train predict report test eval_resolutions choose_scaling export predict_large browse_data '
@@ -26,10 +26,10 @@ RESEARCH = (
     'analyze_positions',
     'make_shapes',
 )  # rope-dense research NAME
-PACKAGES = dict.fromkeys(COMMANDS, 'rope_dense.commands') | dict.fromkeys(
-    RESEARCH, 'research'
-)
-POSTPONED: list[str] = []  # packages in sys.modules that are not executed yet
+PACKAGES = {
+    **dict.fromkeys(COMMANDS, 'rope_dense.commands'),
+    **dict.fromkeys(RESEARCH, 'research'),
+}
 
 
 def main() -> int:
@@ -42,16 +42,16 @@ def main() -> int:
     has_research = (clone / 'research').is_dir()
     if has_research:  # which configs import, too
         sys.path.append(str(clone))
-    if given[:1] == ['research']:
-        if not has_research:
-            print(
-                'error: rope-dense research is not installed: run it in a clone of the repository, '
-                'by python -m rope_dense_command research',
-                file=sys.stderr,
-            )
-            return 2
+    if given[:1] != ['research']:
+        return run_named('rope-dense', given[:1], COMMANDS, 2)
+    if has_research:
         return run_named('rope-dense research', given[1:], RESEARCH, 3)
-    return run_named('rope-dense', given[:1], COMMANDS, 2)
+    print(
+        'error: rope-dense research is not installed: run it in a clone of the repository, '
+        'by python -m rope_dense_command research',
+        file=sys.stderr,
+    )
+    return 2
 
 
 def run_named(
@@ -64,33 +64,37 @@ def run_named(
         given: the name, as that of a module; empty to list all.
         start: index in ``sys.argv`` of the command's own arguments.
     """
-    if given and given[0] in names:
-        sys.argv[:start] = [f'{program} {shown(given[0])}']  # the program in messages
-        return command(given[0])(None)
-    asks = not given or given[0] in ('_h', '__help')
-    if not asks:
-        meant = difflib.get_close_matches(given[0], names, n=1)
-        hint = (
-            f'; did you mean {shown(meant[0])}?'
-            if meant
-            else f' (see {program} --help)'
-        )
-        print(
-            f'error: {program} has no command {shown(given[0])}{hint}', file=sys.stderr
-        )
-        return 2
+    if not given or given[0] in ('_h', '__help'):
+        list_commands(program, names)
+        return 0
+    name = given[0]
+    if name in names:
+        sys.argv[:start] = [f'{program} {shown(name)}']  # the program in messages
+        return command(name)(None)
+    meant = difflib.get_close_matches(name, names, n=1)
+    hint = f'; did you mean {shown(meant[0])}?' if meant else f' (see {program} --help)'
+    print(f'error: {program} has no command {shown(name)}{hint}', file=sys.stderr)
+    return 2
+
+
+def list_commands(program: str, names: Sequence[str]) -> None:
+    """Print the names with the first lines of their help."""
     print(f'usage: {program} COMMAND ..., and {program} COMMAND --help\n')
     for name in names:
-        first_line, *_ = (import_early(name).__doc__ or '').splitlines()
+        first_line, *_ = (import_command(name).__doc__ or '').splitlines()
         print(f'  {shown(name):<20}{first_line}')
     if names is COMMANDS:
         print(f'  {"research":<20}More commands: rope-dense research --help')
-    return 0
 
 
 def shown(name: str) -> str:
     """The name of a command as users write it."""
     return name.replace('_', '-')
+
+
+def import_command(name: str) -> ModuleType:
+    """The module of a command."""
+    return import_module(f'{PACKAGES[name]}.{name}')
 
 
 def command(name: str) -> Callable[[Sequence[str] | None], int]:
@@ -99,11 +103,12 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
     def run(argv: Sequence[str] | None = None) -> int:
         if '' not in sys.path:
             sys.path.append('')  # the current folder, for modules that a config names
-        module = import_early(name)
-        usage_error = importlib.import_module('rope_dense.utils.errors').UsageError
+        module = import_command(name)
         try:
             args = module.parse_args(argv)  # answers --help and mistakes
-        except usage_error as error:
+            if hasattr(module, 'prepare'):
+                module.prepare(args)  # looks at own data
+        except UsageError as error:
             if '--debug' in (sys.argv if argv is None else argv):
                 traceback.print_exc()
             if os.environ.get('LOCAL_RANK', '0') == '0':
@@ -111,42 +116,12 @@ def command(name: str) -> Callable[[Sequence[str] | None], int]:
             return 2
         except KeyboardInterrupt:
             return 130
-        import_packages()
-        runner = importlib.import_module('rope_dense.commands.run')
-        return runner.run(module.main, args)
+        missing = missing_packages()
+        if missing:
+            raise ImportError(installation_advice(missing))
+        return import_module('rope_dense.commands.run').run(module.main, args)
 
     return run
-
-
-def import_early(name: str) -> ModuleType:
-    """Import the module of a command, and postpone the packages that early modules are in."""
-    parent = PACKAGES[name]
-    for package in (
-        'rope_dense',
-        'rope_dense.commands',
-        parent,
-        'rope_dense.backbones',
-    ):
-        if package not in sys.modules:
-            spec = importlib.util.find_spec(package)
-            assert spec is not None
-            sys.modules[package] = importlib.util.module_from_spec(spec)
-            POSTPONED.append(package)
-    return importlib.import_module(f'{parent}.{name}')
-
-
-def import_packages() -> None:
-    """Import the packages that ``import_early`` postponed; modules in them stay as they are."""
-    early = {name: sys.modules.pop(name) for name in POSTPONED}
-    for name, empty in early.items():
-        vars(importlib.import_module(name)).update(
-            {
-                key: value
-                for key, value in vars(empty).items()
-                if isinstance(value, ModuleType)
-            }
-        )
-    POSTPONED.clear()
 
 
 if __name__ == '__main__':

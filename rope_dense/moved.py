@@ -8,6 +8,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
+    'backbones.relative_prefix': 'backbones.position_bias',
     'datasets.dense_stages': 'models.deim.recipe',
     'datasets.depth': 'data.map_datasets',
     'datasets.generated.files': 'data.generated.shape_files',

@@ -1,9 +1,23 @@
-"""The backbones, as modules of mmengine's registry: RoPEViT, RoPESwin, RoPENAT."""
+"""The backbones, as modules of mmengine's registry: RoPEViT, RoPESwin, RoPENAT.
 
-from . import position_bias
-from . import position_bias as relative_prefix
-from .nat import RoPENAT
-from .swin import RoPESwin
-from .vit import RoPEViT
+They are imported when they are used: the commands read ``archs`` without PyTorch.
+"""
 
-__all__ = ['RoPENAT', 'RoPESwin', 'RoPEViT', 'position_bias', 'relative_prefix']
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .nat import RoPENAT
+    from .swin import RoPESwin
+    from .vit import RoPEViT
+
+__all__ = ['RoPENAT', 'RoPESwin', 'RoPEViT']
+
+_MODULES = dict(RoPENAT='nat', RoPESwin='swin', RoPEViT='vit')
+
+
+def __getattr__(name: str) -> Any:
+    """A backbone, imported with its module."""
+    if name in _MODULES:
+        return getattr(import_module(f'.{_MODULES[name]}', __name__), name)
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -26,6 +26,7 @@ def fixed_convention(kind: object) -> str | None:
     # It imports PyTorch, which labels are read without.
     from mmengine.registry import MODELS
 
+    MODELS.import_from_location()  # what is registered at the first look
     for registry in (MODELS, *MODELS.children.values()):
         found = registry.module_dict.get(str(kind))
         convention = getattr(found, 'box_convention', None)
@@ -80,8 +81,11 @@ def check_rectangle(box: Sequence[float], convention: str) -> None:
     _, _, width, height, angle = box
     most = least + span
     if not least - ROUNDING <= angle <= most + ROUNDING:
-        allowed = f'from {least:.4f} to {most:.4f} radians'
-        raise ValueError(f'angle {angle:g} is not {allowed}, as {convention} has it')
+        raise ValueError(
+            f'angle {angle:g} is not from {least:.4f} to {most:.4f} radians, '
+            f'as {convention} has it'
+        )
     if is_long and width < height * (1 - ROUNDING):
-        sides = f'w={width:g} is less than h={height:g}'
-        raise ValueError(f'{sides}: {convention} has w >= h')
+        raise ValueError(
+            f'w={width:g} is less than h={height:g}: {convention} has w >= h'
+        )

@@ -297,7 +297,7 @@ def model_types(scope: str) -> set[str]:
 
     Only packages of fixed names are imported, and no name is resolved by an import.
     """
-    import_module('rope_dense')
+    import_module('rope_dense.parts')
     for package in filter(find_spec, ('mmdet', 'mmseg')):
         import_module(f'{package}.models')
     if find_spec('mmdet'):

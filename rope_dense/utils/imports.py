@@ -1,8 +1,10 @@
 """The packages that each registered class needs, and an import without noise."""
 
 import logging
+import sys
 import warnings
-from importlib import import_module
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 _REQUIRED = ('mmengine', 'mmcv')
@@ -11,7 +13,7 @@ _REQUIRED = ('mmengine', 'mmcv')
 def missing_packages() -> list[str]:
     """Names of the packages every registered class needs that are not installed.
 
-    A package that is there but fails to import raises its own error.
+    They are looked for and not imported: one that is there but fails says so when it is imported.
     """
     return [name for name in _REQUIRED if not _is_installed(name)]
 
@@ -31,16 +33,14 @@ def installation_advice(missing: list[str]) -> str:
 
 def _is_installed(name: str) -> bool:
     try:
-        import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name not in (name, None):  # a part of it is missing, not the package
-            raise
+        return name in sys.modules or find_spec(name) is not None
+    except ModuleNotFoundError:
         return False
-    return True
 
 
+@cache
 def leave_out_import_noise() -> None:
-    """Filter two messages, before mmdet is imported.
+    """Filter two messages, once, before mmdet is imported.
 
     One warns that mmdet's ``FasterCocoMetric`` lacks a package; ``CocoMetric`` needs none. The
     other is for debugging, that OneDL is absent: mmengine prints any that names no logger.

@@ -14,13 +14,13 @@ from rope_dense.backbones.layers import TableResize
 from rope_dense.checkpoints.detectors import PUBLISHED_MODELS
 from rope_dense.checkpoints.publishers import TARGETS
 from rope_dense.data.generated import write_shapes
-from rope_dense.data.generated.shapes import COLORS
 from rope_dense.data.generated.shape_files import FORMATS, ShapesSettings
+from rope_dense.data.generated.shapes import COLORS
 from rope_dense.data.labels.folders import FORMATS as LABELS
 from rope_dense.export.exporter import DTYPES
 from rope_dense.project.convert_checkpoint import DETECTORS
 from rope_dense.project.load import read_options
-from rope_dense_command import COMMANDS, RESEARCH, import_early
+from rope_dense_command import COMMANDS, RESEARCH, import_command
 
 
 def test_help_and_mistakes_are_answered_without_torch() -> None:
@@ -106,22 +106,22 @@ def test_modules_of_the_current_folder_are_found(
 def test_choices_are_those_of_the_package() -> None:
     """The tools repeat them, so that they need not import the package for --help."""
 
-    convert = import_early('convert_checkpoint')
+    convert = import_command('convert_checkpoint')
     assert set(convert.LAYOUTS) == {*TARGETS, *DETECTORS} and {*DETECTORS} <= {
         *PUBLISHED_MODELS
     }
-    export = import_early('export')
-    assert {*import_early('convert_data').FORMATS} == {*LABELS, 'colours', 'tiles'}
+    export = import_command('export')
+    assert {*import_command('convert_data').FORMATS} == {*LABELS, 'colours', 'tiles'}
     assert set(export.PRECISIONS) == set(DTYPES.values())
     figures = position_figures.OF_FREQUENCIES | position_figures.OF_ATTENTION
-    assert (*figures,) == import_early('analyze_positions').FIGURES
-    classify = import_early('eval_classification').parse_args
+    assert (*figures,) == import_command('analyze_positions').FIGURES
+    classify = import_command('eval_classification').parse_args
     for resize in get_args(TableResize):
         assert (
             classify(['x.pth', 'folder', '--rpb-resize', resize]).rpb_resize == resize
         )
     shapes, given = (
-        import_early('make_shapes').parse_args,
+        import_command('make_shapes').parse_args,
         ['out', '--layout', *FORMATS],
     )
     for colors in COLORS:

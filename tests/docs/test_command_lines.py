@@ -20,7 +20,7 @@ from helpers.page_commands import (
     prose,
 )
 from rope_dense.utils.errors import UsageError
-from rope_dense_command import COMMANDS, RESEARCH, import_early
+from rope_dense_command import COMMANDS, RESEARCH, import_command
 
 # Of detectron2 and detrex, and programs of docs/clients, which docs/export.md copies.
 SCRIPTS_ELSEWHERE = {
@@ -80,7 +80,7 @@ def check_arguments(words: list[str]) -> None:
     assert name in names, words
     if words[1:] and '...' not in words and '--help' not in words:
         try:
-            import_early(name).parse_args(words[1:])
+            import_command(name).parse_args(words[1:])
         except UsageError as error:
             assert re.search('no such|not a config|no report', str(error)), error
 
@@ -130,7 +130,7 @@ def test_options_in_the_text_exist(capsys: pytest.CaptureFixture[str]) -> None:
     known = set(OTHER_OPTIONS)
     for name in (*COMMANDS, *RESEARCH):
         with pytest.raises(SystemExit):
-            import_early(name).parse_args(['--help'])
+            import_command(name).parse_args(['--help'])
         known |= set(re.findall(r'--[a-z-]+', capsys.readouterr().out))
     for page in set(PAGES) - {ROOT / 'CHANGELOG.md'}:
         named = set(re.findall(r'`(--[a-z-]+)(?![\w-])', prose(page)))
