@@ -34,15 +34,15 @@ def read_depth(path: Path) -> np.ndarray:
         if not isinstance(stored, np.ndarray) or stored.dtype.kind not in 'fiu':
             raise ValueError('no numbers')
     except Exception as error:  # a damaged file can fail in any way
-        why = why_unread(path, error)
         raise ValueError(
-            f'{path} cannot be read as a depth map ({why}): save one channel '
-            'of 16 bits or float32'
+            f'{path} cannot be read as a depth map ({why_unread(path, error)}): '
+            'save one channel of 16 bits or float32'
         ) from error
     depth = stored.squeeze()
     if depth.ndim != 2:
-        shape = stored.shape
-        raise ValueError(f'{path}: got shape {shape}; a depth map has one channel')
+        raise ValueError(
+            f'{path}: got shape {stored.shape}; a depth map has one channel'
+        )
     return depth
 
 

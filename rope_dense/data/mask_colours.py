@@ -42,10 +42,9 @@ def mask_files(folder: Path) -> list[Path]:
     """The masks of a folder; ValueError if there is none."""
     files = list_files(folder, MASKS.suffixes)
     if not files:
-        looked = ', '.join(MASKS.suffixes)
-        there = suffixes_in(folder)
         raise ValueError(
-            f'{folder}: no mask in it; looked for {looked}, there are {there}'
+            f'{folder}: no mask in it; looked for {", ".join(MASKS.suffixes)}, '
+            f'there are {suffixes_in(folder)}'
         )
     return files
 

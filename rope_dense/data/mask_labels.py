@@ -45,10 +45,9 @@ def label_map(
         raise ValueError(f'{len(classes)} classes: masks can have {IGNORED}')
     distinct = set(values)
     if len(distinct) != len(classes) or not distinct.isdisjoint(void):
-        names = ', '.join(classes)
         raise ValueError(
             f'own.values={list(values)}: give one number for each of {len(classes)} classes, '
-            f'{names}, that is not in own.void={list(void)}'
+            f'{", ".join(classes)}, that is not in own.void={list(void)}'
         )
     labels: dict[float, int] = dict.fromkeys((*void, IGNORED), IGNORED)
     for label, value in enumerate(values):
@@ -168,10 +167,9 @@ def read_mask(path: Path) -> StoredMask:
             if pixels is None:
                 raise ValueError('OpenCV cannot read its 16 bits')
     except Exception as error:  # a damaged file can fail in any way
-        why = why_unread(path, error)
         raise ValueError(
-            f'{path} cannot be read as a mask ({why}): save class numbers as '
-            'one channel of 8 or 16 bits, such as a PNG'
+            f'{path} cannot be read as a mask ({why_unread(path, error)}): '
+            'save class numbers as one channel of 8 or 16 bits, such as a PNG'
         ) from error
     if colours is not None:
         palette = np.zeros((256, 3), np.uint8)
@@ -196,8 +194,10 @@ def grey_of(path: Path, pixels: np.ndarray) -> np.ndarray:
     if (grey != grey[..., :1]).any():
         raise ValueError(f'{path}: the mask has colours; {COLOURS}')
     if count in (2, 4) and np.ptp(grey) == 0 < np.ptp(pixels[..., -1]):
-        advice = 'save class numbers as one channel'
-        raise ValueError(f'{path}: only the alpha of the mask varies: {advice}')
+        raise ValueError(
+            f'{path}: only the alpha of the mask varies: '
+            'save class numbers as one channel'
+        )
     return grey[..., 0]
 
 
@@ -326,22 +326,24 @@ def check_found(
     numbers = [number for number, _, _ in survey['numbers']]
     trained = [label for label in found if label != IGNORED]
     if not trained:
-        said = f'are ignored; they have the numbers {short_text(numbers)}'
-        raise ValueError(f'{folder}: all pixels of the masks {said}')
+        raise ValueError(
+            f'{folder}: all pixels of the masks are ignored; '
+            f'they have the numbers {short_text(numbers)}'
+        )
     if numbers == BINARY and IGNORED in found and len(classes) > 1:
         advice = 'own.values gives the number of each class'
         if len(classes) == 2:
-            names = f'{classes[0]} and {classes[1]}'
-            advice = f'own.values=[0,{IGNORED}] reads them as {names}'
+            advice = (
+                f'own.values=[0,{IGNORED}] reads them as {classes[0]} and {classes[1]}'
+            )
         raise ValueError(
             f'{folder}: the masks have 0 and 255 only, and 255 means ignored, so that '
             f'{classes[0]} would be all that is trained: {advice}'
         )
     if survey['split'] == 'train' and len(trained) == 1 < len(classes):
-        masks = survey['masks']
-        name = classes[trained[0]]
         raise ValueError(
-            f'{folder}: all pixels of its {masks} masks are {name}: check the masks'
+            f'{folder}: all pixels of its {survey["masks"]} masks are '
+            f'{classes[trained[0]]}: check the masks'
         )
 
 

@@ -45,7 +45,8 @@ class BandHeader:
         if isinstance(band, int):
             return band if 1 <= band <= self.bands else 0
         names = [name.strip().lower() for name in self.names]
-        return names.index(band.lower()) + 1 if names.count(band.lower()) == 1 else 0
+        wanted = band.lower()
+        return names.index(wanted) + 1 if names.count(wanted) == 1 else 0
 
 
 class BandFile:
@@ -62,37 +63,30 @@ class BandFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.crs, self.parts = path, None, list['rasterio.DatasetReader']()
-        names: tuple[str, ...] = ()
+        self.path = path
+        self.crs = None
+        self.parts = list['rasterio.DatasetReader']()
+        names = list[str]()
+        dtypes = set[str]()
         if path.suffix.lower() == ARRAY:
             self.array = open_array(path)
             height, width, bands = self.array.shape
-            dtypes = {str(self.array.dtype)}
+            dtypes.add(str(self.array.dtype))
         else:
-            first = open_raster(path)
-            pages = (
-                first.subdatasets
-                if first.count == 1 and len(first.subdatasets) > 1
-                else []
-            )
-            self.parts = [*map(open_raster, pages)] or [first]
-            self.crs, (height, width) = first.crs, first.shape
-            sizes = [f'{x.width} x {x.height} x {x.count}' for x in self.parts]
-            if len({*sizes}) > 1:
-                raise ValueError(
-                    f'{path}: its pages differ in size or bands: {", ".join(sizes)}'
-                )
-            dtypes = {name for part in self.parts for name in part.dtypes}
-            names = tuple(
-                name or '' for part in self.parts for name in part.descriptions
-            )
+            self.parts = open_pages(path)
+            first = self.parts[0]
+            self.crs = first.crs
+            height, width = first.shape
+            for part in self.parts:
+                dtypes.update(part.dtypes)
+                names += [name or '' for name in part.descriptions]
             bands = len(names)
         if len(dtypes) != 1 or not dtypes.issubset(TYPES):
             found = ', '.join(sorted(dtypes)) or 'no type'
             raise ValueError(
                 f'{path}: pixels of {found}; give one of {", ".join(TYPES)}'
             )
-        self.header = BandHeader(height, width, bands, dtypes.pop(), names)
+        self.header = BandHeader(height, width, bands, dtypes.pop(), tuple(names))
 
     @property
     def transform(self) -> Affine:
@@ -120,16 +114,12 @@ class BandFile:
         left, right = columns or (0, self.header.width)
         if self.parts:
             chosen = bands or range(1, self.header.bands + 1)
-            pixels, missing = self.decode(
-                chosen, Window(left, top, right - left, bottom - top)
-            )
+            window = Window(left, top, right - left, bottom - top)
+            pixels, missing = self.decode(chosen, window)
         else:
             part = np.asarray(self.array[top:bottom, left:right])
-            pixels = (
-                part.copy()
-                if bands is None
-                else part.take([n - 1 for n in bands], axis=2)
-            )
+            places = None if bands is None else np.array(bands) - 1
+            pixels = part.copy() if places is None else part.take(places, axis=2)
             missing = np.zeros(pixels.shape, bool)
         if pixels.dtype.kind == 'f':
             if np.isinf(pixels).any():
@@ -146,18 +136,17 @@ class BandFile:
         places = [(self.parts[0], bands)]
         if len(self.parts) > 1:
             places = [(self.parts[band - 1], [1]) for band in bands]
+        found = []  # [n, H, W] each
+        no_data = []
         try:
-            found = [
-                part.read([*numbers], window=window) for part, numbers in places
-            ]  # [n, H, W]
+            for part, numbers in places:
+                found.append(part.read(list(numbers), window=window))
+                no_data += [part.nodatavals[number - 1] for number in numbers]
         except RasterioIOError as error:
             raise ValueError(
                 f'{self.path}: cannot be read as an image ({error})'
             ) from error
         pixels = np.ascontiguousarray(np.moveaxis(np.concatenate(found), 0, 2))
-        no_data = [
-            part.nodatavals[band - 1] for part, numbers in places for band in numbers
-        ]
         missing = np.zeros(pixels.shape, bool)
         for channel, value in enumerate(no_data):
             if value is not None:
@@ -177,15 +166,26 @@ def open_array(path: Path) -> np.ndarray:
     except Exception as error:  # a damaged file can fail in any way
         why = textwrap.shorten(str(error), 120)
         raise ValueError(f'{path}: cannot be read as an array ({why})') from error
-    if (
-        not isinstance(pixels, np.ndarray)
-        or pixels.ndim not in (2, 3)
-        or not pixels.size
-    ):
-        is_array = isinstance(pixels, np.ndarray)
+    is_array = isinstance(pixels, np.ndarray)
+    if not is_array or pixels.ndim not in (2, 3) or not pixels.size:
         shape = f'shape {[*pixels.shape]}' if is_array else 'several arrays'
         raise ValueError(f'{path}: has {shape}; give one array [height, width, bands]')
     return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def open_pages(path: Path) -> list[rasterio.DatasetReader]:
+    """An open file of GDAL, or its pages if they have one band each; ValueError as ``BandFile``."""
+    first = open_raster(path)
+    pages = first.subdatasets
+    if first.count != 1 or len(pages) < 2:
+        return [first]
+    parts = [open_raster(page) for page in pages]
+    sizes = [f'{part.width} x {part.height} x {part.count}' for part in parts]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f'{path}: its pages differ in size or bands: {", ".join(sizes)}'
+        )
+    return parts
 
 
 def read_band_header(path: Path) -> BandHeader:
@@ -222,17 +222,16 @@ def write_bands(path: Path, pixels: np.ndarray) -> None:
     if not find_spec('rasterio'):
         raise ValueError(f'{path}: {NOT_INSTALLED}')
     height, width, count = pixels.shape
+    profile = dict(
+        driver='GTiff',
+        height=height,
+        width=width,
+        count=count,
+        dtype=pixels.dtype,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        with rasterio.open(
-            path,
-            'w',
-            driver='GTiff',
-            height=height,
-            width=width,
-            count=count,
-            dtype=pixels.dtype,
-        ) as file:
+        with rasterio.open(path, 'w', **profile) as file:
             file.write(np.moveaxis(pixels, 2, 0))
 
 
@@ -244,8 +243,12 @@ def is_first(path: Path, names: Sequence[str], root: Path | None = None) -> bool
             every file is an image.
         root: folder of the data set, above which no folder names a channel; None for any path.
     """
-    inside = path.relative_to(root) if root and path.is_relative_to(root) else path
-    return not names or last_name(str(inside), names)[1] == names[0]
+    if not names:
+        return True
+    inside = path
+    if root is not None and path.is_relative_to(root):
+        inside = path.relative_to(root)
+    return last_name(str(inside), names)[1] == names[0]
 
 
 def channel_files(path: Path, names: Sequence[str]) -> list[Path]:
@@ -253,18 +256,23 @@ def channel_files(path: Path, names: Sequence[str]) -> list[Path]:
 
     ValueError if the path does not have the name of the first channel.
     """
-    place, found = last_name(str(path), names[:1])
+    text = str(path)
+    place, found = last_name(text, names[:1])
     if not found:
-        advice = 'the name of the first channel, between / _ - . or spaces'
-        raise ValueError(f'{path}: has no {names[0]!r}, {advice}')
-    start, end = str(path)[:place], str(path)[place + len(found) :]
+        raise ValueError(
+            f'{path}: has no {names[0]!r}, '
+            'the name of the first channel, between / _ - . or spaces'
+        )
+    start = text[:place]
+    end = text[place + len(found) :]
     return [Path(f'{start}{name}{end}') for name in names]
 
 
 def last_name(path: str, names: Sequence[str]) -> tuple[int, str]:
     """The last place in a path where one of the names stands between separators, and the name."""
-    backwards = [re.escape(name[::-1]) for name in sorted(names, key=len, reverse=True)]
-    found = re.search(
-        rf'(?<![^/_\-. ])({"|".join(backwards)})(?![^/_\-. ])', path[::-1]
-    )
-    return (len(path) - found.end(), found[1][::-1]) if found else (0, '')
+    longest_first = sorted(names, key=len, reverse=True)
+    backwards = '|'.join(re.escape(name[::-1]) for name in longest_first)
+    found = re.search(rf'(?<![^/_\-. ])({backwards})(?![^/_\-. ])', path[::-1])
+    if not found:
+        return 0, ''
+    return len(path) - found.end(), found[1][::-1]

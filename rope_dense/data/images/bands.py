@@ -1,11 +1,10 @@
-"""Images of any number of channels: loading, augmentation, pictures, and pixels without data.
+"""Images of more than three channels or 8 bits: loading, augmentation, pixels without data.
 
-Pixels are float32 [H, W, n], which has every value of 16 bits, in the order of the file; OpenCV's
-resizing, cropping and warping take any n for float32, but for INTER_AREA (``shrink``).
+``LoadBands`` gives float32 [H, W, n], which has every value of 16 bits, in the order of the file;
+OpenCV's resizing, cropping and warping take any n for float32, but for INTER_AREA (``shrink``).
 
-Images of more than 8 bits a channel, scaled to 8 bits by their range.
-
-mmcv takes the upper 8 of 16 bits, so what a camera of 12 bits writes to a 16-bit file is black.
+``LoadDeepImage`` scales pictures of 16 bits to 8 by their range: mmcv takes the upper 8 bits, so
+that what a camera of 12 bits writes to a 16-bit file would be black.
 """
 
 import random
@@ -28,6 +27,7 @@ from .headers import Header, check_pixel_count, read_header
 CHANNELS_AT_A_TIME = 4  # of OpenCV's INTER_AREA
 PERCENTILES = (2, 98)  # black and white of a picture
 SAMPLES = 2**16  # pixels for the percentiles
+READ = 50  # files of 16 bits at most, to find their range
 
 
 @TRANSFORMS.register_module()
@@ -57,28 +57,28 @@ class LoadBands(BaseTransform):
         fill: Sequence[float] | None = None,
         show: Sequence[int] = (0, 1, 2),
     ) -> None:
-        self.channels, self.bands, self.names, self.dtype = (
-            channels,
-            bands,
-            names,
-            dtype,
-        )
+        self.channels = channels
+        self.bands = bands
+        self.names = names
+        self.dtype = dtype
         self.fill = None if fill is None else np.asarray(fill, np.float32)
         self.show = tuple(show)
 
     def transform(self, results: dict) -> dict:
-        if (given := results.get('img')) is None:
+        given = results.get('img')
+        if given is None:
             pixels = self.load(Path(results['img_path']))
         elif given.ndim == 3 and given.shape[2] == self.channels:
             pixels = np.asarray(given, np.float32)
         else:
-            shape = [*given.shape]
             raise ValueError(
-                f'image of shape {shape}, expected [height, width, {self.channels}]'
+                f'image of shape {[*given.shape]}, '
+                f'expected [height, width, {self.channels}]'
             )
         results['img'] = self.filled(pixels)
         results['img_shape'] = results['ori_shape'] = pixels.shape[:2]
-        if (missing := no_data(pixels)) is not None:
+        missing = no_data(pixels)
+        if missing is not None:
             results['no_data'] = missing
         return results
 
@@ -88,12 +88,12 @@ class LoadBands(BaseTransform):
         ValueError if a file cannot be read, or has other bands or pixels.
         """
         with ExitStack() as opened:
-            files = [
-                opened.enter_context(closing(BandFile(name)))
-                for name in self.files(path)
-            ]
+            files = []
+            for name in self.files(path):
+                files.append(opened.enter_context(closing(BandFile(name))))
             self.check_headers(path, {file.path: file.header for file in files})
-            check_pixel_count(path, files[0].header.height, files[0].header.width)
+            header = files[0].header
+            check_pixel_count(path, header.height, header.width)
             return np.concatenate([self.part(file) for file in files], axis=2)
 
     def part(
@@ -110,13 +110,14 @@ class LoadBands(BaseTransform):
 
     def numbers(self, path: Path, header: BandHeader) -> list[int] | None:
         """The bands of a file that are channels, from 1; None for all. ValueError without them."""
+        bands = self.bands
         is_named = any(header.names) or header.bands != self.channels
-        if self.bands is None or (isinstance(self.bands[0], str) and not is_named):
+        if bands is None or (isinstance(bands[0], str) and not is_named):
             return None
-        found = [header.find(band) for band in self.bands]
+        found = [header.find(band) for band in bands]
         if 0 in found:
             names = f' ({", ".join(header.names)})' if any(header.names) else ''
-            absent = self.bands[found.index(0)]
+            absent = bands[found.index(0)]
             raise ValueError(
                 f'{path}: {header.bands} bands{names}, there is no band {absent}'
             )
@@ -130,9 +131,10 @@ class LoadBands(BaseTransform):
                 raise ValueError(
                     f'{name}: pixels of {header.dtype}, other images have {self.dtype}'
                 )
-            number += len(self.numbers(name, header) or range(header.bands))
+            chosen = self.numbers(name, header) or range(header.bands)
+            number += len(chosen)
         sizes = [f'{header.width} x {header.height}' for header in headers.values()]
-        if len({*sizes}) > 1:
+        if len(set(sizes)) > 1:
             raise ValueError(
                 f'{path}: files of its channels differ in size: {", ".join(sizes)}'
             )
@@ -141,11 +143,9 @@ class LoadBands(BaseTransform):
 
     def filled(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels [H, W, n] with the values for missing ones."""
-        return (
-            pixels
-            if self.fill is None
-            else np.where(np.isnan(pixels), self.fill, pixels)
-        )
+        if self.fill is None:
+            return pixels
+        return np.where(np.isnan(pixels), self.fill, pixels)
 
     def files(self, path: Path) -> list[Path]:
         """The files of an image, see ``channel_files``."""
@@ -186,18 +186,15 @@ class BandJitter(BaseTransform):
         noise: float = 0.05,
         prob: float = 0.5,
     ) -> None:
-        self.brightness, self.contrast, self.noise, self.prob = (
-            brightness,
-            contrast,
-            noise,
-            prob,
-        )
+        self.brightness = brightness
+        self.contrast = contrast
+        self.noise = noise
+        self.prob = prob
 
     def transform(self, results: dict) -> dict:
-        image = results[
-            'img'
-        ]  # [H, W, n] float32; of one channel OpenCV drops the axis
-        image = image if image.ndim == 3 else image[..., None]
+        image = results['img']  # [H, W, n] float32
+        if image.ndim == 2:  # OpenCV drops the axis of one channel
+            image = image[..., None]
         if random.random() < self.prob:
             image = image * self.factors(self.brightness, image)
         if random.random() < self.prob:
@@ -212,9 +209,8 @@ class BandJitter(BaseTransform):
 
     def factors(self, limits: Sequence[float], image: np.ndarray) -> np.ndarray:
         """Draw a factor for each channel: [n]."""
-        return np.array(
-            [random.uniform(*limits) for _ in range(image.shape[2])], np.float32
-        )
+        factors = [random.uniform(*limits) for _ in range(image.shape[2])]
+        return np.array(factors, np.float32)
 
 
 def no_data(image: np.ndarray) -> np.ndarray | None:
@@ -228,7 +224,8 @@ def no_data(image: np.ndarray) -> np.ndarray | None:
 
 
 def drop_predictions_without_data(
-    sample: BaseDataElement, missing: np.ndarray | None
+    sample: BaseDataElement,
+    missing: np.ndarray | None,
 ) -> None:
     """Drop predictions for pixels without data, bool [H, W] of ``no_data``, in place.
 
@@ -252,24 +249,23 @@ def drop_predictions_without_data(
         has_data = [2 * (mask & missing).sum() <= mask.sum() for mask in masks]
     else:
         boxes = getattr(found.bboxes, 'tensor', found.bboxes).cpu().numpy()
-        is_rotated = boxes.shape[1] == 5  # x, y, width, height, angle
-        centres = boxes[:, :2] if is_rotated else (boxes[:, :2] + boxes[:, 2:]) / 2
-        last = [missing.shape[1] - 1, missing.shape[0] - 1]
-        columns, rows = centres.astype(int).clip(0, last).T
+        centres = boxes[:, :2]
+        if boxes.shape[1] == 4:  # others are rotated: x, y, width, height, angle
+            centres = (centres + boxes[:, 2:]) / 2
+        height, width = missing.shape
+        columns, rows = centres.astype(int).clip(0, [width - 1, height - 1]).T
         has_data = ~missing[rows, columns]
     sample.pred_instances = found[torch.tensor(has_data, dtype=torch.bool)]
 
 
 def shrink(image: np.ndarray, width: int, height: int) -> np.ndarray:
     """An image [H, W, n] resized by the mean of areas, which OpenCV has for four channels only."""
-    starts = range(0, image.shape[2], CHANNELS_AT_A_TIME)
-    groups = [
-        np.ascontiguousarray(image[..., n : n + CHANNELS_AT_A_TIME]) for n in starts
-    ]
-    small = [
-        cv2.resize(x, (width, height), interpolation=cv2.INTER_AREA) for x in groups
-    ]
-    return np.concatenate([x.reshape(height, width, -1) for x in small], axis=2)
+    small = []
+    for start in range(0, image.shape[2], CHANNELS_AT_A_TIME):
+        group = np.ascontiguousarray(image[..., start : start + CHANNELS_AT_A_TIME])
+        group = cv2.resize(group, (width, height), interpolation=cv2.INTER_AREA)
+        small.append(group.reshape(height, width, -1))
+    return np.concatenate(small, axis=2)
 
 
 def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:
@@ -282,23 +278,21 @@ def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:
     flat = shown.reshape(-1, 3)
     few = flat[:: max(1, len(flat) // SAMPLES)]
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            'ignore', RuntimeWarning
-        )  # all values of a channel are missing
+        # All values of a channel are missing.
+        warnings.simplefilter('ignore', RuntimeWarning)
         low, high = np.nanpercentile(few, PERCENTILES, axis=0)
     scaled = (shown - low) / np.maximum(high - low, 1e-6)
-    return (np.nan_to_num(scaled).clip(0, 1) * 255 + 0.5).astype(np.uint8)
+    known = np.nan_to_num(scaled).clip(0, 1)
+    return (known * 255 + 0.5).astype(np.uint8)
 
 
 def find_load_bands(pipeline: Iterable[Mapping]) -> LoadBands | None:
     """The ``LoadBands`` of a test pipeline, or None."""
-    step = next((step for step in pipeline if step['type'] == 'LoadBands'), None)
-    return (
-        LoadBands(**{key: step[key] for key in step if key != 'type'}) if step else None
-    )
-
-
-READ = 50  # files at most, to find their range
+    for step in pipeline:
+        if step['type'] == 'LoadBands':
+            settings = {key: step[key] for key in step if key != 'type'}
+            return LoadBands(**settings)
+    return None
 
 
 @TRANSFORMS.register_module()
@@ -317,7 +311,8 @@ class LoadDeepImage(BaseTransform):
 
 def read_deep(path: Path) -> np.ndarray:
     """Pixels of 16 bits, BGR uint16 [H, W, 3], turned as EXIF says; ValueError if unreadable."""
-    flags, pixels = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH, None
+    flags = cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH
+    pixels = None
     with suppress(cv2.error):
         pixels = cv2.imread(str(path), flags)
         if pixels is None:  # as of a TIFF that is turned by 90 degrees
@@ -340,7 +335,9 @@ def read_white_value(headers: Mapping[Path, Header]) -> int | None:
     50 images uses: 4095 for 12 bits. Images of 8 bits among them do not count.
     """
     deep = sorted(path for path, header in headers.items() if header.is_deep)
-    few = deep[:: -(-len(deep) // READ)] if deep else []
-    values = [headers[path].max_value or int(read_deep(path).max()) for path in few]
-    white = 2 ** max(values, default=0).bit_length() - 1
+    largest = 0
+    for path in deep[:: max(1, -(-len(deep) // READ))]:
+        value = headers[path].max_value or int(read_deep(path).max())
+        largest = max(largest, value)
+    white = 2 ** largest.bit_length() - 1
     return white if 0 < white < 2**16 - 1 else None

@@ -29,9 +29,14 @@ BLOCK = 256  # side of the blocks of a copy
 MOST = 2**24  # pixels of a block of a file that is read as it is
 SOURCE = '.source'  # of a link
 LAYOUT = dict(
-    tiled=True, blockxsize=BLOCK, blockysize=BLOCK, compress='deflate', zlevel=1
+    tiled=True,
+    blockxsize=BLOCK,
+    blockysize=BLOCK,
+    compress='deflate',
+    zlevel=1,
+    driver='GTiff',
+    bigtiff='if_safer',
 )
-LAYOUT |= dict(driver='GTiff', bigtiff='if_safer')
 
 
 def has_windows(path: Path) -> bool:
@@ -44,13 +49,15 @@ def has_windows(path: Path) -> bool:
         return False
     with opened as file:
         blocks = file.block_shapes or [(1, 1)]  # none of a file of subdatasets
-        return file.driver not in SEQUENTIAL and max(h * w for h, w in blocks) <= MOST
+        largest = max(height * width for height, width in blocks)
+        return file.driver not in SEQUENTIAL and largest <= MOST
 
 
 def copy_path(path: Path, folder: Path, about: object = '') -> Path:
     """The place of a file's copy, of whose content ``about`` says more, with a link to the file."""
     source = path.resolve()
-    copy = folder / f'{repr_digest(str(source), about)[:24]}{state_digest(path)}.tif'
+    name = repr_digest(str(source), about)[:24]
+    copy = folder / f'{name}{state_digest(path)}.tif'
     if not copy.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):  # it is there
@@ -67,10 +74,11 @@ def remove_outdated(folder: Path) -> int:
     """Remove copies of files that have changed or are gone, which nobody reads; their number."""
     outdated = 0
     for link in folder.glob(f'*{SOURCE}'):
-        if not (link.exists() and link.stem.endswith(state_digest(link))):
-            link.with_suffix('.tif').unlink(missing_ok=True)
-            link.unlink()
-            outdated += 1
+        if link.exists() and link.stem.endswith(state_digest(link)):
+            continue
+        link.with_suffix('.tif').unlink(missing_ok=True)
+        link.unlink()
+        outdated += 1
     return outdated
 
 
@@ -101,25 +109,18 @@ def write_rows(
     Three bands are red, green and blue; of one band ``palette`` has them for its values.
     """
     height, width, bands = shape
+    sizes = dict(height=height, width=width, count=bands, dtype=dtype)
+    profile = LAYOUT | sizes | profile
     with atomic_write(out) as fresh, warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        with rasterio.open(
-            fresh,
-            'w',
-            height=height,
-            width=width,
-            count=bands,
-            dtype=dtype,
-            **LAYOUT | profile,
-        ) as file:
+        with rasterio.open(fresh, 'w', **profile) as file:
             if palette:
                 file.write_colormap(1, dict(palette))
             for top in range(0, height, BLOCK):
                 bottom = min(top + BLOCK, height)
-                rows = np.moveaxis(
-                    read(top, bottom).reshape(bottom - top, width, bands), 2, 0
-                )
-                file.write(rows, window=Window(0, top, width, bottom - top))
+                rows = read(top, bottom).reshape(bottom - top, width, bands)
+                window = Window(0, top, width, bottom - top)
+                file.write(np.moveaxis(rows, 2, 0), window=window)
 
 
 def read_map_window(
@@ -134,10 +135,10 @@ def read_map_window(
     ``window`` is left, top, right, bottom; ``about`` is what ``load`` depends on.
     """
     left, top, right, bottom = window
-    if not (copy := copy_path(path, Path(folder), about)).exists():
+    copy = copy_path(path, Path(folder), about)
+    if not copy.exists():
         whole = load()
-        write_rows(
-            copy, (*whole.shape, 1), whole.dtype, lambda top, bottom: whole[top:bottom]
-        )
+        shape = (*whole.shape, 1)
+        write_rows(copy, shape, whole.dtype, lambda top, end: whole[top:end])
     with open_raster(copy) as file:
         return file.read(1, window=Window(left, top, right - left, bottom - top))

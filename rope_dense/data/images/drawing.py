@@ -12,12 +12,10 @@ from mmengine.visualization import Visualizer
 
 from ..panoptic import OFFSET
 
-LEGEND, GAP, BAR, TEXT = (
-    72,
-    4,
-    12,
-    12,
-)  # pixels: widths of a legend and its parts; height of text
+LEGEND = 72  # pixels: width of a legend
+GAP = 4  # before its bar
+BAR = 12  # width of the bar
+TEXT = 12  # height of text
 
 
 def draw(
@@ -38,11 +36,11 @@ def draw(
             sample = copy.copy(sample)
             del sample.pred_panoptic_seg  # mmdet cannot draw no segment
     rgb = np.ascontiguousarray(image[..., ::-1])
+    settings = {'draw_gt': False} | settings
     with warnings.catch_warnings(), matplotlib.rc_context({'text.parse_math': False}):
-        warnings.filterwarnings(
-            'ignore', '.*out of bounds'
-        )  # rotated boxes reach beyond the image
-        visualizer.add_datasample(name, rgb, sample, **{'draw_gt': False} | settings)
+        # Rotated boxes reach beyond the image.
+        warnings.filterwarnings('ignore', '.*out of bounds')
+        visualizer.add_datasample(name, rgb, sample, **settings)
     return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
 
 
@@ -58,19 +56,19 @@ def depth_picture(depth: np.ndarray) -> np.ndarray:
     are black.
     """
     known = depth[depth > 0]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    low = float(known.min()) if known.size else 0.0
+    high = float(known.max()) if known.size else 0.0
     height = len(depth)
-    bar = np.linspace(low, high, height, dtype=np.float32)[:, None].repeat(BAR, 1)
+    scale = np.linspace(low, high, height, dtype=np.float32)
+    bar = scale[:, None].repeat(BAR, 1)
     legend = np.full((height, LEGEND, 3), 255, np.uint8)
     legend[:, GAP : GAP + BAR] = colour_depth(bar, low, high)
     labels = max(2, min(6, height // (2 * TEXT)))
     for share in np.linspace(0, 1, labels):
-        text = f'{low + share * (high - low):.3g} m'
-        place = GAP + BAR + 3, round(TEXT + share * (height - TEXT - 3))
         cv2.putText(
             legend,
-            text,
-            place,
+            f'{low + share * (high - low):.3g} m',
+            (GAP + BAR + 3, round(TEXT + share * (height - TEXT - 3))),
             cv2.FONT_HERSHEY_SIMPLEX,
             0.4,
             (0, 0, 0),
@@ -83,9 +81,8 @@ def depth_picture(depth: np.ndarray) -> np.ndarray:
 def colour_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
     """Depth [H, W] as colours, BGR [H, W, 3], from red at ``low`` to blue at ``high``."""
     share = (high - depth) / max(high - low, 1e-9)
-    colours = cv2.applyColorMap(
-        (share.clip(0, 1) * 255).astype(np.uint8), cv2.COLORMAP_TURBO
-    )
+    grey = (share.clip(0, 1) * 255).astype(np.uint8)
+    colours = cv2.applyColorMap(grey, cv2.COLORMAP_TURBO)
     colours[depth <= 0] = 0
     return colours
 
@@ -97,9 +94,11 @@ def draw_features(image: np.ndarray, features: np.ndarray) -> np.ndarray:
     """
     x = features.reshape(len(features), -1).T.astype(np.float64)  # [H W, C]
     x -= x.mean(0)
-    x = x @ np.linalg.eigh(x.T @ x)[1][:, -3:]  # [H W, 3]
+    directions = np.linalg.eigh(x.T @ x)[1]
+    x = x @ directions[:, -3:]  # [H W, 3]
     x = (x - x.min(0)) / np.maximum(np.ptp(x, axis=0), 1e-9)
-    places = (255 * x).astype(np.uint8).reshape(*features.shape[1:], 3)
+    places = (255 * x).astype(np.uint8)
+    places = places.reshape(*features.shape[1:], 3)
     return cv2.resize(places, image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
 
 

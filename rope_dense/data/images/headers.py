@@ -46,12 +46,24 @@ DAMAGED = (
     struct.error,
     UserWarning,
 )
+# Among the last ten bytes.
 ENDS = {
     'JPEG': b'\xff\xd9',
     'MPO': b'\xff\xd9',
     'GIF': b'\0;',
-}  # among the last ten bytes
+}
 SAMPLES = {1: 'uint', 2: 'int', 3: 'float', 4: 'uint', 5: 'complex', 6: 'complex'}
+MODES = {
+    '1': 'bool',
+    'I': 'int32',
+    'F': 'float32',
+}  # of Pillow; others have 8 or 16 bits
+COLOURS = {
+    'P': 'palette',
+    'R': 'rgb',
+    'C': 'cmyk',
+    'Y': 'ycbcr',
+}  # of a mode's first band
 ALPHAS = {1: 'premultiplied', 2: 'alpha'}
 
 
@@ -64,12 +76,10 @@ class Header:
     orientation: int = 1  # EXIF's, 1 to 8
     format: str = ''  # Pillow's name, 'NPY', or GDAL's name of what only GDAL reads
     bands: int = 3  # of a pixel, of the first page
-    dtype: str = (
-        'uint8'  # as stored: 'bool', 'uint4', 'float32' ...; 'mixed' if bands differ
-    )
-    photometric: str = (
-        'rgb'  # 'grey', 'inverted grey' (0 is white), 'palette' ...; '' if not said
-    )
+    # As stored: 'bool', 'uint4', 'float32' ...; 'mixed' if bands differ.
+    dtype: str = 'uint8'
+    # 'grey', 'inverted grey' (0 is white), 'palette' ...; '' if not said.
+    photometric: str = 'rgb'
     alpha: str = ''  # of the last band: 'alpha', 'premultiplied', 'other' (without meaning) or ''
     planar: bool = False  # band after band instead of pixel after pixel
     # Of TIFF: 'raw', 'lzw', ...; 'odd tiles' for raw tiles of no multiple of 1024 bytes, which
@@ -77,9 +87,7 @@ class Header:
     compression: str = ''
     pages: int = 1  # without reduced copies and masks of a TIFF; frames of an animation
     no_data: str = ''  # the value of missing pixels, as the file says it
-    max_value: int | None = (
-        None  # the largest value, as a TIFF says it (MaxSampleValue)
-    )
+    max_value: int | None = None  # the largest, as a TIFF says it (MaxSampleValue)
 
     @property
     def is_deep(self) -> bool:
@@ -109,16 +117,30 @@ def read_header(path: Path) -> Header:
             if isinstance(error, OSError) and error.errno:
                 raise
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
-    with closing(
-        BandFile(path)
-    ) as opened:  # an array, or a format that only GDAL reads
-        found, parts = opened.header, opened.parts[:1]
-        colours = tuple(colour.name for part in parts for colour in part.colorinterp)
-        name = parts[0].driver if parts else 'NPY'
-    alpha = 'alpha' if colours[-1:] == ('alpha',) else ''
-    photometric = GDAL_COLOURS.get(colours[:-1] if alpha else colours, '')
+    return read_by_gdal(path)
+
+
+def read_by_gdal(path: Path) -> Header:
+    """``read_header`` of an array, or of a format that only GDAL reads."""
+    name = 'NPY'
+    colours: tuple[str, ...] = ()
+    with closing(BandFile(path)) as opened:
+        found = opened.header
+        for part in opened.parts[:1]:
+            name = part.driver
+            colours = tuple(colour.name for colour in part.colorinterp)
+    alpha = ''
+    if colours[-1:] == ('alpha',):
+        alpha = 'alpha'
+        colours = colours[:-1]
     return Header(
-        found.height, found.width, 1, name, found.bands, found.dtype, photometric, alpha
+        found.height,
+        found.width,
+        format=name,
+        bands=found.bands,
+        dtype=found.dtype,
+        photometric=GDAL_COLOURS.get(colours, ''),
+        alpha=alpha,
     )
 
 
@@ -130,40 +152,41 @@ def read_by_pillow(file: BinaryIO) -> Header:
         image = Image.open(file)
     finally:
         Image.MAX_IMAGE_PIXELS = MOST_PIXELS
-    name, mode, bands = str(image.format), image.mode, image.getbands()
-    dtype = {'1': 'bool', 'I': 'int32', 'F': 'float32'}.get(mode, 'uint8')
-    dtype = 'uint16' if mode.startswith('I;16') else dtype
-    pages = (
-        1 if name == 'MPO' else getattr(image, 'n_frames', 1)
-    )  # MPO: a JPEG and its variants
+    name = str(image.format)
+    mode = image.mode
+    bands = image.getbands()
+    dtype = 'uint16' if mode.startswith('I;16') else MODES.get(mode, 'uint8')
+    # A MPO is a JPEG and its variants.
+    pages = 1 if name == 'MPO' else getattr(image, 'n_frames', 1)
     if name == 'PNG':
         bits, colours, content = png_bits_colour_exif(file)
         dtype = 'bool' if bits == 1 else f'uint{bits}'
-        bands = (
-            bands if CHANNELS[colours] != 2 else ('L', 'A')
-        )  # of 16 bits Pillow says RGBA
+        if CHANNELS[colours] == 2:
+            bands = ('L', 'A')  # of 16 bits Pillow says RGBA
         exif = Image.Exif()
         exif.load(content)
     elif is_whole(file, image):
         exif = image.getexif()
     else:
         raise EOFError
-    alpha = 'alpha' if bands[-1] in 'Aa' else ''
-    shown = {'P': 'palette', 'R': 'rgb', 'C': 'cmyk', 'Y': 'ycbcr'}.get(
-        bands[0], 'grey'
+    return Header(
+        *shown_size(image.height, image.width, exif.get(ORIENTATION)),
+        format=name,
+        bands=len(bands),
+        dtype=dtype,
+        photometric=COLOURS.get(bands[0], 'grey'),
+        alpha='alpha' if bands[-1] in 'Aa' else '',
+        pages=pages,
     )
-    size = shown_size(image.height, image.width, exif.get(ORIENTATION))
-    return Header(*size, name, len(bands), dtype, shown, alpha, pages=pages)
 
 
 def shown_size(height: int, width: int, orientation: object) -> tuple[int, int, int]:
     """Height and width as an orientation shows them, and the orientation; 1 for none."""
-    number = (
-        orientation
-        if isinstance(orientation, int) and orientation in range(1, 9)
-        else 1
-    )
-    return (width, height, number) if number > 4 else (height, width, number)
+    if not isinstance(orientation, int) or orientation not in range(1, 9):
+        return height, width, 1
+    if orientation > 4:
+        return width, height, orientation
+    return height, width, orientation
 
 
 def check_pixel_count(path: str | Path, height: int, width: int) -> None:
@@ -177,19 +200,23 @@ def check_pixel_count(path: str | Path, height: int, width: int) -> None:
 
 def png_bits_colour_exif(file: BinaryIO) -> tuple[int, int, bytes]:
     """Bits, colour type and EXIF of a PNG, for whose EXIF Pillow would decode the pixels."""
-    size, name, exif = file.seek(0, os.SEEK_END), b'', b''
+    size = file.seek(0, os.SEEK_END)
     file.seek(16)
     width, height, bits, colours = struct.unpack('>IIBB', file.read(10))
     if size * DEFLATE < width * height * bits * CHANNELS[colours] // 8:
         raise EOFError
     file.seek(8)
+    name = b''
+    exif = b''
     while name != b'IEND':
         start = file.read(8)
-        length, name = int.from_bytes(start[:4], 'big'), start[4:]
+        name = start[4:]
+        length = int.from_bytes(start[:4], 'big')
         end = file.tell() + length + 4
         if len(start) < 8 or end > size:
             raise EOFError
-        exif = file.read(length) if name == b'eXIf' else exif
+        if name == b'eXIf':
+            exif = file.read(length)
         file.seek(end)
     return bits, colours, exif
 
@@ -198,22 +225,22 @@ def is_whole(file: BinaryIO, image: ImageFile) -> bool:
     """Return whether a file has its end, by lengths that it states, or else by decoding it."""
     size = file.seek(0, os.SEEK_END)
     file.seek(-min(10, size), os.SEEK_END)
-    name, end = str(image.format), file.read()
+    end = file.read()
+    name = str(image.format)
     if name in ENDS and ENDS[name] in end:
         return True
     if name == 'WEBP':
         file.seek(4)
         return size >= int.from_bytes(file.read(4), 'little') + 8
     if name == 'BMP' and image.tile[0][0] == 'raw':
-        settings: Any = image.tile[0][3]
-        return size >= image.tile[0][2] + settings[1] * image.height
+        _, _, start, layout = image.tile[0]
+        settings: Any = layout
+        return size >= start + settings[1] * image.height
     file.seek(0)
     try:
         if name == 'GIF':  # OpenCV reads nothing of one without an end
-            return (
-                cv2.imdecode(np.frombuffer(file.read(), np.uint8), cv2.IMREAD_COLOR)
-                is not None
-            )
+            content = np.frombuffer(file.read(), np.uint8)
+            return cv2.imdecode(content, cv2.IMREAD_COLOR) is not None
         with Image.open(file) as anew:
             anew.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, cv2.error):
@@ -226,56 +253,56 @@ def read_tiff(file: BinaryIO) -> Header:
     with warnings.catch_warnings():
         warnings.simplefilter('error', UserWarning)  # of tags that lie beyond the end
         pages = [*tiff_pages(file)]
+        first = pages[0]
         size = file.seek(0, os.SEEK_END)
         for page in pages:
-            starts = tag_numbers(page, 273) + tag_numbers(
-                page, 324
-            )  # of strips, of tiles
-            lengths = tag_numbers(page, 279) + tag_numbers(page, 325) or (0,) * len(
-                starts
-            )
-            if any(
-                start + length > size
-                for start, length in zip(starts, lengths, strict=True)
-            ):
-                raise EOFError
-        first = pages[0]
-        (width,), (height,), (bands,) = (
-            tag_numbers(first, tag, 1) for tag in (256, 257, 277)
-        )
+            # Of strips, of tiles.
+            starts = tag_numbers(page, 273) + tag_numbers(page, 324)
+            lengths = tag_numbers(page, 279) + tag_numbers(page, 325)
+            lengths = lengths or (0,) * len(starts)
+            for start, length in zip(starts, lengths, strict=True):
+                if start + length > size:
+                    raise EOFError
+        (width,) = tag_numbers(first, 256, 1)
+        (height,) = tag_numbers(first, 257, 1)
+        (bands,) = tag_numbers(first, 277, 1)
         if not height * width * bands:
             raise ValueError('it has no pixels')
-        bits, kinds = {*tag_numbers(first, 258, 1)}, {*tag_numbers(first, 339, 1)}
+        bits = set(tag_numbers(first, 258, 1))
+        kinds = set(tag_numbers(first, 339, 1))
         dtype = f'{SAMPLES.get(min(kinds), "unknown")}{min(bits)}'
-        dtype = 'bool' if dtype == 'uint1' else dtype
-        (photometric,), (method,) = (
-            tag_numbers(first, 262, -1),
-            tag_numbers(first, 259, 1),
-        )
+        if dtype == 'uint1':
+            dtype = 'bool'
+        if len(bits) > 1 or len(kinds) > 1:
+            dtype = 'mixed'
+        (photometric,) = tag_numbers(first, 262, -1)
         planar = bands > 1 and tag_numbers(first, 284) == (2,)
-        compression = COMPRESSION_INFO.get(method, f'method {method}').removeprefix(
-            'tiff_'
-        )
-        tile = tag_numbers(first, 322) + tag_numbers(first, 323)
-        pixel = min(bits) * (1 if planar else bands)
-        if tile and method == 1 and math.prod(tile) * pixel % 2**13:
-            compression = 'odd tiles'
-        if 0 in tag_numbers(first, 279) + tag_numbers(first, 325):
-            compression = 'sparse'
-        extra, most = tag_numbers(first, 338), tag_numbers(first, 281)
+        extra = tag_numbers(first, 338)
         return Header(
             *shown_size(height, width, tag_numbers(first, ORIENTATION, 1)[0]),
             format='TIFF',
             bands=bands,
-            dtype=dtype if len(bits) == len(kinds) == 1 else 'mixed',
+            dtype=dtype,
             photometric=PHOTOMETRIC.get(photometric, f'tag {photometric}'),
             alpha=ALPHAS.get(extra[-1], 'other') if extra else '',
             planar=planar,
-            compression=compression,
+            compression=compression_of(first, min(bits) * (1 if planar else bands)),
             pages=sum(not tag_numbers(page, 254, 0)[0] & 5 for page in pages) or 1,
             no_data=str(first.get(42113, '')).strip('\0 '),
-            max_value=max(most, default=None),
+            max_value=max(tag_numbers(first, 281), default=None),
         )
+
+
+def compression_of(page: ImageFileDirectory_v2, pixel: int) -> str:
+    """``Header.compression`` of a page of a TIFF whose pixels have so many bits in one place."""
+    (method,) = tag_numbers(page, 259, 1)
+    if 0 in tag_numbers(page, 279) + tag_numbers(page, 325):
+        return 'sparse'
+    tile = tag_numbers(page, 322) + tag_numbers(page, 323)
+    if tile and method == 1 and math.prod(tile) * pixel % 2**13:
+        return 'odd tiles'
+    name = COMPRESSION_INFO.get(method, f'method {method}')
+    return name.removeprefix('tiff_')
 
 
 def tiff_pages(file: BinaryIO) -> Iterator[ImageFileDirectory_v2]:
@@ -283,8 +310,10 @@ def tiff_pages(file: BinaryIO) -> Iterator[ImageFileDirectory_v2]:
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     start = file.read(16)
-    start = start if start[2:4] in (b'+\0', b'\0+') else start[:8]
-    place, seen = ImageFileDirectory_v2(start).next, set[int]()
+    if start[2:4] not in (b'+\0', b'\0+'):
+        start = start[:8]
+    place = ImageFileDirectory_v2(start).next
+    seen = set[int]()
     while place and place not in seen:
         if place + 2 > size:
             raise EOFError
@@ -297,8 +326,12 @@ def tiff_pages(file: BinaryIO) -> Iterator[ImageFileDirectory_v2]:
 
 
 def tag_numbers(
-    page: ImageFileDirectory_v2, tag: int, *default: int
+    page: ImageFileDirectory_v2,
+    tag: int,
+    *default: int,
 ) -> tuple[int, ...]:
     """The integers of a tag."""
     found = page.get(tag, default)
-    return tuple(map(int, found if isinstance(found, tuple) else (found,)))
+    if not isinstance(found, tuple):
+        return (int(found),)
+    return tuple(map(int, found))
