@@ -74,5 +74,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(args: argparse.Namespace) -> None:
     from ..predict.images import predict
+    from ..predict.request import Request
 
-    predict(**values(args))
+    predict(Request(**values(args)))

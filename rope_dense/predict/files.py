@@ -4,7 +4,6 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,10 +103,9 @@ class Writer(ABC):
         with self.writing(source)(self.out / name) as partial_file:
             partial_file.write_bytes(content)
 
-    def show(self, source: Source, picture: Image) -> Image:
-        """Write the drawn picture of an image, and return it."""
+    def show(self, source: Source, picture: Image) -> None:
+        """Write the drawn picture of an image."""
         self.write(source, f'{DRAWN}/{source.picture}', encoded(picture))
-        return picture
 
     def tiles_file(self, picture: str) -> Path:
         """The result of an image that is predicted in tiles, see ``TiledImage``."""
@@ -126,20 +124,25 @@ class DetectionFiles(Writer):
     ) -> None:
         super().__init__(visualizer, output, meta)
         self.classes, self.convention = meta['classes'], meta.get('convention')
-        self.min_scores = [
-            output.min_scores.get(name, DEFAULT) for name in self.classes
-        ]
+        least = output.min_scores
+        self.min_scores = [least.get(name, DEFAULT) for name in self.classes]
 
     @classmethod
     def files(cls, wanted: Wanted) -> list[str]:
-        return [name for key in wanted.formats for name in FORMATS[key].files]
+        names: list[str] = []
+        for key in wanted.formats:
+            names += FORMATS[key].files
+        return names
 
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
         picture = f'{DRAWN}/{source.picture}'
-        stem = output_stem(dict(picture=picture))
-        labels = [FORMATS[key].labels for key in wanted.formats]
-        return [picture, *(template.format(stem) for template in labels if template)]
+        names, stem = [picture], output_stem(dict(picture=picture))
+        for key in wanted.formats:
+            labels = FORMATS[key].labels
+            if labels:
+                names.append(labels.format(stem))
+        return names
 
     def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
@@ -161,9 +164,8 @@ class DetectionFiles(Writer):
         self, source: Source, objects: Sequence[dict], **about: Any
     ) -> None:
         """Note an image and its objects, in COCO's form but for their numbers."""
-        self.note(
-            source, picture=f'{DRAWN}/{source.picture}', objects=list(objects), **about
-        )
+        picture = f'{DRAWN}/{source.picture}'
+        self.note(source, picture=picture, objects=list(objects), **about)
 
     def tiles_file(self, picture: str) -> Path:
         return self.out / 'tiles' / Path(picture).with_suffix('.json')
@@ -171,9 +173,9 @@ class DetectionFiles(Writer):
     def add_tiles(self, source: Source) -> None:
         text = self.tiles_file(source.picture).read_text(encoding='utf-8')
         content = json.loads(text)
-        image = content['images'][0]
-        sides = {name: image[name] for name in ('height', 'width')}
-        self.note_objects(source, content['annotations'], **sides, highest=0.0)
+        image, objects = content['images'][0], content['annotations']
+        height, width = image['height'], image['width']
+        self.note_objects(source, objects, height=height, width=width, highest=0.0)
 
     def detections(self) -> Detections:
         """All that was predicted."""
@@ -182,13 +184,17 @@ class DetectionFiles(Writer):
 
     def finish(self) -> str:
         """Write all formats; returns the numbers of objects and images, in words."""
-        found, formats = self.detections(), dict.fromkeys(self.output.wanted.formats)
+        found = self.detections()
+        formats = dict.fromkeys(self.output.wanted.formats)
         written = [str(FORMATS[name].write(found)) for name in formats]
-        objects = sum(len(entry['objects']) for entry in found.entries)
-        highest = max((entry['highest'] for entry in found.entries), default=0.0)
+        objects, highest = 0, 0.0
+        for entry in found.entries:
+            objects += len(entry['objects'])
+            highest = max(highest, entry['highest'])
         said = f'{objects} objects in {len(found.entries)} images: {", ".join(written)}'
         if highest and not objects:
-            said += f'\nthe highest score is {highest:.2g}, below --score {min(self.min_scores):g}'
+            least = f'--score {min(self.min_scores):g}'
+            said += f'\nthe highest score is {highest:.2g}, below {least}'
         return said
 
 
@@ -198,22 +204,18 @@ def coco_annotations(
     """Objects as annotations of COCO, classes from 1, rotated boxes by a convention."""
     results = []
     boxes = instances.bboxes.numpy() if 'bboxes' in instances else None
-    for index, (score, label) in enumerate(
-        zip(instances.scores.tolist(), instances.labels.tolist(), strict=True)
-    ):
+    scores, labels = instances.scores.tolist(), instances.labels.tolist()
+    for index, (score, label) in enumerate(zip(scores, labels, strict=True)):
         annotation: dict[str, Any] = dict(category_id=label + 1, score=score, iscrowd=0)
         if 'masks' in instances:
             run_lengths = instances.masks[index]  # of a ``TileJoiner``, or pixels
             if not isinstance(run_lengths, dict):
-                run_lengths = coco_mask.encode(
-                    np.asfortranarray(run_lengths.numpy(), np.uint8)
-                )
+                pixels = np.asfortranarray(run_lengths.numpy(), np.uint8)
+                run_lengths = coco_mask.encode(pixels)
+            size, counts = list(run_lengths['size']), run_lengths['counts'].decode()
             annotation['area'] = int(coco_mask.area(run_lengths))
             annotation['bbox'] = coco_mask.toBbox(run_lengths).tolist()
-            counts = run_lengths['counts'].decode()
-            annotation['segmentation'] = dict(
-                size=list(run_lengths['size']), counts=counts
-            )
+            annotation['segmentation'] = dict(size=size, counts=counts)
         if boxes is not None and convention:
             annotation |= rotated_annotation(boxes[index], convention)
         elif boxes is not None and boxes[index].any():
@@ -253,9 +255,8 @@ class SegmentationFiles(Writer):
 
     def write_labels(self, source: Source, labels: np.ndarray) -> None:
         """Write class numbers [H, W] as the data set numbers them."""
-        with self.writing(source)(
-            self.out / LABELS / with_suffix(source, '.png')
-        ) as file:
+        path = self.out / LABELS / with_suffix(source, '.png')
+        with self.writing(source)(path) as file:
             write_labels(labels, file, self.meta['palette'], self.meta.get('numbers'))
 
     def tiles_file(self, picture: str) -> Path:
@@ -274,23 +275,21 @@ class PanopticFiles(SegmentationFiles):
 
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
-        names = super().image_files(source, replace(wanted, scores=False))
-        return [*names, f'{PANOPTIC}/{with_suffix(source, ".png")}']
+        png = with_suffix(source, '.png')
+        return [f'{DRAWN}/{source.picture}', f'{LABELS}/{png}', f'{PANOPTIC}/{png}']
 
     def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         sample = sample.cpu()
-        labels, png = (
-            sample.pred_panoptic_seg.sem_seg[0].numpy(),
-            with_suffix(source, '.png'),
-        )
+        labels = sample.pred_panoptic_seg.sem_seg[0].numpy()
+        png = with_suffix(source, '.png')
         ids, segments = panoptic_segments(labels, self.category_ids)
         with self.writing(source)(self.out / PANOPTIC / png) as file:
             write_ids(ids, file)
         classes = labels % OFFSET
-        self.write_labels(
-            source, np.where(classes < len(self.category_ids), classes, IGNORED)
-        )
-        drawn = self.show(source, draw(self.visualizer, source.picture, image, sample))
+        is_class = classes < len(self.category_ids)
+        self.write_labels(source, np.where(is_class, classes, IGNORED))
+        drawn = draw(self.visualizer, source.picture, image, sample)
+        self.show(source, drawn)
         height, width = labels.shape
         self.note(source, height=height, width=width, png=png, segments=segments)
         return drawn
@@ -301,8 +300,14 @@ class PanopticFiles(SegmentationFiles):
 
     def finish(self) -> str:
         entries, meta = self.journal.entries.values(), self.meta
-        about = meta['classes'], meta['palette'], meta['num_things'], self.category_ids
-        path, content = self.out / f'{PANOPTIC}.json', panoptic_content(entries, *about)
+        content = panoptic_content(
+            entries,
+            meta['classes'],
+            meta['palette'],
+            meta['num_things'],
+            self.category_ids,
+        )
+        path = self.out / f'{PANOPTIC}.json'
         self.output.results.write_text(path, json_text(content))
         segments = sum(len(entry['segments']) for entry in entries)
         return f'{segments} segments in {len(entries)} images: {path}'
@@ -315,16 +320,13 @@ class ArrayFiles(Writer):
 
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
-        return [
-            f'{DRAWN}/{source.picture}',
-            f'{cls.kind}/{with_suffix(source, ".npy")}',
-        ]
+        array = f'{cls.kind}/{with_suffix(source, ".npy")}'
+        return [f'{DRAWN}/{source.picture}', array]
 
     def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         values = self.array_of(sample.cpu())
-        self.write(
-            source, f'{self.kind}/{with_suffix(source, ".npy")}', array_content(values)
-        )
+        path = f'{self.kind}/{with_suffix(source, ".npy")}'
+        self.write(source, path, array_content(values))
         drawn = self.draw(image, values)
         self.show(source, drawn)
         self.note(source)

@@ -2,9 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import count
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +24,6 @@ from .place import Entry, Output, Wanted, ids_of
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
-
-ABOUT = 'file_name', 'height', 'width', 'picture'  # of an image in predictions.json
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,8 @@ class Detections:
 
     def write(self, name: str, text: str, entry: Entry | None = None) -> Path:
         """Write a text and return its path; a file of one image that the user edited stays."""
-        path, source = self.folder / name, entry['source'] if entry else ''
+        path = self.folder / name
+        source = entry['source'] if entry else ''
         self.results.write_text(path, text, source, keeps=entry is not None)
         return path
 
@@ -67,13 +67,20 @@ def write_coco(found: Detections) -> Path:
     """A data set, predictions.json; of rotated boxes also dota/, for DOTA's server."""
     images, annotations = list[dict](), list[dict]()
     for number, entry in enumerate(found.entries, start=1):
-        images.append(dict(id=number, **{key: entry[key] for key in ABOUT}))
+        image = dict(
+            id=number,
+            file_name=entry['file_name'],
+            height=entry['height'],
+            width=entry['width'],
+            picture=entry['picture'],
+        )
+        images.append(image)
         for item in entry['objects']:
             annotations.append({**item, 'id': len(annotations) + 1, 'image_id': number})
     categories = [
         dict(id=number, name=name) for number, name in enumerate(found.classes, start=1)
     ]
-    content = dict[str, Any](
+    content: dict[str, Any] = dict(
         images=images, annotations=annotations, categories=categories
     )
     if found.convention:
@@ -87,31 +94,24 @@ def write_coco(found: Detections) -> Path:
 
 def write_results(found: Detections) -> Path:
     """The list that ``loadRes`` of pycocotools takes, results.json, with the ids of a COCO file."""
-    names, labels = [entry['file_name'] for entry in found.entries], found.classes
-    images: Mapping[str, Any] = {
-        name: number for number, name in enumerate(names, start=1)
-    }
-    classes: Mapping[str, Any] = {
-        name: number for number, name in enumerate(labels, start=1)
-    }
-    if file := found.output.wanted.ids:
-        images, classes = (
-            ids_of(file, 'images', names),
-            ids_of(file, 'categories', labels),
-        )
+    labels, file = found.classes, found.output.wanted.ids
+    names = [entry['file_name'] for entry in found.entries]
+    images: Mapping[str, Any] = dict(zip(names, count(1)))
+    classes: Mapping[str, Any] = dict(zip(labels, count(1)))
+    if file:
+        images = ids_of(file, 'images', names)
+        classes = ids_of(file, 'categories', labels)
     results = []
     for entry in found.entries:
+        name = entry['file_name']
         for item in entry['objects']:
-            name, label = entry['file_name'], labels[item['category_id'] - 1]
+            label = labels[item['category_id'] - 1]
             if name in images and label in classes:
-                about = {
-                    key: item[key]
-                    for key in ('bbox', 'score', 'segmentation')
-                    if key in item
-                }
-                results.append(
-                    dict(image_id=images[name], category_id=classes[label], **about)
-                )
+                result = dict(image_id=images[name], category_id=classes[label])
+                for key in ('bbox', 'score', 'segmentation'):
+                    if key in item:
+                        result[key] = item[key]
+                results.append(result)
     return found.write('results.json', json_text(results))
 
 
@@ -121,14 +121,9 @@ def write_yolo(found: Detections) -> Path:
     UsageError if labels of other images would have other classes.
     """
     names = [YOLO_LABELS.format(output_stem(entry)) for entry in found.entries]
-    file, text = (
-        found.folder / YOLO_CLASSES,
-        ''.join(f'{label}\n' for label in found.classes),
-    )
-    others = {*found.results.recorded(file.parent)} - {
-        found.folder / name for name in names
-    }
-    others.discard(file)
+    file, text = found.folder / YOLO_CLASSES, lines_text(found.classes)
+    others = {*found.results.recorded(file.parent)} - {file}
+    others.difference_update(found.folder / name for name in names)
     if others and file.exists() and file.read_text('utf-8', 'surrogateescape') != text:
         raise UsageError(
             f'{file} has other classes, for labels of other images such as {min(others)}: give '
@@ -139,14 +134,15 @@ def write_yolo(found: Detections) -> Path:
         for item in entry['objects']:
             points = np.clip(annotation_corners(item), 0, sides) / sides
             low, high = points.min(0), points.max(0)
+            if not (high > low).all():  # outside of the image
+                continue
             if 'segmentation' not in item:
                 points = np.stack([(low + high) / 2, high - low])
             numbers = [f'{value:.6f}' for value in points.ravel()]
             if found.output.wanted.scores:
                 numbers.append(f'{item["score"]:.4f}')
-            if (high > low).all():  # else it is outside of the image
-                lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}\n')
-        found.write(name, ''.join(lines), entry)
+            lines.append(f'{item["category_id"] - 1} {" ".join(numbers)}')
+        found.write(name, lines_text(lines), entry)
     return found.write(YOLO_CLASSES, text).parent
 
 
@@ -162,27 +158,28 @@ def write_voc(found: Detections) -> Path:
         for item in entry['objects']:
             left, top, width, height = item['bbox']
             sides = dict(
-                xmin=left + 1, ymin=top + 1, xmax=left + width, ymax=top + height
+                xmin=f'{left + 1:.2f}',
+                ymin=f'{top + 1:.2f}',
+                xmax=f'{left + width:.2f}',
+                ymax=f'{top + height:.2f}',
             )
-            box = xml_nodes({side: f'{value:.2f}' for side, value in sides.items()})
-            name = xml_nodes(
-                dict(name=found.classes[item['category_id'] - 1], difficult=0)
-            )
+            label = found.classes[item['category_id'] - 1]
+            box, name = xml_nodes(sides), xml_nodes(dict(name=label, difficult=0))
             text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
         file = VOC_LABELS.format(output_stem(entry))
         found.write(file, f'<annotation>\n{text}</annotation>\n', entry)
     place = found.folder / Path(VOC_LABELS).parent
     labels = sorted(path for path in found.results.recorded(place) if path.exists())
     names = [path.relative_to(place).with_suffix('').as_posix() for path in labels]
-    found.write(VOC_IMAGES, ''.join(f'{name}\n' for name in names))
-    found.write(VOC_CLASSES, ''.join(f'{label}:::\n' for label in found.classes))
+    found.write(VOC_IMAGES, lines_text(names))
+    found.write(VOC_CLASSES, lines_text([f'{label}:::' for label in found.classes]))
     return found.folder / 'voc'
 
 
 def write_crops(found: Detections) -> Path:
     """crops/CLASS/NAME_1.jpg: the upright box of each object, cut out of its image."""
-    names, written = names_of_files(found.classes), set[Path]()
-    folder = found.folder / 'crops'
+    names, folder = names_of_files(found.classes), found.folder / 'crops'
+    written = set[Path]()
     entries = [entry for entry in found.entries if entry['objects']]
     for entry in progress(entries, 'crops'):
         pixels = found.output.read(entry['file_name'])
@@ -193,15 +190,13 @@ def write_crops(found: Detections) -> Path:
             if part.size:  # else the box is outside of the image
                 label = names[item['category_id'] - 1]
                 path = folder / label / f'{output_stem(entry)}_{number}.jpg'
-                found.results.write_bytes(
-                    path, encoded(part), entry['source'], keeps=True
-                )
+                content, source = encoded(part), entry['source']
+                found.results.write_bytes(path, content, source, keeps=True)
                 written.add(path)
     sources = {entry['source'] for entry in found.entries}
     for path, source in found.results.recorded(folder).items():
-        if (
-            source in sources and path not in written
-        ):  # of an object that is no longer found
+        # An object that is no longer found
+        if source in sources and path not in written:
             found.results.remove(path)
     return folder
 
@@ -257,12 +252,13 @@ def check_wanted(wanted: Wanted, tasks: Sequence[str], has_names: bool) -> None:
 
 def dota_names(images: Sequence[dict]) -> dict[int, str]:
     """The name of each image by its number: with folders and suffix only if others have it, too."""
-    stems = {image['id']: Path(image['file_name']).stem for image in images}
-    times = Counter(stems.values())
-    return {
-        image['id']: stem if times[stem] == 1 else image['file_name']
-        for image, stem in zip(images, stems.values(), strict=True)
-    }
+    times = Counter(Path(image['file_name']).stem for image in images)
+    names: dict[int, str] = {}
+    for image in images:
+        name = image['file_name']
+        stem = Path(name).stem
+        names[image['id']] = stem if times[stem] == 1 else name
+    return names
 
 
 def annotation_corners(item: dict) -> np.ndarray:
@@ -303,7 +299,12 @@ def json_text(content: object) -> str:
 
 def xml_nodes(values: Mapping[str, object]) -> str:
     """A node of XML for each value."""
-    return ''.join(
-        f'<{name}>{escape(printable_text(str(text)))}</{name}>'
-        for name, text in values.items()
-    )
+    text = ''
+    for name, value in values.items():
+        text += f'<{name}>{escape(printable_text(str(value)))}</{name}>'
+    return text
+
+
+def lines_text(lines: Iterable[str]) -> str:
+    """A text of these lines."""
+    return ''.join(f'{line}\n' for line in lines)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mmengine.config import Config
+from mmengine.infer import BaseInferencer
 from mmengine.registry import VISUALIZERS
 from mmengine.visualization import Visualizer
 
@@ -31,12 +32,19 @@ FILES: dict[Task, type[Writer]] = dict(
 )
 
 
+def build_writer(
+    cfg: Config, inferencer: BaseInferencer, output: Output, sources: Sequence[Source]
+) -> Writer:
+    """The files of a model of one task, or of several, see ``task_files``."""
+    if task_of(cfg) == 'several':
+        return task_files(cfg, inferencer.model, output, sources)
+    return files_of(cfg, inferencer.visualizer, output)
+
+
 def files_of(cfg: Config, visualizer: Visualizer, output: Output) -> Writer:
     """The files of a model of one task; the visualizer has its classes and colours."""
-    task, meta = (
-        task_of(cfg),
-        dict(visualizer.dataset_meta, convention=angle_version(cfg)),
-    )
+    task = task_of(cfg)
+    meta = dict(visualizer.dataset_meta, convention=angle_version(cfg))
     if task in ('semantic', 'panoptic'):
         meta['numbers'] = mask_numbers(cfg)
     if task == 'panoptic':
@@ -54,9 +62,8 @@ def task_files(
         identity = Identity.of(task, str(given.config), given.get('checkpoint') or '')
         stored = dict(meta=dict(dataset_meta=model.dataset_metas[name]))
         classes, colours = classes_and_colours(task, stored)
-        visualizer = VISUALIZERS.build(
-            visualizer_of(task, f'predictions-{name}', alpha=0.6)
-        )
+        settings = visualizer_of(task, f'predictions-{name}', alpha=0.6)
+        visualizer = VISUALIZERS.build(settings)
         visualizer.dataset_meta = dict(classes=classes, palette=colours)
         writers[name] = files_of(task, visualizer, output.within(name, identity))
     if model.features:

@@ -1,9 +1,7 @@
-"""The place of predictions, and what the user wants there.
+"""The place of predictions: what the user wants there, and which images are done.
 
-Predictions of an interrupted run, with which the same command continues.
-
-Processes have a journal each, which the others read: the same command with another number of them
-continues.
+The same command continues an interrupted run. Each process has a journal, which the others read, so
+that another number of processes can continue.
 """
 
 import json
@@ -57,16 +55,15 @@ class ImageJournal:
         """
         self.steps.note()
         found = dict(self.entries)
-        for file in sorted(
-            self.processes.glob(str(Path('*', self.place, 'state.json')))
-        ):
+        pattern = str(Path('*', self.place, 'state.json'))
+        for file in sorted(self.processes.glob(pattern)):
             noted = object_in(file.read_bytes()) or {}
             if noted.get('settings') != self.steps.settings:
                 continue
-            for line in (
-                file.with_name('content').read_bytes()[: noted['size']].splitlines()
-            ):
-                if entry := object_in(line):
+            content = file.with_name('content').read_bytes()
+            for line in content[: noted['size']].splitlines():
+                entry = object_in(line)
+                if entry:
                     found[entry['file_name']] = entry
         self.entries = {}
         for name, state in states.items():
@@ -122,11 +119,10 @@ class Wanted:
         if self.ids is None:
             return
         for kind, given in (('categories', classes), ('images', names)):
-            lacking = sorted({*given} - {*ids_of(self.ids, kind, given)})
+            lacking = sorted({*given} - ids_of(self.ids, kind, given).keys())
             if lacking:
-                print(
-                    f'{self.ids} lacks {len(lacking)} {kind}, such as {lacking[0]}: left out'
-                )
+                said = f'{len(lacking)} {kind}, such as {lacking[0]}'
+                print(f'{self.ids} lacks {said}: left out')
 
 
 @dataclass(frozen=True)
@@ -155,8 +151,9 @@ class Output:
 
     def within(self, name: str, identity: Identity | None = None) -> 'Output':
         """The output of one of several tasks, in a folder of its own."""
-        more = {} if identity is None else {name: identity.described()}
-        settings = {**self.settings, **more}
+        settings = dict(self.settings)
+        if identity is not None:
+            settings[name] = identity.described()
         return replace(self, folder=self.folder / name, settings=settings, name=name)
 
     def journal(self) -> ImageJournal:
@@ -184,29 +181,34 @@ def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
     An image may be in another folder there if no two have the last part of its name. UsageError,
     ValueError if the file is no COCO file, or has none of the names.
     """
-    content, key = whole_file(file).content, 'file_name' if kind == 'images' else 'name'
+    content = whole_file(file).content
+    key = 'file_name' if kind == 'images' else 'name'
     if not isinstance(content, dict) or not isinstance(content.get(kind), list):
         raise UsageError(f'--ids {file}: no COCO file, which has a list of {kind}')
-    known = {
-        entry[key]: entry['id'] for entry in content[kind] if {key, 'id'} <= {*entry}
-    }
+    known: dict[str, Any] = {}
+    for entry in content[kind]:
+        if key in entry and 'id' in entry:
+            known[entry[key]] = entry['id']
     ids = {name: known[name] for name in names if name in known}
     if kind == 'images':
         last = {Path(name).name: number for name, number in known.items()}
-        counts = [Counter(Path(name).name for name in some) for some in (known, names)]
-        only = (name for name in names if all(x[Path(name).name] == 1 for x in counts))
-        ids |= {name: last[Path(name).name] for name in only}
+        there = Counter(Path(name).name for name in known)
+        here = Counter(Path(name).name for name in names)
+        for name in names:
+            part = Path(name).name
+            if there[part] == here[part] == 1:
+                ids[name] = last[part]
     if names and not ids:
-        there = ', '.join(map(str, [*known][:3]))
+        few = ', '.join(map(str, [*known][:3]))
         raise UsageError(
-            f'--ids {file}: its {kind} ({there} ...) have no {names[0]}, or any other'
+            f'--ids {file}: its {kind} ({few} ...) have no {names[0]}, or any other'
         )
     return ids
 
 
 def check_beside(given: Path, out: Path) -> None:
     """Raise UsageError if the images of a folder would be among the results."""
-    if out.resolve() in (given.resolve(), *given.resolve().parents):
+    if given.resolve().is_relative_to(out.resolve()):
         raise UsageError(
             f'--out {out} contains the images of {given}: give a folder beside or below them'
         )

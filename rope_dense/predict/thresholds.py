@@ -21,7 +21,8 @@ def read_score(text: object) -> tuple[str, float]:
     """
     name, _, number = str(text).rpartition('=')
     with suppress(ValueError):
-        if 0 <= (value := float(number)) <= 1:
+        value = float(number)
+        if 0 <= value <= 1:
             return name, value
     raise ValueError(f'{text}: give a score from 0 to 1, CLASS=SCORE, or {REPORT}')
 
@@ -43,10 +44,13 @@ def least_scores(
     scores = {'': DEFAULT}
     for text in [given] if isinstance(given, (str, float, int)) else given:
         if text != REPORT:
-            scores |= dict([read_score(text)])
+            name, score = read_score(text)
+            scores[name] = score
             continue
         rows = read_report(run, checkpoint).get('classes', ())
-        scores |= {row['class']: row['threshold'] for row in rows[1:] if row.get('f1')}
+        for row in rows[1:]:  # the first is their mean
+            if row.get('f1'):
+                scores[row['class']] = row['threshold']
     other = scores.pop('')
     for name in {*scores} - {*classes}:
         near = did_you_mean(name, classes) or f'; the classes are {", ".join(classes)}'
@@ -63,11 +67,11 @@ def read_report(run: Path, checkpoint: str) -> dict[str, Any]:
         )
     content = json.loads(file.read_text(encoding='utf-8'))
     reported = content.get('about', {}).get('checkpoint', 'an unknown checkpoint')
-    is_same = Path(reported).name == Path(checkpoint).name
-    if digest := content.get(
-        'checkpoint_sha256'
-    ):  # reports of earlier versions have none
+    digest = content.get('checkpoint_sha256')
+    if digest:
         is_same = digest == hash_of(checkpoint)
+    else:  # an earlier version's report
+        is_same = Path(reported).name == Path(checkpoint).name
     if not is_same:
         raise ValueError(
             f'--score {REPORT}: {file} is of {reported}, not of {checkpoint}; write it anew by '

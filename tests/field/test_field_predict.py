@@ -32,7 +32,7 @@ from rope_dense.data.images.sources import (
 )
 from rope_dense.data.labels.files import IMAGE_SUFFIXES
 from rope_dense.data.mask_colours import write_labels
-from rope_dense.predict import images as inference
+from rope_dense.predict import share
 from rope_dense.predict.formats import dota_names
 from rope_dense.predict.inferencer import (
     MOST,
@@ -42,6 +42,7 @@ from rope_dense.predict.inferencer import (
     pad_to_ratio,
 )
 from rope_dense.predict.place import ImageJournal
+from rope_dense.predict.video import DrawnVideo
 from rope_dense.project.own.images import fit_pictures, survey_pictures
 from rope_dense.utils.errors import UsageError
 from rope_dense.utils.results import Results
@@ -312,7 +313,7 @@ def test_predictions_that_are_no_numbers_are_named(tmp_path: Path) -> None:
     sources = named_sources([tmp_path / 'a.png', tmp_path / 'b.png'], tmp_path)
     images = [(source, np.zeros((4, 4, 3), np.uint8)) for source in sources]
     failed: dict[Path, Exception] = {}
-    found = list(inference.predict_some(inferencer, images, failed))
+    found = list(share.predict_some(inferencer, images, failed))
     assert [source.file_name for (source, _), _ in found] == ['a.png']
     assert 'not finite (NaN)' in str(failed[tmp_path / 'b.png'])
     journal = ImageJournal(Results(tmp_path, 'predict/0'), {})
@@ -322,11 +323,13 @@ def test_predictions_that_are_no_numbers_are_named(tmp_path: Path) -> None:
 
 def test_a_video_that_opencv_cannot_write_is_said(tmp_path: Path) -> None:
     """B23: three tasks on a 4K video are 11,520 pixels wide."""
-    with pytest.raises(
-        UsageError, match=r'a\.mp4: OpenCV writes no video of 11520 x 2160 pixels'
-    ):
-        inference.open_video(tmp_path / 'a.mp4', 25.0, (2160, 11520))
-    inference.open_video(tmp_path / 'b.mp4', 25.0, (64, 96)).release()
+    file = tmp_path / 'a.mp4'
+    says = r'a\.mp4: OpenCV writes no video of 11520 x 2160 pixels'
+    with pytest.raises(UsageError, match=says):
+        DrawnVideo(file, file, 25.0).add(np.zeros((2160, 11520, 3), np.uint8))
+    drawn = DrawnVideo(file, file, 25.0)
+    drawn.add(np.zeros((64, 96, 3), np.uint8))
+    drawn.close()
 
 
 def test_labels_of_many_classes_do_not_wrap_around(tmp_path: Path) -> None:

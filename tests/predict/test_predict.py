@@ -18,7 +18,8 @@ from helpers.seeds import seed_of_the_week
 from helpers.tool_names import Main
 from rope_dense.checkpoints import read
 from rope_dense.data.images import sources
-from rope_dense.predict import images as predict_images
+from rope_dense.predict.images import predict as predict_images
+from rope_dense.predict.request import Request
 from rope_dense.project import identity
 from rope_dense.project.model import random_model
 from rope_dense_command import command
@@ -128,9 +129,8 @@ def test_a_list_from_python(
     given = dict(
         out=tmp_path / 'out', size='64', cfg_options={'model.test_cfg.max_per_img': 3}
     )
-    folder = predict_images.predict(
-        detector, detector_weights, images, score=0.0, **given
-    )
+    request = Request(detector, detector_weights, images, score=0.0, **given)
+    folder = predict_images(request)
     content = mmengine.load(folder / 'predictions.json')
     assert [image['file_name'] for image in content['images']] == [
         path.name for path in images

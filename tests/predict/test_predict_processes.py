@@ -13,7 +13,7 @@ import torch
 from mmengine.config import Config
 
 from helpers.tool_names import Main
-from rope_dense.predict import images as predict_images
+from rope_dense.data.images.sources import ImageReader
 from rope_dense.project.model import random_model
 from rope_dense_command import command
 
@@ -86,7 +86,7 @@ def test_a_job_array_and_one_that_merges(
     """The second of three is interrupted; two others go on, and one alone merges."""
     out, seen = tmp_path / 'out', list[str]()
     arguments = [*model, str(pictures), '--out', str(out), *MORE]
-    read, most = predict_images.ImageReader.read, 99
+    read, most = ImageReader.read, 99
 
     def spied(reader: object, path: Path) -> np.ndarray:
         if len(seen) == most:
@@ -94,7 +94,7 @@ def test_a_job_array_and_one_that_merges(
         seen.append(path.relative_to(pictures).as_posix())
         return read(reader, path)
 
-    monkeypatch.setattr(predict_images.ImageReader, 'read', spied)
+    monkeypatch.setattr(ImageReader, 'read', spied)
     monkeypatch.setattr('rope_dense.predict.place.SECONDS', 0)
     for rank, count, most, code in ((0, 3, 99, 0), (1, 3, 6, 130), (1, 2, 99, 0)):  # noqa: B007
         as_rank(monkeypatch, rank, count)
