@@ -24,6 +24,7 @@ from .project.load import load_config
 from .project.model import build_shapes
 from .project.options import TrainingOptions, apply_training_options
 from .project.own.fit import BACKBONE
+from .project.own.tasks import Found, stored_settings
 from .project.ready import ready
 from .project.run import Run
 from .project.weights import check_fetched_weights, write_backbone
@@ -40,12 +41,13 @@ def train(
     data_root: str | None = None,
     overwrite: bool = False,
     launcher: str = 'none',
+    found: Found | None = None,
     **options: Unpack[TrainingOptions],
 ) -> Config:
     """Train, and report on the training of own data.
 
     Args:
-        config, own, cfg_options, work_dir, data_root: see ``load_config``.
+        config, own, cfg_options, work_dir, data_root, found: see ``load_config``.
         overwrite: remove an earlier run from the work folder.
         launcher: of the processes of a distributed run.
         options: see ``apply_training_options``.
@@ -58,7 +60,7 @@ def train(
     """
     if launcher != 'none':
         os.environ.setdefault('LOCAL_RANK', '0')
-    cfg = load_config(config, cfg_options, work_dir, data_root, own, derives=True)
+    cfg = load_config(config, cfg_options, work_dir, data_root, own, True, found)
     run = Run(Path(cfg.work_dir))
     with run.written(launcher) as is_first:
         with building('the config'):
@@ -94,10 +96,8 @@ def train(
 def result_text(cfg: Config) -> str:
     """The result of a training, and the next commands."""
     folder = shlex.quote(cfg.work_dir)
-    test = 'test' if task_of(cfg) == 'oriented' else 'report'
-    predict = (
-        'predict' if (cfg.get('own') or {}).get('tile') is None else 'predict-large'
-    )
+    own, test = stored_settings(cfg), 'test' if task_of(cfg) == 'oriented' else 'report'
+    predict = 'predict-large' if own and own.tile else 'predict'
     commands = (
         f'rope-dense {predict} {folder} PICTURES\n{"":11}rope-dense {test} {folder}'
     )
@@ -117,18 +117,19 @@ def print_recipe(
     work_dir: str | None = None,
     data_root: str | None = None,
     launcher: str = 'none',
+    found: Found | None = None,
     **options: Unpack[TrainingOptions],
 ) -> None:
     """Print the recipe of a config; the model is built without memory for its weights.
 
     Args:
-        config, cfg_options, work_dir, data_root: see ``load_config``.
+        config, cfg_options, work_dir, data_root, found: see ``load_config``.
         launcher, options: see ``apply_training_options``.
 
     Raises:
         UsageError, CheckpointError: the config or an option cannot be used.
     """
-    cfg = load_config(config, cfg_options, work_dir, data_root, derives=True)
+    cfg = load_config(config, cfg_options, work_dir, data_root, None, True, found)
     with building('the config'):
         used_loaders(cfg, 'train', 'val')
         used_loaders(cfg, 'test')

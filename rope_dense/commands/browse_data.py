@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .arguments import ToolParser, add_config, at_least, values
 from .own_settings import add_own_settings
+from .own_settings import prepare as prepare
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

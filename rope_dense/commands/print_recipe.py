@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from .arguments import ToolParser, add_common, add_training_options, values
 from .own_settings import add_own_settings
+from .own_settings import prepare as prepare
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -24,6 +24,7 @@ from .hub import CONFIG, fetch_model_file, fetch_weights_file
 from .hub_config import read_settings
 from .options import apply_training_options
 from .own import recipes
+from .own.tasks import Found
 from .own.text import Text
 
 PACKAGES = {  # what to install, and the modules that register its parts
@@ -55,6 +56,7 @@ def load_config(
     data_root: str | None = None,
     own: Mapping[str, object] | None = None,
     derives: bool = False,
+    found: Found | None = None,
 ) -> Config:
     """Read the config at `path`, merge `options` into it and set its `work_dir`.
 
@@ -66,6 +68,7 @@ def load_config(
         data_root: folder of the data: `own.data_root`, or see ``with_data_root``.
         own: settings of own data by name, as they are; see ``rope_dense.project.own.settings``.
         derives: of a run on own data, other settings derive its config anew; else they are refused.
+        found: these settings with the data, where they have been looked up.
 
     Raises:
         UsageError, CheckpointError: the file or an option cannot be used.
@@ -88,7 +91,7 @@ def load_config(
                 raise UsageError(
                     f'--data-root {data_root}, own.data_root={given["data_root"]}: give one of them'
                 )
-        cfg = with_own(cfg, given, derives)
+        cfg = with_own(cfg, given, derives, found)
     merge_options(cfg, pairs)
     recipes.keep_given(cfg, 'options', pairs)
     for _, node in nodes(cfg._cfg_dict):
@@ -180,18 +183,20 @@ def read_config(path: str) -> Config:
         raise error from None
 
 
-def with_own(cfg: Config, given: Mapping[str, object], derives: bool = False) -> Config:
+def with_own(
+    cfg: Config, given: Mapping[str, object], derives: bool, found: Found | None
+) -> Config:
     """The complete config of own data by settings; another config as it is.
 
     The complete config of an earlier run takes `data_root` only, or others if it ``derives``.
     """
     with usage_errors():
         if recipes.is_own_file(cfg):
-            return recipes.read_own(cfg, given)
+            return recipes.read_own(cfg, given, found)
         if recipes.has_own_data(cfg) and given.keys() == {'data_root'}:
             recipes.find_anew(cfg, str(given['data_root']))
         elif recipes.has_own_data(cfg) and given and derives:
-            run, cfg = cfg, recipes.derive_anew(cfg, given)
+            run, cfg = cfg, recipes.derive_anew(cfg, given, found)
             apply_training_options(cfg, **recipes.given_before(run, 'training'))
         elif given:
             name = next((name for name in given if name != 'data_root'), 'data_root')

@@ -12,7 +12,7 @@ from helpers.field import SIZE, Reading, image, reading, refusal, write
 from rope_dense.data.labels import coco, coco_files
 from rope_dense.data.labels.coco import find_coco
 from rope_dense.data.labels.folders import find_labels
-from rope_dense.data.labels.inventory import Inventory, inventory_of
+from rope_dense.data.labels.inventory import Inventory
 
 BOX = [10, 5, 20, 10]
 MANY = [
@@ -88,7 +88,7 @@ def test_files_of_both_splits(
     )
     place(tmp_path, train, images.format('train'), ['a.jpg', 'b.jpg'])
     place(tmp_path, val, images.format(word), ['v.jpg'])
-    found = find_coco(inventory_of(tmp_path))
+    found = find_coco(Inventory(tmp_path))
     assert found is not None and found.split_by == f'{train} and {val}'
     names = {
         split: {Path(name).name for name in images}
@@ -143,7 +143,7 @@ def test_one_file_of_all_images(
     tmp_path: Path, file: str, images: str, prefix: str
 ) -> None:
     place(tmp_path, file, images, MANY, prefix)
-    found = find_coco(inventory_of(tmp_path))
+    found = find_coco(Inventory(tmp_path))
     assert found is not None and found.split_by.startswith('a hash of the name')
     assert found.split_by.endswith(f', of {file}')
     splits = taken(tmp_path)
@@ -164,7 +164,7 @@ def test_folders_of_images_may_say_the_splits(
         for number in range(3)
     ]
     place(tmp_path, file, 'images', names, prefix)
-    found = find_coco(inventory_of(tmp_path))
+    found = find_coco(Inventory(tmp_path))
     assert found is not None
     assert (
         found.split_by
@@ -400,19 +400,19 @@ def test_json_that_is_not_of_coco(tmp_path: Path, kind: str) -> None:
     if kind not in GENERAL:
         with pytest.raises(ValueError, match=f'mine.json: .*{line}'):
             reading(tmp_path)
-    assert find_coco(inventory_of(tmp_path)) is None
+    assert find_coco(Inventory(tmp_path)) is None
     with pytest.raises(
         ValueError, match=f'mine.json is no COCO file of objects, but .*{line}'
     ):
-        find_coco(inventory_of(tmp_path), train='mine.json')
+        find_coco(Inventory(tmp_path), train='mine.json')
     write(tmp_path / 'train.json', json.dumps(content))
     if 'images' not in content:
-        assert find_coco(inventory_of(tmp_path)) is None
+        assert find_coco(Inventory(tmp_path)) is None
         return
     with pytest.raises(
         ValueError, match=f'train.json is no COCO file of objects, but .*{line}'
     ):
-        find_coco(inventory_of(tmp_path))
+        find_coco(Inventory(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -519,12 +519,12 @@ def test_files_that_the_user_names(tmp_path: Path) -> None:
     place(tmp_path, 'a/mine.json', 'images/train', ['1.jpg', '2.jpg'])
     write(tmp_path / 'images' / 'other' / '1.jpg', b'')
     for given in ('a/mine.json', './a/../a/mine.json', str(tmp_path / 'a/mine.json')):
-        found = find_coco(inventory_of(tmp_path), train=given)
+        found = find_coco(Inventory(tmp_path), train=given)
         assert found is not None and found.split_by.endswith('of a/mine.json')
         images = [part.images.name for part in found.splits.values()]
         assert images == ['train', 'train']
     with pytest.raises(ValueError, match=r'none\.json: no such file; check own\.val'):
-        find_coco(inventory_of(tmp_path), train='a/mine.json', val='none.json')
+        find_coco(Inventory(tmp_path), train='a/mine.json', val='none.json')
 
 
 def test_a_file_elsewhere_that_the_user_names(tmp_path: Path) -> None:
@@ -532,7 +532,7 @@ def test_a_file_elsewhere_that_the_user_names(tmp_path: Path) -> None:
     place(root, 'train.json', 'images', ['1.jpg'])
     place(root, 'unused.json', 'images', ['2.jpg'])
     file = write(tmp_path / 'labels' / 'v2' / 'mine.json', coco_text(['2.jpg']))
-    found = find_coco(inventory_of(root), val=str(file))
+    found = find_coco(Inventory(root), val=str(file))
     assert found is not None and found.split_by == 'own.train and own.val'
     part = found.splits['val']
     assert (part.source, part.images) == (file, root / 'images')
@@ -645,7 +645,8 @@ def test_a_file_of_both_splits_is_parsed_once(
     place(tmp_path, 'all.json', 'images', MANY)
     found = taken(tmp_path)
     assert len(parsed) == 1 and len(found['train'] | found['val']) == len(MANY)
-    assert not inventory_of(tmp_path).parsed
+    gc.collect()
+    assert not any(isinstance(one, coco_files.CocoFile) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize('change', [dict(bbox=['x'] * 4), dict(bbox=[1] * 3)])
@@ -657,6 +658,6 @@ def test_a_refused_file_leaves_memory(tmp_path: Path, change: dict) -> None:
     write(tmp_path / 'all.json', json.dumps(content))
     frozen = gc.get_freeze_count()
     assert 'all.json, annotation 19: ' in refusal(tmp_path)
-    assert not inventory_of(tmp_path).parsed and gc.get_freeze_count() <= frozen
+    assert gc.get_freeze_count() <= frozen
     gc.collect()
     assert not any(isinstance(one, coco_files.CocoFile) for one in gc.get_objects())

@@ -23,6 +23,7 @@ import rope_dense
 from helpers.field import coco, files, image, mask, reading, refusal, write
 from rope_dense.data.convert_data import convert_data
 from rope_dense.data.labels.inventory import Inventory
+from rope_dense.data.labels.kept import is_up_to_date
 from rope_dense.data.labels.maps import DEPTH, MASKS, find_maps
 from rope_dense.data.labels.splits import is_for_validation, validation_of
 from rope_dense.project.checks.data import check_data
@@ -42,7 +43,7 @@ LABELLED = (('.jpg', None), ('.txt', BOX))
 DATA = ('train_dataloader', 'val_dataloader')
 NAMES = [f'{split}/{n}' for split in ('train', 'val') for n in range(4)]
 PACKAGE = f'{Path(rope_dense.__file__).parent}/'
-PACKAGES = ('datasets', 'own', 'checks', 'project')
+PACKAGES = ('data', 'project')
 listed = Counter[
     str
 ]()  # audit hooks stay for the life of the process: this one is for all tests
@@ -111,7 +112,7 @@ def test_a_start_lists_each_folder_once(name: str, tmp_path: Path) -> None:
 
 
 def files_passed(run: Callable[[], object], last: str = '') -> set[str]:
-    """Files of the four packages whose functions are called, until one of them is called `last`."""
+    """Files of the two packages whose functions are called, until one of them is called `last`."""
     found, is_over = set[str](), False
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
@@ -289,7 +290,9 @@ def test_d9_few_masks_train_as_few_boxes_do(count: int, tmp_path: Path) -> None:
         image(tmp_path / f'data/images/{n}.jpg')
         mask(tmp_path / f'data/masks/{n}.png', np.zeros((30, 40), np.uint8))
     inventory = Inventory(tmp_path / 'data')
-    numbers = [len(part.pairs) for part in find_maps(inventory, MASKS).splits.values()]
+    numbers = [
+        len(part.files.pairs) for part in find_maps(inventory, MASKS).splits.values()
+    ]
     assert min(numbers) >= 1
     assert sum(numbers) == count
 
@@ -390,19 +393,21 @@ def test_depth_maps_are_split_as_boxes_are(tmp_path: Path) -> None:
         image(tmp_path / f'rgb/{name}.jpg')
         mask(tmp_path / f'depth/{name}.png', np.ones((30, 40), np.uint16))
     parts = find_maps(Inventory(tmp_path), DEPTH).splits
-    assert {path.stem for path in parts['val'].pairs} == {
+    assert {path.stem for path in parts['val'].files.pairs} == {
         *filter(is_for_validation, names)
     }
 
 
 def test_any_write_changes_the_state(tmp_path: Path) -> None:
     root = yolo(tmp_path / 'data')
+    cfg = load_config('realtime', own=dict(data_root=str(root)))
     inventory, path = Inventory(root), root / 'labels/train/0.txt'
-    assert inventory.is_current()
+    listed = Path(cfg.own_files.train.ann_file)
+    assert is_up_to_date(listed, root)
     before = path.stat()
     path.write_text(BOX.replace('0', '1', 1))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not inventory.is_current()
+    assert not is_up_to_date(listed, root)
     digests = {Inventory(root).digest(), inventory.digest()}
     assert len(digests) == 2
     assert all(len(digest) == len(hashlib.sha256().hexdigest()) for digest in digests)

@@ -15,7 +15,7 @@ from mmengine.config import Config
 
 from helpers.field import SIZE, coco, files, image, mask, write
 from helpers.grid import CONFIGS
-from rope_dense.commands.train import parse_args
+from rope_dense.commands.train import parse_args, prepare
 from rope_dense.project.checks.data import check_data
 from rope_dense.project.checks.recipe import check_processes
 from rope_dense.project.load import load_config
@@ -343,4 +343,4 @@ def test_classes_in_another_order_are_matched_by_name(folder: Path) -> None:
 @pytest.mark.parametrize('option', ['epochs=3', 'data_root=A'])
 def test_settings_without_own_are_meant_so(folder: Path, option: str) -> None:
     with pytest.raises(UsageError, match=f'{option}: did you mean own.{option}?'):
-        parse_args(['detection', '--cfg-options', option])
+        prepare(parse_args(['detection', '--cfg-options', option]))

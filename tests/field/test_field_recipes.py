@@ -25,7 +25,7 @@ from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.own.recipes import DERIVE
 from rope_dense.project.own.settings import task_settings
-from rope_dense.project.own.tasks import TASKS
+from rope_dense.project.own.tasks import TASKS, find_data
 from rope_dense.utils.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures('surroundings')
@@ -75,7 +75,7 @@ def with_objects(task: str, shapes: Path, most: int, **settings: object) -> dict
     own = task_settings(
         TASKS[task].settings, dict(data_root=str(shapes / 'coco')) | settings
     )
-    data = TASKS[task].find(own)
+    data = find_data(task, own).data
     object.__setattr__(data, 'most_objects', most)
     return DERIVE[task](own, data)
 

@@ -95,11 +95,11 @@ def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
     """Find, read and write the canonical files of a folder; `options` as ``write_canonical``."""
     from rope_dense.data.labels.canonical import write_canonical
     from rope_dense.data.labels.folders import find_labels
-    from rope_dense.data.labels.inventory import inventory_of
+    from rope_dense.data.labels.inventory import Inventory
 
     out = root.parent / f'{root.name}_canonical'
     find = partial(find_labels, format=format)
-    found = write_canonical(inventory_of(root), find, out, settings=format, **options)
+    found = write_canonical(Inventory(root), find, out, settings=format, **options)
     splits, text = found.splits, found.text
     content = {
         split: mmengine.load(str(part.ann_file)) for split, part in splits.items()

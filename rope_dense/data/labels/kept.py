@@ -1,8 +1,8 @@
 """Readings of data sets, kept for the next start: looked up in a second, read anew if changed.
 
 A folder for each data set and its settings has the files that were written (in a folder named by
-the digest of the content), the headers of its images, and ``state.json``, which says what they are
-of.
+the digest of the content), the headers of its images, the paths of its files, and ``state.json``,
+which says what they are of.
 """
 
 import hashlib
@@ -19,13 +19,14 @@ from typing import Any, Protocol, TypeVar
 from ...utils.disk import atomic_folder, atomic_write_text, read_json_or_empty
 from ...utils.lock import exclusive
 from ...utils.progress import progress
-from .inventory import Inventory, cached_inventory
-from .objects import Split
+from .inventory import Inventory, digest_of, state_of, time_of
+from .label_folder import Split
 
 VERSION = 6  # of the rules that make the files; a new one makes them anew
 WAIT = 3600.0  # seconds for another process that reads the same labels
 SAMPLED = 50  # images whose bytes are compared, too
 STATE, HEADERS, MOVED = 'state.json', 'headers.json', 'split.json'
+LISTED = 'files.json'  # the paths of all files, so that a look at them lists no folder
 
 
 class FoundData(Protocol):
@@ -33,6 +34,7 @@ class FoundData(Protocol):
 
     @property
     def splits(self) -> Mapping[str, Split]: ...
+
     def known(self) -> object: ...
 
 
@@ -60,6 +62,7 @@ def write_if_changed(
     """
     name = re.sub(r'[^\w.-]+', '_', inventory.root.name)[:60] or 'data'
     home = out / f'{name}-{repr_digest(str(inventory.root), VERSION, settings)[:12]}'
+    split = out / f'{name}-{repr_digest(str(inventory.root))[:12]}.{MOVED}'
     with suppress(OSError):
         out.mkdir(parents=True, exist_ok=True)
     if not os.access(out, os.W_OK):
@@ -68,39 +71,48 @@ def write_if_changed(
             'the current folder: start in a folder that you can write to'
         )
     with exclusive(home, WAIT) as is_alone:  # processes that train together write once
-        state = read_json_or_empty(home / STATE)
-        current = inventory.digest(state.get('outside', ()))
-        is_whole = bool(state) and state['files'] == sizes_and_times(
-            home / state['content']
-        )
-        if is_whole and state['state'] == current:
-            return home / state['content'], state['summary']
-        split = out / f'{name}-{repr_digest(str(inventory.root))[:12]}.{MOVED}'
-        inventory.moved.update(read_json_or_empty(split))
-        inventory.remembered = read_json_or_empty(home / HEADERS)
-        found = find(inventory)
-        content, summary = content_digest(found, inventory), state.get('summary')
-        if content != state.get('content') or not is_whole:
-            try:
-                with atomic_folder(home / content) as fresh:
-                    summary = write(found, fresh)
-            finally:
-                inventory.parsed.clear()  # their memory
-                if not any(home.iterdir()):
-                    home.rmdir()
-        if inventory.moved:
-            atomic_write_text(split, json.dumps(inventory.moved))
-        atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
-        said = dict(version=VERSION, state=inventory.digest(), content=content)
-        files = sizes_and_times(home / content)
-        said |= dict(outside=inventory.outside, summary=summary, files=files)
-        atomic_write_text(home / STATE, json.dumps(said))
-        for path in (
-            home.iterdir() if is_alone else ()
-        ):  # of other content, and what a kill left
-            if path.is_dir() and path.name != content:
+        state = _whole_state(home)
+        is_same = state and state['state'] == inventory.digest(state['outside'])
+        if not is_same:
+            inventory.moved.update(read_json_or_empty(split))
+            inventory.remembered = read_json_or_empty(home / HEADERS)
+            content, summary = _write_anew(inventory, home, state, find, write)
+            if inventory.moved:
+                atomic_write_text(split, json.dumps(inventory.moved))
+            atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
+            state = dict(version=VERSION, content=content, summary=summary)
+            state['files'] = sizes_and_times(home / content)
+        if state.get('times') != inventory.times:
+            state |= dict(state=inventory.digest(), outside=inventory.outside)
+            state |= dict(root=str(inventory.root), times=inventory.times)
+            atomic_write_text(home / LISTED, json.dumps(dict(paths=[*inventory.files])))
+            atomic_write_text(home / STATE, json.dumps(state))
+        target = home / state['content']
+        for path in home.iterdir() if is_alone and not is_same else ():
+            if path.is_dir() and path != target:  # of other content, or a kill left it
                 remove_unused(path)
-    return home / content, json.loads(json.dumps(summary))
+    return target, json.loads(json.dumps(state['summary']))
+
+
+def _write_anew(
+    inventory: Inventory,
+    home: Path,
+    state: Mapping[str, Any],
+    find: Callable[[Inventory], Data],
+    write: Callable[[Data, Path], dict[str, Any]],
+) -> tuple[str, dict[str, Any]]:
+    """The digest of the content, and what ``write`` returned; of known content it did so before."""
+    found = find(inventory)
+    content = content_digest(found, inventory)
+    if content == state.get('content'):
+        return content, state['summary']
+    try:
+        with atomic_folder(home / content) as fresh:
+            return content, write(found, fresh)
+    finally:
+        inventory.parsed.clear()  # their memory
+        if not any(home.iterdir()):
+            home.rmdir()
 
 
 @contextmanager
@@ -125,14 +137,31 @@ def remove_unused(folder: Path) -> None:
 
 def is_up_to_date(file: Path, root: Path) -> bool:
     """Return whether a file that was written here is of a data set's folder as it is now."""
-    state, written = (
-        read_json_or_empty(file.parent.parent / STATE),
-        (VERSION, file.parent.name),
-    )
-    is_written = (state.get('version'), state.get('content')) == written
-    if not is_written or state['files'] != sizes_and_times(file.parent):
-        return False
-    return state['state'] == cached_inventory(root).digest(state['outside'])
+    home = file.parent.parent
+    state = _whole_state(home)
+    is_written = state.get('content') == file.parent.name
+    return is_written and state['state'] == _current_digest(root, home, state)
+
+
+def _current_digest(root: Path, home: Path, state: Mapping[str, Any]) -> str:
+    """The digest of the files of a data set as they are now; no folder is listed without need."""
+    is_listed = state.get('root') == os.path.realpath(root)
+    for path, changed in state['times'].items() if is_listed else ():
+        is_listed &= time_of(path) == changed
+    if is_listed:
+        paths = read_json_or_empty(home / LISTED).get('paths', ())
+        with suppress(OSError):  # a file that is gone
+            return digest_of({path: state_of(os.stat(path)) for path in paths})
+    return Inventory(root).digest(state['outside'])
+
+
+def _whole_state(home: Path) -> dict[str, Any]:
+    """What is known of the files in a folder; {} if they are not as they were written."""
+    state = read_json_or_empty(home / STATE)
+    if state.get('version') != VERSION:
+        return {}
+    is_whole = state['files'] == sizes_and_times(home / state['content'])
+    return state if is_whole else {}
 
 
 def sizes_and_times(folder: Path) -> dict[str, list[int]]:
@@ -143,36 +172,28 @@ def sizes_and_times(folder: Path) -> dict[str, list[int]]:
 
 def content_digest(found: FoundData, inventory: Inventory) -> str:
     """A digest of the content of labels, and of names, sizes and headers of images."""
-    parts = [part for _, part in sorted(found.splits.items())]
-    about = [vars(x) | dict(inventory=None, names=sorted(x.names or ())) for x in parts]
+    about, labels, images = list[dict[str, Any]](), set[Path](), set[Path]()
+    for _, part in sorted(found.splits.items()):
+        said = dict(source=part.source, images=part.images)
+        said |= dict(names=sorted(part.names or ()), options=part.options)
+        about.append(said | dict(inventory=None) | vars(part.files))
+        labels |= _label_files(part)
+        images |= _image_files(part)
     text = repr((found.known(), about)).replace(str(inventory.root), '')
     digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape'))
-    files = {path for part in parts for path in (*part.pairs, *part.orphans)}
-    for source in {part.source for part in parts if not (part.pairs or part.orphans)}:
-        files.update([source] if inventory.is_file(source) else inventory.below(source))
-    for path in progress(sorted(files), 'comparing labels'):
+    for path in progress(sorted(labels), 'comparing labels'):
         digest.update(f'\n{os.path.getsize(path)}\n'.encode())
         with open(path, 'rb') as file:
             while chunk := file.read(2**22):
                 digest.update(chunk)
-    given = {x for part in parts for x in (*part.pairs.values(), *part.unlabelled)}
-    given |= {
-        file
-        for part in parts
-        if not part.pairs
-        for _, file in inventory.images(part.images)
-    }
-    images = sorted(given)
-    for path in progress(images, 'reading headers of images'):
-        try:
-            header: object = inventory.header(path)
-        except ValueError:
-            header = None
+    for path in progress(sorted(images), 'reading headers of images'):
+        header: object = None
+        with suppress(ValueError):
+            header = inventory.header(path)
         size = inventory.files.get(str(path), (0,))[0]
-        digest.update(
-            f'{path.name} {size} {header}\n'.encode('utf-8', 'surrogateescape')
-        )
-    for path in images[:: -(-len(images) // SAMPLED) or 1]:
+        line = f'{path.name} {size} {header}\n'
+        digest.update(line.encode('utf-8', 'surrogateescape'))
+    for path in sorted(images)[:: -(-len(images) // SAMPLED) or 1]:
         size = path.stat().st_size
         with open(path, 'rb') as file:
             for start in range(0, size, max(1, size // 16)):
@@ -184,6 +205,22 @@ def content_digest(found: FoundData, inventory: Inventory) -> str:
             text = f'{name[start:]} {inventory.files[name][0]}\n'
             digest.update(text.encode('utf-8', 'surrogateescape'))
     return digest.hexdigest()[:16]
+
+
+def _label_files(part: Split) -> set[Path]:
+    """The files with the labels of a split."""
+    files = {*part.files.pairs, *part.files.orphans}
+    if files or part.inventory.is_file(part.source):
+        return files or {part.source}
+    return {*part.inventory.below(part.source)}
+
+
+def _image_files(part: Split) -> set[Path]:
+    """The images of a split, also those without labels."""
+    files = {*part.files.pairs.values(), *part.files.unlabelled}
+    if not part.files.pairs:
+        files.update(file for _, file in part.inventory.images(part.images))
+    return files
 
 
 def repr_digest(*parts: object) -> str:

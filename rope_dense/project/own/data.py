@@ -14,10 +14,10 @@ from ...data.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
 from ...data.labels.canonical import check_left_out, write_canonical
 from ...data.labels.folders import find_labels
 from ...data.labels.foreign import form_by_name
-from ...data.labels.inventory import Inventory, inventory_of
+from ...data.labels.inventory import Inventory
+from ...data.labels.label_folder import LabelFolder
 from ...data.labels.maps import PairsOf, write_pair_lists
-from ...data.labels.objects import LabelFolder
-from ...data.labels.pairs import FileKind
+from ...data.labels.places import FileKind
 from ...data.labels.splits import WORDS
 from ...data.labels.unlabelled import write_picture_list
 from ...utils.validation import did_you_mean
@@ -70,11 +70,15 @@ def check_root(own: Own) -> None:
 def own_inventory(own: Own) -> Inventory:
     """The files in the folder of the data set."""
     separate = own.channel_names if own.separate_files else ()
-    return inventory_of(own.root, tuple(separate), arrays=own.channels is not None)
+    return Inventory(own.root, separate, arrays=own.channels is not None)
 
 
 def find_objects(
-    own: OwnObjects, *, oriented: bool = False, outlines: bool = False
+    own: OwnObjects,
+    inventory: Inventory,
+    *,
+    oriented: bool = False,
+    outlines: bool = False,
 ) -> OwnData:
     """The objects of a data set with labels of any format, as canonical COCO files.
 
@@ -105,7 +109,6 @@ def find_objects(
             folder = replace(folder, classes=listed)
         return folder
 
-    inventory = own_inventory(own)
     found = write_canonical(
         inventory,
         find,
@@ -151,6 +154,7 @@ def find_objects(
 
 def find_own_maps(
     own: OwnMaps,
+    inventory: Inventory,
     kind: FileKind,
     survey: Callable[[list[tuple[Path, Path]], str], dict],
     lines: Callable[[dict], Sequence[str]],
@@ -165,7 +169,6 @@ def find_own_maps(
         settings: which ``survey`` depends on.
         prefix, dataset: name of the folder of maps in ``data_prefix``; settings of the data sets.
     """
-    inventory = own_inventory(own)
     if own.separate_files:
         words = (*kind.image_words, *map(re.escape, own.channel_names))
         kind = replace(kind, image_words=words)
@@ -190,10 +193,9 @@ def find_own_maps(
     return OwnData(files, (), (), found.images['train'], text, images, found.state)
 
 
-def find_pictures(own: OwnAdapt) -> OwnData:
+def find_pictures(own: OwnAdapt, inventory: Inventory) -> OwnData:
     """The pictures of a folder, and frames of its videos; ValueError if there are none."""
     check_root(own)
-    inventory = own_inventory(own)
     survey = partial(survey_images, own, inventory.header)
     folder = None if own.train is None else str(own.train)
     found = write_picture_list(

@@ -9,10 +9,10 @@ data sets, so that its data can be looked up anew; `own_given` has what else it 
 """
 
 import ast
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from mmengine.utils import import_modules_from_strings
 from ...data.labels.kept import is_up_to_date
 from ...utils.config_parts import all_datasets, nodes
 from .adapt import adapt_config
-from .data import OwnData, check_root
+from .data import OwnData, check_root, own_inventory
 from .detectors import (
     detection_config,
     instance_config,
@@ -31,8 +31,8 @@ from .detectors import (
     realtime_masks_config,
 )
 from .maps import depth_config, semantic_config
-from .settings import Own, OwnObjects, task_settings
-from .tasks import TASKS, task_named
+from .settings import Own, OwnObjects
+from .tasks import TASKS, Found, find_data, read_settings, stored_settings
 from .tiling import set_tiles, with_tiles
 
 # The config of a task by its settings and data.
@@ -54,21 +54,28 @@ def is_own_file(cfg: Config) -> bool:
     return len(found) == 2 or bool(found and 'model' not in cfg)
 
 
-def read_own(written: Config, given: Mapping[str, object]) -> Config:
+def read_own(
+    written: Config, given: Mapping[str, object], found: Found | None = None
+) -> Config:
     """The complete config of a file such as configs/own/detection.py.
 
-    ``given`` are settings by name, in place of the file's. ValueError for a wrong task or setting,
-    or data that cannot be used; ImportError if a package that the task needs is missing.
+    Args:
+        given: settings by name, in place of the file's.
+        found: settings and data, as a command has looked them up; taken while they are current.
+
+    Raises:
+        ValueError: a wrong task or setting, or data that cannot be used.
+        ImportError: a package that the task needs is missing.
     """
     lines = written.to_dict()
     task, in_file = lines.pop('task', None), lines.pop('own', {})
-    recipe = task_named(task)
-    in_file.pop('_delete_', None)
-    own = task_settings(recipe.settings, {**in_file, **given})
-    data = recipe.find(own)
-    cfg = DERIVE[task](own, with_tiles(own, data, str(task)))
+    if found is None or not found.is_current():
+        in_file.pop('_delete_', None)
+        found = find_data(task, read_settings(task, {**in_file, **given}))
+    own, data = found.own, found.data
+    cfg = DERIVE[task](own, with_tiles(own, data, task))
     set_tiles(cfg, own, data.most_objects)
-    cfg['own'] = dict(task=task, **dataclasses.asdict(own))
+    cfg['own'] = dict(task=task, **asdict(own))
     complete = Config(cfg, cfg_text=written.text, filename=written.filename)
     complete.own_given = []
     keep_given(complete, 'lines', lines)
@@ -86,16 +93,11 @@ def keep_given(cfg: Config, kind: str, given: Mapping[str, object]) -> None:
 def given_before(cfg: Config, kind: str) -> dict[str, Any]:
     """Options that ``keep_given`` kept; ValueError if they are not known."""
     try:
-        texts = [
-            text.removeprefix(f'{kind} ')
-            for text in cfg.own_given
-            if text.startswith(kind)
-        ]
-        return {
-            key: value
-            for text in texts
-            for key, value in ast.literal_eval(text).items()
-        }
+        found = dict[str, Any]()
+        for text in cfg.own_given:
+            if text.startswith(kind):
+                found |= ast.literal_eval(text.removeprefix(f'{kind} '))
+        return found
     except (AttributeError, ValueError, SyntaxError) as error:
         raise ValueError(
             f'{cfg.filename} does not say what it was made of: give the config and all options of '
@@ -103,13 +105,14 @@ def given_before(cfg: Config, kind: str) -> dict[str, Any]:
         ) from error
 
 
-def derive_anew(run: Config, given: Mapping[str, object]) -> Config:
+def derive_anew(
+    run: Config, given: Mapping[str, object], found: Found | None = None
+) -> Config:
     """The config of a run with other settings, as if all that it was given were given again."""
     own = {**run.own.to_dict(), 'gpus': None}  # as many as are started now
-    written = dict(given_before(run, 'lines'), task=own.pop('task'), own=own)
-    complete = read_own(
-        Config(written, cfg_text=run.text, filename=run.filename), given
-    )
+    lines = dict(given_before(run, 'lines'), task=own.pop('task'), own=own)
+    written = Config(lines, cfg_text=run.text, filename=run.filename)
+    complete = read_own(written, given, found)
     options = given_before(run, 'options')
     keep_given(complete, 'options', options)
     complete.merge_from_dict(options)
@@ -127,26 +130,22 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     So labels are read as they are now, also where their canonical files were deleted. ValueError if
     the data cannot be used, or have other classes. ``data_root`` may be another folder of the data.
     """
-    settings = cfg.own.to_dict()
     listed = Path(cfg.own_files['train'].get('ann_file') or '')
-    if data_root is None and is_up_to_date(listed, Path(settings['data_root'])):
+    if data_root is None and is_up_to_date(listed, Path(cfg.own.data_root)):
         return
-    recipe = TASKS[settings.pop('task')]
-    settings.update(gpus=None, data_root=data_root or settings['data_root'])
-    own = task_settings(recipe.settings, settings)
+    own = stored_settings(cfg)
+    assert own is not None
     if data_root is not None:
+        own = replace(own, data_root=data_root)
         check_root(own)
     if not own.root.is_dir():
         return
-    data = recipe.find(own)
+    inventory, find = own_inventory(own), TASKS[cfg.own.task].find
+    data = find(own, inventory)
     trained = next((d.metainfo.classes for _, d in all_datasets(cfg)), data.classes)
-    is_list = issubclass(
-        recipe.settings, OwnObjects
-    )  # numbers of masks have the order of names
-    if is_list and [*trained] != [*data.classes] and {*trained} == {*data.classes}:
-        data = recipe.find(
-            task_settings(recipe.settings, {**settings, 'classes': trained})
-        )
+    is_other_order = [*trained] != [*data.classes] and {*trained} == {*data.classes}
+    if is_other_order and isinstance(own, OwnObjects):  # masks have that of the names
+        data = find(replace(own, classes=[*trained]), inventory)
     set_data_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = cfg.get('own_state') not in (None, data.state)
     if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':
@@ -180,7 +179,7 @@ def set_data_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None
             raise ValueError(
                 f'--data-root {own.data_root}: {key} has other files than the old one'
             )
-    if labels := before['val'].get('ann_file'):
-        for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
-            if metric.get('ann_file') == labels:
-                metric['ann_file'] = data.files['val']['ann_file']
+    labels = before['val'].get('ann_file')
+    for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
+        if labels and metric.get('ann_file') == labels:
+            metric['ann_file'] = data.files['val']['ann_file']

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from ...utils.configs import DOCS
 from ...utils.validation import (
@@ -36,60 +36,45 @@ class Own:
     train: str | Sequence[str] | None = None
     val: str | Sequence[str] | None = None
     backbone: str = 'small'  # a key of ``WORDS``, or an architecture of ``RoPEViT``
-    weights: str | None = (
-        'default'  # file or hub name; 'default': of ``WORDS``; None: random
-    )
+    # File or hub name; 'default': of ``WORDS``; None: random.
+    weights: str | None = 'default'
     epochs: int = 50
-    batch_size: int | None = (
-        None  # images of one process in an iteration; see ``images_each``
-    )
-    gpus: int | None = (
-        None  # processes; None for as many as the launcher started, else 1
-    )
-    size: int = (
-        640  # pixels: shorter side of a test image, or side of the square around it
-    )
+    # Images of one process in an iteration; see ``images_each``.
+    batch_size: int | None = None
+    # Processes; None for as many as the launcher started, else 1.
+    gpus: int | None = None
+    # Pixels: shorter side of a test image, or side of the square around it.
+    size: int = 640
     lr: float | None = None  # None for the recipe's, see ``fit.set_schedule``
     val_epochs: int = 1  # evaluate, and save, after so many epochs
-    save_minutes: float | None = (
-        30  # save, too, after so many minutes without; None for never
-    )
-    patience: int | None = (
-        None  # evaluations without progress after which training ends
-    )
+    # Save, too, after so many minutes without; None for never.
+    save_minutes: float | None = 30
+    # Evaluations without progress after which training ends.
+    patience: int | None = None
     ema: bool = False  # evaluate and save a moving average of the weights
     report: bool = True  # on the best checkpoint, after training
-    max_value: int | None = (
-        None  # white in 16-bit images; None for their range (``range_of``)
-    )
-    channels: int | Sequence[int | str] | None = (
-        None  # number, names, or numbers of bands from 1
-    )
-    separate_files: bool = (
-        False  # a file for each channel, whose path has the channel's name
-    )
-    mean: Sequence[float] | None = (
-        None  # of each channel; None for a sample of training images
-    )
+    # White in 16-bit images; None for their range (``range_of``).
+    max_value: int | None = None
+    # Number, names, or numbers of bands from 1.
+    channels: int | Sequence[int | str] | None = None
+    # A file for each channel, whose path has the channel's name.
+    separate_files: bool = False
+    # Of each channel; None for a sample of training images.
+    mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
-    show: Sequence[int | str] | None = (
-        None  # three channels, or one: red, green and blue
-    )
+    # Three channels, or one: red, green and blue.
+    show: Sequence[int | str] | None = None
     augment: str | None = None  # None: 'published', or as ``realtime_config`` says
     flip: str | None = None  # None for the flip of `augment`
-    tile: int | None = (
-        None  # side in pixels of an image; None to train on images as a whole
-    )
-    overlap: int | None = (
-        None  # of tiles, in pixels of an image; None for a quarter of a tile
-    )
+    # Side in pixels of an image; None to train on images as a whole.
+    tile: int | None = None
+    # Of tiles, in pixels of an image; None for a quarter of a tile.
+    overlap: int | None = None
     scales: Sequence[float] = (1.0,)  # at which images are cut into tiles: 0.5, 1 ...
 
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
-    batches: ClassVar[tuple[int, int]] = (
-        2,
-        2,
-    )  # usual images of one process; from random values
+    # Usual images of one process: from weights, from random values.
+    batches: ClassVar[tuple[int, int]] = (2, 2)
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -98,16 +83,15 @@ class Own:
             if name in ABOVE and value is not None:
                 checked_number(f'own.{name}', value, above=ABOVE[name])
         classes = getattr(self, 'classes', None)
-        if classes is not None and len({*classes}) < max(1, len(classes)):
-            refused = (
-                'a name appears twice' if classes else 'give names, or None for all'
-            )
-            raise ValueError(f'own.classes={[*classes]}: {refused}')
-        if rest := self.size % self.multiple:
-            low = self.size - rest
+        if classes is not None and not classes:
+            raise ValueError('own.classes=[]: give names, or None for all')
+        if classes and len({*classes}) < len(classes):
+            raise ValueError(f'own.classes={[*classes]}: a name appears twice')
+        rest = self.size % self.multiple
+        if rest:
+            low, high = self.size - rest, self.size - rest + self.multiple
             raise ValueError(
-                f'own.size={self.size}: give a multiple of {self.multiple}, such as {low} or '
-                f'{low + self.multiple}'
+                f'own.size={self.size}: give a multiple of {self.multiple}, such as {low} or {high}'
             )
         if self.weights == 'default' and self.vit.weights is None:
             raise ValueError(
@@ -119,12 +103,6 @@ class Own:
         check_channels(self)
         check_tile_settings(self)
         object.__setattr__(self, 'data_root', os.path.expanduser(self.data_root))
-        started = started_processes()
-        if started is not None and self.gpus not in (None, started):
-            raise ValueError(
-                f'own.gpus={self.gpus}: {started} processes were started together; leave it out'
-            )
-        object.__setattr__(self, 'gpus', self.gpus or started or 1)
 
     @property
     def root(self) -> Path:
@@ -157,21 +135,19 @@ class OwnObjects(Own):
 
     classes: Sequence[str] | None = None  # names to use, or None for all of the labels
     negatives: bool = True  # train on images, or tiles, without objects, too
-    empty_tiles: float = (
-        1.0  # tiles without objects, at most, for each tile with objects
-    )
+    # Tiles without objects, at most, for each tile with objects.
+    empty_tiles: float = 1.0
     least_share: float = 0.7  # of an object; less of it in a tile is ignored there
-    format: str | None = (
-        None  # a key of ``data.labels.folders.FORMATS``; None to recognise it
-    )
-    partial: bool = (
-        False  # train although more than a tenth of the objects cannot be used
-    )
+    # A key of ``data.labels.folders.FORMATS``; None to recognise it.
+    format: str | None = None
+    # Train although more than a tenth of the objects cannot be used.
+    partial: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ('train', 'val'):
-            if not isinstance(given := getattr(self, name), str | None):
+            given = getattr(self, name)
+            if not isinstance(given, str | None):
                 raise ValueError(
                     f'own.{name}={given!r}: give the annotation file, below data_root'
                 )
@@ -181,12 +157,10 @@ class OwnObjects(Own):
 class OwnRealtime(OwnObjects):
     """The settings of configs/own/realtime*.py; ``size`` is the side of a square."""
 
-    mosaic: bool | None = (
-        None  # join images (mosaic, MixUp, CopyBlend); None as `augment` says
-    )
-    keep_ratio: bool = (
-        False  # scale images to fit the square, instead of stretching them to it
-    )
+    # Join images (mosaic, MixUp, CopyBlend); None as `augment` says.
+    mosaic: bool | None = None
+    # Scale images to fit the square, instead of stretching them to it.
+    keep_ratio: bool = False
 
     multiple: ClassVar[int] = 32
     batches: ClassVar[tuple[int, int]] = (8, 4)  # docs/real_sets.md
@@ -230,13 +204,11 @@ class OwnSemantic(OwnMaps):
     255 is always such a number, unless it is the value of a class.
     """
 
-    classes: Sequence[str] | None = (
-        None  # in the order of the masks' numbers; None for classes.txt
-    )
+    # In the order of the masks' numbers; None for classes.txt.
+    classes: Sequence[str] | None = None
     void: Sequence[int | str] = ()
-    values: Sequence[int] | None = (
-        None  # number in the masks of each class; None for 0, 1, 2 ...
-    )
+    # Number in the masks of each class; None for 0, 1, 2 ...
+    values: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -261,19 +233,16 @@ class OwnAdapt(Own):
     size: int = 224  # pixels: side of the square crops
     batch_size: int | None = 32
     lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
-    blocks: int | None = (
-        None  # without adapters: train the last ones only; None for all
-    )
+    # Without adapters: train the last ones only; None for all.
+    blocks: int | None = None
     teacher: str | None = None  # as `backbone`: distil its features
     teacher_weights: str = 'default'
-    teacher_size: int | None = (
-        None  # pixels: side of the crops for the teacher; None for `size`
-    )
+    # Pixels: side of the crops for the teacher; None for `size`.
+    teacher_size: int | None = None
 
     def __post_init__(self) -> None:
-        trains_all = (
-            self.teacher is not None or self.weights is None or self.blocks is not None
-        )
+        has_teacher, is_part = self.teacher is not None, self.blocks is not None
+        trains_all = has_teacher or is_part or self.weights is None
         if self.lora is None:
             object.__setattr__(self, 'lora', 0 if trains_all else 8)
         super().__post_init__()
@@ -293,15 +262,14 @@ class OwnAdapt(Own):
             )
         if self.blocks is not None:
             checked_integer('own.blocks', self.blocks, 1, self.vit.depth)
-        if self.teacher is None and (
-            self.teacher_weights != 'default' or self.teacher_size
-        ):
-            raise ValueError(
-                'own.teacher_weights, own.teacher_size: give own.teacher, too'
-            )
-        needs = self.teacher if self.teacher_weights == 'default' else None
-        if needs is not None and find_backbone(needs).weights is None:
-            raise ValueError(f'own.teacher_weights: name the weights of {needs}')
+        is_default = self.teacher_weights == 'default'
+        if self.teacher is None:
+            if not is_default or self.teacher_size:
+                raise ValueError(
+                    'own.teacher_weights, own.teacher_size: give own.teacher, too'
+                )
+        elif is_default and find_backbone(self.teacher).weights is None:
+            raise ValueError(f'own.teacher_weights: name the weights of {self.teacher}')
 
 
 Settings = TypeVar('Settings', bound=Own)
@@ -309,18 +277,24 @@ Settings = TypeVar('Settings', bound=Own)
 
 def task_settings(kind: type[Settings], given: Mapping[str, object]) -> Settings:
     """The settings of a task from values by name (``read_setting``); ValueError if not allowed."""
-    hints = get_type_hints(kind)
+    hints, values = get_type_hints(kind), dict[str, Any]()
     allowed = [field.name for field in dataclasses.fields(kind)]
-    if unknown := [name for name in given if name not in allowed]:
-        raise ValueError(
-            f'own.{unknown[0]}: no such setting{did_you_mean(unknown[0], allowed)}; allowed: '
-            f'{", ".join(allowed)}'
-        )
+    for name in given:
+        if name not in allowed:
+            near = did_you_mean(name, allowed)
+            raise ValueError(
+                f'own.{name}: no such setting{near}; allowed: {", ".join(allowed)}'
+            )
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
-    return kind(
-        **{name: read_setting(name, given[name], hints[name]) for name in given}
-    )
+    for name, value in given.items():
+        values[name] = read_setting(name, value, hints[name])
+    own, started = kind(**values), started_processes()
+    if started is not None and own.gpus not in (None, started):
+        raise ValueError(
+            f'own.gpus={own.gpus}: {started} processes were started together; leave it out'
+        )
+    return dataclasses.replace(own, gpus=own.gpus or started or 1)
 
 
 def started_processes() -> int | None:
@@ -329,15 +303,18 @@ def started_processes() -> int | None:
     Slurm's number is of all commands of a job, so it counts after --launcher, which sets
     LOCAL_RANK. ValueError if a variable of the environment is no number.
     """
-    slurm = ['SLURM_NTASKS'] if 'LOCAL_RANK' in os.environ else []
-    for name in ('WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE', *slurm):
-        if value := os.environ.get(name, '').strip():
-            if not value.isdecimal() or int(value) == 0:
-                raise ValueError(
-                    f'{name}={value}: no number of processes; unset it, or start the training '
-                    'with torchrun, mpirun or srun'
-                )
+    names = ['WORLD_SIZE', 'OMPI_COMM_WORLD_SIZE']
+    if 'LOCAL_RANK' in os.environ:
+        names.append('SLURM_NTASKS')
+    for name in names:
+        value = os.environ.get(name, '').strip()
+        if value.isdecimal() and int(value) > 0:
             return int(value)
+        if value:
+            raise ValueError(
+                f'{name}={value}: no number of processes; unset it, or start the training '
+                'with torchrun, mpirun or srun'
+            )
     return None
 
 
@@ -355,9 +332,8 @@ def check_channels(own: Own) -> None:
         raise ValueError(
             'own.max_value: for pictures; images of own.channels keep their values'
         )
-    numbers = [
-        x for x in ([given] if isinstance(given, int) else given) if isinstance(x, int)
-    ]
+    bands = [given] if isinstance(given, int) else given
+    numbers = [band for band in bands if isinstance(band, int)]
     if len({*names}) < max(1, len(names)) or min(numbers, default=1) < 1:
         raise ValueError(
             f'own.channels={given!r}: give a number, names, or numbers of bands from 1, each once'
@@ -371,16 +347,17 @@ def check_channels(own: Own) -> None:
             'own.separate_files=True: give the name of each channel in own.channels'
         )
     for name in ('mean', 'std'):
-        if (values := getattr(own, name)) is not None and len(values) != len(names):
+        values = getattr(own, name)
+        if values is not None and len(values) != len(names):
             raise ValueError(
                 f'own.{name}: {len(values)} values for {len(names)} own.channels'
             )
     if own.std and min(own.std) <= 0:
         raise ValueError(f'own.std={[*own.std]}: give numbers above 0')
+    if own.show is None:
+        return
     allowed = {*names, *range(1, len(names) + 1)}
-    if own.show is not None and (
-        len(own.show) not in (1, 3) or not allowed >= {*own.show}
-    ):
+    if len(own.show) not in (1, 3) or not allowed >= {*own.show}:
         raise ValueError(
             f'own.show={[*own.show]}: give one or three of {", ".join(names)}, or numbers from 1 '
             f'to {len(names)}'

@@ -1,8 +1,9 @@
 """The tasks of own data: their settings, and their data as files say them, without PyTorch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...data.classes import (
@@ -13,17 +14,19 @@ from ...data.classes import (
     read_classes,
 )
 from ...data.depth_maps import depth_lines, survey_depths
+from ...data.labels.inventory import Inventory
+from ...data.labels.kept import is_up_to_date
 from ...data.labels.maps import DEPTH, MASKS, find_maps
 from ...data.labels.splits import WORDS
 from ...data.mask_labels import label_map, mask_lines, survey_masks
 from ...utils.validation import did_you_mean
-from . import data as own_data
 from .data import (
     OwnData,
     check_root,
     colours_of,
     find_objects,
     find_own_maps,
+    find_pictures,
     own_inventory,
 )
 from .settings import (
@@ -34,6 +37,7 @@ from .settings import (
     OwnOriented,
     OwnRealtime,
     OwnSemantic,
+    task_settings,
 )
 
 
@@ -41,14 +45,48 @@ class OwnTask(NamedTuple):
     """A task, without its recipe."""
 
     settings: type[Own]
-    find: Callable[[Any], OwnData]  # the data of settings
+    # The data of settings, by the files in the folder of the data set.
+    find: Callable[[Any, Inventory], OwnData]
 
 
-def find_depth(own: OwnDepth) -> OwnData:
+class Found(NamedTuple):
+    """What a training starts from: its task and settings, and what is in the folder of its data."""
+
+    task: str
+    own: Own
+    data: OwnData
+
+    def is_current(self) -> bool:
+        """Return whether the folder is as it was when the data were looked up."""
+        listed = self.data.files['train']['ann_file']
+        return is_up_to_date(Path(listed), self.own.root)
+
+
+def read_settings(task: object, given: Mapping[str, object]) -> Own:
+    """The settings of a task from values by name; ValueError for a wrong task or setting."""
+    return task_settings(task_named(task).settings, given)
+
+
+def find_data(task: str, own: Own) -> Found:
+    """Look up the data of a task; ValueError if they are not there, or cannot be used."""
+    return Found(task, own, TASKS[task].find(own, own_inventory(own)))
+
+
+def stored_settings(cfg: Mapping[str, Any]) -> Own | None:
+    """The settings in a complete config of own data, which has `own`; None of other configs."""
+    given = dict(cfg.get('own') or {})
+    if 'task' not in given:
+        return None
+    gpus = given.pop('gpus', None)  # perhaps not as many as are started now
+    return replace(read_settings(given.pop('task'), given), gpus=gpus)
+
+
+def find_depth(own: OwnDepth, inventory: Inventory) -> OwnData:
     """The images and depth maps of a data set; ValueError if they are not there."""
     check_root(own)
     return find_own_maps(
         own,
+        inventory,
         DEPTH,
         lambda pairs, split: survey_depths(pairs, split, own.unit, own.max_depth),
         depth_lines,
@@ -57,7 +95,7 @@ def find_depth(own: OwnDepth) -> OwnData:
     )
 
 
-def find_semantic(own: OwnSemantic) -> OwnData:
+def find_semantic(own: OwnSemantic, inventory: Inventory) -> OwnData:
     """The images and masks of a data set, and its classes.
 
     Where the folder is not there, but ``own.classes`` says the classes, one training image is
@@ -70,7 +108,7 @@ def find_semantic(own: OwnSemantic) -> OwnData:
         classes, palette, numbers = trained_classes(own)
     except ValueError:
         if own.root.is_dir():  # a wrong folder lacks classes.txt, too
-            find_maps(own_inventory(own), MASKS, dict(train=own.train, val=own.val))
+            find_maps(inventory, MASKS, dict(train=own.train, val=own.val))
         raise
     if not own.root.is_dir():
         absent = dict(img_path='images', seg_map_path='masks')
@@ -81,6 +119,7 @@ def find_semantic(own: OwnSemantic) -> OwnData:
     labels = label_map(classes, numbers['values'], numbers['void'] or ())
     data = find_own_maps(
         own,
+        inventory,
         MASKS,
         lambda pairs, split: survey_masks(pairs, split, labels, classes),
         lambda survey: mask_lines(survey, classes),
@@ -158,7 +197,7 @@ def read_named_classes(
 
 
 TASKS = {
-    'adapt': OwnTask(OwnAdapt, own_data.find_pictures),
+    'adapt': OwnTask(OwnAdapt, find_pictures),
     'depth': OwnTask(OwnDepth, find_depth),
     'detection': OwnTask(OwnObjects, find_objects),
     'instance': OwnTask(OwnObjects, partial(find_objects, outlines=True)),
