@@ -22,6 +22,7 @@ from ...utils.validation import checked_size
 from ..contents import datasets_of, scheduler_settings
 from ..model import build_optimizer
 from ..own.settings import started_processes
+from ..own.tasks import stored_settings
 
 SMALL_LAYER_SCALE = 1e-3
 SMALL_SHARE = 0.05  # of the parameters of a backbone: a fixed table of positions, say
@@ -122,7 +123,8 @@ def check_schedule(cfg: Config) -> None:
 
 def check_processes(cfg: Config, launcher: str) -> None:
     """Raise UsageError if other processes train than a recipe of own data was made for."""
-    made_for = (cfg.get('own') or {}).get('gpus')
+    own = stored_settings(cfg)
+    made_for = own.gpus if own else None
     number = 1 if launcher == 'none' else started_processes() or 1
     if made_for not in (None, number):
         raise UsageError(
