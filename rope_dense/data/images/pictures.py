@@ -33,13 +33,8 @@ PICTURES = {
 }
 OTHER_TYPES = {'bool', 'uint2', 'uint4', 'uint8'}  # of PNG and other formats than TIFF
 # Types that own.channels reads, in some of the bits of a file, too.
-CONVERTED = {
-    *TYPES,
-    'bool',
-    *(f'uint{bits}' for bits in range(2, 17)),
-    'float16',
-    'float24',
-}
+CONVERTED = {f'uint{bits}' for bits in range(2, 17)}
+CONVERTED.update(TYPES, ('bool', 'float16', 'float24'))
 
 
 def check_picture(path: Path, header: Header, by_opencv: bool = True) -> None:
@@ -67,24 +62,25 @@ def is_picture(header: Header, by_opencv: bool) -> bool:
     Three bands are colours by their tag only. OpenCV multiplies colours by an alpha, takes the
     first of several bands for grey, and does not invert 16 bits.
     """
-    kind, dtype, packed = (
-        (header.photometric, header.bands),
-        header.dtype,
-        header.compression,
-    )
+    kind = (header.photometric, header.bands)
+    dtype = header.dtype
+    packed = header.compression
     if header.format == 'NPY' or not header.photometric:
         return False
     if header.format != 'TIFF':
         is_read = dtype in OTHER_TYPES or (header.format, dtype) == ('PNG', 'uint16')
         return is_read and kind != ('grey', 3) and header.bands <= 4
-    if by_opencv and (
-        packed not in READ
-        or (header.planar and (dtype == 'uint16' or kind == ('cmyk', 4)))
-        or (packed, header.photometric) == ('odd tiles', 'inverted grey')
-        or (packed, *kind) == ('jpeg', 'cmyk', 4)
-    ):
-        return False
-    if not by_opencv and dtype in ('uint2', 'uint4'):
+    if by_opencv:
+        is_cmyk = kind == ('cmyk', 4)
+        if packed not in READ:
+            return False
+        if header.planar and (dtype == 'uint16' or is_cmyk):
+            return False
+        if (packed, header.photometric) == ('odd tiles', 'inverted grey'):
+            return False
+        if packed == 'jpeg' and is_cmyk:
+            return False
+    elif dtype in ('uint2', 'uint4'):
         dtype = 'bool'
     has_alpha = header.alpha in ALPHAS.values()
     return kind in PICTURES.get(dtype, ()) and has_alpha == (kind == ('rgb', 4))
@@ -95,31 +91,32 @@ def is_alpha(path: Path) -> bool:
     with closing(open_raster(path)) as file:
         values = (0, np.iinfo(file.dtypes[3]).max)
         try:
-            return all(
-                bool(np.isin(file.read(4, window=window), values).all())
-                for _, window in file.block_windows(4)
-            )
+            for _, window in file.block_windows(4):
+                if not np.isin(file.read(4, window=window), values).all():
+                    return False
         except RasterioIOError as error:
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
+    return True
 
 
 def no_picture_text(path: Path, header: Header, why: str = '') -> str:
     """The line for an image that is no picture."""
     bands = header.bands
+    reasons = [why]
     if header.format == 'TIFF':
-        bands *= header.pages if bands == 1 else 1
-        is_usual = header.photometric == ('grey' if bands < 3 else 'rgb')
-        tag = '' if is_usual else f'tagged as {header.photometric}'
-        layout = 'band after band' if header.planar else ''
-        packed = (
-            '' if header.compression in READ else f'compression: {header.compression}'
-        )
-        why = ', '.join(filter(None, (why, tag, layout, packed)))
-    said = (
-        f'{path}: {bands} band{"s" if bands > 1 else ""} of {header.dtype}, no picture'
-    )
+        if bands == 1:
+            bands = header.pages
+        if header.photometric != ('grey' if bands < 3 else 'rgb'):
+            reasons.append(f'tagged as {header.photometric}')
+        if header.planar:
+            reasons.append('band after band')
+        if header.compression not in READ:
+            reasons.append(f'compression: {header.compression}')
+    plural = 's' if bands > 1 else ''
+    said = f'{path}: {bands} band{plural} of {header.dtype}, no picture'
     if header.dtype not in CONVERTED:
         return f'{said}: convert it to one of {", ".join(TYPES)}'
     chosen = [1, 2, 3] if bands == 3 else bands
     said += f': give own.channels={chosen}, or names or numbers of bands ({DOCS}/channels.md)'
-    return f'{said}; {why}' if why else said
+    said_why = ', '.join(filter(None, reasons))
+    return f'{said}; {said_why}' if said_why else said

@@ -3,9 +3,8 @@
 try:
     from pillow_heif import register_heif_opener
 except ImportError:
-    MISSING = dict.fromkeys(
-        ('.heic', '.heif'), ' (pip install pillow-heif)'
-    )  # by suffix
+    # By suffix.
+    MISSING = dict.fromkeys(('.heic', '.heif'), ' (pip install pillow-heif)')
 else:
     MISSING = {}
     register_heif_opener()

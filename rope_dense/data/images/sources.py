@@ -24,12 +24,9 @@ from .pictures import check_picture
 RAW_SUFFIXES = {*'.dng .cr2 .cr3 .nef .arw .orf .rw2 .raf .raw'.split()}
 # Of images that a folder may have and that are not looked for, some for lack of a plugin of Pillow.
 OTHERS = {*'.heic .heif .avif .jp2 .jxl .exr .hdr .dcm'.split(), ARRAY, *RAW_SUFFIXES}
-OTHERS |= {
-    suffix
-    for suffix, name in Image.registered_extensions().items()
-    if name in Image.OPEN
-}
-OTHERS -= {*IMAGE_SUFFIXES, *VIDEO_SUFFIXES}
+REGISTERED = Image.registered_extensions().items()
+OTHERS.update(suffix for suffix, name in REGISTERED if name in Image.OPEN)
+OTHERS.difference_update(IMAGE_SUFFIXES, VIDEO_SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,9 @@ class Source:
 
 
 def find_sources(
-    given: Path, without: Path | None = None, suffixes: Sequence[str] = IMAGE_SUFFIXES
+    given: Path,
+    without: Path | None = None,
+    suffixes: Sequence[str] = IMAGE_SUFFIXES,
 ) -> list[Source]:
     """The images of a folder and below it, or one image; ValueError if none.
 
@@ -58,93 +57,102 @@ def find_sources(
     if not given.is_dir():
         raise ValueError(f'{given}: no such file or folder')
     found = list_files(given, suffixes)
-    if files := paths_outside(found, without, given):
+    files = paths_outside(found, without, given)
+    if files:
         return named_sources(files, given)
-    looked, there = ', '.join(suffixes), suffixes_in(given)
+    there = suffixes_in(given)
     if found:
         raise ValueError(
             f'{given}: the {len(found)} images in it are results of earlier commands'
         )
-    raise ValueError(f'{given}: no image in it. Looked for {looked}; there are {there}')
+    raise ValueError(
+        f'{given}: no image in it. Looked for {", ".join(suffixes)}; there are {there}'
+    )
 
 
 def unreadable_sources(given: Path, without: Path | None = None) -> list[Source]:
     """Folders, and links to no file, that are named like images."""
-    found = [
-        path
-        for path in visible(given, without)
-        if path.suffix.lower() in IMAGE_SUFFIXES
-    ]
-    return named_sources([path for path in found if not path.is_file()], given)
+    found = []
+    for path in visible(given, without):
+        if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_file():
+            found.append(path)
+    return named_sources(found, given)
 
 
 def left_out_text(
-    given: Path, suffixes: Sequence[str], without: Path | None = None
+    given: Path,
+    suffixes: Sequence[str],
+    without: Path | None = None,
 ) -> str:
     """Files that ``find_sources`` of suffixes leaves out: '1 video (give it alone), 2 .ppm'."""
-    names = [p.suffix.lower() for p in visible(given, without) if p.is_file()]
-    videos = sum(name in VIDEO_SUFFIXES for name in names)
-    others = Counter(name for name in names if name in OTHERS and name not in suffixes)
-    said = [f'{count} {name}' for name, count in sorted(others.items())]
-    if videos:
-        said.insert(
-            0,
-            '1 video (give it alone)'
-            if videos == 1
-            else f'{videos} videos (give each alone)',
-        )
+    videos = 0
+    others = Counter[str]()
+    for path in visible(given, without):
+        suffix = path.suffix.lower()
+        if not path.is_file():
+            continue
+        if suffix in VIDEO_SUFFIXES:
+            videos += 1
+        elif suffix in OTHERS and suffix not in suffixes:
+            others[suffix] += 1
+    said = [f'{count} {suffix}' for suffix, count in sorted(others.items())]
+    if videos == 1:
+        said.insert(0, '1 video (give it alone)')
+    elif videos:
+        said.insert(0, f'{videos} videos (give each alone)')
     return ', '.join(said)
 
 
 def visible(given: Path, without: Path | None) -> list[Path]:
     """All that is in a folder, if it is one, but for what is hidden, in another, or a result."""
-    found = sorted(given.rglob('*')) if given.is_dir() else []
+    shown = []
     start = len(given.parts)
-    shown = [p for p in found if not any(x.startswith(HIDDEN) for x in p.parts[start:])]
+    for path in sorted(given.rglob('*')) if given.is_dir() else []:
+        if not any(part.startswith(HIDDEN) for part in path.parts[start:]):
+            shown.append(path)
     return paths_outside(shown, without, given)
 
 
 def paths_outside(
-    paths: Iterable[Path], folder: Path | None, given: Path
+    paths: Iterable[Path],
+    folder: Path | None,
+    given: Path,
 ) -> list[Path]:
     """The paths that are neither in a folder nor results in the ``given`` one."""
     results = results_below(given)
     outside = [path for path in paths if path.absolute() not in results]
     if folder is None:
         return outside
-    return [
-        path for path in outside if folder.absolute() not in path.absolute().parents
-    ]
+    left_out = folder.absolute()
+    return [path for path in outside if left_out not in path.absolute().parents]
 
 
 def listed_sources(lines: Iterable[str]) -> list[Source]:
     """The images whose paths are the lines of a list; they may not be there. ValueError if none."""
-    files = [
-        *dict.fromkeys(Path(line.strip()).absolute() for line in lines if line.strip())
-    ]
+    files: dict[Path, None] = {}
+    for line in lines:
+        if line.strip():
+            files[Path(line.strip()).absolute()] = None
     if not files:
         raise ValueError('-: no path on standard input; give one a line')
-    return named_sources(files, Path(commonpath([path.parent for path in files])))
+    root = commonpath([path.parent for path in files])
+    return named_sources(list(files), Path(root))
 
 
 def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
     """Files below `root`, with a picture each. A name that two would have keeps the suffix."""
     names = [path.relative_to(root).as_posix() for path in files]
-    pictures, before = (
-        [PurePath(name).with_suffix('').as_posix() for name in names],
-        list[str](),
-    )
+    pictures = [PurePath(name).with_suffix('').as_posix() for name in names]
+    before = list[str]()
     while pictures != before:
-        before = pictures
-        times = Counter(
-            picture.lower() for picture in before
-        )  # some systems ignore case
-        pairs = zip(names, before, strict=True)
-        pictures = [
-            name if times[short.lower()] > 1 else short for name, short in pairs
-        ]
+        before = list(pictures)
+        # Some systems ignore case.
+        times = Counter(short.lower() for short in before)
+        for index, short in enumerate(before):
+            if times[short.lower()] > 1:
+                pictures[index] = names[index]
     sources = zip(files, names, pictures, strict=True)
-    return [Source(path, name, f'{picture}.jpg') for path, name, picture in sources]
+    return [Source(path, name, f'{short}.jpg') for path, name, short in sources]
 
 
 def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
@@ -155,7 +163,7 @@ def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     damaged.
     """
     check_there(path)
-    suffix, pixels = path.suffix.lower(), None
+    suffix = path.suffix.lower()
     unread = f'{path}: {path.suffix} is not read here: convert it to .png or .jpg'
     if suffix in RAW_SUFFIXES:  # the first page of some is a thumbnail
         raise ValueError(unread)
@@ -164,19 +172,17 @@ def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     except OSError as error:
         raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
     except ValueError as error:
-        raise ValueError(
-            unread if suffix in OTHERS - {ARRAY} else str(error)
-        ) from error
+        is_other = suffix in OTHERS and suffix != ARRAY
+        raise ValueError(unread if is_other else str(error)) from error
     check_picture(path, header)
     if max_value is not None and header.is_deep:
         return to_8_bits(read_deep(path), max_value)
+    pixels = None
     with suppress(cv2.error, OSError):
         pixels = mmcv.imread(str(path))
     if pixels is None and not header.is_deep:
-        with (
-            suppress(Exception),
-            Image.open(path) as image,
-        ):  # a damaged file can fail in any way
+        # A damaged file can fail in any way.
+        with suppress(Exception), Image.open(path) as image:
             rgb = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
             pixels = np.ascontiguousarray(rgb[..., ::-1])
     if pixels is None:
@@ -203,13 +209,13 @@ class ImageReader:
     """
 
     def __init__(self, pipeline: Iterable[Mapping]) -> None:
-        steps = [*pipeline]
+        steps = list(pipeline)
         deep = [step['max_value'] for step in steps if step['type'] == 'LoadDeepImage']
         self.max_value: int | None = deep[0] if deep else None
         self.bands = find_load_bands(steps)
-        self.suffixes = (
-            IMAGE_SUFFIXES if self.bands is None else (*IMAGE_SUFFIXES, ARRAY)
-        )
+        self.suffixes: tuple[str, ...] = IMAGE_SUFFIXES
+        if self.bands is not None:
+            self.suffixes += (ARRAY,)
 
     def read(self, path: Path) -> np.ndarray:
         """Pixels as the pipeline takes them: BGR uint8 [H, W, 3], or float32 [H, W, n] with NaN.
@@ -227,12 +233,12 @@ class ImageReader:
 
     def find(self, given: Path, without: Path | None = None) -> list[Source]:
         """``find_sources``, one for images of a file for each channel."""
-        names = self.bands.names if self.bands else None
-        found, root = (
-            find_sources(given, without, self.suffixes),
-            given if given.is_dir() else None,
-        )
-        return [source for source in found if is_first(source.path, names or (), root)]
+        found = find_sources(given, without, self.suffixes)
+        if self.bands is None or self.bands.names is None:
+            return found
+        names = self.bands.names
+        root = given if given.is_dir() else None
+        return [source for source in found if is_first(source.path, names, root)]
 
 
 @dataclass(frozen=True)
@@ -248,8 +254,10 @@ class Video:
         """The frames, BGR uint8 [H, W, 3]."""
         capture = open_capture(self.given)
         try:
-            while (read := capture.read())[0]:
-                yield read[1]
+            is_read, frame = capture.read()
+            while is_read:
+                yield frame
+                is_read, frame = capture.read()
         finally:
             capture.release()
 
@@ -265,14 +273,17 @@ def find_video(given: str) -> Video | None:
             return None
         check_there(Path(given))
     capture = open_capture(given)
-    opened, rate = capture.isOpened(), capture.get(cv2.CAP_PROP_FPS) or 25.0
+    opened = capture.isOpened()
+    rate = capture.get(cv2.CAP_PROP_FPS) or 25.0
     count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
     capture.release()
     if is_stream:
         if not opened:
             raise ValueError(f'{given}: OpenCV cannot open this camera or stream')
-        last = given.split('?')[0].rstrip('/').rpartition('/')[2]
-        name = f'camera{given}' if given.isdecimal() else re.sub(r'[^\w-]', '_', last)
+        name = f'camera{given}'
+        if not given.isdecimal():
+            last = given.split('?')[0].rstrip('/').rpartition('/')[2]
+            name = re.sub(r'[^\w-]', '_', last)
         return Video(given, name, None, rate)
     if count < 1:
         raise ValueError(f'{given}: OpenCV reads no frame of this video')
