@@ -5,8 +5,8 @@ import csv
 import re
 from pathlib import Path
 
-from .labels.files import class_names, errors_at, read_text
-from .labels.splits import SPLITS
+from .labels.files import class_names, errors_at, read_numbered_lines, read_text
+from .labels.places import SPLITS
 
 Colour = tuple[int, int, int]  # red, green, blue
 CLASSES_FILE, CLASS_NUMBERS = 'classes.txt', '_classes.csv'
@@ -28,43 +28,53 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
     file has no class, one of them twice, a comment, or other numbers.
     """
     names, palette = list[str](), list[Colour]()
-    for line in filter(None, map(str.strip, read_text(path).splitlines())):
+    for _, line in read_numbered_lines(path):
         if HEADER.fullmatch(line):
             continue
         if line.startswith('#') or line == LABELME_IGNORED:
             raise ValueError(
                 f'{path}: {line!r} would be class {len(names)}: remove the line'
             )
-        name, colour = line, list[int]()
-        if given := COLOUR_CODE.fullmatch(line):
-            name, colour = given[1], [*bytes.fromhex(given[2])]
-        elif given := COLOUR_NUMBERS.fullmatch(line):
-            values = [*map(int, given.groups()[1:])]
-            name, colour = (given[1], values) if max(values) < 256 else (line, [])
+        name, colour = split_colour(line)
         names.append(name)
-        red, green, blue = colour or distinct_colour(len(palette))
-        palette.append((red, green, blue))
-    found = [match for name in names if (match := NUMBERED.fullmatch(name))]
-    if found and len(found) == len(names):
-        numbers = [int(match[1]) for match in found]
-        if numbers != [*range(len(names))]:
-            first = ', '.join(map(str, numbers[:8]))
-            advice = 'list all classes in the order of their numbers from 0'
-            raise ValueError(
-                f'{path}: its lines begin with the numbers {first}: {advice}'
-            )
-        names = [match[2] for match in found]
-    return class_names(names, path), palette
+        palette.append(colour or distinct_colour(len(palette)))
+    return class_names(without_numbers(names, path), path), palette
+
+
+def split_colour(line: str) -> tuple[str, Colour | None]:
+    """The name and the colour in a line; None without a colour."""
+    given = COLOUR_CODE.fullmatch(line)
+    if given:
+        red, green, blue = bytes.fromhex(given[2])
+        return given[1], (red, green, blue)
+    given = COLOUR_NUMBERS.fullmatch(line)
+    if given:
+        name, *numbers = given.groups()
+        red, green, blue = map(int, numbers)
+        if max(red, green, blue) < 256:
+            return name, (red, green, blue)
+    return line, None
+
+
+def without_numbers(names: list[str], path: Path) -> list[str]:
+    """The names without their numbers, if all have one; ValueError unless it is their index."""
+    found = [*filter(None, map(NUMBERED.fullmatch, names))]
+    if not found or len(found) < len(names):
+        return names
+    numbers = [int(match[1]) for match in found]
+    if numbers != [*range(len(names))]:
+        first = ', '.join(map(str, numbers[:8]))
+        advice = 'list all classes in the order of their numbers from 0'
+        raise ValueError(f'{path}: its lines begin with the numbers {first}: {advice}')
+    return [match[2] for match in found]
 
 
 def distinct_colour(index: int) -> Colour:
     """Colour number `index` of a sequence whose neighbours differ in hue."""
     hue = index * 0.618034 % 1
     value = (1.0, 0.75, 0.55)[index % 3]
-    red, green, blue = (
-        round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.75, value)
-    )
-    return red, green, blue
+    red, green, blue = colorsys.hsv_to_rgb(hue, 0.75, value)
+    return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def find_class_numbers(root: Path) -> tuple[tuple[str, ...], list[int]] | None:
@@ -72,27 +82,31 @@ def find_class_numbers(root: Path) -> tuple[tuple[str, ...], list[int]] | None:
 
     ValueError for a line that is none of a class, or files that differ.
     """
-    folders = [root, *(root / name for names in SPLITS.values() for name in names)]
     found: dict[Path, tuple[tuple[str, ...], list[int]]] = {}
-    for path in (folder / CLASS_NUMBERS for folder in folders):
-        if not path.is_file():
-            continue
-        header, *rows = [
-            *csv.reader(read_text(path).splitlines(), skipinitialspace=True)
-        ] or [[]]
-        if [name.strip().lower() for name in header] != ['pixel value', 'class']:
-            raise ValueError(
-                f'{path}: its first line is not "Pixel Value, Class", but {header}'
-            )
-        names, numbers = list[str](), list[int]()
-        for row in filter(None, rows):
-            with errors_at(f'{path}, {row}'):
-                number, name = row
-                numbers.append(int(number))
-                names.append(name)
-        found[path] = class_names(names, path), numbers
-    if len({(names, *numbers) for names, numbers in found.values()}) > 1:
+    for folder in ('.', *SPLITS['train'], *SPLITS['val']):
+        path = root / folder / CLASS_NUMBERS
+        if path.is_file():
+            found[path] = read_class_numbers(path)
+    given = [*found.values()]
+    if any(one != given[0] for one in given):
         raise ValueError(
             f'{" and ".join(map(str, found))} differ: one list of classes is needed'
         )
-    return next(iter(found.values()), None)
+    return given[0] if given else None
+
+
+def read_class_numbers(path: Path) -> tuple[tuple[str, ...], list[int]]:
+    """Names of classes and their numbers in masks of a _classes.csv."""
+    rows = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
+    header = next(rows, [])
+    if [name.strip().lower() for name in header] != ['pixel value', 'class']:
+        raise ValueError(
+            f'{path}: its first line is not "Pixel Value, Class", but {header}'
+        )
+    names, numbers = list[str](), list[int]()
+    for row in filter(None, rows):
+        with errors_at(f'{path}, {row}'):
+            number, name = row
+            numbers.append(int(number))
+            names.append(name)
+    return class_names(names, path), numbers

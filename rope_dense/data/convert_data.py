@@ -10,17 +10,19 @@ from .labels.canonical import write_splits
 from .labels.files import read_numbered_lines
 from .labels.folders import FORMATS
 from .labels.inventory import Inventory
-from .labels.objects import LabelFolder, Split
-from .labels.pairs import SPLITS, Places, home_of, pairs_in
+from .labels.label_folder import Format, LabelFolder, Split
+from .labels.pairs import home_of, pairs_in
+from .labels.places import SPLITS, Places
 from .labels.splits import (
-    VAL_PART,
     Chosen,
     listed_image,
-    part_of,
+    make_split,
     split_by_hash,
     split_pairs_by_hash,
 )
 from .mask_colours import convert_masks, read_colours
+
+BY = 'the command'  # says which images are in which split
 
 
 def convert_data(
@@ -52,7 +54,9 @@ def convert_data(
     if format == 'colours':
         convert_colours(source, out, images, classes)
         return
-    files = [out, *([out.with_name('val.json')] if val_share else [])]
+    files = [out]
+    if val_share:
+        files.append(out.with_name('val.json'))
     for file in files:
         if file.exists():
             raise ValueError(
@@ -86,51 +90,71 @@ def given_folder(
     if not folder.is_dir():
         raise ValueError(f'{folder}: no such folder of images; give it with --images')
     inventory, form = Inventory(folder), FORMATS[format]
-    source, folder = Path(os.path.realpath(source)), inventory.root
-    inventory.val_part = round(1 / val_share) if val_share else VAL_PART
-    by, known = 'the command', inventory.images(folder)
-    listed, absent = dict[str, None](), list[str]()
-    for _, line in read_numbered_lines(split_file) if split_file else ():
-        if image := listed_image(line, known):
-            listed[str(image)] = None
-        else:
-            absent.append(line)
+    source = Path(os.path.realpath(source))
+    if val_share:
+        inventory.val_part = round(1 / val_share)
+    listed = None
+    if split_file:
+        known, named, absent = inventory.images(inventory.root), {}, []
+        for _, line in read_numbered_lines(split_file):
+            image = listed_image(line, known)
+            if image:
+                named[str(image)] = None
+            else:
+                absent.append(line)
+        listed = Chosen([], [*named], absent)
     if form.kind is None:
-        names = (
-            frozenset(known.stem_of(Path(x)) for x in listed) if split_file else None
-        )
-        part = Split(source, folder, names=names, inventory=inventory)
-        if val_share:
-            places = Places(form.shared, folder) if form.shared else None
-
-            def key_of(stem: str) -> str:
-                return places.of(f'{folder}/{stem}.').key if places else stem
-
-            return LabelFolder(
-                form, *split_by_hash(part, names or frozenset(known.by_stem), key_of)
-            )
-        return LabelFolder(form, dict(train=part), by)
+        both = Split(source, inventory.root, inventory=inventory)
+        return folder_of_file(form, both, listed, is_divided=bool(val_share))
     if source.is_file():
         raise ValueError(f'{source}: give the folder of the label files')
-    pairs = pairs_in(form.kind, folder, source, inventory)
-    files, pictures = [*pairs.files], [*pairs.images]
-    if split_file:
-        files = [file for file, image in pairs.image_of.items() if image in listed]
-        pictures = [*listed]
-    chosen: dict[str, Chosen] = dict(train=(files, pictures, absent))
-    if val_share:  # by the keys that a training on the folder has
-        places = Places(
-            form.kind, home_of(pairs.images, pairs.images, folder, form.kind)
-        )
-        pairs.images = {
-            path: places.of(path)._replace(split='') for path in pairs.images
-        }
-        chosen = split_pairs_by_hash(pairs, inventory, files)
-    parts = {
-        split: replace(part_of(pairs, inventory, *some), images=folder, source=source)
-        for split, some in chosen.items()
-    }
-    return LabelFolder(form, parts, by)
+    return folder_of_files(form, source, inventory, listed, is_divided=bool(val_share))
+
+
+def folder_of_file(
+    form: Format, both: Split, listed: Chosen | None, is_divided: bool
+) -> LabelFolder:
+    """The labels of a format without a file for each image; both splits if divided."""
+    known = both.inventory.images(both.images)
+    if listed:
+        names = frozenset(known.stem_of(Path(image)) for image in listed.images)
+        both = replace(both, names=names)
+    if not is_divided:
+        return LabelFolder(form, dict(train=both), BY)
+    stems = both.names or frozenset(known.by_stem)
+    keys = {stem: stem for stem in stems}
+    if form.shared:
+        places = Places(form.shared, both.images)
+        keys = {stem: places.of(f'{both.images}/{stem}.').key for stem in stems}
+    return LabelFolder(form, *split_by_hash(both, stems, keys.__getitem__))
+
+
+def folder_of_files(
+    form: Format,
+    source: Path,
+    inventory: Inventory,
+    listed: Chosen | None,
+    is_divided: bool,
+) -> LabelFolder:
+    """The labels of a format with a file for each image; both splits if divided."""
+    folder, kind = inventory.root, form.kind
+    pairs = pairs_in(kind, folder, source, inventory)
+    some = Chosen([*pairs.files], [*pairs.images])
+    if listed:
+        chosen = {*listed.images}
+        files = [file for file, image in pairs.image_of.items() if image in chosen]
+        some = listed._replace(files=files)
+    both = dict(train=some)
+    if is_divided:  # by the keys that a training on the folder has
+        places = Places(kind, home_of(pairs.images, pairs.images, folder, kind))
+        for path in pairs.images:
+            pairs.images[path] = places.of(path)._replace(split='')
+        both = split_pairs_by_hash(pairs, inventory, some.files)
+    splits = dict[str, Split]()
+    for name, some in both.items():
+        split = make_split(pairs, inventory, some)
+        splits[name] = replace(split, images=folder, source=source)
+    return LabelFolder(form, splits, BY)
 
 
 def default_images(name: str, source: Path) -> Path:
@@ -138,16 +162,13 @@ def default_images(name: str, source: Path) -> Path:
     if name == 'yolo' and 'labels' in source.parts:
         before, _, after = f'/{source.as_posix()}/'.rpartition('/labels/')
         return Path(f'{before}/images/{after}'[1:])
-    beside = source.parent / ('JPEGImages' if name == 'voc' else 'images')
-    if name == 'dota' or (name == 'voc' and beside.is_dir()):
-        return beside
+    pictures = source.parent / ('JPEGImages' if name == 'voc' else 'images')
+    if name == 'dota' or (name == 'voc' and pictures.is_dir()):
+        return pictures
     if source.is_dir():
         return source
-    return (
-        source.parent / 'images'
-        if (source.parent / 'images').is_dir()
-        else source.parent
-    )
+    pictures = source.parent / 'images'
+    return pictures if pictures.is_dir() else source.parent
 
 
 def convert_colours(
@@ -161,9 +182,9 @@ def convert_colours(
     count, odd = convert_masks(source, out, colours, images)
     print(f'{out}: {count} masks, {len(colours)} classes')
     if classes is None:
-        lines = [
-            f'class_{i} #{bytes(colour).hex()}' for i, colour in enumerate(colours)
-        ]
+        lines = []
+        for index, colour in enumerate(colours):
+            lines.append(f'class_{index} #{bytes(colour).hex()}')
         Results(out, 'convert-data').write_text(listing, '\n'.join(lines) + '\n')
         print(
             f'{listing}: the colours that were found; write the names of the classes in it and put '

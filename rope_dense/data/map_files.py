@@ -10,9 +10,10 @@ from typing import Any
 
 from .images import headers
 from .labels.inventory import Inventory
-from .labels.maps import check_missing_maps
-from .labels.pairs import FileKind, pairs_in
-from .labels.splits import part_of
+from .labels.maps import check_missing_maps, sorted_pairs
+from .labels.pairs import pairs_in
+from .labels.places import FileKind
+from .labels.splits import Chosen, make_split
 
 Pair = tuple[Path, Path]  # an image, and its mask or depth map
 USUAL = ('uint8', 'uint16', 'int16', 'float32')  # types of a band that is read
@@ -30,18 +31,17 @@ def load_pairs(ann_file: str, images: str, maps: str, kind: FileKind) -> list[Pa
         ValueError: a list that cannot be read, two files of an image, or images without maps.
     """
     if not ann_file:
-        folders = [Path(os.path.realpath(folder)) for folder in (images, maps)]
-        inventory = Inventory(Path(os.path.commonpath(folders)))
-        pairs = pairs_in(kind, folders[0], folders[1], inventory)
-        part = part_of(pairs, inventory, [*pairs.files], [*pairs.images])
-        check_missing_maps(part, kind, inventory)
-        return sorted((image, file) for file, image in part.pairs.items())
+        first, second = map(Path, map(os.path.realpath, (images, maps)))
+        inventory = Inventory(Path(os.path.commonpath((first, second))))
+        pairs = pairs_in(kind, first, second, inventory)
+        chosen = Chosen([*pairs.files], [*pairs.images])
+        split = make_split(pairs, inventory, chosen)
+        check_missing_maps(split, kind, inventory)
+        return sorted_pairs(split)
     try:
         with open(ann_file, encoding='utf-8') as file:
             listed = json.load(file)['pairs']
-        return [
-            (Path(images, image), Path(maps, of_image)) for image, of_image in listed
-        ]
+        return [(Path(images, image), Path(maps, name)) for image, name in listed]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f'{ann_file}: no list of images and {kind.title}, {{"pairs": [["a.jpg", "a.png"], '
@@ -90,5 +90,6 @@ def why_unread(path: Path, error: object) -> str:
     with contextlib.suppress(ValueError, OSError):
         found = headers.read_header(path)
         if found.format == 'TIFF' and (found.bands > 1 or found.dtype not in USUAL):
-            return f'{found.bands} band{"s" * (found.bands > 1)} of {found.dtype}'
+            bands = 'band' if found.bands == 1 else 'bands'
+            return f'{found.bands} {bands} of {found.dtype}'
     return textwrap.shorten(str(error), 120) or type(error).__name__

@@ -15,16 +15,8 @@ from rope_dense.data.labels import canonical
 from rope_dense.data.labels.canonical import CanonicalSplit, check_left_out
 from rope_dense.data.labels.geometry import mask_shape, polygon_shape, rotated_shape
 from rope_dense.data.labels.inventory import Inventory
-from rope_dense.data.labels.objects import (
-    Box,
-    Format,
-    LabelFolder,
-    Labelled,
-    Read,
-    Report,
-    Shape,
-    Split,
-)
+from rope_dense.data.labels.label_folder import Format, LabelFolder, Read, Split
+from rope_dense.data.labels.objects import Box, Labelled, Report, Shape
 
 BOX: Box = (10, 5, 20, 10)
 
@@ -48,7 +40,10 @@ def folder_of(
     inventory = Inventory(root)
     splits = {
         split: Split(
-            root / 'labels', root / 'images', None, dict(split=split), inventory
+            root / 'labels',
+            root / 'images',
+            options=dict(split=split),
+            inventory=inventory,
         )
         for split in given
     }

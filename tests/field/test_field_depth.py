@@ -44,7 +44,7 @@ def test_without_a_split_and_with_hidden_files(tmp_path: Path) -> None:
     write(tmp_path / 'depth/._0.png', 'x')
     folder = found(tmp_path)
     assert folder.split_by == BY_HASH
-    assert sum(len(part.pairs) for part in folder.splits.values()) == 10
+    assert sum(len(part.files.pairs) for part in folder.splits.values()) == 10
     for name in ('7', '8'):
         (tmp_path / f'depth/{name}.png').unlink()
     with pytest.raises(
@@ -61,7 +61,7 @@ def test_folders_that_are_not_known_are_said(tmp_path: Path) -> None:
     ):
         found(tmp_path)
     folders = ['photos', 'ranges']
-    assert len(found(tmp_path, train=folders, val=folders).splits['val'].pairs) == 1
+    assert len(found(tmp_path, train=folders, val=folders).splits['val'].files.pairs) == 1
 
 
 def recipe(root: Path, *options: str) -> Config:

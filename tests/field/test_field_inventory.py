@@ -11,6 +11,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 
 import rope_dense
 from helpers.field import coco, files, image, mask, reading, refusal, write
+from rope_dense.commands import train
 from rope_dense.data.convert_data import convert_data
 from rope_dense.data.labels.inventory import Inventory
 from rope_dense.data.labels.kept import is_up_to_date
@@ -109,6 +111,29 @@ def test_a_start_lists_each_folder_once(name: str, tmp_path: Path) -> None:
     cfg = load_config(entry, own=dict(data_root=str(root)))
     check_data(cfg, DATA)
     assert {listed[path] for path in folders} == {1}
+
+
+@pytest.mark.parametrize('name', BUILDERS)
+def test_a_command_lists_each_folder_once(name: str, tmp_path: Path) -> None:
+    """Not when it reads its arguments, and again where labels changed meanwhile."""
+    build, entry = BUILDERS[name]
+    root = build(tmp_path / 'data')
+    folders = [str(path) for path in (root, *root.rglob('*')) if path.is_dir()]
+    listed.clear()
+    args = train.parse_args([entry, '--data', str(root), '--epochs', '3'])
+    assert not any(listed[path] for path in folders)
+    train.prepare(args)
+    given = args.config, args.cfg_options, None, args.data_root
+    cfg = load_config(*given, derives=True, found=args.found)
+    check_data(cfg, DATA)
+    assert {listed[path] for path in folders} == {1}
+    assert cfg['own_state'] == args.found.data.state and cfg.own.epochs == 3
+    write(root / 'classes.txt', 'other\nnames\n')
+    files(root, {f'{x}.jpg': None for x in NAMES})  # which are no longer as found
+    assert not args.found.is_current()
+    with suppress(UsageError):  # COCO's labels have names of their own
+        load_config(*given, derives=True, found=args.found)
+    assert {listed[path] for path in folders} == {2}
 
 
 def files_passed(run: Callable[[], object], last: str = '') -> set[str]:

@@ -16,7 +16,7 @@ from rope_dense.data.classes import find_class_numbers
 from rope_dense.data.labels.inventory import Inventory
 from rope_dense.data.labels.maps import DEPTH, MASKS, MapFolder, find_maps, report_text
 from rope_dense.data.labels.objects import Report
-from rope_dense.data.labels.pairs import FileKind
+from rope_dense.data.labels.places import FileKind
 from rope_dense.data.labels.splits import BY_HASH, is_for_validation
 from rope_dense.project.checks.data import check_data
 from rope_dense.project.load import load_config
@@ -48,7 +48,7 @@ def pairs_of(root: Path, folder: MapFolder) -> dict[str, list]:
     return {
         split: sorted(
             (str(image.relative_to(root)), str(file.relative_to(root)))
-            for file, image in part.pairs.items()
+            for file, image in part.files.pairs.items()
         )
         for split, part in folder.splits.items()
     }
@@ -278,7 +278,7 @@ def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
     write(tmp_path / 'images/._00.jpg', b'x')
     write(tmp_path / 'masks/._00.png', b'x')
     folder = found(tmp_path)
-    images = [image for part in folder.splits.values() for image in part.pairs.values()]
+    images = [image for part in folder.splits.values() for image in part.files.pairs.values()]
     assert len(images) == 19 and all(
         image.suffix in ('.jpg', '.bmp') for image in images
     )

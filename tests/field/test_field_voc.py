@@ -794,4 +794,4 @@ def test_a_folder_is_recognised_by_a_few_files(
     )
     folder = find_labels(Inventory(root))
     assert len(set(read)) <= pairs.LOOKED_AT
-    assert len(folder.splits['train'].pairs) == 16
+    assert len(folder.splits['train'].files.pairs) == 16

@@ -359,7 +359,7 @@ def test_several_folders_or_lists(root: Path, train: str, names: set[str]) -> No
         given[f'{name}.txt'] = f'./images/{name}/a.jpg'
     folder = find_labels(Inventory(files(root, given)))
     assert folder.splits['train'].images == root / 'images'
-    images = folder.splits['train'].pairs.values()
+    images = folder.splits['train'].files.pairs.values()
     assert {
         x.relative_to(root / 'images').with_suffix('').as_posix() for x in images
     } == names

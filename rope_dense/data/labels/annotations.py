@@ -22,7 +22,8 @@ from .geometry import (
     outer_points,
     outline_lengths,
 )
-from .objects import Labelled, Report, Shape, Split
+from .label_folder import Split
+from .objects import Labelled, Report, Shape
 
 if TYPE_CHECKING:
     from ..images.headers import Header

@@ -23,7 +23,8 @@ from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
 from .files import class_name
 from .inventory import Inventory
 from .kept import write_if_changed
-from .objects import LabelFolder, Labelled, Report
+from .label_folder import LabelFolder
+from .objects import Labelled, Report
 from .splits import WORDS
 
 MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
@@ -151,7 +152,7 @@ def write_splits(
             is_choice=given is not None,
         )
         _, items = folder.format.read(part, folder.classes, file.report)
-        count = len(part.pairs) or len(part.names or ()) or None
+        count = len(part.files.pairs) or len(part.names or ()) or None
         items = progress(named(items), f'reading {WORDS[split]} labels', count)
         for image, objects in annotate(items, part, rules, file.report):
             file.add(image, objects)
@@ -174,7 +175,7 @@ def write_splits(
         splits[split] = file.finish(chosen, number_of) | dict(
             images=str(part.images),
             files=[part.images / name for name in file.names],
-            num_without_file=len(part.unlabelled) if are_negative else 0,
+            num_without_file=len(part.files.unlabelled) if are_negative else 0,
         )
     if total.kept and total.count(NO_OUTLINE) == total.kept:
         raise ValueError(
@@ -184,7 +185,7 @@ def write_splits(
     if oriented and not total.num_rotated:
         kind = 'upright object: none is rotated, so no angle is learned'
         total.note(kind, 'all', total.kept)
-    total.note_results(first.inventory)
+    total.note_results(first.inventory.skipped)
     for name in chosen:
         lower = name.lower()
         if lower != name and lower in chosen:

@@ -1,42 +1,34 @@
-"""COCO: one JSON file of a split or of all images (https://cocodataset.org/#format-data)."""
+"""COCO: one JSON file of a split or of all images (https://cocodataset.org/#format-data).
 
-import os
+Its boxes, rotated boxes, polygons and run lengths, also in forms that COCO has not.
+"""
+
+import ast
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .coco_files import (
-    CocoFile,
-    best_file,
-    candidates,
-    chosen_files,
-    id_of,
-    load_coco,
-    name_of,
+from ..rotated import check_rectangle, rectangle_corners
+from . import geometry
+from .coco_files import CocoFile, find_image, id_of, load_coco, name_of, stem_of
+from .files import (
+    class_name,
+    class_names,
+    errors_at,
+    finite_numbers,
+    is_set,
+    size_in,
 )
-from .coco_shapes import (
-    ARE_CORNERS,
-    CORNERS,
-    NO_BOX,
-    UNLIKE,
-    Annotation,
-    are_polygons,
-    check_unlabelled,
-    find_image,
-    is_plain,
-    part_of,
-    relative_folder,
-    split_one,
-    stem_of,
-)
-from .files import class_name, class_names, errors_at, is_set, size_in
-from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Read, Report, Split
+from .label_folder import Read, Split
+from .objects import Box, Labelled, Outline, Report, Shape
 
 # Of labelme2coco and X-AnyLabeling.
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')
@@ -49,77 +41,12 @@ NOT_WHOLE = 'image that is not labelled for all classes, as of LVIS (what is not
 NO_PLACE = 'object without a box, polygon or mask'
 POINTS = 'object of key points without a box, which no box is made of'
 SCORED = 'object with a score (of predictions? all are taken as labels)'
-
-
-def find_coco(
-    inventory: Inventory, train: str | None = None, val: str | None = None
-) -> LabelFolder | None:
-    """A COCO file of each split, or one of all images, which a hash of their names splits.
-
-    Args:
-        train, val: files that settings name, below the folder or absolute; of two splits, the
-            other file is looked for as it is without settings.
-
-    Raises:
-        ValueError: files that cannot be used, or several that could be meant.
-    """
-    home, split_by = inventory.root, 'own.train and own.val'
-    if train or val:
-        files = named_files(inventory, train, val)
-    else:
-        home, files = chosen_files(inventory)
-        paths = [relative_folder(file.path, inventory.root) for file in files.values()]
-        split_by = ' and '.join(paths)
-    if not files:
-        return None
-    splits = {}
-    there, listed = set[Path](), set[Path | None]()
-    for split, file in files.items():
-        part = part_of(file, home, split, inventory)
-        splits[split] = part
-        images = inventory.images(part.images)
-        there.update(images.by_path.values())
-        listed.update(find_image(images, name) for name in file.image_names())
-    if len(files) == 1:
-        if not train:
-            check_unlabelled(part, home, listed)
-        splits, split_by = split_one(file, part)
-    # What is of no split, such as images that no file lists, is counted once, in training.
-    unlisted = [path.name for path in sorted(there - listed)]
-    parts = {
-        'train': replace(splits['train'], options=dict(unlisted=unlisted)),
-        'val': replace(splits['val'], options=dict(counts=len(files) > 1)),
-    }
-    return LabelFolder(COCO, parts, split_by)
-
-
-def named_files(
-    inventory: Inventory, train: str | None, val: str | None
-) -> dict[str, CocoFile]:
-    """The COCO files that own.train and own.val name, below the folder of the data or absolute.
-
-    One of them may be None: its file is looked for.
-    """
-    root, others = inventory.root, candidates(inventory)
-    files = {}
-    for split, given in (('train', train), ('val', val)):
-        if not given:
-            file = best_file(others, split)
-        else:
-            path = Path(os.path.normpath(root / given))
-            if not inventory.is_file(path) and path.is_file():  # in another folder
-                inventory.include(path)
-            if not inventory.is_file(path):
-                raise ValueError(f'{root / given}: no such file; check own.{split}')
-            file = load_coco(path)
-            file.check()
-        if file is not None:
-            files[split] = file
-    if 'train' not in files:
-        raise ValueError(
-            f'{root}: no COCO file of the training split: name it by own.train'
-        )
-    return files
+UNLIKE = 'box unlike its polygon or mask (boxes are trained on the first, masks on the second)'
+ARE_CORNERS = 'box that its polygon or mask shows to be [left, top, right, bottom]'
+NO_BOX = 'object without a box (the box of its polygon or mask is taken)'
+OTHER_FORM = 'run lengths in another form than COCO has (read as run lengths)'
+NUMBERS = re.compile(r'\s*\d+([\s,]+\d+)+\s*')
+CORNERS = 0  # the bbox_mode of detectron2 for [left, top, right, bottom]
 
 
 def read_coco(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
@@ -313,4 +240,170 @@ def labelled(
     return item
 
 
-COCO = Format('coco', 'COCO', ('.json',), find_coco, read_coco)
+@dataclass(frozen=True)
+class Annotation:
+    """An annotation of COCO; its methods raise ValueError for numbers that cannot be meant."""
+
+    given: dict[str, Any]
+    # (height, width) of the image, which run lengths must have.
+    size: tuple[int, int] | None
+    # Of (x, y, w, h, angle), as `angle_version` of `info` names it.
+    convention: str | None
+    where: str
+    report: Report
+
+    def note(self, kind: str) -> None:
+        """Count something that is unusual."""
+        self.report.note(kind, self.where)
+
+    def shape(self, label: str) -> Shape | None:
+        """The object; None without a box and an outline."""
+        outline = self.outline()
+        five = self.given.get('rbox') or self.given.get('bbox')
+        if isinstance(five, list) and len(five) == 5:
+            if self.convention is None:
+                raise ValueError(
+                    'a box of five numbers, and no info.angle_version in the file'
+                )
+            values = finite_numbers(five, 'a number of the box')
+            check_rectangle(values, self.convention)
+            return geometry.polygon_shape(label, rectangle_corners(np.asarray(values)))
+        box = self.box(outline)
+        if box is None or (0 in box[2:] and self.given.get('keypoints')):
+            return None
+        attributes = self.given.get('attributes')
+        rotation = attributes.get('rotation') if isinstance(attributes, dict) else None
+        if not rotation or outline or 0 in box[2:]:
+            return Shape(label, box, outline)
+        (angle,) = finite_numbers([rotation], 'attributes.rotation')
+        return geometry.rotated_shape(label, box, angle)
+
+    def outline(self) -> Outline | None:
+        """Its polygons or run lengths, also in forms that COCO has not; None for none."""
+        given = unquoted(self.given.get('segmentation'))
+        if not given:
+            return None
+        if isinstance(given, dict):
+            return self.lengths(given)
+        if are_polygons(given):
+            return given
+        if not isinstance(given, list):
+            raise ValueError(
+                f'segmentation is {given!r:.80}, neither polygons nor run lengths'
+            )
+        if all(isinstance(part, dict) for part in given):
+            self.note(OTHER_FORM)
+            lengths = [*filter(None, map(self.lengths, given))]
+            return geometry.merge_outlines(lengths) or None
+        return self.polygons(given)
+
+    def polygons(self, given: list[Any]) -> list[list[float]] | None:
+        """The polygons of a list in another form; None if none has three corners."""
+        is_one = is_points(given) or not isinstance(given[0], (list, dict))
+        parts = [given] if is_one else given
+        for part in parts:
+            if not isinstance(part, list):
+                raise ValueError(f'segmentation has {part!r:.80}, which is no polygon')
+        kept = []
+        for part in parts:
+            values = chain(*part) if is_points(part) else part
+            points = finite_numbers([*values], 'a coordinate')
+            if len(points) >= 6 and len(points) % 2 == 0:
+                kept.append(points)
+        if len(kept) < len(parts):
+            rest = 'its other parts are taken' if kept else 'its box is taken'
+            self.note(f'polygon with a part of less than three corners ({rest})')
+        if kept and kept != given:
+            self.note('polygons in another form than COCO has (read as polygons)')
+        return kept or None
+
+    def lengths(self, given: dict[str, Any]) -> Outline | None:
+        """COCO's run lengths, compressed; None if they are incomplete or of no pixel."""
+        counts, sides = unquoted(given.get('counts')), unquoted(given.get('size'))
+        if not counts or not sides:
+            self.note('run lengths without counts or size (left out)')
+            return None
+        if counts is not given['counts'] or sides is not given['size']:
+            self.note(OTHER_FORM)
+        if isinstance(counts, (list, tuple)):
+            counts = [*map(int, finite_numbers(counts, 'a run length'))]
+        if isinstance(sides, (list, tuple)):
+            sides = [*map(int, finite_numbers(sides, 'a side of run lengths'))]
+            size = [*self.size] if self.size else sides
+            if sides != size:
+                raise ValueError(
+                    f'run lengths of {sides} for an image of {size} (height, width)'
+                )
+        lengths = geometry.run_lengths(dict(size=sides, counts=counts))
+        if not geometry.coco_mask.area(lengths):
+            self.note('run lengths without a pixel (left out)')
+            return None
+        return geometry.text_lengths(lengths)
+
+    def box(self, outline: Outline | None) -> Box | None:
+        """The box, else the box of the outline; None without both."""
+        given, mode = self.given.get('bbox'), self.given.get('bbox_mode')
+        if mode not in (None, CORNERS, 1):
+            raise ValueError(
+                f'bbox_mode is {mode!r}, not 0 (corners) or 1 (corner, width, height)'
+            )
+        if given and not (isinstance(given, list) and len(given) == 4):
+            raise ValueError(f'bbox is {given!r:.80}, not [left, top, width, height]')
+        if given and not is_plain(given):
+            given = finite_numbers(given, 'a number of bbox')
+            self.note('box whose numbers are text (read as numbers)')
+        around = geometry.outline_box(outline) if outline else None
+        if not given or (around and 0 in given[2:]):
+            if around:
+                self.note(NO_BOX)
+            return around
+        left, top, width, height = given
+        if mode == CORNERS:
+            width, height = width - left, height - top
+        if width < 0 or height < 0:
+            self.note('box of negative width or height (its corners put in order)')
+            corners = [left, top, left + width, top + height]
+            left, top, width, height = geometry.bounding_box(corners)
+        if around:
+            boxes = np.array([(left, top, width, height), around], float)
+            if geometry.coco_mask.iou(boxes[:1], boxes[1:], [0])[0, 0] < 0.5:
+                as_corners = left, top, width - left, height - top
+                are_corners = (left or top) and np.allclose(as_corners, around, atol=2)
+                self.note(ARE_CORNERS if are_corners else UNLIKE)
+        return left, top, width, height
+
+
+def are_polygons(given: Any) -> bool:
+    """Return whether an outline is as COCO has it, [[x, y, x, y, ...], ...] of finite numbers."""
+    with suppress(TypeError, OverflowError):
+        for points in given:
+            if len(points) < 6 or len(points) % 2 or not math.isfinite(sum(points)):
+                return False
+        return True
+    return False
+
+
+def is_points(given: Any) -> bool:
+    """Return whether something is a list of at least three points [x, y]."""
+    if not isinstance(given, list) or len(given) < 3:
+        return False
+    return all(isinstance(point, list) and len(point) == 2 for point in given)
+
+
+def is_plain(box: Any) -> bool:
+    """Return whether a box is a list of four finite numbers."""
+    with suppress(TypeError, OverflowError):
+        return type(box) is list and len(box) == 4 and math.isfinite(sum(box))
+    return False
+
+
+def unquoted(given: Any) -> Any:
+    """A value that is given as its text in Python or JSON: "b'...'", '[5, 5]', '5 5', '{...}'."""
+    if not isinstance(given, str):
+        return given
+    if NUMBERS.fullmatch(given):
+        return re.split(r'[\s,]+', given.strip())
+    if given.startswith(('{', '[', '(', "b'", 'b"')):  # as compressed counts also may
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return ast.literal_eval(given)
+    return given

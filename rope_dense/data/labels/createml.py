@@ -12,8 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from .files import errors_at, finite_numbers, read_json
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
-from .pairs import FileKind, files_with_labels
+from .label_folder import Format, LabelFolder, Read, Split
+from .objects import Labelled, Report, Shape
+from .pairs import files_with_labels
+from .places import FileKind
 from .shared_files import SharedFiles, label_files
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
@@ -46,7 +48,7 @@ def read_createml(part: Split, classes: Sequence[str] | None, report: Report) ->
                     yield Labelled(image, shapes)
                 elif image is None and why:
                     report.leave_out_image(name, len(shapes))
-        for note in part.notes:
+        for note in part.files.notes:
             report.note(*note)
 
     return classes or (), items()

@@ -21,8 +21,9 @@ from .geometry import (
     rotated_shape,
 )
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
-from .pairs import SPLIT_NAMES, SPLITS
+from .label_folder import Format, LabelFolder, Read, Split
+from .objects import Labelled, Report, Shape
+from .places import SPLIT_NAMES, SPLITS
 from .splits import split_by_hash, unlabelled_error
 
 FILE = 'annotations.xml'

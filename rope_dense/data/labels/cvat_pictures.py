@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from .files import errors_at, finite_numbers, without_suffix
 from .inventory import Images
-from .objects import Split
+from .label_folder import Split
 
 FRAME = re.compile(r'(?:^|/)frame_(\d+)$')  # as CVAT exports frames
 NUMBER = re.compile(r'(\d+)$')

@@ -13,8 +13,10 @@ from ..classes import CLASSES_FILE, read_classes
 from .files import errors_at, finite_numbers, read_numbered_lines
 from .geometry import polygon_shape
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
-from .pairs import FileKind, find_pairs, read_pairs
+from .label_folder import Format, LabelFolder, Read, Split
+from .objects import Labelled, Report, Shape
+from .pairs import find_pairs, read_pairs
+from .places import FileKind
 from .splits import split_files
 
 HEAD = ('imagesource', 'gsd')
@@ -43,7 +45,7 @@ def find_dota(inventory: Inventory) -> LabelFolder | None:
 def read_dota(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a split that have a label file, which may be empty."""
     if (has := part.options.get('difficulty')) is None:
-        has = has_difficulty([*part.pairs, *part.orphans])
+        has = has_difficulty([*part.files.pairs, *part.files.orphans])
     kind = (
         'with a difficulty behind each class'
         if has

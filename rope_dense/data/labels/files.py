@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,13 +21,13 @@ from ..images import plug_ins  # noqa: F401  # before Pillow says what it reads
 from .objects import printable_text
 
 OPENCV_SUFFIXES = '.jpg .jpeg .jfif .png .tif .tiff .bmp .webp'.split()
-PILLOW_SUFFIXES = [
-    x for x in '.gif .avif .heic .heif'.split() if x in Image.registered_extensions()
-]
+READABLE = Image.registered_extensions()
+PILLOW_SUFFIXES = [x for x in '.gif .avif .heic .heif'.split() if x in READABLE]
 IMAGE_SUFFIXES = (*OPENCV_SUFFIXES, *PILLOW_SUFFIXES)
 VIDEO_SUFFIXES = tuple(
     '.mp4 .avi .mov .mkv .webm .m4v .mpg .mpeg .wmv .flv .ts .mts .m2ts .3gp .ogv .vob'.split()
 )
+UNSET = ('', '0', '0.0', 'false', 'no', 'none', 'null')  # flags in JSON as text
 MOST_REPEATED = 1_000  # values by the aliases of a YAML file
 DECLARED = re.compile(rb'^\s*<\?xml[^>]*?encoding=["\']([A-Za-z0-9._-]+)["\'][^>]*\?>')
 
@@ -49,9 +50,9 @@ ERRORS = (
 def without_suffix(path: str | Path) -> str:
     """A path without the suffix of an image, if it has one: 'a.jpg' is 'a', 'a.1' stays."""
     path = Path(path)
-    return (
-        path.with_suffix('') if path.suffix.lower() in IMAGE_SUFFIXES else path
-    ).as_posix()
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        path = path.with_suffix('')
+    return path.as_posix()
 
 
 def parts_of(path: str) -> list[str]:
@@ -104,15 +105,15 @@ class TextLoader(yaml.BaseLoader):
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
-        self.sizes: dict[
-            int, int
-        ] = {}  # numbers of values in the nodes that are complete
+        # Numbers of values in the nodes that are complete.
+        self.sizes: dict[int, int] = {}
         self.repeated = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         is_alias = self.check_event(yaml.AliasEvent)
-        if (node := super().compose_node(parent, index)) is None:
-            return node
+        node = super().compose_node(parent, index)
+        if node is None:
+            return None
         if is_alias:  # of a node that is complete, or of one that has itself as a value
             self.repeated += self.sizes.get(id(node), MOST_REPEATED + 1)
             if self.repeated > MOST_REPEATED:
@@ -120,18 +121,13 @@ class TextLoader(yaml.BaseLoader):
                     f'its aliases repeat more than {MOST_REPEATED:,} values'
                 )
             return node
-        inner = [] if isinstance(node, yaml.ScalarNode) else node.value
-        if (
-            isinstance(node, yaml.ScalarNode)
-            and len(node.value) > 1000
-            and node.value.isdigit()
-        ):
-            raise yaml.YAMLError('it has a number of thousands of digits')
-        items = [
-            part
-            for item in inner
-            for part in (item if isinstance(item, tuple) else [item])
-        ]
+        items = node.value
+        if isinstance(node, yaml.ScalarNode):
+            if len(items) > 1000 and items.isdigit():
+                raise yaml.YAMLError('it has a number of thousands of digits')
+            items = ()
+        elif isinstance(node, yaml.MappingNode):
+            items = chain.from_iterable(items)  # of keys and values
         self.sizes[id(node)] = 1 + sum(self.sizes[id(item)] for item in items)
         return node
 
@@ -139,10 +135,9 @@ class TextLoader(yaml.BaseLoader):
         self, node: yaml.MappingNode, deep: bool = False
     ) -> dict[Any, Any]:
         keys = Counter(str(key.value) for key, _ in node.value)
-        if twice := [
-            key for key, count in keys.items() if count > 1
-        ]:  # PyYAML takes the last one
-            raise yaml.YAMLError(f'{twice[0]!r:.80} is given twice')
+        for key, count in keys.items():
+            if count > 1:  # PyYAML takes the last one
+                raise yaml.YAMLError(f'{key!r:.80} is given twice')
         return super().construct_mapping(node, deep)
 
 
@@ -152,14 +147,14 @@ def read_xml(path: Path) -> ElementTree.Element:
     if b'<!ENTITY' in content:
         raise ValueError(f'{path} declares entities, which no labels have')
     with errors_at(path):
-        if declared := DECLARED.match(content):
-            encoding = declared[1].decode().lower()
-            if not encoding.startswith('utf'):  # expat knows no multi-byte encodings
-                encoding = 'gb18030' if encoding in ('gb2312', 'gbk') else encoding
-                return ElementTree.fromstring(
-                    content[declared.end() :].decode(encoding)
-                )
-        return ElementTree.fromstring(content)
+        declared = DECLARED.match(content)
+        encoding = declared[1].decode().lower() if declared else 'utf-8'
+        if not declared or encoding.startswith('utf'):
+            return ElementTree.fromstring(content)
+        if encoding in ('gb2312', 'gbk'):
+            encoding = 'gb18030'
+        text = content[declared.end() :].decode(encoding)
+        return ElementTree.fromstring(text)  # expat knows no multi-byte encodings
 
 
 @contextmanager
@@ -173,15 +168,16 @@ def errors_at(place: object) -> Iterator[None]:
     try:
         yield
     except PlacedError as error:
-        if isinstance(place, Path) and str(error).startswith(
-            (f'{place.name}, ', f'{place.name}:')
-        ):
-            raise PlacedError(f'{place.parent}/{error}') from error
+        if isinstance(place, Path):
+            starts = f'{place.name}, ', f'{place.name}:'
+            if str(error).startswith(starts):
+                raise PlacedError(f'{place.parent}/{error}') from error
         raise
     except (*ERRORS, *DECODERS) as error:
         what = ' '.join(str(error).split())
-        if kind := next((kind for kind in DECODERS if isinstance(error, kind)), None):
-            what = f'{place} is no {DECODERS[kind]} ({what:.400})'
+        formats = [name for kind, name in DECODERS.items() if isinstance(error, kind)]
+        if formats:
+            what = f'{place} is no {formats[0]} ({what:.400})'
         elif isinstance(error, RecursionError):
             what = (
                 f'{place} has lists in lists, thousands deep: no labels are written so'
@@ -219,9 +215,8 @@ def size_in(item: Mapping[str, Any], height: str, width: str) -> tuple[int, int]
     """(height, width) in pixels by these keys of a JSON object; None if it does not say them."""
     if not (item.get(height) and item.get(width)):
         return None
-    rows, columns = map(
-        int, finite_numbers([item[height], item[width]], f'{height} or {width}')
-    )
+    given = [item[height], item[width]]
+    rows, columns = map(int, finite_numbers(given, f'{height} or {width}'))
     return (rows, columns) if min(rows, columns) > 0 else None
 
 
@@ -232,9 +227,11 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
         if isinstance(given, (list, dict)):
             what = type(given).__name__
             raise ValueError(f'{place}: the name of class {number} is {what}, no text')
-        if not (name := class_name(given)):
+        name = class_name(given)
+        if not name:
             raise ValueError(f'{place}: class {number} has no name')
-        if (other := numbers.setdefault(name, number)) != number:
+        other = numbers.setdefault(name, number)
+        if other != number:
             raise ValueError(f'{place}: classes {other} and {number} are both {name!r}')
     if not numbers:
         raise ValueError(f'{place}: no class in it')
@@ -244,23 +241,12 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
 @lru_cache(4096)
 def class_name(name: object) -> str:
     """The name of a class as text on one line, in Unicode's composed form, ``printable_text``."""
-    return ' '.join(
-        printable_text(
-            ' '.join(unicodedata.normalize('NFC', str(name)).split())
-        ).split()
-    )
+    text = ' '.join(unicodedata.normalize('NFC', str(name)).split())
+    return ' '.join(printable_text(text).split())
 
 
 def is_set(value: object) -> bool:
     """Return whether a flag of a JSON file is set: neither absent, 0, false nor their text."""
     if isinstance(value, str):
-        return value.strip().lower() not in (
-            '',
-            '0',
-            '0.0',
-            'false',
-            'no',
-            'none',
-            'null',
-        )
+        return value.strip().lower() not in UNSET
     return value not in (None, 0)

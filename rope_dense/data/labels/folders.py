@@ -1,21 +1,22 @@
 """The annotation formats, and the data set in a folder."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from ...utils.configs import DOCS
 from ...utils.validation import check_choice
-from .coco import COCO, find_coco
+from .coco_folders import COCO, find_coco
 from .createml import CREATEML
 from .cvat import CVAT
 from .dota import DOTA
 from .foreign import foreign_form
 from .geojson import GEOJSON
 from .inventory import Inventory
+from .label_folder import Format, LabelFolder
 from .labelme import LABELME
 from .maps import MASKS
-from .objects import Format, LabelFolder
 from .pairs import find_pairs
 from .voc import VOC
 from .yolo_folders import YOLO
@@ -44,45 +45,60 @@ def find_labels(
             raise ValueError(
                 f'own.format={format}: own.train and own.val name COCO files'
             )
-        if (named := find_coco(inventory, train, val)) is not None:
+        named = find_coco(inventory, train, val)
+        if named is not None:
             return named
     forms = [form for form in READERS if format in (None, form.name)]
     forms = [form for form in forms if may_have(inventory, form)] or forms
     found, problems = list[LabelFolder](), list[str]()
     for form in forms:
         try:
-            if (folder := form.find(inventory)) is not None:
-                found.append(folder)
+            folder = form.find(inventory)
         except ValueError as problem:
             problems.append(str(problem))
+            continue
+        if folder is not None:
+            found.append(folder)
     if len(found) > 1:
         names = ' and '.join(folder.format.title for folder in found)
         choices = ' or '.join(f'own.format={folder.format.name}' for folder in found)
         raise ValueError(f'{root} has labels of {names}: choose one by {choices}')
-    if found:
-        notes = [
-            f'labels of another format are not read: {problem}' for problem in problems
-        ]
-        return replace(found[0], notes=(*found[0].notes, *notes))
+    if not found:
+        raise unknown_labels_error(inventory, forms, problems)
+    notes = [*found[0].notes]
+    for problem in problems:
+        notes.append(f'labels of another format are not read: {problem}')
+    return replace(found[0], notes=tuple(notes))
+
+
+def unknown_labels_error(
+    inventory: Inventory, forms: Sequence[Format], problems: Sequence[str]
+) -> ValueError:
+    """The error of a folder that has labels of no format, or only some that have problems."""
+    root = inventory.root
     known = foreign_form(inventory)
-    if known and not any(known.partition(': ')[0] in problem for problem in problems):
-        raise ValueError(f'{known}. {PAGE}')  # else a problem says the reason better
+    if known:
+        file, _, _ = known.partition(': ')
+        if not any(file in problem for problem in problems):
+            return ValueError(
+                f'{known}. {PAGE}'
+            )  # else a problem says the reason better
     if problems:
-        raise ValueError('; '.join(problems))
-    masks = None
+        return ValueError('; '.join(problems))
+    hint = ''
     with suppress(ValueError):
-        masks = find_pairs(inventory, MASKS)
-    hint = ' (images with masks are for own/semantic.py)' if masks else ''
+        if find_pairs(inventory, MASKS):
+            hint = ' (images with masks are for own/semantic.py)'
     titles = ', '.join(form.title for form in forms)
-    below = sorted(
-        {path.parent.relative_to(root).as_posix() for path in inventory.below(root)}
-    )
-    places = ', '.join(
-        'the folder itself' if name == '.' else name for name in below[:PLACES]
-    )
-    raise ValueError(
+    folders = {
+        path.parent.relative_to(root).as_posix() for path in inventory.below(root)
+    }
+    names = ['the folder itself' if x == '.' else x for x in sorted(folders)[:PLACES]]
+    places = ', '.join(names) or 'no folder'
+    more = ' ...' if len(folders) > PLACES else ''
+    return ValueError(
         f'{root}: no labels as {titles}{hint}; it has {inventory.suffixes_in(root)} in '
-        f'{places or "no folder"}{" ..." if len(below) > PLACES else ""}. {PAGE}'
+        f'{places}{more}. {PAGE}'
     )
 
 
@@ -92,5 +108,8 @@ def may_have(inventory: Inventory, form: Format) -> bool:
         return False
     if form.kind is None or not form.kind.is_apart:
         return True
-    words = map(form.kind.word, map(os.path.basename, inventory.folders))
-    return any(word and word[1] for word in words)
+    for folder in inventory.folders:
+        word = form.kind.word(os.path.basename(folder))
+        if word and word.of_labels:
+            return True
+    return False

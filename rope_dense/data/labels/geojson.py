@@ -20,17 +20,10 @@ import numpy as np
 from .files import class_name, errors_at, read_json
 from .geometry import bounding_box
 from .inventory import Inventory, State
-from .objects import (
-    Box,
-    Format,
-    LabelFolder,
-    Labelled,
-    Read,
-    Report,
-    Shape,
-    Split,
-)
-from .pairs import FileKind, files_with_labels, pair_files
+from .label_folder import Format, LabelFolder, Read, Split
+from .objects import Box, Labelled, Report, Shape
+from .pairs import files_with_labels, pair_files
+from .places import FileKind
 from .shared_files import SharedFiles, label_files
 
 if find_spec('rasterio') and find_spec('shapely'):
@@ -149,7 +142,7 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
                     why = 'object that is in no image' if images else why
                     report.leave_out(one.problem or why, one.where)
         yield from found.values()
-        for note in part.notes:
+        for note in part.files.notes:
             report.note(*note)
 
     return classes or (), items()

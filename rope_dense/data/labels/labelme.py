@@ -23,8 +23,10 @@ from .files import (
     size_in,
 )
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
-from .pairs import LOOKED_AT, FileKind, find_pairs, read_pairs
+from .label_folder import Format, LabelFolder, Read, Split
+from .objects import Labelled, Report, Shape
+from .pairs import LOOKED_AT, find_pairs, read_pairs
+from .places import FileKind
 from .splits import split_files
 
 POLYGONS = ('polygon', 'rectangle', 'rotation', 'oriented_rectangle', 'quadrilateral')

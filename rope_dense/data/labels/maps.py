@@ -14,26 +14,18 @@ from .files import IMAGE_SUFFIXES
 from .foreign import foreign_form
 from .inventory import Inventory
 from .kept import write_if_changed
-from .objects import EXAMPLES, Report, Split
-from .pairs import SPLITS, FileKind, find_pairs, pairs_in, stem_without
-from .splits import BY_HASH, part_of, split_files, split_pairs_by_hash
+from .label_folder import Split
+from .objects import EXAMPLES, Report
+from .pairs import find_pairs, pairs_in
+from .places import SPLITS, FileKind, stem_without
+from .splits import BY_HASH, Chosen, make_split, split_files, split_pairs_by_hash
 
 MISSING_PART = 10  # not more than a tenth of the images may lack a map
 UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
 PLACES = 8  # folders that are named where no layout is recognised
 IMAGES = 'images?|imgs?|jpegimages|leftimg8bit|image_2|input'
 CITYSCAPES = '(?:gtFine_|gtCoarse_)?'  # begins the names of its masks
-MASK_WORDS = (
-    'annotation',
-    'masks?',
-    'labels?',
-    'seg',
-    'segmentation',
-    'gt',
-    'L',
-    'P',
-    'manual1',
-)
+MASK_WORDS = f'{CITYSCAPES}labelTrainIds annotation masks? labels? seg segmentation gt L P manual1'
 MASKS = FileKind(
     'masks',
     'a mask',
@@ -43,7 +35,7 @@ MASKS = FileKind(
     IMAGES,
     is_map=True,
     lists='segmentation',
-    words=(f'{CITYSCAPES}labelTrainIds', *MASK_WORDS),
+    words=tuple(MASK_WORDS.split()),
     others=(f'{CITYSCAPES}(?:labelIds|instanceIds|instanceTrainIds|color)',),
     image_words=('leftImg8bit', 'image', 'img', 'sat', 'rgb'),
 )
@@ -57,9 +49,8 @@ DEPTH = replace(
     words=('depth', 'sync_depth'),
     others=(),
 )
-Given = Mapping[
-    str, Sequence[str] | None
-]  # [folder of images, folder of maps] of each split
+# [folder of images, folder of maps] of each split
+Given = Mapping[str, Sequence[str] | None]
 PairsOf = dict[str, list[tuple[Path, Path]]]  # (image, map) of each split
 
 
@@ -82,9 +73,8 @@ class MapFolder:
     """Images and their maps in a folder."""
 
     kind: FileKind
-    splits: Mapping[
-        str, Split
-    ]  # 'train' and 'val'; ``pairs`` has the image of each map
+    # 'train' and 'val'; the ``pairs`` of their files have the image of each map.
+    splits: Mapping[str, Split]
     split_by: str  # what says which image is in which split, in words
 
     def known(self) -> object:
@@ -107,33 +97,33 @@ def write_pair_lists(
     """
 
     def write(folder: MapFolder, fresh: Path) -> dict[str, Any]:
-        pairs, report = PairsOf(), Report()
-        report.note_results(inventory)
-        for split, part in folder.splits.items():
-            pairs[split] = []
-            for image, file in sorted(
-                (image, file) for file, image in part.pairs.items()
-            ):
+        report, pairs, images = Report(), PairsOf(), dict[str, int]()
+        report.note_results(inventory.skipped)
+        for name, split in folder.splits.items():
+            pairs[name], lines = [], list[list[str]]()
+            for image, file in sorted_pairs(split):
                 try:
                     inventory.header(image)
-                    pairs[split].append((image, file))
                 except ValueError:
                     report.note('image that cannot be read (left out)', image.name)
-            lines = [
-                [relative_path(path, inventory.root) for path in pair]
-                for pair in pairs[split]
-            ]
-            atomic_write_text(fresh / f'{split}.json', json.dumps(dict(pairs=lines)))
-        images = {split: len(some) for split, some in pairs.items()}
+                    continue
+                pairs[name].append((image, file))
+                lines.append([relative_path(x, inventory.root) for x in (image, file)])
+            atomic_write_text(fresh / f'{name}.json', json.dumps(dict(pairs=lines)))
+            images[name] = len(lines)
         text = report_text(folder, inventory, report)
         return dict(images=images, text=text, survey=survey(pairs))
 
     find = partial(find_maps, kind=kind, given=given)
-    target, summary = write_if_changed(
-        inventory, out, (kind.title, dict(given), settings), find, write
-    )
+    about = (kind.title, dict(given), settings)
+    target, summary = write_if_changed(inventory, out, about, find, write)
     files = {split: str((target / f'{split}.json').absolute()) for split in SPLITS}
     return MapFiles(files, state=target.name, **summary)
+
+
+def sorted_pairs(split: Split) -> list[tuple[Path, Path]]:
+    """(Image, map) of a split, sorted."""
+    return sorted((image, file) for file, image in split.files.pairs.items())
 
 
 def relative_path(path: Path, root: Path) -> str:
@@ -145,17 +135,17 @@ def find_maps(
     inventory: Inventory, kind: FileKind, given: Given | None = None
 ) -> MapFolder:
     """The images with their maps in a folder; ValueError where one of both is not found."""
-    named = {
-        split: names for split, names in (given or {}).items() if names is not None
-    }
+    given = given or {}
+    named = {name: folders for name, folders in given.items() if folders is not None}
     if named:
         folder = maps_by_settings(inventory, kind, named)
-    elif (pairs := find_pairs(inventory, kind)) and pairs.image_of:
-        folder = MapFolder(kind, *split_files(pairs, inventory))
     else:
-        refuse_layout(inventory, kind)
-    for part in folder.splits.values():
-        check_missing_maps(part, kind, inventory)
+        pairs = find_pairs(inventory, kind)
+        if pairs is None or not pairs.image_of:
+            refuse_layout(inventory, kind)
+        folder = MapFolder(kind, *split_files(pairs, inventory))
+    for split in folder.splits.values():
+        check_missing_maps(split, kind, inventory)
     return folder
 
 
@@ -163,63 +153,72 @@ def maps_by_settings(
     inventory: Inventory, kind: FileKind, named: Mapping[str, Sequence[str]]
 ) -> MapFolder:
     """The images and maps in folders that settings name, and the other split beside them."""
-    root, parts = inventory.root, dict[str, Split]()
-    for split, folders in named.items():
-        images, maps = (root / name for name in folders)
+    root, splits = inventory.root, dict[str, Split]()
+    for name, folders in named.items():
+        images, maps = (root / folder for folder in folders)
         if not {str(images), str(maps)} <= inventory.folders.keys():
             raise ValueError(
-                f'{root}: no folders of images and {kind.plural} of {split}; looked for '
-                f'{" with ".join(folders)}: {folders_advice_text(kind, split)}'
+                f'{root}: no folders of images and {kind.plural} of {name}; looked for '
+                f'{" with ".join(folders)}: {folders_advice_text(kind, name)}'
             )
         pairs = pairs_in(kind, images, maps, inventory)
-        parts[split] = part_of(pairs, inventory, pairs.files, pairs.images)
+        chosen = Chosen([*pairs.files], [*pairs.images])
+        splits[name] = make_split(pairs, inventory, chosen)
     by = 'folder'
-    for split in SPLITS.keys() - parts.keys():
-        names = SPLITS[split]
-        try:
-            others = find_pairs(inventory, kind)
-        except ValueError:  # of folders that are not named
-            others = None
-        if others and (
-            files := [x for x in others.image_of if others.split_of(x) in names]
-        ):
-            beside = [x for x, one in others.images.items() if one.split in names]
-            parts[split] = part_of(others, inventory, files, beside)
-        elif split == 'train':
+    for name in SPLITS.keys() - splits.keys():
+        beside = maps_of_split(inventory, kind, name)
+        if beside is not None:
+            splits[name] = beside
+        elif name == 'train':
             raise ValueError(
                 f'{root}: no training images with {kind.plural}: {folders_advice_text(kind)}'
             )
         else:
-            both, by = split_pairs_by_hash(pairs, inventory, pairs.files), BY_HASH
-            parts = {
-                name: part_of(pairs, inventory, *some) for name, some in both.items()
-            }
-    return MapFolder(kind, {split: parts[split] for split in SPLITS}, by)
+            by = BY_HASH
+            for split, some in split_pairs_by_hash(
+                pairs, inventory, pairs.files
+            ).items():
+                splits[split] = make_split(pairs, inventory, some)
+    return MapFolder(kind, {name: splits[name] for name in SPLITS}, by)
 
 
-def check_missing_maps(part: Split, kind: FileKind, inventory: Inventory) -> None:
+def maps_of_split(inventory: Inventory, kind: FileKind, name: str) -> Split | None:
+    """The images and maps of a split by words in paths; None without one."""
+    try:
+        pairs = find_pairs(inventory, kind)
+    except ValueError:  # of folders that are not named
+        return None
+    if pairs is None:
+        return None
+    words = SPLITS[name]
+    files = [path for path in pairs.image_of if pairs.split_of(path) in words]
+    images = [path for path, place in pairs.images.items() if place.split in words]
+    return make_split(pairs, inventory, Chosen(files, images)) if files else None
+
+
+def check_missing_maps(split: Split, kind: FileKind, inventory: Inventory) -> None:
     """Raise ValueError if too many of the images of a split have no map."""
-    missing = [
-        *part.absent,
-        *(relative_path(path, part.images) for path in part.unlabelled),
-    ]
-    count = len(part.pairs) + len(missing)
-    if len(missing) * MISSING_PART <= count and part.pairs:
+    files = split.files
+    missing = [*files.absent]
+    missing += [relative_path(path, split.images) for path in files.unlabelled]
+    count = len(files.pairs) + len(missing)
+    if len(missing) * MISSING_PART <= count and files.pairs:
         return
-    refuse_lossy(inventory, part.source, kind)
+    refuse_lossy(inventory, split.source, kind)
     names = f': {", ".join(missing[:EXAMPLES])}' if missing else ''
     raise ValueError(
-        f'{len(missing)} of {count} images of {part.images} have no {kind.noun} of their name in '
-        f'{part.source}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and {kind.plural} '
-        f'{", ".join(kind.suffixes)}; there are {inventory.suffixes_in(part.images)} and '
-        f'{inventory.suffixes_in(part.source)}'
+        f'{len(missing)} of {count} images of {split.images} have no {kind.noun} of their name in '
+        f'{split.source}{names}. Looked for images {", ".join(IMAGE_SUFFIXES)} and {kind.plural} '
+        f'{", ".join(kind.suffixes)}; there are {inventory.suffixes_in(split.images)} and '
+        f'{inventory.suffixes_in(split.source)}'
     )
 
 
 def refuse_lossy(inventory: Inventory, folder: Path, kind: FileKind) -> None:
     """Raise ValueError for a folder whose maps are files that are not read, such as JPEG."""
     suffixes = {os.path.splitext(path)[1].lower() for path in inventory.paths(folder)}
-    if suffixes.isdisjoint(kind.suffixes) and (unread := suffixes.intersection(UNREAD)):
+    unread = suffixes.intersection(UNREAD)
+    if unread and suffixes.isdisjoint(kind.suffixes):
         raise ValueError(
             f'{folder}: {kind.plural} are {", ".join(sorted(unread))}, which is not read (JPEG '
             'changes the numbers): save them as PNG'
@@ -229,27 +228,29 @@ def refuse_lossy(inventory: Inventory, folder: Path, kind: FileKind) -> None:
 def refuse_layout(inventory: Inventory, kind: FileKind) -> NoReturn:
     """Raise the ValueError for a folder whose layout is not known."""
     root = inventory.root
-    if known := foreign_form(inventory):
+    known = foreign_form(inventory)
+    if known:
         raise ValueError(known)
     for name in inventory.folders:
-        if not (word := kind.word(os.path.basename(name))) or not word[1]:
+        word = kind.word(os.path.basename(name))
+        if not word or not word.of_labels:
             continue
         refuse_lossy(inventory, Path(name), kind)
-        files = inventory.paths(Path(name), kind.suffixes)
-        stems = [os.path.splitext(os.path.basename(path))[0] for path in files]
-        ends = {stem[len(stem_without(stem, kind.others)) :] for stem in stems}
-        if stems and '' not in ends:
+        ends = set[str]()
+        for path in inventory.paths(Path(name), kind.suffixes):
+            stem = os.path.splitext(os.path.basename(path))[0]
+            ends.add(stem[len(stem_without(stem, kind.others)) :])
+        if ends and '' not in ends:
             raise ValueError(
                 f'{name}: no {kind.plural} of class numbers, only files that end with '
                 f'{", ".join(sorted(ends))}. Of Cityscapes, *_labelTrainIds.png have them '
                 '(createTrainIdLabelImgs of cityscapesScripts); of colours, `rope-dense '
                 'convert-data colours` makes them'
             )
-    places = sorted({os.path.dirname(path) for path in inventory.paths(root)})[:PLACES]
-    there = [
-        f'{relative_path(Path(x), root)}: {inventory.suffixes_in(Path(x))}'
-        for x in places
-    ]
+    places = sorted({os.path.dirname(path) for path in inventory.paths(root)})
+    there = list[str]()
+    for place in map(Path, places[:PLACES]):
+        there.append(f'{relative_path(place, root)}: {inventory.suffixes_in(place)}')
     maps = kind.title
     raise ValueError(
         f'{root}: no images with {kind.plural}. Looked for images/train with {maps}/train, '
@@ -266,28 +267,26 @@ def folders_advice_text(kind: FileKind, split: str = 'train') -> str:
 
 def report_text(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
-    kind, parts = folder.kind, folder.splits
-    for part in parts.values():
-        for note, place in part.notes:
+    kind, splits = folder.kind, folder.splits
+    used, orphans = set[Path](), set[Path]()
+    for split in splits.values():
+        files = split.files
+        for note, place in files.notes:
             report.note(note, place)
-        for name in part.absent:
-            report.note(
-                'image that a list names and that is not there (left out)', name
-            )
-        for image in part.unlabelled:
+        for name in files.absent:
+            note = 'image that a list names and that is not there (left out)'
+            report.note(note, name)
+        for image in files.unlabelled:
             report.note(f'image without {kind.what} (left out)', image.name)
-    used = {file for part in parts.values() for file in part.pairs}
-    for file in sorted(
-        {file for part in parts.values() for file in part.orphans} - used
-    ):
+        used.update(files.pairs)
+        orphans.update(files.orphans)
+    for file in sorted(orphans - used):
         report.note(f'{kind.noun} without an image (left out)', file.name)
-    train, val = ({*part.pairs.values()} for part in parts.values())
+    train, val = (set(split.files.pairs.values()) for split in splits.values())
     for image in sorted(train & val):
         report.note('validation image that is a training image, too', image.name)
-    folders = [
-        relative_path(x, inventory.root)
-        for x in (parts['train'].images, parts['train'].source)
-    ]
+    images = relative_path(splits['train'].images, inventory.root)
+    maps = relative_path(splits['train'].source, inventory.root)
     numbers = f'{len(train)} training and {len(val)} validation images'
-    text = f'{kind.plural}, {numbers}, by {folder.split_by} ({" with ".join(folders)})'
+    text = f'{kind.plural}, {numbers}, by {folder.split_by} ({images} with {maps})'
     return '\n'.join([text, *report.lines()])

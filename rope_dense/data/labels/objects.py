@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .inventory import Inventory
-    from .pairs import FileKind
+from typing import Any
 
 Box = tuple[float, float, float, float]
-Outline = (
-    list[list[float]] | dict[str, Any]
-)  # polygons, or run lengths {'size': [h, w], 'counts'}
+# Polygons, or run lengths {'size': [h, w], 'counts'}.
+Outline = list[list[float]] | dict[str, Any]
 EXAMPLES = 3  # of a kind are named
 # Controls, halves of a pair of UTF-16, and marks of direction, which change a terminal or a file.
 UNSEEN = re.compile(
@@ -37,9 +32,8 @@ class Shape:
     label: str  # name of its class
     box: Box  # its corners may be in any order and outside of the image
     outline: Outline | None = None  # None for a box
-    crowd: bool = (
-        False  # neither trained nor evaluated: COCO's ``iscrowd`` and ``ignore``
-    )
+    # Neither trained nor evaluated: COCO's ``iscrowd`` and ``ignore``.
+    crowd: bool = False
     difficult: bool = False  # trained and not evaluated: VOC's and DOTA's
     where: str = ''  # the place of its label, such as 'a.txt, line 3'
 
@@ -50,9 +44,8 @@ class Labelled:
 
     file: Path
     shapes: list[Shape] = field(default_factory=list)
-    size: tuple[int, int] | None = (
-        None  # (height, width) by the labels; None if they do not say it
-    )
+    # (height, width) by the labels; None if they do not say it.
+    size: tuple[int, int] | None = None
     # (kind, place, class or '') of each object that is left out, see ``Report``.
     lost: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -80,12 +73,10 @@ class Report:
     """Changes to the labels of a split by kind, and objects that are left out by reason."""
 
     kept: int = 0  # objects that are trained or evaluated
-    num_cut: int = (
-        0  # of these, the ones that lose a tenth of their box or more at the border
-    )
-    num_rotated: int = (
-        0  # of these, rectangles that are not upright, where rectangles are read
-    )
+    # Of these, the ones that lose a tenth of their box or more at the border.
+    num_cut: int = 0
+    # Of these, rectangles that are not upright, where rectangles are read.
+    num_rotated: int = 0
     notes: dict[str, Findings] = field(default_factory=dict)
     left_out: dict[str, Findings] = field(default_factory=dict)
 
@@ -104,9 +95,9 @@ class Report:
         else:
             self.note('image that is not there, and has no object', name)
 
-    def note_results(self, inventory: Inventory) -> None:
-        """Note the results of commands that lie in a data set."""
-        for path in inventory.skipped:
+    def note_results(self, paths: Iterable[str]) -> None:
+        """Note the results of commands that lie in a data set, ``Inventory.skipped``."""
+        for path in paths:
             self.note('result of rope-dense (left out)', os.path.basename(path))
 
     def count(self, kind: str) -> int:
@@ -118,10 +109,8 @@ class Report:
         self.kept += other.kept
         self.num_cut += other.num_cut
         self.num_rotated += other.num_rotated
-        for mine, others in (
-            (self.notes, other.notes),
-            (self.left_out, other.left_out),
-        ):
+        both = ((self.notes, other.notes), (self.left_out, other.left_out))
+        for mine, others in both:
             for kind, places in others.items():
                 mine.setdefault(kind, Findings()).add(places.examples, places.count)
 
@@ -135,10 +124,10 @@ class Report:
         for kinds, suffix in ((self.left_out, ' (left out)'), (self.notes, '')):
             for kind, places in kinds.items():
                 names = ', '.join(places.examples[:EXAMPLES])
-                names += ' ...' if len(places.examples) > EXAMPLES else ''
-                lines.append(
-                    printable_text(f'{places.count} x {kind}{suffix}: {names}')
-                )
+                if len(places.examples) > EXAMPLES:
+                    names += ' ...'
+                line = f'{places.count} x {kind}{suffix}: {names}'
+                lines.append(printable_text(line))
         return lines
 
     def __str__(self) -> str:
@@ -148,74 +137,3 @@ class Report:
 def printable_text(text: str) -> str:
     """A text without control characters, such as the ones that a terminal obeys."""
     return UNSEEN.sub('', text)
-
-
-@dataclass(frozen=True)
-class Split:
-    """The labels of a split; `pairs` and what follows are of formats with a file for each image."""
-
-    source: Path  # folder or file of the labels
-    images: Path  # their folder
-    names: frozenset[str] | None = (
-        None  # its images, by paths without suffix; None for all
-    )
-    # What a file of the data set says of its format, such as YOLO's ``kpt_shape``.
-    options: Mapping[str, Any] = field(default_factory=dict)
-    inventory: Inventory = None  # type: ignore[assignment]
-    pairs: Mapping[Path, Path] = field(default_factory=dict)  # the image of each file
-    orphans: Mapping[Path, str] = field(
-        default_factory=dict
-    )  # why a file has no image of its own
-    unlabelled: Sequence[Path] = ()  # images without a file
-    absent: Sequence[str] = ()  # names of images that are listed and not there
-    notes: Sequence[tuple[str, str]] = ()  # (kind, place) for the report
-
-    def has(self, stem: str) -> bool:
-        """Return whether an image of this path, without suffix, is of this split."""
-        return self.names is None or stem in self.names
-
-    def takes(self, image: Path) -> bool:
-        """Return whether an image file is of this split."""
-        return self.has(self.inventory.images(self.images).stem_of(image))
-
-
-# The classes in their order, or () for those that occur, sorted; and the images.
-Read = tuple[Sequence[str], Iterator[Labelled]]
-
-
-@dataclass(frozen=True)
-class Format:
-    """An annotation format: one module of this folder.
-
-    Attributes:
-        find: the data set in a folder; None if the folder has no labels of this format. Raises
-            ValueError for labels that cannot be used, with what was looked for and found.
-        read: the images of a split with their objects. Takes the labels, the classes or None for
-            all in the labels, and the report. Raises ValueError, which names file and place.
-    """
-
-    name: str  # such as 'voc', for settings and the command line
-    title: str  # such as 'Pascal VOC', for reports
-    suffixes: tuple[str, ...]  # of its label files
-    find: Callable[[Inventory], LabelFolder | None]
-    read: Callable[[Split, Sequence[str] | None, Report], Read]
-    kind: FileKind | None = None  # of its files, if each image has one
-    shared: FileKind | None = (
-        None  # of files of several images, which have keys as of others
-    )
-    lists_classes: bool = True  # if not, classes.txt does
-
-
-@dataclass(frozen=True)
-class LabelFolder:
-    """A recognised data set."""
-
-    format: Format
-    splits: Mapping[str, Split]  # 'train' and 'val'
-    split_by: str  # in words: 'ImageSets (train.txt, ...)'
-    classes: Sequence[str] | None = None  # in their order; None for all in the labels
-    notes: tuple[str, ...] = ()  # lines for the report
-
-    def known(self) -> object:
-        """All that is known beside the splits."""
-        return self.format.name, self.classes, self.split_by, self.notes

@@ -1,148 +1,19 @@
-"""Files that belong to an image each: label files, masks, depth maps.
-
-Paths say which image it is. In 'ships/train/labels/cam 1/a.txt' and
-'ships/images/train/cam 1/a.jpg' the words of the layout are `train`, `labels` and `images`; `ships`
-before them is the folder of the data set, and what is left, 'cam 1/a', is the key of both.
-"""
+"""Label files, masks or depth maps and their images: found, matched, and read one by one."""
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
 
+from .file_matcher import FileMatcher
 from .inventory import Inventory
-from .matching import FileMatcher, stem_without
-from .objects import Labelled, Report, Split
+from .label_folder import Split
+from .objects import Labelled, Report
+from .places import FileKind, FilePairs, FilePlace, Places, stem_without
 
-SPLITS = {
-    'train': ('train2017', 'train', 'training'),
-    'val': ('val2017', 'val', 'valid', 'validation', 'test'),
-}
-SPLIT_NAMES = {*SPLITS['train'], *SPLITS['val']}
-IMAGE_FOLDERS = 'images?|imgs?|jpe?gimages|pngimages|obj_data'
-SPLIT = '|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))
 LOOKED_AT = 5  # files that decide whether a folder has labels
-
-
-@dataclass(frozen=True)
-class FileKind:
-    """A kind of files that belong to an image each."""
-
-    title: str  # of the format, for messages
-    what: str  # one of its files, such as 'an XML file'
-    suffixes: tuple[str, ...]
-    folders: str  # names of folders of its files; this, ``images`` and words: regular expressions
-    images: str = IMAGE_FOLDERS
-    is_one: Callable[[Path], bool] = lambda path: (
-        True
-    )  # asked of few; ValueError for a broken file
-    named: Callable[[Path], str | None] = lambda path: (
-        None
-    )  # the image by the content of a file
-    is_apart: bool = False  # its files are in ``folders`` only
-    is_map: bool = (
-        False  # its files are images, told by folders and words, one for each image
-    )
-    negatives: bool = (
-        False  # an image without a file has no objects, so it is in a split
-    )
-    lists: str | None = (
-        None  # folder in ImageSets/ of the lists of splits; None without lists
-    )
-    words: tuple[
-        str, ...
-    ] = ()  # before or behind the name of the image, as in 'a_mask.png'
-    others: tuple[
-        str, ...
-    ] = ()  # words of files that belong to the image and are something else
-    image_words: tuple[str, ...] = ()  # of images beside 'a_mask.png'
-
-    @property
-    def noun(self) -> str:
-        """One of its files, without an article."""
-        return self.what.split(maxsplit=1)[1]
-
-    @property
-    def plural(self) -> str:
-        """Its files in words."""
-        return f'{self.noun}s' if self.is_map else 'labels'
-
-    def word(self, name: str) -> tuple[str, bool | None] | None:
-        """The split that a folder's name says, or '', and whether it is of labels; None for none.
-
-        The name has words of a split, of images or of labels, or two of them in one. A name that
-        says a split only is of labels or of images: None for this.
-        """
-        word = rf'(?P<labels>{self.folders})|(?P<images>{self.images})'
-        layout = rf'(?P<first>{SPLIT})?[-_ ]?(?:{word})?[-_ ]?(?P<last>{SPLIT})?'
-        found = re.fullmatch(rf'(?:obj_)?{layout}(?:_data)?', name, re.I)
-        if not found or not any(found.groups()) or (found['first'] and found['last']):
-            return None
-        split = (found['first'] or found['last'] or '').lower()
-        return split, bool(found['labels']) if found['labels'] or found[
-            'images'
-        ] else None
-
-
-class FilePlace(NamedTuple):
-    """The meaning of the path of a file."""
-
-    split: str  # '' for none
-    key: str  # the path without suffix and words of the layout
-    top: str  # the folder down to the last of these words
-    of_labels: bool | None  # whether the words say labels or images; None without words
-
-
-class Places:
-    """The places of files, by words in their paths below the folder of the data set."""
-
-    def __init__(self, kind: FileKind, home: Path) -> None:
-        self.kind, self.home = kind, os.path.join(home, '')
-        self.of_folder: dict[str, FilePlace] = {}  # with the start of keys
-
-    def of(self, path: str) -> FilePlace:
-        """The place of a file."""
-        folder, _, name = path.rpartition('/')
-        if (found := self.of_folder.get(folder)) is None:
-            start = self.home if f'{folder}/'.startswith(self.home) else ''
-            parts = [part for part in f'{folder}/'[len(start) :].split('/') if part]
-            split, inner, last, of_labels = '', '', 0, None
-            for number, part in enumerate(parts, start=1):
-                if word := self.kind.word(part):
-                    split, last = split or word[0], number
-                    of_labels = bool(of_labels) if word[1] is None else word[1]
-                else:
-                    inner += f'{part}/'
-            top = (start + '/'.join(parts[:last])).rstrip('/') or '/'
-            found = self.of_folder[folder] = FilePlace(split, inner, top, of_labels)
-        key = found.key + os.path.splitext(name)[0]
-        return FilePlace(found.split, key, found.top, found.of_labels)
-
-
-@dataclass
-class FilePairs:
-    """Files of a kind and the images in a folder, with their places, matched."""
-
-    kind: FileKind
-    home: Path  # folder of the data set
-    images: dict[str, FilePlace]
-    files: dict[str, FilePlace]
-    source: Path | None = None  # folder of the files, where there may be none
-    image_of: dict[str, str] = field(default_factory=dict)  # by files
-    orphans: dict[str, str] = field(
-        default_factory=dict
-    )  # the other files, and the reason
-    notes: list[tuple[str, str]] = field(
-        default_factory=list
-    )  # (kind, place) for the report
-
-    def split_of(self, path: str) -> str:
-        """The name of the split of a file, or of its image."""
-        image = self.image_of.get(path)
-        return (self.images[image].split if image else '') or self.files[path].split
 
 
 def find_pairs(inventory: Inventory, kind: FileKind) -> FilePairs | None:
@@ -151,36 +22,34 @@ def find_pairs(inventory: Inventory, kind: FileKind) -> FilePairs | None:
     ValueError for several data sets, two files of one image, or files that are all broken.
     """
     root = inventory.root
-    start = len(os.path.join(root, ''))
+    all_images = inventory.images(root)
+    images = [*map(str, all_images.by_stem.values())]
     paths = inventory.paths(root, kind.suffixes)
     if kind.is_apart:
-        apart = re.compile(kind.folders, re.I)
-        paths = [
-            p for p in paths if any(map(apart.fullmatch, p[start:].split('/')[:-1]))
-        ]
+        apart = re.compile(rf'/(?:{kind.folders})/', re.I)
+        above = len(str(root).rstrip('/'))
+        paths = [path for path in paths if apart.search(path, above)]
     if not kind.is_map:
         paths = files_with_labels(paths, kind)
-    images = [str(file) for _, file in inventory.images(root)]
     if not paths or not images:
         return None
     home = home_of(paths, images, root, kind)
     inside = os.path.join(home, '')
     paths = [path for path in paths if path.startswith(inside)]
-    images = [path for path in images if path.startswith(inside)]
     places = Places(kind, home)
-    of_labels = {path: places.of(path).of_labels for path in images}
-    for wanted in (
-        ((False,), (None,), (True,)) if kind.is_map else ((False, True), (None,))
-    ):
-        if some := [path for path in images if of_labels[path] in wanted]:
-            images = some
-            break
+    groups = defaultdict[bool | None, list[str]](list)
+    for path in images:
+        if path.startswith(inside):
+            of_labels = places.of(path).of_labels
+            if of_labels and not kind.is_map:
+                of_labels = False  # of images, no other kind has some among its files
+            groups[of_labels].append(path)
+    images = groups[False] or groups[None] or groups[True]
     pairs = pair_files(kind, home, images, paths)
-    pairs.notes += [
-        ('two images of one name (the first is taken)', f'{first.name} and {file.name}')
-        for file, first in inventory.images(root).doubles
-        if str(first) in pairs.images and str(file) not in pairs.files
-    ]
+    for file, first in all_images.doubles:
+        if str(first) in pairs.images and str(file) not in pairs.files:
+            note = 'two images of one name (the first is taken)'
+            pairs.notes.append((note, f'{first.name} and {file.name}'))
     return pairs if pairs.files and pairs.images else None
 
 
@@ -191,19 +60,18 @@ def pair_files(
     places = Places(kind, home)
     found = {path: places.of(path) for path in images}
     placed = {path: places.of(path) for path in files}
-    if (
-        kind.negatives
-    ):  # not those in folders where no image may belong: runs/detect/predict/labels
+    if kind.negatives:
+        # Not those in folders where no image may belong: runs/detect/predict/labels.
         of_images = {''}  # the folders of images, and those above
-        for one in found.values():
-            folder = one.key
-            while (folder := os.path.dirname(folder)) not in of_images:
+        for place in found.values():
+            folder = os.path.dirname(place.key)
+            while folder not in of_images:
                 of_images.add(folder)
-        placed = {
-            path: one
-            for path, one in placed.items()
-            if one.of_labels is None or os.path.dirname(one.key) in of_images
-        }
+                folder = os.path.dirname(folder)
+        for path, place in [*placed.items()]:
+            is_elsewhere = os.path.dirname(place.key) not in of_images
+            if is_elsewhere and place.of_labels is not None:
+                del placed[path]
     return match_files(FilePairs(kind, home, found, placed))
 
 
@@ -211,70 +79,72 @@ def pairs_in(
     kind: FileKind, images: Path, files: Path, inventory: Inventory
 ) -> FilePairs:
     """The files of a kind in a folder, and their images in another or the same one."""
+    all_images = map(str, inventory.images(images).by_stem.values())
+    found = places_below(images, all_images, of_labels=None)
+    paths = inventory.paths(files, kind.suffixes)
+    placed = places_below(files, paths, of_labels=images != files or None)
+    return match_files(FilePairs(kind, images, found, placed, files))
 
-    def placed(
-        folder: Path, paths: Iterable[str], of_labels: bool | None
-    ) -> dict[str, FilePlace]:
-        start = len(os.path.join(folder, ''))
-        keys = {path: os.path.splitext(path[start:])[0] for path in paths}
-        return {
-            path: FilePlace('', key, str(folder), of_labels)
-            for path, key in keys.items()
-        }
 
-    found = placed(images, (str(file) for _, file in inventory.images(images)), None)
-    given = placed(
-        files, inventory.paths(files, kind.suffixes), images != files or None
-    )
-    return match_files(FilePairs(kind, images, found, given, files))
+def places_below(
+    folder: Path, paths: Iterable[str], of_labels: bool | None
+) -> dict[str, FilePlace]:
+    """The places of the files in a folder whose paths have no words of a layout."""
+    start = len(os.path.join(folder, ''))
+    places = dict[str, FilePlace]()
+    for path in paths:
+        key = os.path.splitext(path[start:])[0]
+        places[path] = FilePlace('', key, str(folder), of_labels)
+    return places
 
 
 def match_files(pairs: FilePairs) -> FilePairs:
-    """Files of a kind with their images; maps, which are images, too, are told apart before.
-
-    Maps are in folders of labels. Where there is none, they are beside the images: a_mask.png
-    beside a.png, else a.png beside a.jpg, or files that are no images.
-    """
-    kind, images, files = pairs.kind, pairs.images, pairs.files
-    if kind.is_map:
-        maps = [path for path, one in files.items() if one.of_labels]
-        if not maps:
-            stem_of = {path: os.path.splitext(path)[0] for path in (*images, *files)}
-            stems = {stem_of[path] for path in images}
-            stems |= {stem_without(stem, kind.image_words) for stem in stems}
-            short = {
-                path: stem_without(stem_of[path], kind.words + kind.others)
-                for path in files
-            }
-            maps = [
-                p for p, stem in short.items() if stem != stem_of[p] and stem in stems
-            ]
-        if not maps:
-            photographs = {
-                stem_of[path] for path in images if not path.lower().endswith('.png')
-            }
-            pngs = {
-                p
-                for p in files
-                if p.lower().endswith('.png') and stem_of[p] in photographs
-            }
-            maps = [path for path in files if path not in images or path in pngs]
-        pairs.files = {path: files[path] for path in maps}
-        pairs.images = {
-            path: one for path, one in images.items() if path not in pairs.files
-        }
+    """Files of a kind with their images; maps, which are images, too, are told apart before."""
+    if pairs.kind.is_map:
+        maps = maps_among(pairs)
+        pairs.files = {path: pairs.files[path] for path in maps}
+        for path in maps:
+            pairs.images.pop(path, None)
     return FileMatcher(pairs).match()
+
+
+def maps_among(pairs: FilePairs) -> list[str]:
+    """The maps of images: the files in folders of maps.
+
+    Where there is none, they are beside the images: a_mask.png beside a.png, else a.png beside
+    a.jpg, or files that are no images.
+    """
+    kind, images = pairs.kind, pairs.images
+    maps = [path for path, place in pairs.files.items() if place.of_labels]
+    if maps:
+        return maps
+    stems, photographs = set[str](), set[str]()
+    for path in images:
+        stem, suffix = os.path.splitext(path)
+        stems |= {stem, stem_without(stem, kind.image_words)}
+        if suffix.lower() != '.png':
+            photographs.add(stem)
+    others = list[str]()
+    for path in pairs.files:
+        stem, suffix = os.path.splitext(path)
+        short = stem_without(stem, kind.words + kind.others)
+        if short != stem and short in stems:
+            maps.append(path)
+        elif path not in images or (suffix.lower() == '.png' and stem in photographs):
+            others.append(path)
+    return maps or others
 
 
 def files_with_labels(paths: Iterable[str], kind: FileKind) -> list[str]:
     """The files in folders that have labels, by the first of each; ValueError if all are broken."""
-    groups: dict[str, list[str]] = {}
+    groups = defaultdict[str, list[str]](list)
     for path in paths:
-        groups.setdefault(os.path.dirname(path), []).append(path)
+        groups[os.path.dirname(path)].append(path)
     kept, broken, problems, read = list[str](), list[str](), list[ValueError](), 0
     for group in groups.values():
+        first = group[:LOOKED_AT]
         before = len(problems)
-        for path in group[:LOOKED_AT]:
+        for path in first:
             try:
                 if (kept and read >= LOOKED_AT) or kind.is_one(Path(path)):
                     kept += group
@@ -283,7 +153,7 @@ def files_with_labels(paths: Iterable[str], kind: FileKind) -> list[str]:
                 problems.append(problem)
             read += 1
         else:
-            if len(problems) - before == len(group[:LOOKED_AT]):
+            if len(problems) - before == len(first):
                 broken += group  # the reader names the first
     if problems and not kept:
         raise problems[0]
@@ -297,22 +167,23 @@ def home_of(
     start = len(os.path.join(root, ''))
     homes = set[str]()
     for inner in {os.path.dirname(path)[start:] for path in files}:
-        above = '/'.join(takewhile(lambda part: not kind.word(part), inner.split('/')))
+        above = '/'.join(takewhile(lambda name: not kind.word(name), inner.split('/')))
         homes.add(above if above != inner else '')
     if '' in homes:
         return root
     least = min(home.count('/') for home in homes)
-    of_images = {os.path.dirname(path)[start:] + '/' for path in images}
-    highest = [home for home in sorted(homes) if home.count('/') == least]
-    have = [
-        home for home in highest if any(x.startswith(f'{home}/') for x in of_images)
-    ]
-    if len(have) > 1:
-        names = ', '.join(str(root / home) for home in have)
+    with_images = list[str]()
+    for home in sorted(homes):
+        if home.count('/') > least:
+            continue
+        if any(path.startswith(f'{home}/', start) for path in images):
+            with_images.append(home)
+    if len(with_images) > 1:
+        names = ', '.join(str(root / home) for home in with_images)
         raise ValueError(
             f'{root} has several {kind.title} data sets: set own.data_root to one of {names}'
         )
-    return root.joinpath(*have)
+    return root.joinpath(*with_images)
 
 
 def read_pairs(
@@ -327,25 +198,25 @@ def read_pairs(
     ``count`` is asked for the number of objects in a file without an image. Both functions return
     None for a file that is something else.
     """
-    files = {image: file for file, image in part.pairs.items()}
-    negatives = part.unlabelled if kind.negatives else ()
-    for image in sorted({*files, *negatives}):
-        if (file := files.get(image)) is None:
-            yield Labelled(image)
-        elif (item := read(file, image)) is not None:
+    split = part.files
+    file_of = {image: file for file, image in split.pairs.items()}
+    negatives = split.unlabelled if kind.negatives else ()
+    for image in sorted(file_of.keys() | negatives):
+        item = read(file_of[image], image) if image in file_of else Labelled(image)
+        if item is not None:
             yield item
-    for note, place in part.notes:
+    for note, place in split.notes:
         report.note(note, place)
-    for file, why in part.orphans.items():
-        if number := count(file):
+    for file, why in split.orphans.items():
+        number = count(file)
+        if number:
             report.leave_out(why, file.name, number)
         elif number is not None and not kind.negatives:
-            report.note(
-                f'{kind.noun} of no image or of one that has another', file.name
-            )
+            note = f'{kind.noun} of no image or of one that has another'
+            report.note(note, file.name)
     outcome = 'no objects' if kind.negatives else 'not labelled, so left out'
-    for image in part.unlabelled if part.pairs else ():
+    for image in split.unlabelled if split.pairs else ():
         report.note(f'image without {kind.what} ({outcome})', image.name)
-    for name in part.absent:
+    for name in split.absent:
         tell = report.leave_out if kind.negatives else report.note
         tell('listed image that is not there', name)

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from .coco_files import words_of
 from .inventory import Images, Inventory
-from .objects import NO_IMAGE, Split
-from .pairs import SPLIT_NAMES, SPLITS, FileKind, FilePairs, Places
+from .label_folder import Split, SplitFiles
+from .objects import NO_IMAGE
+from .places import SPLIT_NAMES, SPLITS, FileKind, FilePairs, Places
 from .splits import Splits, split_files
 
-GROUPS = {word: split for split, words in SPLITS.items() for word in words}
+# Splits by words: those for training and for validation are alike, but for a test.
+GROUPS = dict.fromkeys(SPLITS['train'], 'train') | dict.fromkeys(SPLITS['val'], 'val')
 GROUPS |= {'test': 'test', '': ''}
 
 
@@ -25,16 +27,17 @@ class SharedFiles:
     def split_of(self, file: Path) -> str:
         """The split that the folders of a label file say, or its name: 'train_boxes.json'."""
         words = SPLIT_NAMES.intersection(words_of(file.stem))
-        return self.places.of(str(file)).split or (
-            words.pop() if len(words) == 1 else ''
-        )
+        by_name = words.pop() if len(words) == 1 else ''
+        return self.places.of(str(file)).split or by_name
 
     def images_for(self, file: Path) -> Images:
         """The images that a label file may be of: of its split, or of none."""
-        if (split := GROUPS[self.split_of(file)]) not in self.known:
+        split = GROUPS[self.split_of(file)]
+        if split not in self.known:
             own = dict[str, Path]()
             for path, image in self.images.by_path.items():
-                if not split or GROUPS[self.places.of(str(image)).split] in ('', split):
+                group = GROUPS[self.places.of(str(image)).split]
+                if not split or group in ('', split):
                     own[path] = image
             self.known[split] = Images(self.images.folder, own)
         return self.known[split]
@@ -44,47 +47,45 @@ class SharedFiles:
 
         ValueError if images of only one split are labelled.
         """
-        images = {
-            path: self.places.of(path)
-            for path in map(str, self.images.by_path.values())
-        }
+        paths = map(str, self.images.by_path.values())
+        images = {path: self.places.of(path) for path in paths}
         pairs = FilePairs(self.places.kind, self.images.folder, images, {})
         for file, some in labelled.items():
             for path in map(str, some):
                 pairs.files[path] = images[path]._replace(split=self.split_of(file))
                 pairs.image_of[path] = path
-        parts, by = split_files(pairs, self.inventory)
-        files: dict[str, dict[Path, str]] = {name: {} for name in parts}
+        splits, by = split_files(pairs, self.inventory)
+        files: dict[str, dict[Path, str]] = {name: {} for name in splits}
         for file, some in labelled.items():
-            names = [
-                x for x, part in parts.items() if not part.pairs.keys().isdisjoint(some)
-            ]
-            if not some and (word := self.split_of(file)) != 'test':
-                names = ['val' if word in SPLITS['val'] else 'train']
+            word = self.split_of(file)
+            names = []
+            for name, split in splits.items():
+                if not split.files.pairs.keys().isdisjoint(some):
+                    names.append(name)
+            if not some and word != 'test':
+                names = [GROUPS[word] or 'train']
             for name in names:  # what is of no image is counted in the first
                 files[name][file] = NO_IMAGE if name == names[0] else ''
         lacking = f'image without {pairs.kind.what} (not labelled, so left out)'
-        for name, part in parts.items():
-            parts[name] = Split(
+        for name, split in splits.items():
+            notes = [*split.files.notes]
+            notes += [(lacking, image.name) for image in split.files.unlabelled]
+            for path in split.files.absent:
+                notes.append(('listed image that is not there', path))
+            splits[name] = Split(
                 source=Path(os.path.commonpath(labelled)),
                 images=self.images.folder,
-                names=frozenset(map(self.images.stem_of, part.pairs)),
+                names=frozenset(map(self.images.stem_of, split.files.pairs)),
                 inventory=self.inventory,
-                orphans=files[name],
-                notes=[
-                    *part.notes,
-                    *((lacking, image.name) for image in part.unlabelled),
-                    *(('listed image that is not there', path) for path in part.absent),
-                ],
+                files=SplitFiles(orphans=files[name], notes=notes),
             )
-        return parts, by
+        return splits, by
 
 
 def label_files(part: Split, suffixes: tuple[str, ...]) -> Mapping[Path, str]:
     """The label files of a split, with the reason of labels without an image; '' to skip them."""
-    files = (
-        [part.source]
-        if part.source.is_file()
-        else part.inventory.below(part.source, suffixes)
-    )
-    return part.orphans or dict.fromkeys(files, NO_IMAGE)
+    if part.files.orphans:
+        return part.files.orphans
+    if part.source.is_file():
+        return {part.source: NO_IMAGE}
+    return dict.fromkeys(part.inventory.below(part.source, suffixes), NO_IMAGE)

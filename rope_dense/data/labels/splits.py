@@ -4,15 +4,16 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
-from .files import read_text, without_suffix
+from .files import read_numbered_lines, without_suffix
 from .inventory import VAL_PART, Images, Inventory
-from .objects import Split
-from .pairs import SPLITS, FilePairs
+from .label_folder import Split, SplitFiles
+from .places import SPLITS, FilePairs
 
 Splits = tuple[dict[str, Split], str]  # and what says which image is in which, in words
 WORDS = {'train': 'training', 'val': 'validation'}
@@ -22,8 +23,16 @@ LISTS = (('trainval', 'test'), *product((*SPLITS['train'], 'trainval'), SPLITS['
 PER_CLASS = re.compile(r'\s+(-1|0|1)$')  # the last word in lists of one class
 NO_SPLIT = 'label file without an image, in no split'
 UNUSED = 'labelled image in no split (neither trained nor evaluated)'
-# Of a split: the files, the images (also without a file), and images that are listed and not there.
-Chosen = tuple[Collection[str], Collection[str], Collection[str]]
+
+
+class Chosen(NamedTuple):
+    """The files that are chosen for a split."""
+
+    files: list[str]
+    images: list[str]  # also without a file
+    absent: Collection[str] = ()  # names of images that are listed and not there
+
+
 Both = dict[str, Chosen]  # of 'train' and 'val'
 
 
@@ -50,11 +59,8 @@ def validation_of(
             f'{source}: {len(stems)} labelled image, so none for validation: put '
             'training and validation images in train/ and val/'
         )
-    moved, part, ordered = (
-        inventory.moved,
-        inventory.val_part,
-        sorted(stems, key=digest_of),
-    )
+    moved, part = inventory.moved, inventory.val_part
+    ordered = sorted(stems, key=digest_of)
     val = {stem for stem in ordered if moved.get(stem, is_for_validation(stem, part))}
     if len(val) in (0, len(ordered)):
         image = ordered[-1 if val else 0]
@@ -64,13 +70,13 @@ def validation_of(
 
 
 def split_by_hash(
-    part: Split, stems: Collection[str], key: Callable[[str], str] = str
+    both: Split, stems: Collection[str], key: Callable[[str], str] = str
 ) -> Splits:
     """Both splits of the labelled images of one file, by keys of paths as in ``Split.names``."""
-    val = validation_of({*map(key, stems)}, part.inventory, part.source)
+    val = validation_of({*map(key, stems)}, both.inventory, both.source)
     of_val = frozenset(stem for stem in stems if key(stem) in val)
-    names = {'train': frozenset(stems) - of_val, 'val': of_val}
-    return {split: replace(part, names=some) for split, some in names.items()}, BY_HASH
+    train = replace(both, names=frozenset(stems) - of_val)
+    return {'train': train, 'val': replace(both, names=of_val)}, BY_HASH
 
 
 def unlabelled_error(
@@ -83,70 +89,66 @@ def unlabelled_error(
 def split_files(pairs: FilePairs, inventory: Inventory) -> Splits:
     """Both splits of images that have a file each; ValueError for labels of only one split."""
     found = split_by_lists(pairs, inventory) or split_by_words(pairs)
-    chosen, by = found or (
-        split_pairs_by_hash(pairs, inventory, [*pairs.files]),
-        BY_HASH,
-    )
-    parts = {split: part_of(pairs, inventory, *some) for split, some in chosen.items()}
-    parts['train'] = replace(parts['train'], notes=tuple(pairs.notes))
-    return parts, by
+    if found is None:
+        found = split_pairs_by_hash(pairs, inventory, [*pairs.files]), BY_HASH
+    chosen, by = found
+    splits = dict[str, Split]()
+    for name, some in chosen.items():
+        notes = tuple(pairs.notes) if name == 'train' else ()
+        splits[name] = make_split(pairs, inventory, some, notes)
+    return splits, by
 
 
-def part_of(
+def make_split(
     pairs: FilePairs,
     inventory: Inventory,
-    files: Collection[str],
-    images: Collection[str],
-    absent: Collection[str] = (),
+    chosen: Chosen,
+    notes: Sequence[tuple[str, str]] = (),
 ) -> Split:
     """The labels of a split."""
-    matched = {file: pairs.image_of[file] for file in files if file in pairs.image_of}
     labelled = {*pairs.image_of.values()}
-    tops = {pairs.images[image].top for image in (*matched.values(), *images)}
-    folders = {os.path.dirname(file) for file in files or pairs.files}
-    return Split(
-        source=Path(os.path.commonpath(folders))
-        if folders
-        else pairs.source or pairs.home,
-        images=Path(os.path.commonpath(tops)) if tops else pairs.home,
-        inventory=inventory,
-        pairs={Path(file): Path(image) for file, image in matched.items()},
-        orphans={
-            Path(file): pairs.orphans[file] for file in files if file in pairs.orphans
-        },
-        unlabelled=[Path(image) for image in sorted(images) if image not in labelled],
-        absent=sorted(absent),
-    )
+    tops = {pairs.images[image].top for image in chosen.images}
+    matched, orphans = dict[Path, Path](), dict[Path, str]()
+    for file in chosen.files:
+        if file in pairs.image_of:
+            image = pairs.image_of[file]
+            tops.add(pairs.images[image].top)
+            matched[Path(file)] = Path(image)
+        elif file in pairs.orphans:
+            orphans[Path(file)] = pairs.orphans[file]
+    folders = {os.path.dirname(file) for file in chosen.files or pairs.files}
+    source = os.path.commonpath(folders) if folders else pairs.source or pairs.home
+    images = os.path.commonpath(tops) if tops else pairs.home
+    unlabelled = [Path(x) for x in sorted(chosen.images) if x not in labelled]
+    files = SplitFiles(matched, orphans, unlabelled, sorted(chosen.absent), notes)
+    return Split(Path(source), Path(images), inventory=inventory, files=files)
 
 
 def split_by_words(pairs: FilePairs) -> tuple[Both, str] | None:
     """Both splits by words in paths; None without labels of both, ValueError without training."""
     split_of = {path: pairs.split_of(path) for path in pairs.files}
     there = {split_of[path] for path in pairs.image_of}
-    names = {
-        split: [name for name in SPLITS[split] if name in there] for split in SPLITS
-    }
-    names['val'] = [name for name in names['val'] if name != 'test'] or names['val']
-    if not names['val']:
+    train, val = there.intersection(SPLITS['train']), there.intersection(SPLITS['val'])
+    if len(val) > 1:
+        val.discard('test')
+    if not val:
         return None
-    if not names['train']:
-        label = next(path for path, split in split_of.items() if split in names['val'])
-        folder = os.path.dirname(label)
+    if not train:
+        label = next(path for path, split in split_of.items() if split in val)
         raise ValueError(
-            f'{folder} has labels for validation, and no train/ beside it has labels'
+            f'{os.path.dirname(label)} has labels for validation, and no train/ beside it has '
+            'labels'
         )
     chosen = Both()
-    for split, some in names.items():
-        files = [path for path, name in split_of.items() if name in some]
-        images = [path for path, one in pairs.images.items() if one.split in some]
-        chosen[split] = files, images, ()
-    for path in (*pairs.orphans, *pairs.image_of):
-        if not split_of[path]:
-            kind = UNUSED if path in pairs.image_of else NO_SPLIT
-            pairs.notes.append((kind, os.path.basename(path)))
-    return chosen, 'folder (test/ is for validation)' if 'test' in names[
-        'val'
-    ] else 'folder'
+    for name, words in (('train', train), ('val', val)):
+        files = [path for path, split in split_of.items() if split in words]
+        images = [path for path, place in pairs.images.items() if place.split in words]
+        chosen[name] = Chosen(files, images)
+    for paths, note in ((pairs.orphans, NO_SPLIT), (pairs.image_of, UNUSED)):
+        for path in paths:
+            if not split_of[path]:
+                pairs.notes.append((note, os.path.basename(path)))
+    return chosen, 'folder (test/ is for validation)' if 'test' in val else 'folder'
 
 
 def split_pairs_by_hash(
@@ -154,34 +156,45 @@ def split_pairs_by_hash(
 ) -> Both:
     """Both splits by ``validation_of``; ValueError for images for validation without labels."""
     source = os.path.dirname(next(iter(files))) if files else pairs.home
-    labelled = {*pairs.image_of.values()}
-    rest = {image: one for image, one in pairs.images.items() if image not in labelled}
-    for image, one in rest.items():
-        if one.split in SPLITS['val'] and one.split != 'test':
-            words = (
-                (folder, pairs.kind.word(folder.name)) for folder in Path(image).parents
-            )
-            place = [folder for folder, word in words if word and word[0] == one.split][
-                -1
-            ]
-            raise unlabelled_error(place, source, pairs.kind.plural)
-    places = {f: pairs.images[pairs.image_of[f]] for f in files if f in pairs.image_of}
-    key_of = {file: places.get(file, pairs.files[file]).key for file in files}
-    rest_of = {image: one.key for image, one in rest.items() if one.split != 'test'}
-    negatives = pairs.kind.negatives
-    with_image = {key for file, key in key_of.items() if file in places}
+    without_file = keys_without_file(pairs, source)
+    key_of, with_image = dict[str, str](), set[str]()
+    for file in files:
+        image = pairs.image_of.get(file)
+        place = pairs.images[image] if image else pairs.files[file]
+        key_of[file] = place.key
+        if image:
+            with_image.add(place.key)
     keys = with_image or {*key_of.values()}  # a label without an image chooses no image
+    negatives = pairs.kind.negatives
     if negatives:  # then an image without a file is labelled, too
-        keys |= {*rest_of.values()}
-    val, chosen = validation_of(keys, inventory, Path(source)), Both()
-    for split in SPLITS:
-        is_val = split == 'val'
-        labels = [file for file, key in key_of.items() if (key in val) == is_val]
-        others = [
-            x for x, key in rest_of.items() if (negatives and key in val) == is_val
-        ]
-        chosen[split] = labels, others, ()
+        keys.update(without_file.values())
+    val = validation_of(keys, inventory, Path(source))
+    chosen = {name: Chosen([], []) for name in SPLITS}
+    for file, key in key_of.items():
+        chosen['val' if key in val else 'train'].files.append(file)
+    for image, key in without_file.items():
+        chosen['val' if negatives and key in val else 'train'].images.append(image)
     return chosen
+
+
+def keys_without_file(pairs: FilePairs, source: Path | str) -> dict[str, str]:
+    """The keys of the images without a file, but those of a test.
+
+    ValueError if one of them is in a folder for validation.
+    """
+    labelled = {*pairs.image_of.values()}
+    keys = dict[str, str]()
+    for image, place in pairs.images.items():
+        if image in labelled or place.split == 'test':
+            continue
+        if place.split not in SPLITS['val']:
+            keys[image] = place.key
+            continue
+        for folder in reversed(Path(image).parents):
+            word = pairs.kind.word(folder.name)
+            if word and word.split == place.split:
+                raise unlabelled_error(folder, source, pairs.kind.plural)
+    return keys
 
 
 def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] | None:
@@ -191,40 +204,19 @@ def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] |
     which none is of labelled images for training.
     """
     lists = lists_in(pairs, inventory)
-    start = len(os.path.join(pairs.home, ''))
-    named = {
-        f'{one.key}{os.path.splitext(x)[1]}': Path(x) for x, one in pairs.images.items()
-    }
-    images = Images(
-        pairs.home, named | {path[start:]: Path(path) for path in pairs.images}
-    )
-    orphan_of = {pairs.files[path].key: path for path in pairs.orphans}
-    file_of = {image: path for path, image in pairs.image_of.items()}
-    chosen: dict[str, Chosen] = {}
-    for name, path in lists.items():
-        files, found, absent = list[str](), dict[str, None](), list[str]()
-        for line in filter(None, map(str.strip, read_text(path).splitlines())):
-            short = without_suffix(PER_CLASS.sub('', line))
-            orphan = orphan_of.get(short)
-            if image := images.find(line) if orphan else listed_image(line, images):
-                found[str(image)] = None
-            elif orphan:
-                files.append(orphan)
-            else:
-                absent.append(short)
-        files += [file_of[image] for image in found if image in file_of]
-        chosen[name] = files, [*found], absent
-    labelled = [name for name, (files, *_) in chosen.items() if files]
+    chosen = read_lists(lists, pairs)
+    labelled = [name for name, some in chosen.items() if some.files]
     for train, val in LISTS:
         if train in labelled and val in labelled:
             by = f'ImageSets ({lists[train].name}, {lists[val].name})'
             return {'train': chosen[train], 'val': chosen[val]}, by
     for name in TRAINING:
         if name in labelled:
-            some, pictures, missing = chosen[name]
-            both = split_pairs_by_hash(pairs, inventory, some)
-            rest = [image for image in pictures if image not in file_of]
-            both['train'] = both['train'][0], rest, missing
+            files, images, absent = chosen[name]
+            both = split_pairs_by_hash(pairs, inventory, files)
+            with_file = {*pairs.image_of.values()}
+            rest = [image for image in images if image not in with_file]
+            both['train'] = Chosen(both['train'].files, rest, absent)
             return both, f'{lists[name].name} and {BY_HASH}'
     if not lists or not pairs.kind.lists:
         return None
@@ -235,17 +227,46 @@ def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] |
     )
 
 
+def read_lists(lists: Mapping[str, Path], pairs: FilePairs) -> Both:
+    """The files, the images and what is absent of each list."""
+    start = len(os.path.join(pairs.home, ''))
+    by_key, by_path = dict[str, Path](), dict[str, Path]()
+    for path, place in pairs.images.items():
+        by_key[place.key + os.path.splitext(path)[1]] = Path(path)
+        by_path[path[start:]] = Path(path)
+    images = Images(pairs.home, by_key | by_path)
+    orphan_of = {pairs.files[path].key: path for path in pairs.orphans}
+    file_of = {image: path for path, image in pairs.image_of.items()}
+    chosen = Both()
+    for name, file in lists.items():
+        files, found, absent = list[str](), dict[str, None](), list[str]()
+        for _, line in read_numbered_lines(file):
+            short = without_suffix(PER_CLASS.sub('', line))
+            orphan = orphan_of.get(short)
+            image = images.find(line) if orphan else listed_image(line, images)
+            if image:
+                found[str(image)] = None
+            elif orphan:
+                files.append(orphan)
+            else:
+                absent.append(short)
+        files += [file_of[image] for image in found if image in file_of]
+        chosen[name] = Chosen(files, [*found], absent)
+    return chosen
+
+
 def lists_in(pairs: FilePairs, inventory: Inventory) -> dict[str, Path]:
     """The lists of a data set by name, from the first folder that has some."""
-    known = {*TRAINING, *SPLITS['val']}
     sets = inventory.subfolders(pairs.home).get('imagesets')
     inner = inventory.subfolders(sets).get(pairs.kind.lists or 'main') if sets else None
-    for place in filter(None, (inner, sets, pairs.home)):
-        files = inventory.directly(place, ('.txt',))
-        found = {name: file for file in files if (name := file.stem.lower()) in known}
-        if found and (
-            place != pairs.home or pairs.kind.is_map or {*TRAINING} & found.keys()
-        ):
+    for folder in filter(None, (inner, sets, pairs.home)):
+        found = dict[str, Path]()
+        for file in inventory.directly(folder, ('.txt',)):
+            name = file.stem.lower()
+            if name in TRAINING or name in SPLITS['val']:
+                found[name] = file
+        has_training = not found.keys().isdisjoint(TRAINING)
+        if found and (folder != pairs.home or pairs.kind.is_map or has_training):
             return found
     return {}
 
@@ -255,9 +276,9 @@ def listed_image(line: str, images: Images) -> Path | None:
 
     Behind it may be the path of its label file or mask, or the number of a list of one class.
     """
-    if found := images.find(line):
-        return found
-    gaps = [gap.start() for gap in re.finditer(r'[\s,;]+', line)]
-    return next(
-        (file for end in reversed(gaps) if (file := images.find(line[:end]))), None
-    )
+    ends = [gap.start() for gap in re.finditer(r'[\s,;]+|\Z', line)]
+    for end in reversed(ends):
+        image = images.find(line[:end])
+        if image:
+            return image
+    return None

@@ -15,8 +15,9 @@ from ...utils.progress import progress
 from .files import VIDEO_SUFFIXES
 from .inventory import Inventory
 from .kept import write_if_changed
+from .label_folder import Split, SplitFiles
 from .maps import DEPTH, MASKS, MapFiles, MapFolder, relative_path
-from .objects import Report, Split
+from .objects import Report
 
 IS_MAP = 'file of a folder of masks or depth maps (left out)'
 UNREAD = 'file that cannot be read (left out)'
@@ -41,8 +42,8 @@ def write_picture_list(
     report = Report()
 
     def write(found: MapFolder, fresh: Path) -> dict[str, Any]:
-        report.note_results(inventory)
-        files = found.splits['train'].unlabelled
+        report.note_results(inventory.skipped)
+        files = found.splits['train'].files.unlabelled
         videos = [file for file in files if file.suffix.lower() in VIDEO_SUFFIXES]
         images = usable(inventory, files[: len(files) - len(videos)], report)
         frames = [
@@ -95,7 +96,8 @@ def find_pictures(
             files.append(path)
     if not files:
         raise ValueError(f'{top}: no picture; there are {inventory.suffixes_in(top)}')
-    part = Split(files[0], root, inventory=inventory, unlabelled=files)
+    pictures = SplitFiles(unlabelled=files)
+    part = Split(files[0], root, inventory=inventory, files=pictures)
     return MapFolder(MASKS, dict(train=part), 'without labels')
 
 

@@ -15,8 +15,10 @@ import numpy as np
 from .files import errors_at, finite_numbers, read_xml
 from .geometry import polygon_shape, rotated_shape
 from .inventory import Inventory
-from .objects import Format, LabelFolder, Labelled, Read, Report, Shape, Split
-from .pairs import FileKind, find_pairs, read_pairs
+from .label_folder import Format, LabelFolder, Read, Split
+from .objects import Labelled, Report, Shape
+from .pairs import find_pairs, read_pairs
+from .places import FileKind
 from .splits import split_files
 
 PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object

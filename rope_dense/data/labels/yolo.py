@@ -16,8 +16,10 @@ import numpy as np
 from .dota import has_corners
 from .files import PlacedError, finite_numbers, read_numbered_lines, read_text
 from .geometry import polygon_shape
-from .objects import Labelled, Read, Report, Shape, Split
-from .pairs import FileKind, read_pairs
+from .label_folder import Read, Split
+from .objects import Labelled, Report, Shape
+from .pairs import read_pairs
+from .places import FileKind
 from .yolo_yaml import read_names_above
 
 FARTHEST = 2.0  # fraction of the image size: numbers beyond are no fractions
@@ -54,10 +56,10 @@ def read_yolo(part: Split, classes: Sequence[str] | None, report: Report) -> Rea
                 'one a line in the order of their numbers, or give --classes'
             )
         names, options = found[0], found[1] | options
-    if not part.pairs and not part.options.get('unpublished'):
+    if not part.files.pairs and not part.options.get('unpublished'):
         raise ValueError(
-            f'{part.images}: none of its {len(part.unlabelled)} images has a label file: a.jpg '
-            f'needs a.txt in {part.source}, or beside it'
+            f'{part.images}: none of its {len(part.files.unlabelled)} images has a label file: '
+            f'a.jpg needs a.txt in {part.source}, or beside it'
         )
     lines = LineReader(part, names, options.get('kpt_shape'), report)
 

@@ -11,14 +11,15 @@ from ..classes import CLASSES_FILE
 from .dota import has_corners, read_object_lines
 from .files import read_text
 from .inventory import Inventory
-from .objects import Format, LabelFolder
-from .pairs import LOOKED_AT, FilePairs, Places, find_pairs, pair_files
+from .label_folder import Format, LabelFolder
+from .pairs import LOOKED_AT, find_pairs, pair_files
+from .places import FilePairs, Places
 from .splits import (
     BY_HASH,
     WORDS,
     Chosen,
     listed_image,
-    part_of,
+    make_split,
     split_files,
     split_pairs_by_hash,
 )
@@ -55,7 +56,7 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
             found.append(one := declared_folder(*declaration, inventory))
             parts = one.splits.values()
             images = [
-                x for part in parts for x in (*part.pairs.values(), *part.unlabelled)
+                x for part in parts for x in (*part.files.pairs.values(), *part.files.unlabelled)
             ]
             homes[frozenset(map(str, images))] = one.splits['train'].images
     pairs = find_pairs(inventory, FILES)
@@ -134,18 +135,17 @@ def declared_folder(
     ]:
         described += f' (images in {outside[0]})'
     if 'val' not in sets:
-        chosen = split_pairs_by_hash(pairs, inventory, chosen['train'][0])
+        chosen = split_pairs_by_hash(pairs, inventory, chosen['train'].files)
         described += f', which has no `val`, and {BY_HASH}'
     parts = {}
     for split, some in chosen.items():
         common = Path(os.path.commonpath(sets.get(split, sets['train']).folders))
-        parts[split] = replace(
-            part_of(pairs, inventory, *some), images=common, options=options
-        )
+        notes = tuple(pairs.notes) if split == 'train' else ()
+        part = make_split(pairs, inventory, some, notes)
+        parts[split] = replace(part, images=common, options=options)
     names = class_names_of(
         content, file, [part.source for part in parts.values()], inventory
     )
-    parts['train'] = replace(parts['train'], notes=tuple(pairs.notes))
     return LabelFolder(YOLO, parts, described, names)
 
 
@@ -215,7 +215,8 @@ class ImageSet:
                 else pairs.files[path].key in absent
             )
         ]
-        return files, self.images, absent - {pairs.files[path].key for path in files}
+        absent -= {pairs.files[path].key for path in files}
+        return Chosen(files, self.images, absent)
 
 
 def candidate_files(folders: Iterable[str], inventory: Inventory) -> list[str]:

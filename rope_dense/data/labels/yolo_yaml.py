@@ -9,7 +9,7 @@ from typing import Any
 from ..classes import read_classes
 from .files import IMAGE_SUFFIXES, class_names, parts_of, read_text, read_yaml
 from .inventory import Inventory
-from .pairs import SPLITS
+from .places import SPLITS
 
 ABSENT = ('', '~', 'null', 'Null', 'NULL', 'None')  # as the text of a yaml
 DECLARATIONS = (('.yaml', '.yml'), ('.data',))
