@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
-from .files import errors_at, read_text
+from .files import errors_at, parts_of, read_text, without_suffix
 from .foreign import other_tool
-from .inventory import Inventory
+from .inventory import Images, Inventory
 from .places import SPLITS
 from .splits import WORDS
 
@@ -302,3 +303,16 @@ def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
         if best:
             return best
     return None
+
+
+def find_image(images: Images, name: str) -> Path | None:
+    """The file of an image's name: a path, or an address as Label Studio writes it."""
+    # As in /data/local-files/?d=folder/a%20b.jpg.
+    plain = unquote(re.split('[?#]', name.rpartition('?d=')[2])[0])
+    return images.find(name) or (images.find(plain) if plain != name else None)
+
+
+def stem_of(name: str, images: Images) -> str:
+    """The path of an image without suffix; its name where it is not there."""
+    file = find_image(images, name)
+    return images.stem_of(file) if file else without_suffix('/'.join(parts_of(name)))
