@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from mmengine.dist import is_main_process
 
@@ -20,6 +20,30 @@ HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
 FORMULA = ('=', '+', '-', '@', '\t', '\r')  # what it begins with
 COLUMNS = 6  # metrics in the table; the files have all
 WIDTHS = dict(size=11, scaling=18, window=9, tile=7)  # of the columns before them
+
+
+class ResultRow(TypedDict, total=False):
+    """The figures of a test with a setting, see ``Evaluator.evaluate``."""
+
+    size: str
+    scaling: str
+    window: str
+    slide: str
+    tile: int | None
+    given: str | None
+    height: int
+    width: int
+    metrics: dict[str, float | None]
+    seconds_per_image: float | None
+
+
+class ResultFile(TypedDict):
+    """The content of a results file."""
+
+    label: str
+    training_size: ImageSize
+    identity: dict
+    rows: list[ResultRow]
 
 
 @dataclass

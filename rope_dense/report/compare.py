@@ -1,27 +1,23 @@
 """Two reports side by side."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TypeVar
 
 from ..measure.plot import plot_resolutions
-from ..measure.results import headline
+from ..measure.results import ResultFile, headline
 from ..utils.errors import UsageError
 from ..utils.results import Results
 from . import figures
 from .page import FIGURES, NAME, Page
+from .record import LOST, NUMBER, Comparison, Report, Row
 from .settings import differing_settings
 
-Reports = Mapping[
-    str, dict[str, Any]
-]  # the content of report.json by the name of the run
+Reports = Mapping[str, Report]  # by the name of the run
+Value = TypeVar('Value')
 
-COLUMNS = (
-    'AP AP50 f1 IoU boundary PQ SQ RQ rmse abs_rel'.split()
-)  # others would not fit
+# Of the table of classes; others would not fit.
+COLUMNS = 'AP AP50 f1 IoU boundary PQ SQ RQ rmse abs_rel'.split()
 SETTINGS = 40  # rows at most
 
 
@@ -32,19 +28,17 @@ def compare_runs(first: Path, second: Path, out: Path) -> Path:
         UsageError: a run has no report, or they are of different tasks.
         ForeignFileError: a file that would be written is the user's, or one of the reports.
     """
-    reports = dict(
-        zip(run_names(first, second), map(read_report, (first, second)), strict=True)
-    )
-    a, b = reports.values()
-    if list(a['classes'][0]) != list(b['classes'][0]):
+    a, b = run_names(first, second)
+    reports = {a: read_report(first), b: read_report(second)}
+    columns, others = map(class_columns, reports.values())
+    if columns != others:
         raise UsageError(f'--compare {first} {second}: reports of different tasks')
-    with Results(out, NAME, [report_file(first), report_file(second)]) as results:
-        about = {
-            name: report['about']['checkpoint'] for name, report in reports.items()
-        }
-        page = Page(results, ' and '.join(reports), about)
+    files = [report_file(first), report_file(second)]
+    with Results(out, NAME, files) as results:
+        about = {run: report.about['checkpoint'] for run, report in reports.items()}
+        page = Page(results, f'{a} and {b}', Comparison(about=about))
         add_settings(page, reports)
-        add_classes(page, reports)
+        add_classes(page, reports, [name for name in COLUMNS if name in columns])
         add_errors(page, reports)
         add_plots(page, reports)
         add_training(page, reports)
@@ -63,160 +57,171 @@ def run_names(first: Path, second: Path) -> tuple[str, str]:
 
 def report_file(run: Path) -> Path:
     """The file of the report of a run, or of a folder that is one."""
-    return (run / 'report' if (run / 'report').is_dir() else run) / FIGURES
+    inside = run / 'report'
+    return (inside if inside.is_dir() else run) / FIGURES
 
 
-def read_report(run: Path) -> dict[str, Any]:
-    """The content of the report of a run; UsageError if there is none."""
+def read_report(run: Path) -> Report:
+    """The report of a run; UsageError if there is none."""
+    again = f'run `rope-dense report {run}`'
     try:
-        content = json.loads(report_file(run).read_text(encoding='utf-8'))
-        missing = {'about', 'classes', 'names', 'settings'} - content.keys()
-    except (OSError, ValueError, AttributeError) as error:
-        raise UsageError(
-            f'--compare {run}: no report, run `rope-dense report {run}`'
-        ) from error
-    if missing:
-        raise UsageError(
-            f'--compare {run}: an old report, run `rope-dense report {run}` again'
-        )
-    return content
+        return Report.parse(report_file(run).read_text(encoding='utf-8'))
+    except KeyError as error:
+        raise UsageError(f'--compare {run}: an old report, {again} again') from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f'--compare {run}: no report, {again}') from error
 
 
-def add_settings(page: Page, reports: Reports) -> None:
+def class_columns(report: Report) -> list[str]:
+    """The columns of the table of classes."""
+    assert report.classes, 'every class has a row, and all of them'
+    return list(report.classes[0])
+
+
+def add_settings(page: Page[Comparison], reports: Reports) -> None:
     """Add the settings in which the runs differ, and the iterations that they trained for."""
     (a, first), (b, second) = reports.items()
-    rows = differing_settings(first['settings'], second['settings'])
-    trained = [
-        report.get('losses', {}).get('loss', [[None]])[0][-1]
-        for report in reports.values()
-    ]
-    if trained[0] != trained[1]:
-        rows.insert(0, ('last iteration of the run', *trained))
+    rows = differing_settings(first.settings, second.settings)
+    last, other = last_iteration(first), last_iteration(second)
+    if last != other:
+        rows.insert(0, ('last iteration of the run', last, other))
     text = 'Folders of data and output are left out, but for own.data_root.'
     if not rows:
         text = f'The runs have the same settings. {text}'
     elif len(rows) > SETTINGS:
         text = f'The first {SETTINGS} of {len(rows)}, settings of own data before what they change.'
     page.section('Differences of the settings', text)
-    table = [{'setting': key, a: str(x), b: str(y)} for key, x, y in rows[:SETTINGS]]
-    page.add_table('settings', table)
+    for key, x, y in rows[:SETTINGS]:
+        page.record.settings.append({'setting': key, a: str(x), b: str(y)})
+    page.add_table(page.record.settings)
 
 
-def add_classes(page: Page, reports: Reports) -> None:
+def last_iteration(report: Report) -> float | None:
+    """The last iteration of the losses of a training, if it is known."""
+    losses = report.losses or {}
+    return losses['loss'].x[-1] if 'loss' in losses else None
+
+
+def add_classes(page: Page, reports: Reports, columns: Sequence[str]) -> None:
     """Add the main figures of each class, or range of distances."""
     text = f'Each figure of {" and of ".join(reports)}, and the change.'
-    columns = [
-        name for name in COLUMNS if name in next(iter(reports.values()))['classes'][0]
-    ]
-    a, b = (keyed(report['classes'], 'class').keys() for report in reports.values())
-    if others := sorted(a ^ b):
+    tables = {run: by_key(x.classes, 'class') for run, x in reports.items()}
+    first, second = tables.values()
+    others = sorted(first.keys() ^ second.keys())
+    if others:
         text += f' Only one of them has {", ".join(others)}: their means are of other classes.'
     page.section('Classes', text)
-    add_changes(page, reports, 'classes', 'class', columns, f'{columns[0]} by class.')
+    caption = f'{columns[0]} by class.'
+    page.record.classes = add_changes(
+        page, 'classes', 'class', tables, columns, caption
+    )
 
 
 def add_errors(page: Page, reports: Reports) -> None:
     """Add the kinds of error of two detectors."""
-    if not all('errors' in report for report in reports.values()):
-        return
-    columns = [name for name in next(iter(reports.values()))['errors'][0]][1:3]
-    page.section(
-        'Kinds of error', 'A negative change: the second model has less of it.'
-    )
-    add_changes(
-        page, reports, 'errors', 'error', columns, 'AP50 lost by kind of error.'
-    )
+    tables = {run: by_key(x.errors, 'error') for run, x in reports.items()}
+    if all(tables.values()):
+        text = 'A negative change: the second model has less of it.'
+        page.section('Kinds of error', text)
+        columns, caption = [LOST, NUMBER], 'AP50 lost by kind of error.'
+        page.record.errors = add_changes(
+            page, 'errors', 'error', tables, columns, caption
+        )
+
+
+def by_key(rows: Sequence[Row] | None, key: str) -> dict[str, Row]:
+    """Rows by their value of `key`."""
+    return {row[key]: row for row in rows or ()}
 
 
 def add_changes(
     page: Page,
-    reports: Reports,
-    table: str,
+    name: str,
     key: str,
+    tables: Mapping[str, Mapping[str, Row]],
     columns: Sequence[str],
     caption: str,
-) -> None:
-    """Add the rows of a table with the figures of both, matched by `key`; bars of the first one."""
-    first, second = (keyed(report[table], key) for report in reports.values())
-    lengths: dict[str, dict[str, Any]] = {run: {} for run in reports}
-    (a, b), rows = reports, []
-    for name in {**first, **second}:
-        cells: dict[str, Any] = {key: name}
+) -> list[Row]:
+    """Add a table with the figures of both runs, and their bars in the first of the columns.
+
+    Args:
+        name: of the file of the bars.
+        key: the first column, which rows are matched by.
+        tables: of each run the rows by that column.
+
+    Returns:
+        The rows of the table.
+    """
+    main, rows = columns[0], list[Row]()
+    (a, first), (b, second) = tables.items()
+    lengths: dict[str, Row] = {a: {}, b: {}}
+    for place in {**first, **second}:
+        row, other_row = first.get(place, {}), second.get(place, {})
+        lengths[a][place], lengths[b][place] = row.get(main), other_row.get(main)
+        cells: Row = {key: place}
         for column in columns:
-            value, other = (
-                first.get(name, {}).get(column),
-                second.get(name, {}).get(column),
-            )
-            change = None if value is None or other is None else other - value
-            cells |= {
-                f'{column}, {a}': value,
-                f'{column}, {b}': other,
-                f'{column}, change': change,
-            }
-        for run, values in lengths.items():
-            values[name] = cells[f'{columns[0]}, {run}']
+            value, other = row.get(column), other_row.get(column)
+            cells[f'{column}, {a}'] = value
+            cells[f'{column}, {b}'] = other
+            is_known = value is not None and other is not None
+            cells[f'{column}, change'] = other - value if is_known else None
         rows.append(cells)
-    page.add_figure(table, figures.draw_bars(lengths, columns[0]), caption)
-    page.add_table(table, rows)
-
-
-def keyed(rows: Sequence[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
-    """Rows by their value of `key`."""
-    return {row[key]: row for row in rows}
+    page.add_figure(name, figures.draw_bars(lengths, main), caption)
+    page.add_table(rows)
+    return rows
 
 
 def add_plots(page: Page, reports: Reports) -> None:
     """Add plots of the test, each where both runs have it."""
-    if runs := values_of_both(reports, 'precision_recall'):
+    a, b = reports.values()
+    lines = of_both(reports, a.precision_recall, b.precision_recall)
+    if lines:
         page.section('Precision and recall')
-        figure = figures.draw_lines(runs, 'recall', 'precision', unit=True)
+        figure = figures.draw_lines(lines, 'recall', 'precision', unit=True)
         page.add_figure('precision_recall', figure, 'At IoU 0.5, by class.')
-    names = next(iter(reports.values()))['names']
-    if all(report['names'] == names for report in reports.values()) and (
-        runs := values_of_both(reports, 'confusion')
-    ):
-        tables = {run: np.array(table) for run, table in runs.items()}
-        names = [*names, 'nothing'][: len(next(iter(tables.values())))]
+    if a.names == b.names and a.confusion is not None and b.confusion is not None:
+        tables = dict(zip(reports, (a.confusion, b.confusion), strict=True))
+        names = [*a.names, 'nothing'][: len(a.confusion)]
         page.section('Confusion')
         page.add_figure('confusion', figures.draw_matrix(tables, names), 'Rows: truth.')
-    if runs := values_of_both(reports, 'calibration'):
+    ranges = of_both(reports, a.calibration, b.calibration)
+    if ranges:
+        figure = figures.draw_calibration(ranges)
         page.section('Calibration')
-        page.add_figure(
-            'calibration', figures.draw_calibration(runs), 'True positives by score.'
-        )
+        page.add_figure('calibration', figure, 'True positives by score.')
 
 
 def add_training(page: Page, reports: Reports) -> None:
     """Add the loss, and the main metric of each evaluation, as one plot each."""
-    runs = values_of_both(reports, 'losses')
-    if runs and all('loss' in losses for losses in runs.values()):
+    a, b = reports.values()
+    losses = of_both(reports, a.losses, b.losses)
+    if losses and all('loss' in lines for lines in losses.values()):
+        curves = {run: lines['loss'] for run, lines in losses.items()}
+        figure = figures.draw_lines({'': curves}, 'iteration', 'loss')
         page.section('Training')
-        curves = {run: losses['loss'] for run, losses in runs.items()}
-        page.add_figure(
-            'losses', figures.draw_lines({'': curves}, 'iteration', 'loss'), 'Loss.'
-        )
-    if runs := values_of_both(reports, 'metrics'):
-        metric = headline(next(iter(runs.values())))
-        curves = {
-            run: metrics[metric] for run, metrics in runs.items() if metric in metrics
-        }
+        page.add_figure('losses', figure, 'Loss.')
+    metrics = of_both(reports, a.metrics, b.metrics)
+    if metrics:
+        metric = headline(next(iter(metrics.values())))
+        curves = {run: x[metric] for run, x in metrics.items() if metric in x}
         figure = figures.draw_lines({'': curves}, 'step of the evaluation', metric)
         page.add_figure('metrics', figure, f'{metric}.')
 
 
 def add_image_sizes(page: Page, reports: Reports) -> None:
     """Add the main metric against the size of the image, as one plot."""
-    if not (runs := values_of_both(reports, 'image_sizes')):
-        return
-    metric = headline(next(iter(runs.values()))['rows'][0]['metrics'])
-    page.section('Image sizes')
-    figure = plot_resolutions(
-        [dict(run, label=name) for name, run in runs.items()], metric
-    )
-    page.add_figure('image_sizes', figure, f'{metric} against image size.')
+    a, b = (report.image_sizes for report in reports.values())
+    if a and b:
+        first, second = reports
+        metric = headline(a['rows'][0]['metrics'])
+        page.section('Image sizes')
+        runs = [ResultFile({**a, 'label': first}), ResultFile({**b, 'label': second})]
+        figure = plot_resolutions(runs, metric)
+        page.add_figure('image_sizes', figure, f'{metric} against image size.')
 
 
-def values_of_both(reports: Reports, name: str) -> dict[str, Any]:
-    """Values that both reports have under a name, by run; empty if one has nothing."""
-    runs = {run: report[name] for run, report in reports.items() if report.get(name)}
-    return runs if len(runs) == len(reports) else {}
+def of_both(
+    runs: Iterable[str], first: Value | None, second: Value | None
+) -> dict[str, Value]:
+    """The values of two runs by name; empty if one has nothing."""
+    return dict(zip(runs, (first, second), strict=True)) if first and second else {}

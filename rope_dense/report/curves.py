@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 from ..measure.plot import plot_resolutions
@@ -10,18 +11,17 @@ from ..measure.results import headline, read_results
 from ..project.run import Run
 from ..utils.disk import read_json_lines
 from . import figures
-from .figures import Line
 from .page import Page
+from .record import Line, Report
 
 PICTURES = ('losses.png', 'metrics.png', 'image_sizes.png')
-LATE, GAIN = (
-    0.75,
-    0.05,
-)  # share of the steps, and of the metric that the rest of them gained
+LATE = 0.75  # share of the steps, of which the rest is the end of a run
+GAIN = 0.05  # share of the metric that the end has gained, if it still improves
 LOWER_IS_BETTER = ('rmse',)
-TIME = re.compile(
-    r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE
-)  # of a line of a log
+# What is in a line of a test's log, too.
+NO_METRICS = ('step', 'time', 'data_time')
+# Of a line of a log.
+TIME = re.compile(r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE)
 
 
 def read_summary(work_dir: Path) -> dict[str, str]:
@@ -31,86 +31,97 @@ def read_summary(work_dir: Path) -> dict[str, str]:
     """
     run, summary = Run(work_dir), {}
     files = sorted(work_dir.glob('*/vis_data/scalars.json'))
-    if record := run.record:
+    record = run.record
+    metrics = {} if record else read_logs(files)[1]
+    if record:
         step = f'epoch {record["epoch"]}, iteration {record["iteration"]}'
         summary['best'] = f'{record["metric"]} {record["value"]:.3f}, {step}'
-    elif metrics := read_logs(files)[1]:
-        steps, values = metrics[name := headline(metrics)]
+    elif metrics:
+        name = headline(metrics)
+        steps, values = metrics[name]
         summary['last'] = f'{name} {values[-1]:.3f}, iteration {steps[-1]}'
-    if checkpoint := str(work_dir / record['file']) if record else run.last:
+    checkpoint = str(work_dir / record['file']) if record else run.last
+    if checkpoint:
         summary['checkpoint'] = checkpoint
-    logs = [log for file in files for log in file.parents[1].glob('*.log')]
-    texts = [log.read_text(encoding='utf-8', errors='replace') for log in logs]
-    ends = [(found[0], found[-1]) for found in map(TIME.findall, texts) if found]
-    times = [
-        [datetime.strptime(text, '%Y/%m/%d %H:%M:%S') for text in pair] for pair in ends
-    ]
-    if times:
-        length = sum((last - first for first, last in times), timedelta())
-        summary['trained'] = f'{times[0][0]:%Y-%m-%d}, {length} h'
+    days, length = list[str](), timedelta()
+    for file in files:
+        for log in file.parents[1].glob('*.log'):
+            times = TIME.findall(log.read_text(encoding='utf-8', errors='replace'))
+            if times:
+                first, last = map(read_time, (times[0], times[-1]))
+                days.append(f'{first:%Y-%m-%d}')
+                length += last - first
+    if days:
+        summary['trained'] = f'{days[0]}, {length} h'
     return summary
 
 
-def add_training(page: Page, work_dir: Path) -> None:
+def read_time(text: str) -> datetime:
+    """The time at which a line of a log was written."""
+    return datetime.strptime(text, '%Y/%m/%d %H:%M:%S')
+
+
+def add_training(page: Page[Report], work_dir: Path) -> None:
     """Add a summary, curves, and AP or mIoU against image size, where the work folder has them."""
-    page.figures['about'] = read_summary(work_dir) | page.figures['about']
+    page.record.about = read_summary(work_dir) | page.record.about
     losses, metrics = read_logs(sorted(work_dir.glob('*/vis_data/scalars.json')))
     if losses:
-        page.section(
-            'Training', 'Losses by iteration, and the metrics of each evaluation.'
-        )
+        page.record.losses = losses
+        text = 'Losses by iteration, and the metrics of each evaluation.'
+        page.section('Training', text)
         figure = figures.draw_lines({'': losses}, 'iteration', 'loss')
-        page.add_figure('losses', figure, 'Losses.', losses)
+        page.add_figure('losses', figure, 'Losses.')
     if losses and metrics:
+        page.record.metrics = metrics
         figure = figures.draw_lines({'': metrics}, 'step of the evaluation', 'metric')
-        page.add_figure('metrics', figure, 'Metrics.', metrics)
-        if advice := advice_text(metrics):
+        page.add_figure('metrics', figure, 'Metrics.')
+        advice = advice_text(metrics)
+        if advice:
             page.advise(advice)
     results = work_dir / 'resolutions.json'
-    if results.is_file() and (content := read_results(results))['rows']:
+    content = read_results(results) if results.is_file() else None
+    if content and content['rows']:
+        page.record.image_sizes = content
         metric = headline(content['rows'][0]['metrics'])
-        page.section(
-            'Image sizes', f'{metric} against the size of the image (eval-resolutions).'
-        )
+        text = f'{metric} against the size of the image (eval-resolutions).'
+        page.section('Image sizes', text)
         figure = plot_resolutions([content], metric)
-        page.add_figure('image_sizes', figure, f'{metric} against image size.', content)
+        page.add_figure('image_sizes', figure, f'{metric} against image size.')
 
 
 def read_logs(files: Iterable[Path]) -> tuple[dict[str, Line], dict[str, Line]]:
     """Losses and metrics by name, as lines of (step, value), from the logs of a run in order."""
-    losses: dict[str, tuple[list, list]] = {}
-    metrics: dict[str, tuple[list, list]] = {}
-    for record in (record for file in files for record in read_json_lines(file)):
+    losses: dict[str, Line] = {}
+    metrics: dict[str, Line] = {}
+    for record in chain.from_iterable(map(read_json_lines, files)):
         for name, value in record.items():
-            kind = losses if name == 'loss' or name.startswith('loss_') else None
-            if 'loss' not in record and name not in ('step', 'time', 'data_time'):
-                kind = metrics
-            if kind is not None and isinstance(value, int | float) and value != -1:
-                steps, values = kind.setdefault(name, ([], []))
+            if 'loss' not in record and name not in NO_METRICS:
+                lines = metrics
+            elif name == 'loss' or name.startswith('loss_'):
+                lines = losses
+            else:
+                continue
+            if isinstance(value, int | float) and value != -1:
+                steps, values = lines.setdefault(name, Line([], []))
                 steps.append(record.get('step', record.get('iter', len(steps))))
                 values.append(value)
-    return dict(losses), dict(metrics)
+    return losses, metrics
 
 
 def advice_text(metrics: dict[str, Line]) -> str | None:
     """Advice from the curve of the main metric; None if it had ended to improve."""
     name = headline(metrics)
     steps, values = metrics[name]
-    sign = -1 if name in LOWER_IS_BETTER else 1
-    before = [
-        sign * v
-        for step, v in zip(steps, values, strict=True)
-        if step <= LATE * steps[-1]
-    ]
-    last = sign * values[-1]
-    if (
-        not before
-        or last < max(sign * v for v in values)
-        or last - max(before) <= GAIN * abs(last)
-    ):
+    word, best = ('falls', min) if name in LOWER_IS_BETTER else ('rises', max)
+    late = steps[-1] * LATE
+    before = [x for step, x in zip(steps, values, strict=True) if step <= late]
+    last = values[-1]
+    if not before or last != best(values):
         return None
-    word = 'falls' if sign < 0 else 'rises'
+    first = best(before)
+    if abs(last - first) <= GAIN * abs(last):
+        return None
     return (
-        f'{name} still {word} at the end, from {sign * max(before):.3f} to {values[-1]:.3f} in the '
+        f'{name} still {word} at the end, from {first:.3f} to {last:.3f} in the '
         'last quarter of the run: train longer.'
     )

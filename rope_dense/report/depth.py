@@ -1,7 +1,7 @@
 """The report of a depth model."""
 
+import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from mmengine.config import Config
@@ -20,13 +20,15 @@ from .predictions import (
     predict_samples,
     side_by_side,
 )
+from .record import Report, Row
 
 EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metres
 
 
-def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
+def add_depth(page: Page[Report], cfg: Config, model: BaseModel) -> None:
     """Add all sections on depth; UsageError if no image has a true depth."""
-    sums, errors, ranked = np.zeros((len(EDGES) - 1, 5)), list[float](), Ranked()
+    sums = np.zeros((len(EDGES) - 1, 5))
+    errors, ranked = list[float](), Ranked()
     for sample in predict_samples(model, build_loader(cfg)):
         truth = sample.gt_depth_map.data.squeeze().numpy()
         predicted = sample.pred_depth_map.data.squeeze().numpy()
@@ -39,8 +41,8 @@ def add_depth(page: Page, cfg: Config, model: BaseModel) -> None:
         ranked.add(-error, dict(path=sample.img_path, rmse=error), (truth, predicted))
     if not errors:
         raise UsageError('report: no image has a true depth to compare with')
-    mean = {'mean RMSE of an image (m)': np.mean(errors)}
-    page.figures['about'] |= dict(images=len(errors)) | mean
+    page.record.about['images'] = len(errors)
+    page.record.about['mean RMSE of an image (m)'] = np.mean(errors)
     add_distances(page, distance_rows(sums))
     read = picture_reader(cfg)
     ranked.add_to(
@@ -55,29 +57,34 @@ def sums_of(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Number of pixels, and sums of their figures, by distance: [distances, 5]."""
     difference = predicted - truth
     ratio = np.maximum(predicted / truth, truth / predicted)
-    relative = abs(difference) / truth
-    columns = (np.ones_like(truth), difference, difference**2, relative, ratio < 1.25)
-    place, length = np.digitize(truth, EDGES[1:-1]), len(EDGES) - 1
-    return np.stack([np.bincount(place, column, length) for column in columns], 1)
+    columns = (
+        np.ones_like(truth),
+        difference,
+        difference**2,
+        abs(difference) / truth,
+        ratio < 1.25,
+    )
+    place = np.digitize(truth, EDGES[1:-1])
+    sums = [np.bincount(place, column, len(EDGES) - 1) for column in columns]
+    return np.stack(sums, 1)
 
 
-def distance_rows(sums: np.ndarray) -> list[dict[str, Any]]:
+def distance_rows(sums: np.ndarray) -> list[Row]:
     """A row for all pixels, and one for each range of distances that has some."""
-    names = [f'{low:g} to {high:g} m' for low, high in pairwise(EDGES)]
+    names = ['all']
+    for low, high in pairwise(EDGES):
+        names.append(f'{low:g} to {high:g} m')
     rows = []
-    for name, row in zip(['all', *names], [sums.sum(0), *sums], strict=True):
-        if row[0]:
-            bias, square, relative, near = row[1:] / row[0]
-            figure = dict(
-                pixels=int(row[0]), rmse=float(np.sqrt(square)), bias=float(bias)
-            )
-            rows.append(
-                {'class': name, **figure, 'abs_rel': float(relative), 'd1': float(near)}
-            )
+    for name, values in zip(names, [sums.sum(0), *sums], strict=True):
+        number = int(values[0])
+        if number:
+            bias, square, relative, near = (values[1:] / number).tolist()
+            row = dict(pixels=number, rmse=math.sqrt(square), bias=bias)
+            rows.append({'class': name, **row, 'abs_rel': relative, 'd1': near})
     return rows
 
 
-def add_distances(page: Page, rows: list[dict[str, Any]]) -> None:
+def add_distances(page: Page[Report], rows: list[Row]) -> None:
     """Add the figures by distance."""
     page.section(
         'Distances',
@@ -87,17 +94,16 @@ def add_distances(page: Page, rows: list[dict[str, Any]]) -> None:
         'mean error as a fraction of the distance, d1 the fraction of pixels within a factor 1.25.',
     )
     lengths = {row['class']: row['rmse'] for row in rows}
-    page.add_figure(
-        'rmse', figures.draw_bars({'': lengths}, 'RMSE of the pixels (m)'), 'RMSE.'
-    )
-    page.add_table('classes', rows)  # under the name by which reports are compared
+    figure = figures.draw_bars({'': lengths}, 'RMSE of the pixels (m)')
+    page.add_figure('rmse', figure, 'RMSE.')
+    page.add_table(rows)
+    page.record.classes = rows  # the name by which reports are compared
 
 
 def draw_depths(image: Image, read: ReadPicture) -> np.ndarray:
     """An image beside its true and its predicted depth (BGR)."""
     truth, predicted = image.content
     both = depth_picture(np.hstack([truth, predicted]).astype(np.float32))
-    width = truth.shape[1]
-    return side_by_side(
-        read(image.row['path'], None)[..., ::-1], both[:, :width], both[:, width:]
-    )
+    picture = read(image.row['path'], None)[..., ::-1]
+    width = truth.shape[1]  # beside which the prediction has a scale
+    return side_by_side(picture, both[:, :width], both[:, width:])

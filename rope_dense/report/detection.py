@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from mmdet.datasets.transforms import LoadAnnotations
@@ -16,11 +15,10 @@ from ..predict.files import coco_annotations
 from ..utils.errors import UsageError
 from . import figures
 from .objects import (
-    ERRORS,
     KINDS,
     Matches,
     Objects,
-    Scored,
+    Outcomes,
     best_threshold,
     coco_aps,
     confusion,
@@ -32,7 +30,7 @@ from .objects import (
     precision_recall,
 )
 from .page import Page
-from .painter import Colour, Painter
+from .painter import Colour, Crop, Painter, Picture
 from .predictions import (
     Ranked,
     ReadPicture,
@@ -40,14 +38,11 @@ from .predictions import (
     picture_reader,
     predict_samples,
 )
+from .record import LOST, NUMBER, Line, Report, Row, ScoreRange
 from .suspects import add_suspects, find_suspects
 
-SIZES = (
-    'AP',
-    'AP small',
-    'AP medium',
-    'AP large',
-)  # COCO's: below 32, below 96 pixels squared
+# COCO's: below 32, below 96 pixels squared.
+SIZES = ('AP', 'AP small', 'AP medium', 'AP large')
 CROPS = 24
 POINTS = 2000  # of a curve, at most
 LOW = 0.05  # AP50 below which a model counts as untrained
@@ -67,38 +62,36 @@ MEANING = (
     'to 0.5. duplicate: the object was already found. background: nothing is there. missed: no '
     'prediction comes near.'
 )
-LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'
 
 
-def add_detection(page: Page, cfg: Config, model: BaseModel) -> None:
+def add_detection(page: Page[Report], cfg: Config, model: BaseModel) -> None:
     """Add all sections on boxes, or masks; UsageError if the model predicts no instances."""
     loader = build_loader(cfg)
-    images, predictions = predict_objects(model, loader)
-    masks, tiled = (
-        any(mask is not None for mask in predictions['mask'][:1]),
-        loader.dataset,
-    )
-    truth = ground_truth(
-        tiled.whole if isinstance(tiled, TiledDataset) else tiled, masks
-    )
-    matches = match_truth(truth, predictions, masks)
-    del (
-        predictions
-    )  # the matches have those that count: of many images there is no room for both
+    pictures, predictions = predict_objects(model, loader)
+    masks = any(mask is not None for mask in predictions['mask'][:1])
+    dataset = loader.dataset
+    if isinstance(dataset, TiledDataset):
+        dataset = dataset.whole
+    matches = match_truth(ground_truth(dataset, masks), predictions, masks)
+    # The matches have those that count: of many images there is no room for both.
+    del predictions
     classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
-    add_sections(page, images, matches, classes, colours, masks, picture_reader(cfg))
+    read = picture_reader(cfg)
+    add_matches(page, pictures, matches, classes, colours, masks, read)
 
 
-def predict_objects(model: BaseModel, loader: DataLoader) -> tuple[list[dict], Objects]:
-    """The images of the test data, with id, path, height and width, and the objects in them."""
-    images, parts = list[dict](), [objects_of([])]
+def predict_objects(
+    model: BaseModel, loader: DataLoader
+) -> tuple[list[Picture], Objects]:
+    """The images of the test data, and the objects in them."""
+    pictures, parts = list[Picture](), [objects_of([])]
     for index, sample in enumerate(predict_samples(model, loader)):
         if 'pred_instances' not in sample:
             raise UsageError('report: the model predicts no boxes or masks of objects')
         height, width = sample.ori_shape[:2]
-        images.append(dict(id=index, path=sample.img_path, height=height, width=width))
+        pictures.append(Picture(sample.img_path, height, width))
         parts.append(objects_of(coco_annotations(sample.pred_instances), index))
-    return images, np.concatenate(parts)
+    return pictures, np.concatenate(parts)
 
 
 def ground_truth(dataset: Dataset, masks: bool) -> Objects:
@@ -118,11 +111,10 @@ def ground_truth(dataset: Dataset, masks: bool) -> Objects:
                 iscrowd=int(item.get('ignore_flag', 0)),
             )
             if masks:
-                run_lengths = coco_mask.encode(
-                    np.asfortranarray(drawn[number], np.uint8)
-                )
-                area = float(coco_mask.area(run_lengths))
-                annotation |= dict(segmentation=run_lengths, area=area)
+                pixels = np.asfortranarray(drawn[number], np.uint8)
+                run_lengths = coco_mask.encode(pixels)
+                annotation['segmentation'] = run_lengths
+                annotation['area'] = float(coco_mask.area(run_lengths))
             annotations.append(annotation)
         parts.append(objects_of(annotations, index))
     truth = np.concatenate(parts)
@@ -130,50 +122,51 @@ def ground_truth(dataset: Dataset, masks: bool) -> Objects:
     return truth
 
 
-def add_sections(
-    page: Page,
-    images: Sequence[dict],
+def add_matches(
+    page: Page[Report],
+    pictures: Sequence[Picture],
     matches: Matches,
     classes: Sequence[str],
     colours: Sequence[Colour],
     masks: bool,
     read: ReadPicture,
 ) -> None:
-    """Add the sections of predictions that are made.
+    """Add the sections on predictions that are made.
 
     Args:
-        images: see ``predict_objects``.
+        pictures: the images, by their index.
         matches: of all predictions.
         read: see ``picture_reader``.
     """
-    scored, counts = fix_errors(matches)
-    by_class = {label: scored.where(scored.label == label) for label in counts}
-    cuts = {
-        label: best_threshold(by_class[label], count) for label, count in counts.items()
-    }
+    outcomes, counts = fix_errors(matches)
+    by_class = dict[int, Outcomes]()
+    cuts = dict[int, dict[str, float]]()
     least = np.full(len(classes) + 1, 0.5)  # of classes without truth
-    least[[*cuts]] = [cut['threshold'] for cut in cuts.values()]
-    kept = matches.predictions['score'] >= least[matches.predictions['label']]
-    at_cuts = match_truth(matches.truth, matches.predictions[kept], masks)
-    aps = coco_aps(matches, len(classes))
-    page.figures['about'] |= dict(
-        images=len(images),
+    for label, count in counts.items():
+        by_class[label] = outcomes.where(outcomes.label == label)
+        cuts[label] = best_threshold(by_class[label], count)
+        least[label] = cuts[label]['threshold']
+    predictions = matches.predictions
+    kept = predictions[predictions['score'] >= least[predictions['label']]]
+    at_cuts = match_truth(matches.truth, kept, masks)
+    page.record.about |= dict(
+        images=len(pictures),
         objects=sum(counts.values()),
         kind='masks' if masks else 'boxes',
     )
-    add_classes(page, classes, counts, cuts, aps)
+    add_classes(page, classes, counts, cuts, coco_aps(matches, len(classes)))
     add_errors(page, matches, at_cuts)
     add_precision_recall(page, classes, by_class, counts)
     add_confusion(page, confusion(at_cuts, len(classes)), classes)
-    add_calibration(page, scored)
-    painter = Painter(images, at_cuts, classes, colours, read)
+    add_calibration(page, outcomes)
+    painter = Painter(pictures, at_cuts, classes, colours, read)
     add_pictures(page, painter)
     add_crops(page, painter)
     add_suspects(page, painter, find_suspects(matches, masks))
 
 
 def add_classes(
-    page: Page,
+    page: Page[Report],
     classes: Sequence[str],
     counts: dict[int, int],
     cuts: dict[int, dict[str, float]],
@@ -185,43 +178,40 @@ def add_classes(
         'AP for IoU 0.5 to 0.95 by class, and by the area of the box or mask (COCO takes the area '
         'in the annotation file: figures by size may differ); the score with the best F1.',
     )
-    columns = [*SIZES, 'AP50']
-    rows: list[dict[str, Any]] = []
-    for index, name in enumerate(classes):
-        if index + 1 in counts:
-            values = dict(zip(columns, aps[:, index].tolist(), strict=True))
-            rows.append(
-                dict(
-                    {'class': name},
-                    objects=counts[index + 1],
-                    **values,
-                    **cuts[index + 1],
-                )
-            )
-    mean: dict[str, Any] = {'class': 'mean', 'objects': sum(counts.values())}
-    for name in list(rows[0])[2:] if rows else ():
-        numbers = [row[name] for row in rows if not np.isnan(row[name])]
-        mean[name] = float(np.mean(numbers)) if numbers else float('nan')
-    page.add_table('classes', [mean, *rows])
+    rows = list[Row]()
+    numbers = dict[str, list[float]]()
+    for label, count in counts.items():
+        values = dict(zip([*SIZES, 'AP50'], aps[:, label - 1].tolist(), strict=True))
+        values |= cuts[label]
+        rows.append({'class': classes[label - 1], 'objects': count, **values})
+        for name, value in values.items():
+            numbers.setdefault(name, []).append(value)
+    mean: Row = {'class': 'mean', 'objects': sum(counts.values())}
+    for name, column in numbers.items():
+        known = [x for x in column if not np.isnan(x)]
+        mean[name] = float(np.mean(known)) if known else float('nan')
+    page.record.classes = [mean, *rows]
+    page.add_table(page.record.classes)
 
 
-def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
+def add_errors(page: Page[Report], matches: Matches, at_cuts: Matches) -> None:
     """Add the kinds of error: the cost of each, how often it occurs, and its remedy."""
     page.section('Kinds of error', MEANING)
     numbers = Counter(KINDS[kind] for kind in at_cuts.kinds.tolist())
     numbers['missed'] = int(at_cuts.missed.sum())
-    gains = error_costs(matches)
-    rows = [
-        {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': CHECKS[kind]}
-        for kind in ERRORS
-    ]
-    page.figures['AP50'] = mean_ap(*fix_errors(matches))
-    page.add_figure(
-        'errors', figures.draw_bars({'': gains}, LOST), 'AP50 lost by kind of error.'
-    )
-    page.add_table('errors', rows)
-    worst = max(ERRORS, key=lambda kind: gains[kind])
-    if page.figures['AP50'] < LOW:
+    ap, gains = mean_ap(*fix_errors(matches)), error_costs(matches)
+    rows = list[Row]()
+    for kind, remedy in CHECKS.items():
+        rows.append(
+            {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': remedy}
+        )
+    figure = figures.draw_bars({'': gains}, LOST)
+    page.add_figure('errors', figure, 'AP50 lost by kind of error.')
+    page.add_table(rows)
+    page.record.AP50 = ap
+    page.record.errors = rows
+    worst = max(gains, key=gains.__getitem__)
+    if ap < LOW:
         page.advise(
             f'AP50 is below {LOW}: train longer, and see whether the labels are right '
             '(rope-dense browse-data). Kinds of error say little yet.'
@@ -234,62 +224,63 @@ def add_errors(page: Page, matches: Matches, at_cuts: Matches) -> None:
 
 
 def add_precision_recall(
-    page: Page,
+    page: Page[Report],
     classes: Sequence[str],
-    by_class: dict[int, Scored],
+    by_class: dict[int, Outcomes],
     counts: dict[int, int],
 ) -> None:
     """Add precision against recall at IoU 0.5."""
     page.section('Precision and recall', 'At IoU 0.5, for each class.')
-    lines = {}
+    lines = dict[str, Line]()
     for label, count in counts.items():
         precision, recall = precision_recall(by_class[label].right, count)
         if len(recall) > POINTS:
             places = np.searchsorted(recall, np.linspace(0, recall[-1], POINTS))
             precision, recall = precision[places], recall[places]
-        lines[classes[label - 1]] = (recall.tolist(), precision.tolist())
+        lines[classes[label - 1]] = Line(recall.tolist(), precision.tolist())
+    page.record.precision_recall = lines
     figure = figures.draw_lines({'': lines}, 'recall', 'precision', unit=True)
-    page.add_figure('precision_recall', figure, 'Precision against recall.', lines)
+    page.add_figure('precision_recall', figure, 'Precision against recall.')
 
 
-def add_confusion(page: Page, table: np.ndarray, classes: Sequence[str]) -> None:
+def add_confusion(
+    page: Page[Report], table: np.ndarray, classes: Sequence[str]
+) -> None:
     """Add the number of objects by true and predicted class."""
-    page.section(
-        'Confusion', 'Objects by true and predicted class, at the best thresholds.'
-    )
+    text = 'Objects by true and predicted class, at the best thresholds.'
+    page.section('Confusion', text)
+    page.record.confusion = table
     figure = figures.draw_matrix({'': table}, [*classes, 'nothing'])
-    page.add_figure('confusion', figure, 'Rows: truth.', table)
+    page.add_figure('confusion', figure, 'Rows: truth.')
 
 
-def add_calibration(page: Page, scored: Scored) -> None:
+def add_calibration(page: Page[Report], outcomes: Outcomes) -> None:
     """Add the fraction of right predictions against the score."""
     page.section(
         'Calibration',
         'A score of 0.8 should be right 8 times of 10: bars below the diagonal are overconfident.',
     )
-    data = calibration_rows(scored)
-    figure = figures.draw_calibration({'': data})
-    page.add_figure('calibration', figure, 'True positives by score, at IoU 0.5.', data)
+    ranges = score_ranges(outcomes)
+    page.record.calibration = ranges
+    figure = figures.draw_calibration({'': ranges})
+    page.add_figure('calibration', figure, 'True positives by score, at IoU 0.5.')
 
 
-def calibration_rows(scored: Scored, bins: int = 10) -> list[dict[str, float]]:
-    """Number, mean score and fraction of right predictions in equal ranges of the score."""
-    places = np.minimum((scored.score * bins).astype(int), bins - 1)
-    rows = []
+def score_ranges(outcomes: Outcomes, bins: int = 10) -> list[ScoreRange]:
+    """The predictions in equal ranges of the score, without the empty ones."""
+    places = np.minimum((outcomes.score * bins).astype(int), bins - 1)
+    ranges = []
     for index in np.unique(places):
-        inside = places == index
-        values = dict(
-            score=scored.score[inside].mean(), right=scored.right[inside].mean()
-        )
-        rows.append(
-            dict(number=int(inside.sum()), **{k: float(v) for k, v in values.items()})
-        )
-    return rows
+        inside = outcomes.where(places == index)
+        score = float(inside.score.mean())
+        right = float(inside.right.mean())
+        ranges.append(ScoreRange(len(inside.score), score, right))
+    return ranges
 
 
-def add_pictures(page: Page, painter: Painter) -> None:
+def add_pictures(page: Page[Report], painter: Painter) -> None:
     """Add the images with the worst and the best F1."""
-    ranked = rank_images(painter.matches, [image['path'] for image in painter.images])
+    ranked = rank_images(painter.matches, [x.path for x in painter.pictures])
     ranked.add_to(
         page,
         'Truth on the left, predictions on the right, at the best thresholds.',
@@ -302,36 +293,35 @@ def add_pictures(page: Page, painter: Painter) -> None:
 
 def rank_images(matches: Matches, paths: Sequence[str]) -> Ranked:
     """The images with truth or predictions, by their F1 and number of errors."""
-    right, wrong = matches.are('right'), ~matches.are('right', 'ignored')
-    lost = matches.truth[~matches.found & ~matches.truth['crowd']]
-    images, ranked = matches.predictions['image'], Ranked()
-    groups = dict(right=images[right], wrong=images[wrong], not_found=lost['image'])
-    columns = {name: np.bincount(x, minlength=len(paths)) for name, x in groups.items()}
+    is_right = matches.are('right')
+    is_wrong = ~matches.are('right', 'ignored')
+    is_lost = ~matches.found & ~matches.truth['crowd']
+    images = matches.predictions['image']
+    right = np.bincount(images[is_right], minlength=len(paths)).tolist()
+    wrong = np.bincount(images[is_wrong], minlength=len(paths)).tolist()
+    lost = np.bincount(matches.truth['image'][is_lost], minlength=len(paths)).tolist()
+    ranked = Ranked()
     for image, path in enumerate(paths):
-        row = {name: int(column[image]) for name, column in columns.items()}
-        if any(row.values()):
-            errors = row['wrong'] + row['not_found']
-            f1 = row['right'] / (row['right'] + errors / 2)
-            place = (f1, -errors, -row['right'])
-            ranked.add(place, dict(image=image, f1=f1, **row, path=path))
+        numbers = dict(right=right[image], wrong=wrong[image], not_found=lost[image])
+        errors = wrong[image] + lost[image]
+        if right[image] or errors:
+            f1 = right[image] / (right[image] + errors / 2)
+            place = (f1, -errors, -right[image])
+            ranked.add(place, dict(image=image, f1=f1, **numbers, path=path))
     return ranked
 
 
-def add_crops(page: Page, painter: Painter) -> None:
+def add_crops(page: Page[Report], painter: Painter) -> None:
     """Add small pictures of missed objects and of predictions where nothing is."""
     matches = painter.matches
     missed = matches.truth[matches.missed]
     missed = missed[np.argsort(-missed['area'], kind='stable')]
+    wrong = matches.predictions[matches.are('background')]
     for title, name, objects in (
         ('Missed objects (false negatives)', 'missed_objects', missed),
-        (
-            'False positives',
-            'false_positives',
-            matches.predictions[matches.are('background')],
-        ),
+        ('False positives', 'false_positives', wrong),
     ):
-        page.section(
-            title, f'{len(objects)} at the best thresholds; the first {CROPS} at most.'
-        )
-        crops = [(painter.label(item), item, None) for item in objects[:CROPS]]
+        text = f'{len(objects)} at the best thresholds; the first {CROPS} at most.'
+        page.section(title, text)
+        crops = [Crop(painter.label(item), item) for item in objects[:CROPS]]
         painter.add_crops(page, name, crops, title)

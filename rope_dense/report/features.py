@@ -13,12 +13,13 @@ from torch import Tensor
 from ..project.model import build_model
 from .page import Page
 from .predictions import build_loader, picture_reader, side_by_side
+from .record import Report
 
 QUERIES, NEAREST = 12, 3
 SIDE = 128  # pixels of a small picture
 
 
-def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
+def add_features(page: Page[Report], cfg: Config, model: BaseModel) -> None:
     """Add nearest neighbours of pictures of a sample, before and after the training.
 
     Before it the backbone has the weights that the config names.
@@ -28,36 +29,36 @@ def add_features(page: Page, cfg: Config, model: BaseModel) -> None:
     paths, after = features_of(model, cfg)
     before, now = nearest(features_of(first.eval(), cfg)[1]), nearest(after)
     same = [len({*a} & {*b}) / NEAREST for a, b in zip(before, now, strict=True)]
-    about = {f'of {NEAREST} nearest pictures, the same as before': float(np.mean(same))}
-    page.figures['about'] |= {'pictures looked at': len(paths)} | about
-    page.section(
-        'Nearest pictures',
-        'By the cosine of their features, among the pictures of test.',
-    )
+    page.record.about |= {
+        'pictures looked at': len(paths),
+        f'of {NEAREST} nearest pictures, the same as before': float(np.mean(same)),
+    }
+    text = 'By the cosine of their features, among the pictures of test.'
+    page.section('Nearest pictures', text)
     read = picture_reader(cfg)
 
     def small(indices: list[int]) -> np.ndarray:
         """Squares from the middle of pictures, beside each other, BGR [SIDE, n SIDE, 3]."""
         squares = []
-        for picture in (read(paths[index], None)[..., ::-1] for index in indices):
-            side = min(picture.shape[:2])
-            top, left = ((length - side) // 2 for length in picture.shape[:2])
+        for index in indices:
+            picture = read(paths[index], None)[..., ::-1]
+            height, width = picture.shape[:2]
+            side = min(height, width)
+            top, left = (height - side) // 2, (width - side) // 2
             square = picture[top : top + side, left : left + side]
-            squares.append(
-                cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
-            )
+            area = cv2.INTER_AREA
+            squares.append(cv2.resize(square, (SIDE, SIDE), interpolation=area))
         return np.hstack(squares)
 
-    chosen = range(0, len(paths), -(-len(paths) // QUERIES))
     rows = list[np.ndarray]()
-    for x in chosen:
+    for x in range(0, len(paths), -(-len(paths) // QUERIES)):
         with page.drawing(paths[x]):
             rows.append(side_by_side(small([x]), small(before[x]), small(now[x])))
-    caption = (
-        f'A picture, its {NEAREST} nearest before the training, '
-        f'and its {NEAREST} nearest now.'
-    )
     if rows:
+        caption = (
+            f'A picture, its {NEAREST} nearest before the training, '
+            f'and its {NEAREST} nearest now.'
+        )
         page.add_picture('neighbours', np.concatenate(rows), caption)
 
 

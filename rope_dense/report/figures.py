@@ -4,6 +4,7 @@ Each takes its values by the name of a run; one run needs no name: ``{'': values
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from ..measure.plot import shown
-
-Line = tuple[Sequence[float], Sequence[float]]  # x and y of its points
+from .record import Line, ScoreRange
 
 WIDTH, HEIGHT = 5.0, 3.3  # inches; text is legible at a phone's width
 MANY = 12  # lines or cells above which names and numbers would cover each other
@@ -31,9 +31,7 @@ def panels(
 
 def draw_bars(runs: Mapping[str, Mapping[str, float | None]], label: str) -> Figure:
     """A bar for each name, or for each name and run."""
-    names = list(dict.fromkeys(name for values in runs.values() for name in values))[
-        ::-1
-    ]
+    names = list(dict.fromkeys(chain.from_iterable(runs.values())))[::-1]
     height = 0.8 / len(runs)
     figure = Figure(figsize=(WIDTH, 0.7 + 0.26 * len(names) * len(runs) ** 0.5))
     figure.set_layout_engine('constrained')
@@ -60,13 +58,8 @@ def draw_lines(
     figure, places = panels(runs)
     for axes, values in zip(places, runs.values(), strict=True):
         for name, (x, y) in values.items():
-            axes.plot(
-                x,
-                y,
-                label=shown(name),
-                linewidth=1.2,
-                marker='.' if len(x) == 1 else None,
-            )
+            marker = '.' if len(x) == 1 else None
+            axes.plot(x, y, label=shown(name), linewidth=1.2, marker=marker)
         axes.set(xlabel=shown(across), ylabel=shown(up))
         if unit:
             axes.set(xlim=(0, 1.01), ylim=(0, 1.01))
@@ -81,7 +74,7 @@ def draw_matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
     """Counts as colours, by row; few classes also have their counts as text."""
     side = min(14.0, 2.5 + 0.42 * len(names))
     figure, places = panels(runs, max(WIDTH, side), max(HEIGHT, side * 0.9))
-    names = [shown(name) for name in names]
+    names = list(map(shown, names))
     for axes, table in zip(places, runs.values(), strict=True):
         shares = table / np.maximum(table.sum(1, keepdims=True), 1)
         axes.imshow(shares, cmap='Blues', vmin=0, vmax=1)
@@ -91,31 +84,32 @@ def draw_matrix(runs: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
         if len(names) > MANY + 1:
             continue
         for row, column in np.argwhere(table):
-            shade = 'white' if shares[row, column] > 0.5 else 'black'
-            text = (
-                f'{table[row, column]:.3g}'
-                if table.max() > 9999
-                else table[row, column]
-            )
+            number = table[row, column]
             axes.text(
-                column, row, text, ha='center', va='center', fontsize=8, color=shade
+                column,
+                row,
+                f'{number:.3g}' if table.max() > 9999 else number,
+                ha='center',
+                va='center',
+                fontsize=8,
+                color='white' if shares[row, column] > 0.5 else 'black',
             )
     return figure
 
 
-def draw_calibration(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+def draw_calibration(runs: Mapping[str, Sequence[ScoreRange]]) -> Figure:
     """Fraction of right predictions against the score, over the number of predictions."""
     figure = Figure(figsize=(WIDTH * min(len(runs), 2), HEIGHT), layout='constrained')
     places = figure.subplots(
         2, len(runs), sharex=True, sharey='row', squeeze=False, height_ratios=(3, 1)
     )
-    for upper, lower, (name, rows) in zip(*places, runs.items(), strict=True):
-        scores = [row['score'] for row in rows]
+    for upper, lower, (name, ranges) in zip(*places, runs.items(), strict=True):
+        scores = [x.score for x in ranges]
         upper.plot([0, 1], [0, 1], color='gray', linestyle='--', linewidth=1)
-        upper.bar(scores, [row['right'] for row in rows], width=0.07)
+        upper.bar(scores, [x.right for x in ranges], width=0.07)
         upper.set(ylabel='fraction right', xlim=(0, 1), ylim=(0, 1))
         upper.set_title(shown(name), fontsize=10)
-        lower.bar(scores, [row['number'] for row in rows], width=0.07, color='gray')
+        lower.bar(scores, [x.number for x in ranges], width=0.07, color='gray')
         lower.set(xlabel='score', ylabel='number', yscale='log')
         lower.set_ylim(bottom=0.5)  # so that there is a power of ten to name
         lower.yaxis.set_minor_formatter(NullFormatter())

@@ -1,13 +1,13 @@
-"""Objects of many images as rows of one array: as dicts, a million would take a gigabyte.
+"""Objects of many images, predictions matched to the truth, and the kind of each error.
 
-Predictions matched to the truth, and the kind of each error.
-
-Kinds and their order as in TIDE (Bolya et al., "TIDE: A General Toolbox for Identifying
-Object Detection Errors", ECCV 2020). N predictions, G objects of the truth.
+Objects are rows of one array: as dicts, a million would take a gigabyte. Kinds and their order
+are those of TIDE (Bolya et al., "TIDE: A General Toolbox for Identifying Object Detection Errors",
+ECCV 2020). N predictions, G objects of the truth.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,20 +36,18 @@ def objects_of(items: Sequence[dict], image: int | None = None) -> Objects:
     """Annotations of COCO, of one image or of those that they name."""
     rows = []
     for item in items:
-        index = item.get('id', 0), item['image_id'] if image is None else image
-        box, mask = tuple(item.get('bbox', (0, 0, 0, 0))), item.get('segmentation')
-        area, score = item.get('area', box[2] * box[3]), item.get('score', np.nan)
-        rows.append(
-            (
-                *index,
-                item['category_id'],
-                box,
-                area,
-                score,
-                item.get('iscrowd', 0),
-                mask,
-            )
+        box = tuple(item.get('bbox', (0, 0, 0, 0)))
+        row = (
+            item.get('id', 0),
+            item['image_id'] if image is None else image,
+            item['category_id'],
+            box,
+            item.get('area', box[2] * box[3]),
+            item.get('score', np.nan),
+            item.get('iscrowd', 0),
+            item.get('segmentation'),
         )
+        rows.append(row)
     return np.array(rows, OBJECT)
 
 
@@ -57,9 +55,8 @@ def by_image(objects: Objects) -> dict[int, np.ndarray]:
     """The places of the objects of each image."""
     order = np.argsort(objects['image'], kind='stable')
     images, starts = np.unique(objects['image'][order], return_index=True)
-    return dict(
-        zip(images.tolist(), np.split(order, starts[1:]), strict=False)
-    )  # of none, none
+    places = np.split(order, starts[1:])  # of no objects one, which is empty
+    return dict(zip(images.tolist(), places, strict=False))
 
 
 def overlaps(first: Objects, second: Objects, masks: bool) -> np.ndarray:
@@ -74,18 +71,15 @@ def corners(boxes: np.ndarray) -> np.ndarray:
     return np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])
 
 
-FOREGROUND, BACKGROUND = (
-    0.5,
-    0.1,
-)  # IoU from which an object is found, up to which it is nothing
+FOREGROUND = 0.5  # IoU from which an object is found
+BACKGROUND = 0.1  # IoU up to which a prediction is of nothing
 ERRORS = ('class', 'localisation', 'both', 'duplicate', 'background', 'missed')
 # Of predictions, in the order in which they are looked for; ignored: inside a crowd.
 KINDS = ('right', 'ignored', 'localisation', 'class', 'duplicate', 'background', 'both')
 PER_CLASS = 100  # predictions of an image and class that count, as in COCO's evaluation
 RECALLS = np.linspace(0, 1, 101)
-AREAS = np.array(
-    [(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)]
-)  # COCO's ranges
+# COCO's ranges.
+AREAS = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
 THRESHOLDS = np.linspace(FOREGROUND, 0.95, 10)
 WRONG, RIGHT, IGNORED = range(3)
 NOTHING = np.array([], int)
@@ -110,9 +104,8 @@ class Matches:
 
     def are(self, *kinds: str) -> np.ndarray:
         """True for predictions of some kinds: [N]."""
-        return np.isin(
-            self.kinds, [KINDS.index(kind) for kind in kinds if kind in KINDS]
-        )
+        numbers = [KINDS.index(kind) for kind in kinds if kind in KINDS]
+        return np.isin(self.kinds, numbers)
 
     @property
     def found(self) -> np.ndarray:
@@ -131,40 +124,37 @@ class Matches:
         return places[np.unique(self.targets[places], return_index=True)[1]]
 
 
-class Scored(NamedTuple):
-    """Predictions, best score first, by class, score and whether they are right."""
+class Outcomes(NamedTuple):
+    """Predictions, best score first: the class and score of each, and whether it is right."""
 
     label: np.ndarray
     score: np.ndarray
     right: np.ndarray
 
-    def where(self, chosen: np.ndarray) -> Scored:
+    def where(self, chosen: np.ndarray) -> Outcomes:
         """Some of them."""
-        return Scored(*(column[chosen] for column in self))
+        return Outcomes(self.label[chosen], self.score[chosen], self.right[chosen])
 
 
 def match_truth(truth: Objects, predictions: Objects, masks: bool = False) -> Matches:
     """Match predictions to the truth at IoU 0.5; masks rather than boxes may be compared."""
-    objects, places = by_image(truth), best_per_class(predictions)
-    kinds, targets = (np.zeros(len(places), dtype) for dtype in (np.int8, int))
-    verdicts = np.zeros((len(places), len(AREAS), len(THRESHOLDS)), np.int8)
-    counted = predictions[places]
+    objects, counted = by_image(truth), predictions[best_per_class(predictions)]
+    kinds = np.zeros(len(counted), np.int8)
+    targets = np.zeros(len(counted), int)
+    verdicts = np.zeros((len(counted), len(AREAS), len(THRESHOLDS)), np.int8)
     for image, found in by_image(counted).items():
         near = objects.get(image, NOTHING)
-        kinds[found], of_image, verdicts[found] = match_image(
-            truth[near], counted[found], masks
-        )
-        targets[found] = np.append(near, -1)[of_image]
+        of_image = match_image(truth[near], counted[found], masks)
+        kinds[found], places, verdicts[found] = of_image
+        targets[found] = np.append(near, -1)[places]
     return Matches(counted, kinds, targets, verdicts, truth)
 
 
 def best_per_class(predictions: Objects) -> np.ndarray:
     """The places of the predictions that count, best score first."""
     order = np.argsort(-predictions['score'], kind='stable')
-    images, labels = (
-        predictions['image'][order].astype(int),
-        predictions['label'][order],
-    )
+    images = predictions['image'][order].astype(int)
+    labels = predictions['label'][order]
     groups = images * (labels.max(initial=0) + 1) + labels
     by_group = np.argsort(groups, kind='stable')
     ranks = np.arange(len(order)) - np.searchsorted(groups[by_group], groups[by_group])
@@ -179,11 +169,13 @@ def match_image(
     same = predictions['label'][:, None] == truth['label']
     own = np.where(same & ~truth['crowd'], rows, 0.0)
     other = np.where(~same & ~truth['crowd'], rows, 0.0)
-    of_own, of_other = own.max(1, initial=0.0), other.max(1, initial=0.0)
+    of_own = own.max(1, initial=0.0)
+    of_other = other.max(1, initial=0.0)
     verdicts, targets = judge(truth, predictions, np.where(same, rows, 0.0))
+    of_all = verdicts[:, 0, 0]
     cases = (
-        verdicts[:, 0, 0] == RIGHT,
-        verdicts[:, 0, 0] == IGNORED,
+        of_all == RIGHT,
+        of_all == IGNORED,
         (of_own >= BACKGROUND) & (of_own < FOREGROUND),
         of_other >= FOREGROUND,
         of_own >= FOREGROUND,
@@ -193,7 +185,8 @@ def match_image(
     targets[kinds > 0] = -1
     for kind, among in (('localisation', own), ('class', other)):
         places = np.flatnonzero(kinds == KINDS.index(kind))
-        targets[places] = [among[place].argmax() for place in places]
+        if len(places):
+            targets[places] = among[places].argmax(1)
     return kinds, targets, verdicts
 
 
@@ -207,10 +200,11 @@ def judge(
     Args:
         rows: IoU of objects of the same class, else 0, [P, G].
     """
-    ignored, targets = ignored_by_area(truth), np.full(len(predictions), -1)
+    ignored = ignored_by_area(truth)
+    targets = np.full(len(predictions), -1)
     unmatched = np.where(ignored_by_area(predictions), IGNORED, WRONG).T
     verdicts = unmatched[..., None].repeat(len(THRESHOLDS), 2)  # [P, 4, 10]
-    free = np.ones((*verdicts.shape[1:], len(truth)), bool)  # [4, 10, G]
+    free = np.ones((len(AREAS), len(THRESHOLDS), len(truth)), bool)
     for place in np.flatnonzero(rows.max(1, initial=0.0) >= FOREGROUND):
         fits = free & (rows[place] >= THRESHOLDS[:, None])
         # An object that counts before an ignored one, then the larger IoU.
@@ -218,9 +212,8 @@ def judge(
         areas, thresholds = np.nonzero(fits.any(2))
         taken = best[areas, thresholds]
         free[areas, thresholds, taken] = truth['crowd'][taken]
-        verdicts[place, areas, thresholds] = np.where(
-            ignored[areas, taken], IGNORED, RIGHT
-        )
+        verdict = np.where(ignored[areas, taken], IGNORED, RIGHT)
+        verdicts[place, areas, thresholds] = verdict
         targets[place] = best[0, 0]
     return verdicts, targets
 
@@ -233,32 +226,37 @@ def ignored_by_area(objects: Objects) -> np.ndarray:
 
 def fix_errors(
     matches: Matches, kinds: Collection[str] = ()
-) -> tuple[Scored, dict[int, int]]:
-    """Predictions as scored ones, and the number of objects of each class, with errors fixed.
+) -> tuple[Outcomes, dict[int, int]]:
+    """Outcomes of predictions, and the number of objects of each class, with errors fixed.
 
     A class or localisation error becomes a right prediction if its object is not found, and no
     such error about the object scores higher; else it is removed, like the other errors. Missed
     objects are no longer counted.
     """
-    is_fixed, right = matches.are(*kinds), matches.are('right')
+    truth = matches.truth
+    labels = matches.predictions['label'].copy()
+    is_right = matches.are('right')
+    is_removed = matches.are('ignored', *kinds)
     claims = matches.first_claims('class', 'localisation')
-    claims = claims[is_fixed[claims]]
-    labels, truth = matches.predictions['label'].copy(), matches.truth
+    claims = claims[is_removed[claims]]
     labels[claims] = truth['label'][matches.targets[claims]]
-    right[claims], is_fixed[claims] = True, False
-    scored = Scored(labels, matches.predictions['score'], right)
-    counted = ~truth['crowd'] & ~(matches.missed & ('missed' in kinds))
-    classes = np.unique(truth['label'][~truth['crowd']]).tolist()
-    counts = {label: int((truth['label'][counted] == label).sum()) for label in classes}
-    return scored.where(~is_fixed & ~matches.are('ignored')), counts
+    is_right[claims] = True
+    is_removed[claims] = False
+    outcomes = Outcomes(labels, matches.predictions['score'], is_right)
+    counted = ~truth['crowd']
+    counts = dict.fromkeys(np.unique(truth['label'][counted]).tolist(), 0)
+    if 'missed' in kinds:
+        counted &= ~matches.missed
+    counts |= Counter(truth['label'][counted].tolist())
+    return outcomes.where(~is_removed), counts
 
 
-def mean_ap(scored: Scored, counts: dict[int, int]) -> float:
+def mean_ap(outcomes: Outcomes, counts: dict[int, int]) -> float:
     """Mean over the classes with truth of the average precision at IoU 0.5."""
-    rights = {label: scored.right[scored.label == label] for label in counts}
-    values = [
-        average_precision(rights[label], count) for label, count in counts.items()
-    ]
+    values = []
+    for label, count in counts.items():
+        right = outcomes.right[outcomes.label == label]
+        values.append(average_precision(right, count))
     return float(np.mean(values)) if values else float('nan')
 
 
@@ -284,24 +282,28 @@ def error_costs(matches: Matches) -> dict[str, float]:
     return {kind: mean_ap(*fix_errors(matches, (kind,))) - now for kind in ERRORS}
 
 
-def best_threshold(scored: Scored, count: int) -> dict[str, float]:
+def best_threshold(outcomes: Outcomes, count: int) -> dict[str, float]:
     """The score with the best F1 of a class, with its F1, precision and recall."""
-    (precision, recall), scores = precision_recall(scored.right, count), scored.score
-    if not scored.right.any():
+    scores = outcomes.score
+    if not outcomes.right.any():
         return dict(threshold=1.0, f1=0.0, precision=0.0, recall=0.0)
+    precision, recall = precision_recall(outcomes.right, count)
     f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
     f1[:-1][scores[:-1] == scores[1:]] = -1.0  # a threshold does not part equal scores
     at = int(f1.argmax())
-    values = dict(
-        threshold=scores[at], f1=f1[at], precision=precision[at], recall=recall[at]
+    return dict(
+        threshold=float(scores[at]),
+        f1=float(f1[at]),
+        precision=float(precision[at]),
+        recall=float(recall[at]),
     )
-    return {name: float(value) for name, value in values.items()}
 
 
 def confusion(matches: Matches, num_classes: int) -> np.ndarray:
     """Counts [truth, predicted] of classes from 1, with a last row and column for nothing."""
     table = np.zeros((num_classes + 1, num_classes + 1), int)
-    columns, labels = matches.predictions['label'] - 1, matches.truth['label'] - 1
+    columns = matches.predictions['label'] - 1
+    labels = matches.truth['label'] - 1
     rows = np.where(matches.are('right'), columns, num_classes)
     claims = matches.first_claims('class')
     rows[claims] = labels[matches.targets[claims]]

@@ -1,7 +1,4 @@
-"""Predictions of a model on the test data of its config.
-
-The worst and the best images of a test.
-"""
+"""Predictions on the test data of a config, and the images with the worst and the best."""
 
 import io
 from bisect import insort
@@ -26,10 +23,14 @@ from ..utils.config_parts import pipelines
 from ..utils.errors import UsageError
 from ..utils.progress import progress
 from .page import Page
+from .record import Report, Row
 
+WORST, BEST = 6, 3  # images
+PICTURES = [
+    *(f'worst_{number}.png' for number in range(1, WORST + 1)),
+    *(f'best_{number}.png' for number in range(1, BEST + 1)),
+]
 Part = tuple[int, int, int, int]  # left, top, right, bottom in pixels of an image
-
-
 # Reads a picture, or a part of it: RGB uint8 [H, W, 3].
 ReadPicture = Callable[[str, Part | None], np.ndarray]
 
@@ -65,23 +66,18 @@ def picture_reader(cfg: Config) -> ReadPicture:
         try:
             if dataset.type == 'TiledDataset':
                 image = open_image(path, reader.bands, copies=dataset.copies)
-                part = part or (0, 0, image.width, image.height)
-                return np.ascontiguousarray(
-                    reader.picture(image.window(*part))[..., ::-1]
-                )
-            shown = reader.picture(reader.read(Path(path)))
+                window = part or (0, 0, image.width, image.height)
+                shown = reader.picture(image.window(*window))
+            else:
+                shown = reader.picture(reader.read(Path(path)))
+                if part:
+                    left, top, right, bottom = part
+                    shown = shown[top:bottom, left:right]
         except ValueError as error:
             raise UsageError(str(error)) from error
-        left, top, right, bottom = part or (0, 0, *shown.shape[1::-1])
-        return np.ascontiguousarray(shown[top:bottom, left:right, ::-1])
+        return np.ascontiguousarray(shown[..., ::-1])
 
     return read
-
-
-WORST, BEST = 6, 3
-PICTURES = [f'worst_{n + 1}.png' for n in range(WORST)] + [
-    f'best_{n + 1}.png' for n in range(BEST)
-]
 
 
 class Image(NamedTuple):
@@ -94,7 +90,7 @@ class Image(NamedTuple):
     """
 
     score: Any
-    row: dict[str, Any]
+    row: Row
     content: Any
 
 
@@ -104,7 +100,7 @@ class Ranked:
     def __init__(self) -> None:
         self.images: list[Image] = []
 
-    def add(self, score: Any, row: dict[str, Any], content: Any = None) -> None:
+    def add(self, score: Any, row: Row, content: Any = None) -> None:
         """Add an image, see ``Image``; of equal scores the first counts as the worse."""
         insort(self.images, Image(score, row, content), key=lambda image: image.score)
         if len(self.images) > WORST + BEST:
@@ -112,10 +108,10 @@ class Ranked:
 
     def add_to(
         self,
-        page: Page,
+        page: Page[Report],
         text: str,
         draw: Callable[[Image], np.ndarray],
-        caption: Callable[[dict[str, Any]], str],
+        caption: Callable[[Row], str],
     ) -> None:
         """Add both as sections.
 
@@ -125,17 +121,22 @@ class Ranked:
             caption: of a row, after the name of the file.
         """
         worst, best = self.images[:WORST], self.images[WORST:][::-1]
-        for title, name, images in (('Worst', 'worst', worst), ('Best', 'best', best)):
+        page.record.worst = [image.row for image in worst]
+        page.record.best = [image.row for image in best]
+        for title, images in (('Worst', worst), ('Best', best)):
             page.section(f'{title} pictures', text)
-            page.figures[name] = [image.row for image in images]
             for number, image in enumerate(images, start=1):
                 words = f'{Path(image.row["path"]).name}: {caption(image.row)}'
+                name = f'{title.lower()}_{number}'
                 with page.drawing(image.row['path']):
-                    page.add_picture(f'{name}_{number}', draw(image), words)
+                    page.add_picture(name, draw(image), words)
 
 
 def side_by_side(*pictures: np.ndarray) -> np.ndarray:
     """Pictures [H, W, 3] of one height beside each other, with white between them."""
     height, width = pictures[0].shape[:2]
     gap = np.full((height, max(6, width // 40), 3), 255, np.uint8)
-    return np.hstack([part for picture in pictures for part in (gap, picture)][1:])
+    parts = [pictures[0]]
+    for picture in pictures[1:]:
+        parts += [gap, picture]
+    return np.hstack(parts)

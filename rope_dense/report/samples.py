@@ -23,6 +23,7 @@ from ..project.building import building
 from ..project.checks.data import check_data
 from ..project.contents import detects, visualizer_of
 from ..project.load import load_config
+from ..project.own.tasks import Found, stored_settings
 from ..utils.config_parts import pipelines
 from ..utils.errors import UsageError
 from ..utils.progress import progress
@@ -43,11 +44,12 @@ def browse(
     work_dir: str | None = None,
     data_root: str | None = None,
     cfg_options: Iterable[str] | Mapping[str, object] = (),
+    found: Found | None = None,
 ) -> list[Path]:
     """Draw the first samples of a data set of a config, with their labels.
 
     Args:
-        config, work_dir, data_root, cfg_options: see ``load_config``.
+        config, work_dir, data_root, cfg_options, found: see ``load_config``.
         split: of the config's data loaders.
         seed: of the augmentation.
         epoch: of pipelines with stages.
@@ -59,10 +61,9 @@ def browse(
     Raises:
         UsageError, LoadError: settings or data that cannot be used.
     """
-    cfg = load_config(config, cfg_options, work_dir, data_root, derives=True)
-    epochs = cfg.get('own', {}).get('epochs') or (cfg.get('train_cfg') or {}).get(
-        'max_epochs'
-    )
+    cfg = load_config(config, cfg_options, work_dir, data_root, None, True, found)
+    own, loop = stored_settings(cfg), cfg.get('train_cfg') or {}
+    epochs = own.epochs if own else loop.get('max_epochs')
     if epochs and epoch >= epochs:
         raise UsageError(f'--epoch {epoch}: the training has epochs 0 to {epochs - 1}')
     loader = f'{split}_dataloader'
@@ -71,10 +72,8 @@ def browse(
     check_data(cfg, (loader,))
     out = Path(out or Path(cfg.work_dir, 'browse', split))
     set_epoch(epoch)
-    with (
-        DefaultScope.overwrite_default_scope(cfg.default_scope),
-        building(f'{loader}.dataset'),
-    ):
+    scope = DefaultScope.overwrite_default_scope(cfg.default_scope)
+    with scope, building(f'{loader}.dataset'):
         return draw_samples(cfg, split, out, count, seed)
 
 
@@ -86,7 +85,8 @@ def draw_samples(
     Pixels are the model's input before normalisation: with the channel order and the padding of its
     data preprocessor.
     """
-    dataset = DATASETS.build(cfg[f'{split}_dataloader'].dataset)
+    settings = cfg[f'{split}_dataloader'].dataset
+    dataset = DATASETS.build(settings)
     dataset.pipeline = NamingPipeline(dataset.pipeline.transforms)
     preprocessor = MODELS.build(
         ConfigDict(cfg.model.data_preprocessor, mean=None, std=None, bgr_to_rgb=False)
@@ -96,8 +96,9 @@ def draw_samples(
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
-    bands = find_load_bands(next(pipelines(cfg[f'{split}_dataloader'].dataset)))
-    late, files = loads_labels_late(dataset), []
+    bands = find_load_bands(next(pipelines(settings)))
+    late = loads_labels_late(dataset)
+    files = []
     for index in range(min(count, len(dataset))):
         image = Path(dataset.get_data_info(index)['img_path'])
         files.append(out / f'{index:04d}_{image.stem}.png')
@@ -119,9 +120,9 @@ def draw_samples(
 def loads_labels_late(dataset: BaseDataset) -> bool:
     """Return whether labels are loaded after the image was resized, as for evaluators."""
     steps = [type(step).__name__ for step in dataset.pipeline.transforms]
-    return 'Resize' in steps and not LABEL_STEPS.isdisjoint(
-        steps[steps.index('Resize') :]
-    )
+    if 'Resize' not in steps:
+        return False
+    return not LABEL_STEPS.isdisjoint(steps[steps.index('Resize') :])
 
 
 def shown_to_model(
@@ -137,12 +138,10 @@ def shown_to_model(
     batch = dict(inputs=[packed['inputs']], data_samples=[packed['data_samples']])
     data = preprocessor(batch, training=training)
     pixels = data['inputs'][0].permute(1, 2, 0).cpu().numpy()
-    shown = (
-        pixels.clip(0, 255).astype(np.uint8)
-        if bands is None
-        else picture(pixels, bands.show)
-    )
-    return shown, data['data_samples'][0]
+    labels = data['data_samples'][0]
+    if bands is not None:
+        return picture(pixels, bands.show), labels
+    return pixels.clip(0, 255).astype(np.uint8), labels
 
 
 def drawn_sample(
@@ -158,20 +157,20 @@ def resize_labels(sample: BaseDataElement) -> None:
     """Fit labels of the original image, as evaluators want them, to the resized one, in place."""
     height, width = sample.img_shape[:2]
     if 'gt_instances' in sample:
-        objects, factor = sample.gt_instances, sample.scale_factor
+        objects = sample.gt_instances
+        factor = sample.scale_factor
         if hasattr(objects.bboxes, 'rescale_'):  # rotated
             objects.bboxes.rescale_(factor)
         else:
-            objects.bboxes = objects.bboxes * objects.bboxes.new_tensor(
-                np.tile(factor, 2)
-            )
+            factors = objects.bboxes.new_tensor(np.tile(factor, 2))
+            objects.bboxes = objects.bboxes * factors
         if 'masks' in objects:
             objects.masks = objects.masks.resize((height, width))
     if 'gt_sem_seg' in sample:
         labels = sample.gt_sem_seg.data[None].float()
-        sample.gt_sem_seg = PixelData(
-            data=interpolate(labels, (height, width))[0].long()
-        )
+        resized = interpolate(labels, (height, width))[0]
+        sample.gt_sem_seg = PixelData(data=resized.long())
     if 'gt_depth_map' in sample:
         depths = sample.gt_depth_map.data[None]
-        sample.gt_depth_map = PixelData(data=interpolate(depths, (height, width))[0])
+        resized = interpolate(depths, (height, width))[0]
+        sample.gt_depth_map = PixelData(data=resized)

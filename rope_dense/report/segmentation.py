@@ -1,7 +1,4 @@
-"""The report of a segmentor.
-
-The report of a panoptic model, by the figures of mmdet's metric. K classes, things first.
-"""
+"""The report of a segmentor, by labels of pixels; or of segments, if it is panoptic."""
 
 import copy
 import io
@@ -37,15 +34,17 @@ from .predictions import (
     predict_samples,
     side_by_side,
 )
+from .record import Report, Row
 
 Colour = tuple[int, int, int]
 BORDER = 0.0075  # half the width of a boundary, as a fraction of the diagonal
 
 
-def add_segmentation(page: Page, cfg: Config, model: BaseModel) -> None:
+def add_segmentation(page: Page[Report], cfg: Config, model: BaseModel) -> None:
     """Add all sections on labels of pixels; UsageError if data or predictions have none."""
     classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
-    tables = np.zeros((2, len(classes), len(classes)), int)  # interior, boundary
+    inside = np.zeros((len(classes), len(classes)), int)
+    near = np.zeros_like(inside)
     images, ranked = 0, Ranked()
     for sample in predict_samples(model, build_loader(cfg)):
         if 'gt_sem_seg' not in sample or 'pred_sem_seg' not in sample:
@@ -54,25 +53,24 @@ def add_segmentation(page: Page, cfg: Config, model: BaseModel) -> None:
             )
         truth = sample.gt_sem_seg.data[0].numpy().astype(np.uint16)
         predicted = sample.pred_sem_seg.data[0].numpy().astype(np.uint16)
-        near = boundary(truth)
-        pair = np.stack(
-            [count_pixels(truth[x], predicted[x], len(classes)) for x in (~near, near)]
-        )
-        tables += pair
+        is_near = boundary(truth)
+        of_near = count_pixels(truth[is_near], predicted[is_near], len(classes))
+        table = count_pixels(truth, predicted, len(classes))
+        near += of_near
+        inside += table - of_near
         images += 1
-        if pair.any():
-            mean = float(np.nanmean(ious(pair.sum(0))))
+        if table.any():
+            mean = float(np.nanmean(ious(table)))
             tile = sample.metainfo.get('place')
             start = [*tile.start] if tile else [0, 0]
             row = dict(path=sample.img_path, mIoU=mean, place=start)
             ranked.add(mean, row, (truth, predicted))
-    page.figures['about'] |= dict(images=images)
-    add_classes(page, tables, classes)
-    table = tables.sum(0)
+    page.record.about['images'] = images
+    add_classes(page, inside, near, classes)
     page.section('Confusion', 'Pixels by true and predicted class.')
-    page.add_figure(
-        'confusion', figures.draw_matrix({'': table}, classes), 'Rows: truth.', table
-    )
+    page.record.confusion = inside + near
+    figure = figures.draw_matrix({'': page.record.confusion}, classes)
+    page.add_figure('confusion', figure, 'Rows: truth.')
     add_pictures(page, ranked, classes, colours, picture_reader(cfg))
 
 
@@ -82,9 +80,8 @@ def count_pixels(
     """Pixels [truth, predicted]; labels that are no class in the truth are not counted."""
     known = truth < num_classes
     pairs = truth[known].astype(int) * num_classes + predicted[known]
-    return np.bincount(pairs, minlength=num_classes**2).reshape(
-        num_classes, num_classes
-    )
+    counts = np.bincount(pairs, minlength=num_classes**2)
+    return counts.reshape(num_classes, num_classes)
 
 
 def ious(table: np.ndarray) -> np.ndarray:
@@ -101,37 +98,43 @@ def boundary(labels: np.ndarray) -> np.ndarray:
     return cv2.dilate(labels, kernel) != cv2.erode(labels, kernel)
 
 
-def add_classes(page: Page, tables: np.ndarray, classes: Sequence[str]) -> None:
-    """Add IoU and accuracy by class, and IoU on boundaries and inside."""
+def add_classes(
+    page: Page[Report], inside: np.ndarray, near: np.ndarray, classes: Sequence[str]
+) -> None:
+    """Add IoU and accuracy by class, and IoU on boundaries and inside.
+
+    Args:
+        inside, near: pixels [truth, predicted] that are not, and that are, near a boundary.
+    """
     page.section(
         'Classes',
         'IoU of all pixels, of pixels near a boundary of the truth, and of the others; accuracy is '
         'the fraction of true pixels found. Low near boundaries only: mask borders are coarse.',
     )
-    inside, near = ious(tables[0]), ious(tables[1])
-    table = tables.sum(0)
-    found = np.where(
-        table.sum(1) > 0, np.diag(table) / np.maximum(table.sum(1), 1), np.nan
+    table = inside + near
+    true = table.sum(1)
+    columns = dict(
+        IoU=ious(table),
+        boundary=ious(near),
+        interior=ious(inside),
+        accuracy=np.where(true > 0, np.diag(table) / np.maximum(true, 1), np.nan),
     )
-    columns = dict(IoU=ious(table), boundary=near, interior=inside, accuracy=found)
-    mean = {
-        name: float(np.nanmean(v)) if (v == v).any() else np.nan
-        for name, v in columns.items()
-    }
-    rows = [{'class': 'mean'} | mean]
-    for index, name in enumerate(classes):
-        rows.append(
-            {'class': name} | {key: float(v[index]) for key, v in columns.items()}
-        )
-    order = dict(
-        sorted(zip(classes, columns['IoU'].tolist(), strict=True), key=lambda x: -x[1])
-    )
+    mean: Row = {'class': 'mean'}
+    rows = [mean, *({'class': name} for name in classes)]
+    for name, values in columns.items():
+        known = values[~np.isnan(values)]
+        mean[name] = float(np.nanmean(values)) if known.size else np.nan
+        for row, value in zip(rows[1:], values.tolist(), strict=True):
+            row[name] = value
+    lengths = {row['class']: row['IoU'] for row in rows[1:]}
+    order = dict(sorted(lengths.items(), key=lambda item: -item[1]))
     page.add_figure('iou', figures.draw_bars({'': order}, 'IoU'), 'IoU by class.')
-    page.add_table('classes', rows)
+    page.add_table(rows)
+    page.record.classes = rows
 
 
 def add_pictures(
-    page: Page,
+    page: Page[Report],
     ranked: Ranked,
     classes: Sequence[str],
     colours: Sequence[Colour],
@@ -152,21 +155,21 @@ def draw_both_labels(
     visualizer: SegLocalVisualizer, image: Image, read: ReadPicture
 ) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
-    (top, left), (height, width) = image.row['place'], image.content[0].shape
-    part, drawn = (left, top, left + width, top + height), []
+    top, left = image.row['place']
+    height, width = image.content[0].shape
+    part = (left, top, left + width, top + height)
     picture = read(image.row['path'], part)[..., ::-1]
+    drawn = []
     for labels in image.content:
-        sample = SegDataSample()
-        sample.pred_sem_seg = PixelData(
-            data=torch.from_numpy(labels.astype(np.int64))[None]
-        )
+        pixels = torch.from_numpy(labels.astype(np.int64))
+        sample = SegDataSample(pred_sem_seg=PixelData(data=pixels[None]))
         drawn.append(draw(visualizer, 'report', picture, sample, with_labels=False))
     return side_by_side(*drawn)
 
 
-def add_panoptic(page: Page, cfg: Config, model: BaseModel) -> None:
+def add_panoptic(page: Page[Report], cfg: Config, model: BaseModel) -> None:
     """Add all sections on segments; UsageError if the config does not test them by COCO's PQ."""
-    loader, ranked, counts = build_loader(cfg), Ranked(), list[np.ndarray]()
+    loader = build_loader(cfg)
     dataset: Any = loader.dataset
     key, node = evaluators(cfg, 'test_evaluator')[0]
     if not node.type.endswith('CocoPanopticMetric'):
@@ -176,18 +179,18 @@ def add_panoptic(page: Page, cfg: Config, model: BaseModel) -> None:
             cfg, key, METRICS, node, outfile_prefix=None, format_only=False
         )
     metric.dataset_meta = dataset.metainfo
+    numbers = dataset.cat_ids if metric.categories else range(len(dataset.cat_ids))
+    ranked, counts = Ranked(), list[np.ndarray]()
     for sample in predict_samples(model, loader):
         metric.process({}, [copy.deepcopy(sample).to_dict()])  # and changes its labels
-        classes = dataset.cat_ids if metric.categories else range(len(dataset.cat_ids))
-        found = [metric.results[-1][number] for number in classes]
+        found = [metric.results[-1][number] for number in numbers]
         counts.append(np.array([[x.iou, x.tp, x.fp, x.fn] for x in found]))
         if counts[-1].any():
-            row = dict(path=sample.img_path, PQ=quality_row('', counts[-1])['PQ'])
-            ranked.add(row['PQ'], row, sample)
-    page.figures['about'] |= dict(images=len(counts))
-    add_panoptic_classes(
-        page, np.sum(counts, 0), model.dataset_meta['classes'], num_things(cfg)
-    )
+            quality = quality_row('', counts[-1])['PQ']
+            ranked.add(quality, dict(path=sample.img_path, PQ=quality), sample)
+    page.record.about['images'] = len(counts)
+    classes = model.dataset_meta['classes']
+    add_panoptic_classes(page, np.sum(counts, 0), classes, num_things(cfg))
     visualizer = DetLocalVisualizer(name='report')
     visualizer.dataset_meta = model.dataset_meta
     ranked.add_to(
@@ -198,7 +201,7 @@ def add_panoptic(page: Page, cfg: Config, model: BaseModel) -> None:
     )
 
 
-def quality_row(name: str, counts: np.ndarray) -> dict[str, Any]:
+def quality_row(name: str, counts: np.ndarray) -> Row:
     """The mean qualities of the classes that have segments, true or predicted; NaN for none.
 
     Args:
@@ -207,15 +210,21 @@ def quality_row(name: str, counts: np.ndarray) -> dict[str, Any]:
     ious, true, false, missed = counts[counts.any(1)].T
     number = true + (false + missed) / 2
     qualities = dict(PQ=ious / number, SQ=ious / np.maximum(true, 1), RQ=true / number)
-    row = {key: float(x.mean()) if x.size else np.nan for key, x in qualities.items()}
-    sums = dict(TP=int(true.sum()), FP=int(false.sum()), FN=int(missed.sum()))
-    return {'class': name, **row, **sums}
+    row: Row = {'class': name}
+    for key, values in qualities.items():
+        row[key] = float(values.mean()) if values.size else np.nan
+    return row | dict(TP=int(true.sum()), FP=int(false.sum()), FN=int(missed.sum()))
 
 
 def add_panoptic_classes(
-    page: Page, counts: np.ndarray, classes: Sequence[str], things: int
+    page: Page[Report], counts: np.ndarray, classes: Sequence[str], things: int
 ) -> None:
-    """Add the qualities of all classes, of things, of stuff, and of each class."""
+    """Add the qualities of all classes, of things, of stuff, and of each class.
+
+    Args:
+        counts: see ``quality_row``; things first.
+        things: number of their classes.
+    """
     page.section(
         'Classes',
         'PQ is SQ times RQ: the mean IoU of the matched segments (of IoU above 0.5), and the F1 of '
@@ -225,9 +234,13 @@ def add_panoptic_classes(
     rows = [quality_row(name, counts[[label]]) for label, name in enumerate(classes)]
     lengths = {row['class']: row['PQ'] for row in rows}
     page.add_figure('pq', figures.draw_bars({'': lengths}, 'PQ'), 'PQ by class.')
-    parts = dict(all=counts, things=counts[:things], stuff=counts[things:])
-    means = [quality_row(name, part) for name, part in parts.items()]
-    page.add_table('classes', means + rows)
+    page.record.classes = [
+        quality_row('all', counts),
+        quality_row('things', counts[:things]),
+        quality_row('stuff', counts[things:]),
+        *rows,
+    ]
+    page.add_table(page.record.classes)
 
 
 def draw_both_segments(

@@ -22,18 +22,15 @@ def used_settings(cfg: Config) -> dict[str, Any]:
 
 def setting_leaves(part: Any, key: str) -> Iterator[tuple[str, Any]]:
     """Yield (key, value) of the settings at or below a part of a config."""
-    items: Iterable[tuple] = ()
+    is_list = isinstance(part, list | tuple)
     if isinstance(part, dict):
-        items = part.items()
-    elif isinstance(part, list | tuple) and any(
-        isinstance(item, dict) for item in part
-    ):
+        items: Iterable[tuple] = part.items()
+    elif is_list and any(isinstance(item, dict) for item in part):
         items = enumerate(part)
     else:
-        yield (
-            key,
-            part if isinstance(part, int | float | list | tuple | None) else str(part),
-        )
+        is_plain = is_list or isinstance(part, int | float | None)
+        yield key, part if is_plain else str(part)
+        return
     for name, item in items:
         if name not in LEFT_OUT or key == 'own':
             yield from setting_leaves(item, f'{key}.{name}' if key else str(name))
@@ -46,10 +43,10 @@ def differing_settings(
 
     A value is '-' where a run lacks the key.
     """
-    keys = [
-        key
-        for key in {**first, **second}
-        if first.get(key, '-') != second.get(key, '-')
-    ]
-    keys.sort(key=lambda key: [not key.startswith(f'{name}.') for name in FIRST])
-    return [(key, first.get(key, '-'), second.get(key, '-')) for key in keys]
+    rows = []
+    for key in {**first, **second}:
+        value, other = first.get(key, '-'), second.get(key, '-')
+        if value != other:
+            rows.append((key, value, other))
+    rows.sort(key=lambda row: [not row[0].startswith(f'{name}.') for name in FIRST])
+    return rows

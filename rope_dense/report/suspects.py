@@ -11,21 +11,12 @@ import numpy as np
 from ..measure.results import cell_text
 from .objects import FOREGROUND, KINDS, NOTHING, Matches, Objects, by_image, overlaps
 from .page import Page
-from .painter import Painter
+from .painter import Crop, Painter
+from .record import Report, Row
 
 LEAST = 0.25  # suspicion of a label that is listed
 SHOWN = 24
-COLUMNS = (
-    'rank',
-    'suspicion',
-    'kind',
-    'label',
-    'prediction',
-    'IoU',
-    'file',
-    'label box',
-    'box',
-)
+COLUMNS = 'rank,suspicion,kind,label,prediction,IoU,file,label box,box'.split(',')
 MEANING = (
     'Labels (blue) that a prediction or a second label (yellow) contradicts; suspicion is 0 to 1. '
     'missing: no label is near. class: the label has another class. box: the box of the label is '
@@ -48,28 +39,24 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
 
     Matches are of predictions of any score; masks rather than boxes may be compared.
     """
-    truth, is_right = matches.truth, matches.are('right')
+    truth, predictions = matches.truth, matches.predictions
+    is_right = matches.are('right')
     found = np.zeros(len(truth))  # scores of right predictions
-    found[matches.targets[is_right]] = matches.predictions['score'][is_right]
-    judged = (matches.predictions['score'] >= LEAST) & ~matches.are(
-        'ignored', 'duplicate'
-    )
-    judged = np.flatnonzero(judged)
-    labels, predictions = by_image(truth), by_image(matches.predictions[judged])
-    suspects: list[Suspect] = []
-    for image in sorted({*labels, *predictions}):
-        chosen, places = (
-            judged[predictions.get(image, NOTHING)],
-            labels.get(image, NOTHING),
-        )
+    found[matches.targets[is_right]] = predictions['score'][is_right]
+    is_judged = ~matches.are('ignored', 'duplicate') & (predictions['score'] >= LEAST)
+    judged = np.flatnonzero(is_judged)
+    labels, in_judged = by_image(truth), by_image(predictions[judged])
+    suspects = list[Suspect]()
+    for image in sorted({*labels, *in_judged}):
+        chosen = judged[in_judged.get(image, NOTHING)]
+        places = labels.get(image, NOTHING)
         places = places[~truth['crowd'][places]]
-        rows = overlaps(matches.predictions[chosen], truth[places], masks)
+        rows = overlaps(predictions[chosen], truth[places], masks)
         of_image = []
         for place, row in zip(chosen, rows, strict=True):
+            near = row.max(initial=0.0)
             overlap = row[places == matches.targets[place]].max(initial=0.0)
-            of_image.append(
-                suspect(matches, place, row.max(initial=0.0), overlap, found)
-            )
+            of_image.append(suspect(matches, place, near, overlap, found))
         of_image += find_doubles(truth[places], found[places], masks)
         suspects += once(of_image, masks)
     return sorted(suspects, key=lambda one: -one.suspicion)
@@ -86,20 +73,20 @@ def suspect(
     """
     item, target = matches.predictions[place], matches.targets[place]
     kind, score = KINDS[matches.kinds[place]], item['score']
-    if target >= 0 and kind == 'class':
-        return Suspect(
-            score * (1 - found[target]), 'class', matches.truth[target], item, near
-        )
-    if target >= 0 and (kind == 'right' or not found[target]):
-        return Suspect(
-            score * (1 - overlap), 'box', matches.truth[target], item, overlap
-        )
+    if target >= 0:
+        label = matches.truth[target]
+        if kind == 'class':
+            doubt = score * (1 - found[target])
+            return Suspect(doubt, 'class', label, item, near)
+        if kind == 'right' or not found[target]:
+            return Suspect(score * (1 - overlap), 'box', label, item, overlap)
     return Suspect(score * max(0.0, 1 - near / FOREGROUND), 'missing', None, item, near)
 
 
 def find_doubles(labels: Objects, found: np.ndarray, masks: bool) -> list[Suspect]:
     """Pairs of labels of one image and class that may be of one object."""
-    rows, doubles = np.triu(overlaps(labels, labels, masks), 1), []
+    doubles = []
+    rows = np.triu(overlaps(labels, labels, masks), 1)
     rows[labels['label'][:, None] != labels['label']] = 0.0
     for first, second in np.argwhere(rows >= FOREGROUND):
         weak, strong = sorted((first, second), key=lambda place: found[place])
@@ -126,30 +113,38 @@ def once(suspects: Sequence[Suspect], masks: bool) -> list[Suspect]:
     return [*kept.values()]
 
 
-def add_suspects(page: Page, painter: Painter, suspects: Sequence[Suspect]) -> None:
+def add_suspects(
+    page: Page[Report], painter: Painter, suspects: Sequence[Suspect]
+) -> None:
     """Add the first suspects, with crops, and write all of them to suspects.csv beside the page."""
-    rows, crops, text = [], [], io.StringIO()
+    rows, crops, text = list[Row](), list[Crop](), io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(COLUMNS)
     for rank, (suspicion, kind, label, other, overlap) in enumerate(suspects, start=1):
-        names = ['' if item is None else painter.label(item) for item in (label, other)]
-        sides = (() if item is None else item['box'] for item in (label, other))
-        boxes = [' '.join(f'{value:.1f}' for value in box) for box in sides]
-        path = painter.images[other['image']]['path']
-        row = [
+        path = painter.pictures[other['image']].path
+        prediction = painter.label(other)
+        cells = [
             rank,
             round(suspicion, 3),
             kind,
-            *map(cell_text, names),
+            '' if label is None else cell_text(painter.label(label)),
+            cell_text(prediction),
             round(overlap, 3),
         ]
-        writer.writerow([*row, cell_text(path), *boxes])
+        boxes = ['' if label is None else box_text(label), box_text(other)]
+        writer.writerow([*cells, cell_text(path), *boxes])
         if rank <= SHOWN:
-            rows.append(dict(zip(COLUMNS, [*row, Path(path).name], strict=False)))
-            crops.append((f'{rank}. {kind}\n{names[1]}', other, label))
+            rows.append(dict(zip(COLUMNS, [*cells, Path(path).name], strict=False)))
+            crops.append(Crop(f'{rank}. {kind}\n{prediction}', other, label))
     page.files['suspects.csv'] = text.getvalue().encode('utf-8', 'surrogateescape')
     page.section(
         'Suspect labels', f'{MEANING} All {len(suspects)} are in suspects.csv.'
     )
-    page.add_table('suspects', rows)
+    page.add_table(rows)
+    page.record.suspects = rows
     painter.add_crops(page, 'suspect_labels', crops, 'Suspect labels, by rank.')
+
+
+def box_text(item: Any) -> str:
+    """The box of an object, in pixels."""
+    return ' '.join(f'{value:.1f}' for value in item['box'])

@@ -12,6 +12,7 @@ from ..project.contents import Task, task_of
 from ..project.identity import hash_of
 from ..project.load import find_model
 from ..project.model import classes_and_colours
+from ..project.own.tasks import stored_settings
 from ..project.ready import ready
 from ..project.run import Run
 from ..project.weights import patch_mmengine_reader
@@ -24,10 +25,11 @@ from .detection import add_detection
 from .features import add_features
 from .page import FIGURES, NAME, PAGE, Page
 from .predictions import PICTURES
+from .record import Report
 from .segmentation import add_panoptic, add_segmentation
 from .settings import used_settings
 
-SECTIONS: dict[Task, Callable[[Page, Config, BaseModel], None]] = dict(
+SECTIONS: dict[Task, Callable[[Page[Report], Config, BaseModel], None]] = dict(
     boxes=add_detection,
     panoptic=add_panoptic,
     semantic=add_segmentation,
@@ -68,13 +70,14 @@ def report(
         ForeignFileError: a file that would be written is the user's.
         BlockingIOError: another process writes to the folder.
     """
-    on = str(checked_device(device))
+    chosen = str(checked_device(device))
     cfg, weights = find_model(
         config, checkpoint, cfg_options, work_dir, data_root, False
     )
     if weights is None:
         raise UsageError('report: give the config of one task and its checkpoint')
-    return write_report(cfg, weights, Path(out or Path(cfg.work_dir, 'report')), on)
+    folder = Path(out or Path(cfg.work_dir, 'report'))
+    return write_report(cfg, weights, folder, chosen)
 
 
 def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
@@ -86,16 +89,15 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
         BlockingIOError: another process writes to the folder.
     """
     task = task_of(cfg)
-    if (add_sections := SECTIONS.get(task)) is None:
+    if task not in SECTIONS:
         raise UsageError(
             'report: it compares upright boxes; test rotated ones by rope-dense test'
         )
     with Results(out, NAME) as results:
         results.check(report_files(out, task))
         patch_mmengine_reader()
-        settings = used_settings(
-            cfg
-        )  # before data and model are built, which change some
+        # Before data and model are built, which change some.
+        settings = used_settings(cfg)
         model, _, stored = ready(cfg, 'test', weights=checkpoint, has_runner=False)
         classes, colours = classes_and_colours(cfg, stored)
         model = model.to(device).eval()
@@ -105,20 +107,22 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
         about = dict(config=config, checkpoint=checkpoint, classes=len(classes))
         if cfg.get('own_data'):  # with what was left out of the labels
             about['own data'] = cfg.own_data
-        page = Page(results, f'{Path(cfg.filename).stem}: report', about)
-        digest = hash_of(checkpoint)
-        page.figures |= dict(
-            checkpoint_sha256=digest, names=list(classes), settings=settings
+        record = Report(
+            about=about,
+            checkpoint_sha256=hash_of(checkpoint),
+            names=list(classes),
+            settings=settings,
         )
-        add_sections(page, cfg, model)
+        page = Page(results, f'{Path(cfg.filename).stem}: report', record)
+        SECTIONS[task](page, cfg, model)
         add_training(page, Path(cfg.work_dir))
         return page.write()
 
 
 def report_files(out: Path, task: Task) -> list[Path]:
     """The files that a report of a task may have."""
-    names = PAGE, FIGURES, *TASK_FILES[task].split(), *PICTURES, *CURVES
-    return [out / name for name in names]
+    pictures = [*TASK_FILES[task].split(), *PICTURES, *CURVES]
+    return [out / name for name in [PAGE, FIGURES, *pictures]]
 
 
 def report_training(cfg: Config) -> None:
@@ -126,14 +130,13 @@ def report_training(cfg: Config) -> None:
 
     The training is complete: an error of the report is printed, and nothing else.
     """
-    if not (cfg.get('own') or {}).get('report'):
+    own = stored_settings(cfg)
+    if own is None or not own.report:
         return
+    folder = cfg.work_dir
     try:
-        if task_of(cfg) not in SECTIONS:
-            return
-        checkpoint = Run(Path(cfg.work_dir)).best
-        print(write_report(cfg, checkpoint, Path(cfg.work_dir, 'report'), get_device()))
+        if task_of(cfg) in SECTIONS:
+            checkpoint, out = Run(Path(folder)).best, Path(folder, 'report')
+            print(write_report(cfg, checkpoint, out, get_device()))
     except Exception as error:  # whatever it is, the weights are there
-        print(
-            f'no report: {error} (rope-dense report {cfg.work_dir} --debug shows where)'
-        )
+        print(f'no report: {error} (rope-dense report {folder} --debug shows where)')

@@ -23,6 +23,7 @@ from rope_dense.report.curves import PICTURES as CURVES
 from rope_dense.report.objects import match_truth, objects_of
 from rope_dense.report.page import Page
 from rope_dense.report.predictions import BEST, PICTURES, WORST, Ranked, picture_reader
+from rope_dense.report.record import Record, Report, ScoreRange
 from rope_dense.utils.results import ForeignFileError, Results
 from rope_dense_command import command
 
@@ -39,7 +40,7 @@ NAMES = [
 def written(folder: Path, *names: str, **about: object) -> Path:
     """A report with a picture for each name."""
     with Results(folder, 'report') as results:
-        page = Page(results, 'made', dict(about))
+        page = Page(results, 'made', Record(about=about))
         page.section('Pictures')
         for name in names:
             page.add_picture(name, np.full((8, 8, 3), len(names), np.uint8), name)
@@ -130,7 +131,9 @@ def test_the_names_of_all_pictures_are_known() -> None:
 
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     with Results(tmp_path, 'report') as results:
-        page = Page(results, NAMES[4], dict(path=os.fsdecode(b'\xff\xfebad.png')))
+        rows = [{'class': name} for name in NAMES]
+        about = dict(path=os.fsdecode(b'\xff\xfebad.png'))
+        page = Page(results, NAMES[4], Record(about=about, classes=rows))
         page.section(NAMES[4], NAMES[4])
         page.add_figure(
             'bars', figures.draw_bars({name: {name: 1} for name in NAMES}, 'x'), 'a'
@@ -142,13 +145,11 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
         page.add_figure(
             'matrix', figures.draw_matrix({NAMES[0]: np.eye(6)}, NAMES), 'a'
         )
-        rows = [dict(score=0.5, right=0.5, number=3)]
-        page.add_figure(
-            'curve', figures.draw_calibration({NAMES[0]: rows}), NAMES[4], rows
-        )
+        figure = figures.draw_calibration({NAMES[0]: [ScoreRange(3, 0.5, 0.5)]})
+        page.add_figure('curve', figure, NAMES[4])
         grid = [(np.zeros((4, 4, 3), np.uint8), f'1. class\n{name}') for name in NAMES]
         page.add_figure('grid', figures.draw_grid(grid), 'a')
-        page.add_table('names', [{'class': name} for name in NAMES])
+        page.add_table(rows)
         page.write()
     text = (tmp_path / 'index.html').read_text(encoding='utf-8')
     assert (
@@ -157,7 +158,7 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
         and '\\udcff\\udcfebad.png' in text
     )
     report = json.loads((tmp_path / 'report.json').read_text(encoding='utf-8'))
-    assert [row['class'] for row in report['names']] == NAMES
+    assert [row['class'] for row in report['classes']] == NAMES
     axes = figures.draw_bars({'': {'US$1-US$5': 1}}, '$').axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == [r'US\$1-US\$5']
 
@@ -173,7 +174,7 @@ def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
         return np.zeros((8, 8, 3), np.uint8)
 
     with Results(tmp_path, 'report') as results:
-        page = Page(results, 'made', {})
+        page = Page(results, 'made', Report(about={}, names=[], settings={}))
         ranked.add_to(page, 'text', draw, str)
         page.write()
     assert {'worst_1.png', 'worst_3.png', 'worst_4.png'} <= contents(tmp_path).keys()

@@ -21,14 +21,16 @@ from rope_dense.report.curves import advice_text, read_logs
 from rope_dense.report.detection import (
     CHECKS,
     NUMBER,
-    add_sections,
-    calibration_rows,
+    add_matches,
     ground_truth,
     rank_images,
+    score_ranges,
 )
-from rope_dense.report.objects import ERRORS, Scored, match_truth, objects_of
+from rope_dense.report.objects import ERRORS, Outcomes, match_truth, objects_of
 from rope_dense.report.page import Page
+from rope_dense.report.painter import Picture
 from rope_dense.report.predictions import BEST, WORST, Part, Ranked
+from rope_dense.report.record import Report
 from rope_dense.report.segmentation import boundary, count_pixels, ious
 from rope_dense.report.settings import differing_settings, used_settings
 from rope_dense.report.write import report_files, report_training
@@ -209,7 +211,7 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     from pycocotools import mask as coco_mask
 
     cv2.imwrite(str(tmp_path / 'a.png'), np.full((64, 80, 3), 90, np.uint8))
-    images = [dict(id=0, path=str(tmp_path / 'a.png'), height=64, width=80)]
+    pictures = [Picture(str(tmp_path / 'a.png'), height=64, width=80)]
 
     def item(box: list, label: int, **more: object) -> dict:
         result = dict(
@@ -226,9 +228,10 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     matches = match_truth(objects_of(truth), objects_of(found), masks)
     colours = [(255, 0, 0), (0, 0, 255)]
     with Results(tmp_path / 'out', 'report') as results:
-        page = Page(results, 'made <title>', dict(config='a & b'))
-        add_sections(
-            page, images, matches, ['cat', 'dog'], colours, masks, read_picture
+        record = Report(about=dict(config='a & b'), names=[], settings={})
+        page = Page(results, 'made <title>', record)
+        add_matches(
+            page, pictures, matches, ['cat', 'dog'], colours, masks, read_picture
         )
         page.write()
     check_page(tmp_path / 'out')
@@ -298,9 +301,9 @@ def test_only_the_pictures_that_are_drawn_are_kept() -> None:
 
 def test_calibration_of_known_scores() -> None:
     scores, right = np.array([0.95, 0.95, 0.15]), np.array([True, False, False])
-    scored = Scored(np.ones(3, int), scores, right)
-    rows = [dict(number=1, score=0.15, right=0), dict(number=2, score=0.95, right=0.5)]
-    assert [pytest.approx(row) for row in calibration_rows(scored)] == rows
+    low, high = score_ranges(Outcomes(np.ones(3, int), scores, right))
+    assert vars(low) == pytest.approx(dict(number=1, score=0.15, right=0))
+    assert vars(high) == pytest.approx(dict(number=2, score=0.95, right=0.5))
 
 
 def test_iou_on_boundaries_and_inside() -> None:

@@ -13,8 +13,9 @@ from pycocotools import mask as coco_mask
 
 from rope_dense.report.objects import Matches, match_truth, objects_of
 from rope_dense.report.page import Page
-from rope_dense.report.painter import LEGIBLE, Painter
+from rope_dense.report.painter import LEGIBLE, Painter, Picture
 from rope_dense.report.predictions import Part
+from rope_dense.report.record import Report
 from rope_dense.report.suspects import COLUMNS, Suspect, add_suspects, find_suspects
 from rope_dense.utils.results import Results
 
@@ -103,9 +104,9 @@ def read_picture(path: str, part: Part | None) -> np.ndarray:
 
 
 def made_painter(path: str, *classes: str) -> Painter:
-    images = [dict(id=0, path=path, height=64, width=80)]
+    pictures = [Picture(path, height=64, width=80)]
     return Painter(
-        images, match([], []), classes, [(255, 0, 0), (0, 0, 255)], read_picture
+        pictures, match([], []), classes, [(255, 0, 0), (0, 0, 255)], read_picture
     )
 
 
@@ -113,7 +114,7 @@ def written_rows(
     folder: Path, painter: Painter, suspects: list[Suspect]
 ) -> list[list[str]]:
     with Results(folder, 'report') as results:
-        page = Page(results, 'made', {})
+        page = Page(results, 'made', Report(about={}, names=[], settings={}))
         add_suspects(page, painter, suspects)
         page.write()
     text = (folder / 'suspects.csv').read_bytes().decode('utf-8', 'surrogateescape')
@@ -199,8 +200,8 @@ def test_of_a_scene_a_part_with_objects_is_drawn(box: list[float], right: bool) 
     error = [2000, 2000, 20, 20]
     found = [(box, 1, 0.9)] if right else [(box, 1, 0.9), (error, 1, 0.5)]
     matches = match(annotations([(box, 1)]), annotations(found))
-    images = [dict(id=0, path='a.tif', height=3000, width=5000)]
-    painter = Painter(images, matches, ['cat'], [(255, 0, 0)], read_picture)
+    pictures = [Picture('a.tif', height=3000, width=5000)]
+    painter = Painter(pictures, matches, ['cat'], [(255, 0, 0)], read_picture)
     left, top, right_, bottom = painter.part(0)
     x, y = (box if right else error)[:2]
     assert left <= x < right_ and top <= y < bottom

@@ -1,0 +1,140 @@
+"""The content of report.json by name: it is written and read here alone."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ..measure.results import ResultFile
+
+LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'  # columns of ``errors``
+REQUIRED = {'about', 'classes', 'names', 'settings'}
+
+Row = dict[str, Any]  # of a table, by its columns
+
+
+class Line(NamedTuple):
+    """The points of a line: x and y of each."""
+
+    x: list[float]
+    y: list[float]
+
+
+@dataclass(frozen=True)
+class ScoreRange:
+    """Predictions of similar scores: their number, mean score, and fraction of right ones."""
+
+    number: int
+    score: float
+    right: float
+
+
+@dataclass(kw_only=True)
+class Record:
+    """What each report has, of a model or of two runs.
+
+    Attributes:
+        about: the subject of the report, by name.
+        advice: what to do next, in sentences.
+        not_drawn: pictures that could not be drawn, and why.
+        classes: the table of classes, or of distances, by 'class'.
+        errors: the table of the kinds of error of a detector, by 'error'.
+    """
+
+    about: dict[str, Any]
+    advice: list[str] = field(default_factory=list)
+    not_drawn: list[str] | None = None
+    classes: list[Row] | None = None
+    errors: list[Row] | None = None
+
+    def text(self) -> str:
+        """The text of report.json; what is None is left out."""
+        values = vars(self).items()
+        content = {name: value for name, value in values if value is not None}
+        return json.dumps(json_value(content), indent=1, allow_nan=False)
+
+
+@dataclass(kw_only=True)
+class Comparison(Record):
+    """The report of two runs: tables of what differs.
+
+    Attributes:
+        settings: key and both values of each setting that differs.
+    """
+
+    settings: list[Row] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class Report(Record):
+    """The report of a model.
+
+    Attributes:
+        checkpoint_sha256: of its weights.
+        names: of its classes.
+        settings: of its config, by their dotted keys.
+        AP50: of a detector.
+        precision_recall: for each class a line of (recall, precision).
+        confusion: counts by true (rows) and predicted class.
+        calibration: predictions by their scores.
+        worst, best: images with their figures.
+        suspects: the first suspect labels.
+        losses, metrics: lines of (step, value) by name.
+        image_sizes: what eval-resolutions has measured.
+    """
+
+    names: Sequence[str]
+    settings: dict[str, Any]
+    checkpoint_sha256: str | None = None
+    AP50: float | None = None
+    precision_recall: dict[str, Line] | None = None
+    confusion: np.ndarray | None = None
+    calibration: list[ScoreRange] | None = None
+    worst: list[Row] | None = None
+    best: list[Row] | None = None
+    suspects: list[Row] | None = None
+    losses: dict[str, Line] | None = None
+    metrics: dict[str, Line] | None = None
+    image_sizes: ResultFile | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The report of a text; KeyError if it lacks what is ``REQUIRED``, ValueError for none."""
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ValueError('report.json has no names')
+        missing = REQUIRED - content.keys()
+        if missing:
+            raise KeyError(*missing)
+        known = {x.name for x in fields(cls)}
+        report = cls(**{name: x for name, x in content.items() if name in known})
+        report.precision_recall = lines_of(report.precision_recall)
+        report.losses = lines_of(report.losses)
+        report.metrics = lines_of(report.metrics)
+        if report.confusion is not None:
+            report.confusion = np.array(report.confusion)
+        ranges: Any = report.calibration
+        if ranges is not None:
+            report.calibration = [ScoreRange(**row) for row in ranges]
+        return report
+
+
+def lines_of(pairs: Mapping[str, Sequence] | None) -> dict[str, Line] | None:
+    """The lines of a JSON object, whose values are pairs of lists."""
+    return pairs and {name: Line(x, y) for name, (x, y) in pairs.items()}
+
+
+def json_value(value: Any) -> Any:
+    """A value for JSON: arrays are lists, and what is not a number is None."""
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return json_value(value.tolist())
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
