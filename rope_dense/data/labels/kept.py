@@ -136,23 +136,25 @@ def remove_unused(folder: Path) -> None:
 
 
 def is_up_to_date(file: Path, root: Path) -> bool:
-    """Return whether a file that was written here is of a data set's folder as it is now."""
+    """Return whether a file that was written here is of a data set's folder as it is now.
+
+    No folder is listed, so a folder that has changed is another one, whatever changed in it.
+    """
     home = file.parent.parent
     state = _whole_state(home)
-    is_written = state.get('content') == file.parent.name
-    return is_written and state['state'] == _current_digest(root, home, state)
-
-
-def _current_digest(root: Path, home: Path, state: Mapping[str, Any]) -> str:
-    """The digest of the files of a data set as they are now; no folder is listed without need."""
-    is_listed = state.get('root') == os.path.realpath(root)
-    for path, changed in state['times'].items() if is_listed else ():
-        is_listed &= time_of(path) == changed
-    if is_listed:
-        paths = read_json_or_empty(home / LISTED).get('paths', ())
-        with suppress(OSError):  # a file that is gone
-            return digest_of({path: state_of(os.stat(path)) for path in paths})
-    return Inventory(root).digest(state['outside'])
+    if state.get('content') != file.parent.name:
+        return False
+    if state.get('root') != os.path.realpath(root):
+        return False
+    for path, changed in state['times'].items():
+        if time_of(path) != changed:
+            return False
+    paths = read_json_or_empty(home / LISTED).get('paths', ())
+    try:
+        files = {path: state_of(os.stat(path)) for path in paths}
+    except OSError:  # one is gone
+        return False
+    return state['state'] == digest_of(files)
 
 
 def _whole_state(home: Path) -> dict[str, Any]:
