@@ -10,7 +10,7 @@ import pytest
 
 from helpers.field import SIZE, Reading, image, reading, refusal, write
 from rope_dense.data.labels import coco, coco_files
-from rope_dense.data.labels.coco import find_coco
+from rope_dense.data.labels.coco_folders import find_coco
 from rope_dense.data.labels.folders import find_labels
 from rope_dense.data.labels.inventory import Inventory
 

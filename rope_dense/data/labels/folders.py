@@ -50,7 +50,7 @@ def find_labels(
             return named
     forms = [form for form in READERS if format in (None, form.name)]
     forms = [form for form in forms if may_have(inventory, form)] or forms
-    found, problems = list[LabelFolder](), list[str]()
+    found, problems = [], []
     for form in forms:
         try:
             folder = form.find(inventory)
