@@ -26,6 +26,7 @@ BIAS = re.compile(r'blocks\.\d+\.attn\.qkv\.[qkv]_bias')
 LAYER_SCALE = re.compile(r'blocks\.\d+\.gamma_[12]')
 JOINED_BIAS = re.compile(r'(blocks\.\d+\.attn\.qkv\.)bias')
 OUTPUT_NORM = re.compile(r'norm(\d+)\.(weight|bias)')
+STAGE = re.compile(r'layers\.(\d+)\.')
 # Parts that no pre-training has; a backbone keeps its initial values, which change nothing.
 KEEP_INIT = (
     OUTPUT_NORM,
@@ -68,69 +69,78 @@ def adapt(
     expected, report = model.state_dict(), LoadReport()
     weights = join_biases(weights, expected)
     computed = computed_freqs(model, weights)
-    for key in weights:
-        if key in computed or (
-            key not in expected and is_droppable(key, expected, weights)
-        ):
+    adapted = {}
+    for key, weight in weights.items():
+        is_spare = key not in expected and is_droppable(key, expected, weights)
+        if is_spare or key in computed:
             report.dropped.append(key)
-    adapted = {key: weights[key] for key in weights if key not in report.dropped}
+        else:
+            adapted[key] = weight
     if channels is not None:
-        kept = rgb_keys(model, adapted)
+        convolutions = rgb_keys(model, adapted)
         keys = adapt_channels(model, adapted, channels, may_be_adapted=not is_published)
-        report.adapted = [f'{key} to {channels_text(channels)}' for key in keys]
-        report.assumed = [
-            f"{key}, saved by this package, to be of the model's three channels"
-            for key in kept
-            if key not in keys
-        ]
-    tables = model.position_tables()
+        for key in convolutions:
+            if key in keys:
+                report.adapted.append(f'{key} to {channels_text(channels)}')
+            else:
+                report.assumed.append(
+                    f"{key}, saved by this package, to be of the model's three channels"
+                )
+    resize_tables(model, adapted, grid, report)
+    for pattern in KEEP_INIT:
+        if not any(map(pattern.fullmatch, weights)):
+            report.new += filter(pattern.fullmatch, expected)
+    if are_classifier_weights(weights):
+        norms = filter(OUTPUT_NORM.fullmatch, expected)
+        report.new += [key for key in norms if key not in adapted]
+    ropes = embeddings(model)
+    if ropes.keys().isdisjoint(weights):
+        for key, rope in ropes.items():
+            # Learned axial frequencies start at the axial values.
+            if isinstance(rope, AxialRoPE) and key in expected:
+                report.new.append(key)
+    for key in report.new:
+        adapted[key] = expected[key]
+    return adapted, report
+
+
+def resize_tables(
+    model: Backbone, adapted: StateDict, grid: Size | None, report: LoadReport
+) -> None:
+    """Resize the position tables of adapted weights, in place."""
+    expected, tables = model.state_dict(), model.position_tables()
     check_grid(grid, tables)
     for key, new in tables.items():
         if key not in adapted or not has_entries_like(adapted[key], expected[key]):
             continue
         old = find_grid(key, adapted[key], new, grid)
-        if old is not None and old != new:
+        if old is None:
+            continue
+        if old != new:
             adapted[key] = resize_table(adapted[key], old, new)
             report.resized.append(key)
-        if old is not None and grid is None and new[0] != new[1]:
+        if grid is None and new[0] != new[1]:
             height, width = table_grid(key, old)
             report.assumed.append(f'{key} over {height} x {width}')
-    for pattern in KEEP_INIT:
-        if not any(pattern.fullmatch(key) for key in weights):
-            report.new += [key for key in expected if pattern.fullmatch(key)]
-    if are_classifier_weights(weights):
-        report.new += [
-            key for key in expected if OUTPUT_NORM.fullmatch(key) and key not in adapted
-        ]
-    ropes = embeddings(model)
-    if not any(
-        key in weights for key in ropes
-    ):  # learned axial ones start at the axial values
-        axial = [key for key, rope in ropes.items() if isinstance(rope, AxialRoPE)]
-        report.new += [key for key in axial if key in expected]
-    return {**adapted, **{key: expected[key] for key in report.new}}, report
 
 
 def find_incompatible(model: Backbone, adapted: StateDict) -> IncompatibleKeys:
     """The keys of adapted weights that do not fit a model."""
-    return replace(
-        compare_weights(model.state_dict(), adapted), axial=axial_keys(model, adapted)
-    )
+    found = compare_weights(model.state_dict(), adapted)
+    return replace(found, axial=axial_keys(model, adapted))
 
 
 def can_load(model: Backbone, weights: StateDict) -> bool:
     """True if weights in our layout fit a model, which keeps initial values of norms only."""
     adapted, report = adapt(model, weights)
-    kept = [key for key in report.new if not OUTPUT_NORM.fullmatch(key)]
-    return not kept and not find_incompatible(model, adapted)
+    has_the_rest = all(map(OUTPUT_NORM.fullmatch, report.new))
+    return has_the_rest and not find_incompatible(model, adapted)
 
 
 def are_classifier_weights(weights: StateDict) -> bool:
     """True if only the last stage has an output norm, as in our classifiers."""
-    stages = {
-        int(match[1]) for key in weights if (match := re.match(r'layers\.(\d+)\.', key))
-    }
-    norms = {int(match[1]) for key in weights if (match := OUTPUT_NORM.fullmatch(key))}
+    stages = {int(match[1]) for match in map(STAGE.match, weights) if match}
+    norms = {int(match[1]) for match in map(OUTPUT_NORM.fullmatch, weights) if match}
     return bool(stages) and norms == {max(stages)}
 
 
@@ -152,16 +162,13 @@ def join_biases(weights: StateDict, expected: StateDict) -> StateDict:
     joined = dict(weights)
     for key in expected:
         match = JOINED_BIAS.fullmatch(key)
-        parts = {x: joined.get(f'{match[1]}{x}_bias') for x in 'qkv'} if match else {}
-        given = [part for part in parts.values() if part is not None]
-        if match is None or not given or key in weights:
+        if match is None or key in weights:
             continue
-        filled = [
-            torch.zeros_like(given[0]) if x is None else x for x in parts.values()
-        ]
-        joined[key] = torch.cat(filled)
-        for name in parts:
-            joined.pop(f'{match[1]}{name}_bias', None)
+        names = [f'{match[1]}{letter}_bias' for letter in 'qkv']
+        given = [name for name in names if name in joined]
+        if given:
+            zero = torch.zeros_like(joined[given[0]])
+            joined[key] = torch.cat([joined.pop(name, zero) for name in names])
     return joined
 
 
@@ -169,59 +176,48 @@ def computed_freqs(model: Backbone, weights: StateDict) -> list[str]:
     """Keys of frequencies that the model computes itself, with the same values."""
     expected, ropes, same = model.state_dict(), embeddings(model), []
     for key, rope in ropes.items():
-        if key in weights and key not in expected and weights[key].is_floating_point():
-            freqs = rope.frequencies(torch.device('cpu')).expand(-1, rope.num_heads, -1)
-            rounding = max(
-                ROUNDING, torch.finfo(weights[key].dtype).eps
-            )  # of a file in half
-            stored = weights[key]
-            if stored.shape == freqs.shape and torch.allclose(
-                stored.float(), freqs, 0, rounding
-            ):
-                same.append(key)
-    if (
-        PERIODS in weights
-        and ropes
-        and all(has_periods(rope, weights) for rope in ropes.values())
-    ):
+        stored = weights.get(key)
+        if stored is None or key in expected or not stored.is_floating_point():
+            continue
+        freqs = rope.frequencies(torch.device('cpu')).expand(-1, rope.num_heads, -1)
+        rounding = max(ROUNDING, torch.finfo(stored.dtype).eps)  # of a file in half
+        has_shape = stored.shape == freqs.shape
+        if has_shape and torch.allclose(stored.float(), freqs, 0, rounding):
+            same.append(key)
+    with_periods = [rope for rope in ropes.values() if has_periods(rope, weights)]
+    if ropes and len(with_periods) == len(ropes):
         same.append(PERIODS)
     return same
 
 
 def has_periods(rope: GridRoPE, weights: StateDict) -> bool:
     """True if an embedding has the periods of the weights."""
-    if not isinstance(rope, AxialRoPE) or rope.series != 'periods':
+    stored = weights.get(PERIODS)
+    if stored is None or not isinstance(rope, AxialRoPE) or rope.series != 'periods':
         return False
     periods = 2 * math.pi / rope.fixed_frequencies().of_axis().flatten()
-    stored = weights[PERIODS]
-    return stored.shape == periods.shape and torch.allclose(
-        stored.float(), periods, BFLOAT16, 0
-    )
+    has_shape = stored.shape == periods.shape
+    return has_shape and torch.allclose(stored.float(), periods, BFLOAT16, 0)
 
 
 def embeddings(model: Backbone) -> dict[str, GridRoPE]:
     """The rotary embeddings of the model, under the keys of their frequencies."""
-    modules = model.named_modules()
-    return {
-        f'{name}.freqs': module
-        for name, module in modules
-        if isinstance(module, GridRoPE)
-    }
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, GridRoPE):
+            found[f'{name}.freqs'] = module
+    return found
 
 
 def axial_keys(model: Backbone, weights: StateDict) -> list[str]:
     """Keys of axial frequencies, for a model with mixed frequencies of the same shape."""
-    mixed = [
-        key for key, rope in embeddings(model).items() if isinstance(rope, MixedRoPE)
-    ]
-    expected = model.state_dict()
-    return [
-        key
-        for key in mixed
-        if key in weights
-        and weights[key].shape == expected[key].shape
-        and is_axial(weights[key])
-    ]
+    expected, found = model.state_dict(), []
+    for key, rope in embeddings(model).items():
+        if not isinstance(rope, MixedRoPE) or key not in weights:
+            continue
+        if weights[key].shape == expected[key].shape and is_axial(weights[key]):
+            found.append(key)
+    return found
 
 
 def is_axial(freqs: Tensor) -> bool:

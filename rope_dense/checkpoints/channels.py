@@ -52,45 +52,41 @@ def adapt_channels(
     for key, number in sizes.items():
         shares = shares_of(channels, number).to(weights[key].device)
         weights[key] = torch.einsum('nr,crhw->cnhw', shares, weights[key].float())
-    return [*sizes]
+    return list(sizes)
 
 
 def rgb_keys(
     model: nn.Module, weights: StateDict, starts: tuple[str, ...] = BACKBONE
 ) -> dict[str, int]:
     """Keys of RGB convolutions [C, 3, height, width], with the channels that the model has."""
-    return {
-        key: tensor.shape[1]
-        for key, tensor in model.state_dict().items()
-        if key.startswith(starts)
-        and tensor.ndim == 4
-        and key in weights
-        and weights[key].shape == (len(tensor), len(RGB), *tensor.shape[2:])
-    }
+    found = {}
+    for key, tensor in model.state_dict().items():
+        if not key.startswith(starts) or tensor.ndim != 4 or key not in weights:
+            continue
+        outputs, inputs, *size = tensor.shape
+        if weights[key].shape == (outputs, len(RGB), *size):
+            found[key] = inputs
+    return found
 
 
 def shares_of(channels: object, number: int) -> Tensor:
     """The shares [n, 3] of red, green, blue, by 'mean' or a source each; else CheckpointError."""
     if channels == MEAN:
         return torch.full((number, len(RGB)), 1 / number)
-    shares: dict[object, Tensor] = {
-        name: torch.eye(3)[index] for index, name in enumerate(RGB)
-    }
-    shares |= {MEAN: torch.full((3,), 1 / 3), 0: torch.zeros(3)}
+    shares = dict(zip(RGB, torch.eye(3), strict=True))
+    shares |= {MEAN: torch.full((3,), 1 / 3), '0': torch.zeros(3)}
     sources = [channels] if isinstance(channels, str) else channels
-    if not isinstance(sources, Sequence) or not {*map(str, sources)} <= {
-        *map(str, shares)
-    }:
+    if not isinstance(sources, Sequence) or not shares.keys() >= set(map(str, sources)):
         raise CheckpointError(
             f"channels={channels!r}: give 'mean', or the source of each channel: 'red', 'green', "
             "'blue', 'mean' or 0"
         )
     if len(sources) != number:
         raise CheckpointError(
-            f'channels={[*sources]}: {len(sources)} sources, and the model has {number} channels '
-            '(in_channels)'
+            f'channels={list(sources)}: {len(sources)} sources, and the model has {number} '
+            'channels (in_channels)'
         )
-    return torch.stack([shares[0 if str(x) == '0' else x] for x in sources])
+    return torch.stack([shares[str(source)] for source in sources])
 
 
 def channels_text(channels: Channels) -> str:

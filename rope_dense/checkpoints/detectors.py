@@ -17,13 +17,14 @@ from .keys import (
     StateDict,
     find_match,
     has_key,
-    matches,
+    matching_keys,
     rename_weights,
     reversed_rows,
 )
 from .load import read_weights
 from .publishers import deim, eomt, find_layout
 from .publishers.dinov3 import CHMV2, META, META_GATED, PERIODS
+from .weights import entries_below
 
 BACKBONE = 'backbone.'
 SETTINGS = {'up': 0.5, 'reg_scale': 4.0}  # of the decoder; arguments of ours
@@ -42,14 +43,15 @@ class ModelLayout(Layout):
         Raises:
             CheckpointError: a key that ``keys`` does not name, or settings that are not published.
         """
-        if unknown := [key for key in weights if find_match(key, self.keys) is None]:
+        unknown = [key for key in weights if find_match(key, self.keys) is None]
+        if unknown:
             raise CheckpointError(f'{self.name}: keys not known: {keys_text(unknown)}')
         check_stored_settings(weights)
         backbone, others = split_backbone(super().to_ours(weights))
         if not backbone:
             return others
         ours = find_layout(backbone, self.name).to_ours(backbone)
-        return {**with_prefix(BACKBONE, ours), **others}
+        return with_prefix(BACKBONE, ours) | others
 
 
 PUBLISHED_MODELS = {
@@ -117,12 +119,8 @@ def convert_detector(contents: dict, name: str) -> dict:
         backbone, others = split_backbone(layout.to_ours(weights))
     except CheckpointError as error:
         raise CheckpointError(f'{name}: {error}') from error
-    return dict(
-        state_dict={
-            **with_prefix(BACKBONE, without_neutral_weights(backbone)),
-            **others,
-        }
-    )
+    backbone = without_neutral_weights(backbone)
+    return dict(state_dict=with_prefix(BACKBONE, backbone) | others)
 
 
 def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, StateDict]:
@@ -137,23 +135,25 @@ def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, Stat
         CheckpointError: a checkpoint cannot be fetched or read, or is neither.
     """
     weights = read_weights(checkpoint, '')
-    layout = next((layout for layout in EOMT if layout.fits(weights)), None)
-    if layout is None:
+    for layout in EOMT:
+        if layout.fits(weights):
+            break
+    else:
         names = ', '.join(layout.name for layout in EOMT)
         raise CheckpointError(
             f'{checkpoint}: no published EoMT or PMT, its keys are {keys_text(weights, 4)}; known '
             f'are {names}'
         )
     backbone, head = split_backbone(layout.to_ours(weights))
-    if backbone:
-        return (
-            backbone if base is None else add_base(backbone, base, checkpoint)
-        ), head
-    if base is None:
+    if backbone and base is not None:
+        backbone = add_base(backbone, base, checkpoint)
+    elif base is not None:
+        backbone = read_weights(base, None)
+    elif not backbone:
         raise CheckpointError(
             f'{checkpoint} has no backbone: name its weights as the base'
         )
-    return read_weights(base, None), head
+    return backbone, head
 
 
 def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
@@ -164,35 +164,34 @@ def add_base(differences: StateDict, base: str, checkpoint: str) -> StateDict:
     """
     contents = read_weights(base, None)
     weights = find_layout(contents, base).to_ours(contents)
-    both = {
-        key: weights[key].to(tensor)
-        for key, tensor in differences.items()
-        if key in weights
-    }
-    wrong = [
-        key
-        for key, tensor in differences.items()
-        if (key not in both and not BIAS.fullmatch(key))
-        or (key in both and both[key].shape != tensor.shape)
-    ]
+    added = {}
+    wrong = []
+    for key, difference in differences.items():
+        if key in weights:
+            own = weights[key].to(difference)
+            is_right = own.shape == difference.shape
+        else:
+            own = torch.zeros_like(difference)
+            is_right = BIAS.fullmatch(key) is not None
+        if is_right:
+            added[key] = difference + own
+        else:
+            wrong.append(key)
     if wrong:
         raise CheckpointError(
             f'{checkpoint} has differences to weights that {base} lacks, or has in another shape: '
             f'{keys_text(wrong)}'
         )
-    return {key: tensor + both.get(key, 0) for key, tensor in differences.items()}
+    return added
 
 
 def split_backbone(weights: StateDict) -> tuple[StateDict, StateDict]:
     """The weights of the backbone, without their prefix, and all others."""
-    backbone = {
-        key.removeprefix(BACKBONE): x
-        for key, x in weights.items()
-        if key.startswith(BACKBONE)
-    }
-    return backbone, {
-        key: x for key, x in weights.items() if not key.startswith(BACKBONE)
-    }
+    backbone = entries_below(BACKBONE, weights)
+    others = dict(weights)
+    for key in backbone:
+        del others[BACKBONE + key]
+    return backbone, others
 
 
 def with_prefix(prefix: str, weights: StateDict) -> StateDict:
@@ -210,34 +209,30 @@ def without_neutral_weights(ours: StateDict) -> StateDict:
     ours = dict(ours)
     ours.pop(PERIODS, None)
     registers = ours.get('reg_token')
-    small = registers is not None and not registers.numel()
-    if small:
-        drop_weights(ours, '{reg_token,norm.weight,norm.bias}')
+    is_small = registers is not None and not registers.numel()
+    if is_small:
+        for key in ('reg_token', 'norm.weight', 'norm.bias'):
+            ours.pop(key, None)
         drop_equal(ours, 'blocks.#.gamma_#', 1)
-    for key in [key for key in ours if key.endswith('.qkv.q_bias')]:
+    for key in matching_keys(ours, '*.qkv.q_bias'):
         block = key.removesuffix('q_bias')
-        if small:
+        if is_small:
             zero = torch.zeros_like(ours[key])
             biases = [ours.pop(f'{block}{letter}_bias', zero) for letter in 'qkv']
             ours[f'{block}bias'] = torch.cat(biases)
         else:
             drop_equal(ours, f'{block}k_bias', 0)
-    if left := [key for key in ours if key.endswith('.k_bias')]:
+    left = matching_keys(ours, '*.k_bias')
+    if left:
         raise CheckpointError(
             f'biases of the keys, which no architecture has: {keys_text(left)}'
         )
     return ours
 
 
-def drop_weights(weights: StateDict, name: str) -> None:
-    """Remove weights by their keys."""
-    for key in [key for key in weights if matches(key, name)]:
-        del weights[key]
-
-
 def drop_equal(weights: StateDict, name: str, value: float) -> None:
     """Remove weights that have one value everywhere."""
-    for key in [key for key in weights if matches(key, name)]:
+    for key in matching_keys(weights, name):
         if not weights[key].is_meta and bool((weights[key] == value).all()):
             del weights[key]
 
@@ -277,27 +272,27 @@ def to_published(ours: StateDict, kind: str) -> StateDict:
             f'{keys_text(unknown) or "no backbone"}'
         )
     published = rename_weights(others, back)
+    prefix = 'backbone.dinov3.'
     if kind == 'edgecrafter':
-        prefix, weights = (
-            'backbone.backbone.',
-            rename_weights(backbone, reversed_rows(deim.ECVIT)),
-        )
+        prefix = 'backbone.backbone.'
+        backbone = rename_weights(backbone, reversed_rows(deim.ECVIT))
     elif 'reg_token' in backbone:
-        prefix, weights = 'backbone.dinov3.', to_meta_layout(backbone)
+        backbone = to_meta_layout(backbone)
     else:
-        prefix, weights = 'backbone.dinov3._model.', backbone
-    weights['rope_embed.periods'] = 100.0 ** (torch.arange(16) / 16)
-    return {**with_prefix(prefix, weights), **published}
+        prefix += '_model.'
+    backbone['rope_embed.periods'] = 100.0 ** (torch.arange(16) / 16)
+    return with_prefix(prefix, backbone) | published
 
 
 def to_meta_layout(weights: StateDict) -> StateDict:
     """DINOv3's weights under Meta's names, with biases of 0 of the keys and the mask of these."""
     weights = dict(weights)
-    for key in [key for key in weights if key.endswith('.qkv.q_bias')]:
-        block, zero = key.removesuffix('q_bias'), torch.zeros_like(weights[key])
+    for key in matching_keys(weights, '*.qkv.q_bias'):
+        block = key.removesuffix('q_bias')
+        zero = torch.zeros_like(weights[key])
         weights[f'{block}k_bias'] = zero
         weights[f'{block}bias_mask'] = torch.cat([zero + 1, zero, zero + 1])
-    gated = has_key(
-        weights, '*.mlp.fc1_g.weight'
-    )  # else the last layer keeps its name, fc2
-    return rename_weights(weights, reversed_rows(META + META_GATED if gated else META))
+    # Without a gate the last layer keeps its name, fc2.
+    is_gated = has_key(weights, '*.mlp.fc1_g.weight')
+    rows = META + META_GATED if is_gated else META
+    return rename_weights(weights, reversed_rows(rows))

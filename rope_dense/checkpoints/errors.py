@@ -19,14 +19,19 @@ def keys_text(keys: Iterable[object], most: int = MAX_KEYS) -> str:
     Keys that differ only in numbers between dots are one group.
     """
     groups = defaultdict(list)
-    for key in keys:
-        groups[re.sub(r'(?<=\.)\d+(?=\.)', '*', short_key(key))].append(short_key(key))
-    names = [
-        members[0] if len(members) == 1 else f'{group} ({len(members)} times)'
-        for group, members in groups.items()
-    ]
-    rest = sum(len(members) for members in list(groups.values())[most:])
-    return ', '.join(names[:most]) + (f' and {rest:,} more' if rest else '')
+    for key in map(short_key, keys):
+        groups[re.sub(r'(?<=\.)\d+(?=\.)', '*', key)].append(key)
+    names = []
+    rest = 0
+    for group, members in groups.items():
+        if len(names) == most:
+            rest += len(members)
+        else:
+            names.append(
+                members[0] if len(members) == 1 else f'{group} ({len(members)} times)'
+            )
+    text = ', '.join(names)
+    return f'{text} and {rest:,} more' if rest else text
 
 
 def short_key(key: object) -> str:

@@ -22,8 +22,9 @@ from .read import INDEX, read_checkpoint, read_index
 
 Location = str | os.PathLike[str]
 SINGLE_FILES = ('model.safetensors', 'pytorch_model.bin')
+INDICES = tuple(file + INDEX for file in SINGLE_FILES)
 # The first that a repository has is taken; LingBot-Vision's have the last.
-HUB_FILES = (*SINGLE_FILES, *(file + INDEX for file in SINGLE_FILES), 'model.pt')
+HUB_FILES = (*SINGLE_FILES, *INDICES, 'model.pt')
 BY_HAND = (
     'Or download the file by hand and give its path (of a backbone: --cfg-options '
     'model.backbone.init_cfg.checkpoint=PATH, or own.weights=PATH for configs/own; to start '
@@ -112,7 +113,8 @@ def fetch_from_hub(source: str) -> str:
         try:
             path = download(file, local_files_only=cache_only)
             if file.endswith(INDEX):
-                for part in sorted(set(read_index(path, source).values())):
+                parts = set(read_index(path, source).values())
+                for part in sorted(parts):
                     download(part, local_files_only=cache_only)
             return str(path)
         except (EntryNotFoundError, OSError, ValueError) as error:
@@ -121,7 +123,5 @@ def fetch_from_hub(source: str) -> str:
             is_absent = isinstance(error, EntryNotFoundError)
             if not is_absent or isinstance(error, LocalEntryNotFoundError):
                 cache_only = True
-    reasons = '; '.join(
-        f'{", ".join(files)}: {error}' for error, files in failures.items()
-    )
-    raise CheckpointError(f'{source}: {reasons}. {BY_HAND}')
+    reasons = [f'{", ".join(files)}: {error}' for error, files in failures.items()]
+    raise CheckpointError(f'{source}: {"; ".join(reasons)}. {BY_HAND}')

@@ -1,7 +1,4 @@
-"""The weights of a checkpoint that do not fit a model.
-
-Named architectures that weights look like.
-"""
+"""The weights of a checkpoint that do not fit a model, and architectures that they look like."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -18,7 +15,7 @@ from .keys import (
     VIT_BLOCK,
     StateDict,
     has_key,
-    matches,
+    matching_keys,
     name_pattern,
 )
 
@@ -50,7 +47,7 @@ class IncompatibleKeys:
     def only_mismatched(self, keys: Collection[str]) -> bool:
         """True if these keys, at least one, have another shape and everything else fits."""
         problems = {name for name, found in vars(self).items() if found}
-        return problems == {'mismatched'} and {*self.mismatched} == {*keys}
+        return problems == {'mismatched'} and self.mismatched.keys() == set(keys)
 
     def __str__(self) -> str:
         mismatched = [
@@ -76,35 +73,25 @@ def compare_weights(expected: StateDict, weights: StateDict) -> IncompatibleKeys
     Values are read, one tensor at a time, only if keys and shapes fit, and not for a model on the
     meta device.
     """
-    both = [key for key in expected if key in weights]
     missing = [key for key in expected if key not in weights]
     left_over = [key for key in weights if key not in expected]
-    mismatched = {
-        key: (shape_and_type(weights[key]), shape_and_type(expected[key]))
-        for key in both
-        if weights[key].shape != expected[key].shape
-        or weights[key].is_floating_point() != expected[key].is_floating_point()
-    }
-    readable = [] if missing or left_over or mismatched else both
-    return IncompatibleKeys(
-        missing,
-        left_over,
-        mismatched,
-        without_values=[
-            key
-            for key in readable
-            if weights[key].is_meta and not expected[key].is_meta
-        ],
-        not_finite=[
-            key
-            for key in readable
-            if not (
-                weights[key].is_meta
-                or expected[key].is_meta
-                or weights[key].isfinite().all()
-            )
-        ],
-    )
+    found = IncompatibleKeys(missing, left_over, {}, [], [])
+    both = [key for key in expected if key in weights]
+    for key in both:
+        given, own = weights[key], expected[key]
+        is_same_kind = given.is_floating_point() == own.is_floating_point()
+        if given.shape != own.shape or not is_same_kind:
+            found.mismatched[key] = shape_and_type(given), shape_and_type(own)
+    if found:
+        return found
+    for key in both:
+        if expected[key].is_meta:
+            continue
+        if weights[key].is_meta:
+            found.without_values.append(key)
+        elif not weights[key].isfinite().all():
+            found.not_finite.append(key)
+    return found
 
 
 def shape_and_type(tensor: Tensor) -> str:
@@ -116,16 +103,15 @@ def shape_and_type(tensor: Tensor) -> str:
 PATCHES = 'patch_embed.proj.weight'
 STEM = 'patch_embed.proj.1.weight'  # of NAT and DiNAT
 
-Shapes = set[tuple[str, torch.Size]]
-
 
 def sizes_of(weights: StateDict) -> tuple[int | None, int | tuple[int, ...]]:
     """Channels of the first stage, and the number of blocks, or of blocks of each stage."""
     stages = defaultdict(set)
     for key in weights:
-        if match := name_pattern(SWIN_BLOCK).fullmatch(key):
+        match = name_pattern(SWIN_BLOCK).fullmatch(key)
+        if match:
             stages[match[1]].add(match[2])
-    blocks = sum(matches(key, VIT_BLOCK) for key in weights)
+    blocks = len(matching_keys(weights, VIT_BLOCK))
     patches = weights.get(PATCHES, weights.get(STEM))
     channels = None if patches is None else next(iter(patches.shape), None)
     depths = tuple(len(stages[stage]) for stage in sorted(stages, key=int))
@@ -147,31 +133,32 @@ def mlp_kind(weights: StateDict) -> str:
 
 def nearest_archs(weights: StateDict) -> dict[tuple[type[Backbone], str], float]:
     """The architectures of equal channels and blocks, with the share of keys and shapes in both."""
-    given, shares = shapes_of(weights), {}
+    shares = {}
     for backbone in (RoPEViT, RoPESwin, RoPENAT):
         for name, arch in backbone.ARCHS.items():
             if has_sizes(arch, weights):
                 with torch.device('meta'):
                     model = backbone(arch=name)
-                shares[backbone, name] = likeness(given, shapes_of(model.state_dict()))
-    return {
-        arch: share for arch, share in shares.items() if share == max(shares.values())
-    }
+                shares[backbone, name] = likeness(weights, model)
+    best = max(shares.values(), default=0)
+    return {arch: share for arch, share in shares.items() if share == best}
 
 
-def shapes_of(weights: StateDict) -> Shapes:
-    """Each key with its shape."""
-    return {(key, tensor.shape) for key, tensor in weights.items()}
+def shapes(weights: StateDict) -> dict[str, torch.Size]:
+    """The shape of each weight."""
+    return {key: tensor.shape for key, tensor in weights.items()}
 
 
-def likeness(a: Shapes, b: Shapes) -> float:
-    """Keys of equal shape as a share of all keys."""
-    return len(a & b) / len(a | b)
+def likeness(weights: StateDict, model: Backbone) -> float:
+    """Keys of equal shape in weights and a model as a share of all keys."""
+    given = shapes(weights).items()
+    own = shapes(model.state_dict()).items()
+    return len(given & own) / len(given | own)
 
 
 def likeness_text(model: Backbone, weights: StateDict) -> str:
     """A line that names the architecture of the weights; '' if none is nearer than the model."""
-    own = likeness(shapes_of(weights), shapes_of(model.state_dict()))
+    own = likeness(weights, model)
     names = [
         f'{backbone.__name__} with arch={name!r}'
         for (backbone, name), share in nearest_archs(weights).items()

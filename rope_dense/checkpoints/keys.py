@@ -32,14 +32,21 @@ from .errors import CheckpointError, keys_text, short_key
 StateDict = dict[str, Tensor]
 Row = tuple[str | None, str | None]  # published, ours
 Rows = list[Row]
-Rule = tuple[
-    tuple[str, ...], tuple[str, ...]
-]  # tensors of all old names; to all new ones, or none
 
 NUMBER = r'(\d{1,9}|%)'  # % is in the new keys of a tensor of all blocks
 LETTERS = {'#': NUMBER, '%': NUMBER, '*': '(.+)'}
 VIT_BLOCK = 'blocks.#.attn.qkv.weight'
 SWIN_BLOCK = 'layers.#.blocks.#.attn.qkv.weight'
+
+
+class Rule(NamedTuple):
+    """Tensors of all old names; to all new ones, or none."""
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+KEEPS_NAME = Rule(('',), ('',))  # of a key without a row
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,8 @@ class Layout:
             matches a weight of each block.
         keys: rows of its keys and ours.
         tensors: from the name of a key to a function that returns the tensor in our shape.
-        has_cls_pos_embed: its pos_embed may begin with the position of the class token, see
-            ``fold_cls_pos_embed``.
+        folds_cls_pos_embed: its pos_embed may begin with the position of the class token, which
+            is added to the token, see ``fold_cls_pos_embed``.
         test: another condition on its state dicts.
         has_reference: the grid of its pos_embed is the reference grid of its coordinates.
 
@@ -65,7 +72,7 @@ class Layout:
     signs: tuple[str, ...]
     keys: Rows
     tensors: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
-    has_cls_pos_embed: bool = False
+    folds_cls_pos_embed: bool = False
     test: Callable[[StateDict], bool] | None = None
     has_reference: bool = False
 
@@ -80,10 +87,9 @@ class Layout:
 
     def to_ours(self, weights: StateDict) -> StateDict:
         """Weights of this layout in ours, as a copy; CheckpointError if they do not fit."""
-        ours = rename_weights(
-            {key: self.reshaped(key, x) for key, x in weights.items()}, self.keys
-        )
-        return fold_cls_pos_embed(ours) if self.has_cls_pos_embed else ours
+        reshaped = {key: self.reshaped(key, x) for key, x in weights.items()}
+        ours = rename_weights(reshaped, self.keys)
+        return fold_cls_pos_embed(ours) if self.folds_cls_pos_embed else ours
 
     def reshaped(self, key: str, tensor: Tensor) -> Tensor:
         """A weight in our shape, under its own key."""
@@ -113,9 +119,12 @@ def check_rows(rows: Rows) -> None:
     """Raise ValueError for a row whose names do not agree, or that a row before it hides."""
     for index, row in enumerate(rows):
         for rule in row_rules(row):
-            for name in rule[0]:
-                if first := find_match(re.sub('[#%]', '2718', name), rows[:index]):
-                    raise ValueError(f'{row} is never used: {first.rule} is before it')
+            for name in rule.old:
+                first = find_match(re.sub('[#%]', '2718', name), rows[:index])
+                if first:
+                    raise ValueError(
+                        f'{row} is never used: {tuple(first.rule)} is before it'
+                    )
 
 
 @cache
@@ -123,38 +132,39 @@ def row_rules(row: Row) -> tuple[Rule, ...]:
     """The rules of a row, none if only the other side has one; ValueError if names disagree."""
     if row[0] is None:
         return ()
-    old, new = expand_braces(row[0]), () if row[1] is None else expand_braces(row[1])
-    names = (*old, *new)
-    if new and len({''.join(re.findall('[#*]', name)) for name in names}) > 1:
+    old = expand_braces(row[0])
+    new = () if row[1] is None else expand_braces(row[1])
+    names = old + new
+    letters = {''.join(re.findall('[#*]', name)) for name in names}
+    if new and len(letters) > 1:
         raise ValueError(f'{row}: both names need the same # and *, in the same order')
-    if (blocks := ''.join(names).count('%')) and (blocks > 1 or len(names) != 2):
+    blocks = ''.join(names).count('%')
+    if blocks > 1 or (blocks and len(names) != 2):
         raise ValueError(f'{row}: % is for one of two names without braces')
     if len(old) == 1 or len(new) <= 1:
-        return ((old, new),)
+        return (Rule(old, new),)
     if len(old) != len(new):
         raise ValueError(f'{row}: both names need as many alternatives')
-    return tuple(((a,), (b,)) for a, b in zip(old, new, strict=True))
+    return tuple(Rule((a,), (b,)) for a, b in zip(old, new, strict=True))
 
 
 @cache
 def expand_braces(name: str) -> tuple[str, ...]:
     """'a.{q,k}' is 'a.q' and 'a.k'; ValueError for other braces."""
     match = re.fullmatch(r'([^{}]*)\{([^{}]+)\}([^{}]*)', name)
-    if match is None and re.search('[{}]', name):
+    if match:
+        start, choices, end = match.groups()
+        return tuple(start + choice + end for choice in choices.split(','))
+    if re.search('[{}]', name):
         raise ValueError(f'{name}: one pair of braces at most')
-    return (
-        tuple(match[1] + x + match[3] for x in match[2].split(','))
-        if match
-        else (name,)
-    )
+    return (name,)
 
 
 @cache
 def name_pattern(name: str) -> re.Pattern[str]:
     """The regular expression of a name without braces, with a group for each letter."""
-    return re.compile(
-        ''.join(LETTERS.get(letter, re.escape(letter)) for letter in name)
-    )
+    parts = [LETTERS.get(letter, re.escape(letter)) for letter in name]
+    return re.compile(''.join(parts))
 
 
 def matches(key: str, name: str) -> bool:
@@ -165,6 +175,11 @@ def matches(key: str, name: str) -> bool:
 def has_key(keys: Iterable[str], name: str) -> bool:
     """True if a name stands for one of the keys."""
     return any(matches(key, name) for key in keys)
+
+
+def matching_keys(keys: Iterable[str], name: str) -> list[str]:
+    """The keys that a name stands for."""
+    return [key for key in keys if matches(key, name)]
 
 
 # ---------------------------------------------------------------- keys
@@ -183,19 +198,22 @@ class RuleMatch(NamedTuple):
     new: list[str]
 
 
+Parts = dict[str, tuple[RuleMatch, Tensor]]  # of one new tensor, by their old keys
+
+
 def find_match(key: str, rows: Rows) -> RuleMatch | None:
     """The first rule that matches a key."""
     for row in rows:
         for rule in row_rules(row):
-            for place, old in enumerate(rule[0]):
-                if found := name_pattern(old).fullmatch(key):
+            for place, old in enumerate(rule.old):
+                found = name_pattern(old).fullmatch(key)
+                if found:
                     texts = list(found.groups())
                     if '%' in old:
                         number = texts.pop(re.findall('[#*%]', old).index('%'))
                         place = int(number) if number.isdigit() else 0
-                    return RuleMatch(
-                        rule, place, [fill_name(new, texts) for new in rule[1]]
-                    )
+                    names = [fill_name(new, texts) for new in rule.new]
+                    return RuleMatch(rule, place, names)
     return None
 
 
@@ -229,11 +247,11 @@ def rename_weights(weights: StateDict, rows: Rows) -> StateDict:
         CheckpointError: a name has more tensors than its row gives it, or tensors do not have the
             shapes of the layout.
     """
-    parts: dict[str, dict[str, tuple[RuleMatch | None, Tensor]]] = defaultdict(dict)
+    parts: dict[str, Parts] = defaultdict(dict)
     for key, tensor in weights.items():
-        match = find_match(key, rows)
+        match = find_match(key, rows) or RuleMatch(KEEPS_NAME, 0, [key])
         with shape_errors(key):
-            chunks = {key: tensor} if match is None else split_weight(tensor, match)
+            chunks = split_weight(tensor, match)
         for name, chunk in chunks.items():
             parts[name][key] = match, chunk
     return {name: join_tensors(name, parts[name], weights) for name in parts}
@@ -241,37 +259,34 @@ def rename_weights(weights: StateDict, rows: Rows) -> StateDict:
 
 def split_weight(tensor: Tensor, match: RuleMatch) -> StateDict:
     """A tensor under its new names: itself, equal chunks of it, or a slice for each block."""
-    (_, rule), names = match.rule, match.new
-    if '%' in ''.join(rule):
-        return {
-            names[0].replace('%', str(i)): x for i, x in enumerate(tensor.unbind(1))
-        }
+    names = match.new
+    if '%' in ''.join(match.rule.new):
+        of_blocks = enumerate(tensor.unbind(1))
+        return {names[0].replace('%', str(block)): x for block, x in of_blocks}
     if len(names) <= 1:
         return dict.fromkeys(names, tensor)
     return dict(zip(names, tensor.tensor_split(len(names)), strict=True))
 
 
-def join_tensors(
-    name: str, parts: Mapping[str, tuple[RuleMatch | None, Tensor]], weights: StateDict
-) -> Tensor:
+def join_tensors(name: str, parts: Parts, weights: StateDict) -> Tensor:
     """The tensors that a rule gives one name, concatenated or stacked in its order.
 
-    ``parts`` are by their old keys, and ``weights`` tell the number of blocks.
+    ``weights`` tell the number of blocks.
     """
-    rules_of_name = {match.rule if match else None for match, _ in parts.values()}
-    if len(rules_of_name) > 1:
+    rules = {match.rule for match, _ in parts.values()}
+    if len(rules) > 1:
         raise CheckpointError(
             f'the checkpoint has {short_key(name)} more than once: {keys_text(sorted(parts))}'
         )
-    (rule,) = rules_of_name
-    places = {match.place if match else 0: tensor for match, tensor in parts.values()}
+    old = rules.pop().old
+    places = {match.place: tensor for match, tensor in parts.values()}
     tensors = [places[place] for place in sorted(places)]
-    old = ('',) if rule is None else rule[0]
-    if '%' in old[0]:
+    with_blocks = '%' in old[0]
+    if with_blocks:
         check_all_blocks(old[0], places, parts, weights)
-        with shape_errors(name):
-            return torch.stack(tensors, 1)
     with shape_errors(name):
+        if with_blocks:
+            return torch.stack(tensors, 1)
         return torch.cat(tensors) if len(old) > 1 else tensors[0]
 
 
@@ -280,11 +295,10 @@ def check_all_blocks(
 ) -> None:
     """Raise CheckpointError unless all blocks of the weights have one of the keys of a name."""
     start = name.partition('%')[0]
-    blocks = {
-        key.removeprefix(start).partition('.')[0]
-        for key in weights
-        if key.startswith(start)
-    }
+    blocks = set()
+    for key in weights:
+        if key.startswith(start):
+            blocks.add(key.removeprefix(start).partition('.')[0])
     if set(numbers) != set(range(len(blocks))):
         raise CheckpointError(
             f'frequencies of {len(blocks)} blocks cannot be put into one tensor: the checkpoint '
@@ -297,7 +311,8 @@ def refuse_adapters(weights: StateDict) -> None:
 
     The weights alone do not tell the scale of an adapter (``alpha``), so it cannot be merged here.
     """
-    if adapters := [key for key in weights if matches(key, '*.lora.{down,up}')]:
+    adapters = matching_keys(weights, '*.lora.{down,up}')
+    if adapters:
         raise CheckpointError(
             f'these weights have adapters (LoRA), {keys_text(adapters)}: load them into their '
             'model, call backbone.merge_lora() and save its state_dict'
@@ -323,11 +338,9 @@ def fold_cls_pos_embed(weights: StateDict) -> StateDict:
     """Weights whose class token contains its position: exact, as nothing else is added to it."""
     if not has_cls_pos_embed(weights):
         return weights
-    place, positions = weights['pos_embed'].split(
-        [1, weights['pos_embed'].shape[1] - 1], 1
-    )
+    positions = weights['pos_embed']
     return {
         **weights,
-        'cls_token': weights['cls_token'] + place,
-        'pos_embed': positions,
+        'cls_token': weights['cls_token'] + positions[:, :1],
+        'pos_embed': positions[:, 1:],
     }

@@ -1,6 +1,5 @@
 """Strict loading of a checkpoint into a backbone."""
 
-import torch
 from mmengine.logging import print_log
 from mmengine.registry import WEIGHT_INITIALIZERS
 
@@ -10,7 +9,7 @@ from .adapting import LoadReport, adapt, check_reference, find_incompatible
 from .channels import Channels, channels_advice_text, rgb_keys
 from .errors import CheckpointError, keys_text
 from .fetch import Location, fetch
-from .incompatible import likeness_text
+from .incompatible import likeness_text, shapes
 from .keys import Layout, StateDict, new_keys
 from .publishers import OURS, find_layout
 from .read import read_checkpoint
@@ -98,7 +97,8 @@ def load_weights(
         )
     except CheckpointError as error:
         raise CheckpointError(f'{checkpoint} ({layout.name}): {error}') from error
-    if incompatible := find_incompatible(model, adapted):
+    incompatible = find_incompatible(model, adapted)
+    if incompatible:
         sizes = rgb_keys(model, adapted)
         if incompatible.only_mismatched(sizes):
             number = next(iter(sizes.values()))
@@ -130,18 +130,13 @@ def are_ours(weights: StateDict, model: Backbone) -> bool:
     published layout.
     """
     try:
-        ours, expected = OURS.to_ours(weights), shapes(model.state_dict())
+        ours = OURS.to_ours(weights)
     except CheckpointError:
         return False
-    return {
-        **shapes(ours),
-        **{key: expected[key] for key in rgb_keys(model, ours)},
-    } == expected
-
-
-def shapes(weights: StateDict) -> dict[str, torch.Size]:
-    """The shape of each weight."""
-    return {key: tensor.shape for key, tensor in weights.items()}
+    given, expected = shapes(ours), shapes(model.state_dict())
+    for key in rgb_keys(model, ours):
+        given[key] = expected[key]
+    return given == expected
 
 
 def log_loading(
@@ -153,11 +148,9 @@ def log_loading(
 ) -> None:
     """Log one line: what was loaded, dropped, resized, and has its initial value."""
     parts = [
-        f'{type(model).__name__}: {num_tensors} tensors from {checkpoint} ({layout.name})',
-        *(
-            f'{action} {keys_text(keys)}'
-            for action, keys in vars(report).items()
-            if keys
-        ),
+        f'{type(model).__name__}: {num_tensors} tensors from {checkpoint} ({layout.name})'
     ]
+    for action, keys in vars(report).items():
+        if keys:
+            parts.append(f'{action} {keys_text(keys)}')
     print_log('; '.join(parts), logger='current')

@@ -34,9 +34,8 @@ def save_adapters(model: Backbone, path: str) -> None:
         raise CheckpointError(
             f'{path}: the model has no adapters to save; build it with lora'
         )
-    weights = {
-        key: weight.contiguous() for key, weight in adapter_weights(model).items()
-    }
+    adapters = adapter_weights(model)
+    weights = {key: weight.contiguous() for key, weight in adapters.items()}
     with atomic_write(path) as partial:
         save_file(weights, partial, {'format': 'pt', SETTINGS: json.dumps(model.lora)})
 
@@ -56,13 +55,13 @@ def load_adapters(model: Backbone, checkpoint: str) -> None:
         raise CheckpointError(
             f'{checkpoint}: set lora={settings}, the model has {model.lora}'
         )
-    if incompatible := compare_weights(adapter_weights(model), weights):
+    incompatible = compare_weights(adapter_weights(model), weights)
+    if incompatible:
         raise CheckpointError(
             f'{checkpoint} does not fit the adapters of {type(model).__name__}:\n{incompatible}'
         )
-    model.load_state_dict(
-        weights, strict=False
-    )  # keys of all adapters, see ``compare_weights``
+    # The weights have the keys of all adapters, see ``compare_weights``.
+    model.load_state_dict(weights, strict=False)
 
 
 def read_adapters(checkpoint: str) -> tuple[StateDict, dict]:
@@ -84,8 +83,7 @@ def read_adapters(checkpoint: str) -> tuple[StateDict, dict]:
 
 def adapter_weights(model: Backbone) -> StateDict:
     """The weights of the adapters, under their keys in the model."""
-    return {
-        f'{name}.lora.{key}': weight
-        for name, adapter in find_adapters(model).items()
-        for key, weight in adapter.state_dict().items()
-    }
+    weights: StateDict = {}
+    for name, adapter in find_adapters(model).items():
+        weights |= adapter.state_dict(prefix=f'{name}.lora.')
+    return weights

@@ -1,6 +1,6 @@
-"""Unpickling of PyTorch files: the classes that a file may name. No code from a file is run.
+"""The one reader of checkpoint files: PyTorch's, safetensors, and indices of several files.
 
-The one reader of checkpoint files. It runs no code from a file.
+No code from a file is run: ``ALLOWED`` has the classes that a pickle may name.
 """
 
 import argparse
@@ -24,9 +24,8 @@ from .errors import AGAIN, CheckpointError, keys_text
 
 STATISTICS = ('min', 'max', 'mean', 'current')
 MAX_TUPLES = 10_000  # within one tuple
-LEGACY_PICKLES = (
-    5  # of the format before archives: magic number, version, system, contents, keys
-)
+# Of the format before archives: magic number, version, system, contents, keys.
+LEGACY_PICKLES = 5
 ALLOW_LIST = RLock()  # PyTorch has one list of allowed classes for all threads
 
 
@@ -37,32 +36,26 @@ def history_statistic(owner: type, name: str) -> Callable:
     return getattr(HistoryBuffer, name)
 
 
-REBUILT = {
-    '_reconstruct': np.zeros(1).__reduce__()[0],
-    'scalar': np.float64(0).__reduce__()[0],
-}
-DTYPES = (
-    ''.join(np.typecodes[kind] for kind in ('AllInteger', 'AllFloat', 'Datetime'))
-    + '?SU'
-)
+RECONSTRUCT = np.zeros(1).__reduce__()[0]
+SCALAR = np.float64(0).__reduce__()[0]
+KINDS = ('AllInteger', 'AllFloat', 'Datetime')
+DTYPES = ''.join(np.typecodes[kind] for kind in KINDS) + '?SU'
 # Beside tensors and plain Python values: what training scripts save with the weights. A pair is a
 # class or function and the name that stands for it in a file.
 ALLOWED: list[Any] = [
     argparse.Namespace,  # the arguments of DeiT's script
-    (
-        OrderedDict,
-        'yacs.config.CfgNode',
-    ),  # the configuration of Swin's script, a subclass of dict
+    # The configuration of Swin's script, a subclass of dict.
+    (OrderedDict, 'yacs.config.CfgNode'),
     HistoryBuffer,  # mmengine's log
     (history_statistic, 'builtins.getattr'),
     np.ndarray,
     np.dtype,
     *{type(np.dtype(code)) for code in DTYPES},
-    *(
-        (rebuild, f'numpy.{core}.multiarray.{name}')
-        for core in ('core', '_core')  # numpy 1, numpy 2
-        for name, rebuild in REBUILT.items()
-    ),
+    # Of numpy 1, and of numpy 2.
+    (RECONSTRUCT, 'numpy.core.multiarray._reconstruct'),
+    (SCALAR, 'numpy.core.multiarray.scalar'),
+    (RECONSTRUCT, 'numpy._core.multiarray._reconstruct'),
+    (SCALAR, 'numpy._core.multiarray.scalar'),
 ]
 
 
@@ -90,11 +83,10 @@ def unpickle(path: str, name: str, *, is_archive: bool) -> object:
     except CheckpointError:
         raise
     except Exception as error:  # a damaged pickle fails in any way
-        refused = re.search(
-            r'GLOBAL (.+?)( was not| whose|$)', str(error), re.MULTILINE
-        )
+        text = str(error)
+        refused = re.search(r'GLOBAL (.+?)( was not| whose|$)', text, re.MULTILINE)
         if not refused:
-            reason = str(error).split('\n')[0]
+            reason = text.split('\n')[0]
             raise CheckpointError(
                 f'{name}: damaged, or not a PyTorch checkpoint ({reason}); {AGAIN}'
             ) from error
@@ -139,8 +131,9 @@ def check_tuples(pickled: bytes | IO[bytes], name: str) -> None:
         taken: list[int] = []
         for expected in reversed(opcode.stack_before):
             if expected is pickletools.stackslice:
-                while (value := stack.pop()) is not pickletools.markobject:
-                    taken.append(value)
+                while stack[-1] is not pickletools.markobject:
+                    taken.append(stack.pop())
+                stack.pop()
             elif expected is not pickletools.markobject:
                 taken.append(stack.pop())
         count = 0
@@ -152,10 +145,10 @@ def check_tuples(pickled: bytes | IO[bytes], name: str) -> None:
                 )
         elif opcode.name.endswith('GET'):
             count = memo[argument]
-        is_mark = opcode.stack_after == [pickletools.markobject]
-        stack += (
-            [pickletools.markobject] if is_mark else [count] * len(opcode.stack_after)
-        )
+        if opcode.stack_after == [pickletools.markobject]:
+            stack.append(pickletools.markobject)
+        else:
+            stack += [count] * len(opcode.stack_after)
 
 
 INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
@@ -169,7 +162,7 @@ def read_checkpoint(path: str, name: str) -> dict:
     """The contents of a PyTorch or safetensors file, on the CPU; the suffix does not matter.
 
     The name of an index (``*.index.json``, of Hugging Face's large models) stands for its files.
-    A PyTorch file may have tensors, plain Python values, and what ``unpickling.ALLOWED`` names.
+    A PyTorch file may have tensors, plain Python values, and what ``ALLOWED`` names.
     Tensors of its present format stay on disk until they are used; their checksums are verified
     once in a run. How safe reading is depends on PyTorch's ``weights_only``, which had a hole
     before version 2.6 (CVE-2025-32434).
@@ -243,9 +236,8 @@ def file_format(path: str, name: str) -> str:
         head = file.read(24)
     if head.startswith(b'PK\x03\x04'):
         return 'archive'
-    if (
-        head[8:9] == b'{'
-    ):  # after the length of the header, which may begin like a pickle
+    # After the length of the header, which may begin like a pickle.
+    if head[8:9] == b'{':
         return 'safetensors'
     if head.startswith(b'\x80'):
         return 'pickle'
@@ -272,9 +264,8 @@ def check_checksum(path: str, name: str) -> None:
     if state in _verified or os.environ.get('LOCAL_RANK', '0') != '0':
         return
     try:
-        is_complete = zipfile.is_zipfile(
-            path
-        )  # it has a directory, which is at its end
+        # Complete with a directory, which is at its end.
+        is_complete = zipfile.is_zipfile(path)
         if is_complete:
             with zipfile.ZipFile(path) as archive:
                 damaged = archive.testzip()
@@ -320,13 +311,15 @@ def read_parts(path: str, name: str) -> dict[str, Tensor]:
     contents: dict[str, Tensor] = {}
     for file in sorted(set(index.values())):
         part = read_checkpoint(os.path.join(folder, file), f'{name}: {file}')
-        if strangers := [key for key in part if index.get(key) != file]:
+        strangers = [key for key in part if index.get(key) != file]
+        if strangers:
             raise CheckpointError(
                 f'{name}: {file} has weights that the index does not place there, '
                 f'{keys_text(strangers)}; get the files again'
             )
         contents |= part
-    if missing := index.keys() - contents.keys():
+    missing = index.keys() - contents.keys()
+    if missing:
         raise CheckpointError(
             f'{name}: its files lack {len(missing)} of the weights that it lists, such as '
             f'{keys_text([min(missing)])}; get the files again'
@@ -344,11 +337,13 @@ def read_index(path: str, name: str) -> dict[str, str]:
         raise CheckpointError(
             f'{name}: not an index of weights ({type(error).__name__}: {error}); {AGAIN}'
         ) from error
-    if outside := [file for file in files if os.path.basename(str(file)) != file]:
+    outside = [file for file in files if os.path.basename(str(file)) != file]
+    if outside:
         raise CheckpointError(
             f'{name}: names files that are not beside it: {keys_text(outside)}'
         )
-    if indices := [file for file in files if file.endswith(INDEX)]:
+    indices = [file for file in files if file.endswith(INDEX)]
+    if indices:
         raise CheckpointError(
             f'{name}: names {keys_text(indices)}, which are indices and have no weights'
         )

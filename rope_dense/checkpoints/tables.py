@@ -53,20 +53,23 @@ def find_grid(
         return new
     scaled = same_aspect(key, number, table_grid(key, new))
     if scaled and square:
-        names = ['({}, {})'.format(*table_grid(key, size)) for size in (scaled, square)]
+        first, second = table_grid(key, scaled), table_grid(key, square)
         raise CheckpointError(
-            f'{key} has {number} entries, of a grid of {names[0]} or of {names[1]} tokens: set '
-            f'grid={names[0]} or grid={names[1]} in init_cfg'
+            f'{key} has {number} entries, of a grid of {first} or of {second} tokens: set '
+            f'grid={first} or grid={second} in init_cfg'
         )
     return scaled or square
 
 
 def same_aspect(key: str, number: int, tokens: Size) -> Size | None:
     """The grid of ``number`` entries with the aspect of a grid of tokens; None without one."""
-    height, width = (side // math.gcd(*tokens) for side in tokens)
-    grids = (in_entries(key, (factor * height, factor * width)) for factor in count(1))
-    first = next(size for size in grids if math.prod(size) >= number)
-    return first if math.prod(first) == number else None
+    divisor = math.gcd(*tokens)
+    height, width = tokens[0] // divisor, tokens[1] // divisor
+    for factor in count(1):
+        grid = in_entries(key, (factor * height, factor * width))
+        if math.prod(grid) >= number:
+            break
+    return grid if math.prod(grid) == number else None
 
 
 def in_entries(key: str, tokens: Size) -> Size:
@@ -77,9 +80,9 @@ def in_entries(key: str, tokens: Size) -> Size:
 def table_grid(key: str, entries: Size) -> Size:
     """(H, W) tokens of the grid or window of a table of (rows, columns) of entries."""
     rows, columns = entries
-    return (
-        ((rows + 1) // 2, (columns + 1) // 2) if key.endswith(BIAS_TABLE) else entries
-    )
+    if key.endswith(BIAS_TABLE):
+        return (rows + 1) // 2, (columns + 1) // 2
+    return entries
 
 
 def has_entries_like(table: Tensor, expected: Tensor) -> bool:

@@ -43,10 +43,11 @@ def select_weights(
         CheckpointError: there are no weights, or none under ``prefix``; or see ``choose_network``
             and ``check_plain``.
     """
-    wrapper = next(
-        (key for key in WRAPPERS if isinstance(contents.get(key), dict)), None
-    )
-    state = contents if wrapper is None else contents[wrapper]
+    state = contents
+    for key in WRAPPERS:
+        if isinstance(contents.get(key), dict):
+            state = contents[key]
+            break
     state = choose_network(state, prefix, name, network)
     weights = {key: value for key, value in state.items() if isinstance(value, Tensor)}
     if not weights:
@@ -57,16 +58,12 @@ def select_weights(
     check_plain(weights, name)
     weights = without_shared_prefixes(weights, prefix, name)
     if prefix is None:
-        prefix = (
-            'backbone.' if any(key.startswith('backbone.') for key in weights) else ''
-        )
+        prefix = 'backbone.' if entries_below('backbone.', weights) else ''
     elif prefix and not prefix.endswith('.'):
         prefix += '.'
-    selected = {
-        key.removeprefix(prefix): in_full(key, value, name)
-        for key, value in weights.items()
-        if key.startswith(prefix)
-    }
+    selected = entries_below(prefix, weights)
+    for key, weight in selected.items():
+        selected[key] = in_full(prefix + key, weight, name)
     if not selected:
         parts = sorted({key.split('.')[0] for key in weights})
         raise CheckpointError(
@@ -93,15 +90,15 @@ def choose_network(
         CheckpointError: the file has both and ``network`` is None, or it has no such network.
     """
     parts = {x: state[x] for x in NETWORKS if isinstance(state.get(x), dict)}
-    keys = [key for key in state if isinstance(key, str)]
     if not parts and (prefix is None or network is not None):
-        starts = [x for x in NETWORKS if any(key.startswith(f'{x}.') for key in keys)]
-        if (
-            len(starts) != 1
-            or network
-            or all(key.startswith(f'{starts[0]}.') for key in keys)
-        ):
-            parts = {x: entries_below(f'{x}.', state) for x in starts}
+        for start in NETWORKS:
+            below = entries_below(f'{start}.', state)
+            if below:
+                parts[start] = below
+        if len(parts) == 1 and not network:
+            (only,) = parts.values()
+            if len(only) < len(entries_below('', state)):
+                parts = {}
     if network is not None and network not in parts:
         found = keys_text(parts) or f'none of {" and ".join(NETWORKS)}'
         raise CheckpointError(
@@ -117,11 +114,11 @@ def choose_network(
 
 def entries_below(start: str, state: dict) -> dict:
     """The entries whose keys begin with ``start``, without it."""
-    return {
-        key.removeprefix(start): value
-        for key, value in state.items()
-        if isinstance(key, str) and key.startswith(start)
-    }
+    found = {}
+    for key, value in state.items():
+        if isinstance(key, str) and key.startswith(start):
+            found[key.removeprefix(start)] = value
+    return found
 
 
 def without_shared_prefixes(
@@ -132,14 +129,14 @@ def without_shared_prefixes(
     None is removed if keys begin with ``prefix``, which may start with one of them.
     """
     removed = ''
-    while not prefix or not any(key.startswith(prefix) for key in weights):
-        shared = next(
-            (x for x in SHARED_PREFIXES if all(key.startswith(x) for key in weights)),
-            '',
-        )
-        if not shared:
+    while not prefix or not entries_below(prefix, weights):
+        for shared in SHARED_PREFIXES:
+            below = entries_below(shared, weights)
+            if len(below) == len(weights):
+                break
+        else:
             break
-        weights = {key.removeprefix(shared): weight for key, weight in weights.items()}
+        weights = below
         removed += shared
     if removed:
         print_log(

@@ -50,7 +50,10 @@ PUBLISHERS = (
     perception,
     timm_vit,
 )
-LAYOUTS = (*(layout for publisher in PUBLISHERS for layout in publisher.LAYOUTS), OURS)
+LAYOUTS: tuple[Layout, ...] = ()
+for publisher in PUBLISHERS:
+    LAYOUTS += publisher.LAYOUTS
+LAYOUTS += (OURS,)
 
 
 @dataclass(frozen=True)
@@ -93,17 +96,17 @@ def find_layout(
             return layout
     if 2 * sum(key in model_keys for key in weights) > len(weights):
         return OURS
-    blocks = [
-        name_pattern(f'*.{x}')
-        for layout in LAYOUTS
-        for x in expand_braces(layout.signs[0])
-    ]
-    found = [block.fullmatch(key) for key in weights for block in blocks]
-    prefixes = {f'{match[1]}.' for match in found if match}
-    advice = (
-        f'. Perhaps prefix={short_key(min(prefixes, key=len))!r}' if prefixes else ''
-    )
+    prefixes = set()
+    for layout in LAYOUTS:
+        for sign in expand_braces(layout.signs[0]):
+            pattern = name_pattern(f'*.{sign}')
+            matches = filter(None, map(pattern.fullmatch, weights))
+            prefixes |= {f'{match[1]}.' for match in matches}
+    advice = ''
+    if prefixes:
+        advice = f'. Perhaps prefix={short_key(min(prefixes, key=len))!r}'
+    known = ', '.join(layout.name for layout in LAYOUTS)
     raise CheckpointError(
         f'{name}: the layout of its keys is not known, they are {keys_text(weights, 4)}; '
-        f'known are {", ".join(layout.name for layout in LAYOUTS)}{advice}'
+        f'known are {known}{advice}'
     )

@@ -66,10 +66,8 @@ SHARED: Rows = [
 ]
 # Dropped: what the code computes by itself.
 COMPUTED: Rows = [
-    (
-        'decoder.{up,reg_scale,anchors,valid_mask}',
-        None,
-    ),  # two settings, which are compared
+    # Two of them are settings, which are compared.
+    ('decoder.{up,reg_scale,anchors,valid_mask}', None),
     ('decoder.decoder.{up,reg_scale}', None),
     ('*.num_points_scale', None),
 ]
@@ -152,10 +150,8 @@ TRANSFORMERS: Rows = [
 TRANSFORMERS_COMPUTED: Rows = [
     ('model.decoder.{up,reg_scale}', None),
     ('{class,bbox}_embed.*', None),  # weights of the decoder once more
-    (
-        'model.enc_output.*',
-        None,
-    ),  # not in the source: an identity and a norm in its files
+    # Not in the source: an identity and a norm in its files.
+    ('model.enc_output.*', None),
     ('*.num_points_scale', None),
 ]
 

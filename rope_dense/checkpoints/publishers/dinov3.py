@@ -1,13 +1,11 @@
-"""Key layouts of DINOv3 (Simeoni et al., 2025): Meta's and Hugging Face transformers'.
+"""Key layouts of DINOv3 (Simeoni et al., 2025) and of CHMv2, a depth model on it.
 
-EUPE and LingBot-Vision have Meta's too. timm's is in timm_vit.py. Names are from the published
-code; what is not a name was checked against timm's conversion of the same files, as far as it has
-one.
+DINOv3's are Meta's, which EUPE and LingBot-Vision have too, and Hugging Face transformers'; timm's
+is in timm_vit.py. Names are from the published code; what is not a name was checked against timm's
+conversion of the same files, as far as it has one.
 
-Key table of CHMv2 (Canopy Height Maps v2) in transformers: DINOv3 with a DPT head for depth.
-
-Names are from transformers' code, checked with random weights against its model in
-tests/models/test_depth_head.py.
+CHMv2 (Canopy Height Maps v2) is DINOv3 with a DPT head for depth. Names are from transformers'
+code, checked with random weights against its model in tests/models/test_depth_head.py.
 """
 
 import torch

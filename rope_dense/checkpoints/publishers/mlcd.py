@@ -8,7 +8,7 @@ refused.
 from typing import NoReturn
 
 from ..errors import CheckpointError
-from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matches, rows_within
+from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matching_keys, rows_within
 
 OFFSET = 'class_pos_emb'  # [1, D / 2], the angles of the class token
 NAMES: Rows = [
@@ -39,10 +39,9 @@ class MLCDLayout(Layout):
         """Weights with the angles of the class token in each block, equal in all."""
         ours = super().to_ours(weights)
         offset = ours.pop(OFFSET)
-        blocks = [
-            key.removesuffix('qkv.weight') for key in ours if matches(key, VIT_BLOCK)
-        ]
-        return ours | {f'{block}rope.angle_offset': offset for block in blocks}
+        for key in matching_keys(ours, VIT_BLOCK):
+            ours[key.replace('qkv.weight', 'rope.angle_offset')] = offset
+        return ours
 
 
 class NotRotaryLayout(Layout):

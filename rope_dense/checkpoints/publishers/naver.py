@@ -69,10 +69,11 @@ def to_naver(weights: StateDict) -> StateDict:
         CheckpointError: naver has no such model.
     """
     refuse_adapters(weights)
-    if others := [key for key in weights if any(matches(key, name) for name in OTHERS)]:
-        raise CheckpointError(
-            f'naver has no model with {others[0]}: use --to timm or ours'
-        )
+    for key in weights:
+        if any(matches(key, name) for name in OTHERS):
+            raise CheckpointError(
+                f'naver has no model with {key}: use --to timm or ours'
+            )
     for key, tensor in weights.items():
         for freqs, pairs in ((VIT_FREQS, VIT_PAIRS), (SWIN_FREQS, SWIN_PAIRS)):
             if matches(key, freqs) and tensor.shape[-1:] != (pairs,):

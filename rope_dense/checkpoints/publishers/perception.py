@@ -41,7 +41,7 @@ LAYOUTS = (
             'class_embedding': lambda token: token.reshape(1, 1, -1),
             'positional_embedding': lambda positions: positions[None],  # [1, 1 + N, C]
         },
-        has_cls_pos_embed=True,
+        folds_cls_pos_embed=True,
         test=is_perception_encoder,
         has_reference=True,
     ),

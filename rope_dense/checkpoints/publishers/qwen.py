@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ..keys import VIT_BLOCK, Layout, Rows
 
-MERGERS: Rows = [
+MERGERS: Rows = [  # of the language model
     ('merger.*', None),
     ('deepstack_merger_list.*', None),
-]  # of the language model
+]
 ROWS: Rows = [
     *MERGERS,
     ('rotary_pos_emb.*', None),  # computed

@@ -53,25 +53,28 @@ class GroupedLayout(Layout):
         Raises:
             CheckpointError: they cannot be converted.
         """
-        return super().to_ours(
-            {key: self.repeated(key, x, weights) for key, x in weights.items()}
-        )
+        given = {key: self.repeated(key, x, weights) for key, x in weights.items()}
+        return super().to_ours(given)
 
     def repeated(self, key: str, tensor: Tensor, weights: StateDict) -> Tensor:
         """A weight of keys or values, [g D, ...] to [h D, ...]; others as they are."""
         queries, *others = self.projections
         name, _, kind = key.rpartition('.')  # 'weight' or 'bias'
-        end = next((x for x in others if name.endswith(f'.{x}')), None)
-        if end is None:
+        for end in others:
+            if name.endswith(f'.{end}'):
+                break
+        else:
             return tensor
         attention = name.removesuffix(end)
-        needed = [f'{attention}{queries}.{kind}', f'{attention}{self.head_norm}.weight']
-        if missing := [x for x in needed if x not in weights]:
+        query = f'{attention}{queries}.{kind}'
+        norm = f'{attention}{self.head_norm}.weight'
+        missing = [x for x in (query, norm) if x not in weights]
+        if missing:
             raise CheckpointError(
                 f'{short_key(key)} is there without {keys_text(missing)}'
             )
         with shape_errors(key):
-            rows, head_dim = (len(weights[x]) for x in needed)
+            rows, head_dim = len(weights[query]), len(weights[norm])
             heads = tensor.unflatten(0, (-1, head_dim))  # [g, D, ...]
             return heads.repeat_interleave(rows // max(len(tensor), 1), 0).flatten(0, 1)
 

@@ -52,32 +52,31 @@ TO_TIMM, TO_SEPARATE, TO_PACKED = map(reversed_rows, (TIMM, SEPARATE, PACKED))
 
 def has_packed_mlp(weights: StateDict) -> bool:
     """True if fc1 holds both halves of SwiGLU: no other MLP has twice the rows of fc2."""
-    first, last = (
-        weights.get(f'blocks.0.mlp.{name}.weight') for name in ('fc1', 'fc2')
-    )
+    first = weights.get('blocks.0.mlp.fc1.weight')
+    last = weights.get('blocks.0.mlp.fc2.weight')
     return first is not None and last is not None and len(first) == 2 * last.shape[-1]
 
 
 EVA02_BLOCK = 'blocks.#.attn.q_proj.weight'
 LAYOUTS = (
-    Layout('timm EVA-02', (EVA02_BLOCK,), SEPARATE, has_cls_pos_embed=True),
+    Layout('timm EVA-02', (EVA02_BLOCK,), SEPARATE, folds_cls_pos_embed=True),
     Layout(
         'timm EVA-02 with packed MLP',
         (VIT_BLOCK,),
         PACKED,
-        has_cls_pos_embed=True,
+        folds_cls_pos_embed=True,
         test=has_packed_mlp,
     ),
     Layout(
         'timm Perception Encoder',
         (VIT_BLOCK, 'norm_pre.weight'),
         TIMM,
-        has_cls_pos_embed=True,
+        folds_cls_pos_embed=True,
         test=has_cls_pos_embed,
         has_reference=True,
     ),
     # Without learned frequencies naver's names are timm's.
-    Layout('timm or naver ViT', (VIT_BLOCK, HEAD), TIMM, has_cls_pos_embed=True),
+    Layout('timm or naver ViT', (VIT_BLOCK, HEAD), TIMM, folds_cls_pos_embed=True),
     # timm's DINOv3 has names that are ours, or were in earlier versions, and nothing else.
 )
 
@@ -93,10 +92,11 @@ def to_timm_rows(weights: StateDict) -> Rows:
         raise CheckpointError('these are not the weights of a RoPEViT')
     if has_key(weights, '*.rope.angle_offset'):
         raise CheckpointError('timm has no MLCD or RICE: use --to ours')
-    nearest = [name for kind, name in nearest_archs(weights) if kind is RoPEViT]
+    nearest = nearest_archs(weights)
     for start, model in NOT_IN_TIMM.items():
-        if any(name.startswith(start) for name in nearest):
-            raise CheckpointError(f'timm has no {model}: use --to ours')
+        for kind, name in nearest:
+            if kind is RoPEViT and name.startswith(start):
+                raise CheckpointError(f'timm has no {model}: use --to ours')
     if has_key(weights, 'norm#.weight'):
         raise CheckpointError(
             'timm has no ViT with several norms of outputs: use --to ours'

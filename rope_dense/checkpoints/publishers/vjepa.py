@@ -4,7 +4,7 @@ Names are from the published code, facebookresearch/vjepa2, app/vjepa_2_1 at be4
 """
 
 from ..errors import CheckpointError
-from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matches, shape_errors
+from ..keys import VIT_BLOCK, Layout, Rows, StateDict, matching_keys, shape_errors
 
 STEM = 'patch_embed_img.proj'
 MODALITY = 'img_mod_embed'
@@ -34,15 +34,13 @@ class VJEPALayout(Layout):
             CheckpointError: the model has another number of blocks than the published ones.
         """
         given = dict(weights)
-        if (
-            MODALITY in given and f'{STEM}.bias' in given
-        ):  # [1, 1, C], added to every token
+        bias = given.get(f'{STEM}.bias')
+        if MODALITY in given and bias is not None:
             with shape_errors(MODALITY):
-                given[f'{STEM}.bias'] = (
-                    given[f'{STEM}.bias'] + given.pop(MODALITY).flatten()
-                )
+                # [1, 1, C], added to every token
+                given[f'{STEM}.bias'] = bias + given.pop(MODALITY).flatten()
         ours = super().to_ours(given)
-        depth = sum(matches(key, VIT_BLOCK) for key in weights)
+        depth = len(matching_keys(weights, VIT_BLOCK))
         if depth not in NORMED:
             raise CheckpointError(
                 f'{depth} blocks, and the published models have {[*NORMED]}'
@@ -60,8 +58,7 @@ LAYOUTS = (
         'V-JEPA 2.1',
         (VIT_BLOCK, f'{STEM}.weight'),
         ROWS,
-        {
-            f'{STEM}.weight': lambda kernel: kernel.squeeze(2)
-        },  # [C, 3, 1, 16, 16] of one frame
+        # [C, 3, 1, 16, 16] of one frame
+        {f'{STEM}.weight': lambda kernel: kernel.squeeze(2)},
     ),
 )
