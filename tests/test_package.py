@@ -86,6 +86,50 @@ def test_core_works_with_torch_alone() -> None:
     assert result.returncode == 0, result.stderr
 
 
+def test_the_package_is_light_where_openmmlab_is_installed() -> None:
+    """Labels and arguments are read without PyTorch, angles computed without OpenMMLab."""
+    code = (
+        'import sys\n'
+        'import rope_dense, rope_dense.commands.train, rope_dense.data.labels.folders\n'
+        "assert 'torch' not in sys.modules\n"
+        'import rope_dense.rope\n'
+        f'assert not sys.modules.keys() & {set(FAMILY_IMPORTS)}'
+    )
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+    assert not result.stdout and not result.stderr
+
+
+@pytest.mark.parametrize(
+    'imports',
+    [
+        'import rope_dense\nimport mmdet.models, mmdet.datasets, mmseg.datasets',
+        pytest.param(
+            'import mmengine, mmcv\nimport rope_dense\nimport mmdet.models',
+            marks=pytest.mark.slow,  # as all tests do in their own process
+        ),
+        pytest.param(
+            'import rope_dense.rope\nfrom mmengine.config import Config\n'
+            "Config.fromfile('configs/upernet_vit_rope_mixed.py')",
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=['before', 'after', 'by a config'],
+)
+def test_each_order_of_imports_registers(imports: str) -> None:
+    code = (
+        f'{imports}\n'
+        'import mmdet.registry, mmseg.registry\n'
+        'from mmengine.registry import MODELS\n'
+        "backbone = mmseg.registry.MODELS.build(dict(type='RoPEViT', arch='tiny'))\n"
+        "assert type(backbone) is mmdet.registry.MODELS.get('RoPEViT')\n"
+        "assert 'LinearHead' in MODELS and 'PublishedDINO' in MODELS"
+    )
+    result = run_python(code)
+    assert result.returncode == 0, result.stderr
+    assert not result.stdout and not result.stderr
+
+
 @pytest.mark.slow
 def test_own_data_are_read_without_rasterio() -> None:
     """It comes with the extra `large`."""
@@ -138,15 +182,16 @@ def test_import_prints_nothing_and_hides_no_other_warning() -> None:
 
 
 @pytest.mark.slow
-def test_without_compiled_operators_everything_is_registered_and_nothing_printed() -> (
-    None
-):
+@pytest.mark.parametrize('imports', ['rope_dense', 'mmcv, rope_dense'])
+def test_without_compiled_operators_all_is_registered_and_nothing_printed(
+    imports: str,
+) -> None:
     code = (
         "import sys\nsys.modules['mmcv._ext'] = None\n"
-        'import rope_dense\nfrom mmengine.registry import MODELS\n'
-        "assert MODELS.get('PublishedDINO') and MODELS.get('LinearHead')\n"
-        'import torch\nfrom mmcv.ops import nms\n'
-        'assert len(nms(torch.tensor([[0.0, 0, 1, 1]]), torch.ones(1), 0.5)[1]) == 1'
+        f'import {imports}\nfrom mmcv.ops import nms\nimport torch\n'
+        'assert len(nms(torch.tensor([[0.0, 0, 1, 1]]), torch.ones(1), 0.5)[1]) == 1\n'
+        'from mmengine.registry import MODELS\n'
+        "assert MODELS.get('PublishedDINO') and MODELS.get('LinearHead')"
     )
     result = run_python(code, '-W', 'ignore')
     assert result.returncode == 0, result.stderr
