@@ -20,6 +20,7 @@ from .shared_files import SharedFiles, label_files
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
 OBJECTS = ('annotations', 'annotation')
+PLACE = ('x', 'y', 'width', 'height')
 
 
 def find_createml(inventory: Inventory) -> LabelFolder | None:
@@ -28,10 +29,10 @@ def find_createml(inventory: Inventory) -> LabelFolder | None:
     shared = SharedFiles(FILES, inventory)
     if not files or not shared.images.by_path:
         return None
-    labelled = {
-        file: [image for _, image, _ in read_objects(file, shared) if image is not None]
-        for file in map(Path, files)
-    }
+    labelled = {}
+    for file in map(Path, files):
+        images = [image for _, image, _ in read_objects(file, shared)]
+        labelled[file] = [*filter(None, images)]
     if not any(labelled.values()):
         raise ValueError(f'{files[0]}: none of its images is in {inventory.root}')
     return LabelFolder(CREATEML, *shared.split(labelled))
@@ -71,7 +72,10 @@ def read_entries(path: Path) -> list[Any] | None:
         if not re.search(rb'"annotations?"', start + file.read()):
             return None
     content = read_json(path)
-    keys = {key.lower() for one in content if isinstance(one, dict) for key in one}
+    keys = set[str]()
+    for entry in content:
+        if isinstance(entry, dict):
+            keys.update(map(str.lower, entry))
     return content if keys.intersection(IMAGE) and keys.intersection(OBJECTS) else None
 
 
@@ -82,22 +86,19 @@ def read_objects(
     entries = read_entries(file) or []
     beside, images = shared.inventory.images(file.parent), shared.images_for(file)
     for number, entry in enumerate(entries, start=1):
-        with errors_at(file), errors_at(where := f'{file.name}, entry {number}'):
-            given = (
-                {x.lower(): one for x, one in entry.items()}
-                if isinstance(entry, dict)
-                else {}
-            )
-            name = next((given[key] for key in IMAGE if given.get(key)), None)
-            objects: Any = next((given[key] for key in OBJECTS if given.get(key)), [])
+        where = f'{file.name}, entry {number}'
+        with errors_at(file), errors_at(where):
+            pairs = entry.items() if isinstance(entry, dict) else ()
+            given = {key.lower(): value for key, value in pairs}
+            name = next(filter(None, map(given.get, IMAGE)), None)
+            objects = next(filter(None, map(given.get, OBJECTS)), [])
             if not isinstance(name, str) or not isinstance(objects, list):
                 raise ValueError(
                     f'it is {entry!r:.80}, not {{"image": ..., "annotations": [...]}}'
                 )
-            shapes = [
-                shape_of(x, f'{where}, annotation {n}')
-                for n, x in enumerate(objects, 1)
-            ]
+            shapes = []
+            for index, one in enumerate(objects, start=1):
+                shapes.append(shape_of(one, f'{where}, annotation {index}'))
         name = unquote(urlsplit(name).path) if '://' in name else name
         image = beside.by_path.get(name) or images.find(name) or beside.find_alike(name)
         if image is None and len(entries) == 1:  # renamed together with its file
@@ -108,25 +109,21 @@ def read_objects(
 def shape_of(given: Any, where: str) -> Shape:
     """The box of an annotation."""
     with errors_at(where):
-        if not isinstance(given, dict) or not isinstance(
-            given.get('coordinates'), dict
-        ):
+        box = given.get('coordinates') if isinstance(given, dict) else None
+        if not isinstance(box, dict):
             raise ValueError(
                 f'it is {given!r:.80}, without "coordinates" of x, y, width, height'
             )
-        label, box = given.get('label'), given['coordinates']
+        label = given.get('label')
         if not isinstance(label, (str, int)) or not str(label).strip():
             raise ValueError(f'its label is {label!r:.80}, which is no name')
-        x, y, width, height = (
-            finite_numbers([box[k]], k)[0] for k in ('x', 'y', 'width', 'height')
-        )
+        x, y, width, height = [finite_numbers([box[key]], key)[0] for key in PLACE]
         if 0 < max(x, y, width, height) <= 1:
             raise ValueError(
                 'its coordinates are fractions of the image size: CreateML has pixels'
             )
-        return Shape(
-            str(label), (x - width / 2, y - height / 2, width, height), where=where
-        )
+        place = x - width / 2, y - height / 2, width, height
+        return Shape(str(label), place, where=where)
 
 
 WORDS = 'annotations?|labels?|jsons?|createml'
