@@ -31,18 +31,12 @@ class AnyChannels:
         super().__init__(**settings)
         if mean is None and std is None:
             return
-        if (
-            mean is None
-            or std is None
-            or len(mean) != len(std)
-            or not mean
-            or min(std) <= 0
-        ):
+        is_pair = mean and std and len(mean) == len(std)
+        if not is_pair or min(std) <= 0:
             refuse('std', std, f'a number above 0 for each value of mean={mean}')
         for name, values in dict(mean=mean, std=std).items():
-            tensor = torch.tensor([*values], dtype=torch.float32).view(
-                -1, 1, 1
-            )  # [n, 1, 1]
+            tensor = torch.tensor(list(values), dtype=torch.float32)
+            tensor = tensor.view(-1, 1, 1)  # [n, 1, 1]
             self.register_buffer(name, tensor, False)  # type: ignore[attr-defined]
         self._enable_normalize = True
 

@@ -1,11 +1,9 @@
-"""A linear classifier of the tokens of a map.
+"""Monocular depth from the maps of a backbone: DINOv3's linear head, and the DPT head of CHMv2.
 
-Scale-invariant loss of depth over the valid pixels of a batch.
+Both are for mmseg's ``DepthEstimator``; beside them are their loss, and the linear head for
+classes. Depths have the unit of the data, metres unless it has another.
 
-Monocular depth from the maps of a backbone: DINOv3's linear head, and the DPT head of CHMv2.
-
-Both are for mmseg's ``DepthEstimator``. Depths have the unit of the data, metres unless it has
-another. Letters: B images, H x W places of a map, C channels, K bins.
+Letters: B images, H x W places of a map, C channels, K bins.
 """
 
 import math
@@ -50,9 +48,8 @@ class LinearHead(BaseDecodeHead):
         return self.conv_seg(self.norm(x))
 
 
-MEAN_SHARE = (
-    0.15  # of the squared mean; 1 would be the mean square, 0 invariant to scale
-)
+# Of the squared mean; 1 would be the mean square, 0 invariant to scale.
+MEAN_SHARE = 0.15
 
 
 @MODELS.register_module()
@@ -74,15 +71,16 @@ class BatchSiLogLoss(nn.Module):
         self, warm_up: int = 100, eps: float = 1e-3, loss_name: str = 'loss_silog'
     ) -> None:
         super().__init__()
-        self.warm_up, self.eps, self.loss_name = warm_up, eps, loss_name
+        self.warm_up = warm_up
+        self.eps = eps
+        self.loss_name = loss_name
 
     def forward(self, depth: Tensor, target: Tensor) -> Tensor:
         """Depth and target of the same shape to a scalar."""
         valid = target > 0  # to select these pixels would wait for a GPU
         number = valid.sum()
-        depth, target = (
-            torch.where(valid, x, 1.0) for x in (depth, target)
-        )  # log 1 - log 1 = 0
+        depth = torch.where(valid, depth, 1.0)  # log 1 - log 1 = 0
+        target = torch.where(valid, target, 1.0)
         g = (depth + self.eps).log() - (target + self.eps).log()
         mean = g.sum() / number.clamp(min=1)
         square = MEAN_SHARE * mean**2
@@ -121,19 +119,19 @@ class DepthBins(nn.Module):
         checked_number('min_depth', min_depth, above=0)
         checked_number('max_depth', max_depth, above=min_depth)
         check_choice('bins', kind, ('linear', 'mixed'))
-        depths, self.floor = torch.linspace(min_depth, max_depth, num_bins), 0.1
+        depths = torch.linspace(min_depth, max_depth, num_bins)
+        self.floor = 0.1
         if kind == 'mixed':
-            depths, self.floor = mixed_depths(num_bins, min_depth, max_depth), 1e-8
-        self.register_buffer(
-            'depths', depths[:, None, None], persistent=False
-        )  # [K, 1, 1]
+            depths = mixed_depths(num_bins, min_depth, max_depth)
+            self.floor = 1e-8
+        depths = depths[:, None, None]  # [K, 1, 1]
+        self.register_buffer('depths', depths, persistent=False)
 
     def forward(self, scores: Tensor) -> Tensor:
         """Scores [B, K, H, W] to depths [B, 1, H, W], float32 whatever the scores are."""
         weights = scores.float().relu() + self.floor
-        return (weights * self.depths).sum(1, keepdim=True) / weights.sum(
-            1, keepdim=True
-        )
+        total = (weights * self.depths).sum(1, keepdim=True)
+        return total / weights.sum(1, keepdim=True)
 
 
 def mixed_depths(num_bins: int, min_depth: float, max_depth: float) -> Tensor:
@@ -265,7 +263,7 @@ def add_biases(unit: nn.Module) -> None:
     """Give the convolutions of mmseg's ``PreActResidualConvUnit`` biases, which it has not."""
     for name in ('conv1', 'conv2'):
         old = getattr(unit, name)
-        width, order = old.in_channels, ('act', 'conv', 'norm')
-        setattr(
-            unit, name, ConvModule(width, width, 3, padding=1, bias=True, order=order)
-        )
+        width = old.in_channels
+        order = ('act', 'conv', 'norm')
+        new = ConvModule(width, width, 3, padding=1, bias=True, order=order)
+        setattr(unit, name, new)

@@ -81,13 +81,10 @@ class DictOutputs(backbones.base.Backbone):
                 )
         super().__init__(**{name: plain(value) for name, value in arguments.items()})
         names = self.default_names() if out_features is None else plain(out_features)
-        if isinstance(names, str) or len(set(names)) != len(self.out_indices):
-            number = len(self.out_indices)
-            refuse(
-                'out_features',
-                out_features,
-                f'{number} names, one for each of out_indices',
-            )
+        number = len(self.out_indices)
+        if isinstance(names, str) or len(set(names)) != number:
+            allowed = f'{number} names, one for each of out_indices'
+            refuse('out_features', out_features, allowed)
         self._out_features = list(names)
         self._out_feature_channels = dict(zip(names, self.out_channels, strict=True))
         self._out_feature_strides = dict(zip(names, self.out_strides, strict=True))
@@ -154,11 +151,9 @@ class RoPESwin(DictOutputs, backbones.RoPESwin, Backbone):  # type: ignore[misc]
 
 def plain(value: Any) -> Any:
     """A list or dict where omegaconf has its own kinds of them."""
-    return (
-        OmegaConf.to_container(value, resolve=True)
-        if OmegaConf.is_config(value)
-        else value
-    )
+    if OmegaConf.is_config(value):
+        return OmegaConf.to_container(value, resolve=True)
+    return value
 
 
 def get_rope_lr_decay_rate(
@@ -178,11 +173,11 @@ def get_rope_lr_decay_rate(
     depths = [num_layers] if isinstance(num_layers, int) else num_layers
     layer = last = sum(depths) + 1
     if name.startswith('backbone.'):
-        if match := BLOCK.search(name):
+        match = BLOCK.search(name)
+        if match:
             stage = int(match['stage'] or 0)
-            block = int(
-                match['block'] or depths[stage] - 1
-            )  # a reduction goes with the last one
+            # A reduction goes with the last block.
+            block = int(match['block'] or depths[stage] - 1)
             layer = sum(depths[:stage]) + block + 1
         elif EMBEDDING.search(name):
             layer = 0

@@ -1,7 +1,4 @@
-"""DINO as published, on either family of mmdet.
-
-The head of DINO with the published epsilon of reference boxes and normaliser of denoising.
-"""
+"""DINO as published, on either family of mmdet: the detector, and its head."""
 
 from typing import Any
 
@@ -44,8 +41,8 @@ class PublishedDINO(DINO):
         if tokens >= self.num_queries:
             return candidates
         repeated = torch.arange(self.num_queries, device=memory.device) % tokens
-        features, boxes = (x[:, repeated] for x in candidates)
-        return features, boxes
+        features, boxes = candidates
+        return features[:, repeated], boxes[:, repeated]
 
 
 class ReferencePointHead(MLP):
@@ -78,15 +75,13 @@ class ReferencePointHead(MLP):
                 f'contain the {self.channels_per_coordinate} of embed_dims='
                 f'{2 * self.channels_per_coordinate}: half of embed_dims must divide {channels}'
             )
-        pairs = x.unflatten(-1, (4, channels // 2, 2))[
-            ..., ::step, :
-        ]  # [B, N, 4, C / 4, 2]
+        pairs = x.unflatten(-1, (4, channels // 2, 2))
+        pairs = pairs[..., ::step, :]  # [B, N, 4, C / 4, 2]
         return super().forward(pairs.flatten(-3))
 
 
-REFERENCE_EPS = (
-    1e-3  # of detrex's inverse_sigmoid, and of mmdet's decoder and denoising queries
-)
+# Of detrex's inverse_sigmoid, and of mmdet's decoder and denoising queries.
+REFERENCE_EPS = 1e-3
 
 
 @MODELS.register_module()
@@ -120,7 +115,8 @@ class PublishedDINOHead(DINOHead):
             hidden_states: [L, B, N, C], the queries after each of L decoder layers.
             references: L + 1 boxes [B, N, 4]; entry i is the input of layer i.
         """
-        logits, boxes = [], []
+        logits = []
+        boxes = []
         for layer, queries in enumerate(hidden_states):
             start = inverse_sigmoid(references[layer], eps=REFERENCE_EPS)
             logits.append(self.cls_branches[layer](queries))
@@ -147,7 +143,8 @@ class PublishedDINOHead(DINOHead):
             cls_score, bbox_pred, gt_instances, img_meta
         )
         _, weights, _, _, _, negatives = found
-        if (ignored := img_meta.get('ignored')) is not None and len(ignored):
+        ignored = img_meta.get('ignored')
+        if ignored is not None and len(ignored):
             size = bbox_pred.new_tensor(img_meta['img_shape'][1::-1])  # width, height
             centres = (bbox_pred[negatives, :2] * size)[:, None]  # [N, 1, 2]
             inside = (centres >= ignored[:, :2]) & (centres <= ignored[:, 2:])
@@ -159,19 +156,18 @@ class PublishedDINOHead(DINOHead):
 
         They are computed so under autocast, too: mmcv's focal loss has no bfloat16.
         """
-        return super().loss_by_feat(
-            *(output.float() for output in given[:4]), *given[4:]
-        )
+        outputs = [output.float() for output in given[:4]]
+        return super().loss_by_feat(*outputs, *given[4:])
 
     def loss_dn(
         self, *given: Any, dn_meta: dict[str, int], **truth: Any
     ) -> tuple[list[Tensor], ...]:
         """Class, L1 and GIoU loss of the denoising queries after each layer."""
-        losses = super().loss_dn(*given, dn_meta=dn_meta, **truth)
         groups = dn_meta['num_denoising_groups']
-        return tuple(
-            [loss / groups for loss in layer_losses] for layer_losses in losses
-        )
+        kinds = []
+        for losses in super().loss_dn(*given, dn_meta=dn_meta, **truth):
+            kinds.append([loss / groups for loss in losses])
+        return tuple(kinds)
 
     def get_dn_targets(
         self,
@@ -183,7 +179,6 @@ class PublishedDINOHead(DINOHead):
 
         mmdet averages this count, the fifth item, over the processes, and divides by it.
         """
-        *targets, positives, negatives = super().get_dn_targets(
-            batch_gt_instances, batch_img_metas, dn_meta
-        )
-        return *targets, positives // dn_meta['num_denoising_groups'], negatives
+        targets = super().get_dn_targets(batch_gt_instances, batch_img_metas, dn_meta)
+        *others, positives, negatives = targets
+        return *others, positives // dn_meta['num_denoising_groups'], negatives

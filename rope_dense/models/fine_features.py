@@ -80,7 +80,8 @@ class FineFeatures(BaseModule):
         check_choice('frozen', frozen, (True, False))
         self.scale_factor = checked_factor(scale_factor)
         self.step = int(self.scale_factor) if self.scale_factor.denominator == 1 else 1
-        self.method, self.frozen = method, frozen
+        self.method = method
+        self.frozen = frozen
         if method == 'attention':
             self.image_encoder = Guidance()
         self.requires_grad_(not frozen)
@@ -106,12 +107,10 @@ class FineFeatures(BaseModule):
             return tuple(F.interpolate(x, size, mode='bilinear') for x in coarse)
         queries = self.image_encoder(image, size)  # [B, 4 D, H, W]
         values = [x.unflatten(1, (HEADS, -1)) for x in coarse]
-        out = window_attention(
-            queries, torch.cat(values, 2), self.step
-        )  # [B, 4, C / 4 ..., H, W]
-        return tuple(
-            x.flatten(1, 2) for x in out.split([x.shape[2] for x in values], 2)
-        )
+        channels = [x.shape[2] for x in values]
+        # [B, 4, C / 4 ..., H, W]
+        out = window_attention(queries, torch.cat(values, 2), self.step)
+        return tuple(x.flatten(1, 2) for x in out.split(channels, 2))
 
     def check(self, coarse: Sequence[Tensor], image: Tensor) -> None:
         """Raise ValueError unless these are maps of one size and an image."""
@@ -120,13 +119,13 @@ class FineFeatures(BaseModule):
                 'FineFeatures needs maps and the image of three channels behind them: take '
                 'RoPEViTWithImage, RoPESwinWithImage or RoPENATWithImage as the backbone'
             )
-        if any(x.shape[2:] != coarse[0].shape[2:] for x in coarse):
-            sizes = [tuple(x.shape[2:]) for x in coarse]
+        sizes = [tuple(x.shape[2:]) for x in coarse]
+        if sizes.count(sizes[0]) < len(sizes):
             raise ValueError(
                 f'FineFeatures needs maps of one size, got {sizes}: set out_indices'
             )
-        if any(x.shape[1] % HEADS for x in coarse):
-            channels = [x.shape[1] for x in coarse]
+        channels = [x.shape[1] for x in coarse]
+        if any(number % HEADS for number in channels):
             raise ValueError(
                 f'FineFeatures needs channels in multiples of 4, got {channels}'
             )
@@ -149,9 +148,8 @@ class FineFeatures(BaseModule):
         if self.is_init or not self.init_cfg or self.init_cfg['type'] != 'Pretrained':
             super().init_weights()
             return
-        settings = checked_settings(
-            'init_cfg', self.init_cfg, ('type', 'checkpoint', 'prefix')
-        )
+        known = ('type', 'checkpoint', 'prefix')
+        settings = checked_settings('init_cfg', self.init_cfg, known)
         load_fine_features(self, settings['checkpoint'], settings.get('prefix'))
         self.is_init = True
 
@@ -168,9 +166,8 @@ def checked_factor(value: float | str) -> Fraction:
         factor = Fraction(0)
     if factor < 1 or factor.denominator > 64:
         near = max(factor.limit_denominator(64), Fraction(4, 3))
-        refuse(
-            'scale_factor', value, f"1 or more, such as 2.5, or text such as '{near}'"
-        )
+        allowed = f"1 or more, such as 2.5, or text such as '{near}'"
+        refuse('scale_factor', value, allowed)
     return factor
 
 
@@ -188,10 +185,8 @@ class Guidance(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder, self.sem_encoder = (
-            conv_stack(kernel_size=1),
-            conv_stack(kernel_size=3),
-        )
+        self.encoder = conv_stack(kernel_size=1)
+        self.sem_encoder = conv_stack(kernel_size=3)
         self.rope = AxialRoPE(
             2 * CHANNELS // HEADS,
             HEADS,
@@ -205,13 +200,10 @@ class Guidance(nn.Module):
     def forward(self, image: Tensor, size: Size) -> Tensor:
         """Rotated guidance [B, 4 D, H, W] of images [B, 3, height, width] for ``size``, (H, W)."""
         x = shrink_image(image.to(next(self.parameters()).dtype), size)
-        stacks = (
-            self.encoder,
-            self.sem_encoder,
-        )  # each averaged before the next is in memory
-        x = torch.cat(
-            [average(stack(x), size) for stack in stacks], 1
-        )  # [B, 4 D, H, W]
+        # Each is averaged before the next is in memory.
+        stacks = (self.encoder, self.sem_encoder)
+        averages = [average(stack(x), size) for stack in stacks]
+        x = torch.cat(averages, 1)  # [B, 4 D, H, W]
         x = x.flatten(2).transpose(1, 2)  # [B, H W, 4 D]
         x = x.unflatten(-1, (1, HEADS, -1))  # [B, H W, 1, 4, D]
         x = rotate_packed(x, self.rope(x, size)).flatten(2)
@@ -220,8 +212,11 @@ class Guidance(nn.Module):
 
 def conv_stack(kernel_size: int) -> nn.Sequential:
     """A stack of convolutions from 3 to ``CHANNELS`` channels."""
-    blocks = (GuidanceBlock(kernel_size) for _ in range(2))
-    return nn.Sequential(convolution(3, kernel_size), *blocks)
+    return nn.Sequential(
+        convolution(3, kernel_size),
+        GuidanceBlock(kernel_size),
+        GuidanceBlock(kernel_size),
+    )
 
 
 class GuidanceBlock(nn.Module):
@@ -229,8 +224,10 @@ class GuidanceBlock(nn.Module):
 
     def __init__(self, kernel_size: int) -> None:
         super().__init__()
-        self.norm1, self.norm2 = (nn.GroupNorm(8, CHANNELS) for _ in range(2))
-        self.conv1, self.conv2 = (convolution(CHANNELS, kernel_size) for _ in range(2))
+        self.norm1 = nn.GroupNorm(8, CHANNELS)
+        self.norm2 = nn.GroupNorm(8, CHANNELS)
+        self.conv1 = convolution(CHANNELS, kernel_size)
+        self.conv2 = convolution(CHANNELS, kernel_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv1(F.silu(self.norm1(x)))
@@ -251,18 +248,20 @@ def shrink_image(image: Tensor, size: Size) -> Tensor:
     Both sides are then limited by both sides of ``size``, as in the published code: images may
     change their aspect ratio.
     """
-    sides, limit = (image.shape[2], image.shape[3]), MAX_PIXELS * smaller(*size)
-    if not is_exporting():
-        if all(side <= MAX_PIXELS * n for side, n in zip(sides, size, strict=True)):
-            return image
-        target = tuple(smaller(side, limit) for side in sides)
-    else:  # without a branch, which would fix sizes: a factor of 0 or 1
-        excess = (
-            larger(side - MAX_PIXELS * n, 0)
-            for side, n in zip(sides, size, strict=True)
+    height, width = image.shape[2:]
+    max_height = MAX_PIXELS * size[0]
+    max_width = MAX_PIXELS * size[1]
+    limit = smaller(max_height, max_width)
+    target = smaller(height, limit), smaller(width, limit)
+    if is_exporting():  # without a branch, which would fix sizes: a factor of 0 or 1
+        excess = larger(height - max_height, 0) + larger(width - max_width, 0)
+        shrinks = smaller(excess, 1)
+        target = (
+            height - shrinks * (height - target[0]),
+            width - shrinks * (width - target[1]),
         )
-        shrinks = smaller(sum(excess), 1)
-        target = tuple(side - shrinks * (side - smaller(side, limit)) for side in sides)
+    elif height <= max_height and width <= max_width:
+        return image
     return F.interpolate(image, target, mode='bilinear')
 
 
@@ -283,17 +282,16 @@ def load_fine_features(
     weights = dict(read_weights(checkpoint, prefix))
     periods = weights.pop(PERIODS, None)
     rope = neck.image_encoder.rope
-    ours = rope.theta ** (
-        torch.arange(rope.head_dim // 4) / (rope.head_dim // 4)
-    )  # [16]
-    if periods is not None and (
-        periods.shape != ours.shape
-        or not torch.allclose(periods.float(), ours, rtol=0.01)
-    ):
-        raise CheckpointError(
-            f'{checkpoint}: {PERIODS} must be 100 ** (k / 16) for k = 0 .. 15'
-        )
-    if incompatible := compare_weights(neck.state_dict(), weights):
+    number = rope.head_dim // 4
+    ours = rope.theta ** (torch.arange(number) / number)  # [16]
+    if periods is not None:
+        has_shape = periods.shape == ours.shape
+        if not has_shape or not torch.allclose(periods.float(), ours, rtol=0.01):
+            raise CheckpointError(
+                f'{checkpoint}: {PERIODS} must be 100 ** (k / 16) for k = 0 .. 15'
+            )
+    incompatible = compare_weights(neck.state_dict(), weights)
+    if incompatible:
         raise CheckpointError(
             f'{checkpoint} does not fit FineFeatures:\n{incompatible}'
         )

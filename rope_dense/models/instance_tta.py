@@ -24,7 +24,7 @@ class InstanceTTAModel(DetTTAModel):
         self, data_samples_list: list[list[DetDataSample]]
     ) -> list[DetDataSample]:
         """Per image, its views -> one sample with at most ``tta_cfg.max_per_img`` objects."""
-        return [self._merge_views(views) for views in data_samples_list]
+        return list(map(self._merge_views, data_samples_list))
 
     def _merge_views(self, views: list[DetDataSample]) -> DetDataSample:
         found = [view.pred_instances for view in views]

@@ -22,8 +22,7 @@ class SlideMask2FormerHead(Mask2FormerHead):
     ) -> Tensor:
         """Class scores [B, num_classes, H, W] on the pixels of the input, image or crop."""
         if test_cfg.get('mode') == 'slide':
-            crop = batch_img_metas[0][
-                'img_shape'
-            ]  # set for the first image of a batch alone
+            # Set for the first image of a batch alone.
+            crop = batch_img_metas[0]['img_shape']
             batch_img_metas = [dict(meta, pad_shape=crop) for meta in batch_img_metas]
         return super().predict(maps, batch_img_metas, test_cfg)

@@ -26,9 +26,8 @@ def import_mmrotate() -> None:
     detector alone raises an error, when it is used. ImportError if mmrotate, or what its metrics
     need, is not installed.
     """
-    if missing := [
-        package for name, package in NEEDED.items() if find_spec(name) is None
-    ]:
+    missing = [package for name, package in NEEDED.items() if find_spec(name) is None]
+    if missing:
         raise ImportError(
             f'oriented boxes need {" and ".join(missing)}: pip install --no-deps '
             f'{" ".join(missing)} (the extra rope_dense[oriented])'
@@ -37,15 +36,12 @@ def import_mmrotate() -> None:
     with torchvision_or_stand_in(), contextlib.redirect_stdout(io.StringIO()):
         for part in ('models', 'datasets', 'evaluation', 'visualization'):
             import_module(f'mmrotate.{part}')
-    for parent in (
-        FUNCTIONS,
-        OPTIM_WRAPPERS,
-    ):  # or mmengine warns each time that it looks there
+    # Or mmengine warns each time that it looks there.
+    for parent in (FUNCTIONS, OPTIM_WRAPPERS):
         if 'mmrotate' not in parent.children:
             Registry(parent.name, parent=parent, scope='mmrotate')
-    warnings.filterwarnings(
-        'ignore', 'The `clip` function does nothing'
-    )  # at every resize
+    # At every resize.
+    warnings.filterwarnings('ignore', 'The `clip` function does nothing')
     # Its metric starts four processes for each threshold, which import all of it anew.
     threads = SimpleNamespace(Pool=ThreadPool)
     metric = import_module('mmrotate.evaluation.functional.mean_ap')

@@ -60,18 +60,17 @@ class PlainViTFPN(BaseModule):
             allowed = 'neighbours among 4, 2, 1 and 0.5, in this order'
             refuse('scale_factors', scale_factors, allowed)
         self.num_outs = checked_integer('num_outs', num_outs, len(scale_factors))
-        self.branches = nn.ModuleList(
-            nn.Sequential(
+        self.branches = nn.ModuleList()
+        for factor in scale_factors:
+            channels = in_channels // max(int(factor), 1)
+            branch = nn.Sequential(
                 resampling(factor, in_channels),
-                nn.Conv2d(
-                    in_channels // max(int(factor), 1), out_channels, 1, bias=False
-                ),
+                nn.Conv2d(channels, out_channels, 1, bias=False),
                 LayerNorm2d(out_channels),
                 nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
                 LayerNorm2d(out_channels),
             )
-            for factor in scale_factors
-        )
+            self.branches.append(branch)
 
     def forward(self, maps: tuple[Tensor]) -> tuple[Tensor, ...]:
         """A 1-tuple of [B, C, H, W] to ``num_outs`` maps of ``out_channels``, contiguous.
@@ -115,7 +114,6 @@ class LayerNorm2d(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.layer_norm(
-            x.permute(0, 2, 3, 1), self.weight.shape, self.weight, self.bias, self.eps
-        )
+        x = x.permute(0, 2, 3, 1)  # [B, H, W, C]
+        x = F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
         return x.permute(0, 3, 1, 2)

@@ -59,11 +59,11 @@ class PositionalDebias(BaseModule):
         if num_directions is not None:
             checked_integer('num_directions', num_directions, 1)
         check_choice('normalize', normalize, (True, False))
-        self.num_directions, self.normalize = num_directions, normalize
+        self.num_directions = num_directions
+        self.normalize = normalize
         # Constant and basis, by map and size.
-        self.bases: LRUCache[tuple[int, Size], tuple[Tensor, Tensor]] = LRUCache(
-            SIZES * MAPS
-        )
+        self.bases: LRUCache[tuple[int, Size], tuple[Tensor, Tensor]]
+        self.bases = LRUCache(SIZES * MAPS)
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """``RoPEViTWithConstant``'s maps [B, C, H, W] without their directions of position."""
@@ -87,19 +87,15 @@ class PositionalDebias(BaseModule):
 
     def basis(self, index: int, constant: Tensor) -> Tensor:
         """The directions [C, K] of a map of the constant image, computed once."""
-        key = index, (constant.shape[2], constant.shape[3])
-        known = (
-            None
-            if any(not isinstance(side, int) for side in key[1])
-            else self.bases.get(key)
-        )
+        height, width = constant.shape[2:]
+        has_fixed_size = isinstance(height, int) and isinstance(width, int)
+        key = index, (height, width)
+        known = self.bases.get(key) if has_fixed_size else None
         if is_tracing() and known is None:
-            raise ValueError(UNKNOWN.format(f'{key[1][0]} x {key[1][1]}'))
+            raise ValueError(UNKNOWN.format(f'{height} x {width}'))
         if known is None or not (is_tracing() or known[0] is constant):
-            known = self.bases[key] = (
-                constant,
-                self.directions(constant).to(constant.dtype),
-            )
+            directions = self.directions(constant).to(constant.dtype)
+            known = self.bases[key] = constant, directions
         return known[1]
 
     @torch.no_grad()
@@ -107,13 +103,13 @@ class PositionalDebias(BaseModule):
         """Principal directions [C, K] of a map [1, C, H, W], in float64, less its mean."""
         tokens = constant[0].detach().double().flatten(1)  # [C, H W]
         tokens = F.normalize(tokens, dim=0) if self.normalize else tokens
-        u, s, _ = torch.linalg.svd(
-            tokens - tokens.mean(1, keepdim=True), full_matrices=False
-        )
+        deviations = tokens - tokens.mean(1, keepdim=True)
+        u, s, _ = torch.linalg.svd(deviations, full_matrices=False)
         if self.num_directions is not None:
             return u[:, : self.num_directions]
         energy = s.square().cumsum(0)
-        return u[:, : int((energy < self.share * energy[-1]).sum()) + 1]
+        number = int((energy < self.share * energy[-1]).sum()) + 1
+        return u[:, :number]
 
 
 @MODELS.register_module()
@@ -139,13 +135,11 @@ class RoPEViTWithConstant(RoPEViT):
 
     def constant_maps(self, image: Tensor) -> tuple[Tensor, ...]:
         """The maps of a constant image of the size of ``image`` [B, C, height, width]."""
-        size = image.shape[2], image.shape[3]
+        height, width = size = image.shape[2], image.shape[3]
         if is_tracing():
-            if (
-                any(not isinstance(side, int) for side in size)
-                or size not in self.constants
-            ):
-                raise ValueError(UNKNOWN.format(f'images of {size[0]} x {size[1]}'))
+            has_fixed_size = isinstance(height, int) and isinstance(width, int)
+            if not has_fixed_size or size not in self.constants:
+                raise ValueError(UNKNOWN.format(f'images of {height} x {width}'))
             return self.constants[size][1]
         weights = tuple((x.data_ptr(), x._version) for x in self.parameters())
         state = weights, self.window_size, repr(self.rope_scaling), image.dtype

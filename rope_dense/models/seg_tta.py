@@ -20,12 +20,11 @@ class MeanScoreTTAModel(BaseTTAModel):
         self, data_samples_list: list[list[SegDataSample]]
     ) -> list[SegDataSample]:
         """Per image, views with ``seg_logits`` [classes, H, W] -> one sample with their mean."""
-        return [self._merge_views(views) for views in data_samples_list]
+        return list(map(self._merge_views, data_samples_list))
 
     def _merge_views(self, views: list[SegDataSample]) -> SegDataSample:
-        mean = sum(view.seg_logits.data for view in views) / len(
-            views
-        )  # [classes, H, W]
+        scores = [view.seg_logits.data for view in views]
+        mean = sum(scores) / len(scores)  # [classes, H, W]
         merged = views[0]
         merged.set_data(
             {
@@ -48,9 +47,10 @@ class MeanDepthTTAModel(BaseTTAModel):
         self, data_samples_list: list[list[SegDataSample]]
     ) -> list[SegDataSample]:
         """Per image, views with ``pred_depth_map`` [1, H, W] -> one sample with their mean."""
+        merged = []
         for views in data_samples_list:
             depths = [view.pred_depth_map.data for view in views]
-            views[0].set_data(
-                {'pred_depth_map': PixelData(data=sum(depths) / len(depths))}
-            )
-        return [views[0] for views in data_samples_list]
+            mean = PixelData(data=sum(depths) / len(depths))
+            views[0].set_data({'pred_depth_map': mean})
+            merged.append(views[0])
+        return merged

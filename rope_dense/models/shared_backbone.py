@@ -86,15 +86,16 @@ class SharedBackbone(BaseModel):
                 'tasks: give one or more, NAME=dict(config=..., checkpoint=...)'
             )
         super().__init__(common_preprocessor(configs))
-        self.configs, self.features = configs, features
+        self.configs = configs
+        self.features = features
         self.dataset_metas: dict[str, dict] = {}
         self.tasks = nn.ModuleDict()
         needed = set[int]()
         for name, cfg in configs.items():
-            model, checkpoint = build_task(name, cfg), tasks[name].get('checkpoint')
-            self.dataset_metas[name] = (
-                {} if checkpoint is None else load_task(model, checkpoint)
-            )
+            model = build_task(name, cfg)
+            checkpoint = tasks[name].get('checkpoint')
+            meta = {} if checkpoint is None else load_task(model, checkpoint)
+            self.dataset_metas[name] = meta
             if not self.tasks:
                 settings = dict(cfg.model.backbone, type=RoPEViT, init_cfg=None)
                 with torch.device('meta'):  # every weight is replaced
@@ -160,10 +161,11 @@ class SharedBackbone(BaseModel):
         height, width = inputs.shape[2:]
         with self.encoded(inputs):
             for name, task in self.tasks.items():
-                scope, size = self.configs[name].default_scope, (height, width)
-                samples = data_samples and [
-                    task_sample(scope, x, size) for x in data_samples
-                ]
+                samples = None
+                if data_samples is not None:
+                    scope = self.configs[name].default_scope
+                    size = (height, width)
+                    samples = [task_sample(scope, x, size) for x in data_samples]
                 results[name] = task(inputs, samples, mode=mode)
             if self.features:
                 results[FEATURES] = self.feature_map()
@@ -171,17 +173,13 @@ class SharedBackbone(BaseModel):
             return results
         assert data_samples is not None, 'predictions need samples'
         side = self.backbone.patch_embed.patch_size
-        if self.features:
-            results[FEATURES] = [
-                crop_padding(x, sample, side)
-                for x, sample in zip(results[FEATURES], data_samples, strict=True)
-            ]
-        return [
-            BaseDataElement(
-                metainfo=sample.metainfo, **{name: x[i] for name, x in results.items()}
-            )
-            for i, sample in enumerate(data_samples)
-        ]
+        predictions = []
+        for index, sample in enumerate(data_samples):
+            found = {name: of_images[index] for name, of_images in results.items()}
+            if self.features:
+                found[FEATURES] = crop_padding(found[FEATURES], sample, side)
+            predictions.append(BaseDataElement(metainfo=sample.metainfo, **found))
+        return predictions
 
     @contextmanager
     def encoded(self, image: Tensor) -> Iterator[None]:
@@ -240,9 +238,8 @@ def share_parts(source: RoPEViT, target: RoPEViT) -> None:
     """Replace the parts of a backbone by the parts of another."""
     parts = dict(source.named_children()) | dict(source.named_parameters(recurse=False))
     for name, part in parts.items():
-        if (
-            getattr(target, name, None) is not None
-        ):  # a norm that this task does not have
+        # A task may lack a norm.
+        if getattr(target, name, None) is not None:
             setattr(target, name, part)
 
 
@@ -260,14 +257,15 @@ def read_task(name: str, task: dict) -> Config:
 
 def common_preprocessor(configs: Mapping[str, Config]) -> ImgDataPreprocessor:
     """The preprocessor of all tasks; its divisor is a multiple of theirs."""
-    pixels, divisors = {}, []
+    pixels = {}
+    divisors = []
     for name, cfg in configs.items():
         settings = cfg.model.get('data_preprocessor') or {}
-        found = {key: settings.get(key, default) for key, default in PIXELS.items()}
-        pixels[name] = {
-            key: [*map(float, x)] if isinstance(x, (list, tuple)) else x
-            for key, x in found.items()
-        }
+        found = pixels[name] = {}
+        for key, default in PIXELS.items():
+            value = settings.get(key, default)
+            is_list = isinstance(value, (list, tuple))
+            found[key] = list(map(float, value)) if is_list else value
         padding = (settings.get('test_cfg') or {}).get('size_divisor')
         divisors += [settings.get('pad_size_divisor') or 1, padding or 1]
     first, needed = next(iter(pixels.items()))
@@ -282,7 +280,8 @@ def common_preprocessor(configs: Mapping[str, Config]) -> ImgDataPreprocessor:
 
 def build_task(name: str, cfg: Config) -> Any:
     """The model of a task, with a ``TaskBackbone``; ValueError if it cannot share a backbone."""
-    scope, settings = cfg.default_scope, copy.deepcopy(cfg.model)
+    scope = cfg.default_scope
+    settings = copy.deepcopy(cfg.model)
     if scope in ('mmdet', 'mmseg'):
         import_module(f'{scope}.models')
     if scope == 'mmseg':
@@ -305,15 +304,16 @@ def build_task(name: str, cfg: Config) -> Any:
 
 def load_task(model: BaseModel, checkpoint: str) -> dict:
     """Load the weights of a task strictly; returns the classes and colours beside them."""
-    contents = convert_detector(
-        read_checkpoint(fetch(checkpoint), checkpoint), checkpoint
-    )
-    stored = contents.get('state_dict', contents)
-    expected, weights = (
-        {key: x for key, x in state.items() if not key.endswith('num_batches_tracked')}
-        for state in (model.state_dict(), stored)
-    )
-    if incompatible := compare_weights(expected, weights):
+    contents = read_checkpoint(fetch(checkpoint), checkpoint)
+    contents = convert_detector(contents, checkpoint)
+    weights = dict(contents.get('state_dict', contents))
+    expected = model.state_dict()
+    for state in (expected, weights):
+        for key in list(state):
+            if key.endswith('num_batches_tracked'):
+                del state[key]
+    incompatible = compare_weights(expected, weights)
+    if incompatible:
         raise CheckpointError(f'{checkpoint} does not fit its config:\n{incompatible}')
     model.load_state_dict(weights, strict=False)
     return (contents.get('meta') or {}).get('dataset_meta') or {}
@@ -321,19 +321,16 @@ def load_task(model: BaseModel, checkpoint: str) -> dict:
 
 def encoder_settings(cfg: Config, backbone: RoPEViT) -> dict[str, Any]:
     """Settings that change the tokens of a backbone in evaluation, beside its weights."""
-    arguments = {
-        name: cfg.model.backbone.get(name, parameter.default)
-        for name, parameter in signature(RoPEViT).parameters.items()
-        if name not in PER_TASK
-    }
-    arch = {
-        name: x for name, x in asdict(backbone.arch).items() if name not in OF_WEIGHTS
-    }
-    if arch['rope'] and 'coordinates' in arch['rope']:
-        arch['rope'] = dict(
-            arch['rope'], coordinates=arch['rope']['coordinates'] | AUGMENTATION
-        )
-    return arch | arguments
+    settings = asdict(backbone.arch)
+    for name in OF_WEIGHTS:
+        del settings[name]
+    rope = settings['rope']
+    if rope and 'coordinates' in rope:
+        settings['rope'] = rope | {'coordinates': rope['coordinates'] | AUGMENTATION}
+    for name, parameter in signature(RoPEViT).parameters.items():
+        if name not in PER_TASK:
+            settings[name] = cfg.model.backbone.get(name, parameter.default)
+    return settings
 
 
 def check_equal_weights(first: RoPEViT, other: RoPEViT, files: tuple[str, str]) -> None:
@@ -342,12 +339,12 @@ def check_equal_weights(first: RoPEViT, other: RoPEViT, files: tuple[str, str]) 
     Either may lack norms of outputs, and biases of queries, keys and values that are 0 in the
     other: DINOv3's released ones are.
     """
-    ours, theirs = first.state_dict(), other.state_dict()
+    ours = first.state_dict()
+    theirs = other.state_dict()
     for key in dict.fromkeys([*ours, *theirs]):
         if key in ours and key in theirs:
-            equal = torch.equal(
-                *(x[key].flatten().view(torch.uint8) for x in (ours, theirs))
-            )
+            own_bytes = ours[key].flatten().view(torch.uint8)
+            equal = torch.equal(own_bytes, theirs[key].flatten().view(torch.uint8))
         else:
             lone = ours.get(key, theirs.get(key))
             equal = is_norm(key.split('.')[0]) or ('.qkv.' in key and not lone.any())
@@ -368,12 +365,16 @@ def task_sample(scope: str, sample: BaseDataElement, size: Size) -> BaseDataElem
         pad_shape=size,
         img_padding_size=padding,
     )
-    kind = 'SegDataSample' if scope == 'mmseg' else 'DetDataSample'
-    package = 'mmseg' if scope == 'mmseg' else 'mmdet'
-    return getattr(import_module(f'{package}.structures'), kind)(metainfo=meta)
+    if scope == 'mmseg':
+        kind = import_module('mmseg.structures').SegDataSample
+    else:
+        kind = import_module('mmdet.structures').DetDataSample
+    return kind(metainfo=meta)
 
 
 def crop_padding(feature_map: Tensor, sample: BaseDataElement, side: int) -> PixelData:
     """A map [C, H, W] without the places of padding alone."""
-    rows, columns = (-(-pixels // side) for pixels in sample.metainfo['img_shape'][:2])
+    height, width = sample.metainfo['img_shape'][:2]
+    rows = -(-height // side)
+    columns = -(-width // side)
     return PixelData(data=feature_map[:, :rows, :columns])

@@ -41,9 +41,8 @@ class UnlabelledModel(BaseModel):
         mode: Mode = 'tensor',
     ) -> Any:
         """The features [B, C] ('tensor'), a dict for each image ('predict') or losses ('loss')."""
-        numbers = torch.tensor(
-            [x.number for x in data_samples or ()], device=inputs.device
-        )
+        numbers = [x.number for x in data_samples or ()]
+        numbers = torch.tensor(numbers, device=inputs.device)
         if mode == 'loss':
             return self.losses(inputs, numbers)
         features = last_of(self.backbone, inputs)[1]
@@ -81,19 +80,20 @@ class PictureClassifier(UnlabelledModel):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.smoothing, self.mixed = smoothing, mixed
+        self.smoothing = smoothing
+        self.mixed = mixed
         self.head = nn.Linear(self.backbone.out_channels[-1], num_pictures, bias=False)
 
     def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
-        others, share = torch.arange(len(inputs)), 1.0
+        others = torch.arange(len(inputs))
+        share = 1.0
         if torch.rand(()).item() < self.mixed:
             others = torch.randperm(len(inputs))
             inputs, share = mix(inputs, others)
         scores = self.head(last_of(self.backbone, inputs)[1])  # [B, N]
-        first, second = (
-            F.cross_entropy(scores, target, label_smoothing=self.smoothing)
-            for target in (numbers, numbers[others])
-        )
+        smoothing = self.smoothing
+        first = F.cross_entropy(scores, numbers, label_smoothing=smoothing)
+        second = F.cross_entropy(scores, numbers[others], label_smoothing=smoothing)
         return dict(loss=share * first + (1 - share) * second)
 
 
@@ -123,13 +123,13 @@ class FeatureDistiller(UnlabelledModel):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.teacher, self.scale = (
-            MODELS.build(teacher).requires_grad_(False),
-            teacher_scale,
-        )
-        both = self.backbone, self.teacher
-        own, others = (part.out_channels[-1] for part in both)
-        self.map_layer, self.token_layer = nn.Conv2d(own, others, 1), None
+        self.teacher = MODELS.build(teacher).requires_grad_(False)
+        self.scale = teacher_scale
+        own = self.backbone.out_channels[-1]
+        others = self.teacher.out_channels[-1]
+        self.map_layer = nn.Conv2d(own, others, 1)
+        self.token_layer = None
+        both = (self.backbone, self.teacher)
         if all(getattr(part, 'output_prefix', None) == 'cls' for part in both):
             self.token_layer = nn.Linear(own, others)
         values = torch.tensor(teacher_pixels)[..., None, None]  # [2, C, 1, 1]
@@ -181,8 +181,10 @@ def mix(images: Tensor, others: Tensor) -> tuple[Tensor, float]:
         return torch.lerp(images[others], images, share), share
     height, width = images.shape[-2:]
     side, (y, x) = (1 - share) ** 0.5 / 2, torch.rand(2).tolist()
-    top, bottom = round(max(0.0, y - side) * height), round(min(1.0, y + side) * height)
-    left, right = round(max(0.0, x - side) * width), round(min(1.0, x + side) * width)
+    top = round(max(0.0, y - side) * height)
+    bottom = round(min(1.0, y + side) * height)
+    left = round(max(0.0, x - side) * width)
+    right = round(min(1.0, x + side) * width)
     mixed = images.clone()
     mixed[..., top:bottom, left:right] = images[others, ..., top:bottom, left:right]
     return mixed, 1 - (bottom - top) * (right - left) / (height * width)

@@ -34,14 +34,11 @@ def window_attention(queries: Tensor, values: Tensor, step: int = 1) -> Tensor:
         [B, 4, E, H, W].
     """
     height, width = values.shape[3:]
-    keys = average(queries, (height, width)).unflatten(
-        1, (HEADS, -1)
-    )  # [B, 4, D, h, w]
+    keys = average(queries, (height, width))
+    keys = keys.unflatten(1, (HEADS, -1))  # [B, 4, D, h, w]
     q = queries.unflatten(1, (HEADS, -1)).to(values.dtype)  # [B, 4, D, H, W]
-    rows, columns = (
-        window_index(coarse, fine, step, queries.device)
-        for coarse, fine in zip((height, width), q.shape[3:], strict=True)
-    )  # [G, K], [M, K]
+    rows = window_index(height, q.shape[3], step, q.device)  # [G, K]
+    columns = window_index(width, q.shape[4], step, q.device)  # [M, K]
     q = q.unflatten(4, (columns.shape[0], step)).unflatten(3, (rows.shape[0], step))
     kv = torch.cat([keys.to(values.dtype), values], 2)  # [B, 4, D + E, h, w]
     needs_gradient = torch.is_grad_enabled() and (q.requires_grad or kv.requires_grad)
@@ -70,16 +67,15 @@ def attend(q: Tensor, kv: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """
     dims = q.shape[2]
     kv = kv.index_select(3, rows.flatten()).index_select(4, columns.flatten())
-    kv = kv.unflatten(4, columns.shape).unflatten(
-        3, rows.shape
-    )  # [B, 4, D + E, G, K, M, K]
+    # [B, 4, D + E, G, K, M, K]
+    kv = kv.unflatten(4, columns.shape).unflatten(3, rows.shape)
     kv = kv.permute(0, 3, 5, 1, 4, 6, 2).flatten(4, 5)  # [B, G, M, 4, K K, D + E]
     sides = q.shape[4], q.shape[6]
     q = q.permute(0, 3, 5, 1, 4, 6, 2).flatten(4, 5)  # [B, G, M, 4, r s, D]
-    scores = (q * dims**-0.5) @ kv[..., :dims].transpose(
-        -1, -2
-    )  # [B, G, M, 4, r s, K K]
-    out = scores.softmax(-1) @ kv[..., dims:]  # [B, G, M, 4, r s, E]
+    keys = kv[..., :dims]
+    values = kv[..., dims:]
+    scores = (q * dims**-0.5) @ keys.transpose(-1, -2)  # [B, G, M, 4, r s, K K]
+    out = scores.softmax(-1) @ values  # [B, G, M, 4, r s, E]
     out = out.unflatten(4, sides).permute(0, 3, 6, 1, 4, 2, 5)  # [B, 4, E, G, r, M, s]
     return out.flatten(5, 6).flatten(3, 4)
 
@@ -98,7 +94,8 @@ def window_index(coarse: int, fine: int, step: int, device: torch.device) -> Ten
         step: 1, or r of fine = r coarse.
         device: of the result.
     """
-    window, dilation = smaller(WINDOW, coarse), fine // coarse
+    window = smaller(WINDOW, coarse)
+    dilation = fine // coarse
     groups = fine if step == 1 else coarse
     position = torch.arange(groups, device=device) * step
     place = position // dilation  # in the positions that are equal modulo d
@@ -114,9 +111,8 @@ def average(x: Tensor, size: Size) -> Tensor:
     """``F.adaptive_avg_pool2d`` of [B, C, H, W] to ``size``, also at dynamic sizes."""
     if not is_exporting():
         return F.adaptive_avg_pool2d(x, size)
-    rows, columns = (
-        averaging_matrix(side, n, x) for side, n in zip(x.shape[2:], size, strict=True)
-    )
+    rows = averaging_matrix(x.shape[2], size[0], x)
+    columns = averaging_matrix(x.shape[3], size[1], x)
     return rows @ x @ columns.T
 
 
@@ -126,7 +122,8 @@ def averaging_matrix(length: int, parts: int, like: Tensor) -> Tensor:
     Interval i is from floor(i length / parts) to ceil((i + 1) length / parts), which is excluded.
     """
     index = torch.arange(parts, device=like.device)
-    start, end = index * length // parts, ((index + 1) * length + parts - 1) // parts
+    start = index * length // parts
+    end = ((index + 1) * length + parts - 1) // parts
     position = torch.arange(length, device=like.device)
     inside = (position >= start[:, None]) & (position < end[:, None])
     return inside.to(like.dtype) / (end - start)[:, None].to(like.dtype)

@@ -113,7 +113,8 @@ class Criterion:
         self.matcher = matcher
         known = self.default_weights
         self.weights = known | checked_settings('loss_weights', weights, list(known))
-        self.gamma, self.reg_scale = mal_gamma, reg_scale
+        self.gamma = mal_gamma
+        self.reg_scale = reg_scale
 
     def __call__(
         self, outputs: Outputs, targets: Targets, epoch: int = 0
@@ -123,33 +124,33 @@ class Criterion:
         ``loss_*`` are of the last layer, ``d0.loss_*`` and so on of the earlier ones, ``pre.`` and
         ``enc.`` of ``Outputs.pre`` and ``Outputs.encoder``, ``dn_`` of denoising queries.
         """
-        *earlier, last = outputs.layers
-        sets = [*earlier, last, outputs.pre, outputs.encoder]
-        names = [*(f'd{index}.' for index in range(len(earlier))), '', 'pre.', 'enc.']
-        teachers = [*[last] * len(earlier), None, None, None]
+        layers = outputs.layers
+        bins = outputs.bins
+        sets = [*layers, outputs.pre, outputs.encoder]
         each, union = self.matcher(sets, targets, epoch)
         boxes, num_boxes, noisy = count_pairs(outputs, union, len(targets.labels))
         losses: dict[str, Tensor] = {}
-        for name, prediction, teacher, pairs in zip(
-            names, sets, teachers, each, strict=True
-        ):
+        last = len(layers) - 1
+        names = {last: '', last + 1: 'pre.', last + 2: 'enc.'}
+        for index, (prediction, pairs) in enumerate(zip(sets, each, strict=True)):
+            teacher = layers[last] if index < last else None
             classes = boxes._replace(pairs=pairs, number=num_boxes)
             found = self.losses(
-                prediction, targets, classes, boxes, outputs.bins, teacher, boxes
+                prediction, targets, classes, boxes, bins, teacher, boxes
             )
-            losses |= {name + key: loss for key, loss in found.items()}
+            name = names.get(index, f'd{index}.')
+            for key, loss in found.items():
+                losses[f'{name}loss_{key}'] = loss
         if outputs.denoised is None or noisy is None:
             return losses
         layers, pre, *_ = outputs.denoised
-        names = [*(f'dn_d{index}.' for index in range(len(layers))), 'dn_pre.']
-        teachers = [*[layers[-1]] * (len(layers) - 1), None, None]
-        for name, prediction, teacher in zip(
-            names, [*layers, pre], teachers, strict=True
-        ):
-            found = self.losses(
-                prediction, targets, noisy, noisy, outputs.bins, teacher, boxes
-            )
-            losses |= {name + key: loss for key, loss in found.items()}
+        last = len(layers) - 1
+        for index, prediction in enumerate([*layers, pre]):
+            teacher = layers[last] if index < last else None
+            found = self.losses(prediction, targets, noisy, noisy, bins, teacher, boxes)
+            name = f'dn_d{index}.' if index <= last else 'dn_pre.'
+            for key, loss in found.items():
+                losses[f'{name}loss_{key}'] = loss
         return losses
 
     def losses(
@@ -172,26 +173,27 @@ class Criterion:
             balance: weighs queries with and without an annotation, see ``distill``.
         """
         prediction = prediction.float()
-        found = dict(
-            mal=self.class_loss(prediction, targets, classes.pairs) / classes.number
-        )
+        mal = self.class_loss(prediction, targets, classes.pairs)
+        found = dict(mal=mal / classes.number)
         if prediction.masks is not None:
             sums = mask_losses(prediction.masks, targets, classes.pairs, POINT_RATIO)
-            found |= {name: loss / classes.number for name, loss in sums.items()}
+            for name, loss in sums.items():
+                found[name] = loss / classes.number
         pairs = boxes.pairs
         predicted = prediction.boxes.flatten(0, 1)[pairs.queries]  # [M, 4]
         target = targets.boxes[pairs.targets]
         iou = self.overlap(predicted.detach(), target)
         sums = self.box_losses(predicted, target)
-        found |= {name: loss / boxes.number for name, loss in sums.items()}
+        for name, loss in sums.items():
+            found[name] = loss / boxes.number
         if prediction.corners is not None:
             sides = self.side_loss(prediction, target, pairs, iou, bins)
             found['fgl'] = sides / boxes.number
-        if prediction.corners is not None and teacher is not None:
-            found['ddf'] = distill(prediction.corners, teacher, boxes, iou, balance)
-        return {
-            f'loss_{name}': self.weights[name] * loss for name, loss in found.items()
-        }
+            if teacher is not None:
+                found['ddf'] = distill(prediction.corners, teacher, boxes, iou, balance)
+        for name, loss in found.items():
+            found[name] = self.weights[name] * loss
+        return found
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """IoU [M] of boxes and annotations [M, 4]."""
@@ -200,9 +202,8 @@ class Criterion:
     def box_losses(self, boxes: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """Sums of the losses of boxes [M, 4], not weighted."""
         giou = box_overlaps(boxes, targets, 'giou', aligned=True)
-        return dict(
-            bbox=F.l1_loss(boxes, targets, reduction='sum'), giou=(1 - giou).sum()
-        )
+        distance = F.l1_loss(boxes, targets, reduction='sum')
+        return dict(bbox=distance, giou=(1 - giou).sum())
 
     def encode(self, reference: Tensor, boxes: Tensor) -> Tensor:
         """The distances [M, 4] of boxes from reference boxes that distributions are about."""
@@ -234,9 +235,8 @@ class Criterion:
     ) -> Tensor:
         """The sum of the fine-grained localisation loss."""
         assert prediction.corners is not None and prediction.reference is not None
-        corners = prediction.corners.flatten(0, 1)[pairs.queries].unflatten(
-            -1, (-1, len(bins))
-        )
+        corners = prediction.corners.flatten(0, 1)[pairs.queries]
+        corners = corners.unflatten(-1, (-1, len(bins)))
         reference = prediction.reference.flatten(0, 1)[pairs.queries]
         distances = self.encode(reference, target)
         index, right = nearest_bins(distances, bins)  # [M, 4]
@@ -259,7 +259,8 @@ def distill(
     the encoder's queries are counted also where denoising queries learn, as in the source.
     """
     assert teacher.corners is not None
-    queries, sides = boxes.pairs.queries, teacher.boxes.shape[-1]
+    queries = boxes.pairs.queries
+    sides = teacher.boxes.shape[-1]
     weight = teacher.logits.detach().float().sigmoid().amax(-1).flatten()  # [B Q]
     weight = weight.index_put((queries,), iou)
     matched = torch.zeros_like(weight).index_fill(0, queries, 1.0)
@@ -267,16 +268,13 @@ def distill(
         (x.flatten(0, 1).unflatten(-1, (sides, -1)) / TEMPERATURE).log_softmax(-1)
         for x in (corners, teacher.corners.detach().float())
     )
-    divergence = F.kl_div(student, target, reduction='none', log_target=True).sum(
-        (1, 2)
-    )  # [B Q]
+    divergence = F.kl_div(student, target, reduction='none', log_target=True)
+    divergence = divergence.sum((1, 2))  # [B Q]
     divergence = weight * TEMPERATURE**2 * divergence
-    mean_matched = (divergence * matched).sum() / (
-        sides * boxes.matched.clamp(min=LEAST)
-    )
-    mean_others = (divergence * (1 - matched)).sum() / (
-        sides * boxes.others.clamp(min=LEAST)
-    )
+    num_matched = sides * boxes.matched.clamp(min=LEAST)
+    mean_matched = (divergence * matched).sum() / num_matched
+    num_others = sides * boxes.others.clamp(min=LEAST)
+    mean_others = (divergence * (1 - matched)).sum() / num_others
     roots = balance.matched.sqrt(), balance.others.sqrt()
     return (mean_matched * roots[0] + mean_others * roots[1]) / sum(roots)
 
@@ -289,10 +287,12 @@ def count_pairs(
     All numbers are means over the processes, of one exchange between them; ``union`` are the pairs
     of any layer, ``number`` counts annotations.
     """
-    logits, denoised = outputs.pre.logits, outputs.denoised
+    logits = outputs.pre.logits
+    denoised = outputs.denoised
     numbers = [number, len(union), logits[..., 0].numel() - len(union)]
     if denoised is not None:
-        pairs, queries = denoised.pairs, denoised.pre.logits[..., 0]
+        pairs = denoised.pairs
+        queries = denoised.pre.logits[..., 0]
         numbers += [len(pairs), queries.numel() - len(pairs)]
     means = reduce_mean(tensor_like(numbers, logits.float()))
     num_boxes, matched, others, *noisy = means.unbind()

@@ -31,9 +31,8 @@ from .predictions import (
 )
 
 MAX_FLOAT16 = 65504
-QUALITY_TOP = (
-    4  # probabilities of each side that the quality of a box is estimated from
-)
+# Probabilities of each side that the quality of a box is estimated from.
+QUALITY_TOP = 4
 QUALITY_CHANNELS = 64
 
 
@@ -88,7 +87,8 @@ class DEIMDecoder(nn.Module):
         check_choice('norm', norm, get_args(Norm))
         check_choice('ffn', ffn, get_args(FFN))
         (self.eval_idx,) = checked_indexes('eval_idx', [eval_idx], num_layers)
-        self.num_heads, self.reg_scale = num_heads, reg_scale
+        self.num_heads = num_heads
+        self.reg_scale = reg_scale
         self.layers = nn.ModuleList(
             DecoderLayer(
                 self.attention,
@@ -118,9 +118,8 @@ class DEIMDecoder(nn.Module):
             mlp(self.num_values * (QUALITY_TOP + 1), QUALITY_CHANNELS, 1, 2, zero=True)
             for _ in layers
         )
-        self.register_buffer(
-            'bins', distance_bins(reg_max, reg_scale, up), persistent=False
-        )
+        bins = distance_bins(reg_max, reg_scale, up)
+        self.register_buffer('bins', bins, persistent=False)
 
     def forward(
         self,
@@ -141,15 +140,16 @@ class DEIMDecoder(nn.Module):
             These, and in training the classes and boxes of the first layer without distributions.
         """
         boxes = self.start(boxes)
-        values = [
-            x.unflatten(1, (self.num_heads, -1)).flatten(0, 1).float() for x in maps
-        ]
-        positions = self.query_pos(
-            to_weight_dtype(self.query_pos, self.entries(boxes))
-        ).clamp(-10, 10)
+        heads = self.num_heads
+        values = [x.unflatten(1, (heads, -1)).flatten(0, 1).float() for x in maps]
+        numbers = to_weight_dtype(self.query_pos, self.entries(boxes))
+        positions = self.query_pos(numbers).clamp(-10, 10)
         number = len(self.layers) if self.training else self.eval_idx + 1
         predictions: list[Prediction] = []
-        pre, reference, corners, before = None, boxes, None, None
+        pre = None
+        reference = boxes
+        corners = None
+        before = None
         for index in range(number):
             frames = self.frames(boxes, maps)
             queries = self.layers[index](queries, positions, frames, values, mask)
@@ -157,9 +157,8 @@ class DEIMDecoder(nn.Module):
                 start = self.correct(boxes, self.pre_bbox(queries))
                 reference = start.detach()
                 if self.training:
-                    pre = Prediction(
-                        self.cls_branches[0](queries), start, queries=queries
-                    )
+                    logits = self.cls_branches[0](queries)
+                    pre = Prediction(logits, start, queries=queries)
             features = queries if before is None else queries + before
             change = self.reg_branches[index](features).float()
             corners = change if corners is None else corners + change
@@ -167,13 +166,12 @@ class DEIMDecoder(nn.Module):
             distances = mean_distances(shares, self.bins)
             refined = self.decode(reference, distances)
             if self.training or index == self.eval_idx:
-                logits = self.cls_branches[index](queries) + self.estimate(
-                    index, shares
-                )
-                predictions.append(
-                    Prediction(logits, refined, corners, reference, queries)
-                )
-            boxes, before = refined.detach(), queries.detach()
+                logits = self.cls_branches[index](queries)
+                logits = logits + self.estimate(index, shares)
+                found = Prediction(logits, refined, corners, reference, queries)
+                predictions.append(found)
+            boxes = refined.detach()
+            before = queries.detach()
         return predictions, pre
 
     def start(self, boxes: Tensor) -> Tensor:
@@ -209,12 +207,10 @@ class DEIMDecoder(nn.Module):
         It is added to their class logits.
         """
         top = shares.topk(QUALITY_TOP, -1).values
-        shape = torch.cat(
-            [top, top.mean(-1, keepdim=True)], -1
-        )  # [B, Q, 4, QUALITY_TOP + 1]
-        return self.quality[layer](
-            to_weight_dtype(self.quality[layer], shape.flatten(2))
-        )
+        # [B, Q, 4, QUALITY_TOP + 1]
+        shape = torch.cat([top, top.mean(-1, keepdim=True)], -1)
+        quality = self.quality[layer]
+        return quality(to_weight_dtype(quality, shape.flatten(2)))
 
 
 def to_weight_dtype(part: nn.Module, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The detector."""
+"""The real-time detector, DEIM: its parts in their order, and the smaller model for inference."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class DEIM(BaseDetector):
         if neck is not None:
             self.neck = MMDET_MODELS.build(neck)
         self.encoder = MMDET_MODELS.build(encoder)
-        self.bbox_head = MMDET_MODELS.build(
-            dict(bbox_head, train_cfg=train_cfg, test_cfg=test_cfg)
-        )
-        self.train_cfg, self.test_cfg = train_cfg, test_cfg
+        head = dict(bbox_head, train_cfg=train_cfg, test_cfg=test_cfg)
+        self.bbox_head = MMDET_MODELS.build(head)
+        self.train_cfg = train_cfg
+        self.test_cfg = test_cfg
 
     def extract_feat(self, batch_inputs: Tensor) -> tuple[Tensor, ...]:
         """Maps of the encoder for images [B, 3, height, width]."""

@@ -17,6 +17,7 @@ from ...backbones.layers import sines_and_cosines, to_map
 from ...rope import Coordinates
 from ...utils.memo import memo
 from ...utils.sizes import Size
+from ..maps import size_of
 from .layers import BN, ConvNorm, ELANBlock, SelfAttention, resize_map
 
 
@@ -60,12 +61,12 @@ class DEIMEncoder(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        self.projections = nn.ModuleList(
-            nn.Identity()
-            if number == embed_dims
-            else ConvNorm(number, embed_dims, 1, norm_cfg=norm_cfg)
-            for number in in_channels
-        )
+        self.projections = nn.ModuleList()
+        for number in in_channels:
+            projection = nn.Identity()
+            if number != embed_dims:
+                projection = ConvNorm(number, embed_dims, 1, norm_cfg=norm_cfg)
+            self.projections.append(projection)
         self.attention = AttentionLayer(
             embed_dims, num_heads, feedforward_channels, act
         )
@@ -73,36 +74,33 @@ class DEIMEncoder(BaseModule):
         self.laterals = nn.ModuleList(
             ConvNorm(embed_dims, embed_dims, 1, norm_cfg=norm_cfg) for _ in steps
         )
-        self.top_down, self.bottom_up = (
-            nn.ModuleList(
-                ELANBlock(embed_dims, expansion, num_blocks, norm_cfg) for _ in steps
+        self.top_down = nn.ModuleList()
+        self.bottom_up = nn.ModuleList()
+        for blocks in (self.top_down, self.bottom_up):
+            for _ in steps:
+                block = ELANBlock(embed_dims, expansion, num_blocks, norm_cfg)
+                blocks.append(block)
+        self.downs = nn.ModuleList()
+        for _ in steps:
+            mix = ConvNorm(embed_dims, embed_dims, 1, norm_cfg=norm_cfg)
+            shrink = ConvNorm(
+                embed_dims,
+                embed_dims,
+                3,
+                stride=2,
+                groups=embed_dims,
+                norm_cfg=norm_cfg,
             )
-            for _ in range(2)
-        )
-        self.downs = nn.ModuleList(
-            nn.Sequential(
-                ConvNorm(embed_dims, embed_dims, 1, norm_cfg=norm_cfg),
-                ConvNorm(
-                    embed_dims,
-                    embed_dims,
-                    3,
-                    stride=2,
-                    groups=embed_dims,
-                    norm_cfg=norm_cfg,
-                ),
-            )
-            for _ in steps
-        )
+            self.downs.append(nn.Sequential(mix, shrink))
 
     def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Maps, large to small, to maps [B, C, H, W] of the same sizes."""
-        *others, last = (
-            project(x) for project, x in zip(self.projections, maps, strict=True)
-        )
+        pairs = zip(self.projections, maps, strict=True)
+        *others, last = [project(x) for project, x in pairs]
         pyramid = [self.attend(last)]
-        for x, lateral, block in zip(
-            reversed(others), self.laterals, self.top_down, strict=True
-        ):
+        others.reverse()
+        steps = zip(others, self.laterals, self.top_down, strict=True)
+        for x, lateral, block in steps:
             pyramid[-1] = lateral(pyramid[-1])
             larger = F.interpolate(pyramid[-1], list(x.shape[2:]), mode='nearest')
             pyramid.append(block(larger + x))
@@ -113,13 +111,10 @@ class DEIMEncoder(BaseModule):
 
     def attend(self, x: Tensor) -> Tensor:
         """Let the tokens of a map [B, C, H, W] attend to each other."""
-        height, width = x.shape[2:]
-        positions = sine_positions((height, width), x.shape[1], device=x.device).to(
-            x.dtype
-        )
-        return to_map(
-            self.attention(x.flatten(2).transpose(1, 2), positions), (height, width)
-        )
+        size = size_of(x)
+        positions = sine_positions(size, x.shape[1], device=x.device).to(x.dtype)
+        tokens = x.flatten(2).transpose(1, 2)
+        return to_map(self.attention(tokens, positions), size)
 
 
 class AttentionLayer(nn.Module):
@@ -147,10 +142,9 @@ class AttentionLayer(nn.Module):
 @memo
 def sine_positions(grid: Size, channels: int, *, device: torch.device) -> Tensor:
     """Sinusoidal position embedding [1, H W, C]: sines and cosines of the row, then the column."""
-    table = sines_and_cosines(Coordinates().positions(*grid, device=device), channels)
-    return (
-        table.flip(1).transpose(2, 3).flatten(1)[None]
-    )  # [N, (x, y), C / 4, (sin, cos)]
+    positions = Coordinates().positions(*grid, device=device)
+    table = sines_and_cosines(positions, channels)  # [N, (x, y), C / 4, (sin, cos)]
+    return table.flip(1).transpose(2, 3).flatten(1)[None]
 
 
 @MODELS.register_module()
@@ -182,17 +176,22 @@ class SpatialTuningAdapter(BaseModule):
         image_channels: int = 3,
     ) -> None:
         super().__init__(init_cfg)
-        widths = (2 * stem_channels, 4 * stem_channels, 4 * stem_channels)
+        widths = (
+            stem_channels,
+            2 * stem_channels,
+            4 * stem_channels,
+            4 * stem_channels,
+        )
         self.stem = ConvNorm(
             image_channels, stem_channels, 3, stride=2, act='GELU', norm_cfg=norm_cfg
         )
         self.downs = nn.ModuleList(
             ConvNorm(before, after, 3, stride=2, norm_cfg=norm_cfg)
-            for before, after in pairwise((stem_channels, *widths))
+            for before, after in pairwise(widths)
         )
         self.fusions = nn.ModuleList(
             ConvNorm(in_channels + width, out_channels, 1, norm_cfg=norm_cfg)
-            for width in widths
+            for width in widths[1:]
         )
 
     def forward(self, maps: Sequence[Tensor], image: Tensor) -> tuple[Tensor, ...]:
@@ -201,7 +200,8 @@ class SpatialTuningAdapter(BaseModule):
         outs: list[Tensor] = []
         for down, fusion, tokens in zip(self.downs, self.fusions, maps, strict=True):
             x = down(F.gelu(x) if outs else x)
-            outs.append(fusion(torch.cat([resize_map(tokens, x.shape[2:]), x], 1)))
+            resized = resize_map(tokens, x.shape[2:])
+            outs.append(fusion(torch.cat([resized, x], 1)))
         return tuple(outs)
 
 
@@ -246,8 +246,6 @@ class MeanMapPyramid(BaseModule):
         )
         outs = [resize_map(x, size) for size in sizes]
         first = len(outs) - len(self.projections)
-        projected = [
-            project(out)
-            for project, out in zip(self.projections, outs[first:], strict=True)
-        ]
-        return (*outs[:first], *projected)
+        for index, project in enumerate(self.projections, first):
+            outs[index] = project(outs[index])
+        return tuple(outs)

@@ -82,12 +82,11 @@ class DEIMHead(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        self.num_classes, self.num_queries = num_classes, num_queries
-        self.train_cfg, self.test_cfg, self.skip_ignored = (
-            train_cfg,
-            test_cfg,
-            skip_ignored,
-        )
+        self.num_classes = num_classes
+        self.num_queries = num_queries
+        self.train_cfg = train_cfg
+        self.test_cfg = test_cfg
+        self.skip_ignored = skip_ignored
         self.max_per_img = (test_cfg or {}).get('max_per_img', 300)
         self.nms_iou: float | None = (test_cfg or {}).get('nms_iou')
         self.selection = self.parts.selection(embed_dims, num_classes, num_queries)
@@ -98,7 +97,8 @@ class DEIMHead(BaseModule):
         self.mask_head: MaskHead | None = None
         if masks is not None:
             self.mask_head = MaskHead(embed_dims, len(self.decoder.layers), **masks)
-        matcher, scale = self.parts.matcher(**matching), self.decoder.reg_scale
+        matcher = self.parts.matcher(**matching)
+        scale = self.decoder.reg_scale
         self.criterion = self.parts.criterion(matcher, loss_weights, mal_gamma, scale)
 
     def forward(self, maps: Sequence[Tensor]) -> Prediction:
@@ -116,7 +116,8 @@ class DEIMHead(BaseModule):
         """Predictions of all layers, with denoising queries in front of the others."""
         selection = self.selection(maps)
         encoder = Prediction(selection.logits, self.decoder.start(selection.boxes))
-        queries, boxes = selection.queries.detach(), selection.boxes.detach()
+        queries = selection.queries.detach()
+        boxes = selection.boxes.detach()
         bins = self.decoder.bins
         if self.denoising is None:
             *layers, pre = self.decode_all(queries, boxes, maps)
@@ -126,13 +127,10 @@ class DEIMHead(BaseModule):
         boxes = torch.cat([noisy.boxes, boxes], 1)
         predictions = self.decode_all(queries, boxes, maps, noisy.mask)
         sizes = [noisy.number, selection.queries.shape[1]]
-        denoising, others = zip(
-            *(part.split(sizes) for part in predictions), strict=True
-        )
-        second = Denoised(
-            list(denoising[:-1]), denoising[-1], noisy.pairs, noisy.num_groups
-        )
-        return Outputs(list(others[:-1]), others[-1], encoder, bins, second)
+        parts = [part.split(sizes) for part in predictions]
+        (*denoising, denoising_pre), (*layers, pre) = zip(*parts, strict=True)
+        second = Denoised(denoising, denoising_pre, noisy.pairs, noisy.num_groups)
+        return Outputs(layers, pre, encoder, bins, second)
 
     def decode_all(
         self,
@@ -150,13 +148,11 @@ class DEIMHead(BaseModule):
         predictions = [*layers, pre]
         if self.mask_head is None:
             return predictions
-        masks = self.mask_head(
-            maps[0], [x.queries for x in layers if x.queries is not None]
-        )
-        return [
-            x._replace(masks=y)
-            for x, y in zip(predictions, [*masks, masks[-1]], strict=True)
-        ]
+        of_layers = [x.queries for x in layers if x.queries is not None]
+        masks = self.mask_head(maps[0], of_layers)
+        masks.append(masks[-1])
+        pairs = zip(predictions, masks, strict=True)
+        return [prediction._replace(masks=some) for prediction, some in pairs]
 
     def drop_unused(self) -> None:
         """Leave out what does not run in evaluation."""
@@ -179,9 +175,8 @@ class DEIMHead(BaseModule):
 
     def gather(self, batch_data_samples: SampleList, size: ImageSize) -> Targets:
         """The annotations of a batch."""
-        return gather_targets(
-            batch_data_samples, size, with_masks=self.mask_head is not None
-        )
+        with_masks = self.mask_head is not None
+        return gather_targets(batch_data_samples, size, with_masks=with_masks)
 
     def predict_tensors(
         self, maps: Sequence[Tensor], size: ImageSize
@@ -205,19 +200,16 @@ class DEIMHead(BaseModule):
         if self.nms_iou is not None:
             scores = scores.masked_fill(is_duplicate(corners, labels, self.nms_iou), 0)
             scores, order = scores.topk(scores.shape[1])
-            labels, query = labels.gather(1, order), query.gather(1, order)
+            labels = labels.gather(1, order)
+            query = query.gather(1, order)
             corners = take(corners, order)
         height, width = size
-        x, y = (
-            corners[..., axis::2].clamp(0, 1) * side
-            for axis, side in ((0, width), (1, height))
-        )
-        results = scores, labels, torch.stack([x, y], -1).flatten(2)
-        return (
-            results
-            if prediction.masks is None
-            else (*results, prediction.masks.logits(query))
-        )
+        x = corners[..., 0::2].clamp(0, 1) * width
+        y = corners[..., 1::2].clamp(0, 1) * height
+        boxes = torch.stack([x, y], -1).flatten(2)
+        if prediction.masks is None:
+            return scores, labels, boxes
+        return scores, labels, boxes, prediction.masks.logits(query)
 
     def best(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, labels and queries [B, M] of the highest logits [B, Q, K]."""
@@ -242,9 +234,8 @@ class DEIMHead(BaseModule):
         """
         results = []
         outputs = zip(*self.predict_tensors(maps, size), strict=True)
-        for sample, (scores, labels, boxes, *masks) in zip(
-            batch_data_samples, outputs, strict=True
-        ):
+        pairs = zip(batch_data_samples, outputs, strict=True)
+        for sample, (scores, labels, boxes, *masks) in pairs:
             meta = sample.metainfo
             if rescale:
                 boxes = boxes / tensor_like(meta['scale_factor'], boxes).repeat(2)
@@ -256,9 +247,8 @@ class DEIMHead(BaseModule):
             )
             for logits in masks:
                 inside = meta.get('img_shape', size)[:2]
-                found.masks = in_image(
-                    logits[kept].float(), size, inside, (height, width)
-                )
+                out = (height, width)
+                found.masks = in_image(logits[kept].float(), size, inside, out)
             results.append(found)
         return results
 
@@ -275,7 +265,6 @@ def is_duplicate(corners: Tensor, labels: Tensor, iou: float) -> Tensor:
     shared = (far - near).clamp(min=0).prod(-1)
     area = (corners[..., 2:] - corners[..., :2]).clamp(min=0).prod(-1)
     union = area[:, :, None] + area[:, None] - shared
-    alike = (shared > iou * union) & (
-        labels[:, :, None] == labels[:, None]
-    )  # [B, M, M]
+    overlap = shared > iou * union  # [B, M, M]
+    alike = overlap & (labels[:, :, None] == labels[:, None])
     return alike.triu(1).any(1)

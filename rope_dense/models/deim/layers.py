@@ -21,9 +21,8 @@ Norm = Literal['rms', 'layer']
 FFN = Literal['swiglu', 'mlp']
 PRIOR_BIAS = -math.log((1 - 0.01) / 0.01)
 BN = dict(type='BN')
-OFFSET_SCALE = (
-    0.5  # of the points of deformable attention, relative to the size of a box
-)
+# Of the points of deformable attention, relative to the size of a box.
+OFFSET_SCALE = 0.5
 
 
 class SelfAttention(nn.Module):
@@ -51,7 +50,8 @@ class SelfAttention(nn.Module):
         The mask [N, N] is true where a token (row) attends to another (column).
         """
         split = 2 * x.shape[-1]
-        weight, bias = self.in_proj.weight, self.in_proj.bias
+        weight = self.in_proj.weight
+        bias = self.in_proj.bias
         qk = F.linear(x + positions, weight[:split], bias[:split])
         v = F.linear(x, weight[split:], bias[split:])
         q, k = self.heads(qk, 2)
@@ -84,14 +84,16 @@ class DeformableAttention(nn.Module):
         self, channels: int, num_heads: int, num_points: Sequence[int]
     ) -> None:
         super().__init__()
-        self.num_heads, self.num_points = num_heads, list(num_points)
+        self.num_heads = num_heads
+        self.num_points = list(num_points)
         total = sum(num_points)
         self.sampling_offsets = nn.Linear(channels, num_heads * total * 2)
         self.attention_weights = nn.Linear(channels, num_heads * total)
-        scale = [OFFSET_SCALE / number for number in num_points for _ in range(number)]
-        self.register_buffer(
-            'point_scale', torch.tensor(scale)[:, None], persistent=False
-        )
+        scale: list[float] = []
+        for number in num_points:
+            scale += [OFFSET_SCALE / number] * number
+        scales = torch.tensor(scale)[:, None]
+        self.register_buffer('point_scale', scales, persistent=False)
         self.init_points()
 
     def init_points(self) -> None:
@@ -113,9 +115,8 @@ class DeformableAttention(nn.Module):
         Values [B h, D, H, W] of each map and boxes are float32.
         """
         heads = self.num_heads
-        offsets = self.sampling_offsets(query).unflatten(
-            -1, (heads, -1, 2)
-        )  # [B, Q, h, P, 2]
+        offsets = self.sampling_offsets(query)
+        offsets = offsets.unflatten(-1, (heads, -1, 2))  # [B, Q, h, P, 2]
         points = self.points(offsets, boxes)
         weights = self.attention_weights(query).unflatten(-1, (heads, -1)).softmax(-1)
         return sample_maps(values, points, self.num_points, weights).to(query.dtype)
@@ -139,11 +140,11 @@ def mlp(
     layers: list[nn.Module] = []
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.SiLU()]
-    last = layers[-2]
+    layers.pop()
     if zero:
-        for param in last.parameters():
+        for param in layers[-1].parameters():
             nn.init.zeros_(param)
-    return nn.Sequential(*layers[:-1])
+    return nn.Sequential(*layers)
 
 
 def class_layer(channels: int, num_classes: int) -> nn.Linear:
@@ -262,7 +263,8 @@ class RepConv(nn.Module):
         """Add the smaller convolution to the larger one, if both have their norms in them."""
         if self.conv1x1 is None or not isinstance(self.conv3x3.norm, nn.Identity):
             return
-        large, small = self.conv3x3.conv, self.conv1x1.conv
+        large = self.conv3x3.conv
+        small = self.conv1x1.conv
         large.weight += F.pad(small.weight, (1, 1, 1, 1))
         large.bias += small.bias
         self.conv1x1 = None
@@ -278,9 +280,8 @@ class CSPBlock(nn.Module):
         self.split = ConvNorm(
             in_channels, 2 * channels, 1, act='SiLU', norm_cfg=norm_cfg
         )
-        self.blocks = nn.Sequential(
-            *(RepConv(channels, norm_cfg) for _ in range(num_blocks))
-        )
+        blocks = [RepConv(channels, norm_cfg) for _ in range(num_blocks)]
+        self.blocks = nn.Sequential(*blocks)
 
     def forward(self, x: Tensor) -> Tensor:
         x, y = self.split(x).chunk(2, 1)

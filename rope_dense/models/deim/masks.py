@@ -15,10 +15,7 @@ from torch import Tensor, nn
 from .layers import resize_map
 from .predictions import Masks, Pairs, Targets
 
-OVERSAMPLE, IMPORTANT = (
-    3,
-    0.75,
-)  # of the points of a loss: how many are drawn, and chosen
+OVERSAMPLE, IMPORTANT = 3, 0.75  # of the points of a loss: are drawn, and chosen
 CHUNK = 2**25  # values of the masks that are resized at a time
 
 
@@ -56,7 +53,8 @@ class MaskHead(nn.Module):
 
     def forward(self, x: Tensor, queries: Sequence[Tensor]) -> list[Masks]:
         """Masks of the queries [B, Q, C] of each layer, with the largest map [B, C, H, W]."""
-        masks, x = [], enlarge(x)
+        masks = []
+        x = enlarge(x)
         for block, some in zip(self.blocks, queries, strict=True):
             x = block(x)
             masks.append(self.masks(x, some))
@@ -99,7 +97,8 @@ class DepthwiseBlock(nn.Module):
 
 def enlarge(x: Tensor) -> Tensor:
     """A map of stride 8 at stride 4."""
-    return resize_map(x, [2 * side for side in x.shape[2:]])
+    height, width = x.shape[2:]
+    return resize_map(x, [2 * height, 2 * width])
 
 
 def mask_losses(
@@ -125,9 +124,8 @@ def mask_losses(
     grid = (2 * points - 1)[:, :, None]
     values = F.grid_sample(logits, grid, align_corners=False)[:, 0, :, 0]  # [M, P]
     entropy = F.binary_cross_entropy_with_logits(values, labels, reduction='none')
-    dice = dice_loss(
-        values.sigmoid(), labels, eps=1.0, reduction='sum', naive_dice=True
-    )
+    shares = values.sigmoid()
+    dice = dice_loss(shares, labels, eps=1.0, reduction='sum', naive_dice=True)
     return dict(mask=entropy.mean(1).sum(), dice=dice)
 
 

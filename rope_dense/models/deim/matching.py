@@ -17,9 +17,8 @@ from torch import Tensor
 from .predictions import Pairs, Prediction, Targets
 
 FOCAL_ALPHA, FOCAL_GAMMA, FOCAL_EPS = 0.25, 2.0, 1e-8
-POINT_RATIO = (
-    16  # places of a mask for each point that its cost and its losses are taken at
-)
+# Places of a mask for each point that its cost and its losses are taken at.
+POINT_RATIO = 16
 OVERLAP_EPS = 1e-6
 NOT_A_NUMBER = 1.0  # cost of a pair without one
 
@@ -53,12 +52,11 @@ class Matcher:
         mask_cost: float = 0.0,
         dice_cost: float = 0.0,
     ) -> None:
-        self.class_cost, self.bbox_cost, self.giou_cost = (
-            class_cost,
-            bbox_cost,
-            giou_cost,
-        )
-        self.late_epoch, self.iou_power = late_epoch, iou_power
+        self.class_cost = class_cost
+        self.bbox_cost = bbox_cost
+        self.giou_cost = giou_cost
+        self.late_epoch = late_epoch
+        self.iou_power = iou_power
         self.mask_cost = CrossEntropyLossCost(weight=mask_cost)
         self.dice_cost = DiceCost(pred_act=True, eps=1.0, weight=dice_cost)
 
@@ -67,21 +65,18 @@ class Matcher:
         self, predictions: Sequence[Prediction], targets: Targets, epoch: int = 0
     ) -> tuple[list[Pairs], Pairs]:
         """The pairs of S sets of predictions, and their union; ValueError for a box not finite."""
-        logits = torch.stack(
-            [x.logits.detach().float() for x in predictions]
-        )  # [S, B, Q, K]
+        # [S, B, Q, K], and [S, B, Q, 4]
+        logits = torch.stack([x.logits.detach().float() for x in predictions])
         boxes = torch.stack([x.boxes.detach().float() for x in predictions])
         is_late = self.late_epoch is not None and epoch >= self.late_epoch
-        costs = [
-            (self.late_costs if is_late else self.costs)(
-                logits[:, image].flatten(0, 1), boxes[:, image].flatten(0, 1), *target
-            )
-            for image, target in enumerate(targets.per_image)
-        ]  # [S Q, t] each
+        cost_of = self.late_costs if is_late else self.costs
+        costs = []  # [S Q, t] each
+        for image, target in enumerate(targets.per_image):
+            given = logits[:, image].flatten(0, 1), boxes[:, image].flatten(0, 1)
+            costs.append(cost_of(*given, *target))
         if not is_late and targets.masks is not None:
-            for cost, part in zip(
-                costs, self.mask_costs(predictions, targets), strict=True
-            ):
+            of_masks = self.mask_costs(predictions, targets)
+            for cost, part in zip(costs, of_masks, strict=True):
                 cost += part
         flat = torch.cat([cost.flatten() for cost in costs]).cpu().numpy()  # one wait
         ends = np.cumsum([cost.numel() for cost in costs])[:-1]
@@ -92,8 +87,8 @@ class Matcher:
             if not np.isfinite(values).any((0, 1)).all():  # an annotation fits no query
                 check_boxes(targets)
             finite = np.nan_to_num(values, nan=NOT_A_NUMBER)
-            matches.append([linear_sum_assignment(layer) for layer in finite])
-        layers = [[image[index] for image in matches] for index in range(sets)]
+            matches.append(list(map(linear_sum_assignment, finite)))
+        layers = list(zip(*matches, strict=True))
         layers.append([unite(image, rows) for image in matches])
         starts = np.cumsum([0, *targets.counts])
         pairs = [gather_pairs(layer, rows, starts) for layer in layers]
@@ -112,9 +107,8 @@ class Matcher:
     def box_costs(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """Costs [P, t] of boxes [P, 4] and [t, 4]."""
         distance = torch.cdist(boxes, targets, p=1)
-        return self.bbox_cost * distance - self.giou_cost * box_overlaps(
-            boxes, targets, 'giou'
-        )
+        giou = box_overlaps(boxes, targets, 'giou')
+        return self.bbox_cost * distance - self.giou_cost * giou
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """IoU [P, t] of boxes [P, 4] and [t, 4]."""
@@ -127,22 +121,18 @@ class Matcher:
         sizes = [x.masks.features.shape[2:] for x in predictions if x.masks is not None]
         batch, queries = predictions[0].logits.shape[:2]
         if not sizes or not (self.mask_cost.weight or self.dice_cost.weight):
-            return [
-                x.new_zeros(()) for x in targets.labels.float().split(targets.counts)
-            ]
+            nothing = torch.zeros((), device=targets.labels.device)
+            return [nothing] * len(targets.counts)
         height, width = sizes[0]
-        points = torch.rand(
-            height * width // POINT_RATIO, 2, device=targets.boxes.device
-        )
+        number = height * width // POINT_RATIO
+        points = torch.rand(number, 2, device=targets.boxes.device)
         index = torch.arange(len(targets.labels), device=points.device)
         labels = targets.sample_masks(index, points.expand(len(index), -1, -1))
         costs: list[list[Tensor]] = [[] for _ in range(batch)]
         for prediction in predictions:
-            values = (
-                None
-                if prediction.masks is None
-                else prediction.masks.float().at(points)
-            )
+            values = None
+            if prediction.masks is not None:
+                values = prediction.masks.float().at(points)
             for image, truth in enumerate(labels.split(targets.counts)):
                 if values is None:
                     costs[image].append(labels.new_zeros(queries, len(truth)))
@@ -159,10 +149,8 @@ class Matcher:
         Where no box overlaps an annotation, as at random weights, all its costs are zero, and its
         query depends on the order of the annotations; so in the source, too.
         """
-        return (
-            -logits.sigmoid()[:, labels]
-            * self.overlap(boxes, targets) ** self.iou_power
-        )
+        scores = logits.sigmoid()[:, labels]
+        return -scores * self.overlap(boxes, targets) ** self.iou_power
 
 
 def check_boxes(targets: Targets) -> None:
@@ -182,21 +170,21 @@ def box_overlaps(
     As mmdet's ``bbox_overlaps``, whose constant a GPU would wait for. Checked against it in
     tests/models/deim/test_matching.py.
     """
-    first, second = bbox_cxcywh_to_xyxy(boxes), bbox_cxcywh_to_xyxy(targets)
+    first = bbox_cxcywh_to_xyxy(boxes)
+    second = bbox_cxcywh_to_xyxy(targets)
     if not aligned:
         first = first[:, None]
     sizes = [(x[..., 2] - x[..., 0]) * (x[..., 3] - x[..., 1]) for x in (first, second)]
-    inner = first[..., 2:].minimum(second[..., 2:]) - first[..., :2].maximum(
-        second[..., :2]
-    )
-    overlap = box_area(inner)
+    near = first[..., :2]
+    far = first[..., 2:]
+    other_near = second[..., :2]
+    other_far = second[..., 2:]
+    overlap = box_area(far.minimum(other_far) - near.maximum(other_near))
     union = (sizes[0] + sizes[1] - overlap).clamp(min=OVERLAP_EPS)
     iou = overlap / union
     if mode == 'iou':
         return iou
-    outer = first[..., 2:].maximum(second[..., 2:]) - first[..., :2].minimum(
-        second[..., :2]
-    )
+    outer = far.maximum(other_far) - near.minimum(other_near)
     around = box_area(outer).clamp(min=OVERLAP_EPS)
     return iou - (around - union) / around
 
@@ -212,11 +200,10 @@ def unite(matches: Sequence[tuple[np.ndarray, np.ndarray]], num_queries: int) ->
 
     The first annotation counts among several of as many layers.
     """
-    number = max(
-        (int(targets.max()) + 1 for _, targets in matches if len(targets)), default=0
-    )
-    if not number:
+    together = np.concatenate([targets for _, targets in matches])
+    if not len(together):
         return matches[0]
+    number = int(together.max()) + 1
     votes = np.zeros((num_queries, number), dtype=np.int64)
     for queries, targets in matches:
         votes[queries, targets] += 1
@@ -228,14 +215,13 @@ def gather_pairs(
     images: Sequence[tuple], num_queries: int, starts: np.ndarray
 ) -> tuple[np.ndarray, list[int]]:
     """The pairs of all images, [2, M]: indexes as in ``Pairs``, and how many an image has."""
-    together = np.concatenate(
-        [
-            np.stack([queries + image * num_queries, targets + starts[image]])
-            for image, (queries, targets) in enumerate(images)
-        ],
-        axis=1,
-    )
-    return together, [len(queries) for queries, _ in images]
+    indexes = []
+    counts = []
+    for image, (queries, targets) in enumerate(images):
+        pairs = [queries + image * num_queries, targets + starts[image]]
+        indexes.append(np.stack(pairs))
+        counts.append(len(queries))
+    return np.concatenate(indexes, axis=1), counts
 
 
 def to_device(
@@ -246,7 +232,5 @@ def to_device(
     together = torch.from_numpy(np.concatenate(indexes, axis=1).astype(np.int64))
     together = together.to(device, non_blocking=True)
     parts = together.split([index.shape[1] for index in indexes], 1)
-    return [
-        Pairs(part[0], part[1], number)
-        for part, number in zip(parts, counts, strict=True)
-    ]
+    with_counts = zip(parts, counts, strict=True)
+    return [Pairs(part[0], part[1], numbers) for part, numbers in with_counts]

@@ -27,7 +27,6 @@ import torch
 import torch.nn.functional as F
 from mmcv.ops import box_iou_rotated
 from mmdet.structures import SampleList
-from mmdet.structures.bbox import get_box_tensor
 from mmengine.registry import MODELS
 from mmengine.structures import InstanceData
 from torch import Tensor
@@ -52,21 +51,13 @@ from .oriented_boxes import (
     saturate,
     to_rotated,
 )
-from .predictions import Targets, take, tensor_like
+from .predictions import Targets, gather_boxes, take, tensor_like
 from .queries import ANCHOR_SIZE, ContrastiveDenoising, QuerySelection
 
-NOISE = (
-    1 / 3,
-    1 / 3,
-    1 / 2,
-    1 / 2,
-    1 / 2,
-    1 / 4,
-    1 / 4,
-)  # about half of a side of movement
-IOU_SCALE = (
-    1024.0  # sides of boxes whose overlap is computed: small numbers lose digits there
-)
+# About half of a side of movement.
+NOISE = (1 / 3, 1 / 3, 1 / 2, 1 / 2, 1 / 2, 1 / 4, 1 / 4)
+# Sides of boxes whose overlap is computed: small numbers lose digits there.
+IOU_SCALE = 1024.0
 
 
 class OrientedSelection(QuerySelection):
@@ -96,10 +87,8 @@ def oriented_anchors(sizes: tuple[Size, ...], *, device: torch.device) -> Tensor
         centres = cell_centres(size, device)
         centres = centres / per_side(sizes[0], centres)
         side = torch.full_like(centres[:, :1], math.log(ANCHOR_SIZE * 2**level))
-        nothing = torch.zeros_like(centres)
-        anchors.append(
-            torch.cat([centres, side, nothing, nothing], 1)
-        )  # no stretch, no turn
+        nothing = torch.zeros_like(centres)  # no stretch, no turn
+        anchors.append(torch.cat([centres, side, nothing, nothing], 1))
     return torch.cat(anchors)
 
 
@@ -147,11 +136,9 @@ class OrientedDecoder(DEIMDecoder):
         centre, shape, _ = boxes.split(SPLIT, -1)
         scale = 2 * per_side(size_of(maps[0]), boxes)
         first, second, mixed = matrices(shape).chunk(3, -1)
-        columns = (
-            torch.cat([first, mixed], -1) * scale,
-            torch.cat([mixed, second], -1) * scale,
-        )
-        return torch.cat([centre * scale - 1, *columns], -1)
+        along_x = torch.cat([first, mixed], -1) * scale
+        along_y = torch.cat([mixed, second], -1) * scale
+        return torch.cat([centre * scale - 1, along_x, along_y], -1)
 
     def correct(self, boxes: Tensor, change: Tensor) -> Tensor:
         """Boxes after the first layer, without distributions."""
@@ -172,9 +159,8 @@ class OrientedDenoising(ContrastiveDenoising):
         """Change boxes [B, D, 7]; ``negative`` [D, 1] is 1 for the larger noise."""
         sign = torch.randint_like(boxes, 0, 2) * 2 - 1
         share = torch.rand_like(boxes) + negative
-        return move_boxes(
-            boxes, sign * share * tensor_like(NOISE, boxes) * self.box_noise
-        )
+        change = sign * share * tensor_like(NOISE, boxes) * self.box_noise
+        return move_boxes(boxes, change)
 
 
 class OrientedMatcher(Matcher):
@@ -213,8 +199,12 @@ class OrientedCriterion(Criterion):
     """All losses of all layers, for oriented boxes; ``kld`` in place of ``giou``."""
 
     default_weights = {
-        k: v for k, v in WEIGHTS.items() if k in ('mal', 'bbox', 'fgl', 'ddf')
-    } | {'kld': 2.0}
+        'mal': WEIGHTS['mal'],
+        'bbox': WEIGHTS['bbox'],
+        'fgl': WEIGHTS['fgl'],
+        'ddf': WEIGHTS['ddf'],
+        'kld': 2.0,
+    }
 
     def overlap(self, boxes: Tensor, targets: Tensor) -> Tensor:
         """IoU [M] of boxes and annotations [M, 7]."""
@@ -271,23 +261,16 @@ class OrientedDEIMHead(DEIMHead):
 
     def gather(self, batch_data_samples: SampleList, size: ImageSize) -> Targets:
         """The annotations of images of ``size``; ValueError for boxes without an angle."""
-        instances = [sample.gt_instances for sample in batch_data_samples]
-        names = [
-            sample.get('img_path') or f'image {i} of a batch'
-            for i, sample in enumerate(batch_data_samples)
-        ]
-        boxes = [get_box_tensor(part.bboxes) for part in instances]
-        if wrong := [
-            name for name, x in zip(names, boxes, strict=True) if x.shape[-1] != 5
-        ]:
-            raise ValueError(
-                f'{wrong[0]} has boxes without an angle: an oriented detector needs (cx, cy, w, h, '
-                "angle), made by dict(type='ConvertBoxType', box_type_mapping=dict(gt_bboxes="
-                "'rbox')) in the pipeline"
-            )
+        labels, boxes, counts, names = gather_boxes(batch_data_samples)
+        for name, some in zip(names, boxes, strict=True):
+            if some.shape[-1] != 5:
+                raise ValueError(
+                    f'{name} has boxes without an angle: an oriented detector needs (cx, cy, w, h, '
+                    "angle), made by dict(type='ConvertBoxType', box_type_mapping=dict(gt_bboxes="
+                    "'rbox')) in the pipeline"
+                )
         together = from_pixels(torch.cat(boxes).float(), size)
-        labels = torch.cat([part.labels for part in instances]).long()
-        return Targets(labels, together, [len(x) for x in boxes], images=names)
+        return Targets(labels, together, counts, images=names)
 
     def predict_tensors(
         self, maps: Sequence[Tensor], size: ImageSize
@@ -295,9 +278,8 @@ class OrientedDEIMHead(DEIMHead):
         """As of ``DEIMHead``, with boxes [B, M, 5], (cx, cy, w, h, angle) in pixels, le90."""
         prediction = self(maps)
         scores, labels, query = self.best(prediction.logits)
-        centre, sides, angle = to_rotated(take(prediction.boxes, query)).split(
-            [2, 2, 1], -1
-        )
+        boxes = to_rotated(take(prediction.boxes, query))
+        centre, sides, angle = boxes.split([2, 2, 1], -1)
         unit = (size[0] + size[1]) / 2
         return scores, labels, torch.cat([centre * unit, sides * unit, angle], -1)
 
@@ -309,15 +291,13 @@ class OrientedDEIMHead(DEIMHead):
         rescale: bool = True,
     ) -> list[InstanceData]:
         """As of ``DEIMHead``, with mmrotate's boxes."""
-        from mmrotate.structures.bbox import (
-            RotatedBoxes,  # this package works without mmrotate
-        )
+        # This package works without mmrotate.
+        from mmrotate.structures.bbox import RotatedBoxes
 
         results = []
         outputs = zip(*self.predict_tensors(maps, size), strict=True)
-        for sample, (scores, labels, tensor) in zip(
-            batch_data_samples, outputs, strict=True
-        ):
+        pairs = zip(batch_data_samples, outputs, strict=True)
+        for sample, (scores, labels, tensor) in pairs:
             boxes = RotatedBoxes(tensor)
             if rescale:
                 x, y = sample.scale_factor

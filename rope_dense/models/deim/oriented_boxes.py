@@ -46,11 +46,10 @@ def from_rotated(boxes: Tensor) -> Tensor:
     """
     centre, sides, angle = boxes.split([2, 2, 1], -1)
     width, height = (sides.clamp(*SIDES).log() + 0 * sides).chunk(2, -1)
-    twice, four_times = (
-        torch.cat([x.cos(), x.sin()], -1) for x in (2 * angle, 4 * angle)
-    )
-    stretch = (width - height) / 2 * twice
-    turn = torch.cat([four_times[..., :1] - 1, four_times[..., 1:]], -1) / 2
+    twice = 2 * angle
+    four_times = 4 * angle
+    stretch = (width - height) / 2 * torch.cat([twice.cos(), twice.sin()], -1)
+    turn = torch.cat([four_times.cos() - 1, four_times.sin()], -1) / 2
     return torch.cat([centre, (width + height) / 2, stretch, turn], -1)
 
 
@@ -63,9 +62,9 @@ def to_rotated(boxes: Tensor) -> Tensor:
     centre, size, stretch, turn = boxes.split([2, 1, 2, 2], -1)
     length = norm(stretch)
     (u1, u2), (v1, v2) = stretch.chunk(2, -1), turn.chunk(2, -1)
-    angle = (
-        torch.atan2(2 * v2 + 8 * u1 * u2, 1 + 2 * v1 + 4 * (u1 - u2) * (u1 + u2)) / 4
-    )
+    sine = 2 * v2 + 8 * u1 * u2
+    cosine = 1 + 2 * v1 + 4 * (u1 - u2) * (u1 + u2)
+    angle = torch.atan2(sine, cosine) / 4
     is_across = u1 * (2 * angle).cos() + u2 * (2 * angle).sin() < 0
     across = torch.where(angle < 0, angle + math.pi / 2, angle - math.pi / 2)
     angle = torch.where(is_across, across, angle)
@@ -118,9 +117,8 @@ def move_boxes(boxes: Tensor, change: Tensor) -> Tensor:
 
 def change_between(reference: Tensor, boxes: Tensor) -> Tensor:
     """The change [..., 7] with which ``move_boxes`` makes boxes from reference boxes."""
-    (centre, others), (box_centre, box_others) = (
-        x.split([2, 5], -1) for x in (reference, boxes)
-    )
+    centre, others = reference.split([2, 5], -1)
+    box_centre, box_others = boxes.split([2, 5], -1)
     shift = apply(matrices(-others[..., :3]), box_centre - centre)
     return torch.cat([shift, box_others - others], -1)
 
@@ -145,17 +143,14 @@ def divergence(boxes: Tensor, targets: Tensor) -> Tensor:
     ``kld_loss``, which has no pairs of all boxes and divides by determinants that cancel for thin
     boxes; checked against it in tests/models/deim/test_oriented_boxes.py.
     """
-    (centre, shape, _), (to_centre, to_shape, _) = (
-        x.split(SPLIT, -1) for x in (boxes, targets)
-    )
-    inverse, matrix = matrices(-shape), matrices(to_shape)
-    distance = (
-        apply(inverse, to_centre - centre).clamp(-FARTHEST, FARTHEST).square().sum(-1)
-    )
-    rows = (
-        inverse[..., 0::2],
-        inverse[..., 1:].flip(-1),
-    )  # of the inverse, each a vector
+    centre, shape, _ = boxes.split(SPLIT, -1)
+    to_centre, to_shape, _ = targets.split(SPLIT, -1)
+    inverse = matrices(-shape)
+    matrix = matrices(to_shape)
+    distance = apply(inverse, to_centre - centre).clamp(-FARTHEST, FARTHEST)
+    distance = distance.square().sum(-1)
+    # Of the inverse, each a vector.
+    rows = (inverse[..., 0::2], inverse[..., 1:].flip(-1))
     product = sum(apply(matrix, row).square().sum(-1) for row in rows)
     return product / 2 + 2 * distance + 2 * (shape - to_shape)[..., 0] - 1
 

@@ -45,11 +45,9 @@ class Targets(NamedTuple):
         hits = torch.zeros(boxes.shape[:2], device=boxes.device)
         if self.ignored is None:
             return hits.flatten() > 0
-        image, near, far = (
-            self.ignored[:, 0].long(),
-            self.ignored[:, 1:3],
-            self.ignored[:, 3:],
-        )
+        image = self.ignored[:, 0].long()
+        near = self.ignored[:, 1:3]
+        far = self.ignored[:, 3:]
         centres = boxes[image, :, :2]  # [I, Q, 2]
         inside = (centres >= near[:, None]) & (centres <= far[:, None])
         return hits.index_add(0, image, inside.all(-1).float()).flatten() > 0
@@ -57,13 +55,9 @@ class Targets(NamedTuple):
     @property
     def per_image(self) -> list[tuple[Tensor, Tensor]]:
         """Labels and boxes of each image."""
-        return list(
-            zip(
-                self.labels.split(self.counts),
-                self.boxes.split(self.counts),
-                strict=True,
-            )
-        )
+        labels = self.labels.split(self.counts)
+        boxes = self.boxes.split(self.counts)
+        return list(zip(labels, boxes, strict=True))
 
     def sample_masks(self, index: Tensor, points: Tensor) -> Tensor:
         """Masks of annotations [M] at points [M, P, 2], (x, y) from 0 to 1: [M, P].
@@ -72,10 +66,8 @@ class Targets(NamedTuple):
         """
         assert self.masks is not None
         height, width = self.masks.shape[1:]
-        x, y = (
-            (points[..., axis] * side).long().clamp(max=side - 1)
-            for axis, side in ((0, width), (1, height))
-        )
+        x = (points[..., 0] * width).long().clamp(max=width - 1)
+        y = (points[..., 1] * height).long().clamp(max=height - 1)
         return self.masks[index[:, None], y, x].float()
 
 
@@ -102,22 +94,34 @@ def gather_targets(
     samples: SampleList, size: ImageSize, *, with_masks: bool = False
 ) -> Targets:
     """Targets from mmdet's samples, with boxes in pixels of images of ``size``."""
-    instances = [sample.gt_instances for sample in samples]
-    images = [
-        sample.get('img_path') or f'image {i} of a batch'
-        for i, sample in enumerate(samples)
-    ]
-    boxes = torch.cat([get_box_tensor(part.bboxes) for part in instances]).float()
+    labels, boxes_of_images, counts, images = gather_boxes(samples)
+    boxes = torch.cat(boxes_of_images).float()
     height, width = size
     factor = tensor_like([width, height, width, height], boxes)
-    labels = torch.cat([part.labels for part in instances]).long()
-    counts = [len(part) for part in instances]
     masks = None
     if with_masks:
-        together = np.concatenate([part.masks.to_ndarray() for part in instances])
+        parts = [sample.gt_instances.masks.to_ndarray() for sample in samples]
+        together = np.concatenate(parts)
         masks = torch.from_numpy(together.astype(np.uint8, copy=False))
         masks = masks.to(boxes.device, non_blocking=True)
     return Targets(labels, bbox_xyxy_to_cxcywh(boxes / factor), counts, masks, images)
+
+
+def gather_boxes(
+    samples: SampleList,
+) -> tuple[Tensor, list[Tensor], list[int], list[str]]:
+    """Labels of mmdet's samples together, and of each image boxes, their number, and its name."""
+    labels = []
+    boxes = []
+    counts = []
+    images = []
+    for index, sample in enumerate(samples):
+        instances = sample.gt_instances
+        labels.append(instances.labels)
+        boxes.append(get_box_tensor(instances.bboxes))
+        counts.append(len(instances))
+        images.append(sample.get('img_path') or f'image {index} of a batch')
+    return torch.cat(labels).long(), boxes, counts, images
 
 
 def gather_ignored(samples: SampleList, size: ImageSize) -> Tensor | None:
@@ -131,8 +135,10 @@ def gather_ignored(samples: SampleList, size: ImageSize) -> Tensor | None:
         return None
     images, boxes = torch.cat(found).tensor_split([1], 1)
     if boxes.shape[1] == 5:  # x, y, w, h, angle
-        sides, angle = boxes[:, 2:4], boxes[:, 4:]
-        cos, sin = angle.cos().abs(), angle.sin().abs()
+        sides = boxes[:, 2:4]
+        angle = boxes[:, 4:]
+        cos = angle.cos().abs()
+        sin = angle.sin().abs()
         half = (sides * cos + sides.flip(1) * sin) / 2
         boxes = torch.cat([boxes[:, :2] - half, boxes[:, :2] + half], 1)
     height, width = size
@@ -166,9 +172,8 @@ class Masks(NamedTuple):
 
     def split(self, sizes: Sequence[int], dim: int = 1) -> list[Masks]:
         """Those of the first queries, and of those after them."""
-        return [
-            Masks(self.features, part) for part in self.kernels.split(list(sizes), dim)
-        ]
+        parts = self.kernels.split(list(sizes), dim)
+        return [Masks(self.features, part) for part in parts]
 
     def logits(self, index: Tensor) -> Tensor:
         """[B, M, h, w] of the queries [B, M] of each image."""
@@ -185,10 +190,8 @@ class Masks(NamedTuple):
     def at(self, points: Tensor) -> Tensor:
         """[B, Q, P] of all queries at points [P, 2], (x, y) from 0 to 1."""
         grid = (2 * points - 1).expand(len(self.features), 1, -1, -1)
-        return (
-            self.kernels
-            @ F.grid_sample(self.features, grid, align_corners=False)[:, :, 0]
-        )
+        features = F.grid_sample(self.features, grid, align_corners=False)
+        return self.kernels @ features[:, :, 0]
 
 
 class Prediction(NamedTuple):
@@ -218,10 +221,10 @@ class Prediction(NamedTuple):
 
     def split(self, sizes: Sequence[int]) -> list[Prediction]:
         """These of the first queries, and of those after them."""
-        parts = (
-            [None] * len(sizes) if x is None else x.split(list(sizes), 1) for x in self
-        )
-        return [Prediction(*part) for part in zip(*parts, strict=True)]
+        parts = []
+        for x in self:
+            parts.append([None] * len(sizes) if x is None else x.split(list(sizes), 1))
+        return list(map(Prediction._make, zip(*parts, strict=True)))
 
 
 def distance_bins(reg_max: int, reg_scale: float, up: float) -> Tensor:
@@ -283,5 +286,6 @@ def nearest_bins(distances: Tensor, bins: Tensor) -> tuple[Tensor, Tensor]:
     """
     index = torch.bucketize(distances, bins, right=True) - 1
     index = index.clamp(0, len(bins) - 2)
-    left, right = bins[index], bins[index + 1]
+    left = bins[index]
+    right = bins[index + 1]
     return index, ((distances - left) / (right - left)).clamp(0, 1)

@@ -18,9 +18,8 @@ from ..maps import cell_centres, size_of
 from .layers import class_layer, mlp
 from .predictions import Pairs, Targets, take
 
-ANCHOR_SIZE = (
-    0.05  # of the largest map, relative to the image; doubled on each further map
-)
+# Of the largest map, relative to the image; doubled on each further map.
+ANCHOR_SIZE = 0.05
 ANCHOR_BORDER = 0.01  # an anchor with a value nearer to 0 or 1 makes no query
 
 
@@ -153,18 +152,20 @@ class ContrastiveDenoising(nn.Module):
         super().__init__()
         self.num_classes = num_classes
         self.num_queries = num_queries
-        self.label_noise, self.box_noise = label_noise, box_noise
+        self.label_noise = label_noise
+        self.box_noise = box_noise
         self.labels = nn.Embedding(num_classes + 1, channels, padding_idx=num_classes)
 
     def forward(self, targets: Targets, num_others: int) -> DenoisingQueries:
         """Queries for the annotations; ``num_others`` is Q."""
-        device, most = targets.labels.device, max(targets.counts)
+        device = targets.labels.device
+        most = max(targets.counts)
         groups = max(self.num_queries // most, 1) if most else 0
         labels, boxes = self.pad(targets, most)
-        labels, boxes = labels.repeat(1, 2 * groups), boxes.repeat(1, 2 * groups, 1)
-        negative = (
-            torch.arange(2, device=device).repeat_interleave(most).repeat(groups)
-        )  # [D]
+        labels = labels.repeat(1, 2 * groups)
+        boxes = boxes.repeat(1, 2 * groups, 1)
+        copies = torch.arange(2, device=device)
+        negative = copies.repeat_interleave(most).repeat(groups)  # [D]
         return DenoisingQueries(
             self.labels(self.noisy_labels(labels)),
             self.noisy_boxes(boxes, negative[:, None]),
@@ -198,9 +199,8 @@ class ContrastiveDenoising(nn.Module):
         share = torch.rand_like(boxes) + negative
         reach = boxes[..., 2:].repeat(1, 1, 2) / 2 * self.box_noise
         corners = (bbox_cxcywh_to_xyxy(boxes) + sign * share * reach).clamp(0, 1)
-        return inverse_sigmoid(
-            bbox_xyxy_to_cxcywh(corners).abs()
-        )  # corners may have crossed
+        noisy = bbox_xyxy_to_cxcywh(corners).abs()  # corners may have crossed
+        return inverse_sigmoid(noisy)
 
 
 def group_mask(most: int, groups: int, num_others: int, device: torch.device) -> Tensor:
@@ -212,7 +212,10 @@ def group_mask(most: int, groups: int, num_others: int, device: torch.device) ->
 
 def positive_pairs(counts: list[int], groups: int, device: torch.device) -> Pairs:
     """The queries without a negative copy's noise, and their boxes."""
-    most, queries, targets, start = max(counts), [], [], 0
+    most = max(counts)
+    queries = []
+    targets = []
+    start = 0
     for image, number in enumerate(counts):
         box = torch.arange(number)
         first = image * 2 * most * groups + 2 * most * torch.arange(groups)

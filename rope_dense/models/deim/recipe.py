@@ -44,9 +44,8 @@ def set_stages(
     """
     first, flat, last = starts
     loader = copy.deepcopy(base['train_dataloader'])
-    stages = next(
-        s for s in loader['dataset']['pipeline'] if s['type'] == 'StageByEpoch'
-    )
+    pipeline = loader['dataset']['pipeline']
+    stages = next(step for step in pipeline if step['type'] == 'StageByEpoch')
     stages['starts'] = list(starts)
     stages['transforms'][1][0]['prob'] = [mosaic_prob, 1 - mosaic_prob]
     mix = copy.deepcopy(base['model']['data_preprocessor']['batch_augments'][0])
@@ -55,9 +54,8 @@ def set_stages(
     scale = dict(type='MultiScaleBatch', base=size, repeat=repeat, epochs=(0, last))
     augments = [mix] if repeat is None else [mix, scale]
     model.setdefault('data_preprocessor', {})['batch_augments'] = augments
-    model.setdefault('bbox_head', {}).setdefault('matching', {})['late_epoch'] = (
-        late_epoch
-    )
+    matching = model.setdefault('bbox_head', {}).setdefault('matching', {})
+    matching['late_epoch'] = late_epoch
 
     length = epochs * epoch_length
     warmup, cosine = copy.deepcopy(base['param_scheduler'])
@@ -66,16 +64,19 @@ def set_stages(
     cosine['T_max'] = (last - flat) * epoch_length
     hooks = copy.deepcopy(base['custom_hooks'])
     next(hook for hook in hooks if hook['type'] == 'BestRestartHook')['epoch'] = last
-    best = dict(save_best='coco/bbox_mAP', rule='greater')
+    checkpoints = dict(
+        interval=epoch_length,
+        max_keep_ckpts=2,
+        save_best='coco/bbox_mAP',
+        rule='greater',
+    )
     return dict(
         model=model,
         train_dataloader=loader,
         param_scheduler=[warmup, cosine],
         train_cfg=dict(max_iters=length, val_interval=epoch_length),
         custom_hooks=hooks,
-        default_hooks=dict(
-            checkpoint=dict(interval=epoch_length, max_keep_ckpts=2, **best)
-        ),
+        default_hooks=dict(checkpoint=checkpoints),
     )
 
 
@@ -87,12 +88,8 @@ def with_masks(
     ``base`` and ``model`` are as for ``set_stages``; ``stages`` is its result, if it was called.
     """
     added = dict(stages or {}, model=model)
-    for key in (
-        'train_dataloader',
-        'val_dataloader',
-        'test_dataloader',
-        'tta_pipeline',
-    ):
+    loaders = ('train_dataloader', 'val_dataloader', 'test_dataloader')
+    for key in (*loaders, 'tta_pipeline'):
         added[key] = copy.deepcopy(added.get(key) or base[key])
     for key in ('val_evaluator', 'test_evaluator'):
         added[key] = dict(metric=['bbox', 'segm'])

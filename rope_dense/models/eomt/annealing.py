@@ -1,7 +1,4 @@
-"""Annealing of masked attention during the training of EoMT.
-
-Strict loading of published EoMT-DINOv3 and PMT checkpoints.
-"""
+"""Training of EoMT and PMT: annealing of masked attention, and loading of published weights."""
 
 from collections.abc import Sequence
 
@@ -43,14 +40,15 @@ class MaskAnnealingHook(Hook):
     def __init__(
         self, start: Sequence[int], end: Sequence[int], power: float = 0.9
     ) -> None:
-        if len(start) != len(end) or not all(
-            0 <= a < b for a, b in zip(start, end, strict=True)
-        ):
+        spans = zip(start, end, strict=False)
+        if len(start) != len(end) or not all(0 <= a < b for a, b in spans):
             raise ValueError(
                 f'start={start}, end={end}: give two iterations for each block, the end after the '
                 'start'
             )
-        self.start, self.end, self.power = start, end, power
+        self.start = start
+        self.end = end
+        self.power = power
 
     def before_train(self, runner: Runner) -> None:
         number = find_eomt(runner.model).num_blocks
@@ -70,19 +68,21 @@ class MaskAnnealingHook(Hook):
 
     def probabilities(self, iteration: int) -> list[float]:
         """One for each block."""
-        spans = zip(self.start, self.end, strict=True)
-        progress = [min(max((iteration - a) / (b - a), 0.0), 1.0) for a, b in spans]
-        return [(1 - done) ** self.power for done in progress]
+        found = []
+        for start, end in zip(self.start, self.end, strict=True):
+            done = min(max((iteration - start) / (end - start), 0.0), 1.0)
+            found.append((1 - done) ** self.power)
+        return found
 
 
 def find_eomt(model: nn.Module) -> MaskQueries:
     """The queries of a model, also of a distributed training; ValueError if it has none."""
-    found = [part for part in model.modules() if isinstance(part, MaskQueries)]
-    if not found:
-        raise ValueError(
-            f'{type(model).__name__} has no EoMT, so there are no masks to anneal'
-        )
-    return found[0]
+    for part in model.modules():
+        if isinstance(part, MaskQueries):
+            return part
+    raise ValueError(
+        f'{type(model).__name__} has no EoMT, so there are no masks to anneal'
+    )
 
 
 def load_eomt(
@@ -98,7 +98,8 @@ def load_eomt(
         CheckpointError: a checkpoint cannot be fetched or read, or it does not fit the model.
     """
     encoder, head = read_eomt(checkpoint, base)
-    if incompatible := compare_weights(eomt.state_dict(), head):
+    incompatible = compare_weights(eomt.state_dict(), head)
+    if incompatible:
         raise CheckpointError(
             f'{checkpoint} does not fit {type(eomt).__name__}:\n{incompatible}'
         )

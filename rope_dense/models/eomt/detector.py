@@ -1,8 +1,6 @@
 """EoMT and PMT with the losses of mmdet's Mask2Former: instance and panoptic segmentation.
 
 Letters: see queries.py.
-
-EoMT for instance and panoptic segmentation.
 """
 
 from collections.abc import Sequence
@@ -55,30 +53,26 @@ class EoMTHead(Mask2FormerHead):
         test_cfg: ConfigDict | None = None,
         init_cfg: dict | None = None,
     ) -> None:
-        super(AnchorFreeHead, self).__init__(
-            init_cfg
-        )  # Mask2FormerHead's own builds decoders
-        self.num_things_classes, self.num_stuff_classes = (
-            num_things_classes,
-            num_stuff_classes,
-        )
+        # Mask2FormerHead's own builds decoders.
+        super(AnchorFreeHead, self).__init__(init_cfg)
+        self.num_things_classes = num_things_classes
+        self.num_stuff_classes = num_stuff_classes
         self.num_classes = num_things_classes + num_stuff_classes
         self.num_queries = num_queries
         sizes = in_channels, self.num_classes, num_queries, num_blocks, patch_size
         self.eomt = EoMT(*sizes, norm_cfg) if pmt is None else PMT(*sizes, **pmt)
-        self.train_cfg, self.test_cfg = train_cfg, test_cfg
+        self.train_cfg = train_cfg
+        self.test_cfg = test_cfg
         if train_cfg:
             self.assigner = TASK_UTILS.build(train_cfg['assigner'])
-            self.sampler = TASK_UTILS.build(
-                train_cfg['sampler'], default_args=dict(context=self)
-            )
+            context = dict(context=self)
+            self.sampler = TASK_UTILS.build(train_cfg['sampler'], default_args=context)
             self.num_points = train_cfg['num_points']
             self.oversample_ratio = train_cfg['oversample_ratio']
             self.importance_sample_ratio = train_cfg['importance_sample_ratio']
         self.class_weight = class_weights(loss_cls['class_weight'], self.num_classes)
-        self.loss_cls = MMDET_MODELS.build(
-            dict(loss_cls, class_weight=self.class_weight)
-        )
+        loss_cls = dict(loss_cls, class_weight=self.class_weight)
+        self.loss_cls = MMDET_MODELS.build(loss_cls)
         self.loss_mask = MMDET_MODELS.build(loss_mask)
         self.loss_dice = MMDET_MODELS.build(loss_dice)
 

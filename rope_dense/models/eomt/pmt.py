@@ -61,10 +61,8 @@ class PMT(MaskQueries):
         settings = BLOCKS | dict(num_heads=max(1, embed_dims // 64)) | (blocks or {})
         arch = ViTArch(embed_dims=embed_dims, depth=num_blocks, **settings)
         self.laterals = nn.ModuleList(Lateral(embed_dims) for _ in range(num_laterals))
-        places = (
-            Place(arch.grid, index=index, depth=num_blocks)
-            for index in range(num_blocks)
-        )
+        indexes = range(num_blocks)
+        places = [Place(arch.grid, index=i, depth=num_blocks) for i in indexes]
         self.blocks = module_list(build_block(arch, place, 0.0) for place in places)
         self.norm = build_norm(arch.norm_cfg, embed_dims)
 
@@ -80,18 +78,15 @@ class PMT(MaskQueries):
 
     def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
         """See ``MaskQueries``."""
-        dtype = next(
-            backbone.patch_embed.parameters()
-        ).dtype  # half precision, if exported so
+        # Half precision, if exported so.
+        dtype = next(backbone.patch_embed.parameters()).dtype
         tokens, grid = backbone.forward_tokens(image.to(dtype))
-        laterals = [
-            lateral(x.to(self.query.weight.dtype))
-            for lateral, x in zip(self.laterals, tokens, strict=True)
-        ]
+        laterals = []
+        for lateral, x in zip(self.laterals, tokens, strict=True):
+            laterals.append(lateral(x.to(self.query.weight.dtype)))
         x = torch.stack(laterals).sum(0)  # [B, R + H W, C]
-        return self.decode(
-            x, grid, backbone.num_prefix_tokens, list(self.blocks), self.norm
-        )
+        number = backbone.num_prefix_tokens
+        return self.decode(x, grid, number, list(self.blocks), self.norm)
 
 
 class Lateral(nn.Module):

@@ -20,9 +20,7 @@ from ...backbones.position_bias import DecomposedBiasAttention
 from ...utils.sizes import Size
 from ..plain_vit_fpn import LayerNorm2d
 
-Prediction = tuple[
-    Tensor, Tensor
-]  # class logits [B, Q, K + 1] and mask logits [B, Q, h, w]
+Prediction = tuple[Tensor, Tensor]  # logits: classes [B, Q, K + 1], masks [B, Q, h, w]
 RunBlock = Callable[[Tensor, Size, None, Tensor | None], Tensor]  # as Block.forward
 
 
@@ -76,9 +74,8 @@ class MaskQueries(nn.Module):
         self.upscale = nn.Sequential(
             *(UpscaleBlock(embed_dims) for _ in range(num_upscale))
         )
-        self.mask_probs = [
-            1.0
-        ] * num_blocks  # no tensor: the host would wait for its upload
+        # No tensor: the host would wait for its upload.
+        self.mask_probs = [1.0] * num_blocks
 
     def join(self, backbone: RoPEViT) -> None:
         """Fit the queries to a backbone, once; ValueError if they do not fit it."""
@@ -117,19 +114,17 @@ class MaskQueries(nn.Module):
             if self.training:
                 predictions.append(self.predict(norm(x), grid, number))
                 if self.mask_probs[step] > 0:
-                    mask = self.attention_mask(
-                        predictions[-1][1], x.shape[1], grid, step
-                    )
+                    _, masks = predictions[-1]
+                    mask = self.attention_mask(masks, x.shape[1], grid, step)
             x = block(x, grid, None, mask)
-        return [*predictions, self.predict(norm(x), grid, number)]
+        predictions.append(self.predict(norm(x), grid, number))
+        return predictions
 
     def predict(self, x: Tensor, grid: Size, num_prefix_tokens: int) -> Prediction:
         """Classes and masks from normalised tokens [B, N, C]."""
         x = x.to(self.query.weight.dtype)
-        queries, tokens = (
-            x[:, : self.num_queries],
-            x[:, self.num_queries + num_prefix_tokens :],
-        )
+        queries = x[:, : self.num_queries]
+        tokens = x[:, self.num_queries + num_prefix_tokens :]
         features = self.upscale(to_map(tokens, grid))  # [B, C, h, w]
         masks = self.mask_head(queries) @ features.flatten(2)  # [B, Q, h w]
         return self.class_head(queries), masks.unflatten(2, features.shape[2:])
@@ -143,13 +138,11 @@ class MaskQueries(nn.Module):
         It is made of logits ``masks`` [B, Q, h, w].
         """
         inside = F.interpolate(masks, grid, mode='bilinear', align_corners=False) > 0
-        free = (
-            torch.rand(masks.shape[:2], device=masks.device) >= self.mask_probs[step]
-        )  # [B, Q]
+        drawn = torch.rand(masks.shape[:2], device=masks.device)  # [B, Q]
+        is_free = drawn >= self.mask_probs[step]
         mask = inside.new_ones(masks.shape[0], num_tokens, num_tokens)
-        mask[:, : self.num_queries, -grid[0] * grid[1] :] = (
-            inside.flatten(2) | free[..., None]
-        )
+        to_grid = mask[:, : self.num_queries, -grid[0] * grid[1] :]  # [B, Q, H W]
+        to_grid[:] = inside.flatten(2) | is_free[..., None]
         return mask[:, None]
 
 
@@ -186,9 +179,8 @@ class EoMT(MaskQueries):
 
     def forward(self, backbone: RoPEViT, image: Tensor) -> list[Prediction]:
         """See ``MaskQueries``."""
-        dtype = next(
-            backbone.patch_embed.parameters()
-        ).dtype  # half precision, if exported so
+        # Half precision, if exported so.
+        dtype = next(backbone.patch_embed.parameters()).dtype
         first = len(backbone.blocks) - self.num_blocks
         (x,), grid = backbone.block_tokens(image.to(dtype), [first - 1])
         norm = backbone.norm if self.norm is None else self.norm

@@ -1,6 +1,4 @@
-"""EoMT for semantic segmentation.
-
-EoMT for semantic segmentation, and its sliding windows.
+"""EoMT for semantic segmentation, and its sliding windows.
 
 Letters: B images, K classes, H x W pixels.
 """
@@ -38,7 +36,8 @@ class EoMTSegHead(EoMTHead, Mask2FormerHead):
         super().__init__(
             in_channels, num_things_classes=num_classes, num_stuff_classes=0, **settings
         )
-        self.out_channels, self.ignore_index = num_classes, ignore_index
+        self.out_channels = num_classes
+        self.ignore_index = ignore_index
 
 
 @MODELS.register_module()
@@ -61,16 +60,16 @@ class EoMTSegmentor(EncoderDecoder):
 
     def slide_inference(self, inputs: Tensor, batch_img_metas: list[dict]) -> Tensor:
         """[B, K, H, W], the mean of the logits of all windows of ``test_cfg.crop_size``."""
-        sides, crops = inputs.shape[2:], self.test_cfg.crop_size
+        sides = inputs.shape[2:]
+        crops = self.test_cfg.crop_size
         total = inputs.new_zeros(inputs.shape[0], self.out_channels, *sides)
         count = inputs.new_zeros(sides)
         for top, left in product(*map(window_starts, sides, crops)):
             window = ..., slice(top, top + crops[0]), slice(left, left + crops[1])
             crop = inputs[window]
             size = crop.shape[2:]
-            metas = [
-                dict(meta, img_shape=size, pad_shape=size) for meta in batch_img_metas
-            ]
+            sizes = dict(img_shape=size, pad_shape=size)
+            metas = [dict(meta, **sizes) for meta in batch_img_metas]
             total[window] += self.encode_decode(crop, metas)
             count[window] += 1
         return total / count
@@ -82,8 +81,6 @@ def window_starts(side: int, crop: int) -> list[int]:
     A single window may be longer than the side.
     """
     number = math.ceil(side / crop)
-    return (
-        [index * (side - crop) // (number - 1) for index in range(number)]
-        if number > 1
-        else [0]
-    )
+    if number == 1:
+        return [0]
+    return [index * (side - crop) // (number - 1) for index in range(number)]
