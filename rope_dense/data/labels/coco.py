@@ -293,7 +293,7 @@ class Annotation:
             )
         if all(isinstance(part, dict) for part in given):
             self.note(OTHER_FORM)
-            lengths: list[Outline] = [*filter(None, map(self.lengths, given))]
+            lengths = [found for found in map(self.lengths, given) if found]
             return geometry.merge_outlines(lengths) or None
         return self.polygons(given)
 

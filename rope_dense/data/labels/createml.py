@@ -91,7 +91,7 @@ def read_objects(
             pairs = entry.items() if isinstance(entry, dict) else ()
             given = {key.lower(): value for key, value in pairs}
             name = next(filter(None, map(given.get, IMAGE)), None)
-            objects = next(filter(None, map(given.get, OBJECTS)), [])
+            objects: Any = next(filter(None, map(given.get, OBJECTS)), [])
             if not isinstance(name, str) or not isinstance(objects, list):
                 raise ValueError(
                     f'it is {entry!r:.80}, not {{"image": ..., "annotations": [...]}}'

@@ -4,6 +4,8 @@ The format, https://docs.cvat.ai/docs/manual/advanced/xml_format, was compared w
 cvat/apps/dataset_manager/formats/cvat.py.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,25 +41,22 @@ def find_cvat(inventory: Inventory) -> LabelFolder | None:
     without images.
     """
     root = inventory.root
-    found = [files_in(root, inventory)]
-    if not any(found):
-        found = [
-            files_in(folder, inventory)
-            for folder in inventory.subfolders(root).values()
-        ]
-    found = [splits for splits in found if splits]
-    if len(found) > 1:
-        raise several_files_error(
-            root, [part.source for splits in found for part in splits.values()]
-        )
+    found = files_in(root, inventory)
+    if not found:
+        several, sources = [], []
+        for folder in inventory.subfolders(root).values():
+            splits = files_in(folder, inventory)
+            if splits:
+                several.append(splits)
+                sources += [part.source for part in splits.values()]
+        if len(several) > 1:
+            raise several_files_error(root, sources)
+        found = several[0] if several else {}
     if not found:
         return None
-    is_whole = len(found[0]) == len(SPLITS)
-    return (
-        LabelFolder(CVAT, found[0], 'folder')
-        if is_whole
-        else split_one(found[0]['train'])
-    )
+    if len(found) == len(SPLITS):
+        return LabelFolder(CVAT, found, 'folder')
+    return split_one(found['train'])
 
 
 def files_in(home: Path, inventory: Inventory) -> dict[str, Split]:
@@ -65,34 +64,31 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Split]:
 
     A split has the only file in train/, train.xml or annotations/train.xml.
     """
-    found, folders = dict[str, Split](), inventory.subfolders(home)
+    found, folders = {}, inventory.subfolders(home)
     for split, names in SPLITS.items():
         for name in names:
-            beside = home / f'{name}.xml', home / 'annotations' / f'{name}.xml'
-            files = [
-                file for file in beside if inventory.is_file(file) and is_cvat(file)
-            ]
-            if name in folders and (file := single_file(folders[name], inventory)):
-                files = [file]
-            if files:
-                found[split] = part_of(files[0], inventory)
+            file = single_file(folders[name], inventory) if name in folders else None
+            for path in (home / f'{name}.xml', home / 'annotations' / f'{name}.xml'):
+                if file is None and inventory.is_file(path) and is_cvat(path):
+                    file = path
+            if file:
+                found[split] = part_of(file, inventory)
                 break
     if found and 'train' not in found:
         raise ValueError(
             f'{found["val"].source} has labels for validation, and no train/ beside it has labels'
         )
     is_single = not found
-    if is_single and (file := single_file(home, inventory)):
-        found['train'] = part_of(file, inventory)
+    if is_single:
+        file = single_file(home, inventory)
+        if file:
+            found['train'] = part_of(file, inventory)
     if len(found) == 1 and not (is_single and found['train'].images == home):
         for name in SPLITS['val']:
-            place = folders.get(name)
-            if (
-                place
-                and name != 'test'
-                and inventory.paths(place, inventory.image_suffixes)
-            ):
-                raise unlabelled_error(place, found['train'].source)
+            if name in folders and name != 'test':
+                place = folders[name]
+                if inventory.paths(place, inventory.image_suffixes):
+                    raise unlabelled_error(place, found['train'].source)
     return found
 
 
@@ -128,10 +124,8 @@ def is_cvat(file: Path) -> bool:
     """Return whether the root of an XML file is CVAT's; ValueError for a broken annotations.xml."""
     try:
         with errors_at(file):
-            return (
-                next(ElementTree.iterparse(file, events=('start',)))[1].tag
-                == 'annotations'
-            )
+            _, root = next(ElementTree.iterparse(file, events=('start',)))
+            return root.tag == 'annotations'
     except ValueError:
         if file.name == FILE:
             raise
@@ -140,35 +134,38 @@ def is_cvat(file: Path) -> bool:
 
 def split_one(part: Split) -> LabelFolder:
     """Both splits of one file: by subsets of a project, by folders of images, or by a hash."""
-    (pictures, classes), subsets = read_contents(part), dict[str, set[str]]()
+    pictures, classes = read_contents(part)
+    subsets = defaultdict(set)
     for picture in pictures:
         subset = picture.subset.lower()
         if subset in ('', 'default'):
             folders = picture.stem.lower().split('/')[:-1]
-            subset = next((name for name in folders if name in SPLIT_NAMES), subset)
-        subsets.setdefault(subset, set()).add(picture.stem)
-    names = {
-        split: next(filter(subsets.get, given), '') for split, given in SPLITS.items()
-    }
-    taken = [name for name in names.values() if name]
-    others = sorted(name or 'images of none' for name in subsets.keys() - {*taken})
-    words = (
-        f'subset ({", ".join(taken)}{"; not " + ", ".join(others) if others else ""})'
-    )
-    if taken and not names['train']:
+            named = [name for name in folders if name in SPLIT_NAMES]
+            subset = named[0] if named else subset
+        subsets[subset].add(picture.stem)
+    train, val = [next(filter(subsets.get, some), '') for some in SPLITS.values()]
+    if val and not train:
         raise ValueError(
-            f'{part.source} has a subset {taken[0]!r} for validation, and none for training among '
+            f'{part.source} has a subset {val!r} for validation, and none for training among '
             f'{", ".join(sorted(subsets))}'
         )
-    if len(taken) == len(SPLITS):
-        stems = {split: frozenset(subsets[name]) for split, name in names.items()}
-        splits = {split: replace(part, names=some) for split, some in stems.items()}
-    elif taken:
-        splits, described = split_by_hash(part, subsets[names['train']])
-        words = f'{words} and {described}'
+    if train:
+        taken = [train, val] if val else [train]
+        said = ', '.join(taken)
+        others = sorted(name or 'images of none' for name in subsets.keys() - {*taken})
+        said += f'; not {", ".join(others)}' if others else ''
+        words = f'subset ({said})'
+        if val:
+            splits = {
+                'train': replace(part, names=frozenset(subsets[train])),
+                'val': replace(part, names=frozenset(subsets[val])),
+            }
+        else:
+            splits, described = split_by_hash(part, subsets[train])
+            words += f' and {described}'
     else:
-        by_stem = part.inventory.images(part.images).by_stem
-        splits, words = split_by_hash(part, {*by_stem, *(one.stem for one in pictures)})
+        stems = set(part.inventory.images(part.images).by_stem)
+        splits, words = split_by_hash(part, stems.union(*subsets.values()))
         if any(picture.is_frame for picture in pictures):
             words += ', so both splits have frames of one video'
     return LabelFolder(CVAT, splits, words, classes or None)
@@ -184,7 +181,8 @@ def labelled_images(
     pictures: list[Picture], part: Split, report: Report
 ) -> Iterator[Labelled]:
     """The images of a split that the file has."""
-    images, named = part.inventory.images(part.images), set[Path]()
+    images = part.inventory.images(part.images)
+    named = set[Path]()
     for picture in pictures:
         if not part.has(picture.stem):
             continue
@@ -225,10 +223,8 @@ def labelled(picture: Picture, file: Path, part: Split, report: Report) -> Label
 
 def shape_of(node: Node) -> Shape | str:
     """The object of a node; the reason to leave it out if it has no area or another form."""
-    label, degrees = (
-        node.label,
-        finite_numbers([node.attrib.get('rotation') or 0], 'rotation')[0],
-    )
+    label = node.label
+    (degrees,) = finite_numbers([node.attrib.get('rotation') or 0], 'rotation')
     if node.tag == 'box':
         left, top, right, bottom = numbers_in(node, *CORNERS)
         box = left, top, right - left, bottom - top
@@ -237,9 +233,9 @@ def shape_of(node: Node) -> Shape | str:
         x, y, across, down = numbers_in(node, 'cx', 'cy', 'rx', 'ry')
         return polygon_shape(label, ellipse(x, y, across, down, degrees))
     if node.tag == 'polygon':
-        pairs = [pair.split(',') for pair in node.attrib.get('points', '').split(';')]
-        points = finite_numbers([value for pair in pairs for value in pair], 'a corner')
-        if len(pairs) < 3:
+        given = node.attrib.get('points', '')
+        points = finite_numbers(re.split('[,;]', given), 'a corner')
+        if given.count(';') < 2:
             return 'polygon of less than three corners'
         return polygon_shape(label, points)
     return f'object of type {node.tag}'
@@ -252,12 +248,10 @@ def numbers_in(node: Node, *names: str) -> list[float]:
 
 def mask_of(node: Node, item: Labelled, part: Split) -> Shape | str:
     """A mask: run lengths of the rows in its box, the first of pixels outside of the object."""
-    left, top, width, height = map(
-        int, numbers_in(node, 'left', 'top', 'width', 'height')
-    )
-    counts = np.array(
-        finite_numbers(node.attrib.get('rle', '').split(','), 'a run length'), int
-    )
+    place = numbers_in(node, 'left', 'top', 'width', 'height')
+    left, top, width, height = map(int, place)
+    lengths = finite_numbers(node.attrib.get('rle', '').split(','), 'a run length')
+    counts = np.array(lengths, int)
     if min(width, height, counts.min() + 1) < 1 or counts.sum() != width * height:
         raise ValueError(f'run lengths of {counts.sum()} pixels for {width} x {height}')
     try:

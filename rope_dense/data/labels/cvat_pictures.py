@@ -1,6 +1,7 @@
 """The images and frames that a file of CVAT labels: their image files, sizes and shapes."""
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,8 +17,8 @@ from .label_folder import Split
 FRAME = re.compile(r'(?:^|/)frame_(\d+)$')  # as CVAT exports frames
 NUMBER = re.compile(r'(\d+)$')
 # Attributes of shapes that are read: a file may have a million shapes.
-NUMBERS = (
-    *'xtl ytl xbr ybr cx cy rx ry left top width height rotation points rle'.split(),
+NUMBERS = set(
+    'xtl ytl xbr ybr cx cy rx ry left top width height rotation points rle'.split()
 )
 
 
@@ -37,9 +38,8 @@ class Picture:
     subset: str  # of the project; '' for none
     size: tuple[int, int] | None  # (height, width); None if the labels do not say it
     nodes: list[Node]
-    stem: str = (
-        ''  # path in the folder of images without suffix; by its name without a file
-    )
+    # Path in the folder of images without suffix; by its name without a file.
+    stem: str = ''
     file: Path | None = None  # None if it is not there
     is_frame: bool = False  # its shapes are of tracks
 
@@ -63,66 +63,72 @@ def read_contents(part: Split) -> Contents:
 
 def parse_pictures(file: Path, images: Images) -> Contents:
     """The pictures of a file with their shapes, and its classes."""
-    meta, pictures = Element('meta'), list[Picture]()
-    by_frame, tracks = dict[tuple[str, str], Picture](), dict[str, list[Element]]()
+    meta, pictures = Element('meta'), []
+    by_frame = {}
+    tracks = defaultdict(list)
     for _, element in ElementTree.iterparse(file):
         subset = element.get('subset') or ''
         if element.tag == 'image':
             name = (element.get('name') or '').replace('\\', '/')
             nodes = [node_of(shape, shape.get('label')) for shape in element]
-            pictures.append(Picture(name, subset, frame_size(element), nodes))
-            by_frame[subset, element.get('id') or ''] = pictures[-1]
+            picture = Picture(name, subset, frame_size(element), nodes)
+            pictures.append(picture)
+            by_frame[subset, element.get('id') or ''] = picture
             element.clear()
         elif element.tag == 'track':
-            tracks.setdefault(subset, []).append(element)
+            tracks[subset].append(element)
         elif element.tag == 'meta':
             meta = element
     assign_files(pictures, images)
     for subset, some in tracks.items():
-        if len({track.get('task_id') for track in some}) > 1:
-            raise ValueError(
-                f'subset {subset!r} has tracks of several tasks, which number their frames alike: '
-                'export each task, or "CVAT for images 1.1"'
-            )
-        frames: dict[int, list[Node]] = {}
-        for track in some:
-            for number, shape in frame_shapes(track):
-                nodes = frames.setdefault(number, [])
-                if shape.get('outside') != '1':
-                    nodes.append(node_of(shape, track.get('label')))
-        for number in [
-            number for number in frames if (subset, str(number)) in by_frame
-        ]:
-            by_frame[subset, str(number)].nodes += frames.pop(number)
+        frames = {}
+        for number, nodes in frames_of(some, subset):
+            named = by_frame.get((subset, str(number)))
+            if named:
+                named.nodes += nodes
+            else:
+                frames[number] = nodes
         if frames:
-            pictures += frames_as_pictures(
-                dict(sorted(frames.items())), some, meta, subset, images
-            )
-    names = [
-        (label.findtext('name') or '').strip()
-        for label in meta.iterfind(
-            './/labels/label'
-        )  # not parts of skeletons, tags of images
-        if not label.findtext('parent') and label.findtext('type') != 'tag'
-    ]
-    return pictures, [name for name in dict.fromkeys(names) if name]
+            pictures += frames_as_pictures(frames, some, meta, subset, images)
+    names = []
+    for label in meta.iterfind('.//labels/label'):
+        # Not parts of skeletons, tags of images.
+        if not label.findtext('parent') and label.findtext('type') != 'tag':
+            names.append((label.findtext('name') or '').strip())
+    return pictures, [*filter(None, dict.fromkeys(names))]
+
+
+def frames_of(tracks: Sequence[Element], subset: str) -> list[tuple[int, list[Node]]]:
+    """The frames of a subset's tracks in their order, each with its number and its shapes."""
+    if len({track.get('task_id') for track in tracks}) > 1:
+        raise ValueError(
+            f'subset {subset!r} has tracks of several tasks, which number their frames alike: '
+            'export each task, or "CVAT for images 1.1"'
+        )
+    frames: dict[int, list[Node]] = defaultdict(list)
+    for track in tracks:
+        for number, shape in frame_shapes(track):
+            nodes = frames[number]  # there may be none
+            if shape.get('outside') != '1':
+                nodes.append(node_of(shape, track.get('label')))
+    return sorted(frames.items())
 
 
 def node_of(shape: Element, label: str | None) -> Node:
     """A shape without what is not read of it."""
-    attrib = {name: value for name in NUMBERS if (value := shape.get(name)) is not None}
+    attrib = {name: value for name, value in shape.items() if name in NUMBERS}
     return Node((label or '').strip(), shape.tag, attrib)
 
 
 def frame_shapes(track: Element) -> list[tuple[int, Element]]:
     """The shapes of a track with the numbers of their frames, from 0."""
-    what, shapes = (
-        f'a frame of track {track.get("id")}',
-        [x for x in track if x.tag != 'attribute'],
-    )
-    return [
-        (int(finite_numbers([shape.get('frame')], what)[0]), shape) for shape in shapes
-    ]
+    found = []
+    for shape in track:
+        if shape.tag != 'attribute':
+            what = f'a frame of track {track.get("id")}'
+            (number,) = finite_numbers([shape.get('frame')], what)
+            found.append((int(number), shape))
+    return found
 
 
 def assign_files(pictures: Sequence[Picture], images: Images) -> None:
@@ -131,16 +137,15 @@ def assign_files(pictures: Sequence[Picture], images: Images) -> None:
     An image file is one picture's whose path it has; where it is none's, a name is enough.
     """
     for picture in pictures:
-        for path in (
-            f'{picture.subset}/{picture.name}'.strip('/'),
-            picture.name.strip('/'),
-        ):
+        for path in (f'{picture.subset}/{picture.name}', picture.name):
+            path = path.strip('/')
             found = images.by_path.get(path) or images.by_stem.get(without_suffix(path))
             picture.file = picture.file or found
     taken = {picture.file for picture in pictures}
     for picture in pictures:
-        if picture.file is None and (named := images.find(picture.name)) not in taken:
-            picture.file = named
+        if picture.file is None:
+            named = images.find(picture.name)
+            picture.file = None if named in taken else named
         file = picture.file
         picture.stem = images.stem_of(file) if file else without_suffix(picture.name)
 
@@ -150,7 +155,7 @@ def frame_size(node: Element | None) -> tuple[int, int] | None:
     if node is None:
         return None
     sides = [node.get(name) or node.findtext(name) or 0 for name in ('height', 'width')]
-    height, width = (int(side) for side in finite_numbers(sides, 'a side of the image'))
+    height, width = map(int, finite_numbers(sides, 'a side of the image'))
     return (height, width) if height > 0 and width > 0 else None
 
 
@@ -162,27 +167,24 @@ def frames_as_pictures(
     images: Images,
 ) -> list[Picture]:
     """The frames with their image files, which have the numbers of the frames in their names."""
-    tasks = [
-        *meta.iterfind('project/tasks/task'),
-        *meta.iterfind('task'),
-        *meta.iterfind('job'),
-    ]
+    tasks = meta.findall('project/tasks/task')
+    tasks += meta.findall('task') + meta.findall('job')
     number = tracks[0].get('task_id')
-    task = next(
-        (task for task in tasks if number in (None, task.findtext('id'))),
-        Element('task'),
-    )
-    stems = {
-        s: file for s, file in images.by_stem.items() if s.startswith(f'{subset}/')
-    }
-    files: dict[int, list[Path]] = {}
+    fitting = [task for task in tasks if number in (None, task.findtext('id'))]
+    task = fitting[0] if fitting else Element('task')
+    stems = [stem for stem in images.by_stem if stem.startswith(f'{subset}/')]
+    files: dict[int, list[Path]] = defaultdict(list)
     for pattern in (FRAME, NUMBER):
-        for stem, file in (stems or images.by_stem).items() if not files else ():
-            if match := pattern.search(stem):
-                files.setdefault(int(match[1]), []).append(file)
+        if files:
+            break
+        for stem in stems or images.by_stem:
+            match = pattern.search(stem)
+            if match:
+                files[int(match[1])].append(images.by_stem[stem])
     check_frame_numbers(frames.keys(), files, task, images)
     check_tracks(tracks, files, task)
-    size, found = frame_size(task.find('original_size')), list[Picture]()
+    size = frame_size(task.find('original_size'))
+    found = []
     for frame, nodes in frames.items():
         same = files.get(frame, [])
         if len(same) > 1:
@@ -201,14 +203,17 @@ def check_frame_numbers(
     """Refuse images that are other frames than the frames of the video, counted from 0."""
     start = int(task.findtext('start_frame') or 0)
     count, last = task.findtext('size'), task.findtext('stop_frame')
-    stop = int(last) if last is not None else start + int(count) - 1 if count else None
+    stop = None
+    if last is not None:
+        stop = int(last)
+    elif count:
+        stop = start + int(count) - 1
     if stop is None or max(frames) > stop:  # a job may count the frames of its task
         is_other = 0 in frames and 0 not in files
     else:
         counts_from_1 = 0 not in files and 1 in files
-        is_other = max(files, default=0) > stop and (
-            start not in files or counts_from_1
-        )
+        is_beyond = max(files, default=0) > stop
+        is_other = is_beyond and (start not in files or counts_from_1)
     if is_other or not files.keys() & frames:
         numbers = f'{min(files)} to {max(files)}' if files else 'no number'
         raise ValueError(
