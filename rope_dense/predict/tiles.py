@@ -24,7 +24,7 @@ from ..data.tiles.detection import (
     make_levels,
     suppress_duplicates,
 )
-from ..data.tiles.evaluation import segment, value_type
+from ..data.tiles.evaluation import PixelTask, segment, value_type
 from ..data.tiles.image_file import LargeImage, geojson_text, is_on_map, write_raster
 from ..data.tiles.pictures import draw_boxes, draw_labels
 from ..data.tiles.plan import TileGrid, TilePredictor
@@ -107,9 +107,11 @@ def tile_and_overlap(
     cfg: Config, tile: int | None = None, overlap: int | None = None
 ) -> tuple[int, int]:
     """By default as in training on tiles, else the size of the test images; and a quarter of it."""
-    if tile is None and (plan := tile_plan(cfg)):
+    plan = tile_plan(cfg)
+    if tile is None and plan:
         tile, least = plan.at(max(plan.scales))
-        overlap = least if overlap is None else overlap
+        if overlap is None:
+            overlap = least
     elif tile is None:
         tile = min(configured_size(cfg))
         crops = training_crops(cfg)
@@ -151,7 +153,7 @@ def part_of(folder: Path, rank: int, count: int) -> Path:
 
 def share_of(rows: Sequence[int], rank: int, count: int) -> range:
     """The rows of a process, by the tiles in each: neighbours, with about equally many tiles."""
-    before = np.cumsum([0, *rows])[:-1]
+    before = np.cumsum(rows) - rows
     ends = np.searchsorted(before, np.arange(count + 1) * sum(rows) / count).tolist()
     return range(ends[rank], ends[rank + 1])
 
@@ -184,9 +186,8 @@ class TiledImage:
     share: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
-        self.bands = find_load_bands(
-            next(pipelines(self.trained.cfg.test_dataloader.dataset))
-        )
+        dataset = self.trained.cfg.test_dataloader.dataset
+        self.bands = find_load_bands(next(pipelines(dataset)))
         self.image = open_image(self.path, self.bands)
 
     def predict(self) -> bool:
@@ -197,7 +198,8 @@ class TiledImage:
             JournalError: there is unfinished work of other settings, or it is damaged.
         """
         has_boxes = RESULTS[task_of(self.trained.cfg)].endswith('.json')
-        if is_written := self.write_boxes() if has_boxes else self.write_labels():
+        is_written = self.write_boxes() if has_boxes else self.write_labels()
+        if is_written:
             remove_journal(self.journal)
         return is_written
 
@@ -224,28 +226,26 @@ class TiledImage:
         Returns:
             The file of all rows, or None if another process merges.
         """
-        journal = self.open_journal(part_of(self.journal, *self.share), settings)
-        steps, count = share_of(rows, *self.share), self.share[1]
-        total, left = (
-            sum(rows[step] for step in x) for x in (steps, steps[journal.finished :])
-        )
+        rank, count = self.share
+        journal = self.open_journal(part_of(self.journal, rank, count), settings)
+        steps = share_of(rows, rank, count)
+        total = sum(rows[step] for step in steps)
+        left = sum(rows[step] for step in steps[journal.finished :])
         trained, tiling = self.trained, self.tiling
-        print(
-            f'{total} tiles of {tiling.tile} pixels, {left} of them not finished',
-            flush=True,
-        )
+        said = f'{total} tiles of {tiling.tile} pixels, {left} of them not finished'
+        print(said, flush=True)
         if left:
             with bar(self.path.name, left) as done:
                 about = dict(batch=tiling.batch, report=done.update)
                 work(TilePredictor(trained.model, trained.cfg, **about), journal, steps)
-        if not should_merge(*self.share):
+        if not should_merge(rank, count):
             return None
         whole = self.journal / journal.content.name
         if count > 1:
             with whole.open('wb') as file:
-                for rank in range(count):
-                    part = part_of(self.journal, rank, count) / whole.name
-                    with part.open('rb') as rows_file:
+                for part in range(count):
+                    folder = part_of(self.journal, part, count)
+                    with (folder / whole.name).open('rb') as rows_file:
                         shutil.copyfileobj(rows_file, file)
         return whole
 
@@ -254,18 +254,20 @@ class TiledImage:
         image, model, tiling = self.image, self.trained.model, self.tiling
         grid = TileGrid(image.height, image.width, tiling.tile, tiling.overlap)
         rows = [len(grid.lefts)] * len(grid.tops)
-        num_scores, threshold = model.out_channels, None
+        task: PixelTask = 'semantic'
+        num_scores = model.out_channels
+        threshold = None
         if task_of(self.trained.cfg) == 'depth':
+            task = 'depth'
             num_scores = 1
         elif num_scores == 1:
             threshold = model.decode_head.threshold
-        work = partial(segment, image, grid, num_scores, threshold)
-        if (content := self.predict_all(rows, self.settings(), work)) is None:
+        work = partial(segment, image, grid, task, num_scores, threshold)
+        content = self.predict_all(rows, self.settings(), work)
+        if content is None:
             return False
-        dtype, colours = (
-            value_type(num_scores, threshold),
-            dict(enumerate(self.trained.colours)),
-        )
+        dtype = value_type(task, num_scores)
+        colours = dict(enumerate(self.trained.colours))
         if self.picture:
             drawn = draw_labels(self.path, content, dtype, colours, self.bands)
             self.write_bytes(self.picture, encoded(drawn, self.picture.suffix))
@@ -281,16 +283,20 @@ class TiledImage:
             warn(
                 f'{path} has a transform but no coordinate system: no GeoJSON is written'
             )
-        if (halvings := tiling.halvings) is None:
+        halvings = tiling.halvings
+        if halvings is None:
             plan = tile_plan(self.trained.cfg)
             halvings = plan.halvings if plan else -1
-        levels = make_levels(
-            image.height, image.width, tiling.tile, tiling.overlap, halvings
-        )
-        rows = [len(level.grid.lefts) for level in levels for _ in level.grid.tops]
-        more = {'halvings': halvings, 'min-score': tiling.min_score}
+        tile, overlap = tiling.tile, tiling.overlap
+        levels = make_levels(image.height, image.width, tile, overlap, halvings)
+        rows: list[int] = []
+        for level in levels:
+            rows += [len(level.grid.lefts)] * len(level.grid.tops)
+        settings = self.settings()
+        settings |= {'halvings': halvings, 'min-score': tiling.min_score}
         work = partial(detect, path, levels, tiling.min_score, self.bands)
-        if (content := self.predict_all(rows, self.settings() | more, work)) is None:
+        content = self.predict_all(rows, settings, work)
+        if content is None:
             return False
         self.merge(list(read_json_lines(content, strict=True)))
         return True
@@ -302,9 +308,8 @@ class TiledImage:
         if merge_iou is None:
             merge_iou = ROTATED_IOU if version else UPRIGHT_IOU
         lines = suppress_duplicates(lines, merge_iou)
-        result = as_coco(
-            lines, self.path.name, (image.height, image.width), classes, version
-        )
+        size = (image.height, image.width)
+        result = as_coco(lines, self.path.name, size, classes, version)
         if version:
             objects = ((self.path.stem, item) for item in result['annotations'])
             for name, text in dota_texts(classes, objects).items():
@@ -316,10 +321,8 @@ class TiledImage:
             self.write_bytes(self.out.with_suffix('.geojson'), text.encode())
             said += f', also as {self.out.stem}.geojson'
         if self.picture:
-            kind, colours = (
-                visualizer_of(cfg, '', 0)['type'],
-                dict(enumerate(self.trained.colours)),
-            )
+            kind = visualizer_of(cfg, '', 0)['type']
+            colours = dict(enumerate(self.trained.colours))
             drawn = draw_boxes(self.path, lines, classes, colours, kind, self.bands)
             self.write_bytes(self.picture, encoded(drawn, self.picture.suffix))
         text = json.dumps(result) + '\n'

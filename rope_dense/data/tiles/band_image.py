@@ -39,33 +39,37 @@ class BandImage(LargeImage):
     ) -> None:
         if not find_spec('rasterio'):
             raise ValueError(f'{path}: {NOT_INSTALLED}')
-        self.path, self.shrink, self.bands = Path(path), shrink, bands
-        files = [
-            window_file(x, copies, bands, writes=True) for x in bands.files(self.path)
-        ]
-        self.files = [*map(BandFile, files)]
-        self.file, self.turned = self.files[0], None
+        self.path = Path(path)
+        self.shrink = shrink
+        self.bands = bands
+        self.files = []
+        for name in bands.files(self.path):
+            self.files.append(BandFile(window_file(name, copies, bands, writes=True)))
+        self.file = self.files[0]
+        self.turned = None
         header = self.file.header
-        self.full_size = header.height, header.width
-        self.height, self.width = (-(-side // shrink) for side in self.full_size)
+        self.full_size = (header.height, header.width)
+        self.height = -(-header.height // shrink)
+        self.width = -(-header.width // shrink)
         self.channels = bands.channels
-        self.first, self.rows = 0, np.empty((0, self.width, self.channels), np.float32)
+        self.first = 0
+        self.rows = np.empty((0, self.width, self.channels), np.float32)
         bands.check_headers(self.path, {file.path: file.header for file in self.files})
 
     def decode_chunk(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
         """A part of the file; beyond its edges the last row and column are repeated."""
         height, width = self.full_size
-        stop, end = min(bottom, height), min(right, width)
+        stop = min(bottom, height)
+        end = min(right, width)
         parts = [self.bands.part(file, (top, stop), (left, end)) for file in self.files]
-        pixels = np.concatenate(parts, axis=2)
-        return np.pad(
-            pixels, ((0, bottom - stop), (0, right - end), (0, 0)), mode='edge'
-        )
+        beyond = ((0, bottom - stop), (0, right - end), (0, 0))
+        return np.pad(np.concatenate(parts, axis=2), beyond, mode='edge')
 
     def shrink_chunk(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
         """A chunk in the pixels of the shrunken image; NaN where all pixels have no data."""
         small = shrink(self.bands.filled(chunk), width, height)
-        if (missing := no_data(chunk)) is not None:
+        missing = no_data(chunk)
+        if missing is not None:
             known = shrink(1 - missing[..., None].astype(np.float32), width, height)
             small[known[..., 0] == 0] = np.nan
         return small
@@ -84,7 +88,10 @@ def open_image(
 
 
 def window_file(
-    path: Path, folder: str | None, bands: LoadBands | None, writes: bool = False
+    path: Path,
+    folder: str | None,
+    bands: LoadBands | None,
+    writes: bool = False,
 ) -> Path:
     """The file that windows of a file are read of: itself, or its copy.
 
@@ -93,19 +100,22 @@ def window_file(
         bands: None for pictures, which are copied as they are shown.
         writes: the copy is written if it is not there.
     """
-    is_turned = (
-        bands is None and folder is not None and read_header(path).orientation > 1
-    )
-    if folder is None or (has_windows(path) and not is_turned):
+    if folder is None:
         return path
-    if (copy := copy_path(path, Path(folder))).exists() or not writes:
+    is_turned = bands is None and read_header(path).orientation > 1
+    if has_windows(path) and not is_turned:
+        return path
+    copy = copy_path(path, Path(folder))
+    if copy.exists() or not writes:
         return copy
     if bands is not None:
         copy_raster(path, copy)
         return copy
     image = LargeImage(path)
-    size = image.height, image.width, 3
     write_rows(
-        copy, size, np.dtype('uint8'), lambda top, end: image.read(top, end)[..., ::-1]
+        copy,
+        (image.height, image.width, 3),
+        np.dtype('uint8'),
+        lambda top, end: image.read(top, end)[..., ::-1],
     )
     return copy

@@ -61,11 +61,6 @@ class TilePlace(NamedTuple):
     number: int
     is_last: bool
 
-    @property
-    def start(self) -> tuple[int, int]:
-        """The first row and column."""
-        return self.level.grid.tops[self.row], self.level.grid.lefts[self.column]
-
 
 @DATASETS.register_module()
 class TiledDataset(BaseDataset):
@@ -101,11 +96,18 @@ class TiledDataset(BaseDataset):
         serialize_data: bool = True,
         **files: Any,
     ) -> None:
-        self.plan, self.copies = TilePlan(tile, overlap, scales), copies
-        self.least_share, self.empty, self.counts = least_share, empty, Counter[str]()
+        self.plan = TilePlan(tile, overlap, scales)
+        self.copies = copies
+        self.least_share = least_share
+        self.empty = empty
+        self.counts = Counter[str]()
         self.bands = find_load_bands(pipeline)
         given = dict(
-            type=kind, pipeline=[], metainfo=metainfo, test_mode=test_mode, **files
+            type=kind,
+            pipeline=[],
+            metainfo=metainfo,
+            test_mode=test_mode,
+            **files,
         )
         self.whole = DATASETS.build(given)
         super().__init__(
@@ -124,44 +126,57 @@ class TiledDataset(BaseDataset):
 
     def load_data_list(self) -> list[dict]:
         """The tiles, by images."""
-        tiles, empty = list[dict](), list[dict]()
+        tiles = list[dict]()
+        empty = list[dict]()
+        tiles_of = self.tested if self.test_mode else self.trained
         for image in range(len(self.whole)):
             info = dict(self.whole.get_data_info(image), image=image)
             if 'height' not in info:
                 header = read_header(Path(info['img_path']))
                 info.update(height=header.height, width=header.width)
-            for tile in self.tested(info) if self.test_mode else self.trained(info):
-                (empty if tile.pop('empty', False) else tiles).append(tile)
+            for tile in tiles_of(info):
+                is_empty = tile.pop('empty', False)
+                (empty if is_empty else tiles).append(tile)
         number = round(min(len(empty), self.empty * len(tiles)))
         self.counts.update(
-            tiles=len(tiles) + number, empty=number, left_out=len(empty) - number
+            tiles=len(tiles) + number,
+            empty=number,
+            left_out=len(empty) - number,
         )
-        tiles += [
-            empty[i] for i in np.linspace(0, len(empty), number, False, dtype=int)
-        ]
+        for index in np.linspace(0, len(empty), number, False, dtype=int):
+            tiles.append(empty[index])
         tiles.sort(key=lambda tile: tile['image'])
         self.images = np.array([tile['image'] for tile in tiles], int)
         return tiles
 
     def tile_of(self, info: dict, window: Window, **more: Any) -> dict:
         """The entry of an image in the list of a data set, for a tile."""
-        height, width = window.bottom - window.top, window.right - window.left
+        height = window.bottom - window.top
+        width = window.right - window.left
         is_part = (height, width) != (info['height'], info['width'])
-        about = dict(window=window, shrink=1, copies=self.copies if is_part else None)
-        return dict(info, height=height, width=width) | about | more
+        about = dict(
+            height=height,
+            width=width,
+            window=window,
+            shrink=1,
+            copies=self.copies if is_part else None,
+        )
+        return info | about | more
 
     def trained(self, info: dict) -> Iterator[dict]:
         """The tiles of an image with the objects in them; none whose mask is ignored."""
-        size, instances = (info['height'], info['width']), info.get('instances', ())
-        boxes = np.array([x['bbox'] for x in instances], float).reshape(-1, 4)
-        is_whole = np.array([bool(x['ignore_flag']) for x in instances], bool)
+        size = (info['height'], info['width'])
+        instances = info.get('instances', ())
+        boxes = np.array([item['bbox'] for item in instances], float).reshape(-1, 4)
+        is_whole = np.array([item['ignore_flag'] for item in instances], bool)
         for window in self.plan.windows(*size):
             tile = self.tile_of(info, window)
             if 'instances' in info:
                 found, whole = objects_in(
                     instances, boxes, window, size, self.least_share
                 )
-                tile.update(instances=found, empty=all(x['ignore_flag'] for x in found))
+                is_empty = all(item['ignore_flag'] for item in found)
+                tile.update(instances=found, empty=is_empty)
                 is_whole |= whole
                 self.counts['most'] = max(self.counts['most'], len(found))
             elif 'seg_map_path' in info and (read_mask_labels(tile) == IGNORED).all():
@@ -175,57 +190,56 @@ class TiledDataset(BaseDataset):
 
         The first has all objects of the image; of masks and depth each tile has its own part.
         """
-        size, has_objects = (info['height'], info['width']), 'instances' in info
+        size = (info['height'], info['width'])
+        has_objects = 'instances' in info
         sides = self.plan.at(max(self.plan.scales))
         levels = make_levels(*size, *sides, self.plan.halvings if has_objects else 0)
-        places = [
-            (level, row, column)
-            for level in levels
-            for row in range(len(level.grid.tops))
-            for column in range(len(level.grid.lefts))
-        ]
-        for number, (level, row, column) in enumerate(places):
-            left, top = level.grid.lefts[column], level.grid.tops[row]
-            window = Window(
-                left, top, left + level.grid.tile_width, top + level.grid.tile_height
-            )
-            place = TilePlace(
-                level, size, row, column, number, number == len(places) - 1
-            )
-            tile = self.tile_of(info, window, shrink=level.shrink, place=place)
-            yield tile | dict(instances=[]) if number and has_objects else tile
+        count = sum(len(level.grid) for level in levels)
+        number = 0
+        for level in levels:
+            for row, column in level.grid.places:
+                is_last = number == count - 1
+                tile = self.tile_of(
+                    info,
+                    level.grid.window(row, column),
+                    shrink=level.shrink,
+                    place=TilePlace(level, size, row, column, number, is_last),
+                )
+                if number and has_objects:
+                    tile['instances'] = []
+                yield tile
+                number += 1
 
     def copy_images(self) -> None:
         """Write the copies of images that are not there, shared among the processes."""
-        infos = [
-            self.get_data_info(i) for i in np.unique(self.images, return_index=True)[1]
-        ]
-        paths = [Path(x['img_path']) for x in infos if x['copies']]
-        files = [
-            file for x in paths for file in (self.bands.files(x) if self.bands else [x])
-        ]
-        copies = {x: window_file(x, self.copies, self.bands) for x in files}
-        missing = [x for x in files if not copies[x].exists()]
+        copies: dict[Path, Path] = {}
+        for index in np.unique(self.images, return_index=True)[1]:
+            info = self.get_data_info(index)
+            path = Path(info['img_path'])
+            if info['copies']:
+                for file in self.bands.files(path) if self.bands else [path]:
+                    copies[file] = window_file(file, self.copies, self.bands)
+        missing = [file for file, place in copies.items() if not place.exists()]
+        is_first = get_rank() == 0
         barrier()  # all processes have the same list
-        if missing and get_rank() == 0:
-            example = missing[0].name
-            said = f'{len(missing)} images, such as {example}, are read from their beginning'
+        if missing and is_first:
             print(
-                f'{said}: copies with windows are written to {self.copies}',
+                f'{len(missing)} images, such as {missing[0].name}, are read from their beginning: '
+                f'copies with windows are written to {self.copies}',
                 file=sys.stderr,
             )
-        for path in progress(
-            missing[get_rank() :: get_world_size()], 'copies of images'
-        ):
+        share = missing[get_rank() :: get_world_size()]
+        for path in progress(share, 'copies of images'):
             window_file(path, self.copies, self.bands, writes=True)
         barrier()
-        if missing and get_rank() == 0:
-            size = sum(copies[x].stat().st_size for x in missing) / 1e9
+        if missing and is_first:
+            size = sum(copies[file].stat().st_size for file in missing) / 1e9
             print(f'{self.copies}: {size:.2f} GB of copies', file=sys.stderr)
 
     def prepare_data(self, idx: int) -> Any:
         """A tile after the pipeline, whose transforms may load others: ``results['dataset']``."""
-        (load, *steps), info = self.pipeline.transforms, self.get_data_info(idx)
+        info = self.get_data_info(idx)
+        load, *steps = self.pipeline.transforms
         loaded = load({**info, 'dataset': self})
         packed = Compose(steps)(loaded)
         if packed is not None and self.test_mode:
@@ -236,8 +250,8 @@ class TiledDataset(BaseDataset):
 
 def with_windows(pipeline: Sequence[dict]) -> list[dict]:
     """A pipeline whose steps that load images are ``LoadWindow``."""
-    steps = copy.deepcopy([*pipeline])
-    for _, step in [*nodes(steps)]:
+    steps = copy.deepcopy(list(pipeline))
+    for _, step in list(nodes(steps)):
         name = str(step.get('type')).rpartition('.')[2]
         if name in ('LoadImageFromFile', 'LoadBands'):
             bands = dict(step) if name == 'LoadBands' else None
@@ -264,13 +278,14 @@ class LoadWindow(BaseTransform):
         self.text = json.dumps(bands, default=list)
 
     def transform(self, results: dict) -> dict:
-        pixels = open_cached(
+        image = open_cached(
             os.getpid(),
             results['img_path'],
             self.text,
             results['shrink'],
             results['copies'],
-        ).window(*results['window'])
+        )
+        pixels = image.window(*results['window'])
         if self.bands is not None:
             return self.bands.transform({**results, 'img': pixels})
         shape = pixels.shape[:2]
@@ -283,7 +298,8 @@ def open_cached(
 ) -> LargeImage:
     """An open image; a loading process, which is a fork, opens its own."""
     step = json.loads(bands)
-    return open_image(path, find_load_bands([step]) if step else None, shrink, copies)
+    loader = find_load_bands([step]) if step else None
+    return open_image(path, loader, shrink, copies)
 
 
 @DATA_SAMPLERS.register_module()
@@ -300,27 +316,26 @@ class TileSampler(InfiniteSampler):
     """
 
     def __init__(
-        self, dataset: TiledDataset, shuffle: bool = True, seed: int | None = None
+        self,
+        dataset: TiledDataset,
+        shuffle: bool = True,
+        seed: int | None = None,
     ) -> None:
         self.images = dataset.images
         super().__init__(dataset, shuffle, seed)
-        self.tested = np.flatnonzero(
-            self.images % self.world_size == self.rank
-        ).tolist()
+        is_tested = self.images % self.world_size == self.rank
+        self.tested = np.flatnonzero(is_tested).tolist()
 
     def _infinite_indices(self) -> Iterator[int]:
-        random, order = (
-            np.random.default_rng(self.seed),
-            np.argsort(self.images, kind='stable'),
-        )
-        tiles = np.split(
-            order, np.flatnonzero(np.diff(self.images[order])) + 1
-        )  # of each image
+        random = np.random.default_rng(self.seed)
+        order = np.argsort(self.images, kind='stable')
+        starts = np.flatnonzero(np.diff(self.images[order])) + 1
+        tiles = np.split(order, starts)  # of each image
         while True:
             images = random.permutation(len(tiles))
             for start in range(0, len(images), OPEN):
-                some = np.concatenate([tiles[i] for i in images[start : start + OPEN]])
-                yield from random.permutation(some).tolist()
+                some = [tiles[image] for image in images[start : start + OPEN]]
+                yield from random.permutation(np.concatenate(some)).tolist()
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.indices if self.shuffle else self.tested)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,8 @@ if find_spec('mmdet'):  # which needs shapely
 
 BORDER = 0.01  # of a tile's side: a box that ends nearer to it may be cut off there
 AT_ONCE = 128  # boxes that are compared with all others
-UPRIGHT_IOU, ROTATED_IOU = 0.5, 0.1  # the second as mmrotate merges the tiles of DOTA
+UPRIGHT_IOU = 0.5
+ROTATED_IOU = 0.1  # as mmrotate merges the tiles of DOTA
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,19 @@ class Level:
 
 
 def make_levels(
-    height: int, width: int, tile: int, overlap: int, halvings: int
+    height: int,
+    width: int,
+    tile: int,
+    overlap: int,
+    halvings: int,
 ) -> list[Level]:
     """The image itself, and its halvings until it fits one tile, or as many (-1 for no limit).
 
     An object is inside of a tile at each level where it is not larger than the overlap, and at the
     last level, which has one tile.
     """
-    shrink, levels = 1, []
+    shrink = 1
+    levels = []
     while True:
         grid = TileGrid(-(-height // shrink), -(-width // shrink), tile, overlap)
         levels.append(Level(shrink, grid))
@@ -77,9 +84,13 @@ def detect(
         steps: rows of tiles, counted over all levels.
     """
     full = open_image(path, bands)
-    step, tile, left = 0, 0, steps[journal.finished :]
+    size = (full.height, full.width)
+    left = steps[journal.finished :]
+    step = 0
+    tile = 0
     for level in levels:
-        grid, image = level.grid, open_image(path, bands, level.shrink)
+        grid = level.grid
+        image = open_image(path, bands, level.shrink)
         for row, top in enumerate(grid.tops):
             if step in left:
                 strip = image.read(top, top + grid.tile_height)
@@ -87,15 +98,16 @@ def detect(
                 for column, sample in enumerate(predict(grid.tiles_of(strip))):
                     found = sample.pred_instances
                     least = torch.as_tensor(min_score, device=found.scores.device)
-                    least = least[found.labels] if least.ndim else least
+                    if least.ndim:
+                        least = least[found.labels]
                     found = found[found.scores >= least].cpu()
-                    size = full.height, full.width
                     lines += detection_lines(
                         found, level, row, column, tile + column, size
                     )
                 text = ''.join(json.dumps(line) + '\n' for line in lines)
                 journal.finish_step(text.encode())
-            step, tile = step + 1, tile + len(grid.lefts)
+            step += 1
+            tile += len(grid.lefts)
 
 
 def detection_lines(
@@ -107,36 +119,40 @@ def detection_lines(
     size: tuple[int, int],
 ) -> list[dict]:
     """Return the lines of one tile, see ``detect``; ``size`` is (height, width) of the image."""
-    grid, (height, width) = level.grid, size
-    left, top = grid.lefts[column], grid.tops[row]
-    found_boxes = get_box_tensor(
-        found.bboxes
-    ).double()  # [N, 4 or 5], in pixels of the tile
-    is_rotated = found_boxes.shape[1] == 5
-    boxes = upright(found_boxes) if is_rotated else found_boxes
+    grid = level.grid
+    height, width = size
+    left, top, *_ = grid.window(row, column)
+    places = get_box_tensor(found.bboxes).double()  # [N, 4 or 5], in pixels of the tile
+    is_rotated = places.shape[1] == 5
+    boxes = upright(places) if is_rotated else places
     cut = is_cut_by_tile(boxes, grid, row, column)
     boxes = (boxes + torch.tensor([left, top, left, top])) * level.shrink
     boxes = boxes.clamp(min=0).minimum(torch.tensor([width, height, width, height]))
-    lines = [
-        dict(box=box, score=score, label=label, tile=tile, cut=is_cut)
-        for box, score, label, is_cut in zip(
-            boxes.tolist(),
-            found.scores.tolist(),
-            found.labels.tolist(),
-            cut.tolist(),
-            strict=True,
+    lines = []
+    for box, score, label, is_cut in zip(
+        boxes.tolist(),
+        found.scores.tolist(),
+        found.labels.tolist(),
+        cut.tolist(),
+        strict=True,
+    ):
+        line = dict(
+            box=box,
+            score=score,
+            label=label,
+            tile=tile,
+            cut=is_cut,
         )
-    ]
+        lines.append(line)
     if is_rotated:
-        place = torch.tensor([left, top, 0, 0])
-        found_boxes[:, :4] = (found_boxes[:, :4] + place) * level.shrink
-        for line, rbox in zip(lines, found_boxes.tolist(), strict=True):
+        moved = places[:, :4] + torch.tensor([left, top, 0, 0])
+        places[:, :4] = moved * level.shrink
+        for line, rbox in zip(lines, places.tolist(), strict=True):
             line['rbox'] = rbox
     for line, mask in zip(lines, found.get('masks', ()), strict=False):
         lengths = mask_lengths(np.asarray(mask), left, top, size, level.shrink)
-        line['mask'] = dict(
-            counts=lengths['counts'], area=int(coco_mask.area(run_lengths(lengths)))
-        )
+        area = int(coco_mask.area(run_lengths(lengths)))
+        line['mask'] = dict(counts=lengths['counts'], area=area)
     return lines
 
 
@@ -148,10 +164,10 @@ def upright(boxes: Tensor) -> Tensor:
 
 def is_cut_by_tile(boxes: Tensor, grid: TileGrid, row: int, column: int) -> Tensor:
     """[N], true for boxes [N, 4] that reach a side of the tile inside of the image."""
-    left, top = grid.lefts[column], grid.tops[row]
-    height, width, margin = grid.tile_height, grid.tile_width, BORDER * grid.tile
-    inner = [left > 0, top > 0, left + width < grid.width, top + height < grid.height]
-    far = boxes[:, 2:] >= torch.tensor([width, height]) - margin
+    left, top, right, bottom = grid.window(row, column)
+    margin = BORDER * grid.tile
+    inner = [left > 0, top > 0, right < grid.width, bottom < grid.height]
+    far = boxes[:, 2:] >= torch.tensor([right - left, bottom - top]) - margin
     near = torch.cat([boxes[:, :2] <= margin, far], 1)
     return (near & torch.tensor(inner)).any(1)
 
@@ -170,21 +186,25 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
     if not lines:
         return []
     boxes = np.array([[*line['box'], *line.get('rbox', ())] for line in lines], float)
-    scores, labels, tiles, cut = (
-        np.array([line[name] for line in lines])
-        for name in ('score', 'label', 'tile', 'cut')
-    )  # boxes are [N, 4 or 9], others [N]
+    scores = np.array([line['score'] for line in lines])
+    labels = np.array([line['label'] for line in lines])
+    tiles = np.array([line['tile'] for line in lines])
+    cut = np.array([line['cut'] for line in lines])
     order = np.lexsort((-scores, cut))
     left = []
     for label in np.unique(labels):
         rivals = order[labels[order] == label]
         out = duplicate_mask(boxes[rivals], cut[rivals], tiles[rivals], threshold)
         left += rivals[~out].tolist()
-    return sorted((lines[index] for index in left), key=lambda line: -line['score'])
+    kept = [lines[index] for index in left]
+    return sorted(kept, key=lambda line: -line['score'])
 
 
 def duplicate_mask(
-    boxes: np.ndarray, cut: np.ndarray, tiles: np.ndarray, threshold: float
+    boxes: np.ndarray,
+    cut: np.ndarray,
+    tiles: np.ndarray,
+    threshold: float,
 ) -> np.ndarray:
     """[N], true for boxes [N, 4 or 9] of a class that are dropped, see ``suppress_duplicates``."""
     out = np.zeros(len(boxes), bool)
@@ -195,11 +215,11 @@ def duplicate_mask(
         first, later = tree.query(places[some])  # pairs of upright boxes that touch
         first = some[first]
         rivals = (later > first) & (tiles[later] != tiles[first])
-        first, later = first[rivals], later[rivals]
+        first = first[rivals]
+        later = later[rivals]
         covered = pair_overlaps(boxes[later], boxes[first], 'iou') > threshold
-        covered |= cut[later] & (
-            pair_overlaps(boxes[later], boxes[first], 'iof') > threshold
-        )
+        within = pair_overlaps(boxes[later], boxes[first], 'iof') > threshold
+        covered |= cut[later] & within
         for index, other in zip(first[covered], later[covered], strict=True):
             out[other] |= not out[index]
     return out
@@ -210,17 +230,23 @@ def pair_overlaps(boxes: np.ndarray, others: np.ndarray, mode: str) -> np.ndarra
 
     Boxes are [N, 4]; or [N, 9] of rotated boxes, their upright boxes first.
     """
-    first, second = torch.from_numpy(boxes), torch.from_numpy(others)
+    first = torch.from_numpy(boxes)
+    second = torch.from_numpy(others)
     result = bbox_overlaps(first[:, :4], second[:, :4], mode, is_aligned=True)
     if boxes.shape[1] == 4:
         return result.numpy()
     near = result > 0  # others cannot overlap
-    first, second = first[near, 4:], second[near, 4:]
+    first = first[near, 4:]
+    second = second[near, 4:]
     centre = F.pad(second[:, :2], (0, 3))  # float32 is exact near zero
+    overlaps = box_iou_rotated(
+        (first - centre).float(),
+        (second - centre).float(),
+        mode,
+        aligned=True,
+    )
     result = torch.zeros_like(result)
-    result[near] = box_iou_rotated(
-        (first - centre).float(), (second - centre).float(), mode, aligned=True
-    ).double()
+    result[near] = overlaps.double()
     return result.numpy()
 
 
@@ -241,24 +267,31 @@ def as_coco(
     height, width = size
     annotations = []
     for index, line in enumerate(lines, start=1):
-        x0, y0, x1, y1 = line['box']
+        left, top, right, bottom = line['box']
+        sides = (right - left, bottom - top)
         annotation = dict(
-            id=index, image_id=1, category_id=line['label'] + 1, iscrowd=0
+            id=index,
+            image_id=1,
+            category_id=line['label'] + 1,
+            iscrowd=0,
+            bbox=[left, top, *sides],
+            area=sides[0] * sides[1],
+            score=line['score'],
         )
-        annotation |= dict(bbox=[x0, y0, x1 - x0, y1 - y0], area=(x1 - x0) * (y1 - y0))
-        annotation |= dict(score=line['score'])
         if 'rbox' in line and convention:
             annotation |= rotated_annotation(line['rbox'], convention)
         if 'mask' in line:
-            segmentation = dict(size=list(size), counts=line['mask']['counts'])
-            annotation |= dict(segmentation=segmentation, area=line['mask']['area'])
+            mask = line['mask']
+            segmentation = dict(size=list(size), counts=mask['counts'])
+            annotation |= dict(segmentation=segmentation, area=mask['area'])
         annotations.append(annotation)
-    info = dict(info=about_convention(convention)) if convention else {}
-    return dict(
-        **info,
-        images=[dict(id=1, file_name=file_name, height=height, width=width)],
-        categories=[
-            dict(id=index, name=name) for index, name in enumerate(classes, start=1)
-        ],
-        annotations=annotations,
-    )
+    content: dict[str, Any] = {}
+    if convention:
+        content['info'] = about_convention(convention)
+    image = dict(id=1, file_name=file_name, height=height, width=width)
+    content['images'] = [image]
+    content['categories'] = [
+        dict(id=index, name=name) for index, name in enumerate(classes, start=1)
+    ]
+    content['annotations'] = annotations
+    return content

@@ -1,13 +1,14 @@
-"""Label rasters and depth maps of large images, from the blended scores of tiles.
+"""Whole images out of the predictions for their tiles: labels, depth and boxes.
 
-Whole images out of the predictions for their tiles, joined as ``predict-large`` does.
+``predict-large`` writes labels and depth by ``segment``, and a test of a ``TiledDataset`` joins its
+samples by ``TiledEvaluator``; the scores of both are blended by ``ScoreBlender``.
 """
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,19 +21,20 @@ from ...utils.journal import Journal, damaged_error
 from ..images.bands import drop_predictions_without_data, no_data
 from ..mask_colours import ignored_label, label_type
 from .dataset import TilePlace
-from .detection import (
-    ROTATED_IOU,
-    UPRIGHT_IOU,
-    detection_lines,
-    suppress_duplicates,
-)
+from .detection import ROTATED_IOU, UPRIGHT_IOU, detection_lines, suppress_duplicates
 from .image_file import LargeImage
 from .plan import TileGrid, TilePredictor, finished_parts
+
+MIN_SCORE = 0.01  # of a box that counts in a test
+THRESHOLD = 0.3  # of mmseg's heads with one score
+
+PixelTask = Literal['semantic', 'depth']
 
 
 def segment(
     image: LargeImage,
     grid: TileGrid,
+    task: PixelTask,
     num_scores: int,
     threshold: float | None,
     predict: TilePredictor,
@@ -45,35 +47,168 @@ def segment(
     pixels with it are predicted, too, but not added.
 
     Args:
-        num_scores, threshold: see ``ScoreBlender``.
+        task, num_scores, threshold: see ``ScoreBlender``.
         predict: a segmentor, or a model of depth.
         rows: of tiles, one or more.
     """
-    top = grid.tops[rows[0]]
+    first = rows[0]
+    top = grid.tops[first]
     above = sum(start + grid.tile_height <= top for start in grid.tops)
-    blender = ScoreBlender(grid, journal.folder, num_scores, threshold, above)
-    for row in range(rows[journal.finished] if journal.finished else above, rows.stop):
-        strip = image.read(grid.tops[row], grid.tops[row] + grid.tile_height)
+    folder = journal.folder
+    blender = ScoreBlender(grid, folder, task, num_scores, threshold, above)
+    begin = rows[journal.finished] if journal.finished else above
+    for row in range(begin, rows.stop):
+        top = grid.tops[row]
+        strip = image.read(top, top + grid.tile_height)
         scores = map(pixel_scores, predict(grid.tiles_of(strip)))
         labels = blender.blend(row, scores)
-        if (missing := no_data(strip[: len(labels)])) is not None:
+        missing = no_data(strip[: len(labels)])
+        if missing is not None:
             labels[missing] = blender.no_data
         if row in rows:
             journal.finish_step(labels.tobytes())
         blender.forget(row - 1)
 
 
-def pixel_scores(sample: BaseDataElement) -> Tensor:
-    """The scores of the pixels of a tile, or their depth [1, H, W]."""
-    return (
-        sample.pred_depth_map if 'pred_depth_map' in sample else sample.seg_logits
-    ).data
+@EVALUATOR.register_module()
+class TiledEvaluator(Evaluator):
+    """mmengine's evaluator of images that a test predicts in tiles, see ``TileJoiner``."""
+
+    def __init__(self, metrics: dict | Sequence[Any]) -> None:
+        super().__init__(metrics)
+        self.joiner = TileJoiner()
+
+    def process(
+        self, data_samples: Sequence[BaseDataElement], data_batch: Any = None
+    ) -> None:
+        """Give the metrics the images that these tiles complete."""
+        for sample in self.joiner.join(data_samples):
+            super().process([sample], data_batch)
 
 
-def value_type(num_scores: int, threshold: float | None) -> np.dtype:
-    """The type of labels, or of depth; see ``ScoreBlender``."""
-    is_depth = num_scores == 1 and threshold is None
-    return np.dtype(np.float32) if is_depth else label_type(num_scores)
+class TileJoiner:
+    """The data samples of images, from the samples of a ``TiledDataset``'s test in their order.
+
+    Boxes, rotated boxes and masks (then run lengths) are joined by ``suppress_duplicates`` when the
+    last tile of an image has come. Scores of segmentors are blended by ``ScoreBlender``: each tile
+    gives a sample of the pixels that no later tile covers, with its part of the truth, so that
+    figures that sum up pixels are of whole images. Parts of depth are put together, as its figures
+    are means over images. Other samples stay as they are.
+    """
+
+    def __init__(self, min_score: float = MIN_SCORE) -> None:
+        self.min_score = min_score
+        self.lines = list[dict]()
+        self.first: BaseDataElement  # tile of an image
+        self.folder: TemporaryDirectory
+        self.blender: ScoreBlender
+        self.maps: Tensor
+
+    def join(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
+        """Yield the samples that further tiles complete."""
+        for sample in samples:
+            place: TilePlace | None = sample.metainfo.get('place')
+            drop_predictions_without_data(sample, sample.metainfo.get('no_data'))
+            if place and 'pred_instances' in sample:
+                yield from self.whole_boxes(sample, place)
+            elif place and 'pred_depth_map' in sample:
+                yield from self.whole_depth(sample, place)
+            elif place and 'seg_logits' in sample and 'pred_sem_seg' in sample:
+                yield self.blended_part(sample, place)
+            else:
+                yield sample
+
+    def whole_boxes(
+        self, sample: BaseDataElement, place: TilePlace
+    ) -> Iterator[BaseDataElement]:
+        """Keep the boxes of a tile, and yield the sample of an image after its last tile."""
+        if place.number == 0:
+            self.first = sample
+            self.lines = []
+        found = sample.pred_instances.cpu()
+        found = found[found.scores >= self.min_score]
+        self.lines += detection_lines(
+            found,
+            place.level,
+            place.row,
+            place.column,
+            place.number,
+            place.size,
+        )
+        if not place.is_last:
+            return
+        columns = found.bboxes.shape[1]
+        is_rotated = columns == 5
+        key = 'rbox' if is_rotated else 'box'
+        merge_iou = ROTATED_IOU if is_rotated else UPRIGHT_IOU
+        lines = suppress_duplicates(self.lines, merge_iou)
+        self.lines = []
+        boxes = torch.tensor([line[key] for line in lines]).reshape(-1, columns)
+        joined = InstanceData(bboxes=boxes)
+        joined.scores = torch.tensor([line['score'] for line in lines])
+        joined.labels = torch.tensor(
+            [line['label'] for line in lines], dtype=torch.long
+        )
+        if 'masks' in found:
+            counts = [line['mask']['counts'].encode() for line in lines]
+            joined.masks = [dict(size=list(place.size), counts=text) for text in counts]
+        whole = copy.copy(self.first)
+        whole.pred_instances = joined
+        whole.set_metainfo(dict(ori_shape=place.size))
+        del whole.place, whole.no_data
+        yield whole
+
+    def blend(self, sample: BaseDataElement, place: TilePlace) -> Tensor:
+        """Labels, or depth, of blended scores [rows, columns] that no later tile covers."""
+        scores = pixel_scores(sample)
+        if place.number == 0:
+            self.folder = TemporaryDirectory(prefix='tiles_')
+            self.blender = ScoreBlender(
+                place.level.grid,
+                Path(self.folder.name),
+                'depth' if 'pred_depth_map' in sample else 'semantic',
+                len(scores),
+                THRESHOLD,
+            )
+        values = self.blender.blend_tile(place.row, place.column, scores)
+        if place.is_last:
+            self.folder.cleanup()
+        missing = sample.metainfo['no_data']
+        if missing is not None:
+            rows, columns = values.shape
+            values[torch.from_numpy(missing[:rows, :columns])] = self.blender.no_data
+        return values
+
+    def whole_depth(
+        self, sample: BaseDataElement, place: TilePlace
+    ) -> Iterator[BaseDataElement]:
+        """Keep the depth of a tile, and yield the sample of an image after its last tile."""
+        if place.number == 0:
+            self.maps = torch.zeros(2, *place.size)  # predicted, true
+        values = self.blend(sample, place)
+        rows, columns = values.shape
+        left, top, *_ = place.level.grid.window(place.row, place.column)
+        part = self.maps[:, top : top + rows, left : left + columns]
+        part[0] = values
+        part[1] = sample.gt_depth_map.data[0, :rows, :columns]
+        if place.is_last:
+            whole = copy.copy(sample)
+            whole.pred_depth_map = PixelData(data=self.maps[:1])
+            whole.gt_depth_map = PixelData(data=self.maps[1:])
+            yield whole
+
+    def blended_part(
+        self, sample: BaseDataElement, place: TilePlace
+    ) -> BaseDataElement:
+        """The pixels of a tile that no later tile covers, with labels of blended scores."""
+        labels = self.blend(sample, place)
+        rows, columns = labels.shape
+        truth = sample.gt_sem_seg.data[:, :rows, :columns].cpu()
+        part = copy.copy(sample)
+        del part.seg_logits
+        part.pred_sem_seg = PixelData(data=labels[None])
+        part.gt_sem_seg = PixelData(data=truth)
+        return part
 
 
 class ScoreBlender:
@@ -86,9 +221,10 @@ class ScoreBlender:
 
     Args:
         folder: for these files.
-        num_scores: K, of each pixel. With one, its label is whether it is above the threshold;
-            otherwise the index of the largest.
-        threshold: with one score only; None for depth, which has no label but stays as it is.
+        task: 'semantic' for labels; 'depth' for depth, which stays as it is.
+        num_scores: K, of each pixel, 1 for depth. The label is the index of the largest; of one
+            score whether it is above the threshold.
+        threshold: of the labels of one score.
         first: row of tiles that is blended first.
     """
 
@@ -96,19 +232,23 @@ class ScoreBlender:
         self,
         grid: TileGrid,
         folder: Path,
+        task: PixelTask,
         num_scores: int,
         threshold: float | None,
         first: int = 0,
     ) -> None:
-        self.grid, self.folder, self.threshold = grid, folder, threshold
-        self.num_scores, self.first = num_scores, first
-        self.dtype = value_type(num_scores, threshold)
-        self.no_data = 0 if self.dtype == np.float32 else ignored_label(num_scores)
+        self.grid = grid
+        self.folder = folder
+        self.task = task
+        self.num_scores = num_scores
+        self.threshold = threshold
+        self.first = first
+        self.dtype = value_type(task, num_scores)
+        self.no_data = 0 if task == 'depth' else ignored_label(num_scores)
         self.finished_rows = finished_parts(grid.tops, grid.height)
         self.finished_columns = finished_parts(grid.lefts, grid.width)
-        self.shared = torch.empty(
-            0
-        )  # [K, tile_height, columns that a tile and the next cover]
+        # [K, tile_height, columns that a tile and the next cover]
+        self.shared = torch.empty(0)
 
     def blend(self, row: int, scores: Iterable[Tensor]) -> np.ndarray:
         """The labels [rows, width] above the next row of tiles.
@@ -117,9 +257,8 @@ class ScoreBlender:
         tile_height, tile_width] are of the tiles from left to right.
         """
         labels = np.empty((self.finished_rows[row], self.grid.width), self.dtype)
-        for column, (left, tile_scores) in enumerate(
-            zip(self.grid.lefts, scores, strict=True)
-        ):
+        places = zip(self.grid.lefts, scores, strict=True)
+        for column, (left, tile_scores) in enumerate(places):
             part = self.blend_tile(row, column, tile_scores)
             labels[:, left : left + part.shape[1]] = part.numpy()
         return labels
@@ -129,30 +268,29 @@ class ScoreBlender:
 
         Tiles come row by row, from left to right, with scores [K, tile_height, tile_width].
         """
-        rows, columns = self.finished_rows[row], self.finished_columns[column]
-        total = scores * self.weights(row, column).to(scores)
+        grid = self.grid
+        rows = self.finished_rows[row]
+        columns = self.finished_columns[column]
+        weights = np.outer(grid.row_weights[row], grid.column_weights[column])
+        total = scores * torch.from_numpy(weights).to(scores)
         if column > 0:
             total[:, :, : self.shared.shape[2]] += self.shared
-        final, self.shared = total[:, :, :columns], total[:, :, columns:].clone()
+        final = total[:, :, :columns]
+        self.shared = total[:, :, columns:].clone()
         if row > self.first:
             above = self.read(row - 1, column).to(final)
             final[:, : above.shape[1]] += above
-        if row < len(self.grid.tops) - 1:
+        if row < len(grid.tops) - 1:
             np.save(self.file(row, column), final[:, rows:].cpu().numpy())
         return self.labels_of(final[:, :rows]).cpu()
 
-    def weights(self, row: int, column: int) -> Tensor:
-        """Weights of the pixels of a tile, [tile_height, tile_width]."""
-        weights = np.outer(self.grid.row_weights[row], self.grid.column_weights[column])
-        return torch.from_numpy(weights)
-
     def labels_of(self, scores: Tensor) -> Tensor:
         """Labels [H, W] of scores [K, H, W]."""
+        if self.task == 'depth':
+            return scores[0]
         if self.num_scores > 1:
             return scores.argmax(0)
-        return (
-            scores[0] if self.threshold is None else (scores[0] > self.threshold).long()
-        )
+        return (scores[0] > self.threshold).long()
 
     def file(self, row: int, column: int) -> Path:
         return self.folder / f'scores_{row}_{column}.npy'
@@ -180,131 +318,13 @@ class ScoreBlender:
             self.file(row, column).unlink(missing_ok=True)
 
 
-MIN_SCORE = 0.01  # of a box that counts in a test
-THRESHOLD = 0.3  # of mmseg's heads with one score
+def pixel_scores(sample: BaseDataElement) -> Tensor:
+    """The scores of the pixels of a tile, or their depth [1, H, W]."""
+    if 'pred_depth_map' in sample:
+        return sample.pred_depth_map.data
+    return sample.seg_logits.data
 
 
-class TileJoiner:
-    """The data samples of images, from the samples of a ``TiledDataset``'s test in their order.
-
-    Boxes, rotated boxes and masks (then run lengths) are joined by ``suppress_duplicates`` when the
-    last tile of an image has come. Scores of segmentors are blended by ``ScoreBlender``: each tile
-    gives a sample of the pixels that no later tile covers, with its part of the truth, so that
-    figures that sum up pixels are of whole images. Parts of depth are put together, as its figures
-    are means over images. Other samples stay as they are.
-    """
-
-    def __init__(self, min_score: float = MIN_SCORE) -> None:
-        self.min_score, self.lines = min_score, list[dict]()
-        self.first: BaseDataElement  # tile of an image
-        self.folder: TemporaryDirectory
-        self.blender: ScoreBlender
-        self.maps: Tensor
-
-    def join(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
-        """Yield the samples that further tiles complete."""
-        for sample in samples:
-            place: TilePlace | None = sample.metainfo.get('place')
-            drop_predictions_without_data(sample, sample.metainfo.get('no_data'))
-            if place and 'pred_instances' in sample:
-                if whole := self.add_boxes(sample, place):
-                    yield whole
-            elif place and 'pred_depth_map' in sample:
-                yield from self.whole_depth(sample, place)
-            elif place and 'seg_logits' in sample and 'pred_sem_seg' in sample:
-                yield self.blended_part(sample, place)
-            else:
-                yield sample
-
-    def add_boxes(
-        self, sample: BaseDataElement, place: TilePlace
-    ) -> BaseDataElement | None:
-        """Keep the boxes of a tile; the sample of an image after its last tile."""
-        if place.number == 0:
-            self.first, self.lines = sample, []
-        found = sample.pred_instances.cpu()
-        found = found[found.scores >= self.min_score]
-        self.lines += detection_lines(
-            found, place.level, place.row, place.column, place.number, place.size
-        )
-        if not place.is_last:
-            return None
-        columns = found.bboxes.shape[1]
-        key, merge_iou = ('rbox', ROTATED_IOU) if columns == 5 else ('box', UPRIGHT_IOU)
-        lines, self.lines = suppress_duplicates(self.lines, merge_iou), []
-        boxes = torch.tensor([line[key] for line in lines]).reshape(-1, columns)
-        joined = InstanceData(bboxes=boxes)
-        joined.scores = torch.tensor([line['score'] for line in lines])
-        joined.labels = torch.tensor(
-            [line['label'] for line in lines], dtype=torch.long
-        )
-        if 'masks' in found:
-            counts = [line['mask']['counts'].encode() for line in lines]
-            joined.masks = [dict(size=[*place.size], counts=text) for text in counts]
-        whole = copy.copy(self.first)
-        whole.pred_instances = joined
-        whole.set_metainfo(dict(ori_shape=place.size))
-        del whole.place, whole.no_data
-        return whole
-
-    def blend(self, sample: BaseDataElement, place: TilePlace) -> Tensor:
-        """Labels, or depth, of blended scores [rows, columns] that no later tile covers."""
-        scores = pixel_scores(sample)
-        if place.number == 0:
-            self.folder = TemporaryDirectory(prefix='tiles_')
-            threshold = None if 'pred_depth_map' in sample else THRESHOLD
-            self.blender = ScoreBlender(
-                place.level.grid, Path(self.folder.name), len(scores), threshold
-            )
-        values = self.blender.blend_tile(place.row, place.column, scores)
-        if place.is_last:
-            self.folder.cleanup()
-        if (missing := sample.metainfo['no_data']) is not None:
-            rows, columns = values.shape
-            values[torch.from_numpy(missing[:rows, :columns])] = self.blender.no_data
-        return values
-
-    def whole_depth(
-        self, sample: BaseDataElement, place: TilePlace
-    ) -> Iterator[BaseDataElement]:
-        """Keep the depth of a tile, and yield the sample of an image after its last tile."""
-        if place.number == 0:
-            self.maps = torch.zeros(2, *place.size)  # predicted, true
-        values, (top, left) = self.blend(sample, place), place.start
-        rows, columns = values.shape
-        part = self.maps[:, top : top + rows, left : left + columns]
-        part[0], part[1] = values, sample.gt_depth_map.data[0, :rows, :columns]
-        if place.is_last:
-            whole = copy.copy(sample)
-            whole.pred_depth_map = PixelData(data=self.maps[:1])
-            whole.gt_depth_map = PixelData(data=self.maps[1:])
-            yield whole
-
-    def blended_part(
-        self, sample: BaseDataElement, place: TilePlace
-    ) -> BaseDataElement:
-        """The pixels of a tile that no later tile covers, with labels of blended scores."""
-        labels = self.blend(sample, place)
-        part, (rows, columns) = copy.copy(sample), labels.shape
-        del part.seg_logits
-        part.pred_sem_seg = PixelData(data=labels[None])
-        part.gt_sem_seg = PixelData(
-            data=sample.gt_sem_seg.data[:, :rows, :columns].cpu()
-        )
-        return part
-
-
-@EVALUATOR.register_module()
-class TiledEvaluator(Evaluator):
-    """mmengine's evaluator of images that a test predicts in tiles, see ``TileJoiner``."""
-
-    def __init__(self, metrics: dict | Sequence[Any]) -> None:
-        super().__init__(metrics)
-        self.joiner = TileJoiner()
-
-    def process(
-        self, data_samples: Sequence[BaseDataElement], data_batch: Any = None
-    ) -> None:
-        """Give the metrics the images that these tiles complete."""
-        for sample in self.joiner.join(data_samples):
-            super().process([sample], data_batch)
+def value_type(task: PixelTask, num_scores: int) -> np.dtype:
+    """The type of labels by their number of scores, or of depth."""
+    return np.dtype(np.float32) if task == 'depth' else label_type(num_scores)

@@ -1,6 +1,7 @@
-"""Image files of any size, and label rasters, read and written a few rows at a time.
+"""Image files of any size, read and written a few rows at a time, and their place on a map.
 
-Objects of an image on a map, as GeoJSON (RFC 7946).
+``LargeImage`` reads an image, ``write_raster`` writes labels or depth, and ``geojson_text`` puts
+objects on the map (GeoJSON, RFC 7946).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if find_spec('rasterio'):
     import rasterio
     import rasterio.shutil
     from rasterio.enums import ColorInterp
+    from rasterio.warp import transform
     from rasterio.windows import Window
 
 CHUNK = 2**24  # bytes of pixels that are read or written at a time
@@ -33,6 +35,7 @@ CHUNK = 2**24  # bytes of pixels that are read or written at a time
 # chunks: png files have their channels pixel by pixel, but are read channel by channel.
 os.environ.setdefault('GDAL_CACHEMAX', f'{4 * CHUNK // 2**20}')  # in MB
 LABEL_FORMATS = {'.tif': 'GTiff', '.tiff': 'GTiff', '.png': 'PNG'}
+WGS84 = 'EPSG:4326'  # longitude and latitude, the one system of GeoJSON
 
 
 class LargeImage:
@@ -67,25 +70,25 @@ class LargeImage:
     palette: np.ndarray | None
 
     def __init__(self, path: str | Path, shrink: int = 1) -> None:
-        self.shrink, self.turned = shrink, None
-        self.palette, self.scale, self.is_inverted = None, 1, False
+        self.shrink = shrink
+        self.turned = None
+        self.palette = None
+        self.scale = 1
+        self.is_inverted = False
         try:
             self.file = open_raster(path)
             self.check_file(Path(path))
         except UnreadError:
-            self.file = SimpleNamespace(
-                count=3, crs=None, transform=rasterio.Affine.identity()
-            )
+            identity = rasterio.Affine.identity()
+            self.file = SimpleNamespace(count=3, crs=None, transform=identity)
             self.turned = np.moveaxis(read_image(Path(path)), 2, 0)[::-1]
         self.full_size = (
             self.file.shape if self.turned is None else self.turned.shape[1:]
         )
         self.height, self.width = (-(-side // shrink) for side in self.full_size)
         self.channels = 3
-        self.first, self.rows = (
-            0,
-            np.empty((0, self.width, 3), np.uint8),
-        )  # as last read
+        self.first = 0  # of the rows that were read last
+        self.rows = np.empty((0, self.width, 3), np.uint8)
 
     def check_file(self, path: Path) -> None:
         """Find out how pixels are stored; ValueError for what is no picture of 8 bits."""
@@ -95,10 +98,10 @@ class LargeImage:
             raise ValueError(
                 f'{path}: pixels of {header.dtype}; tiles are read of uint8'
             )
-        self.palette, self.scale = palette_of(self.file), scale_of(self.file)
-        self.is_inverted = (
-            header.photometric == 'inverted grey' and self.palette is None
-        )
+        self.palette = palette_of(self.file)
+        self.scale = scale_of(self.file)
+        if self.palette is None:
+            self.is_inverted = header.photometric == 'inverted grey'
         if header.orientation > 1:
             if not self.file.transform.is_identity:
                 raise ValueError(
@@ -112,10 +115,8 @@ class LargeImage:
         end = self.first + len(self.rows)
         start = end if self.first <= top <= end else top
         decoded = self.rows[top - self.first :] if start == end else self.rows[:0]
-        self.first, self.rows = (
-            top,
-            np.concatenate([decoded, self.decode(start, bottom)]),
-        )
+        self.rows = np.concatenate([decoded, self.decode(start, bottom)])
+        self.first = top
         return self.rows
 
     def decode(self, top: int, bottom: int) -> np.ndarray:
@@ -130,14 +131,13 @@ class LargeImage:
 
     def window(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
         """A part of the image, [bottom - top, right - left, channels]."""
+        times = self.shrink
         chunk = self.decode_chunk(
-            *(side * self.shrink for side in (left, top, right, bottom))
+            left * times, top * times, right * times, bottom * times
         )
-        return (
-            chunk
-            if self.shrink == 1
-            else self.shrink_chunk(chunk, right - left, bottom - top)
-        )
+        if times == 1:
+            return chunk
+        return self.shrink_chunk(chunk, right - left, bottom - top)
 
     def shrink_chunk(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
         """A chunk in the pixels of the shrunken image."""
@@ -145,15 +145,13 @@ class LargeImage:
 
     def decode_chunk(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
         """A part of the file; beyond its edges the last row and column are repeated."""
-        bands, (height, width) = (
-            [3, 2, 1] if self.file.count > 2 else [1],
-            self.full_size,
-        )
-        stop, end = min(bottom, height), min(right, width)
+        height, width = self.full_size
+        stop = min(bottom, height)
+        end = min(right, width)
+        bands = [3, 2, 1] if self.file.count > 2 else [1]
         if self.turned is None:
-            pixels = self.file.read(
-                bands, window=Window(left, top, end - left, stop - top)
-            )
+            window = Window(left, top, end - left, stop - top)
+            pixels = self.file.read(bands, window=window)
         else:
             pixels = self.turned[np.array(bands) - 1, top:stop, left:end]
         pixels = np.moveaxis(pixels, 0, 2)  # [rows, columns, 3 or 1]
@@ -165,9 +163,8 @@ class LargeImage:
             pixels = 255 - pixels
         if pixels.shape[2] == 1:
             pixels = pixels.repeat(3, axis=2)
-        return np.pad(
-            pixels, ((0, bottom - stop), (0, right - end), (0, 0)), mode='edge'
-        )
+        beyond = ((0, bottom - stop), (0, right - end), (0, 0))
+        return np.pad(pixels, beyond, mode='edge')
 
 
 def apply_orientation(pixels: np.ndarray, orientation: int) -> np.ndarray:
@@ -219,18 +216,19 @@ def write_raster(
         palette: red, green, blue of labels; for labels of 8 bits only.
         numbers: that stand for the labels in the raster, see ``stored_numbers``.
     """
-    height, width = image.height, image.width
+    height = image.height
+    width = image.width
     profile = dict[str, Any](zlevel=6)
     missing = np.iinfo(dtype).max if dtype.kind == 'u' else 0
     stored = dtype
     if numbers is not None:
-        missing, stored = int(numbers[missing]), numbers.dtype
+        missing = int(numbers[missing])
+        stored = numbers.dtype
         palette = {int(numbers[label]): colour for label, colour in palette.items()}
     if image.has_no_data:
-        profile |= dict(nodata=missing)
+        profile['nodata'] = missing
     if image.file.crs:
-        profile |= dict(crs=image.file.crs, transform=image.file.transform)
-    colours = palette if stored == np.uint8 else None
+        profile.update(crs=image.file.crs, transform=image.file.transform)
     size = width * dtype.itemsize  # bytes of a row
 
     def read(top: int, end: int) -> np.ndarray:
@@ -239,19 +237,19 @@ def write_raster(
 
     driver = LABEL_FORMATS[out.suffix.lower()]
     tiff = out if driver == 'GTiff' else rows_file.with_name(f'{rows_file.name}.tif')
-    write_rows(tiff, (height, width, 1), stored, read, colours, **profile)
+    write_rows(
+        tiff,
+        (height, width, 1),
+        stored,
+        read,
+        palette if stored == np.uint8 else None,
+        **profile,
+    )
     if tiff != out:
-        with rasterio.Env(
-            GDAL_PAM_ENABLED='NO'
-        ):  # no file beside it for what a png has no place
+        # No file beside it for what a png has no place.
+        with rasterio.Env(GDAL_PAM_ENABLED='NO'):
             rasterio.shutil.copy(tiff, out, driver=driver)
         tiff.unlink()
-
-
-if find_spec('rasterio'):
-    from rasterio.warp import transform
-
-WGS84 = 'EPSG:4326'  # longitude and latitude, the one system of GeoJSON
 
 
 def is_on_map(image: LargeImage) -> bool:
@@ -262,25 +260,27 @@ def is_on_map(image: LargeImage) -> bool:
 def geojson_text(content: dict, image: LargeImage) -> str:
     """The boxes, or corners if `segmentation` is a polygon, as polygons on the map."""
     names = {category['id']: category['name'] for category in content['categories']}
-    features = [
-        dict(
+    features = []
+    for item in content['annotations']:
+        ring = on_map(four_corners(item), image)
+        label = names[item['category_id']]
+        feature = dict(
             type='Feature',
-            geometry=dict(
-                type='Polygon', coordinates=[on_map(four_corners(item), image)]
-            ),
-            properties={'class': names[item['category_id']], 'score': item['score']},
+            geometry=dict(type='Polygon', coordinates=[ring]),
+            properties={'class': label, 'score': item['score']},
         )
-        for item in content['annotations']
-    ]
+        features.append(feature)
     return json.dumps(dict(type='FeatureCollection', features=features)) + '\n'
 
 
 def four_corners(annotation: dict) -> np.ndarray:
     """The corners [4, 2] of the box of an annotation, in pixels."""
-    if 'rbox' in annotation and (outline := annotation.get('segmentation')):
+    outline = annotation.get('segmentation')
+    if outline and 'rbox' in annotation:
         return np.reshape(outline[0], (4, 2))
     left, top, width, height = annotation['bbox']
-    right, bottom = left + width, top + height
+    right = left + width
+    bottom = top + height
     return np.array([[left, top], [right, top], [right, bottom], [left, bottom]])
 
 
@@ -292,5 +292,6 @@ def on_map(corners: np.ndarray, image: LargeImage) -> list[list[float]]:
     ring = np.stack([longitudes, latitudes], 1)
     following = np.roll(ring, -1, 0)
     doubled_area = (ring[:, 0] * following[:, 1] - following[:, 0] * ring[:, 1]).sum()
-    ring = ring if doubled_area > 0 else ring[::-1]
+    if doubled_area <= 0:
+        ring = ring[::-1]
     return [*ring.tolist(), ring[0].tolist()]

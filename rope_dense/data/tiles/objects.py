@@ -40,39 +40,32 @@ def objects_in(
     Returns:
         Copies of the instances, and bool [N].
     """
-    ends = zip(
-        window,
-        (0, 0, size[1], size[0]),
-        (-BEYOND, -BEYOND, BEYOND, BEYOND),
-        strict=True,
-    )
-    reach = np.array([far if side == end else side for side, end, far in ends])
-    low, high = (
-        np.maximum(boxes[:, :2], window[:2]),
-        np.minimum(boxes[:, 2:], window[2:]),
-    )
+    edges = np.array([0, 0, size[1], size[0]])
+    beyond = np.array([-BEYOND, -BEYOND, BEYOND, BEYOND])
+    reach = np.where(np.equal(window, edges), beyond, window)
+    low = np.maximum(boxes[:, :2], window[:2])
+    high = np.minimum(boxes[:, 2:], window[2:])
     is_near = ((high - low) >= LEAST_SIDE).all(1)
-    is_whole = (
-        is_near
-        & (boxes[:, :2] >= reach[:2]).all(1)
-        & (boxes[:, 2:] <= reach[2:]).all(1)
-    )
-    found, offset = [], np.array(window[:2] * 2)
+    starts_inside = (boxes[:, :2] >= reach[:2]).all(1)
+    ends_inside = (boxes[:, 2:] <= reach[2:]).all(1)
+    is_whole = is_near & starts_inside & ends_inside
+    offset = np.array(window[:2] * 2)
+    found = []
     for index in np.flatnonzero(is_near):
-        item, share = dict(instances[index]), 1.0
+        item = dict(instances[index])
+        share = 1.0
         box = np.concatenate([low[index], high[index]])
         if 'mask' in item:
-            item['mask'], share = outline_in(item['mask'], boxes[index], window, reach)
-            if not item['mask']:
+            outline, share = outline_in(item['mask'], boxes[index], window, reach)
+            if not outline:
                 continue
+            item['mask'] = outline
             if not is_whole[index]:
-                x, y, *sides = outline_box(item['mask'])
-                box = np.array([x, y, x + sides[0], y + sides[1]]) + offset
+                x, y, width, height = outline_box(outline)
+                box = np.array([x, y, x + width, y + height]) + offset
         elif not is_whole[index]:
-            share = float(
-                np.prod(box[2:] - box[:2])
-                / np.prod(boxes[index, 2:] - boxes[index, :2])
-            )
+            whole = boxes[index, 2:] - boxes[index, :2]
+            share = float(np.prod(box[2:] - box[:2]) / np.prod(whole))
         item['bbox'] = (box - offset).tolist()
         item['ignore_flag'] = int(item['ignore_flag'] or share < least_share)
         if (box[2:] - box[:2] >= LEAST_SIDE).all():
@@ -81,7 +74,10 @@ def objects_in(
 
 
 def outline_in(
-    outline: list | dict, box: np.ndarray, window: Window, reach: np.ndarray
+    outline: list | dict,
+    box: np.ndarray,
+    window: Window,
+    reach: np.ndarray,
 ) -> tuple[list | dict, float]:
     """The part of an outline in a window, in its pixels, empty for none; and its share.
 
@@ -90,35 +86,43 @@ def outline_in(
     """
     if isinstance(outline, dict):
         return lengths_in(outline, box, window)
-    offset, parts, area, inside = np.array(window[:2]), [], 0.0, 0.0
+    parts = []
+    area = 0.0
+    inside = 0.0
     for points in outline:
         polygon = shapely.Polygon(np.reshape(points, (-1, 2)))
         rest = shapely.clip_by_rect(polygon, *reach)
-        area, inside = area + polygon.area, inside + rest.area
+        area += polygon.area
+        inside += rest.area
         for part in shapely.get_parts(rest):
             if part.geom_type == 'Polygon' and part.area > 0:
-                parts.append(
-                    (shapely.get_coordinates(part)[:-1] - offset).ravel().tolist()
-                )
+                corners = shapely.get_coordinates(part)[:-1] - window[:2]
+                parts.append(corners.ravel().tolist())
     return parts, inside / area if area else 0.0
 
 
 def lengths_in(outline: dict, box: np.ndarray, window: Window) -> tuple[dict, float]:
     """``outline_in`` of run lengths; only the columns of the object in the window are decoded."""
     left, top, right, bottom = window
-    height, counts = outline['size'][0], outline['counts']
+    height = outline['size'][0]
+    counts = outline['counts']
+    if isinstance(counts, str):
+        counts = counts.encode()
     if not isinstance(counts, list):
-        counts = counts_in(counts.encode() if isinstance(counts, str) else counts)
+        counts = counts_in(counts)
     edges = np.cumsum(counts)  # start and end of each run, down the columns
     edges = edges[: len(edges) // 2 * 2]
-    first, last = max(left, int(box[0])), min(right, int(np.ceil(box[2])))
+    first = max(left, int(box[0]))
+    last = min(right, int(np.ceil(box[2])))
+    columns = last - first
     inside = edges.clip(first * height, last * height) - first * height
-    flags = np.zeros((last - first) * height + 1, np.int8)
+    flags = np.zeros(columns * height + 1, np.int8)
     np.add.at(flags, inside[::2], 1)
     np.add.at(flags, inside[1::2], -1)
-    mask = flags.cumsum(dtype=np.int8)[:-1].reshape(last - first, height).T[top:bottom]
+    pixels = flags.cumsum(dtype=np.int8)[:-1]
+    mask = pixels.reshape(columns, height).T[top:bottom]
     if not mask.any():
         return {}, 0.0
-    size = bottom - top, right - left
-    part = mask_lengths(mask, first - left, 0, size)
-    return part, float(mask.sum() / (edges[1::2] - edges[::2]).sum())
+    area = (edges[1::2] - edges[::2]).sum()
+    part = mask_lengths(mask, first - left, 0, (bottom - top, right - left))
+    return part, float(mask.sum() / area)

@@ -28,7 +28,9 @@ def read_shrunken(path: Path, bands: LoadBands | None) -> tuple[np.ndarray, int]
     shrink = -(-max(image.height, image.width) // SIDE)
     image = open_image(path, bands, shrink)
     pixels = image.read(0, image.height)
-    return (pixels if bands is None else picture(pixels, bands.show)), shrink
+    if bands is not None:
+        pixels = picture(pixels, bands.show)
+    return pixels, shrink
 
 
 def draw_labels(
@@ -36,23 +38,23 @@ def draw_labels(
     labels_file: Path,
     dtype: np.dtype,
     palette: Palette,
-    bands: LoadBands | None = None,
+    bands: LoadBands | None,
 ) -> np.ndarray:
     """An image (BGR) mixed with the colours of its labels, or beside its depth."""
     full = open_image(path, bands)
     small, shrink = read_shrunken(path, bands)
     labels = np.memmap(labels_file, dtype, 'r', shape=(full.height, full.width))
     middle = shrink // 2  # of the pixels that one pixel of the picture stands for
-    rows, columns = (
-        np.minimum(np.arange(short) * shrink + middle, long - 1)
-        for short, long in zip(small.shape, labels.shape, strict=False)
-    )
+    rows = np.arange(small.shape[0]) * shrink + middle
+    columns = np.arange(small.shape[1]) * shrink + middle
+    labels = labels[rows.clip(max=full.height - 1)]
+    labels = labels[:, columns.clip(max=full.width - 1)]
     if dtype.kind == 'f':
-        return draw_depth(small, labels[rows][:, columns])
+        return draw_depth(small, labels)
     colours = np.zeros((np.iinfo(dtype).max + 1, 3), np.uint8)  # no data is black
     for label, (red, green, blue) in palette.items():
         colours[label] = blue, green, red
-    return cv2.addWeighted(small, 0.5, colours[labels[rows][:, columns]], 0.5, 0)
+    return cv2.addWeighted(small, 0.5, colours[labels], 0.5, 0)
 
 
 def draw_boxes(
@@ -60,8 +62,8 @@ def draw_boxes(
     lines: Sequence[dict],
     classes: Sequence[str],
     palette: Palette,
-    kind: str = 'mmdet.DetLocalVisualizer',
-    bands: LoadBands | None = None,
+    kind: str,
+    bands: LoadBands | None,
 ) -> np.ndarray:
     """An image (BGR) with its boxes, classes and scores.
 
@@ -72,20 +74,16 @@ def draw_boxes(
     """
     small, shrink = read_shrunken(path, bands)
     height, width = small.shape[:2]
-    last_pixel = torch.tensor(
-        [width - 1, height - 1] * 2
-    )  # the visualizer warns beyond it
-    boxes = torch.tensor([line['box'] for line in lines]).reshape(-1, 4) / shrink
-    labels, scores = ([line[name] for line in lines] for name in ('label', 'score'))
-    found = InstanceData(bboxes=boxes.minimum(last_pixel))
     if kind == 'mmrotate.RotLocalVisualizer':
-        rotated = torch.tensor([line['rbox'] for line in lines]).reshape(-1, 5)
-        rotated[:, :4] /= shrink
-        found = InstanceData(bboxes=rotated)
-    found.labels, found.scores = (
-        torch.tensor(labels, dtype=torch.long),
-        torch.tensor(scores),
-    )
+        boxes = torch.tensor([line['rbox'] for line in lines]).reshape(-1, 5)
+        boxes[:, :4] /= shrink
+    else:
+        boxes = torch.tensor([line['box'] for line in lines]).reshape(-1, 4) / shrink
+        # The visualizer warns beyond the last pixel.
+        boxes = boxes.minimum(torch.tensor([width - 1, height - 1] * 2))
+    found = InstanceData(bboxes=boxes)
+    found.labels = torch.tensor([line['label'] for line in lines], dtype=torch.long)
+    found.scores = torch.tensor([line['score'] for line in lines])
     visualizer = VISUALIZERS.build(dict(type=kind, name=str(path), line_width=1))
     colours = [palette[label] for label in range(len(classes))]
     visualizer.dataset_meta = dict(classes=classes, palette=colours)

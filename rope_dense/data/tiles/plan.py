@@ -1,11 +1,9 @@
-"""Tiles of an image, and the weights of their pixels.
-
-Predictions of a detector or segmentor for tiles.
-"""
+"""The tiles of an image: their places, the weights of their pixels, and a model's predictions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -46,11 +44,7 @@ class TilePlan:
         found: dict[Window, None] = {}
         for scale in self.scales:
             grid = TileGrid(height, width, *self.at(scale))
-            sides = grid.tile_width, grid.tile_height
-            places = [(left, top) for top in grid.tops for left in grid.lefts]
-            found |= dict.fromkeys(
-                Window(x, y, x + sides[0], y + sides[1]) for x, y in places
-            )
+            found |= dict.fromkeys(grid.window(*place) for place in grid.places)
         return list(found)
 
     def at(self, scale: float) -> tuple[int, int]:
@@ -105,6 +99,17 @@ class TileGrid:
         """[columns of tiles, tile_width], see ``tile_weights``."""
         return tile_weights(self.lefts, self.tile_width, self.width)
 
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Row and column of each tile, row by row."""
+        return list(product(range(len(self.tops)), range(len(self.lefts))))
+
+    def window(self, row: int, column: int) -> Window:
+        """The pixels of a tile."""
+        top = self.tops[row]
+        left = self.lefts[column]
+        return Window(left, top, left + self.tile_width, top + self.tile_height)
+
     def tiles_of(self, strip: np.ndarray) -> list[np.ndarray]:
         """The tiles [tile_height, tile_width, 3] of one row of them."""
         return [strip[:, left : left + self.tile_width] for left in self.lefts]
@@ -142,15 +147,16 @@ def tile_weights(starts: Sequence[int], tile: int, length: int) -> np.ndarray:
     total = np.zeros(length)
     for start in starts:
         total[start : start + tile] += triangle
-    weights = [triangle / total[start : start + tile] for start in starts]
-    return np.stack(weights).astype(np.float32)
+    weights = np.empty((len(starts), tile), np.float32)
+    for index, start in enumerate(starts):
+        weights[index] = triangle / total[start : start + tile]
+    return weights
 
 
 def finished_parts(starts: Sequence[int], length: int) -> list[int]:
     """Pixels of each tile, from its start, that no later tile covers."""
-    return [
-        end - start for start, end in zip(starts, [*starts[1:], length], strict=True)
-    ]
+    ends = [*starts[1:], length]
+    return [end - start for start, end in zip(starts, ends, strict=True)]
 
 
 class TilePredictor:
@@ -176,12 +182,12 @@ class TilePredictor:
     def __call__(self, tiles: Sequence[np.ndarray]) -> Iterator[BaseDataElement]:
         """Predictions in pixels of tiles, uint8 [H, W, 3] or float32 [H, W, n]."""
         for start in range(0, len(tiles), self.batch):
-            batch = [*map(np.ascontiguousarray, tiles[start : start + self.batch])]
-            data = [self.pipeline(dict(img=tile, img_id=0)) for tile in batch]
-            inputs = {
-                name: [item[name] for item in data]
-                for name in ('inputs', 'data_samples')
-            }
+            batch = tiles[start : start + self.batch]
+            inputs: dict[str, list] = dict(inputs=[], data_samples=[])
+            for tile in batch:
+                data = self.pipeline(dict(img=np.ascontiguousarray(tile), img_id=0))
+                for name, values in inputs.items():
+                    values.append(data[name])
             with torch.no_grad():
                 samples = self.model.test_step(inputs)
             for sample, tile in zip(samples, batch, strict=True):

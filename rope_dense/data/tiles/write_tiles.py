@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,11 +60,15 @@ def write_tiles(
             f'{out} exists, and nothing is written over: give another folder'
         )
     categories = read_json(source)['categories']
-    info = dict(classes=[x['name'] for x in categories])
-    files: dict[str, Any] = dict(ann_file=str(source.absolute()), metainfo=info)
-    files |= dict(data_prefix=dict(img=str(images or source.parent)), empty=math.inf)
+    files: dict[str, Any] = dict(
+        ann_file=str(source.absolute()),
+        metainfo=dict(classes=[category['name'] for category in categories]),
+        data_prefix=dict(img=str(images or source.parent)),
+        empty=math.inf,
+    )
     plan = TilePlan(tile, tile // 4 if overlap is None else overlap)
-    pictures, objects = list[dict[str, Any]](), list[dict[str, Any]]()
+    pictures = list[dict[str, Any]]()
+    objects = list[dict[str, Any]]()
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
     with (
         Results(out.parent, out.name) as results,
@@ -74,46 +78,54 @@ def write_tiles(
         quiet,
     ):
         (fresh / 'images').mkdir()
-        for rate in dict.fromkeys(
-            f'{scale:g}' for scale in scales
-        ):  # as the names have it
-            scale = float(rate)
-            side, least = plan.at(scale)
+        # As the names have it.
+        for rate in dict.fromkeys(f'{scale:g}' for scale in scales):
+            side, least = plan.at(float(rate))
             dataset = TiledDataset('CocoDataset', side, least, copies, **files)
-            paths = [
-                x['img_path']
-                for x in map(dataset.whole.get_data_info, range(len(dataset.whole)))
-            ]
-            names = image_names(paths)
-            for index in progress(range(len(dataset)), f'tiles at {rate}'):
-                info = dataset.get_data_info(index)
-                pixels, corner = (
-                    LoadWindow().transform(info)['img'],
-                    np.array(info['window'][:2]),
-                )
-                left, top = np.rint(corner * scale).astype(int).tolist()
-                height, width = (
-                    tile if x == side else round(x * scale) for x in pixels.shape[:2]
-                )
-                pixels = cv2.resize(
-                    pixels, (width, height), interpolation=cv2.INTER_AREA
-                )
-                file = f'images/{names[info["image"]]}__{rate}__{left}___{top}.png'
+            for name, pixels, found in scaled_tiles(dataset, tile, rate):
+                file = f'images/{name}.png'
                 (fresh / file).write_bytes(encoded(pixels, '.png'))
+                height, width = pixels.shape[:2]
                 about = dict(
-                    id=len(pictures) + 1, file_name=file, height=height, width=width
+                    id=len(pictures) + 1,
+                    file_name=file,
+                    height=height,
+                    width=width,
                 )
                 pictures.append(about)
-                shift = corner * scale - (left, top)
-                for item in info['instances']:
+                for item in found:
                     about = dict(id=len(objects) + 1, image_id=len(pictures))
-                    about |= dict(category_id=dataset.whole.cat_ids[item['bbox_label']])
-                    objects.append(
-                        about | annotation_of(item, scale, shift, (height, width))
-                    )
+                    objects.append(about | item)
         content = dict(images=pictures, annotations=objects, categories=categories)
         (fresh / 'tiles.json').write_text(json.dumps(content))
     print(f'{out}: {len(pictures)} tiles, {len(objects)} objects')
+
+
+def scaled_tiles(
+    dataset: TiledDataset,
+    tile: int,
+    rate: str,
+) -> Iterator[tuple[str, np.ndarray, list[dict]]]:
+    """Name, pixels and annotations without ids of each tile, resized to a scale."""
+    scale = float(rate)
+    images = map(dataset.whole.get_data_info, range(len(dataset.whole)))
+    names = image_names([image['img_path'] for image in images])
+    for index in progress(range(len(dataset)), f'tiles at {rate}'):
+        info = dataset.get_data_info(index)
+        pixels = LoadWindow().transform(info)['img']
+        corner = np.array(info['window'][:2]) * scale
+        left, top = np.rint(corner).astype(int).tolist()
+        height, width = (
+            tile if side == dataset.plan.tile else round(side * scale)
+            for side in pixels.shape[:2]
+        )
+        pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+        shift = corner - (left, top)
+        found = []
+        for item in info['instances']:
+            about = dict(category_id=dataset.whole.cat_ids[item['bbox_label']])
+            found.append(about | annotation_of(item, scale, shift, (height, width)))
+        yield f'{names[info["image"]]}__{rate}__{left}___{top}', pixels, found
 
 
 def image_names(paths: Sequence[str]) -> list[str]:
@@ -123,23 +135,23 @@ def image_names(paths: Sequence[str]) -> list[str]:
     has. There are no '__' and no spaces, at which DOTA's devkit takes a name apart.
     """
     files = [Path(os.path.abspath(path)) for path in paths]
-    sources = named_sources(
-        files, Path(os.path.commonpath([file.parent for file in files]))
-    )
-    names = [
-        re.sub(r'[/\s_.]+', '_', x.picture.removesuffix('.jpg')).strip('_')
-        for x in sources
-    ]
+    root = Path(os.path.commonpath([file.parent for file in files]))
+    names = []
+    for source in named_sources(files, root):
+        name = re.sub(r'[/\s_.]+', '_', source.picture.removesuffix('.jpg'))
+        names.append(name.strip('_'))
     times = Counter(name.lower() for name in names)  # some systems ignore case
-    numbered = enumerate(names, 1)
-    return [
-        name if times[name.lower()] == 1 else f'{name}.{index}'
-        for index, name in numbered
-    ]
+    for index, name in enumerate(names):
+        if times[name.lower()] > 1:
+            names[index] = f'{name}.{index + 1}'
+    return names
 
 
 def annotation_of(
-    item: dict, scale: float, shift: np.ndarray, size: tuple[int, int]
+    item: dict,
+    scale: float,
+    shift: np.ndarray,
+    size: tuple[int, int],
 ) -> dict[str, Any]:
     """The keys of a COCO annotation for an object of a window, which is resized and shifted."""
 
@@ -147,15 +159,17 @@ def annotation_of(
         corners = np.reshape(points, (-1, 2)) * scale + shift
         return corners.clip(0, size[::-1]).ravel().tolist()
 
-    x, y, right, bottom = placed(item['bbox'])
-    about = dict(iscrowd=item['ignore_flag'], bbox=[x, y, right - x, bottom - y])
-    if not (outline := item.get('mask')):
-        return about | dict(area=(right - x) * (bottom - y))
+    left, top, right, bottom = placed(item['bbox'])
+    sides = (right - left, bottom - top)
+    about = dict(iscrowd=item['ignore_flag'], bbox=[left, top, *sides])
+    outline = item.get('mask')
+    if not outline:
+        return about | dict(area=sides[0] * sides[1])
     if isinstance(outline, dict):
         mask = coco_mask.decode(run_lengths(outline)) * 255
         mask = cv2.resize(mask, size[::-1], interpolation=cv2.INTER_AREA)
         outline = mask_lengths(mask > 127, 0, 0, size)
     else:
-        outline = [*map(placed, outline)]
+        outline = [placed(points) for points in outline]
     area = coco_mask.area(outline_lengths(outline, size))
     return about | dict(segmentation=outline, area=float(area))
