@@ -69,13 +69,13 @@ def train(
     from mmengine.dist import barrier
 
     from .project.find import recipes
-    from .project.own.settings import task_settings
-    from .project.own.tasks import task_named
+    from .project.own.tasks import read_settings
     from .training import train as run_training
     from .utils.validation import check_choice
 
-    if is_recipe := str(task) in recipes() or not Path(str(task)).is_dir():
-        task_settings(task_named(task).settings, {'data_root': '.', **own})
+    is_recipe = str(task) in recipes() or not Path(str(task)).is_dir()
+    if is_recipe:
+        read_settings(task, {'data_root': '.', **own})
     check_choice('amp', amp, (None, 'fp16', 'bf16'))
     cfg = run_training(
         str(recipes()[str(task)] if is_recipe else task),

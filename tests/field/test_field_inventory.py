@@ -426,12 +426,12 @@ def test_any_write_changes_the_state(tmp_path: Path) -> None:
     root = yolo(tmp_path / 'data')
     cfg = load_config('realtime', own=dict(data_root=str(root)))
     inventory, path = Inventory(root), root / 'labels/train/0.txt'
-    listed = Path(cfg.own_files.train.ann_file)
-    assert is_up_to_date(listed, root)
+    listed = cfg.own_files.train.ann_file
+    assert is_up_to_date(listed, str(root))
     before = path.stat()
     path.write_text(BOX.replace('0', '1', 1))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not is_up_to_date(listed, root)
+    assert not is_up_to_date(listed, str(root))
     digests = {Inventory(root).digest(), inventory.digest()}
     assert len(digests) == 2
     assert all(len(digest) == len(hashlib.sha256().hexdigest()) for digest in digests)

@@ -135,14 +135,14 @@ def remove_unused(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def is_up_to_date(file: Path, root: Path) -> bool:
+def is_up_to_date(file: str, root: str) -> bool:
     """Return whether a file that was written here is of a data set's folder as it is now.
 
     No folder is listed, so a folder that has changed is another one, whatever changed in it.
     """
-    home = file.parent.parent
+    home, content = Path(file).parent.parent, Path(file).parent.name
     state = _whole_state(home)
-    if state.get('content') != file.parent.name:
+    if state.get('content') != content:
         return False
     if state.get('root') != os.path.realpath(root):
         return False

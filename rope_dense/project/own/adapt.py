@@ -44,9 +44,8 @@ def backbone_config(vit: OwnBackbone, weights: str | None) -> dict[str, Any]:
     Detectors and segmentors leave the class token untrained.
     """
     has_token = vit.has_cls_token and weights == 'default'
-    return dict(
-        type='RoPEViT', arch=vit.arch, output_prefix='cls' if has_token else None
-    )
+    prefix = 'cls' if has_token else None
+    return dict(type='RoPEViT', arch=vit.arch, output_prefix=prefix)
 
 
 def distil(cfg: dict, own: OwnAdapt) -> None:
@@ -54,12 +53,12 @@ def distil(cfg: dict, own: OwnAdapt) -> None:
     vit, model = find_backbone(str(own.teacher)), cfg['model']
     weights = vit.weights if own.teacher_weights == 'default' else own.teacher_weights
     source = dict(type='Pretrained', checkpoint=fit.pretrained_file(weights))
-    teacher = dict(
-        backbone_config(vit, own.teacher_weights), frozen_stages='all', init_cfg=source
-    )
-    mean, std = [*vit.mean], [*vit.std]
+    teacher = backbone_config(vit, own.teacher_weights)
+    teacher |= dict(frozen_stages='all', init_cfg=source)
+    mean, std = list(vit.mean), list(vit.std)
     if own.channels is not None:
-        mean, std = (model['data_preprocessor'][name] for name in ('mean', 'std'))
+        preprocessor = model['data_preprocessor']
+        mean, std = preprocessor['mean'], preprocessor['std']
         teacher['in_channels'], source['channels'] = len(mean), cfg['load_channels']
     del model['num_pictures']
     model.update(type='FeatureDistiller', teacher=teacher, teacher_pixels=(mean, std))

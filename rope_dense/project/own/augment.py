@@ -20,50 +20,58 @@ def fit_augmentation(
     the recipe has it); 'none' loads them as in a test. Crops that give all images of a batch one
     size stay. ``mosaic`` is None for recipes that join no images.
     """
-    dataset, preprocessor = (
-        cfg['train_dataloader']['dataset'],
-        cfg['model']['data_preprocessor'],
-    )
-    pipeline, batches = dataset['pipeline'], preprocessor.get('batch_augments')
+    dataset = cfg['train_dataloader']['dataset']
+    preprocessor = cfg['model']['data_preprocessor']
+    batches = preprocessor.get('batch_augments')
     if augment != 'published':
-        tested = cfg['test_dataloader']['dataset']['pipeline']
-        resize = dict(next(step for step in tested if kind(step) == 'Resize'))
-        crops = [step for step in pipeline if kind(step) == 'RandomCrop']
-        if augment == 'light' and resize['keep_ratio'] and not batches:
-            scope = resize['type'].removesuffix('Resize')
-            if scope:  # else it builds the Resize of the config's own scope
-                resize['resize_type'] = resize['type']
-            resize.update(ratio_range=LIGHT, type=f'{scope}RandomResize')
-        if augment == 'none' and cfg['default_scope'] != 'mmseg':
-            crops = []  # a batch of a detector is padded to its largest image
-        flips = [
-            step
-            for step in pipeline
-            if kind(step) == 'RandomFlip' and augment == 'light'
-        ]
-        loads = [
-            step for step in pipeline if kind(step).startswith(('Load', 'Convert'))
-        ]
-        filters = [step for step in pipeline if kind(step) == 'FilterAnnotations'][-1:]
-        pipeline = [*loads, *flips, resize, *crops, *filters, pipeline[-1]]
-        dataset['pipeline'] = pipeline
+        dataset['pipeline'] = _few_steps(cfg, augment, not batches)
     if batches is not None and (augment != 'published' or mosaic is False):
-        batches = [
-            b for b in batches if b['type'] != 'MixUpCopyBlend' and augment != 'none'
-        ]
-        preprocessor['batch_augments'] = batches
+        kept = [] if augment == 'none' else batches
+        kept = [batch for batch in kept if batch['type'] != 'MixUpCopyBlend']
+        preprocessor['batch_augments'] = kept
+    pipeline = dataset['pipeline']
     if mosaic is False:  # the other branch of the choice between a mosaic and none
         for stage in pipeline:
             for steps in stage['transforms'] if stage['type'] == 'StageByEpoch' else ():
                 for index, step in enumerate(steps):
                     if step['type'] == 'RandomChoice':
                         steps[index : index + 1] = step['transforms'][1]
-    if flip is not None:  # in the place of the recipe's, or last but one
-        places = [i for i, step in enumerate(pipeline) if kind(step) == 'RandomFlip']
-        place = places[0] if places else len(pipeline) - 1
-        name = pipeline[place]['type'] if places else 'RandomFlip'
-        steps = [] if flip == 'none' else [dict(type=name, **FLIPS[flip])]
-        pipeline[place : place + len(places)] = steps
+    if flip is None:
+        return
+    kinds = [*map(kind, pipeline)]
+    place, step = len(pipeline) - 1, dict(type='RandomFlip')  # last but one
+    if 'RandomFlip' in kinds:
+        place = kinds.index('RandomFlip')
+        step = dict(type=pipeline.pop(place)['type'])
+    if flip != 'none':
+        pipeline.insert(place, step | FLIPS[flip])
+
+
+def _few_steps(cfg: dict, augment: str, are_batches_plain: bool) -> list[dict]:
+    """The steps of the training pipeline that are left of it by 'light' or 'none'."""
+    pipeline = cfg['train_dataloader']['dataset']['pipeline']
+    tested = cfg['test_dataloader']['dataset']['pipeline']
+    resize = dict(tested[[*map(kind, tested)].index('Resize')])
+    has_crops = augment == 'light' or cfg['default_scope'] == 'mmseg'
+    if augment == 'light' and resize['keep_ratio'] and are_batches_plain:
+        scope = resize['type'].removesuffix('Resize')
+        if scope:  # else it builds the Resize of the config's own scope
+            resize['resize_type'] = resize['type']
+        resize.update(ratio_range=LIGHT, type=f'{scope}RandomResize')
+    loads, flips, crops, filters = [], [], [], []
+    for step in pipeline:
+        name = kind(step)
+        if name.startswith(('Load', 'Convert')):
+            loads.append(step)
+        elif name == 'RandomFlip' and augment == 'light':
+            flips.append(step)
+        elif (
+            name == 'RandomCrop' and has_crops
+        ):  # else batches of a detector are padded
+            crops.append(step)
+        elif name == 'FilterAnnotations':
+            filters = [step]  # the last one
+    return [*loads, *flips, resize, *crops, *filters, pipeline[-1]]
 
 
 def kind(step: dict) -> str:
@@ -73,10 +81,7 @@ def kind(step: dict) -> str:
 
 def all_pipelines(cfg: dict) -> list[list[dict]]:
     """The pipelines of a config: training, validation, test and, where there are any, views."""
-    loaders = [
-        cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')
-    ]
-    return [
-        *(dataset['pipeline'] for dataset in loaders),
-        cfg.get('tta_pipeline') or [],
-    ]
+    found = []
+    for name in ('train', 'val', 'test'):
+        found.append(cfg[f'{name}_dataloader']['dataset']['pipeline'])
+    return [*found, cfg.get('tta_pipeline') or []]

@@ -34,9 +34,8 @@ class OwnBackbone:
     patch_size: int
     has_layer_scale: bool
     has_cls_token: bool
-    mean: tuple[
-        float, ...
-    ]  # of the colours (red, green, blue) that its weights were trained with
+    # Of the colours (red, green, blue) that its weights were trained with.
+    mean: tuple[float, ...]
     std: tuple[float, ...]
     window_size: int  # tokens of a side: the grid of the crops of its pre-training
 
@@ -50,13 +49,9 @@ class OwnBackbone:
         """The word for its size, after which settings of training are chosen."""
         if self.depth >= 24:
             return 'large'
-        return (
-            'tiny'
-            if self.channels <= 256
-            else 'small'
-            if self.channels <= 512
-            else 'base'
-        )
+        if self.channels > 512:
+            return 'base'
+        return 'small' if self.channels > 256 else 'tiny'
 
 
 def find_backbone(name: str) -> OwnBackbone:
@@ -69,16 +64,23 @@ def find_backbone(name: str) -> OwnBackbone:
             f'{", ".join(allowed)}'
         )
     vit = find_arch(ViTArch, VIT_ARCHS, arch)
-    parts = (
-        vit.embed_dims,
-        vit.depth,
-        vit.patch_size,
-        vit.layer_scale_init_value is not None,
+    mean, std = IMAGENET
+    for start, colours in COLOURS.items():
+        if arch.startswith(start):
+            mean, std = colours
+    window = 16
+    for start, size in WINDOWS.items():
+        if arch.startswith(start):
+            window = size
+    return OwnBackbone(
+        arch=arch,
+        weights=weights,
+        channels=vit.embed_dims,
+        depth=vit.depth,
+        patch_size=vit.patch_size,
+        has_layer_scale=vit.layer_scale_init_value is not None,
+        has_cls_token=vit.with_cls_token,
+        mean=mean,
+        std=std,
+        window_size=window,
     )
-    colours = next(
-        (c for start, c in COLOURS.items() if arch.startswith(start)), IMAGENET
-    )
-    window = next(
-        (size for start, size in WINDOWS.items() if arch.startswith(start)), 16
-    )
-    return OwnBackbone(arch, weights, *parts, vit.with_cls_token, *colours, window)

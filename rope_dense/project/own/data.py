@@ -32,25 +32,24 @@ CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
 class OwnData:
     """A data set as a config takes it; text, survey and state are empty where it is not there."""
 
-    files: Mapping[
-        str, dict[str, Any]
-    ]  # by 'train' and 'val': its files, as settings of data sets
+    # By 'train' and 'val': its files, as settings of data sets.
+    files: Mapping[str, dict[str, Any]]
     classes: Sequence[str]  # none for depth, as ``palette``
     palette: Sequence[Colour]
     images: int  # number of the training images
     text: str  # for the recipe
     survey: dict[str, Any] | None = None  # see ``survey_images``
     state: str = ''  # a digest of the content of the labels
-    most_objects: int = (
-        0  # the largest number of objects in an image; 0 if it is not known
-    )
+    # The largest number of objects in an image; 0 if it is not known.
+    most_objects: int = 0
 
     def apply(self, cfg: dict) -> None:
         """Set files and classes of the data sets of a config, in place."""
-        palette = dict(palette=self.palette) if self.palette else {}
         for name in ('train', 'val', 'test'):
             files = self.files['train' if name == 'train' else 'val']
-            metainfo = dict(classes=tuple(self.classes), **palette)
+            metainfo = dict[str, Any](classes=tuple(self.classes))
+            if self.palette:
+                metainfo['palette'] = self.palette
             cfg[f'{name}_dataloader']['dataset'].update(metainfo=metainfo, **files)
         cfg['own_files'], cfg['own_state'] = dict(self.files), self.state
         if self.text:
@@ -86,18 +85,11 @@ def find_objects(
     assumed, so that a recipe can be read without its data. ``oriented``, ``outlines``: see
     ``write_canonical``. ValueError for labels that are not there or cannot be used.
     """
-
-    def files_of(ann_file: object, images: object) -> dict[str, Any]:
-        prefix = dict(img=f'{images}/')
-        return dict(
-            data_root=f'{own.root}{os.sep}', ann_file=str(ann_file), data_prefix=prefix
-        )
-
+    files = dict[str, dict[str, Any]]()
     if own.classes and not own.root.exists():
-        absent = {
-            split: files_of(f'annotations/{split}.json', split) for split in WORDS
-        }
-        return OwnData(absent, own.classes, colours_of(own.classes), 1, '')
+        for split in WORDS:
+            files[split] = files_of(own, f'annotations/{split}.json', split)
+        return OwnData(files, own.classes, colours_of(own.classes, {}), 1, '')
     check_root(own)
     file = own.root / CLASSES_FILE
     listed, colours = read_classes(file) if file.is_file() else (None, [])
@@ -119,25 +111,23 @@ def find_objects(
         survey=partial(survey_images, own, inventory.header),
         settings=(own.format, own.train, own.val, settings_of_images(own)),
     )
-    splits, train = found.splits, found.splits['train']
+    train, text = found.splits['train'], found.text
     if listed and not own.classes:
         check_classes_file(file, listed, train.classes)
-    check_left_out(dict(splits), found.text, own.partial)
+    check_left_out(found.splits, text, own.partial)
     small = np.mean(np.array(train.sides) * own.size < TOO_SMALL)
-    text = found.text
     if own.tile is None and small >= MANY:
         text += (
             f'\n{small:.0%} of the training objects are smaller than {TOO_SMALL} pixels at '
             f'own.size={own.size}: a larger own.size, or tiles of the images (own.tile), show them'
         )
-    files = {}
-    for split, part in splits.items():
+    for split, part in found.splits.items():
         if part.num_objects <= part.num_ignored:
             raise ValueError(
                 f'{own.root}: no {WORDS[split]} image has an object of '
                 f'{", ".join(part.classes)}: {"; ".join(found.text.splitlines())}'
             )
-        files[split] = files_of(part.ann_file, part.images)
+        files[split] = files_of(own, str(part.ann_file), part.images)
     return OwnData(
         files=files,
         classes=train.classes,
@@ -148,8 +138,14 @@ def find_objects(
         text=text,
         survey=found.survey,
         state=found.state,
-        most_objects=max(part.most_objects for part in splits.values()),
+        most_objects=max(part.most_objects for part in found.splits.values()),
     )
+
+
+def files_of(own: OwnObjects, ann_file: str, images: str | Path) -> dict[str, Any]:
+    """The files of a split of objects, as settings of a data set."""
+    prefix = dict(img=f'{images}/')
+    return dict(data_root=f'{own.root}{os.sep}', ann_file=ann_file, data_prefix=prefix)
 
 
 def find_own_maps(
@@ -174,23 +170,23 @@ def find_own_maps(
         kind = replace(kind, image_words=words)
 
     def survey_all(pairs: PairsOf) -> dict[str, Any]:
-        images = {split: [image for image, _ in some] for split, some in pairs.items()}
-        maps = [survey(some, split) for split, some in pairs.items()]
+        images, maps = dict[str, list[Path]](), []
+        for split, some in pairs.items():
+            images[split] = [image for image, _ in some]
+            maps.append(survey(some, split))
         return dict(images=survey_images(own, inventory.header, images), maps=maps)
 
     given = dict(train=own.train, val=own.val)
     about = settings, settings_of_images(own)
     found = write_pair_lists(inventory, kind, CONVERTED, given, survey_all, about)
     folders = dict(data_root=str(own.root), data_prefix={'img_path': '', prefix: ''})
-    files = {
-        s: dict(**folders, ann_file=file, **dataset)
-        for s, file in found.ann_file.items()
-    }
-    text = '\n'.join(
-        [found.text, *(line for maps in found.survey['maps'] for line in lines(maps))]
-    )
-    images = found.survey['images']
-    return OwnData(files, (), (), found.images['train'], text, images, found.state)
+    files, said = dict[str, dict[str, Any]](), [found.text]
+    for split, file in found.ann_file.items():
+        files[split] = dict(**folders, ann_file=file, **dataset)
+    for maps in found.survey['maps']:
+        said += lines(maps)
+    number, survey_of = found.images['train'], found.survey['images']
+    return OwnData(files, (), (), number, '\n'.join(said), survey_of, found.state)
 
 
 def find_pictures(own: OwnAdapt, inventory: Inventory) -> OwnData:
@@ -201,10 +197,9 @@ def find_pictures(own: OwnAdapt, inventory: Inventory) -> OwnData:
     found = write_picture_list(
         inventory, CONVERTED, folder, survey, settings_of_images(own)
     )
-    files = {
-        s: dict(data_root=str(own.root), ann_file=file)
-        for s, file in found.ann_file.items()
-    }
+    files, root = dict[str, dict[str, Any]](), str(own.root)
+    for split, file in found.ann_file.items():
+        files[split] = dict(data_root=root, ann_file=file)
     number = found.images['train']
     classes = (f'{number} pictures',)  # of which a resumed run must have as many
     return OwnData(files, classes, (), number, found.text, found.survey, found.state)
@@ -214,12 +209,15 @@ def check_classes_file(
     file: Path, listed: Sequence[str], labelled: Sequence[str]
 ) -> None:
     """Raise ValueError unless classes.txt has the classes of the labels; it chooses none."""
-    parts = (('lacks', labelled, listed), ('has also', listed, labelled))
-    said = [
-        f'{verb} {", ".join(names[:8])}{" ..." if len(names) > 8 else ""}'
-        for verb, these, others in parts
-        if (names := [name for name in these if name not in others])
-    ]
+    said = []
+    for verb, those, others in (
+        ('lacks', labelled, listed),
+        ('has also', listed, labelled),
+    ):
+        names = [name for name in those if name not in others]
+        if names:
+            more = ' ...' if len(names) > 8 else ''
+            said.append(f'{verb} {", ".join(names[:8])}{more}')
     if said:
         raise ValueError(
             f'{file} differs from the classes of the labels, it {" and ".join(said)}: choose '
@@ -227,11 +225,9 @@ def check_classes_file(
         )
 
 
-def colours_of(
-    classes: Sequence[str], given: Mapping[str, Colour] | None = None
-) -> list[Colour]:
+def colours_of(classes: Sequence[str], given: Mapping[str, Colour]) -> list[Colour]:
     """The colour of each class: a given one, or one unlike its neighbours' colours."""
-    colours = given or {}
-    return [
-        colours.get(name, distinct_colour(index)) for index, name in enumerate(classes)
-    ]
+    found = []
+    for index, name in enumerate(classes):
+        found.append(given.get(name, distinct_colour(index)))
+    return found

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
@@ -69,7 +68,8 @@ def read_own(
     """
     lines = written.to_dict()
     task, in_file = lines.pop('task', None), lines.pop('own', {})
-    if found is None or not found.is_current():
+    listed = '' if found is None else found.data.files['train']['ann_file']
+    if found is None or not is_up_to_date(listed, found.own.data_root):
         in_file.pop('_delete_', None)
         found = find_data(task, read_settings(task, {**in_file, **given}))
     own, data = found.own, found.data
@@ -130,8 +130,8 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     So labels are read as they are now, also where their canonical files were deleted. ValueError if
     the data cannot be used, or have other classes. ``data_root`` may be another folder of the data.
     """
-    listed = Path(cfg.own_files['train'].get('ann_file') or '')
-    if data_root is None and is_up_to_date(listed, Path(cfg.own.data_root)):
+    listed = cfg.own_files['train'].get('ann_file') or ''
+    if data_root is None and is_up_to_date(listed, cfg.own.data_root):
         return
     own = stored_settings(cfg)
     assert own is not None

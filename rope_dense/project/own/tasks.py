@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...data.classes import (
@@ -15,7 +14,6 @@ from ...data.classes import (
 )
 from ...data.depth_maps import depth_lines, survey_depths
 from ...data.labels.inventory import Inventory
-from ...data.labels.kept import is_up_to_date
 from ...data.labels.maps import DEPTH, MASKS, find_maps
 from ...data.labels.splits import WORDS
 from ...data.mask_labels import label_map, mask_lines, survey_masks
@@ -56,15 +54,13 @@ class Found(NamedTuple):
     own: Own
     data: OwnData
 
-    def is_current(self) -> bool:
-        """Return whether the folder is as it was when the data were looked up."""
-        listed = self.data.files['train']['ann_file']
-        return is_up_to_date(Path(listed), self.own.root)
-
 
 def read_settings(task: object, given: Mapping[str, object]) -> Own:
     """The settings of a task from values by name; ValueError for a wrong task or setting."""
-    return task_settings(task_named(task).settings, given)
+    if not isinstance(task, str) or task not in TASKS:
+        near = did_you_mean(str(task), TASKS)
+        raise ValueError(f'task must be one of {tuple(TASKS)}, got {task!r}{near}')
+    return task_settings(TASKS[task].settings, given)
 
 
 def find_data(task: str, own: Own) -> Found:
@@ -141,23 +137,20 @@ def trained_classes(
             f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
         )
     numbers = range(len(names)) if values is None else values
-    if unknown := [
-        name for name in own.void if isinstance(name, str) and name not in names
-    ]:
-        raise ValueError(f'own.void: {unknown[0]!r} is no class; there are {listed}')
-    void = [
-        numbers[names.index(name)] if isinstance(name, str) else name
-        for name in own.void
-    ]
-    kept = [index for index in range(len(names)) if numbers[index] not in void]
+    void, trained, palette, kept = list[int](), list[str](), list[Colour](), list[int]()
+    for word in own.void:
+        if isinstance(word, str) and word not in names:
+            raise ValueError(f'own.void: {word!r} is no class; there are {listed}')
+        void.append(numbers[names.index(word)] if isinstance(word, str) else word)
+    for name, colour, number in zip(names, colours, numbers, strict=True):
+        if number not in void:
+            trained.append(name)
+            palette.append(colour)
+            kept.append(number)
     if not kept:
         raise ValueError(f'own.void={[*own.void]}: no class is left of {listed}')
-    trained, palette = (
-        tuple(names[index] for index in kept),
-        [colours[index] for index in kept],
-    )
-    own_values = None if values is None else [values[index] for index in kept]
-    return trained, palette, dict(void=void, values=own_values)
+    own_values = None if values is None else kept
+    return tuple(trained), palette, dict(void=void, values=own_values)
 
 
 def read_named_classes(
@@ -165,13 +158,14 @@ def read_named_classes(
 ) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
     file, given, values = own.root / CLASSES_FILE, own.classes, own.values
+    found = None if file.is_file() else find_class_numbers(own.root)
     if file.is_file():
         names, colours = read_classes(file)
-    elif found := find_class_numbers(own.root):  # Roboflow's
+    elif found:  # Roboflow's
         file, (names, numbers) = own.root / CLASS_NUMBERS, found
-        colours, values = colours_of(names), numbers if values is None else values
+        colours, values = colours_of(names, {}), numbers if values is None else values
     elif given:
-        return given, colours_of(given), values
+        return given, colours_of(given, {}), values
     else:
         raise ValueError(
             f'{file}: no such file. Write the names of the classes to it, a line for each number '
@@ -182,10 +176,10 @@ def read_named_classes(
     lines: Sequence[int] = range(len(given))
     if own.values is not None and {*own.values} == {*range(len(names))}:
         lines = own.values
-    pairs = zip(
-        given, lines, strict=False
-    )  # own.values of another length are refused later
-    moved = any(name in names and names.index(name) != line for name, line in pairs)
+    # ``own.values`` of another length are refused later.
+    moved = False
+    for name, line in zip(given, lines, strict=False):
+        moved |= name in names and names.index(name) != line
     has_lines = own.values is None or file.name == CLASSES_FILE
     if has_lines and (moved or {*given} < {*names}):
         raise ValueError(
@@ -206,11 +200,3 @@ TASKS = {
     'realtime_masks': OwnTask(OwnRealtime, partial(find_objects, outlines=True)),
     'semantic': OwnTask(OwnSemantic, find_semantic),
 }
-
-
-def task_named(name: object) -> OwnTask:
-    """A task by its name; ValueError if there is none."""
-    if not isinstance(name, str) or name not in TASKS:
-        near = did_you_mean(str(name), TASKS)
-        raise ValueError(f'task must be one of {tuple(TASKS)}, got {name!r}{near}')
-    return TASKS[name]
