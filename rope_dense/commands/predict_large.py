@@ -72,6 +72,6 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    from ..predict.large import predict_large
+    from ..predict.large import LargeRequest, predict_large
 
-    predict_large(**values(args))
+    predict_large(LargeRequest(**values(args)))

@@ -1,8 +1,7 @@
 """A model in the inferencer of mmdet or mmseg, and its predictions for images.
 
-Pictures so long and thin that a test pipeline leaves less than two patches of one side.
-
-They are predicted with repeated pixels at the bottom or the right, which are cut off the results.
+Of an image so long and thin that its test pipeline leaves less than two patches of one side, the
+last row or column is repeated; the results of the repeated pixels are cut off.
 """
 
 import contextlib
@@ -10,7 +9,7 @@ import copy
 import io
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import cv2
 import numpy as np
@@ -30,6 +29,12 @@ from ..project.weights import patch_mmengine_reader
 from ..utils.config_parts import size_steps, without_labels
 from ..utils.sizes import ImageSize
 
+# Times as long as wide: with DINO's queries for less, there are too few tokens.
+MOST = 8.0
+# Likewise where the shorter side has one size, and memory grows with the longer.
+UNBOUNDED = 16.0
+MOST_PIXELS = 10**8  # of a padded image
+
 
 def build_inferencer(
     cfg: Config, checkpoint: str | None, device: str
@@ -48,9 +53,8 @@ def build_inferencer(
     cfg.load_from = None
     dataset = cfg.test_dataloader.dataset
     dataset.pipeline = without_labels(dataset.pipeline)
-    if find_load_bands(
-        dataset.pipeline
-    ):  # the inferencers look for a step of this name
+    if find_load_bands(dataset.pipeline):
+        # The inferencers look for a step of this name.
         dataset.pipeline.insert(0, dict(type='LoadImageFromFile'))
     if detects(cfg):
         from mmdet.apis import DetInferencer as Inferencer
@@ -63,15 +67,14 @@ def build_inferencer(
             copy.deepcopy(cfg), None, device=device, scope=cfg.default_scope
         )
     inferencer.show_progress = False
+    model = inferencer.model
     if checkpoint is None:
-        inferencer.model.dataset_meta = dict(classes=(), palette=())
+        model.dataset_meta = dict(classes=(), palette=())
         return inferencer
-    given = dict(
-        weights=checkpoint, model=inferencer.model, has_runner=False, has_data=False
-    )
+    given = dict(weights=checkpoint, model=model, has_runner=False, has_data=False)
     classes, colours = classes_and_colours(cfg, ready(cfg, 'test', **given).checkpoint)
-    inferencer.model.dataset_meta = dict(classes=classes, palette=colours)
-    inferencer.visualizer.dataset_meta = inferencer.model.dataset_meta
+    model.dataset_meta = dict(classes=classes, palette=colours)
+    inferencer.visualizer.dataset_meta = model.dataset_meta
     return inferencer
 
 
@@ -95,7 +98,7 @@ def quiet_mmengine() -> Iterator[None]:
 def predict_batch(
     inferencer: BaseInferencer, images: Sequence[np.ndarray], batch: int
 ) -> list[BaseDataElement]:
-    """The predictions for images (BGR), as data samples; thin images are padded, see ``thin``.
+    """The predictions for images (BGR), as data samples; thin images are padded.
 
     Nothing is predicted where an image of any number of channels has no data
     (``drop_predictions_without_data``).
@@ -133,25 +136,20 @@ def has_finite_values(sample: BaseDataElement) -> bool:
     return True
 
 
-MOST = (
-    8.0  # times as long as wide: with DINO's queries for less, there are too few tokens
-)
-MOST_PIXELS = 10**8  # of a padded image
-UNBOUNDED = 16.0  # likewise where the shorter side has one size, and memory grows with the longer
-
-
-def max_aspect_ratio(pipeline: Iterable[Mapping], patch: int) -> float:
+def max_aspect_ratio(pipeline: Sequence[Mapping], patch: int) -> float:
     """The largest ratio of sides for a test pipeline and a patch in pixels, or infinity."""
-    for _, step, _ in size_steps([*pipeline]):
+    for _, step, _ in size_steps(pipeline):
         name, scale = str(step.get('type')).rpartition('.')[2], step['scale']
         if name == 'Resize' and not step.get('keep_ratio'):
             continue
-        sides = sorted(scale) if isinstance(scale, (list, tuple)) else [scale, scale]
+        if name not in ('Resize', 'ResizeShortestEdge'):
+            continue
+        short, long = sorted(scale) if isinstance(scale, (list, tuple)) else [scale] * 2
         if name == 'ResizeShortestEdge':
-            sides = [sides[0], step.get('max_size') or math.inf]
-        if name in ('Resize', 'ResizeShortestEdge'):
-            bounded = 0 < sides[1] <= UNBOUNDED * sides[0]
-            return min(MOST, max(1.0, sides[1] / (2 * patch))) if bounded else UNBOUNDED
+            long = step.get('max_size') or math.inf
+        if 0 < long <= UNBOUNDED * short:
+            return min(MOST, max(1.0, long / (2 * patch)))
+        return UNBOUNDED
     return math.inf
 
 
@@ -166,7 +164,8 @@ def pad_to_ratio(image: np.ndarray, ratio: float) -> np.ndarray:
     below, right = max(0, least - height), max(0, least - width)
     if not below and not right:
         return image
-    if (pixels := (height + below) * (width + right)) > MOST_PIXELS:
+    pixels = (height + below) * (width + right)
+    if pixels > MOST_PIXELS:
         raise ValueError(
             f'{width} x {height} pixels are too thin: padded, they would be {pixels / 1e6:.0f} '
             'megapixels; cut the image into parts'
@@ -179,10 +178,9 @@ def crop_sample(sample: BaseDataElement, size: ImageSize, whole: ImageSize) -> N
     sample.set_metainfo(dict(ori_shape=size))
     for name, value in sample.items():
         if isinstance(value, PixelData):  # of pixels, or of patches
-            sides = zip(value.shape, size, whole, strict=True)
-            rows, columns = (
-                math.ceil(given * part / all_) for given, part, all_ in sides
-            )
+            height, width = value.shape
+            rows = math.ceil(height * size[0] / whole[0])
+            columns = math.ceil(width * size[1] / whole[1])
             setattr(sample, name, value[:rows, :columns])
         elif name == 'pred_instances':
             sample.pred_instances = crop_instances(value, size)
@@ -195,9 +193,8 @@ def crop_instances(instances: InstanceData, size: ImageSize) -> InstanceData:
     height, width = size
     boxes = getattr(instances.bboxes, 'tensor', instances.bboxes)
     if boxes.shape[1] == 4:
-        instances.bboxes = torch.minimum(
-            boxes, boxes.new_tensor([width, height, width, height])
-        )
+        most = boxes.new_tensor([width, height, width, height])
+        instances.bboxes = torch.minimum(boxes, most)
         inside = (instances.bboxes[:, 2:] > instances.bboxes[:, :2]).all(1)
     else:  # rotated, with the centre first
         inside = (boxes[:, :2] < boxes.new_tensor([width, height])).all(1)

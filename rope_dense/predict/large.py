@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from ..data.tiles.image_file import LABEL_FORMATS
 from ..data.tiles.plan import TileGrid
 from ..project.building import checked_device
 from ..project.contents import at_size
-from ..project.find import PICTURES, check_ending
+from ..project.find import check_ending
 from ..project.identity import Identity
 from ..project.launch import init_rank
 from ..project.load import find_model
@@ -43,29 +44,9 @@ from .tiles import (
 )
 
 
-def predict_large(
-    config: str | Path,
-    checkpoint: str | Path | None,
-    image: str | Path,
-    *,
-    out: str | Path | None = None,
-    picture: str | Path | None = None,
-    tile: int | None = None,
-    size: str | None = None,
-    overlap: int | None = None,
-    batch: int = 1,
-    halvings: int | None = None,
-    score: Scores = DEFAULT,
-    merge_iou: float | None = None,
-    overwrite: bool = False,
-    device: str | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
-    work_dir: str | None = None,
-) -> Path:
-    """Predict images of any size in tiles; an interrupted run is continued.
-
-    Several processes (see ``processes``) share the images of a folder, or the rows of tiles of one
-    image.
+@dataclass(frozen=True)
+class LargeRequest:
+    """The model, an image or a folder, and what is wanted of them.
 
     Args:
         config, checkpoint, cfg_options, work_dir: see ``find_model``.
@@ -79,6 +60,31 @@ def predict_large(
             default as the test pipeline resizes a tile.
         overwrite: start again, and replace an earlier result.
         device: such as 'cuda:1'; by default a GPU if there is one.
+    """
+
+    config: str | Path
+    checkpoint: str | Path | None
+    image: Path
+    out: Path | None = None
+    picture: Path | None = None
+    tile: int | None = None
+    size: str | None = None
+    overlap: int | None = None
+    batch: int = 1
+    halvings: int | None = None
+    score: Scores = DEFAULT
+    merge_iou: float | None = None
+    overwrite: bool = False
+    device: str | None = None
+    cfg_options: Iterable[str] | Mapping[str, object] = ()
+    work_dir: str | None = None
+
+
+def predict_large(request: LargeRequest) -> Path:
+    """Predict images of any size in tiles; an interrupted run is continued.
+
+    Several processes (see ``processes``) share the images of a folder, or the rows of tiles of one
+    image.
 
     Returns:
         The path of the result, or of their folder.
@@ -88,72 +94,114 @@ def predict_large(
             written.
     """
     rank, count = init_rank()
-    place, given = checked_device(device), Path(image)
-    part = (rank, count) if not given.is_dir() else (0, 1)
-    if part[1] > 1 and 'MASTER_ADDR' not in os.environ:
+    device, given = checked_device(request.device), request.image
+    share = (0, 1) if given.is_dir() else (rank, count)
+    if share != (0, 1) and 'MASTER_ADDR' not in os.environ:
         raise UsageError(
             f'{given}: processes of torchrun share one image, of a job array a folder'
         )
+    picture = request.picture
     if picture is not None and given.is_dir():
         raise UsageError(f'--picture {picture}: of one image, and {given} is a folder')
-    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
+    cfg, weights = find_model(
+        request.config, request.checkpoint, request.cfg_options, request.work_dir
+    )
     result_ending(cfg)  # before anything is built
     assert weights is not None, 'a model of one task'
-    cfg = cfg if size is None else at_size(cfg, parse_size(size))
-    tile, overlap = tile_and_overlap(cfg, tile, overlap)
-    if picture is not None:
-        check_ending('--picture', picture, PICTURES)
-    places = results_of(cfg, given, out)
-    items = [*places.items()][rank::count] if given.is_dir() else places.items()
-    folder, name = Path(out or cfg.work_dir), 'predict-large'
-    if not given.is_dir():
-        folder, name = places[given].parent, places[given].name
-    results = Results(folder, f'{name}/{rank + 1}_of_{count}' if rank else name, places)
-    journals = results.home if given.is_dir() else folder / HOME / name
-    drawn = None if picture is None else Path(picture)
-    results.check([drawn] if drawn else [])
-    share = [x for x in items if overwrite or not os.path.lexists(x[1])]
-    results.check(
-        [place for _, place in items], keeps=not overwrite
-    )  # an edited one stays
-    if given.is_dir():
-        print(f'{len(share)} of {len(places)} images are predicted by this process')
-    elif not share:
-        raise UsageError(
-            f'{places[given]} exists: give another --out, or --overwrite to replace it'
-        )
+    if request.size is not None:
+        cfg = at_size(cfg, parse_size(request.size))
+    tile, overlap = tile_and_overlap(cfg, request.tile, request.overlap)
+    work = find_work(cfg, request, rank, count)
     bands = find_load_bands(next(pipelines(cfg.test_dataloader.dataset)))
-    for path, result in share:  # before the model is built
+    for path, out in work.images:  # before the model is built
         opened = open_image(path, bands)
         len(TileGrid(opened.height, opened.width, tile, overlap))
-        results.check(files_in_tiles(cfg, opened, result))
-    with DefaultScope.overwrite_default_scope(cfg.default_scope), results:
-        used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
-        classes, colours = classes_and_colours(cfg, used.checkpoint)
-        least = [*least_scores(score, Path(cfg.work_dir), classes, weights).values()]
+        work.results.check(files_in_tiles(cfg, opened, out))
+    with DefaultScope.overwrite_default_scope(cfg.default_scope), work.results:
+        trained = load_trained(cfg, str(request.config), weights, device)
+        run, merge_iou = Path(cfg.work_dir), request.merge_iou
+        least = [*least_scores(request.score, run, trained.classes, weights).values()]
+        batch, halvings = request.batch, request.halvings
         tiling = Tiling(tile, overlap, batch, halvings, least, merge_iou)
-        model = revert_sync_batchnorm(used.model).to(place).eval()
-        identity = Identity.of(cfg, str(config), weights)
-        trained = TrainedModel(cfg, model, classes, colours, identity)
-        for path, result in share:
-            journal, write = (
-                journals / 'journal' / result.relative_to(folder),
-                results.write,
-            )
+        for path, out in work.images:
+            journal = work.journal(out)
             with explain_stop():
-                if overwrite:
-                    remove_journal(part_of(journal, *part))
+                if request.overwrite:
+                    remove_journal(part_of(journal, *share))
+                write = work.results.write
                 tiled = TiledImage(
-                    trained, path, result, tiling, write, journal, drawn, share=part
+                    trained, path, out, tiling, write, journal, picture, share=share
                 )
                 if tiled.predict():
-                    print(
-                        f'{result}{f", {picture}" if picture else ""}; {memory_text()}'
-                    )
-    return folder if given.is_dir() else places[given]
+                    also = f', {picture}' if picture else ''
+                    print(f'{out}{also}; {memory_text()}')
+    return work.out
 
 
-def results_of(cfg: Config, given: Path, out: str | Path | None) -> dict[Path, Path]:
+@dataclass(frozen=True)
+class Work:
+    """What a process predicts.
+
+    Args:
+        out: the result of the image, or the folder of the results.
+        results: what the files go through.
+        journals: the folder of unfinished results.
+        images: with their results.
+    """
+
+    out: Path
+    results: Results
+    journals: Path
+    images: list[tuple[Path, Path]]
+
+    def journal(self, out: Path) -> Path:
+        """The folder of an unfinished result."""
+        return self.journals / 'journal' / out.relative_to(self.results.folder)
+
+
+def find_work(cfg: Config, request: LargeRequest, rank: int, count: int) -> Work:
+    """The images of this process without a result, and the place of their results.
+
+    UsageError for one image that has a result, ForeignFileError for a file of the user's.
+    """
+    given = request.image
+    places = results_of(cfg, given, request.out)
+    images = [*places.items()]
+    if given.is_dir():
+        images = images[rank::count]
+        out = folder = Path(request.out or cfg.work_dir)
+        name = 'predict-large'
+    else:
+        out = places[given]
+        folder, name = out.parent, out.name
+    results = Results(folder, f'{name}/{rank + 1}_of_{count}' if rank else name, places)
+    journals = results.home if given.is_dir() else folder / HOME / name
+    if request.picture:
+        results.check([request.picture])
+    results.check([out for _, out in images], keeps=not request.overwrite)
+    if not request.overwrite:  # a result stays, also an edited one
+        images = [image for image in images if not os.path.lexists(image[1])]
+    if given.is_dir():
+        print(f'{len(images)} of {len(places)} images are predicted by this process')
+    elif not images:
+        raise UsageError(
+            f'{out} exists: give another --out, or --overwrite to replace it'
+        )
+    return Work(out, results, journals, images)
+
+
+def load_trained(
+    cfg: Config, name: str, weights: str, device: torch.device
+) -> TrainedModel:
+    """The model of a config of a name, with its weights, on a device."""
+    used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
+    classes, colours = classes_and_colours(cfg, used.checkpoint)
+    model = revert_sync_batchnorm(used.model).to(device).eval()
+    identity = Identity.of(cfg, name, weights)
+    return TrainedModel(cfg, model, classes, colours, identity)
+
+
+def results_of(cfg: Config, given: Path, out: Path | None) -> dict[Path, Path]:
     """The files of the results of an image or of the images of a folder.
 
     Raises:
@@ -163,18 +211,17 @@ def results_of(cfg: Config, given: Path, out: str | Path | None) -> dict[Path, P
     if given.is_dir():
         folder = Path(out or cfg.work_dir)
         check_beside(given, folder)
-        found = ImageReader(next(pipelines(cfg.test_dataloader.dataset))).find(
-            given, folder
-        )
-        return {
-            x.path: folder / f'{x.picture.removesuffix(".jpg")}_{ending}' for x in found
-        }
+        reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
+        places: dict[Path, Path] = {}
+        for source in reader.find(given, folder):
+            stem = source.picture.removesuffix('.jpg')
+            places[source.path] = folder / f'{stem}_{ending}'
+        return places
     if out is None:
         out = Path(cfg.work_dir, f'{given.stem}_{ending}')
-    check_ending(
-        '--out', out, LABEL_FORMATS if 'labels' in ending else [Path(ending).suffix]
-    )
-    return {given: Path(out)}
+    endings = LABEL_FORMATS if 'labels' in ending else [Path(ending).suffix]
+    check_ending('--out', out, endings)
+    return {given: out}
 
 
 @contextmanager
