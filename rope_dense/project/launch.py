@@ -1,7 +1,4 @@
-"""Build and run mmengine's Runner, with or without a GPU.
-
-Processes that share a list of images by index, and keep a journal each.
-"""
+"""Build and run mmengine's Runner, with or without a GPU; and count the processes of a command."""
 
 import contextlib
 import gc
@@ -36,7 +33,9 @@ from .run import Run
 from .weights import patch_mmengine_reader
 
 LIMIT = 600  # seconds that a process waits for another
+LONGEST = 30 * 24 * 3600  # likewise for all that share images
 RUN_NUMBERS = count()
+LOST_WORKER = 'DataLoader worker (pid'  # in PyTorch's error
 
 
 def launch_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
@@ -48,10 +47,7 @@ def launch_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
     if not trains:  # mmengine knows runs by this name and the second of their start
         cfg.experiment_name = f'run_{next(RUN_NUMBERS)}'
     patch_mmengine_reader()
-    logging.raiseExceptions = (
-        False  # a log on a full disk: what is written next says so
-    )
-    with building(f'Runner, --launcher {launcher}'):
+    with building(f'Runner, --launcher {launcher}'), silent_log_errors():
         if launcher == 'pytorch' and not distributed.is_initialized():
             join_group((cfg.get('env_cfg') or {}).get('dist_cfg') or {})
         if launcher == 'pytorch' and not torch.cuda.is_available():
@@ -60,29 +56,36 @@ def launch_runner(cfg: Config, launcher: str, trains: bool = False) -> Runner:
             for _, node in nodes(cfg.model):
                 if node.get('type') == 'SyncBN':
                     node.type = 'BN'
-            unused = cfg.get('find_unused_parameters', False)
-            default = dict(broadcast_buffers=False, find_unused_parameters=unused)
-            wrapper = cfg.get('model_wrapper_cfg')
-            wrapper = wrapper or dict(type='MMDistributedDataParallel', **default)
+            wrapper = cfg.get('model_wrapper_cfg') or dict(
+                type='MMDistributedDataParallel',
+                broadcast_buffers=False,
+                find_unused_parameters=cfg.get('find_unused_parameters', False),
+            )
             cfg.model_wrapper_cfg = ConfigDict(wrapper, device_ids=None)
         return runners.build_runner(cfg, trains)
 
 
+@contextlib.contextmanager
+def silent_log_errors() -> Iterator[None]:
+    """Within this context, a log on a full disk prints no traceback; what is written next fails."""
+    usual = logging.raiseExceptions
+    logging.raiseExceptions = False
+    try:
+        yield
+    finally:
+        logging.raiseExceptions = usual
+
+
 def join_group(settings: dict) -> None:
     """Connect the processes of torchrun by `env_cfg.dist_cfg`; a line says if that takes long."""
-    has_gpu, seconds = torch.cuda.is_available(), settings.get('timeout', LIMIT)
-    if has_gpu:
-        torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
-    size, host, port = (
-        os.environ.get(x) for x in ('WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT')
-    )
+    rank, size = os.environ['LOCAL_RANK'], os.environ.get('WORLD_SIZE')
+    seconds, backend = settings.get('timeout', LIMIT), 'gloo'
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(rank))
+        backend = settings.get('backend', 'nccl')
+    host, port = os.environ.get('MASTER_ADDR'), os.environ.get('MASTER_PORT')
     step = f'waiting for {size} processes at {host}:{port}, at most {seconds} s'
-    with (
-        show_elapsed(step)
-        if os.environ['LOCAL_RANK'] == '0'
-        else contextlib.nullcontext()
-    ):
-        backend = settings.get('backend', 'nccl') if has_gpu else 'gloo'
+    with show_elapsed(step) if rank == '0' else contextlib.nullcontext():
         distributed.init_process_group(backend, timeout=timedelta(seconds=seconds))
 
 
@@ -96,9 +99,8 @@ def leave_group() -> None:
 def run_test(runner: Runner, metrics: Sequence[BaseMetric] = ()) -> None:
     """Test, also with metrics that are not the config's; errors as in ``run_training``."""
     build_loop(runner, 'test')
-    runner.test_loop.evaluator.metrics[:0] = (
-        metrics  # mmdet's change what they are given
-    )
+    # Before mmdet's, which change what they are given.
+    runner.test_loop.evaluator.metrics[:0] = metrics
     with usage_errors_of_run(runner, 'test'):
         runner.test()
 
@@ -121,32 +123,29 @@ def run_training(runner: Runner) -> None:
     except (KeyboardInterrupt, Exception) as error:
         if not is_interrupt(error):
             raise
+        is_stopped = isinstance(error, Stopped)
         if runner.rank == 0:
             advice = (
                 f'no checkpoint in {runner.work_dir} yet: the same command starts again'
             )
-            if latest := Run(Path(runner.work_dir)).last:
+            latest = Run(Path(runner.work_dir)).last
+            if latest:
                 advice = (
-                    f'the last checkpoint is {latest}: '
-                    'the same command with --resume continues'
+                    f'the last checkpoint is {latest}: the same command with --resume '
+                    'continues'
                 )
-            place = (
-                error if isinstance(error, Stopped) else f'at iteration {runner.iter}'
-            )
+            place = error if is_stopped else f'at iteration {runner.iter}'
             print(f'\nstopped {place}; {advice}', file=sys.stderr)
-        if isinstance(error, Stopped):
+        if is_stopped:
             raise
         raise KeyboardInterrupt from error
 
 
 def build_loop(runner: Runner, loop: str) -> None:
     """Build a loop of a Runner, with its data and evaluator, before the Runner uses it."""
+    parts = building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator')
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
-    with (
-        building(f'{loop}_cfg, {loop}_dataloader or {loop}_evaluator'),
-        quiet,
-        show_elapsed('labels'),
-    ):
+    with parts, quiet, silent_log_errors(), show_elapsed('labels'):
         getattr(runner, f'{loop}_loop')
 
 
@@ -157,22 +156,25 @@ def usage_errors_of_run(runner: Runner, loop: str) -> Iterator[None]:
     After a training has diverged, any error follows from it, such as an unmatched matrix.
     """
     try:
-        yield
+        with silent_log_errors():
+            yield
     except RunError as error:
         raise UsageError(str(error)) from None
     except Exception as error:
         if is_interrupt(error):
             raise
-        if reason := lost_process(runner, error):
-            raise UsageError(reason) from None
-        if isinstance(error, NAMED):
-            raise
-        if reason := divergence_message(runner, error):
+        reason = lost_process(runner, error)
+        if reason is None:
+            if isinstance(error, NAMED):
+                raise
+            reason = divergence_message(runner, error)
+        if reason:
             raise UsageError(reason) from None
         if not isinstance(error, (ValueError, AssertionError)):
             raise
         text = str(error) or type(error).__name__
-        if images := getattr(runner, 'batch', ()):  # none before the first one
+        images = getattr(runner, 'batch', ())
+        if images:  # none before the first one
             size = runner.cfg[f'{loop}_dataloader'].get('batch_size', 1)
             text += (
                 f' ({loop}_dataloader.batch_size={size}, images {", ".join(images)})'
@@ -191,40 +193,41 @@ def lost_process(runner: Runner, error: BaseException | None) -> str | None:
     from the killed process fails before.
     """
     with contextlib.suppress(ValueError):  # not in the main thread
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # it would raise again for the next one
+        # PyTorch's handler would raise again for the next one that ends.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if isinstance(error, (ConnectionError, EOFError)):
+        time.sleep(0.1)  # the process that was read from may not have ended
     try:
-        time.sleep(
-            0.1 * isinstance(error, (ConnectionError, EOFError))
-        )  # it may not have ended
         signal_handling._error_if_any_worker_fails()
     except RuntimeError as failure:
         error = failure
-    text, cfg = '', runner.cfg
-    while error is not None and 'DataLoader worker (pid' not in text:
+    while error is not None:
         text = ' '.join(str(error).split())
         if 'gloo/transport' in text or isinstance(error, distributed.DistError):
             reason = (
                 'another process of this run has ended, or hangs: its own lines say why'
             )
             return f'{reason} ({text.partition(". ")[0]})'
+        if LOST_WORKER in text:
+            return lost_worker_text(runner, text)
         error = error.__context__
-    if 'DataLoader worker (pid' not in text:
-        return None
-    keys = [key for key in cfg if key.endswith('_dataloader') and cfg[key]]
-    numbers = ', '.join(
-        f'{key}.num_workers={cfg[key].get("num_workers", 0)}' for key in keys
+    return None
+
+
+def lost_worker_text(runner: Runner, problem: str) -> str:
+    """What to do when a process that loads was killed, as PyTorch's ``problem`` says."""
+    numbers = []
+    for key, loader in runner.cfg.items():
+        if key.endswith('_dataloader') and loader:
+            numbers.append(f'{key}.num_workers={loader.get("num_workers", 0)}')
+    text = (
+        f'a loading process was ended ({problem}), probably for lack of memory: ask for more, or '
+        f'set lower {", ".join(numbers)}'
     )
-    reason = f'a loading process was ended ({text}), probably for lack of memory: ask for more, or'
     latest = Run(Path(runner.work_dir)).last
-    return (
-        f'{reason} set lower {numbers}'
-        + f'; --resume continues from {latest}' * bool(latest)
-    )
-
-
-LONGEST = 30 * 24 * 3600  # seconds that a process waits for the others
+    if latest:
+        text += f'; --resume continues from {latest}'
+    return text
 
 
 def init_rank() -> tuple[int, int]:
@@ -233,7 +236,7 @@ def init_rank() -> tuple[int, int]:
     They are RANK and WORLD_SIZE of the environment, which torchrun sets; 0 and 1 without them.
     UsageError if RANK is no number below WORLD_SIZE.
     """
-    rank, count = (os.environ.get(*x) for x in (('RANK', '0'), ('WORLD_SIZE', '1')))
+    rank, count = os.environ.get('RANK', '0'), os.environ.get('WORLD_SIZE', '1')
     if not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):
         raise UsageError(
             f'RANK={rank}: give a number below WORLD_SIZE={count}, from 0 on'
