@@ -9,6 +9,7 @@ from .labels.files import class_names, errors_at, read_numbered_lines, read_text
 from .labels.places import SPLITS
 
 Colour = tuple[int, int, int]  # red, green, blue
+ClassNumbers = tuple[tuple[str, ...], list[int]]  # names, and their numbers in masks
 CLASSES_FILE, CLASS_NUMBERS = 'classes.txt', '_classes.csv'
 IGNORED = 255  # label of pixels that are neither trained nor evaluated
 COLOUR_CODE = re.compile(r'(.*?\S)\s+#([0-9a-fA-F]{6})')  # road #804080
@@ -27,7 +28,8 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
     64 128'. All lines may begin with their number from 0: '0: road', or '0 road'. ValueError if the
     file has no class, one of them twice, a comment, or other numbers.
     """
-    names, palette = list[str](), list[Colour]()
+    names: list[str] = []
+    palette: list[Colour] = []
     for _, line in read_numbered_lines(path):
         if HEADER.fullmatch(line):
             continue
@@ -38,7 +40,17 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
         name, colour = split_colour(line)
         names.append(name)
         palette.append(colour or distinct_colour(len(palette)))
-    return class_names(without_numbers(names, path), path), palette
+    found = [*filter(None, map(NUMBERED.fullmatch, names))]
+    if found and len(found) == len(names):
+        numbers = [int(match[1]) for match in found]
+        if numbers != [*range(len(names))]:
+            first = ', '.join(map(str, numbers[:8]))
+            advice = 'list all classes in the order of their numbers from 0'
+            raise ValueError(
+                f'{path}: its lines begin with the numbers {first}: {advice}'
+            )
+        names = [match[2] for match in found]
+    return class_names(names, path), palette
 
 
 def split_colour(line: str) -> tuple[str, Colour | None]:
@@ -56,19 +68,6 @@ def split_colour(line: str) -> tuple[str, Colour | None]:
     return line, None
 
 
-def without_numbers(names: list[str], path: Path) -> list[str]:
-    """The names without their numbers, if all have one; ValueError unless it is their index."""
-    found = [*filter(None, map(NUMBERED.fullmatch, names))]
-    if not found or len(found) < len(names):
-        return names
-    numbers = [int(match[1]) for match in found]
-    if numbers != [*range(len(names))]:
-        first = ', '.join(map(str, numbers[:8]))
-        advice = 'list all classes in the order of their numbers from 0'
-        raise ValueError(f'{path}: its lines begin with the numbers {first}: {advice}')
-    return [match[2] for match in found]
-
-
 def distinct_colour(index: int) -> Colour:
     """Colour number `index` of a sequence whose neighbours differ in hue."""
     hue = index * 0.618034 % 1
@@ -77,36 +76,32 @@ def distinct_colour(index: int) -> Colour:
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-def find_class_numbers(root: Path) -> tuple[tuple[str, ...], list[int]] | None:
+def find_class_numbers(root: Path) -> ClassNumbers | None:
     """Names of classes and their numbers in masks, from Roboflow's _classes.csv; None without one.
 
     ValueError for a line that is none of a class, or files that differ.
     """
-    found: dict[Path, tuple[tuple[str, ...], list[int]]] = {}
+    found: dict[Path, ClassNumbers] = {}
     for folder in ('.', *SPLITS['train'], *SPLITS['val']):
         path = root / folder / CLASS_NUMBERS
-        if path.is_file():
-            found[path] = read_class_numbers(path)
+        if not path.is_file():
+            continue
+        rows = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
+        header = next(rows, [])
+        if [name.strip().lower() for name in header] != ['pixel value', 'class']:
+            raise ValueError(
+                f'{path}: its first line is not "Pixel Value, Class", but {header}'
+            )
+        names, numbers = [], []
+        for row in filter(None, rows):
+            with errors_at(f'{path}, {row}'):
+                number, name = row
+                numbers.append(int(number))
+                names.append(name)
+        found[path] = class_names(names, path), numbers
     given = [*found.values()]
-    if any(one != given[0] for one in given):
+    if given[1:] != given[:-1]:
         raise ValueError(
             f'{" and ".join(map(str, found))} differ: one list of classes is needed'
         )
     return given[0] if given else None
-
-
-def read_class_numbers(path: Path) -> tuple[tuple[str, ...], list[int]]:
-    """Names of classes and their numbers in masks of a _classes.csv."""
-    rows = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
-    header = next(rows, [])
-    if [name.strip().lower() for name in header] != ['pixel value', 'class']:
-        raise ValueError(
-            f'{path}: its first line is not "Pixel Value, Class", but {header}'
-        )
-    names, numbers = list[str](), list[int]()
-    for row in filter(None, rows):
-        with errors_at(f'{path}, {row}'):
-            number, name = row
-            numbers.append(int(number))
-            names.append(name)
-    return class_names(names, path), numbers

@@ -12,7 +12,7 @@ from .labels.folders import FORMATS
 from .labels.inventory import Inventory
 from .labels.label_folder import Format, LabelFolder, Split
 from .labels.pairs import home_of, pairs_in
-from .labels.places import SPLITS, Places
+from .labels.places import SPLITS, FilePairs, Places
 from .labels.splits import (
     Chosen,
     listed_image,
@@ -95,7 +95,9 @@ def given_folder(
         inventory.val_part = round(1 / val_share)
     listed = None
     if split_file:
-        known, named, absent = inventory.images(inventory.root), {}, []
+        known = inventory.images(inventory.root)
+        named: dict[str, None] = {}
+        absent = []
         for _, line in read_numbered_lines(split_file):
             image = listed_image(line, known)
             if image:
@@ -105,56 +107,55 @@ def given_folder(
         listed = Chosen([], [*named], absent)
     if form.kind is None:
         both = Split(source, inventory.root, inventory=inventory)
-        return folder_of_file(form, both, listed, is_divided=bool(val_share))
+        return folder_of_file(form, both, listed, val_share)
     if source.is_file():
         raise ValueError(f'{source}: give the folder of the label files')
-    return folder_of_files(form, source, inventory, listed, is_divided=bool(val_share))
+    pairs = pairs_in(form.kind, inventory.root, source, inventory)
+    splits = {}
+    for name, some in choose_files(pairs, inventory, listed, val_share).items():
+        split = make_split(pairs, inventory, some)
+        splits[name] = replace(split, images=inventory.root, source=source)
+    return LabelFolder(form, splits, BY)
 
 
 def folder_of_file(
-    form: Format, both: Split, listed: Chosen | None, is_divided: bool
+    form: Format, both: Split, listed: Chosen | None, val_share: float | None
 ) -> LabelFolder:
-    """The labels of a format without a file for each image; both splits if divided."""
+    """The labels of a format without a file for each image, as one split or as both."""
     known = both.inventory.images(both.images)
     if listed:
-        names = frozenset(known.stem_of(Path(image)) for image in listed.images)
-        both = replace(both, names=names)
-    if not is_divided:
+        names = map(known.stem_of, map(Path, listed.images))
+        both = replace(both, names=frozenset(names))
+    if not val_share:
         return LabelFolder(form, dict(train=both), BY)
     stems = both.names or frozenset(known.by_stem)
-    keys = {stem: stem for stem in stems}
-    if form.shared:
-        places = Places(form.shared, both.images)
-        keys = {stem: places.of(f'{both.images}/{stem}.').key for stem in stems}
+    if not form.shared:
+        return LabelFolder(form, *split_by_hash(both, stems))
+    places = Places(form.shared, both.images)
+    keys = {stem: places.of(f'{both.images}/{stem}.').key for stem in stems}
     return LabelFolder(form, *split_by_hash(both, stems, keys.__getitem__))
 
 
-def folder_of_files(
-    form: Format,
-    source: Path,
+def choose_files(
+    pairs: FilePairs,
     inventory: Inventory,
     listed: Chosen | None,
-    is_divided: bool,
-) -> LabelFolder:
-    """The labels of a format with a file for each image; both splits if divided."""
-    folder, kind = inventory.root, form.kind
-    pairs = pairs_in(kind, folder, source, inventory)
-    some = Chosen([*pairs.files], [*pairs.images])
+    val_share: float | None,
+) -> dict[str, Chosen]:
+    """The files of a format with a file for each image, for one split or for both."""
+    chosen = Chosen([*pairs.files], [*pairs.images])
     if listed:
-        chosen = {*listed.images}
-        files = [file for file, image in pairs.image_of.items() if image in chosen]
-        some = listed._replace(files=files)
-    both = dict(train=some)
-    if is_divided:  # by the keys that a training on the folder has
-        places = Places(kind, home_of(pairs.images, pairs.images, folder, kind))
-        for path in pairs.images:
-            pairs.images[path] = places.of(path)._replace(split='')
-        both = split_pairs_by_hash(pairs, inventory, some.files)
-    splits = dict[str, Split]()
-    for name, some in both.items():
-        split = make_split(pairs, inventory, some)
-        splits[name] = replace(split, images=folder, source=source)
-    return LabelFolder(form, splits, BY)
+        images = {*listed.images}
+        files = [file for file, image in pairs.image_of.items() if image in images]
+        chosen = listed._replace(files=files)
+    if not val_share:
+        return dict(train=chosen)
+    # By the keys that a training on the folder has.
+    home = home_of(pairs.images, pairs.images, inventory.root, pairs.kind)
+    places = Places(pairs.kind, home)
+    for path in pairs.images:
+        pairs.images[path] = places.of(path)._replace(split='')
+    return split_pairs_by_hash(pairs, inventory, chosen.files)
 
 
 def default_images(name: str, source: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .images import headers
 from .labels.inventory import Inventory
-from .labels.maps import check_missing_maps, sorted_pairs
+from .labels.maps import check_missing_maps
 from .labels.pairs import pairs_in
 from .labels.places import FileKind
 from .labels.splits import Chosen, make_split
@@ -37,7 +37,8 @@ def load_pairs(ann_file: str, images: str, maps: str, kind: FileKind) -> list[Pa
         chosen = Chosen([*pairs.files], [*pairs.images])
         split = make_split(pairs, inventory, chosen)
         check_missing_maps(split, kind, inventory)
-        return sorted_pairs(split)
+        found = split.files.pairs
+        return sorted(zip(found.values(), found, strict=True))
     try:
         with open(ann_file, encoding='utf-8') as file:
             listed = json.load(file)['pairs']

@@ -36,11 +36,12 @@ class FileMatcher:
 
     def __init__(self, pairs: FilePairs) -> None:
         self.pairs, self.kind = pairs, pairs.kind
-        self.by_key: dict[str, list[str]] = defaultdict(list)
-        self.by_form: dict[str, list[str]] = defaultdict(list)
-        self.by_name: dict[str, list[str]] = defaultdict(list)
-        # The splits of the images in each folder of keys.
-        self.folders: dict[str, set[str]] = defaultdict(set)
+        if self.kind.is_map:
+            take_maps_apart(pairs)
+        self.by_key = defaultdict(list)  # paths of images
+        self.by_form = defaultdict(list)
+        self.by_name = defaultdict(list)
+        self.folders = defaultdict(set)  # the splits of the images in each
         self.file_of: dict[str, str] = {}
         for path, place in pairs.images.items():
             key = place.key
@@ -56,10 +57,12 @@ class FileMatcher:
     def match(self) -> FilePairs:
         """The pairs with the image of each file, the orphans and the notes filled in."""
         pairs, negatives = self.pairs, self.kind.negatives
-        keys = {path: self.image_key(place) for path, place in pairs.files.items()}
-        if self.kind.others:
-            pairs.files = {path: pairs.files[path] for path, key in keys.items() if key}
-        second = dict[str, str]()  # why a file is not taken
+        keys = {}
+        for path, place in [*pairs.files.items()]:
+            keys[path] = self.image_key(place)
+            if not keys[path]:
+                del pairs.files[path]
+        second = {}  # why a file is not taken
         for step in (
             Step(self.same_key),
             Step(self.same_form, ALIKE),
@@ -101,7 +104,7 @@ class FileMatcher:
 
     def fitting(self, found: Sequence[str], split: str) -> str | None:
         """The only image of a split, else the only one that may be of it."""
-        own, others = list[str](), list[str]()
+        own, others = [], []
         for path in found:
             its_split = self.pairs.images[path].split
             if its_split == split:
@@ -114,7 +117,9 @@ class FileMatcher:
     def is_among(self, folder: str, split: str) -> bool:
         """Return whether a folder, as of keys, has images that may be of a split."""
         splits = self.folders.get(folder, set())
-        return bool(splits) and (not split or not splits.isdisjoint((split, '')))
+        if not split:
+            return bool(splits)
+        return not splits.isdisjoint((split, ''))
 
     def same_key(self, path: str, place: FilePlace, key: str) -> str | None:
         return self.fitting(self.by_key.get(key, ()), place.split)
@@ -137,10 +142,16 @@ class FileMatcher:
         return image
 
     def same_content(self, path: str, place: FilePlace, key: str) -> str | None:
-        for named in ends_of(self.kind.named(Path(path)) or '', self.folders):
-            name, end = os.path.basename(named), f'/{without_suffix(named)}'
-            same = self.by_name.get(name) or self.by_name.get(without_suffix(name), ())
-            found = [p for p in same if f'/{os.path.splitext(p)[0]}'.endswith(end)]
+        given = self.kind.named(Path(path)) or ''
+        for named in ends_of(given, self.folders):
+            name = os.path.basename(named)
+            end = f'/{without_suffix(named)}'
+            same = self.by_name.get(name) or self.by_name.get(without_suffix(name), [])
+            found = []
+            for image in same:
+                stem, _ = os.path.splitext(image)
+                if f'/{stem}'.endswith(end):
+                    found.append(image)
             if found:
                 only = self.fitting(found, place.split)
                 is_renamed = only and Path(only).stem != Path(path).stem
@@ -155,7 +166,8 @@ class FileMatcher:
         """
         pairs, first = self.pairs, self.file_of[image]
         one, other = pairs.files[first], pairs.files[path]
-        there, here = os.path.dirname(first), os.path.dirname(path)
+        here = os.path.dirname(path)
+        there = os.path.dirname(first)
         is_same = fold_case(one.key) == fold_case(other.key) and not by_content
         if self.kind.negatives and one.of_labels and not other.of_labels:
             note = 'label file beside an image that has one in labels/'
@@ -172,8 +184,36 @@ class FileMatcher:
             )
         if here == there:
             return TAKEN
-        here, there = (
-            os.path.relpath(here, pairs.home),
-            os.path.relpath(there, pairs.home),
-        )
+        here = os.path.relpath(here, pairs.home)
+        there = os.path.relpath(there, pairs.home)
         return f'object in {here} of an image that has a label file in {there}'
+
+
+def take_maps_apart(pairs: FilePairs) -> None:
+    """Leave in ``files`` the maps, and in ``images`` the others; maps are in folders of maps.
+
+    Where there is none, they are beside the images: a_mask.png beside a.png, else a.png beside
+    a.jpg, or files that are no images.
+    """
+    kind, files = pairs.kind, pairs.files
+    maps = [path for path, place in files.items() if place.of_labels]
+    if not maps:
+        stems, photographs, others = set(), set(), []
+        for path in pairs.images:
+            stem, suffix = os.path.splitext(path)
+            stems |= {stem, stem_without(stem, kind.image_words)}
+            if suffix.lower() != '.png':
+                photographs.add(stem)
+        for path in files:
+            stem, suffix = os.path.splitext(path)
+            short = stem_without(stem, kind.words + kind.others)
+            is_beside = suffix.lower() == '.png' and stem in photographs
+            if short != stem and short in stems:
+                maps.append(path)
+            elif is_beside or path not in pairs.images:
+                others.append(path)
+        maps = maps or others
+    pairs.files = {}
+    for path in maps:
+        pairs.files[path] = files[path]
+        pairs.images.pop(path, None)

@@ -114,7 +114,8 @@ class TextLoader(yaml.BaseLoader):
         node = super().compose_node(parent, index)
         if node is None:
             return None
-        if is_alias:  # of a node that is complete, or of one that has itself as a value
+        if is_alias:
+            # Of a node that is complete, or of one that has itself as a value.
             self.repeated += self.sizes.get(id(node), MOST_REPEATED + 1)
             if self.repeated > MOST_REPEATED:
                 raise yaml.YAMLError(
@@ -149,12 +150,12 @@ def read_xml(path: Path) -> ElementTree.Element:
     with errors_at(path):
         declared = DECLARED.match(content)
         encoding = declared[1].decode().lower() if declared else 'utf-8'
-        if not declared or encoding.startswith('utf'):
-            return ElementTree.fromstring(content)
-        if encoding in ('gb2312', 'gbk'):
-            encoding = 'gb18030'
-        text = content[declared.end() :].decode(encoding)
-        return ElementTree.fromstring(text)  # expat knows no multi-byte encodings
+        if declared and not encoding.startswith('utf'):
+            if encoding in ('gb2312', 'gbk'):
+                encoding = 'gb18030'
+            text = content[declared.end() :].decode(encoding)
+            return ElementTree.fromstring(text)  # expat knows no multi-byte encodings
+        return ElementTree.fromstring(content)
 
 
 @contextmanager
@@ -186,7 +187,9 @@ def errors_at(place: object) -> Iterator[None]:
             what = f'{error.args[0]!r} is missing'
         elif 'set_int_max_str_digits' in what:
             what = f'{place} has a number of thousands of digits'
-        raise PlacedError(what if str(place) in what else f'{place}: {what}') from error
+        if str(place) not in what:
+            what = f'{place}: {what}'
+        raise PlacedError(what) from error
 
 
 class PlacedError(ValueError):
@@ -201,13 +204,14 @@ def finite_numbers(values: Sequence[object], name: str = 'a number') -> list[flo
     numbers = []
     for value in values:
         try:
-            numbers.append(float(value))  # type: ignore[arg-type]
+            number = float(value)  # type: ignore[arg-type]
         except OverflowError:  # a whole number of hundreds of digits
-            numbers.append(math.inf)
+            number = math.inf
         except (TypeError, ValueError):
             raise ValueError(f'{name} is {value!r:.80}, which is no number') from None
-        if not math.isfinite(numbers[-1]):
+        if not math.isfinite(number):
             raise ValueError(f'{name} is {value!r:.80}, which is not finite')
+        numbers.append(number)
     return numbers
 
 

@@ -48,8 +48,8 @@ def find_labels(
         named = find_coco(inventory, train, val)
         if named is not None:
             return named
-    forms = [form for form in READERS if format in (None, form.name)]
-    forms = [form for form in forms if may_have(inventory, form)] or forms
+    asked = [*READERS] if format is None else [FORMATS[format]]
+    forms = [form for form in asked if may_have(inventory, form)] or asked
     found, problems = [], []
     for form in forms:
         try:
@@ -66,8 +66,8 @@ def find_labels(
     if not found:
         raise unknown_labels_error(inventory, forms, problems)
     notes = [*found[0].notes]
-    for problem in problems:
-        notes.append(f'labels of another format are not read: {problem}')
+    for said in problems:
+        notes.append(f'labels of another format are not read: {said}')
     return replace(found[0], notes=tuple(notes))
 
 
@@ -77,23 +77,22 @@ def unknown_labels_error(
     """The error of a folder that has labels of no format, or only some that have problems."""
     root = inventory.root
     known = foreign_form(inventory)
-    if known:
-        file, _, _ = known.partition(': ')
-        if not any(file in problem for problem in problems):
-            return ValueError(
-                f'{known}. {PAGE}'
-            )  # else a problem says the reason better
-    if problems:
-        return ValueError('; '.join(problems))
+    said = '; '.join(problems)
+    if known and known.partition(': ')[0] not in said:
+        return ValueError(f'{known}. {PAGE}')  # else a problem says the reason better
+    if said:
+        return ValueError(said)
     hint = ''
     with suppress(ValueError):
         if find_pairs(inventory, MASKS):
             hint = ' (images with masks are for own/semantic.py)'
     titles = ', '.join(form.title for form in forms)
-    folders = {
-        path.parent.relative_to(root).as_posix() for path in inventory.below(root)
-    }
-    names = ['the folder itself' if x == '.' else x for x in sorted(folders)[:PLACES]]
+    folders = set()
+    for path in inventory.below(root):
+        folders.add(path.parent.relative_to(root).as_posix())
+    names = sorted(folders)[:PLACES]
+    if '.' in names:
+        names[names.index('.')] = 'the folder itself'
     places = ', '.join(names) or 'no folder'
     more = ' ...' if len(folders) > PLACES else ''
     return ValueError(

@@ -99,13 +99,13 @@ def foreign_form(inventory: Inventory) -> str | None:
     names = set(map(os.path.basename, inventory.folders))
     if not names.isdisjoint(('imagesTr', 'labelsTr')):
         return f'{inventory.root}: {NNUNET}'
-    groups = defaultdict[str, list[Path]](list)
+    groups = defaultdict(list)
     paths = inventory.below(inventory.root)
     for path in sorted(paths, key=lambda path: (len(path.parts), path)):
         suffix = path.suffix.lower()
         if suffix not in inventory.image_suffixes:
             groups[suffix].append(path)
-    looked_at = list[Path]()
+    looked_at = []
     for group in groups.values():
         looked_at += group[:LOOKED_AT]
     looked_at.sort(key=lambda path: bool(form_by_name(path)))

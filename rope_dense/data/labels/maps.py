@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -97,11 +98,12 @@ def write_pair_lists(
     """
 
     def write(folder: MapFolder, fresh: Path) -> dict[str, Any]:
-        report, pairs, images = Report(), PairsOf(), dict[str, int]()
+        report, pairs, images = Report(), PairsOf(), {}
         report.note_results(inventory.skipped)
         for name, split in folder.splits.items():
-            pairs[name], lines = [], list[list[str]]()
-            for image, file in sorted_pairs(split):
+            pairs[name], lines = [], []
+            files = split.files.pairs
+            for image, file in sorted(zip(files.values(), files, strict=True)):
                 try:
                     inventory.header(image)
                 except ValueError:
@@ -119,11 +121,6 @@ def write_pair_lists(
     target, summary = write_if_changed(inventory, out, about, find, write)
     files = {split: str((target / f'{split}.json').absolute()) for split in SPLITS}
     return MapFiles(files, state=target.name, **summary)
-
-
-def sorted_pairs(split: Split) -> list[tuple[Path, Path]]:
-    """(Image, map) of a split, sorted."""
-    return sorted((image, file) for file, image in split.files.pairs.items())
 
 
 def relative_path(path: Path, root: Path) -> str:
@@ -153,9 +150,9 @@ def maps_by_settings(
     inventory: Inventory, kind: FileKind, named: Mapping[str, Sequence[str]]
 ) -> MapFolder:
     """The images and maps in folders that settings name, and the other split beside them."""
-    root, splits = inventory.root, dict[str, Split]()
+    root, splits = inventory.root, {}
     for name, folders in named.items():
-        images, maps = (root / folder for folder in folders)
+        images, maps = map(root.joinpath, folders)
         if not {str(images), str(maps)} <= inventory.folders.keys():
             raise ValueError(
                 f'{root}: no folders of images and {kind.plural} of {name}; looked for '
@@ -166,34 +163,25 @@ def maps_by_settings(
         splits[name] = make_split(pairs, inventory, chosen)
     by = 'folder'
     for name in SPLITS.keys() - splits.keys():
-        beside = maps_of_split(inventory, kind, name)
-        if beside is not None:
-            splits[name] = beside
+        words, others = SPLITS[name], None
+        with suppress(ValueError):  # of folders that are not named
+            others = find_pairs(inventory, kind)
+        files = []
+        if others:
+            files = [file for file in others.image_of if others.split_of(file) in words]
+        if others and files:
+            beside = [x for x, place in others.images.items() if place.split in words]
+            splits[name] = make_split(others, inventory, Chosen(files, beside))
         elif name == 'train':
             raise ValueError(
                 f'{root}: no training images with {kind.plural}: {folders_advice_text(kind)}'
             )
         else:
-            by = BY_HASH
-            for split, some in split_pairs_by_hash(
-                pairs, inventory, pairs.files
-            ).items():
+            both = split_pairs_by_hash(pairs, inventory, pairs.files)
+            for split, some in both.items():
                 splits[split] = make_split(pairs, inventory, some)
-    return MapFolder(kind, {name: splits[name] for name in SPLITS}, by)
-
-
-def maps_of_split(inventory: Inventory, kind: FileKind, name: str) -> Split | None:
-    """The images and maps of a split by words in paths; None without one."""
-    try:
-        pairs = find_pairs(inventory, kind)
-    except ValueError:  # of folders that are not named
-        return None
-    if pairs is None:
-        return None
-    words = SPLITS[name]
-    files = [path for path in pairs.image_of if pairs.split_of(path) in words]
-    images = [path for path, place in pairs.images.items() if place.split in words]
-    return make_split(pairs, inventory, Chosen(files, images)) if files else None
+            by = BY_HASH
+    return MapFolder(kind, dict(train=splits['train'], val=splits['val']), by)
 
 
 def check_missing_maps(split: Split, kind: FileKind, inventory: Inventory) -> None:
@@ -236,7 +224,7 @@ def refuse_layout(inventory: Inventory, kind: FileKind) -> NoReturn:
         if not word or not word.of_labels:
             continue
         refuse_lossy(inventory, Path(name), kind)
-        ends = set[str]()
+        ends = set()
         for path in inventory.paths(Path(name), kind.suffixes):
             stem = os.path.splitext(os.path.basename(path))[0]
             ends.add(stem[len(stem_without(stem, kind.others)) :])
@@ -248,7 +236,7 @@ def refuse_layout(inventory: Inventory, kind: FileKind) -> NoReturn:
                 'convert-data colours` makes them'
             )
     places = sorted({os.path.dirname(path) for path in inventory.paths(root)})
-    there = list[str]()
+    there = []
     for place in map(Path, places[:PLACES]):
         there.append(f'{relative_path(place, root)}: {inventory.suffixes_in(place)}')
     maps = kind.title
@@ -268,7 +256,9 @@ def folders_advice_text(kind: FileKind, split: str = 'train') -> str:
 def report_text(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
     kind, splits = folder.kind, folder.splits
-    used, orphans = set[Path](), set[Path]()
+    used: set[Path] = set()
+    orphans: set[Path] = set()
+    labelled = []
     for split in splits.values():
         files = split.files
         for note, place in files.notes:
@@ -278,11 +268,12 @@ def report_text(folder: MapFolder, inventory: Inventory, report: Report) -> str:
             report.note(note, name)
         for image in files.unlabelled:
             report.note(f'image without {kind.what} (left out)', image.name)
+        labelled.append({*files.pairs.values()})
         used.update(files.pairs)
         orphans.update(files.orphans)
     for file in sorted(orphans - used):
         report.note(f'{kind.noun} without an image (left out)', file.name)
-    train, val = (set(split.files.pairs.values()) for split in splits.values())
+    train, val = labelled
     for image in sorted(train & val):
         report.note('validation image that is a training image, too', image.name)
     images = relative_path(splits['train'].images, inventory.root)

@@ -64,8 +64,9 @@ class Findings:
     def add(self, where: Iterable[str], count: int) -> None:
         """Count more of it."""
         self.count += count
-        new = [place for place in dict.fromkeys(where) if place not in self.examples]
-        self.examples += new[: EXAMPLES + 1 - len(self.examples)]
+        for place in where:
+            if len(self.examples) <= EXAMPLES and place not in self.examples:
+                self.examples.append(place)
 
 
 @dataclass
@@ -129,9 +130,6 @@ class Report:
                 line = f'{places.count} x {kind}{suffix}: {names}'
                 lines.append(printable_text(line))
         return lines
-
-    def __str__(self) -> str:
-        return '\n'.join(self.lines()) or 'nothing unusual'
 
 
 def printable_text(text: str) -> str:

@@ -11,7 +11,7 @@ from .file_matcher import FileMatcher
 from .inventory import Inventory
 from .label_folder import Split
 from .objects import Labelled, Report
-from .places import FileKind, FilePairs, FilePlace, Places, stem_without
+from .places import FileKind, FilePairs, FilePlace, Places
 
 LOOKED_AT = 5  # files that decide whether a folder has labels
 
@@ -37,12 +37,12 @@ def find_pairs(inventory: Inventory, kind: FileKind) -> FilePairs | None:
     inside = os.path.join(home, '')
     paths = [path for path in paths if path.startswith(inside)]
     places = Places(kind, home)
-    groups = defaultdict[bool | None, list[str]](list)
+    groups = defaultdict(list)
     for path in images:
         if path.startswith(inside):
             of_labels = places.of(path).of_labels
             if of_labels and not kind.is_map:
-                of_labels = False  # of images, no other kind has some among its files
+                of_labels = False  # a word of labels tells only maps from images
             groups[of_labels].append(path)
     images = groups[False] or groups[None] or groups[True]
     pairs = pair_files(kind, home, images, paths)
@@ -72,7 +72,7 @@ def pair_files(
             is_elsewhere = os.path.dirname(place.key) not in of_images
             if is_elsewhere and place.of_labels is not None:
                 del placed[path]
-    return match_files(FilePairs(kind, home, found, placed))
+    return FileMatcher(FilePairs(kind, home, found, placed)).match()
 
 
 def pairs_in(
@@ -83,7 +83,7 @@ def pairs_in(
     found = places_below(images, all_images, of_labels=None)
     paths = inventory.paths(files, kind.suffixes)
     placed = places_below(files, paths, of_labels=images != files or None)
-    return match_files(FilePairs(kind, images, found, placed, files))
+    return FileMatcher(FilePairs(kind, images, found, placed, files)).match()
 
 
 def places_below(
@@ -91,56 +91,21 @@ def places_below(
 ) -> dict[str, FilePlace]:
     """The places of the files in a folder whose paths have no words of a layout."""
     start = len(os.path.join(folder, ''))
-    places = dict[str, FilePlace]()
+    places = {}
     for path in paths:
         key = os.path.splitext(path[start:])[0]
         places[path] = FilePlace('', key, str(folder), of_labels)
     return places
 
 
-def match_files(pairs: FilePairs) -> FilePairs:
-    """Files of a kind with their images; maps, which are images, too, are told apart before."""
-    if pairs.kind.is_map:
-        maps = maps_among(pairs)
-        pairs.files = {path: pairs.files[path] for path in maps}
-        for path in maps:
-            pairs.images.pop(path, None)
-    return FileMatcher(pairs).match()
-
-
-def maps_among(pairs: FilePairs) -> list[str]:
-    """The maps of images: the files in folders of maps.
-
-    Where there is none, they are beside the images: a_mask.png beside a.png, else a.png beside
-    a.jpg, or files that are no images.
-    """
-    kind, images = pairs.kind, pairs.images
-    maps = [path for path, place in pairs.files.items() if place.of_labels]
-    if maps:
-        return maps
-    stems, photographs = set[str](), set[str]()
-    for path in images:
-        stem, suffix = os.path.splitext(path)
-        stems |= {stem, stem_without(stem, kind.image_words)}
-        if suffix.lower() != '.png':
-            photographs.add(stem)
-    others = list[str]()
-    for path in pairs.files:
-        stem, suffix = os.path.splitext(path)
-        short = stem_without(stem, kind.words + kind.others)
-        if short != stem and short in stems:
-            maps.append(path)
-        elif path not in images or (suffix.lower() == '.png' and stem in photographs):
-            others.append(path)
-    return maps or others
-
-
 def files_with_labels(paths: Iterable[str], kind: FileKind) -> list[str]:
     """The files in folders that have labels, by the first of each; ValueError if all are broken."""
-    groups = defaultdict[str, list[str]](list)
+    groups = defaultdict(list)
     for path in paths:
         groups[os.path.dirname(path)].append(path)
-    kept, broken, problems, read = list[str](), list[str](), list[ValueError](), 0
+    kept: list[str] = []
+    problems: list[ValueError] = []
+    broken, read = [], 0
     for group in groups.values():
         first = group[:LOOKED_AT]
         before = len(problems)
@@ -165,29 +130,30 @@ def home_of(
 ) -> Path:
     """The highest folder above words of the layout that has images; ValueError for several."""
     start = len(os.path.join(root, ''))
-    homes = set[str]()
+    homes = set()
     for inner in {os.path.dirname(path)[start:] for path in files}:
-        above = '/'.join(takewhile(lambda name: not kind.word(name), inner.split('/')))
+        names = takewhile(lambda name: not kind.word(name), inner.split('/'))
+        above = '/'.join(names)
         homes.add(above if above != inner else '')
     if '' in homes:
         return root
     least = min(home.count('/') for home in homes)
-    with_images = list[str]()
+    with_images = []
     for home in sorted(homes):
         if home.count('/') > least:
             continue
         if any(path.startswith(f'{home}/', start) for path in images):
-            with_images.append(home)
+            with_images.append(root / home)
     if len(with_images) > 1:
-        names = ', '.join(str(root / home) for home in with_images)
+        choices = ', '.join(map(str, with_images))
         raise ValueError(
-            f'{root} has several {kind.title} data sets: set own.data_root to one of {names}'
+            f'{root} has several {kind.title} data sets: set own.data_root to one of {choices}'
         )
-    return root.joinpath(*with_images)
+    return with_images[0] if with_images else root
 
 
 def read_pairs(
-    part: Split,
+    split: Split,
     kind: FileKind,
     report: Report,
     read: Callable[[Path, Path], Labelled | None],
@@ -198,16 +164,16 @@ def read_pairs(
     ``count`` is asked for the number of objects in a file without an image. Both functions return
     None for a file that is something else.
     """
-    split = part.files
-    file_of = {image: file for file, image in split.pairs.items()}
-    negatives = split.unlabelled if kind.negatives else ()
+    files = split.files
+    file_of = {image: file for file, image in files.pairs.items()}
+    negatives = files.unlabelled if kind.negatives else ()
     for image in sorted(file_of.keys() | negatives):
         item = read(file_of[image], image) if image in file_of else Labelled(image)
         if item is not None:
             yield item
-    for note, place in split.notes:
+    for note, place in files.notes:
         report.note(note, place)
-    for file, why in split.orphans.items():
+    for file, why in files.orphans.items():
         number = count(file)
         if number:
             report.leave_out(why, file.name, number)
@@ -215,8 +181,8 @@ def read_pairs(
             note = f'{kind.noun} of no image or of one that has another'
             report.note(note, file.name)
     outcome = 'no objects' if kind.negatives else 'not labelled, so left out'
-    for image in split.unlabelled if split.pairs else ():
+    for image in files.unlabelled if files.pairs else ():
         report.note(f'image without {kind.what} ({outcome})', image.name)
-    for name in split.absent:
+    for name in files.absent:
         tell = report.leave_out if kind.negatives else report.note
         tell('listed image that is not there', name)

@@ -101,24 +101,23 @@ class Places:
         folder, _, name = path.rpartition('/')
         found = self.of_folder.get(folder)
         if found is None:
-            found = self.of_folder[folder] = self.of_files_in(f'{folder}/')
+            start = self.home if f'{folder}/'.startswith(self.home) else ''
+            below = f'{folder}/'[len(start) :]
+            names = [*filter(None, below.split('/'))]
+            split, inner, last, of_labels = '', '', 0, None
+            for number, name_above in enumerate(names, start=1):
+                word = self.kind.word(name_above)
+                if word is None:
+                    inner += f'{name_above}/'
+                    continue
+                split, last = split or word.split, number
+                of_labels = (
+                    bool(of_labels) if word.of_labels is None else word.of_labels
+                )
+            top = (start + '/'.join(names[:last])).rstrip('/') or '/'
+            found = self.of_folder[folder] = FilePlace(split, inner, top, of_labels)
         key = found.key + os.path.splitext(name)[0]
         return FilePlace(found.split, key, found.top, found.of_labels)
-
-    def of_files_in(self, folder: str) -> FilePlace:
-        """The place of the files in a folder, with the start of their keys."""
-        start = self.home if folder.startswith(self.home) else ''
-        names = [name for name in folder[len(start) :].split('/') if name]
-        split, inner, last, of_labels = '', '', 0, None
-        for number, name in enumerate(names, start=1):
-            word = self.kind.word(name)
-            if word is None:
-                inner += f'{name}/'
-                continue
-            split, last = split or word.split, number
-            of_labels = bool(of_labels) if word.of_labels is None else word.of_labels
-        top = (start + '/'.join(names[:last])).rstrip('/') or '/'
-        return FilePlace(split, inner, top, of_labels)
 
 
 @dataclass

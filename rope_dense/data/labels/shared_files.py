@@ -1,6 +1,7 @@
 """Label files of several images each: the images that a file may be of, and both splits."""
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class SharedFiles:
         """The images that a label file may be of: of its split, or of none."""
         split = GROUPS[self.split_of(file)]
         if split not in self.known:
-            own = dict[str, Path]()
+            own = {}
             for path, image in self.images.by_path.items():
                 group = GROUPS[self.places.of(str(image)).split]
                 if not split or group in ('', split):
@@ -55,7 +56,7 @@ class SharedFiles:
                 pairs.files[path] = images[path]._replace(split=self.split_of(file))
                 pairs.image_of[path] = path
         splits, by = split_files(pairs, self.inventory)
-        files: dict[str, dict[Path, str]] = {name: {} for name in splits}
+        files: dict[str, dict[Path, str]] = defaultdict(dict)
         for file, some in labelled.items():
             word = self.split_of(file)
             names = []
@@ -69,7 +70,8 @@ class SharedFiles:
         lacking = f'image without {pairs.kind.what} (not labelled, so left out)'
         for name, split in splits.items():
             notes = [*split.files.notes]
-            notes += [(lacking, image.name) for image in split.files.unlabelled]
+            for image in split.files.unlabelled:
+                notes.append((lacking, image.name))
             for path in split.files.absent:
                 notes.append(('listed image that is not there', path))
             splits[name] = Split(
@@ -82,10 +84,10 @@ class SharedFiles:
         return splits, by
 
 
-def label_files(part: Split, suffixes: tuple[str, ...]) -> Mapping[Path, str]:
+def label_files(split: Split, suffixes: tuple[str, ...]) -> Mapping[Path, str]:
     """The label files of a split, with the reason of labels without an image; '' to skip them."""
-    if part.files.orphans:
-        return part.files.orphans
-    if part.source.is_file():
-        return {part.source: NO_IMAGE}
-    return dict.fromkeys(part.inventory.below(part.source, suffixes), NO_IMAGE)
+    if split.files.orphans:
+        return split.files.orphans
+    if split.source.is_file():
+        return {split.source: NO_IMAGE}
+    return dict.fromkeys(split.inventory.below(split.source, suffixes), NO_IMAGE)

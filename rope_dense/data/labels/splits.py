@@ -73,10 +73,11 @@ def split_by_hash(
     both: Split, stems: Collection[str], key: Callable[[str], str] = str
 ) -> Splits:
     """Both splits of the labelled images of one file, by keys of paths as in ``Split.names``."""
-    val = validation_of({*map(key, stems)}, both.inventory, both.source)
-    of_val = frozenset(stem for stem in stems if key(stem) in val)
-    train = replace(both, names=frozenset(stems) - of_val)
-    return {'train': train, 'val': replace(both, names=of_val)}, BY_HASH
+    keys = validation_of({*map(key, stems)}, both.inventory, both.source)
+    names = frozenset(stem for stem in stems if key(stem) in keys)
+    train = replace(both, names=frozenset(stems) - names)
+    val = replace(both, names=names)
+    return dict(train=train, val=val), BY_HASH
 
 
 def unlabelled_error(
@@ -92,7 +93,7 @@ def split_files(pairs: FilePairs, inventory: Inventory) -> Splits:
     if found is None:
         found = split_pairs_by_hash(pairs, inventory, [*pairs.files]), BY_HASH
     chosen, by = found
-    splits = dict[str, Split]()
+    splits = {}
     for name, some in chosen.items():
         notes = tuple(pairs.notes) if name == 'train' else ()
         splits[name] = make_split(pairs, inventory, some, notes)
@@ -107,8 +108,11 @@ def make_split(
 ) -> Split:
     """The labels of a split."""
     labelled = {*pairs.image_of.values()}
-    tops = {pairs.images[image].top for image in chosen.images}
-    matched, orphans = dict[Path, Path](), dict[Path, str]()
+    tops, unlabelled, matched, orphans = set(), [], {}, {}
+    for image in sorted(chosen.images):
+        tops.add(pairs.images[image].top)
+        if image not in labelled:
+            unlabelled.append(Path(image))
     for file in chosen.files:
         if file in pairs.image_of:
             image = pairs.image_of[file]
@@ -117,38 +121,41 @@ def make_split(
         elif file in pairs.orphans:
             orphans[Path(file)] = pairs.orphans[file]
     folders = {os.path.dirname(file) for file in chosen.files or pairs.files}
-    source = os.path.commonpath(folders) if folders else pairs.source or pairs.home
-    images = os.path.commonpath(tops) if tops else pairs.home
-    unlabelled = [Path(x) for x in sorted(chosen.images) if x not in labelled]
+    source, images = pairs.source or pairs.home, pairs.home
+    if folders:
+        source = Path(os.path.commonpath(folders))
+    if tops:
+        images = Path(os.path.commonpath(tops))
     files = SplitFiles(matched, orphans, unlabelled, sorted(chosen.absent), notes)
-    return Split(Path(source), Path(images), inventory=inventory, files=files)
+    return Split(source, images, inventory=inventory, files=files)
 
 
 def split_by_words(pairs: FilePairs) -> tuple[Both, str] | None:
     """Both splits by words in paths; None without labels of both, ValueError without training."""
     split_of = {path: pairs.split_of(path) for path in pairs.files}
-    there = {split_of[path] for path in pairs.image_of}
-    train, val = there.intersection(SPLITS['train']), there.intersection(SPLITS['val'])
+    there = set(map(pairs.split_of, pairs.image_of))
+    train = there.intersection(SPLITS['train'])
+    val = there.intersection(SPLITS['val'])
     if len(val) > 1:
         val.discard('test')
     if not val:
         return None
-    if not train:
-        label = next(path for path, split in split_of.items() if split in val)
-        raise ValueError(
-            f'{os.path.dirname(label)} has labels for validation, and no train/ beside it has '
-            'labels'
-        )
     chosen = Both()
     for name, words in (('train', train), ('val', val)):
         files = [path for path, split in split_of.items() if split in words]
         images = [path for path, place in pairs.images.items() if place.split in words]
         chosen[name] = Chosen(files, images)
+    if not train:
+        folder = os.path.dirname(chosen['val'].files[0])
+        raise ValueError(
+            f'{folder} has labels for validation, and no train/ beside it has labels'
+        )
     for paths, note in ((pairs.orphans, NO_SPLIT), (pairs.image_of, UNUSED)):
         for path in paths:
             if not split_of[path]:
                 pairs.notes.append((note, os.path.basename(path)))
-    return chosen, 'folder (test/ is for validation)' if 'test' in val else 'folder'
+    by = 'folder (test/ is for validation)' if 'test' in val else 'folder'
+    return chosen, by
 
 
 def split_pairs_by_hash(
@@ -156,14 +163,25 @@ def split_pairs_by_hash(
 ) -> Both:
     """Both splits by ``validation_of``; ValueError for images for validation without labels."""
     source = os.path.dirname(next(iter(files))) if files else pairs.home
-    without_file = keys_without_file(pairs, source)
-    key_of, with_image = dict[str, str](), set[str]()
+    labelled = {*pairs.image_of.values()}
+    without_file = {}
+    for image, place in pairs.images.items():
+        if image in labelled or place.split == 'test':
+            continue
+        if place.split not in SPLITS['val']:
+            without_file[image] = place.key
+            continue
+        for folder in reversed(Path(image).parents):
+            word = pairs.kind.word(folder.name)
+            if word and word.split == place.split:
+                raise unlabelled_error(folder, source, pairs.kind.plural)
+    key_of, with_image = {}, set()
     for file in files:
-        image = pairs.image_of.get(file)
-        place = pairs.images[image] if image else pairs.files[file]
-        key_of[file] = place.key
-        if image:
-            with_image.add(place.key)
+        if file in pairs.image_of:
+            key_of[file] = pairs.images[pairs.image_of[file]].key
+            with_image.add(key_of[file])
+        else:
+            key_of[file] = pairs.files[file].key
     keys = with_image or {*key_of.values()}  # a label without an image chooses no image
     negatives = pairs.kind.negatives
     if negatives:  # then an image without a file is labelled, too
@@ -173,28 +191,9 @@ def split_pairs_by_hash(
     for file, key in key_of.items():
         chosen['val' if key in val else 'train'].files.append(file)
     for image, key in without_file.items():
-        chosen['val' if negatives and key in val else 'train'].images.append(image)
+        is_val = negatives and key in val
+        chosen['val' if is_val else 'train'].images.append(image)
     return chosen
-
-
-def keys_without_file(pairs: FilePairs, source: Path | str) -> dict[str, str]:
-    """The keys of the images without a file, but those of a test.
-
-    ValueError if one of them is in a folder for validation.
-    """
-    labelled = {*pairs.image_of.values()}
-    keys = dict[str, str]()
-    for image, place in pairs.images.items():
-        if image in labelled or place.split == 'test':
-            continue
-        if place.split not in SPLITS['val']:
-            keys[image] = place.key
-            continue
-        for folder in reversed(Path(image).parents):
-            word = pairs.kind.word(folder.name)
-            if word and word.split == place.split:
-                raise unlabelled_error(folder, source, pairs.kind.plural)
-    return keys
 
 
 def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] | None:
@@ -230,7 +229,7 @@ def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] |
 def read_lists(lists: Mapping[str, Path], pairs: FilePairs) -> Both:
     """The files, the images and what is absent of each list."""
     start = len(os.path.join(pairs.home, ''))
-    by_key, by_path = dict[str, Path](), dict[str, Path]()
+    by_key, by_path = {}, {}
     for path, place in pairs.images.items():
         by_key[place.key + os.path.splitext(path)[1]] = Path(path)
         by_path[path[start:]] = Path(path)
@@ -239,7 +238,8 @@ def read_lists(lists: Mapping[str, Path], pairs: FilePairs) -> Both:
     file_of = {image: path for path, image in pairs.image_of.items()}
     chosen = Both()
     for name, file in lists.items():
-        files, found, absent = list[str](), dict[str, None](), list[str]()
+        found: dict[str, None] = {}
+        files, absent = [], []
         for _, line in read_numbered_lines(file):
             short = without_suffix(PER_CLASS.sub('', line))
             orphan = orphan_of.get(short)
@@ -250,7 +250,7 @@ def read_lists(lists: Mapping[str, Path], pairs: FilePairs) -> Both:
                 files.append(orphan)
             else:
                 absent.append(short)
-        files += [file_of[image] for image in found if image in file_of]
+        files += filter(None, map(file_of.get, found))
         chosen[name] = Chosen(files, [*found], absent)
     return chosen
 
@@ -260,7 +260,7 @@ def lists_in(pairs: FilePairs, inventory: Inventory) -> dict[str, Path]:
     sets = inventory.subfolders(pairs.home).get('imagesets')
     inner = inventory.subfolders(sets).get(pairs.kind.lists or 'main') if sets else None
     for folder in filter(None, (inner, sets, pairs.home)):
-        found = dict[str, Path]()
+        found = {}
         for file in inventory.directly(folder, ('.txt',)):
             name = file.stem.lower()
             if name in TRAINING or name in SPLITS['val']:
