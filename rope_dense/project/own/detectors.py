@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmengine.config import Config
 
@@ -11,30 +11,31 @@ from ...models.deim.recipe import set_stages, with_masks
 from ...utils.config_parts import nodes
 from ...utils.validation import checked_integer
 from . import fit
-from .augment import FLIPS
+from .augment import FLIPS, all_pipelines
 from .data import OwnData
 from .settings import Own, OwnObjects, OwnOriented, OwnRealtime
 
 # Share of dropped paths, decay of the learning rate from block to block: of configs/foundation.
 SHARES = dict.fromkeys(('tiny', 'small', 'base'), (0.1, 0.7)) | {'large': (0.4, 0.8)}
-# The recipe of DEIM for a backbone; shares of its epochs: first augmentation, end of mosaics and
-# MixUp, end of augmentation, late matching.
-LARGEST = (
-    'deim/deimv2-x_lingbot-b_4xb8-214k_coco.py',
-    (4 / 58, 29 / 58, 50 / 58),
-    45 / 58,
-)
+
+
+class Stages(NamedTuple):
+    """A recipe of DEIM, and when its stages begin, as shares of its epochs."""
+
+    recipe: str
+    first: float  # augmentation
+    flat: float  # no more mosaics and MixUp
+    last: float  # no more augmentation
+    late: float  # late matching
+
+
+TINY = 'deim/deimv2-s_vit-t_4xb8-488k_coco.py'
+SMALL = 'deim/deimv2-l_lingbot-s_4xb8-251k_coco.py'
+BASE = 'deim/deimv2-x_lingbot-b_4xb8-214k_coco.py'
+LARGEST = Stages(BASE, 4 / 58, 29 / 58, 50 / 58, 45 / 58)
 DEIM = {
-    'tiny': (
-        'deim/deimv2-s_vit-t_4xb8-488k_coco.py',
-        (4 / 132, 64 / 132, 120 / 132),
-        100 / 132,
-    ),
-    'small': (
-        'deim/deimv2-l_lingbot-s_4xb8-251k_coco.py',
-        (4 / 68, 34 / 68, 60 / 68),
-        50 / 68,
-    ),
+    'tiny': Stages(TINY, 4 / 132, 64 / 132, 120 / 132, 100 / 132),
+    'small': Stages(SMALL, 4 / 68, 34 / 68, 60 / 68, 50 / 68),
     'base': LARGEST,
     'large': LARGEST,
 }
@@ -42,18 +43,16 @@ DEIM_BATCH = 32
 SHORT_RUN = 20_000  # images, each as often as it is trained on
 # Both against duplicates: 1.5 as published suppresses them later; docs/realtime.md
 SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
-RANDOM_DENOISING = (
-    20  # queries: with the published 100 a step on a CPU takes 1.4 times as long
-)
+# Queries: with the published 100 a step on a CPU takes 1.4 times as long.
+RANDOM_DENOISING = 20
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
 META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 
 
 def detection_config(own: OwnObjects, data: OwnData) -> dict:
     """The config of DINO on a plain ViT for boxes, which returns a box of each query."""
-    checked_integer(
-        'own.size', own.size, 64
-    )  # two patches: a side of the smallest training image
+    # Two patches are a side of the smallest training image.
+    checked_integer('own.size', own.size, 64)
     cfg = fit.read_recipe('dino_vitdet/dino-vitdet_vit-b_rope-mixed_8xb2-90k_coco.py')
     fit_recipe(cfg, own, data, size=800, batch=16, milestones=[11 / 12])
     model = cfg['model']
@@ -76,16 +75,12 @@ def instance_config(own: OwnObjects, data: OwnData) -> dict:
     proposals, final = cfg['model']['test_cfg']['rpn'], cfg['model']['test_cfg']['rcnn']
     most = min(data.most_objects, proposals['max_per_img'])
     final['max_per_img'] = max(final['max_per_img'], most)
-    scale = cfg['test_dataloader']['dataset']['pipeline'][1]['scale']
-    cfg['tta_pipeline'][1]['transforms'][
-        0
-    ] = [  # a larger view would be padded to two squares
-        dict(type='Resize', scale=fit.scale_pixels(scale, share), keep_ratio=True)
-        for share in (1, 0.75)
-    ]
-    merging = dict(
-        nms=dict(type='nms', iou_threshold=0.5), max_per_img=final['max_per_img']
-    )
+    resize = dict(cfg['test_dataloader']['dataset']['pipeline'][1], keep_ratio=True)
+    smaller = dict(resize, scale=fit.scale_pixels(resize['scale'], 0.75))
+    # A larger view would be padded to two squares.
+    cfg['tta_pipeline'][1]['transforms'][0] = [resize, smaller]
+    nms = dict(type='nms', iou_threshold=0.5)
+    merging = dict(nms=nms, max_per_img=final['max_per_img'])
     cfg['tta_model'] = dict(type='InstanceTTAModel', tta_cfg=merging)
     return fit.finish_config(cfg, own, data)
 
@@ -108,12 +103,11 @@ def fit_recipe(
     fit.set_backbone(cfg, own, *SHARES[vit.scale])
     pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
     pyramid['in_channels'] = vit.channels
+    blocks = [i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)]
     model['backbone'].update(
         window_size=vit.window_size,
         window_prefix='copy',
-        window_block_indexes=[
-            i for i in range(vit.depth) if (i + 1) % (vit.depth // 4)
-        ],
+        window_block_indexes=blocks,
     )
     iterations = fit.set_schedule(cfg, own, data, batch, 'coco/bbox_mAP')
     steps = sorted({int(share * iterations) for share in milestones} - {0})
@@ -127,9 +121,8 @@ def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
     filter_cfg = dict(filter_empty_gt=not own.negatives, min_size=1)
     cfg['train_dataloader']['dataset']['filter_cfg'] = filter_cfg
     for evaluator in ('val_evaluator', 'test_evaluator'):
-        if (
-            'ann_file' in cfg[evaluator]
-        ):  # DOTA's metric takes objects from the data set
+        # DOTA's metric takes objects from the data set.
+        if 'ann_file' in cfg[evaluator]:
             cfg[evaluator]['ann_file'] = data.files['val']['ann_file']
     fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
 
@@ -142,49 +135,50 @@ def realtime_config(
     Short runs from random values have a light augmentation. What differs from the recipe of long
     ones: docs/realtime.md.
     """
-    name, shares, late = DEIM[own.vit.scale]
-    cfg = fit.read_recipe(name)
+    stages = DEIM[own.vit.scale]
+    cfg = fit.read_recipe(stages.recipe)
     fit_objects(cfg, own, data)
     fit_model(cfg, own, data)
-    head, least = cfg['model']['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
+    model = cfg['model']
+    head, least = model['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
     is_short = own.epochs * data.images < SHORT_RUN
     if own.weights is None or is_short:
         head['mal_gamma'] = SHORT_MAL_GAMMA
-        cfg['model']['test_cfg']['nms_iou'] = SHORT_NMS
+        model['test_cfg']['nms_iou'] = SHORT_NMS
     if own.weights is None and is_short and own.augment is None and own.mosaic is None:
         own = replace(own, augment='light')
     # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
     head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
-    cfg['model']['test_cfg']['max_per_img'] = head['num_queries']
-    loaders = [cfg[f'{name}_dataloader'] for name in ('train', 'val', 'test')]
-    for _, step in nodes([*loaders, cfg['tta_pipeline']]):
+    model['test_cfg']['max_per_img'] = head['num_queries']
+    for _, step in nodes(all_pipelines(cfg)):
         if step.get('type') == 'Resize':
-            scale = tuple(
-                max(32, round(s * own.size / 640 / 32) * 32) for s in step['scale']
-            )
+            sides = [round(side * own.size / 640 / 32) * 32 for side in step['scale']]
+            scale = tuple(max(32, side) for side in sides)
             step.update(scale=scale, keep_ratio=own.keep_ratio)
-        elif (
-            step.get('type') == 'AffineMosaic'
-        ):  # it loads its images: a run resumes exactly
+        elif step.get('type') == 'AffineMosaic':
+            # It loads its images: a run resumes exactly.
             step.update(part_size=own.size // 2, max_cached_images=0)
-    loaders[0]['dataset']['type'] = 'MosaicCocoDataset'
-    set_last_batch(loaders[0], own, data, 64 if own.augment == 'none' else 96)
+    loader = cfg['train_dataloader']
+    loader['dataset']['type'] = 'MosaicCocoDataset'
+    set_last_batch(loader, own, data, 64 if own.augment == 'none' else 96)
     iterations = fit.set_schedule(cfg, own, data, DEIM_BATCH, metric)
-    first = math.floor(shares[0] * own.epochs)
-    flat = max(first + 1, round(shares[1] * own.epochs))
-    last = max(flat + 1, round(shares[2] * own.epochs))
-    stages = set_stages(
+    first = math.floor(stages.first * own.epochs)
+    flat = max(first + 1, round(stages.flat * own.epochs))
+    last = max(flat + 1, round(stages.last * own.epochs))
+    late = max(flat, round(stages.late * own.epochs))
+    changed = set_stages(
         cfg,
-        cfg['model'],
+        model,
         epochs=own.epochs,
         starts=(first, flat, last),
-        late_epoch=min(own.epochs, max(flat, round(late * own.epochs))),
-        repeat=cfg['model']['data_preprocessor']['batch_augments'][1]['repeat'],
+        late_epoch=min(own.epochs, late),
+        repeat=model['data_preprocessor']['batch_augments'][1]['repeat'],
         size=own.size,
         epoch_length=iterations // own.epochs,
     )
-    cfg.update({name: stages[name] for name in ('train_dataloader', 'custom_hooks')})
-    warmup, cosine = stages['param_scheduler']
+    warmup, cosine = changed['param_scheduler']
+    cfg['train_dataloader'] = changed['train_dataloader']
+    cfg['custom_hooks'] = changed['custom_hooks']
     cfg['param_scheduler'] = end_schedulers(warmup, cosine, iterations)
     return fit.finish_config(cfg, own, data, own.mosaic)
 
@@ -194,9 +188,8 @@ def realtime_masks_config(own: OwnRealtime, data: OwnData) -> dict:
     cfg = realtime_config(own, data, 'coco/segm_mAP')
     for augment in cfg['model']['data_preprocessor']['batch_augments']:
         if augment['type'] == 'MixUpCopyBlend':
-            augment['copyblend_prob'] = (
-                0.0  # as ECSeg: it would copy objects without their masks
-            )
+            # As ECSeg: it would copy objects without their masks.
+            augment['copyblend_prob'] = 0.0
     config = Config(cfg)
     config.merge_from_dict(with_masks(cfg, {}))
     return config.to_dict()
@@ -235,7 +228,7 @@ def end_schedulers(warmup: dict, cosine: dict, iterations: int) -> list[dict]:
     """The schedulers of a rise, then flat, then a cosine, which ends with the training."""
     cosine['end'] = min(cosine['end'], iterations)
     cosine['T_max'] = cosine['end'] - cosine['begin']
-    return [warmup, *([cosine] if cosine['T_max'] > 1 else [])]
+    return [warmup, cosine] if cosine['T_max'] > 1 else [warmup]
 
 
 def oriented_config(own: OwnOriented, data: OwnData) -> dict:
@@ -246,8 +239,8 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
     """
     from ...models import mmrotate  # noqa: F401, one line says what is not installed
 
-    name, shares, late = DEIM[own.vit.scale]
-    cfg = fit.read_recipe(name)
+    stages = DEIM[own.vit.scale]
+    cfg = fit.read_recipe(stages.recipe)
     model, head = cfg['model'], cfg['model']['bbox_head']
     head['type'] = 'OrientedDEIMHead'  # with costs and loss weights of its own
     del head['loss_weights'], head['matching']['giou_cost']
@@ -260,9 +253,11 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
     set_last_batch(cfg['train_dataloader'], own, data, 64)
     iterations = fit.set_schedule(cfg, own, data, DEIM_BATCH, 'dota/mAP')
     del cfg['custom_hooks'][-1]  # of the end of mosaics, which are not used here
-    head['matching']['late_epoch'] = min(own.epochs, max(1, round(late * own.epochs)))
+    late = max(1, round(stages.late * own.epochs))
+    head['matching']['late_epoch'] = min(own.epochs, late)
     # The learning rate rises, is flat, then falls as a cosine to its half.
-    flat, end = (math.ceil(share * iterations) for share in shares[1:])
+    flat = math.ceil(stages.flat * iterations)
+    end = math.ceil(stages.last * iterations)
     warmup, cosine = cfg['param_scheduler']
     warmup['end'] = min(warmup['end'], max(1, iterations // 10), flat)
     cosine.update(begin=flat, end=end)
@@ -279,10 +274,8 @@ def set_data(cfg: dict, size: int) -> None:
     ]
     # Another scale for each axis would make parallelograms of rectangles.
     resize: dict[str, Any] = dict(type='Resize', scale=(size, size), keep_ratio=True)
-    flip, pack = (
-        dict(type='RandomFlip', **FLIPS['both']),
-        dict[str, Any](type='PackDetInputs'),
-    )
+    flip = dict(type='RandomFlip', **FLIPS['both'])
+    pack: dict[str, Any] = dict(type='PackDetInputs')
     train = [load, *labels, resize, flip, pack]
     test = [load, resize, *labels, dict(pack, meta_keys=META_KEYS)]
     for name in ('train', 'val', 'test'):

@@ -15,18 +15,9 @@ from .data import OwnData
 from .images import fit_images
 from .settings import Own
 
-RANDOM_LR = (
-    5e-4  # from random values, as in configs/demo: recipes are for trained backbones
-)
-PIXELS = (
-    'scale',
-    'scales',
-    'crop_size',
-    'max_size',
-    'size',
-    'stride',
-    'pad_size_divisor',
-)
+# From random values, as in configs/demo: recipes are for trained backbones.
+RANDOM_LR = 5e-4
+PIXELS = tuple('scale scales crop_size max_size size stride pad_size_divisor'.split())
 BACKBONE = 'backbone.safetensors'  # in the folder of a run of configs/own/adapt.py
 FEW = 8  # images: the largest default batch of configs/own, allowed with fewer images, too
 WARMUP = 500  # iterations, or a tenth of a shorter run
@@ -40,9 +31,8 @@ def read_recipe(name: str) -> dict:
 def resize_config(cfg: dict, factor: float) -> None:
     """Multiply every size in pixels of the pipelines and of the model's crops."""
     parts = [all_pipelines(cfg), cfg['model']['data_preprocessor']]
-    parts += (
-        [cfg['model'].get('test_cfg')] if cfg.get('default_scope') == 'mmseg' else []
-    )
+    if cfg.get('default_scope') == 'mmseg':
+        parts.append(cfg['model'].get('test_cfg'))
     for _, node, name in size_steps(parts, names=PIXELS):
         if node[name] != 1:  # a divisor of 1 does not pad
             node[name] = scale_pixels(node[name], factor)
@@ -66,10 +56,8 @@ def set_everywhere(part: object, name: str, value: object) -> None:
 
 def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> None:
     """Set architecture, weights and what goes with them. Random weights have one learning rate."""
-    backbone, paramwise = (
-        cfg['model']['backbone'],
-        cfg['optim_wrapper']['paramwise_cfg'],
-    )
+    backbone = cfg['model']['backbone']
+    paramwise = cfg['optim_wrapper']['paramwise_cfg']
     backbone.update(arch=own.vit.arch, rope='default', with_cls_token='default')
     backbone['drop_path_rate'] = drop_path
     for name in paramwise.keys() - {'no_decay'}:
@@ -88,12 +76,9 @@ def set_weights(cfg: dict, own: Own) -> None:
     preprocessor.update(mean=[*vit.mean], std=[*vit.std])
     if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
         preprocessor['pad_size_divisor'] = vit.patch_size
-    checkpoint = pretrained_file(
-        vit.weights if own.weights == 'default' else own.weights
-    )
-    backbone['init_cfg'] = (
-        dict(type='Pretrained', checkpoint=checkpoint) if checkpoint else None
-    )
+    weights = vit.weights if own.weights == 'default' else own.weights
+    start = dict(type='Pretrained', checkpoint=pretrained_file(weights))
+    backbone['init_cfg'] = start if weights else None
     if own.weights is None and vit.has_layer_scale:
         # LayerScale of 1e-5, with which the weights were trained, would hide the blocks.
         backbone['layer_scale_init_value'] = 1.0
@@ -101,9 +86,10 @@ def set_weights(cfg: dict, own: Own) -> None:
 
 def pretrained_file(weights: str | None) -> str | None:
     """The file of weights; of the folder of a run of configs/own/adapt.py, its backbone."""
-    if weights and (file := Path(os.path.expanduser(weights), BACKBONE)).is_file():
-        return str(file)
-    return weights
+    if weights is None:
+        return None
+    file = Path(os.path.expanduser(weights), BACKBONE)
+    return str(file) if file.is_file() else weights
 
 
 def set_schedule(
@@ -124,50 +110,51 @@ def set_schedule(
         metric, rule: chooses the best checkpoint, if any; 'greater' or 'less' is better.
     """
     if data.text and own.images_each > FEW and own.batch > data.images:
-        each = f'own.batch_size={own.images_each}' + f' on {own.gpus} GPUs' * (
-            own.gpus != 1
-        )
+        gpus = '' if own.gpus == 1 else f' on {own.gpus} GPUs'
         raise ValueError(
-            f'{each}: more than the {data.images} training images; give a smaller own.batch_size'
+            f'own.batch_size={own.images_each}{gpus}: more than the {data.images} training images; '
+            'give a smaller own.batch_size'
         )
-    drops = cfg['train_dataloader'].get('drop_last')
-    per_epoch = (
-        data.images // own.batch if drops else math.ceil(data.images / own.batch)
-    )
-    iterations = own.epochs * per_epoch
-    interval = min(own.val_epochs * per_epoch, iterations)
-    cfg['train_cfg'].update(max_iters=iterations, val_interval=interval)
-    hooks = cfg['default_hooks']
-    hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
-    hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
-    hooks['checkpoint'].update(save_minutes=own.save_minutes)
-    stop = dict(
-        type='ResumableEarlyStoppingHook', monitor=metric, rule=rule, min_delta=1e-6
-    )
-    stop = dict(
-        stop, patience=own.patience
-    )  # without any improvement: mmengine asks for 0.1
-    average = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
-    average, *others = cfg.get('custom_hooks') or [
-        average
-    ]  # a recipe's own average is its first
-    chosen = [*([stop] if own.patience else []), *([average] if own.ema else [])]
-    cfg['custom_hooks'] = [*chosen, *others]
-    cfg['train_dataloader']['batch_size'] = own.images_each
-    workers = min(
-        4, len(os.sched_getaffinity(0))
-    )  # the cores of this job, not of the machine
+    loader, per_epoch = cfg['train_dataloader'], data.images / own.batch
+    rounded = math.floor if loader.get('drop_last') else math.ceil
+    iterations = own.epochs * rounded(per_epoch)
+    set_hooks(cfg, own, rounded(per_epoch), metric, rule)
+    cfg['train_cfg']['max_iters'] = iterations
+    loader['batch_size'] = own.images_each
+    # The cores of this job, not of the machine.
+    workers = min(4, len(os.sched_getaffinity(0)))
     for name in ('train', 'val', 'test'):
         # Persistent ones would keep their memory between evaluations.
         cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=False)
-    optimizer, scale = (
-        cfg['optim_wrapper']['optimizer'],
-        math.sqrt(own.batch / recipe_batch),
-    )
-    scaled = float(f'{optimizer["lr"] * scale:.3g}')
-    optimizer['lr'] = own.lr or (RANDOM_LR if own.weights is None else scaled)
+    optimizer = cfg['optim_wrapper']['optimizer']
+    scaled = optimizer['lr'] * math.sqrt(own.batch / recipe_batch)
+    usual = RANDOM_LR if own.weights is None else float(f'{scaled:.3g}')
+    optimizer['lr'] = own.lr or usual
     cfg['auto_scale_lr'] = dict(enable=False, base_batch_size=own.batch)
     return iterations
+
+
+def set_hooks(
+    cfg: dict, own: Own, per_epoch: int, metric: str | None, rule: str
+) -> None:
+    """Set when a training of so many iterations per epoch is evaluated, saved and stopped."""
+    interval = min(own.val_epochs, own.epochs) * per_epoch
+    cfg['train_cfg']['val_interval'] = interval
+    hooks = cfg['default_hooks']
+    hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
+    hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
+    hooks['checkpoint']['save_minutes'] = own.save_minutes
+    average = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
+    # A recipe's own average is its first hook.
+    average, *chosen = cfg.get('custom_hooks') or [average]
+    if own.ema:
+        chosen.insert(0, average)
+    if own.patience:
+        stop = dict(type='ResumableEarlyStoppingHook', monitor=metric, rule=rule)
+        # Without any improvement: mmengine asks for 0.1.
+        stop |= dict(min_delta=1e-6, patience=own.patience)
+        chosen.insert(0, stop)
+    cfg['custom_hooks'] = chosen
 
 
 def warm_up(iterations: int) -> list[dict]:

@@ -1,7 +1,4 @@
-"""Settings of configs/own/semantic.py applied to the recipe of UperNet.
-
-Settings of configs/own/depth.py applied to the recipe of DPT for depth.
-"""
+"""Settings of configs/own/semantic.py and depth.py applied to the recipes of UperNet and DPT."""
 
 import math
 
@@ -9,6 +6,7 @@ import torch
 
 from ...utils.config_parts import nodes
 from . import fit
+from .augment import all_pipelines
 from .data import OwnData
 from .settings import LEAST_DEPTH, OwnDepth, OwnSemantic
 
@@ -29,12 +27,9 @@ def semantic_config(own: OwnSemantic, data: OwnData) -> dict:
     )
     fit.resize_config(cfg, own.size / 512)
     data.apply(cfg)
-    datasets = [
-        cfg[f'{name}_dataloader']['dataset'] for name in ('train', 'val', 'test')
-    ]
-    for dataset in datasets:
-        dataset['type'] = 'ImageMaskDataset'
-    for _, step in nodes([*datasets, cfg['tta_pipeline']]):
+    for name in ('train', 'val', 'test'):
+        cfg[f'{name}_dataloader']['dataset']['type'] = 'ImageMaskDataset'
+    for _, step in nodes(all_pipelines(cfg)):
         if step.get('type') == 'LoadAnnotations':
             step.clear()
             step['type'] = 'LoadClassMask'
@@ -45,9 +40,8 @@ def semantic_config(own: OwnSemantic, data: OwnData) -> dict:
     model['neck']['embed_dim'] = model['auxiliary_head']['in_channels'] = channels
     model['decode_head'].update(in_channels=[channels] * 4, channels=channels)
     iterations = fit.set_schedule(cfg, own, data, 16, 'mIoU')
-    decay = dict(
-        type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0, begin=0, end=iterations
-    )
+    decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0)
+    decay |= dict(begin=0, end=iterations)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
     cfg['custom_imports']['imports'].append('rope_dense.data.map_datasets')
     return fit.finish_config(cfg, own, data)
@@ -60,14 +54,12 @@ def depth_config(own: OwnDepth, data: OwnData) -> dict:
     resize = dict(type='Resize', scale=(4 * own.size, own.size), keep_ratio=True)
     load = dict(type='LoadDepth', unit=own.unit)
     crop = own.size, math.ceil(own.size * 4 / 3 / 16) * 16
-    train, tta = (
-        cfg['train_dataloader']['dataset'],
-        cfg['tta_pipeline'][1]['transforms'],
-    )
+    train = cfg['train_dataloader']['dataset']
     read, _, _, rotate, flip, _, colours, pack = train['pipeline']
     cropped = dict(type='RandomCrop', crop_size=crop)
     train['pipeline'] = [read, load, resize, rotate, flip, cropped, colours, pack]
-    tta[0], tta[2] = [resize], [load]
+    views = cfg['tta_pipeline'][1]['transforms']
+    views[0], views[2] = [resize], [load]
     cfg['model']['data_preprocessor']['size'] = crop
     limits = dict(min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth)
     for name in ('train', 'val', 'test'):
@@ -76,15 +68,12 @@ def depth_config(own: OwnDepth, data: OwnData) -> dict:
         if name != 'train':
             dataset['pipeline'] = [read, resize, load, pack]
             cfg[f'{name}_evaluator'] = dict(type='ValidDepthMetric', **limits)
-    cfg['train_dataloader']['drop_last'] = (
-        False  # a small data set may have less than a batch
-    )
+    # A small data set may have less than a batch.
+    cfg['train_dataloader']['drop_last'] = False
     vit, backbone, head = own.vit, cfg['model']['backbone'], cfg['model']['decode_head']
     backbone.update(arch=vit.arch, out_indices=vit.quarters)
-    reduced = [vit.channels // part for part in (8, 4, 2, 1)]
-    head.update(
-        in_channels=vit.channels, post_process_channels=reduced, max_depth=own.max_depth
-    )
+    head['in_channels'], head['max_depth'] = vit.channels, own.max_depth
+    head['post_process_channels'] = [vit.channels // part for part in (8, 4, 2, 1)]
     if not vit.has_cls_token:
         backbone['output_prefix'], head['readout'] = None, 'ignore'
     fit.set_weights(cfg, own)
@@ -99,10 +88,9 @@ def depth_config(own: OwnDepth, data: OwnData) -> dict:
     decay = dict(type='CosineAnnealingLR', by_epoch=False, **length)
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
     fit.finish_config(cfg, own, data)
-    for step in cfg['train_dataloader']['dataset']['pipeline']:
-        if (
-            step['type'] == 'RandomResize'
-        ):  # of a light augmentation: it would change no depth
+    for step in train['pipeline']:
+        # Of a light augmentation: it would change no depth.
+        if step['type'] == 'RandomResize':
             step['type'] = 'Resize'
             del step['ratio_range']
     return cfg
