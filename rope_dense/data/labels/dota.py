@@ -22,41 +22,38 @@ from .splits import split_files
 HEAD = ('imagesource', 'gsd')
 # mmrotate's img_split.py writes 2 for what a patch cuts, and pandas 1.0 for 1.
 DIFFICULTIES = {'0': 0, '1': 1, '2': 2, '0.0': 0, '1.0': 1, '2.0': 2}
-HORIZONTAL = re.compile(
-    r'hbb|task2|reclabel', re.I
-)  # folders of the same objects as upright boxes
+# Folders of the same objects as upright boxes.
+HORIZONTAL = re.compile(r'hbb|task2|reclabel', re.I)
 ABOVE = 4  # folders, from the label files on, in which classes.txt may be
 
 
 def find_dota(inventory: Inventory) -> LabelFolder | None:
     """labelTxt/, labelTxt-v1.5/ or annfiles/ beside images/, for all images or for each split."""
-    pairs = find_pairs(inventory, FILES) or find_pairs(
-        inventory, replace(FILES, is_one=is_text)
-    )
+    pairs = find_pairs(inventory, FILES)
+    if pairs is None:
+        pairs = find_pairs(inventory, replace(FILES, is_one=is_text))
     if pairs is None:
         return None
     parts, by = split_files(pairs, inventory)
     options = dict(difficulty=has_difficulty([*map(Path, sorted(pairs.files))]))
-    return LabelFolder(
-        DOTA, {s: replace(x, options=options) for s, x in parts.items()}, by
-    )
+    for split, part in parts.items():
+        parts[split] = replace(part, options=options)
+    return LabelFolder(DOTA, parts, by)
 
 
 def read_dota(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
     """The images of a split that have a label file, which may be empty."""
-    if (has := part.options.get('difficulty')) is None:
+    has = part.options.get('difficulty')
+    if has is None:
         has = has_difficulty([*part.files.pairs, *part.files.orphans])
-    kind = (
-        'with a difficulty behind each class'
-        if has
-        else 'without a difficulty in its lines'
-    )
+    kind = 'without a difficulty in its lines'
+    if has:
+        kind = 'with a difficulty behind each class'
     report.note(f'folder of labels {kind}', '/'.join(part.source.parts[-2:]))
 
     def read(path: Path, image: Path) -> Labelled:
-        return Labelled(
-            image, [shape_in(path, *line, has) for line in read_object_lines(path)]
-        )
+        lines = read_object_lines(path)
+        return Labelled(image, [shape_in(path, *line, has) for line in lines])
 
     def count(path: Path) -> int | None:
         return sum(has_corners(line) for _, line in read_object_lines(path)) or None
@@ -76,20 +73,19 @@ def is_oriented(path: Path) -> bool:
 
 def read_object_lines(path: Path) -> Iterator[tuple[str, str]]:
     """(place, line) of each object, without the head of source and ground sample distance."""
-    return (
-        pair
-        for pair in read_numbered_lines(path)
-        if not pair[1].lower().startswith(HEAD)
-    )
+    for where, line in read_numbered_lines(path):
+        if not line.lower().startswith(HEAD):
+            yield where, line
 
 
 def has_corners(line: str) -> bool:
     """Return whether a line begins with the numbers of four corners, and goes on."""
     words = line.split()
     try:
-        return len([float(word) for word in words[:8]]) == 8 < len(words)
+        corners = [*map(float, words[:8])]
     except ValueError:
         return False
+    return len(words) > len(corners) == 8
 
 
 def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
@@ -101,14 +97,16 @@ def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
             raise ValueError(
                 f'{len(words)} words; give x and y of four corners, {rest}'
             )
-        corners, name = finite_numbers(words[:8], 'a corner'), words[8:]
+        corners = finite_numbers(words[:8], 'a corner')
+        name = words[8:]
         last = name.pop() if has_difficulty else '0'
         if last not in DIFFICULTIES:
             raise ValueError(
                 f'ends with {last!r}, where other lines have a difficulty, 0, 1 or 2'
             )
+        is_difficult = DIFFICULTIES[last] > 0
         return polygon_shape(
-            ' '.join(name), corners, difficult=DIFFICULTIES[last] > 0, where=where
+            ' '.join(name), corners, difficult=is_difficult, where=where
         )
 
 
@@ -120,45 +118,37 @@ def has_difficulty(files: Sequence[Path]) -> bool:
     the number is of the class ('type 1', 'type 2'). In doubt, as with numbers of 0 and above 2,
     classes.txt decides; ValueError without one.
     """
-    places: dict[
-        str, str
-    ] = {}  # the first place of each end of a line, behind the corners
+    # The first place of each end of a line, behind the corners.
+    places = dict[str, str]()
     for path in files:
         for where, line in read_object_lines(path):
             if has_corners(line):  # the reader refuses other lines
-                places.setdefault(
-                    ' '.join(line.split()[8:]), str(path.with_name(where))
-                )
-    parts = {end: end.rpartition(' ') for end in places}
-    names = {
-        end: name
-        for end, (name, _, last) in parts.items()
-        if name and last in DIFFICULTIES
-    }
-    classes, numbers = (
-        set(names.values()),
-        {DIFFICULTIES[parts[end][2]] for end in names},
-    )
-    whole = {
-        int(last): name for name, _, last in parts.values() if name and last.isdecimal()
-    }
+                end = ' '.join(line.split()[8:])
+                places.setdefault(end, str(path.with_name(where)))
+    names, numbers, whole = {}, set(), {}
+    for end in places:
+        name, _, last = end.rpartition(' ')
+        if name and last in DIFFICULTIES:
+            names[end] = name
+            numbers.add(DIFFICULTIES[last])
+        if name and last.isdecimal():
+            whole[int(last)] = name
+    classes = {*names.values()}
     if len(names) < len(places):
         is_odd = 0 in whole and max(whole) > 2 and len({*whole.values()}) > 1
-        if (
-            not is_odd
-            and not classes & places.keys()
-            and (0 not in numbers or len(classes) < 2)
-        ):
+        are_classes = 0 not in numbers or len(classes) < 2
+        if are_classes and not is_odd and classes.isdisjoint(places):
             return False
-    elif (
-        len(classes) != 1 or numbers == {0} or any('annfiles' in x.parts for x in files)
-    ):
+    elif len(classes) != 1 or numbers == {0}:
         return bool(classes)
+    elif any('annfiles' in path.parts for path in files):
+        return True
     elif 0 not in numbers:
         return False
     for folder in {file.parent.absolute() for file in files}:
         for home in (folder, *folder.parents)[:ABOVE]:
-            if (listing := home / CLASSES_FILE).is_file():
+            listing = home / CLASSES_FILE
+            if listing.is_file():
                 return not places.keys() <= {*read_classes(listing)[0]}
     odd, other = sorted(places, key=lambda end: (end in names, end))[:2]
     raise ValueError(

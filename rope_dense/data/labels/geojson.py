@@ -8,10 +8,12 @@ Coordinates are longitude and latitude, or in the system that the older member `
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,13 +37,9 @@ if find_spec('rasterio') and find_spec('shapely'):
     from shapely.errors import ShapelyError
     from shapely.geometry import shape as shapely_shape
 
-CLASS = (
-    'class',
-    'label',
-    'class_name',
-    'category',
-    'name',
-)  # properties; the first is taken
+# Properties; the first is taken.
+CLASS = ('class', 'label', 'class_name', 'category', 'name')
+CLIPPED = 'object partly outside of its image (clipped)'
 ONE_CLASS = 'object'  # its name where no property and no classes.txt names it
 MARGIN = 4  # times the sides of an image around it: corners farther away may have no place there
 
@@ -50,24 +48,24 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
     """A file for each image, or files of many images."""
     root, shared = inventory.root, SharedFiles(FILES, inventory)
     suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
-    files = [
-        Path(x) for x in files_with_labels(inventory.paths(root, (suffix,)), FILES)
-    ]
+    paths = inventory.paths(root, (suffix,))
+    files = [*map(Path, files_with_labels(paths, FILES))]
     if not files or not shared.images.by_path:
         return None
     if not (find_spec('rasterio') and find_spec('shapely')):
         raise ValueError(
             f'{files[0]} is placed by rasterio and shapely: install the extra "large" and mmdet'
         )
-    labelled: dict[Path, list[Path]] = {}
+    labelled = {}
     for file, images, is_named in images_for(files, shared):
-        placed = () if is_named else place_objects(file, images, inventory, Report())
-        labelled[file] = (
-            images if is_named else [one.file for one, objects in placed if objects]
-        )
+        if not is_named:
+            placed = place_objects(file, images, inventory, Report())
+            images = [one.file for one, objects in placed if objects]
+        labelled[file] = images
     if not any(labelled.values()):
-        features, *_ = inventory.content(files[0], read_features)
-        if features and (problem := features[0].problem):
+        features = inventory.content(files[0], read_features).features
+        problem = features[0].problem if features else ''
+        if problem:
             raise ValueError(
                 f'{files[0]}: {problem}, as the first: only polygons are read'
             )
@@ -77,13 +75,11 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         )
     parts, by = shared.split(labelled)
     # Headers do not have the georeferences, so what is kept of an earlier start depends on this.
-    found = read_geo_images(
-        [image for some in labelled.values() for image in some], inventory
-    )
+    found = read_geo_images(chain(*labelled.values()), inventory)
     options = dict(georeferences=[(str(one.crs), one.to_map.tolist()) for one in found])
-    return LabelFolder(
-        GEOJSON, {x: replace(one, options=options) for x, one in parts.items()}, by
-    )
+    for split, part in parts.items():
+        parts[split] = replace(part, options=options)
+    return LabelFolder(GEOJSON, parts, by)
 
 
 def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
@@ -100,47 +96,45 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
         for file, images, is_named in images_for(files, SharedFiles(FILES, inventory)):
             if is_named and not part.takes(images[0]):
                 continue
-            features, *_ = inventory.content(file, read_features)
-            labels = list[str]()
-            for one in features:
-                if not is_name(label := one.properties.get(key) if key else only):
-                    where = f'{file.parent}/{one.where}'
+            features = inventory.content(file, read_features).features
+            labels = []
+            for feature in features:
+                label = feature.properties.get(key) if key else only
+                if not is_name(label):
                     raise ValueError(
-                        f'{where}: its property {key!r}, the class, is {label!r:.80}'
+                        f'{file.parent}/{feature.where}: its property {key!r}, the class, '
+                        f'is {label!r:.80}'
                     )
                 labels.append(class_name(label))
-            seen = set[int]()
-            if (
-                not (placed := place_objects(file, images, inventory, report))
-                and is_named
-            ):
+            placed = place_objects(file, images, inventory, report)
+            if is_named and not placed:
                 raise ValueError(
                     f'{images[0]} is not georeferenced: {file} needs a GeoTIFF'
                 )
+            seen = set[int]()
             for image, objects in placed:
-                seen.update(number for number, *_ in objects)
+                seen.update(one.number for one in objects)
                 if not (is_named or objects) or not part.takes(image.file):
                     continue
-                item = found.setdefault(
-                    image.file, Labelled(image.file, size=image.size)
-                )
-                for number, outline, box, is_cut in objects:
-                    where = features[number].where
-                    item.shapes.append(Shape(labels[number], box, outline, where=where))
-                    if is_cut:
-                        report.note(
-                            'object partly outside of its image (clipped)', where
-                        )
-            hint = (
-                '' if seen else ', as all of its file: is the coordinate system right?'
-            )
-            for number, one in enumerate(features):
-                if is_named and number not in seen:
-                    why = one.problem or f'object outside of its image{hint}'
-                    found[images[0]].leave_out(why, one.where, labels[number])
-                elif number not in seen and (why := files[file]):
-                    why = 'object that is in no image' if images else why
-                    report.leave_out(one.problem or why, one.where)
+                item = Labelled(image.file, size=image.size)
+                item = found.setdefault(image.file, item)
+                for one in objects:
+                    label, where = labels[one.number], features[one.number].where
+                    item.shapes.append(Shape(label, one.box, one.outline, where=where))
+                    if one.is_cut:
+                        report.note(CLIPPED, where)
+            hint = ''
+            if not seen:
+                hint = ', as all of its file: is the coordinate system right?'
+            for number, feature in enumerate(features):
+                if number in seen:
+                    continue
+                if is_named:
+                    why = feature.problem or f'object outside of its image{hint}'
+                    found[images[0]].leave_out(why, feature.where, labels[number])
+                elif files[file]:
+                    why = 'object that is in no image' if images else files[file]
+                    report.leave_out(feature.problem or why, feature.where)
         yield from found.values()
         for note in part.files.notes:
             report.note(*note)
@@ -152,14 +146,13 @@ def images_for(
     files: Iterable[Path], shared: SharedFiles
 ) -> Iterator[tuple[Path, list[Path], bool]]:
     """The image that has the name of a file, and True; if no file has one, all it may be of."""
-    texts, images = (
-        map(str, filter(is_geojson, files)),
-        map(str, shared.images.by_path.values()),
-    )
+    texts = map(str, filter(is_geojson, files))
+    images = map(str, shared.images.by_path.values())
     pairs = pair_files(FILES, shared.images.folder, images, texts)
-    for file in map(Path, pairs.files):
-        if image := pairs.image_of.get(str(file)):
-            yield file, [Path(image)], True
+    for path in pairs.files:
+        file = Path(path)
+        if path in pairs.image_of:
+            yield file, [Path(pairs.image_of[path])], True
         else:
             every = [] if pairs.image_of else shared.images_for(file).by_path.values()
             yield file, [*every], False
@@ -169,14 +162,11 @@ def is_geojson(path: Path) -> bool:
     """Return whether a file has a FeatureCollection, or the suffix .geojson."""
     if path.suffix.lower() == '.geojson':
         return True
-    with path.open(
-        'rb'
-    ) as file:  # of large files of other formats only the start is read
+    # Of large files of other formats only the start is read.
+    with path.open('rb') as file:
         start = file.read(4096)
-        return (
-            b'"feature' in start.lower()
-            and b'"FeatureCollection"' in start + file.read()
-        )
+        is_likely = b'"feature' in start.lower()
+        return is_likely and b'"FeatureCollection"' in start + file.read()
 
 
 class Feature(NamedTuple):
@@ -188,32 +178,41 @@ class Feature(NamedTuple):
     problem: str
 
 
-def read_features(path: Path) -> tuple[list[Feature], shapely.STRtree, CRS | None]:
-    """The objects of a file, a tree of their polygons, and the coordinate system if it says one.
+class FeatureFile(NamedTuple):
+    """The objects of a file, a tree of their polygons, and the system if the file says one."""
+
+    features: list[Feature]
+    tree: shapely.STRtree
+    crs: CRS | None
+
+
+def read_features(path: Path) -> FeatureFile:
+    """The objects of a file.
 
     Raises:
         ValueError: no FeatureCollection, or a broken feature; the message has its number.
     """
-    features = list[Feature]()
+    features = []
     with errors_at(path):
         content = read_json(path)
         given = content.get('features') if isinstance(content, dict) else None
         if not isinstance(given, list) or content.get('type') != 'FeatureCollection':
             raise ValueError('no FeatureCollection of GeoJSON')
+        crs = content.get('crs')
         try:
-            crs = content.get('crs')
             crs = CRS.from_user_input(crs['properties']['name']) if crs else None
         except (KeyError, TypeError, CRSError):
             raise ValueError(f'its crs is {crs!r:.80}, which is not known') from None
         for number, one in enumerate(given, start=1):
-            with errors_at(where := f'{path.name}, feature {number}'):
+            where = f'{path.name}, feature {number}'
+            with errors_at(where):
                 if not isinstance(one, dict):
                     raise ValueError(f'it is {one!r:.80}, which is no Feature')
                 properties = {**(one.get('properties') or {})}
-                features.append(
-                    Feature(where, properties, *polygon_of(one.get('geometry') or {}))
-                )
-    return features, shapely.STRtree([one.polygon for one in features]), crs
+                polygon, problem = polygon_of(one.get('geometry') or {})
+                features.append(Feature(where, properties, polygon, problem))
+    tree = shapely.STRtree([one.polygon for one in features])
+    return FeatureFile(features, tree, crs)
 
 
 def polygon_of(geometry: Mapping[str, Any]) -> tuple[shapely.MultiPolygon, str]:
@@ -244,13 +243,12 @@ def class_property(files: Iterable[Path], part: Split, report: Report) -> str | 
     Raises:
         ValueError: several text properties, of which none has a usual name.
     """
-    types: dict[str, set[type]] = {}
-    for feature in (
-        one for x in files for one in part.inventory.content(x, read_features)[0]
-    ):
-        for key, value in feature.properties.items():
-            if is_name(value):
-                types.setdefault(key, set()).add(type(value))
+    types = defaultdict(set)
+    for file in files:
+        for feature in part.inventory.content(file, read_features).features:
+            for key, value in feature.properties.items():
+                if is_name(value):
+                    types[key].add(type(value))
     usual = [key for name in CLASS for key in types if key.lower() == name]
     found = usual[:1] or [key for key, some in types.items() if str in some]
     if len(found) > 1:
@@ -258,7 +256,8 @@ def class_property(files: Iterable[Path], part: Split, report: Report) -> str | 
             f'{part.source}: which property is the class, of {", ".join(found)}? Call it "class"'
         )
     kind = 'without a text property (all are of one class)'
-    kind = f'whose property {found[0]!r} is their class' if found else kind
+    if found:
+        kind = f'whose property {found[0]!r} is their class'
     report.note(f'set of objects {kind}', part.source.name)
     return found[0] if found else None
 
@@ -288,12 +287,17 @@ def read_geo_image(file: Path, state: State) -> GeoImage | None:
 
 def read_geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
     """The images that are georeferenced."""
-    found = (read_geo_image(file, inventory.files.get(str(file), ())) for file in files)
-    return [image for image in found if image is not None]
+    found = [read_geo_image(file, inventory.files.get(str(file), ())) for file in files]
+    return [*filter(None, found)]
 
 
-# Number of an object in its file, its outline, its box in the image, and whether that is clipped.
-Placed = tuple[int, list[list[float]], Box, bool]
+class Placed(NamedTuple):
+    """An object in an image."""
+
+    number: int  # in its file
+    outline: list[list[float]]
+    box: Box
+    is_cut: bool  # at the border of the image
 
 
 def place_objects(
@@ -304,17 +308,15 @@ def place_objects(
     Without a system in the file, coordinates are in degrees, as RFC 7946 has them; where these are
     in no image, they are in the system of the images.
     """
-    _, tree, said = inventory.content(file, read_features)
-    placed = list[tuple[GeoImage, list[Placed]]]()
-    for crs in [said] if said else [CRS.from_epsg(4326), None]:
-        placed = [
-            (one, placed_in(one, tree, crs))
-            for one in read_geo_images(images, inventory)
-        ]
+    given = inventory.content(file, read_features)
+    found = read_geo_images(images, inventory)
+    for crs in [given.crs] if given.crs else [CRS.from_epsg(4326), None]:
+        placed = [(image, placed_in(image, given.tree, crs)) for image in found]
         if any(objects for _, objects in placed):
             if crs is None:
-                system = f'taken as the system of its images, {placed[0][0].crs or "not known"}'
-                report.note(f'file that is not in degrees ({system})', file.name)
+                system = found[0].crs or 'not known'
+                kind = f'file that is not in degrees (taken as the system of its images, {system})'
+                report.note(kind, file.name)
             break
     return placed
 
@@ -322,11 +324,8 @@ def place_objects(
 def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[Placed]:
     """The objects that cover a pixel of an image; `crs` is None for the system of the image."""
     (height, width), to_pixels = image.size, np.linalg.inv(image.to_map)
-    corners = image.to_map[:2] @ [
-        [0, width, 0, width],
-        [0, 0, height, height],
-        [1, 1, 1, 1],
-    ]
+    ends = [[0, width, 0, width], [0, 0, height, height], [1, 1, 1, 1]]
+    corners = image.to_map[:2] @ ends
     (left, bottom), (right, top) = corners.min(1), corners.max(1)
     is_other = None not in (crs, image.crs) and crs != image.crs
 
@@ -349,30 +348,27 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
             tree.geometries[near], *(low - margin), *(high + margin)
         )
         polygons = shapely.transform(around, in_pixels)
-    except (
-        Exception
-    ):  # GDAL's, which has no public class, where a system is not of this place
+    except Exception:  # GDAL's, without a public class, of a system of another place
         return []
     parts = shapely.clip_by_rect(polygons, 0, 0, width, height)
-    ends = shapely.bounds(parts)
-    is_cut = ~(np.abs(ends - shapely.bounds(polygons)).max(1, initial=0) <= 0.01)
-    return [
-        (
-            int(near[n]),
-            pixel_polygons(polygons[n]),
-            bounding_box(ends[n]),
-            bool(is_cut[n]),
-        )
-        for n in np.flatnonzero(~is_cut | (shapely.area(parts) >= 1))
-    ]
+    bounds = shapely.bounds(parts)
+    is_cut = ~(np.abs(bounds - shapely.bounds(polygons)).max(1, initial=0) <= 0.01)
+    placed = []
+    for n in np.flatnonzero(~is_cut | (shapely.area(parts) >= 1)):
+        outline = pixel_polygons(polygons[n])
+        box = bounding_box(bounds[n])
+        placed.append(Placed(int(near[n]), outline, box, bool(is_cut[n])))
+    return placed
 
 
 def pixel_polygons(polygon: shapely.Geometry) -> list[list[float]]:
     """The polygons of an object in pixels; a line leads into each hole, and back."""
     outline = []
     for one in shapely.get_parts(polygon):
-        outer, *holes = map(shapely.get_coordinates, (one.exterior, *one.interiors))
-        path = [outer, *(points for hole in holes for points in (hole, outer[:1]))]
+        outer = shapely.get_coordinates(one.exterior)
+        path = [outer]
+        for hole in one.interiors:
+            path += [shapely.get_coordinates(hole), outer[:1]]
         outline.append(np.concatenate(path)[:-1].ravel().tolist())
     return outline
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def outline_box(outline: Outline) -> Box:
     """The smallest box around polygons, or around the pixels of run lengths."""
     if isinstance(outline, dict):
         return tuple(coco_mask.toBbox(run_lengths(outline)).tolist())
-    return bounding_box([value for points in outline for value in points])
+    return bounding_box([*chain(*outline)])
 
 
 def box_corners(box: Box) -> list[float]:
@@ -96,19 +97,17 @@ def mask_lengths(
     height, width = size
     part = mask[max(-top, 0) :, max(-left, 0) :] != 0
     # Run lengths go down the columns: places at which a run of a column begins or ends.
-    columns, rows = np.nonzero(
-        np.diff(np.pad(part.T.astype(np.int8), ((0, 0), (1, 1))))
-    )
+    padded = np.pad(part.T.astype(np.int8), ((0, 0), (1, 1)))
+    columns, rows = np.nonzero(np.diff(padded))
     rows = np.minimum((rows + max(top, 0)) * shrink, height)
-    columns = (columns + max(left, 0))[:, None] * shrink + np.arange(
-        shrink
-    )  # [edges, shrink]
+    columns = (columns + max(left, 0)) * shrink
+    columns = columns[:, None] + np.arange(shrink)  # [edges, shrink]
     places = (columns * height + rows[:, None])[columns < width]
-    places, counts = np.unique(
-        places, return_counts=True
-    )  # twice: a run goes on in the next one
+    # A place that is there twice: a run goes on in the next column.
+    places, counts = np.unique(places, return_counts=True)
     edges = [0, *places[counts % 2 == 1].tolist()]
-    edges += [height * width] if edges[-1] < height * width else []
+    if edges[-1] < height * width:
+        edges.append(height * width)
     return text_lengths(run_lengths(dict(size=size, counts=np.diff(edges).tolist())))
 
 
@@ -123,8 +122,10 @@ def ellipse(
     """Corners [36, 2] of an ellipse around (x, y), rotated clockwise."""
     if not np.isfinite([radius_x, radius_y]).all():
         raise ValueError(f'radii of {radius_x} and {radius_y} pixels')
-    angles, turn = np.arange(CORNERS) * 2 * np.pi / CORNERS, np.deg2rad(degrees)
-    along, across = radius_x * np.cos(angles), radius_y * np.sin(angles)
+    angles = np.arange(CORNERS) * 2 * np.pi / CORNERS
+    along = radius_x * np.cos(angles)
+    across = radius_y * np.sin(angles)
+    turn = np.deg2rad(degrees)
     cos, sin = np.cos(turn), np.sin(turn)
     return np.stack([x + along * cos - across * sin, y + along * sin + across * cos], 1)
 
@@ -134,17 +135,15 @@ def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:
     size, counts = outline.get('size'), outline.get('counts')
     if not isinstance(size, (list, tuple)) or len(size) != 2 or counts is None:
         raise ValueError('run lengths without size [height, width] and counts')
-    height, width = (int(side) for side in size)
+    height, width = map(int, size)
     if min(height, width) < 1 or height * width >= MOST_PIXELS:
         raise ValueError(f'run lengths of {height} x {width} pixels')
     if isinstance(counts, list):
-        if sum(counts) != height * width or min(counts, default=0) < 0:
-            raise ValueError(
-                f'run lengths of {sum(counts)} pixels for {height} x {width}'
-            )
-        return coco_mask.frPyObjects(
-            dict(size=[height, width], counts=counts), height, width
-        )
+        count = sum(counts)
+        if count != height * width or min(counts, default=0) < 0:
+            raise ValueError(f'run lengths of {count} pixels for {height} x {width}')
+        lengths = dict(size=[height, width], counts=counts)
+        return coco_mask.frPyObjects(lengths, height, width)
     encoded = counts.encode('ascii') if isinstance(counts, str) else bytes(counts)
     if counts_in(encoded).sum() != height * width:
         raise ValueError(
@@ -193,9 +192,9 @@ def check_outline(outline: Outline, size: tuple[int, int]) -> None:
             raise ValueError(
                 f'run lengths of {outline["size"]} for an image of {[*size]} (h, w)'
             )
-    elif (farthest := max(max(max(one), -min(one)) for one in outline)) > FAR * max(
-        size
-    ):
+        return
+    farthest = max(max(max(one), -min(one)) for one in outline)
+    if farthest > FAR * max(size):
         raise ValueError(
             f'a corner at {farthest:g} pixels, for an image of {[*size]} (h, w)'
         )
@@ -203,12 +202,13 @@ def check_outline(outline: Outline, size: tuple[int, int]) -> None:
 
 def merge_outlines(parts: Sequence[Outline]) -> Outline:
     """One outline of all parts: polygons, or run lengths if a part has run lengths."""
-    sizes = [part['size'] for part in parts if isinstance(part, dict)]
-    if not sizes:
-        return [polygon for part in parts if isinstance(part, list) for polygon in part]
-    return text_lengths(
-        coco_mask.merge([outline_lengths(part, sizes[0]) for part in parts])
-    )
+    polygons = list[list[float]]()
+    for part in parts:
+        if isinstance(part, dict):
+            lengths = [outline_lengths(one, part['size']) for one in parts]
+            return text_lengths(coco_mask.merge(lengths))
+        polygons += part
+    return polygons
 
 
 def has_nested(polygons: Sequence[Sequence[float]], size: tuple[int, int]) -> bool:
@@ -217,9 +217,7 @@ def has_nested(polygons: Sequence[Sequence[float]], size: tuple[int, int]) -> bo
         return False
     lengths = coco_mask.frPyObjects(polygons, *size)
     areas = coco_mask.area(lengths)
-    if (
-        coco_mask.area(coco_mask.merge(lengths)) == areas.sum()
-    ):  # they have nothing in common
+    if coco_mask.area(coco_mask.merge(lengths)) == areas.sum():  # nothing in common
         return False
     for one, area in zip(lengths, areas, strict=True):
         # With 1 for each of the others, the area in common is divided by the area of the first.
@@ -232,22 +230,21 @@ def has_nested(polygons: Sequence[Sequence[float]], size: tuple[int, int]) -> bo
 def outer_points(outline: Outline) -> list[float]:
     """Points [x, y, x, y, ...] around an outline: its corners, or the ends of a mask's runs."""
     if not isinstance(outline, dict):
-        return [value for polygon in outline for value in polygon]
+        return [*chain(*outline)]
     height = outline['size'][0]
-    edges = counts_in(
-        run_lengths(outline)['counts']
-    ).cumsum()  # start and end of each run
-    left, top = np.divmod(edges[:-1:2] if len(edges) % 2 else edges[::2], height)
+    # Start and end of each run.
+    edges = counts_in(run_lengths(outline)['counts']).cumsum()
+    starts = edges[:-1:2] if len(edges) % 2 else edges[::2]
+    left, top = np.divmod(starts, height)
     right, bottom = np.divmod(edges[1::2] - 1, height)
+    pixels = [(left, top), (right, bottom)]
     # A run of several columns has the end of the first, the start of the last, and others whole.
     long = left < right
     ends = (left, height - 1), (left + 1, 0), (right - 1, height - 1), (right, 0)
-    pixels = [(left, top), (right, bottom)]
-    pixels += [(columns[long], np.full(long.sum(), row)) for columns, row in ends]
+    for columns, row in ends:
+        pixels.append((columns[long], np.full(long.sum(), row)))
     points = np.concatenate([np.stack(pair, 1) for pair in pixels])
-    corners = points[:, None] + np.array(
-        [[0, 0], [1, 0], [1, 1], [0, 1]]
-    )  # of each pixel
+    corners = points[:, None] + [[0, 0], [1, 0], [1, 1], [0, 1]]  # of each pixel
     return corners.reshape(-1).astype(float).tolist()
 
 
@@ -260,7 +257,8 @@ def apply_exif_rotation(item: Labelled, image: Header, report: Report) -> Labell
 
     They are of the file's own pixels, and are rotated, if they say a size that only these have.
     """
-    size = height, width = image.width, image.height
+    height, width = image.width, image.height
+    size = height, width
     if image.orientation < 5 or height == width or item.size != size:
         return item
     report.note('labels of an image before its EXIF rotation (rotated)', item.file.name)
