@@ -23,6 +23,7 @@ WHOLE = 2**16 - 1  # white in an image that uses all 16 bits
 BY_OPENCV = {'JPEG', 'MPO', 'PNG', 'TIFF', 'BMP', 'WEBP'}
 COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain')
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
+LOAD, MOSAIC = 'LoadImageFromFile', 'AffineMosaic'  # what reads images
 MODULES = 'rope_dense.data.images'
 PAGES = 'image of several pages, of which the first is taken'
 LEFT_OUT = 'colour augmentation: brightness, contrast and noise of each channel, no hue, saturation'
@@ -30,16 +31,8 @@ LEFT_OUT = 'colour augmentation: brightness, contrast and noise of each channel,
 
 def settings_of_images(own: Own) -> object:
     """The settings that ``survey_images`` depends on."""
-    is_whole = own.tile is None
-    return (
-        own.channels,
-        own.separate_files,
-        own.mean,
-        own.std,
-        own.show,
-        own.max_value,
-        is_whole,
-    )
+    of_channels = own.channels, own.separate_files, own.mean, own.std, own.show
+    return *of_channels, own.max_value, own.tile is None
 
 
 def survey_images(
@@ -82,18 +75,20 @@ def survey_pictures(
         OpenCV cannot read some images that Pillow can, such as .heic, else None; ``notes``: list of
         (kind, file) for the report.
     """
-    needs_pillow, is_deep = False, any(header.is_deep for header in headers.values())
+    needs_pillow, is_deep, notes = False, False, []
     for path, header in headers.items():
         check_picture(path, header, is_whole)
+        is_deep |= header.is_deep
         is_known = header.format in BY_OPENCV or cv2.haveImageReader(str(path))
         needs_pillow |= header.compression == 'odd tiles' or not is_known
+        if header.pages > 1:
+            notes.append([PAGES, path.name])
     white = max_value
-    if is_deep:
+    if is_deep and white is None:
         from ...data.images.bands import read_white_value
 
-        white = white or read_white_value(headers)
-        white = white or (WHOLE if needs_pillow else None)  # Pillow cuts off at 255
-    notes = [[PAGES, path.name] for path, header in headers.items() if header.pages > 1]
+        # Pillow cuts off at 255.
+        white = read_white_value(headers) or (WHOLE if needs_pillow else None)
     return dict(white=white, backend='pillow' if needs_pillow else None, notes=notes)
 
 
@@ -101,17 +96,14 @@ def fit_pictures(cfg: dict, survey: Mapping[str, Any]) -> list[str]:
     """Let pipelines scale 16-bit images by their range, and read by Pillow where OpenCV cannot."""
     white, backend, report = survey['white'], survey['backend'], Report()
     for pipeline in all_pipelines(cfg):
-        names = [*map(kind, pipeline)]
-        if white is not None and 'LoadImageFromFile' in names:
-            place = names.index('LoadImageFromFile') + 1
+        names = list(map(kind, pipeline))
+        if white is not None and LOAD in names:
+            place = names.index(LOAD) + 1
             pipeline.insert(place, dict(type='LoadDeepImage', max_value=white))
         for _, step in nodes(pipeline):
-            if white is not None and kind(step) == 'AffineMosaic':
+            if white is not None and kind(step) == MOSAIC:
                 step['max_value'] = white
-            if backend is not None and kind(step) in (
-                'LoadImageFromFile',
-                'AffineMosaic',
-            ):
+            if backend is not None and kind(step) in (LOAD, MOSAIC):
                 step['imdecode_backend'] = backend
     for note, place in survey['notes']:
         report.note(note, place)
@@ -150,17 +142,15 @@ def survey_channels(
         show=show,
     )
     if train:
-        loader, images = LoadBands(**load), sample_files([*train, *val], HEADERS)
-        headers = {
-            path: {file: read_band_header(file) for file in loader.files(path)}
-            for path in images
-        }
-        firsts = [next(iter(files.items())) for files in headers.values()]
+        loader, headers, firsts = LoadBands(**load), {}, []
+        for image in sample_files([*train, *val], HEADERS):
+            files = {file: read_band_header(file) for file in loader.files(image)}
+            headers[image] = files
+            firsts.append(next(iter(files.items())))
         if names == chosen and not own.separate_files:
             load['bands'] = bands_of(names, *firsts[0])
-        load['dtype'] = Counter(header.dtype for _, header in firsts).most_common(1)[0][
-            0
-        ]
+        dtypes = Counter(header.dtype for _, header in firsts)
+        load['dtype'] = dtypes.most_common(1)[0][0]
         loader = LoadBands(**load)
         for image, files in headers.items():
             loader.check_headers(image, files)
@@ -173,9 +163,10 @@ def bands_of(names: list[str], file: Path, header: BandHeader) -> list[str] | No
     absent = [name for name in names if not header.find(name)]
     is_unnamed = header.bands == len(names) or not any(header.names)
     if absent and not (len(absent) == len(names) and is_unnamed):
+        bands = ', '.join(name or 'without a name' for name in header.names)
         raise ValueError(
-            f'{file}: its bands are {", ".join(x or "without a name" for x in header.names)}, and '
-            f'own.channels has {", ".join(absent)}: give names of the file, or numbers of bands'
+            f'{file}: its bands are {bands}, and own.channels has {", ".join(absent)}: give names '
+            'of the file, or numbers of bands'
         )
     return None if absent else names
 
@@ -196,7 +187,8 @@ def read_statistics(
 
     number = load['channels']
     if (own.mean and own.std) or not files:
-        return [*(own.mean or [0.0] * number)], [*(own.std or [1.0] * number)], ''
+        mean, std = own.mean or [0.0] * number, own.std or [1.0] * number
+        return list(mean), list(std), ''
     sums = np.zeros((3, number))  # of known pixels, values and squares
     constant: list[list[Path]] = [[] for _ in range(number)]  # files of each channel
     loader = LoadBands(**load)
@@ -209,27 +201,27 @@ def read_statistics(
             constant[channel].append(file)
         values = np.where(known, values, 0)
         sums += known.sum(0), values.sum(0), (values**2).sum(0)
-    mean, square = sums[1:] / np.maximum(sums[0], 1)
-    std = np.sqrt(np.maximum(square - mean**2, 0))
-    flat = std <= 1e-6 * np.maximum(np.abs(mean), 1e-6)
+    centres, square = sums[1:] / np.maximum(sums[0], 1)
+    spread = np.sqrt(np.maximum(square - centres**2, 0))
+    flat = spread <= 1e-6 * np.maximum(np.abs(centres), 1e-6)
     if flat.any():
         index = int(flat.argmax())
+        name, value = own.channel_names[index], centres[index]
         raise ValueError(
-            f'{files[0]}: channel {own.channel_names[index]} is constant, {mean[index]:g}, in all '
-            f'{len(files)} images that were read: leave it out of own.channels'
+            f'{files[0]}: channel {name} is constant, {value:g}, in all {len(files)} images that '
+            'were read: leave it out of own.channels'
         )
-    found = [[float(f'{x:.5g}') for x in numbers] for numbers in (mean, std)]
-    means, deviations = [*(own.mean or found[0])], [*(own.std or found[1])]
-    said = [
+    means = list(own.mean or [float(f'{x:.5g}') for x in centres])
+    deviations = list(own.std or [float(f'{x:.5g}') for x in spread])
+    text = (
         f'{number} channels of {load["dtype"]}, mean {means} and deviation {deviations} of '
         f'{len(files)} images'
-    ]
-    said += [
-        f'{name} is constant or missing in {len(those)} of them, such as {those[0]}'
-        for name, those in zip(own.channel_names, constant, strict=True)
-        if those
-    ]
-    return means, deviations, '; '.join(said)
+    )
+    for name, those in zip(own.channel_names, constant, strict=True):
+        if those:
+            text += f'; {name} is constant or missing in {len(those)} of them, '
+            text += f'such as {those[0]}'
+    return means, deviations, text
 
 
 def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> list[str]:
@@ -238,13 +230,13 @@ def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> list[str]:
     for pipeline in all_pipelines(cfg):
         for _, step in nodes(pipeline):
             name = kind(step)
-            if name == 'LoadImageFromFile':
+            if name == LOAD:
                 step.clear()
                 step.update(load)
             elif name in COLOUR_STEPS:
                 step.clear()
                 step['type'] = 'BandJitter'
-            elif name == 'AffineMosaic':
+            elif name == MOSAIC:
                 step['load'] = dict(load)
             elif name == 'Expand':  # its black is far from any value of some channels
                 step['mean'] = load['fill']
@@ -256,15 +248,16 @@ def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> list[str]:
     from ...checkpoints.channels import RGB
 
     # The source of each channel in RGB weights: colours by their names, else the mean.
-    names = own.channel_names
-    has_colours = {*RGB} <= {*names}
-    sources = [name if name in RGB else 0 for name in names] if has_colours else 'mean'
+    sources: list[str | int] | str = 'mean'
+    if {*RGB} <= {*own.channel_names}:
+        sources = [name if name in RGB else 0 for name in own.channel_names]
     model, preprocessor = cfg['model'], cfg['model']['data_preprocessor']
-    name = f'Channel{kind(preprocessor)}'
-    preprocessor.update(type=name, mean=[*mean], std=[*survey['std']], bgr_to_rgb=False)
+    preprocessor.update(mean=list(mean), std=list(survey['std']), bgr_to_rgb=False)
+    preprocessor['type'] = f'Channel{kind(preprocessor)}'
     model['backbone']['in_channels'] = len(mean)
-    if model['backbone'].get('init_cfg'):
-        model['backbone']['init_cfg']['channels'] = sources
+    start = model['backbone'].get('init_cfg')
+    if start:
+        start['channels'] = sources
     for _, part in nodes(model):
         if part.get('type') == 'SpatialTuningAdapter':
             part['image_channels'] = len(mean)

@@ -37,17 +37,15 @@ def read_setting(name: str, given: object, kind: Any) -> Any:
     try:
         read = parse_text(str(given), kind) if is_text else plain_value(given)
         value = msgspec.convert(read, kind, strict=not is_text)
-        items = value if isinstance(value, list) else [value]
-        valid = all(
-            math.isfinite(x) if isinstance(x, float) else x != '' for x in items
-        )
+        valid = True
+        for item in value if isinstance(value, list) else [value]:
+            valid &= math.isfinite(item) if isinstance(item, float) else item != ''
     except (ValueError, TypeError, RecursionError, yaml.YAMLError):
         valid = False
     if not valid:
         words = ' or '.join(WORDS[part] for part in alternatives(kind))
-        raise ValueError(
-            f'own.{name} must be {words}, got {str(given) if is_text else given!r}'
-        )
+        said = str(given) if is_text else given
+        raise ValueError(f'own.{name} must be {words}, got {said!r}')
     return value
 
 
@@ -65,7 +63,7 @@ def plain_value(value: object) -> object:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, (list, tuple)):
-        return [*map(plain_value, value)]
+        return list(map(plain_value, value))
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
@@ -84,17 +82,16 @@ def parse_text(text: str, kind: Any) -> object:
     value = number_or_text(word, kinds)
     if not lists or isinstance(value, int):
         return value
-    node = yaml.compose(
-        word if word.startswith('[') else f'[{word}]', Loader=yaml.BaseLoader
-    )
-    items = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    if not all(isinstance(item, yaml.ScalarNode) for item in items):
-        raise TypeError('no list of names or numbers')
-    allowed = alternatives(*get_args(lists[0]))
-    return [
-        item.value if item.style else number_or_text(item.value, allowed)
-        for item in items
-    ]
+    if not word.startswith('['):
+        word = f'[{word}]'
+    node = yaml.compose(word, Loader=yaml.BaseLoader)
+    allowed, found = alternatives(*get_args(lists[0])), []
+    for item in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+        if not isinstance(item, yaml.ScalarNode):
+            raise TypeError('no list of names or numbers')
+        is_quoted = item.style is not None
+        found.append(item.value if is_quoted else number_or_text(item.value, allowed))
+    return found
 
 
 def number_or_text(text: str, kinds: Sequence[Any]) -> str | int | float:

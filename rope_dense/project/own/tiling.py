@@ -16,12 +16,10 @@ from .fit import set_everywhere
 from .settings import DEEP_TILES, Own, OwnObjects
 
 MODULES = ('rope_dense.data.tiles.dataset', 'rope_dense.data.tiles.evaluation')
-MAPS = dict(
-    depth='ImageDepthDataset', semantic='ImageMaskDataset'
-)  # data sets of tasks
-IGNORED_SHARE = (
-    0.5  # of an anchor or proposal in an ignored object, which is no background then
-)
+# The data sets of tasks without objects.
+MAPS = dict(depth='ImageDepthDataset', semantic='ImageMaskDataset')
+# Of an anchor or proposal in an ignored object, which is no background then.
+IGNORED_SHARE = 0.5
 KEPT = 5  # times the objects of an image: boxes of a class that COCO's AP of an image counts
 
 
@@ -32,9 +30,8 @@ def tiles_of(own: Own) -> dict[str, Any]:
     found['overlap'] = own.tile // 4 if own.overlap is None else own.overlap
     found['copies'] = str((own_data.CONVERTED / 'tiles').absolute())
     if isinstance(own, OwnObjects):
-        found |= dict(
-            least_share=own.least_share, empty=own.empty_tiles * own.negatives
-        )
+        found['least_share'] = own.least_share
+        found['empty'] = own.empty_tiles * own.negatives
     return found
 
 
@@ -51,25 +48,20 @@ def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
     if task in MAPS:
         from ...data import map_datasets as depth  # noqa: F401, registered
 
+    scope = DefaultScope.overwrite_default_scope('mmseg' if task in MAPS else 'mmdet')
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
-    with (
-        DefaultScope.overwrite_default_scope('mmseg' if task in MAPS else 'mmdet'),
-        quiet,
-    ):
-        files = dict(data.files['train'], metainfo=dict(classes=tuple(data.classes)))
-        given = (
-            tiles_of(own)
-            | files
-            | dict(kind=MAPS.get(task, 'CocoDataset'), lazy_init=True)
-        )
-        dataset = TiledDataset(
-            **{name: given[name] for name in given if name != 'type'}
-        )
+    with scope, quiet:
+        given = tiles_of(own) | data.files['train']
+        given |= dict(metainfo=dict(classes=tuple(data.classes)), lazy_init=True)
+        given['kind'] = MAPS.get(task, 'CocoDataset')
+        del given['type']
+        dataset = TiledDataset(**given)
         number = len(dataset.load_data_list())
     if not number:
         raise ValueError(f'own.tile={own.tile}: no tile has an object or a label')
     lines = [data.text, *tile_lines(own, data.images, dataset.counts)]
-    if outdated := remove_outdated(Path(dataset.copies)):
+    outdated = remove_outdated(Path(dataset.copies))
+    if outdated:
         lines.append(
             f'{outdated} copies of images that have changed or are gone were removed'
         )
@@ -79,19 +71,14 @@ def with_tiles(own: Own, data: own_data.OwnData, task: str) -> own_data.OwnData:
 
 def tile_lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
     """Lines of the recipe on the tiles of a training."""
-    scales = (
-        ''
-        if [*own.scales] == [1]
-        else f' at scales {", ".join(f"{x:g}" for x in own.scales)}'
-    )
-    found = [
-        f'{images} training images are {counts["tiles"]} tiles of {own.tile} pixels{scales}, '
-        f'resized to {own.size}'
-    ]
+    scales = ', '.join(f'{scale:g}' for scale in own.scales)
+    at = '' if scales == '1' else f' at scales {scales}'
+    line = f'{images} training images are {counts["tiles"]} tiles of {own.tile} pixels{at}, '
+    line += f'resized to {own.size}'
     if counts['empty'] or counts['left_out']:
-        found[0] += (
-            f'; {counts["empty"]} have no object, {counts["left_out"]} such are left out'
-        )
+        line += f'; {counts["empty"]} have no object, '
+        line += f'{counts["left_out"]} such are left out'
+    found = [line]
     if counts['ignored']:
         found.append(f'{counts["ignored"]} tiles without a labelled pixel are left out')
     if counts['never_whole']:
@@ -114,12 +101,9 @@ def set_tiles(cfg: dict, own: Own, most: int) -> None:
         dataset = loader['dataset']
         if any(kind(step) == 'LoadDeepImage' for _, step in nodes(dataset['pipeline'])):
             raise ValueError(f'own.tile={own.tile}: {DEEP_TILES}')
-        inner = dataset['type'].replace(
-            'MosaicCoco', 'Coco'
-        )  # tiles are loaded by ``LoadWindow``
-        loader['dataset'] = (
-            dataset | tiles_of(own) | dict(kind=inner, test_mode=not is_train)
-        )
+        # Tiles are loaded by ``LoadWindow``.
+        inner = dataset['type'].replace('MosaicCoco', 'Coco')
+        dataset |= tiles_of(own) | dict(kind=inner, test_mode=not is_train)
         loader['sampler'] = dict(type='TileSampler', shuffle=is_train)
         if is_train:
             continue
