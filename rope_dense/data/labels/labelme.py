@@ -7,6 +7,7 @@ import base64
 import io
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,13 @@ from .places import FileKind
 from .splits import split_files
 
 POLYGONS = ('polygon', 'rectangle', 'rotation', 'oriented_rectangle', 'quadrilateral')
-BACKGROUND = (
-    '_background_',
-    '__background__',
-)  # of labels.txt, for pixels of no object
+# Of labels.txt, for pixels of no object.
+BACKGROUND = ('_background_', '__background__')
 IGNORE = '__ignore__'
 INSIDE = (
     'its image is in it only, as imageData: save it as a file of the name in imagePath'
 )
+OTHER_JSON = 'JSON file that is not of LabelMe, and has no image (left out)'
 SLACK = 2  # pixels between the size of a mask and the distance of its points
 FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are rounded
 
@@ -47,7 +47,8 @@ def find_labelme(inventory: Inventory) -> LabelFolder | None:
 
     ValueError for files without images, which are in the files.
     """
-    if pairs := find_pairs(inventory, FILES):
+    pairs = find_pairs(inventory, FILES)
+    if pairs:
         return LabelFolder(LABELME, *split_files(pairs, inventory))
     for path in inventory.below(inventory.root, FILES.suffixes)[:LOOKED_AT]:
         if is_labelme(path) and read_json(path).get('imageData'):
@@ -68,9 +69,7 @@ def read_labelme(part: Split, classes: Sequence[str] | None, report: Report) -> 
             if content.get('imageData'):
                 report.note(INSIDE, path.name)
             return len(content['shapes'])
-        report.note(
-            'JSON file that is not of LabelMe, and has no image (left out)', path.name
-        )
+        report.note(OTHER_JSON, path.name)
         return None
 
     return classes or (), read_pairs(part, FILES, report, read, count)
@@ -104,30 +103,30 @@ def read_image_name(path: Path) -> str | None:
 def labelled(path: Path, image: Path, part: Split, report: Report) -> Labelled:
     """An image with the objects of its JSON file: shapes of one label and ``group_id`` are one."""
     content = read_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get('shapes'), list):
+    shapes = content.get('shapes') if isinstance(content, dict) else None
+    if not isinstance(shapes, list):
         raise ValueError("no list of 'shapes', as LabelMe writes it")
-    shapes = content['shapes']
-    if odd := [n for n, given in enumerate(shapes, 1) if not isinstance(given, dict)]:
-        raise ValueError(f'shape {odd[0]} is {shapes[odd[0] - 1]!r:.80}')
+    boxes = set()  # groups with an object
+    for number, given in enumerate(shapes, start=1):
+        if not isinstance(given, dict):
+            raise ValueError(f'shape {number} is {given!r:.80}')
+        if given.get('shape_type') != 'point':
+            boxes.add(given.get('group_id'))
     item = Labelled(image, size=size_in(content, 'imageHeight', 'imageWidth'))
-    groups: dict[tuple[str, Any], Shape] = {}
-    boxes = {
-        given.get('group_id') for given in shapes if given.get('shape_type') != 'point'
-    }
+    groups = dict[tuple[str, Any], Shape]()
     for number, given in enumerate(shapes, start=1):
         where, group = f'{path.name}, shape {number}', given.get('group_id')
         with errors_at(where):
-            if (
-                given.get('shape_type') == 'point'
-                and group is not None
-                and group in boxes
-            ):
+            is_point = given.get('shape_type') == 'point'
+            if is_point and group is not None and group in boxes:
                 report.note('key point in a group with an object (left out)', where)
-            elif str(given.get('label')).strip() in BACKGROUND:
-                report.note(
-                    'shape of the background, which is no class (left out)', where
-                )
-            elif isinstance(shape := shape_of(given, item, where, part), str):
+                continue
+            if str(given.get('label')).strip() in BACKGROUND:
+                kind = 'shape of the background, which is no class (left out)'
+                report.note(kind, where)
+                continue
+            shape = shape_of(given, item, where, part)
+            if isinstance(shape, str):
                 item.leave_out(shape, where, str(given.get('label') or ''))
             elif group is not None and (shape.label, group) in groups:
                 add_part(groups[shape.label, group], shape)
@@ -142,44 +141,37 @@ def shape_of(
 ) -> Shape | str:
     """The object of a shape; the reason to leave it out if it has no area or no label."""
     label, flags = given.get('label'), given.get('flags')
-    if (
-        label is None
-        or isinstance(label, (list, dict))
-        or not (name := str(label).strip())
-    ):
+    has_name = label is not None and not isinstance(label, (list, dict))
+    name = str(label).strip() if has_name else ''
+    if not name:
         return 'object without a label'
     if name == IGNORE:
         return f'object of {IGNORE}, which is no class'
     is_flagged = isinstance(flags, dict) and is_set(flags.get('difficult'))
-    more: dict[str, Any] = dict(
-        where=where, difficult=is_flagged or is_set(given.get('difficult'))
-    )
+    is_difficult = is_flagged or is_set(given.get('difficult'))
+    more: dict[str, Any] = dict(where=where, difficult=is_difficult)
     kind, pairs = given.get('shape_type') or 'polygon', given.get('points') or []
-    if not isinstance(pairs, list) or not all(
-        isinstance(p, list) and len(p) == 2 for p in pairs
-    ):
+    is_list = isinstance(pairs, list)
+    if not is_list or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
         raise ValueError(f'points are {pairs!r:.80}, not [[x, y], ...]')
-    values = finite_numbers([value for pair in pairs for value in pair], 'a point')
-    points = np.reshape(values, (-1, 2))
+    points = np.reshape(finite_numbers([*chain(*pairs)], 'a point'), (-1, 2))
+    count = len(points)
     if kind == 'mask':
         return mask_of(given, name, points, item, part, more)
-    if kind == 'rectangle' and len(points) == 2:
-        return Shape(name, geometry.bounding_box(points), **more)
-    if kind == 'rectangle' and len(points) == 4:
+    if kind == 'rectangle' and count in (2, 4):
+        box = geometry.bounding_box(points)
         x, y = points.T
         area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2  # shoelace formula
-        box = geometry.bounding_box(points)
-        if area >= FULL * box[2] * box[3]:
+        if count == 2 or area >= FULL * box[2] * box[3]:
             return Shape(name, box, **more)
-    if kind == 'circle' and len(points) == 2:
+    if kind == 'circle' and count == 2:
         (x, y), radius = points[0], float(np.linalg.norm(points[1] - points[0]))
-        return geometry.polygon_shape(
-            name, geometry.ellipse(x, y, radius, radius), **more
-        )
-    if kind in POLYGONS and len(points) > 2:
+        corners = geometry.ellipse(x, y, radius, radius)
+        return geometry.polygon_shape(name, corners, **more)
+    if kind in POLYGONS and count > 2:
         return geometry.polygon_shape(name, points, **more)
-    if kind in (*POLYGONS, 'circle'):
-        return f'{kind} of {len(points)} points'
+    if kind in POLYGONS or kind == 'circle':
+        return f'{kind} of {count} points'
     return f'object of type {kind}'
 
 
@@ -192,13 +184,15 @@ def mask_of(
     more: dict,
 ) -> Shape | str:
     """An object from a PNG in base64 whose first pixel is at the first of ``ends``; ValueError."""
-    if not (text := given.get('mask')):
+    text = given.get('mask')
+    if not text:
         return 'mask without its PNG'
     if not isinstance(text, str):
         raise ValueError(f'its mask is {text!r:.80}, no PNG in base64')
     picture = part.inventory.header(item.file)
+    file = io.BytesIO(base64.b64decode(text.rpartition(',')[2]))
     try:
-        with Image.open(io.BytesIO(base64.b64decode(text.rpartition(',')[2]))) as image:
+        with Image.open(file) as image:
             geometry.check_mask(*image.size, picture)
             mask = np.asarray(image if image.mode in '1LP' else image.convert('L'))
     except Image.DecompressionBombError as error:
@@ -207,13 +201,12 @@ def mask_of(
         ) from error
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(f'its mask is no PNG in base64 ({error})') from error
-    if (
-        len(ends) == 2
-        and (abs(np.diff(ends, axis=0)[0] + 1 - mask.shape[::-1]) > SLACK).any()
-    ):
-        raise ValueError(
-            f'a mask of {mask.shape[::-1]} pixels (w, h) between {ends.tolist()}'
-        )
+    if len(ends) == 2:
+        differences = np.diff(ends, axis=0)[0] + 1 - mask.shape[::-1]
+        if (abs(differences) > SLACK).any():
+            raise ValueError(
+                f'a mask of {mask.shape[::-1]} pixels (w, h) between {ends.tolist()}'
+            )
     left, top = map(round, ends[0].tolist()) if len(ends) else (0, 0)
     item.size = item.size or (picture.height, picture.width)
     try:
@@ -224,12 +217,11 @@ def mask_of(
 
 def add_part(shape: Shape, other: Shape) -> None:
     """Add another part to an object; a box beside a part with an outline becomes an outline."""
-    corners = [geometry.box_corners(part.box) for part in (shape, other)]
+    corners, others = geometry.box_corners(shape.box), geometry.box_corners(other.box)
     if shape.outline or other.outline:
-        shape.outline = geometry.merge_outlines(
-            [shape.outline or corners[:1], other.outline or corners[1:]]
-        )
-    shape.box = geometry.bounding_box(corners[0] + corners[1])
+        outlines = [shape.outline or [corners], other.outline or [others]]
+        shape.outline = geometry.merge_outlines(outlines)
+    shape.box = geometry.bounding_box(corners + others)
     shape.difficult |= other.difficult
 
 

@@ -46,31 +46,29 @@ def write_picture_list(
         files = found.splits['train'].files.unlabelled
         videos = [file for file in files if file.suffix.lower() in VIDEO_SUFFIXES]
         images = usable(inventory, files[: len(files) - len(videos)], report)
-        frames = [
-            frame for x in videos for frame in save_frames(x, fresh / 'frames', report)
-        ]
-        if (number := len(images) + len(frames)) < 2:
+        frames = list[Path]()
+        for video in videos:
+            frames += save_frames(video, fresh / 'frames', report)
+        number = len(images) + len(frames)
+        if number < 2:
             raise ValueError(
                 f'{inventory.root}: {number} pictures; {"; ".join(report.lines())}'
             )
-        paths = dict(images=[relative_path(path, inventory.root) for path in images])
-        paths['frames'] = [relative_path(path, fresh) for path in frames]
+        paths = dict(
+            images=[relative_path(path, inventory.root) for path in images],
+            frames=[relative_path(path, fresh) for path in frames],
+        )
         atomic_write_text(fresh / 'pictures.json', json.dumps(paths))
         text = f'{number} pictures without labels'
-        text += (
-            f', {len(frames)} of them frames of {len(videos)} videos' if videos else ''
-        )
-        about = survey(dict(train=[*images, *frames], val=()))
+        if videos:
+            text += f', {len(frames)} of them frames of {len(videos)} videos'
+        about = survey(dict(train=images + frames, val=()))
         text = '\n'.join([text, *report.lines()])
         return dict(images=dict(train=number), text=text, survey=about)
 
-    find, asked = (
-        partial(find_pictures, folder=folder, report=report),
-        (folder, settings),
-    )
-    target, summary = write_if_changed(
-        inventory, out, ('pictures', *asked), find, write
-    )
+    find = partial(find_pictures, folder=folder, report=report)
+    asked = 'pictures', folder, settings
+    target, summary = write_if_changed(inventory, out, asked, find, write)
     listed = str((target / 'pictures.json').absolute())
     return MapFiles(dict(train=listed, val=listed), state=target.name, **summary)
 
@@ -79,18 +77,17 @@ def find_pictures(
     inventory: Inventory, folder: str | None, report: Report
 ) -> MapFolder:
     """Images, then videos, of a folder, as images without a mask; ValueError if there is none."""
-    root, files = inventory.root, list[Path]()
+    root = inventory.root
     top = root if folder is None else root / folder
-    for path in [
-        *inventory.images(top).by_path.values(),
-        *inventory.below(top, VIDEO_SUFFIXES),
-    ]:
-        words = (
-            kind.word(x)
-            for kind in (MASKS, DEPTH)
-            for x in path.relative_to(top).parts[:-1]
-        )
-        if folder is None and any(word and word[1] for word in words):
+    files = []
+    paths = [*inventory.images(top).by_path.values()]
+    for path in paths + inventory.below(top, VIDEO_SUFFIXES):
+        is_map = False
+        for name in path.relative_to(top).parts[:-1] if folder is None else ():
+            for kind in (MASKS, DEPTH):
+                word = kind.word(name)
+                is_map |= bool(word and word.of_labels)
+        if is_map:
             report.note(IS_MAP, relative_path(path, root))
         else:
             files.append(path)
@@ -123,10 +120,7 @@ def save_frames(video: Path, folder: Path, report: Report) -> list[Path]:
     """The first frame of each second of a video, as JPEG files in a folder of its own."""
     from ..images.sources import find_video  # PyTorch, which pictures do without
 
-    target, frames = (
-        folder / hashlib.sha256(bytes(video)).hexdigest()[:16],
-        list[Path](),
-    )
+    target = folder / hashlib.sha256(bytes(video)).hexdigest()[:16]
     target.mkdir(parents=True)
     try:
         found = find_video(str(video))
@@ -135,8 +129,11 @@ def save_frames(video: Path, folder: Path, report: Report) -> list[Path]:
     if found is None:
         report.note(UNREAD, video.name)
         return []
+    files = []
+    step = max(1, round(found.rate))
     for number, frame in enumerate(progress(found.frames(), f'frames of {video.name}')):
-        if number % max(1, round(found.rate)) == 0:
-            frames.append(target / f'{video.stem}-{number:06d}.jpg')
-            cv2.imwrite(str(frames[-1]), frame)
-    return frames
+        if number % step == 0:
+            file = target / f'{video.stem}-{number:06d}.jpg'
+            cv2.imwrite(str(file), frame)
+            files.append(file)
+    return files
