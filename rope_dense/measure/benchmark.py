@@ -1,7 +1,4 @@
-"""Measure a model: parameters, multiply-adds, memory, and time by kind of operation.
-
-Count multiply-adds and rotations of a prediction for one image.
-"""
+"""Measure a model: parameters, multiply-adds, memory, and time by kind of operation."""
 
 import json
 import tempfile
@@ -81,20 +78,21 @@ def benchmark(
     model = random_model(cfg).to(measured)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f'{config}: {parameters / 1e6:.1f} M parameters, on {measured}', flush=True)
-    rows = [
-        row
-        for size in pixels
-        for row in measure_and_print(model, cfg, size, modes, batch, rounds)
-    ]
-    options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
-    report = dict(config=config, cfg_options=options, parameters=parameters)
-    name = (
-        torch.cuda.get_device_name(measured)
-        if measured.type == 'cuda'
-        else measured.type
+    rows = []
+    for size in pixels:
+        rows += measure_and_print(model, cfg, size, modes, batch, rounds)
+    name = measured.type
+    if name == 'cuda':
+        name = torch.cuda.get_device_name(measured)
+    report = dict(
+        config=config,
+        cfg_options=cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options],
+        parameters=parameters,
+        device=name,
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+        rows=rows,
     )
-    report |= dict(device=name, threads=torch.get_num_threads())
-    report |= dict(torch=torch.__version__, rows=rows)
     write_measurements(results, report)
     print(f'Written to {results.folder}')
     return report
@@ -110,51 +108,57 @@ def measure_and_print(
 ) -> list[dict]:
     """The rows of a size, printed as they come; UsageError if the model cannot take such images."""
     height, width = size
-    rows, scope = [], cfg.default_scope
+    rows, load = [], None
     try:
         products = count_products(model, height=height, width=width)
         for mode in modes:
             with tempfile.TemporaryDirectory() as folder:
-                load = None
                 if mode == 'end-to-end':
-                    load = loader(
-                        cfg, size, batch, write_picture(Path(folder), height, width)
-                    )
-                numbers = dict(height=height, width=width, batch=batch, rounds=rounds)
-                speed = measure_speed(model, scope, mode, **numbers, load=load)
+                    file = write_picture(Path(folder), height, width)
+                    load = loader(cfg, size, batch, file)
+                speed = measure_speed(
+                    model,
+                    cfg.default_scope,
+                    mode,
+                    height=height,
+                    width=width,
+                    batch=batch,
+                    rounds=rounds,
+                    load=load,
+                )
             rows.append(speed | asdict(products))
             print(row_text(rows[-1]), flush=True)
     except (ValueError, RuntimeError) as error:
-        raise UsageError(
-            f'{height} x {width} images, batch {batch}: {error}'
-        ) from error
+        pixels = f'{height} x {width} images'
+        raise UsageError(f'{pixels}, batch {batch}: {error}') from error
     return rows
 
 
 def write_picture(folder: Path, height: int, width: int) -> str:
     """A JPEG file of ``FILE`` pixels at the ratio of height and width, blurred noise."""
     factor = (FILE / (height * width)) ** 0.5
-    sides = round(width * factor), round(height * factor)
-    coarse = np.random.randint(
-        0, 256, (sides[1] // 8 + 1, sides[0] // 8 + 1, 3), np.uint8
-    )
-    mmcv.imwrite(
-        mmcv.imresize(coarse, sides, interpolation='bicubic'), str(folder / 'a.jpg')
-    )
-    return str(folder / 'a.jpg')
+    columns, rows = round(width * factor), round(height * factor)
+    shape = (rows // 8 + 1, columns // 8 + 1, 3)
+    coarse = np.random.randint(0, 256, shape, np.uint8)
+    picture = mmcv.imresize(coarse, (columns, rows), interpolation='bicubic')
+    path = str(folder / 'a.jpg')
+    mmcv.imwrite(picture, path)
+    return path
 
 
-def loader(
-    cfg: Config, size: tuple[int, int], batch: int, file: str
-) -> Callable[[], dict]:
+def loader(cfg: Config, size: ImageSize, batch: int, file: str) -> Callable[[], dict]:
     """Load a batch of one picture by the test pipeline; UsageError for a config without one."""
     used_loaders(cfg, 'test')
     key = 'test_dataloader.dataset.pipeline'
     steps = without_labels(next(pipelines(at_size(cfg, size).test_dataloader.dataset)))
     pipeline = Compose([build_part(cfg, key, TRANSFORMS, step) for step in steps])
-    return lambda: pseudo_collate(
-        [pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)]
-    )
+
+    def load() -> dict:
+        return pseudo_collate(
+            [pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)]
+        )
+
+    return load
 
 
 def row_text(row: dict) -> str:
@@ -171,13 +175,14 @@ def row_text(row: dict) -> str:
 
 def write_measurements(results: Results, report: dict) -> None:
     """Write both files; each is complete or absent."""
-    flat = [
-        {name: value for name, value in row.items() if name != 'share'}
-        | {f'share_{kind}': share for kind, share in row['share'].items()}
-        for row in report['rows']
-    ]
+    lines = []
+    for row in report['rows']:
+        line = dict(row)
+        for kind, share in line.pop('share').items():
+            line[f'share_{kind}'] = share
+        lines.append(line)
     with results:
-        results.write_text(results.folder / 'benchmark.csv', csv_text(flat))
+        results.write_text(results.folder / 'benchmark.csv', csv_text(lines))
         text = json.dumps(report, indent=2) + '\n'
         results.write_text(results.folder / 'benchmark.json', text)
 
@@ -206,13 +211,12 @@ def count_products(model: nn.Module, *, height: int, width: int) -> Products:
     Heo et al. (section 3.3).
     """
     size, rotations = (height, width), []
-    shapes = dict(
-        ori_shape=size, img_shape=size, pad_shape=size, batch_input_shape=size
-    )
-    sample = BaseDataElement(metainfo=dict(shapes, scale_factor=(1.0, 1.0)))
-    image = torch.rand(
-        1, image_channels(model), *size, device=next(model.parameters()).device
-    )
+    meta = dict(scale_factor=(1.0, 1.0))
+    for name in ('ori_shape', 'img_shape', 'pad_shape', 'batch_input_shape'):
+        meta[name] = size
+    sample = BaseDataElement(metainfo=meta)
+    device = next(model.parameters()).device
+    image = torch.rand(1, image_channels(model), *size, device=device)
 
     def count(rope: nn.Module, args: tuple, rotary: Rotary) -> None:
         x, (rows, columns), *_ = args
@@ -238,6 +242,5 @@ def measured_size(cfg: Config) -> ImageSize:
     """
     if (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
         return tuple(cfg.model.test_cfg.crop_size)
-    if padded := (cfg.model.get('data_preprocessor') or {}).get('size'):
-        return tuple(padded)
-    return configured_size(cfg)
+    padded = (cfg.model.get('data_preprocessor') or {}).get('size')
+    return tuple(padded) if padded else configured_size(cfg)

@@ -41,33 +41,33 @@ def settings_at(
     factors = growth(evaluator, size, trained)
     own = Setting(size, slide='scale' if evaluator.slides else 'keep')
     evaluator.apply(own)
-    scalings = [
-        with_factor(evaluator, replace(own, scaling=text), trained).scaling
-        for text in scalings
-    ] or [
-        scaling
-        for scaling in scalings_at(evaluator, factors, trained)
-        if is_possible(evaluator, replace(own, scaling=scaling))
-    ]
-    windows = windows or [
-        window
-        for window in windows_at(evaluator, factors)
-        if is_possible(evaluator, replace(own, window=window))
-    ]
-    settings = combine(
+    if scalings:
+        given = [replace(own, scaling=text) for text in scalings]
+        scalings = [with_factor(evaluator, x, trained).scaling for x in given]
+    else:
+        scalings = []
+        for text in scalings_at(evaluator, factors, trained):
+            if is_possible(evaluator, replace(own, scaling=text)):
+                scalings.append(text)
+    if not windows:
+        windows = []
+        for text in windows_at(evaluator, factors):
+            if is_possible(evaluator, replace(own, window=text)):
+                windows.append(text)
+    settings = [own]
+    for setting in combine(
         [size], [FROM_CONFIG, *scalings], [FROM_CONFIG, *windows], own.slide
-    )
-    settings = [own] + [
-        setting for setting in settings[1:] if is_different(evaluator, setting)
-    ]
+    ):
+        if setting != own and is_different(evaluator, setting):
+            settings.append(setting)
     for tile in tiles:
         evaluator.apply(replace(own, tile=tile))
-    given = [evaluator.config.test_dataloader.dataset.tile, *tiles] if tiles else [None]
-    return [
-        replace(setting, tile=tile)
-        for tile in dict.fromkeys(given)
-        for setting in settings
-    ]
+    if not tiles:
+        return settings
+    with_tiles = []
+    for tile in dict.fromkeys([evaluator.config.test_dataloader.dataset.tile, *tiles]):
+        with_tiles += [replace(setting, tile=tile) for setting in settings]
+    return with_tiles
 
 
 def is_possible(evaluator: Evaluator, setting: Setting) -> bool:
@@ -98,7 +98,8 @@ def growth(evaluator: Evaluator, size: str, trained: ImageSize) -> tuple[float, 
     """Sides (y, x) of images of a size, divided by those in training."""
     sides = configured_size(at_size(evaluator.config, parse_size(size)))
     if evaluator.keeps_ratio:  # sides are bounds only
-        sides, trained = (min(sides),) * 2, (min(trained),) * 2
+        factor = min(sides) / min(trained)
+        return factor, factor
     return sides[0] / trained[0], sides[1] / trained[1]
 
 
@@ -107,20 +108,17 @@ def with_factor(evaluator: Evaluator, setting: Setting, trained: ImageSize) -> S
 
     Images, or crops, that are no larger get the size of the training.
     """
-    is_open = ':' not in setting.scaling and setting.scaling not in (
-        'none',
-        FROM_CONFIG,
-    )
-    if not (is_open and evaluator.is_ours and evaluator.backbone.is_isotropic):
+    is_given = ':' in setting.scaling or setting.scaling in ('none', FROM_CONFIG)
+    if is_given or not (evaluator.is_ours and evaluator.backbone.is_isotropic):
         return setting
-    is_same = evaluator.slides and setting.slide == 'keep'  # crops
-    grown = (1.0, 1.0) if is_same else growth(evaluator, setting.size, trained)
     y, x = in_training(evaluator, trained)
-    factor = factor_text((max(1.0, grown[0]) * y, max(1.0, grown[1]) * x))
+    if not evaluator.slides or setting.slide != 'keep':  # else crops stay as large
+        height, width = growth(evaluator, setting.size, trained)
+        y *= max(1.0, height)
+        x *= max(1.0, width)
     kind, plus, temperature = setting.scaling.partition('+')
-    return replace(
-        setting, scaling=f'{kind}:{factor}{plus}{temperature}', given=setting.scaling
-    )
+    scaling = f'{kind}:{factor_text((y, x))}{plus}{temperature}'
+    return replace(setting, scaling=scaling, given=setting.scaling)
 
 
 def in_training(evaluator: Evaluator, trained: ImageSize) -> tuple[float, float]:
@@ -142,21 +140,21 @@ def scalings_at(
     """
     backbone: Backbone = evaluator.backbone
     own = build_scaling(evaluator.rope_scaling, backbone.pretrain_grid)
-    own = None if own is None or own.type == 'none' else own
-    others = [] if own is None else ['none']
+    scalings, growing = list[str](), None
+    if own is not None and own.type != 'none':
+        scalings.append('none')
+        if own.factor is None:  # it grows with the image
+            growing = own.type
     if not backbone.is_isotropic:
-        return [*others, *SCALINGS]
+        return [*scalings, *SCALINGS]
     y, x = in_training(evaluator, trained)
     factors = factors[0] * y, factors[1] * x
     if factors == (1.0, 1.0):
-        return others
-    kinds = SCALINGS if min(factors) >= 1 else SCALINGS[:1]
-    # The config's own scaling, if its factor grows with the image.
-    growing = own.type if own is not None and own.factor is None else None
-    return [
-        *others,
-        *(f'{kind}:{factor_text(factors)}' for kind in kinds if kind != growing),
-    ]
+        return scalings
+    for kind in SCALINGS if min(factors) >= 1 else SCALINGS[:1]:
+        if kind != growing:
+            scalings.append(f'{kind}:{factor_text(factors)}')
+    return scalings
 
 
 def factor_text(factors: tuple[float, float]) -> str:
@@ -174,12 +172,13 @@ def windows_at(evaluator: Evaluator, factors: tuple[float, float]) -> list[str]:
     backbone, own = evaluator.backbone, evaluator.window_size
     if not backbone.has_windows:
         return []
-    windows = ['auto', 'none'] if backbone.is_isotropic else ['auto']
+    windows = ['auto']
+    if backbone.is_isotropic:
+        windows.append('none')
     if own not in (None, 'auto'):
-        sides = to_2tuple(own)
-        grown = [
-            max(1, round(side * by)) | side % 2
-            for side, by in zip(sides, factors, strict=True)
-        ]
-        windows += ['x'.join(map(str, grown))] if tuple(grown) != tuple(sides) else []
+        grown = []
+        for side, by in zip(to_2tuple(own), factors, strict=True):
+            grown.append(max(1, round(side * by)) | side % 2)
+        if tuple(grown) != tuple(to_2tuple(own)):
+            windows.append('x'.join(map(str, grown)))
     return [window for window in windows if window != str(own).lower()]

@@ -1,9 +1,11 @@
-"""Files of a choice: its figures, a picture, and a config for each size."""
+"""The choices of a setting for each size, and their files: figures, a picture, and configs."""
 
 import inspect
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,34 +17,92 @@ from ..utils.results import Results
 from ..utils.validation import parse_size
 from .evaluator import Evaluator
 from .plot import COLOURS
+from .scores import Difference
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
-CHOSEN, TIED, OTHER = COLOURS[1], COLOURS[3], COLOURS[0]
+OTHER, CHOSEN, _, TIED = COLOURS[:4]
+
+
+@dataclass
+class TriedSetting:
+    """A setting with its metric, and its difference to the config's own.
+
+    Attributes:
+        tied: the chosen setting is not clearly better; None where that was not asked.
+    """
+
+    setting: Setting
+    metric: float
+    difference: Difference
+    tied: bool | None = None
+
+    def content(self) -> dict[str, Any]:
+        """The row in choice.json: all fields side by side."""
+        row = asdict(self.setting) | dict(metric=self.metric) | asdict(self.difference)
+        return row if self.tied is None else row | dict(tied=self.tied)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The choice of a setting for a size.
+
+    Attributes:
+        metric: its name.
+        tried: the settings, the config's first.
+        chosen: index of one of them.
+        reason: why, in words.
+        judged: the first and the chosen one on other images, or None.
+    """
+
+    metric: str
+    tried: Sequence[TriedSetting]
+    chosen: int
+    reason: str
+    judged: tuple[TriedSetting, TriedSetting] | None
+
+    @property
+    def setting(self) -> Setting:
+        """The chosen setting."""
+        return self.tried[self.chosen].setting
+
+    def content(self) -> dict[str, Any]:
+        """The entry in choice.json."""
+        judged = self.judged
+        return dict(
+            size=self.setting.size,
+            rows=[row.content() for row in self.tried],
+            chosen=self.chosen,
+            reason=self.reason,
+            judged=None if judged is None else [row.content() for row in judged],
+        )
 
 
 def write_choice(
-    content: dict, config: Config, evaluator: Evaluator, results: Results
+    choices: Sequence[Choice],
+    content: dict,
+    config: Config,
+    evaluator: Evaluator,
+    results: Results,
 ) -> None:
     """Write choice.json, choice.png and the config of each size; all files or none.
 
-    ``content`` is of ``choose_scaling``, ``config`` the user's, ``evaluator`` of its model.
+    Args:
+        content: of choice.json.
+        config: the user's.
+        evaluator: of its model.
     """
+    names = []
     with results.fresh() as partial:
-        for choice in content['sizes']:
-            setting = chosen_setting(choice)
-            written = config_of(config, setting, evaluator)
-            written.dump(partial / f'{setting.size}.py')
-        (partial / 'choice.json').write_text(json.dumps(content, indent=1) + '\n')
-        draw_choice(content, partial / 'choice.png')
-    names = ', '.join(f'{choice["size"]}.py' for choice in content['sizes'])
-    print(f'\n{results.folder}: choice.json, choice.png; {names} for `rope-dense test`')
-
-
-def chosen_setting(choice: dict) -> Setting:
-    """The chosen setting of an entry of ``sizes``."""
-    row = choice['rows'][choice['chosen']]
-    return Setting(
-        *(row[name] for name in ('size', 'scaling', 'window', 'slide', 'tile'))
+        for choice in choices:
+            written = config_of(config, choice.setting, evaluator)
+            names.append(f'{choice.setting.size}.py')
+            written.dump(partial / names[-1])
+        text = json.dumps(content, indent=1) + '\n'
+        (partial / 'choice.json').write_text(text)
+        draw_choice(choices, partial / 'choice.png')
+    configs = ', '.join(names)
+    print(
+        f'\n{results.folder}: choice.json, choice.png; {configs} for `rope-dense test`'
     )
 
 
@@ -65,59 +125,55 @@ def window_argument(backbone: Backbone) -> str:
     return 'kernel_size' if 'kernel_size' in arguments else 'window_size'
 
 
-def draw_choice(content: dict, out_file: Path) -> None:
+def draw_choice(choices: Sequence[Choice], out_file: Path) -> None:
     """Draw the difference of each setting to the config's own, with its interval.
 
     One column for each size. What judged the chosen setting is hollow, below it.
     """
-    choices = content['sizes']
-    most = max(len(choice['rows']) for choice in choices)
+    most = max(len(choice.tried) for choice in choices)
     figure = Figure(
         figsize=(1.5 + 2.6 * len(choices), 1.6 + 0.32 * most), layout='constrained'
     )
-    for axes, choice in zip(
-        figure.subplots(1, len(choices), squeeze=False)[0], choices, strict=True
-    ):
-        rows = choice['rows']
-        for place, row in enumerate(rows):
-            colour = (
-                CHOSEN if place == choice['chosen'] else TIED if row['tied'] else OTHER
-            )
-            draw_row(axes, place, row, colour, filled=True)
-        if choice['judged']:
-            draw_row(
-                axes, choice['chosen'] + 0.3, choice['judged'][1], CHOSEN, filled=False
-            )
+    columns = figure.subplots(1, len(choices), squeeze=False)[0]
+    for axes, choice in zip(columns, choices, strict=True):
+        for place, row in enumerate(choice.tried):
+            colour = TIED if row.tied else OTHER
+            if place == choice.chosen:
+                colour = CHOSEN
+            draw_row(axes, place, row.difference, colour, colour)
+        if choice.judged:
+            _, judged = choice.judged
+            draw_row(axes, choice.chosen + 0.3, judged.difference, CHOSEN, 'white')
         axes.axvline(0, color='gray', linewidth=1)
-        axes.set_yticks(range(len(rows)), setting_labels(rows), fontsize=8)
+        labels = setting_labels([row.setting for row in choice.tried])
+        axes.set_yticks(range(len(labels)), labels, fontsize=8)
         axes.set_ylim(most - 0.4, -0.6)
-        axes.set_title(f'{choice["size"]} pixels: {rows[0]["metric"]:.3f}', fontsize=9)
+        title = f'{choice.setting.size} pixels: {choice.tried[0].metric:.3f}'
+        axes.set_title(title, fontsize=9)
         axes.tick_params(axis='x', labelsize=8)
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(alpha=0.3, axis='x')
-    gain = f"{content['metric']}: gain over the config's settings, 90 % interval\n"
+    gain = f"{choices[0].metric}: gain over the config's settings, 90 % interval\n"
     gain += 'red: chosen, hollow on other images; yellow: within the spread of it'
     figure.supxlabel(gain, fontsize=9)
     figure.savefig(out_file, dpi=150)
 
 
-def draw_row(axes: Axes, place: float, row: dict, colour: str, filled: bool) -> None:
+def draw_row(
+    axes: Axes, place: float, difference: Difference, colour: str, face: str
+) -> None:
     """Draw a difference and its interval as a point on a line."""
-    axes.plot([row['low'], row['high']], [place, place], color=colour, linewidth=1.5)
-    axes.plot(
-        row['value'],
-        place,
-        'o',
-        color=colour,
-        markerfacecolor=colour if filled else 'white',
-    )
+    ends = [difference.low, difference.high]
+    axes.plot(ends, [place, place], color=colour, linewidth=1.5)
+    axes.plot(difference.value, place, 'o', color=colour, markerfacecolor=face)
 
 
-def setting_labels(rows: Sequence[dict]) -> list[str]:
+def setting_labels(settings: Sequence[Setting]) -> list[str]:
     """The names of settings; window and tile only if several were tried."""
-    varied = [
-        name for name in ('window', 'tile') if len({row[name] for row in rows}) > 1
-    ]
-    return [
-        ', '.join([row['scaling'], *(f'{x} {row[x]}' for x in varied)]) for row in rows
-    ]
+    labels = [setting.scaling for setting in settings]
+    for name in ('window', 'tile'):
+        values = [getattr(setting, name) for setting in settings]
+        if len({*values}) > 1:
+            for index, value in enumerate(values):
+                labels[index] += f', {name} {value}'
+    return labels

@@ -1,14 +1,10 @@
-"""Choose the scaling and the window of a trained model for images of other sizes.
-
-Tests of the settings of a size, a table of their differences, and the choice.
-"""
+"""Choose the scaling and the window of a trained model for images of other sizes."""
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import numpy as np
 from mmengine.config import Config
 from mmengine.utils import to_2tuple
 
@@ -23,7 +19,7 @@ from ..utils.results import Results
 from ..utils.sizes import ImageSize
 from ..utils.validation import parse_size
 from .candidates import settings_at
-from .choice_files import write_choice
+from .choice_files import Choice, TriedSetting, write_choice
 from .evaluator import Evaluator
 from .per_image import Sample, check_metric, image_indexes, score_images
 from .results import columns_text, shown_settings
@@ -90,52 +86,48 @@ def choose_scaling(
     tested = with_validation(cfg)
     check_metric(tested)
     model = ready(tested, 'test', weights=weights).model
-    trained = (
-        trained_size(tested)
-        if train_size is None
-        else to_2tuple(parse_size(train_size))
-    )
+    trained = trained_size(tested)
+    if train_size is not None:
+        trained = to_2tuple(parse_size(train_size))
     settings = settings_to_compare(
         Evaluator(model, tested), sizes, trained, scaling, window, tiles
     )
-    most = max(map(len, settings)) - 1
+    numbers = list(map(len, settings))
+    most = max(numbers) - 1
     if draws < DRAWS * most:
         raise UsageError(
             f'--draws {draws}: to compare {most} settings of a size with the config takes '
             f'{DRAWS * most}, or noise is taken for a gain'
         )
     samples = samples_of(tested, images, judge, seed)
-    out = Path(cfg.work_dir) / FOLDER
-    names = [
-        'choice.json',
-        'choice.png',
-        *(f'{tried[0].size}.py' for tried in settings),
-    ]
-    results = Results(out, 'choose-scaling')
-    results.check(out / name for name in names)
-    evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=out / 'log')
-    tests = sum(map(len, settings))
-    number = samples[0].number
-    print(f'{tests} tests of {number} validation image{"s" * (number != 1)} each')
+    results = Results(Path(cfg.work_dir) / FOLDER, 'choose-scaling')
+    names = ['choice.json', 'choice.png']
+    names += [f'{tried[0].size}.py' for tried in settings]
+    results.check(results.folder / name for name in names)
+    log = results.folder / 'log'
+    evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=log)
+    tests, number = sum(numbers), samples[0].number
+    images_each = 'validation image' if number == 1 else 'validation images'
+    print(f'{tests} tests of {number} {images_each} each')
     if number < FEW:
         few = f'fewer than {FEW} images: intervals are too narrow'
         if number < LEAST_IMAGES:
             few = f"fewer than {LEAST_IMAGES} images: the config's own setting is kept"
         print(f'{few} ({DOCS}/evaluation.md)')
     chooser = Chooser(evaluator, samples, draws, tests)
-    choices = [chooser.choose(tried) for tried in settings]
+    choices = list(map(chooser.choose, settings))
     content = dict(
-        metric=chooser.metric,
+        metric=choices[0].metric,
         rule=RULE,
         images=number,
         draws=draws,
         seed=seed,
         training_size=trained,
         identity=asdict(Identity.of(tested, str(config), weights)),
-        sizes=choices,
+        sizes=[choice.content() for choice in choices],
     )
     with results:
-        write_choice(content, cfg, evaluator, results)
+        write_choice(choices, content, cfg, evaluator, results)
     return content
 
 
@@ -151,13 +143,14 @@ def settings_to_compare(
     if not evaluator.is_ours:
         name = type(evaluator.backbone).__name__
         raise UsageError(f'the backbone must be one of rope_dense, it is {name}')
-    tested = configured_size(evaluator.config)
-    sizes = sizes or [str(round(min(tested) * by)) for by in GROWTH]
-    settings = [
-        settings_at(evaluator, size, trained, scaling, window, tiles)
-        for size in dict.fromkeys(sizes)
-    ]
-    if all(len(tried) == 1 for tried in settings):
+    if not sizes:
+        side = min(configured_size(evaluator.config))
+        sizes = [str(round(side * by)) for by in GROWTH]
+    settings = []
+    for size in dict.fromkeys(sizes):
+        tried = settings_at(evaluator, size, trained, scaling, window, tiles)
+        settings.append(tried)
+    if max(map(len, settings)) == 1:
         raise UsageError(
             'nothing to choose at these sizes: the model has no other windows, and no rotary '
             'embedding whose frequencies can be scaled'
@@ -179,10 +172,9 @@ def samples_of(
     config: Config, images: int, judge: int, seed: int
 ) -> tuple[Sample, Sample]:
     """The images that choose and those that judge; UsageError if too few are left to judge."""
-    datasets = datasets_of(config, 'test_dataloader')
-    total = sum(
-        len({*image_indexes(build_dataset(config, *found))}) for found in datasets
-    )
+    total = 0
+    for found in datasets_of(config, 'test_dataloader'):
+        total += len({*image_indexes(build_dataset(config, *found))})
     chosen = min(images, total)
     if judge > total - chosen:
         raise UsageError(
@@ -200,111 +192,83 @@ class Chooser:
         samples: that choose, and that judge; the second may be empty.
         draws: of the bootstrap.
         tests: number of all that choose, for the progress.
-        metric: name of the metric, once it is known.
+        done: number of these that are done.
     """
 
     evaluator: Evaluator
     samples: tuple[Sample, Sample]
     draws: int
     tests: int
-    metric: str = field(default='', init=False)
     done: int = field(default=0, init=False)
 
-    def choose(self, settings: Sequence[Setting]) -> dict:
-        """Choose one of the settings of a size, of which the config's is the first.
-
-        Returns:
-            size, rows (the settings with their metric, their difference to the first with its
-            interval, and whether the chosen one is not clearly better: `tied`), chosen (index of a
-            row), reason, judged (rows of the first and the chosen one, or None).
-        """
+    def choose(self, settings: Sequence[Setting]) -> Choice:
+        """Choose one of the settings of a size, of which the config's is the first."""
+        choosing, judging = self.samples
         size = settings[0].size
-        rows, scores = self.compare(settings, self.samples[0])
-        chosen, reason = choose_setting([difference_of(row) for row in rows])
-        weights = self.weights(scores[0], self.samples[0])
-        for row, other in zip(rows, scores, strict=True):
-            row['tied'] = not compare_settings(
-                scores[chosen], other, weights, num_comparisons(settings)
-            ).is_clear
-        taken = f': {setting_text(rows[chosen])}' if chosen else ''
+        titles = []
+        for number, setting in enumerate(settings, start=self.done + 1):
+            titles.append(f'test {number} of {self.tests}, {setting}')
+        tried, scores = self.compare(settings, choosing, titles)
+        self.done += len(settings)
+        chosen, reason = choose_setting([row.difference for row in tried])
+        tied = list[str]()
+        for row, other in zip(tried, scores, strict=True):
+            gain = self.difference(scores[chosen], other, choosing, len(settings))
+            row.tied = not gain.is_clear
+            if row.tied and row is not tried[chosen]:
+                tied.append(setting_text(row.setting))
+        taken = f': {setting_text(settings[chosen])}' if chosen else ''
         print(f'{size}: {reason}{taken}', flush=True)
-        if tied := [
-            setting_text(row)
-            for i, row in enumerate(rows)
-            if row['tied'] and i != chosen
-        ]:
+        if tied:
             print(f'{size}: within the spread of it: {"; ".join(tied)}')
         judged = None
-        if chosen and self.samples[1].number:
-            judged, _ = self.compare([settings[0], settings[chosen]], self.samples[1])
-            verdict = (
-                'confirmed' if difference_of(judged[1]).is_clear else 'not confirmed'
-            )
-            print(
-                f'{size}: {verdict} on {self.samples[1].number} other images',
-                flush=True,
-            )
-        return dict(size=size, rows=rows, chosen=chosen, reason=reason, judged=judged)
+        if chosen and judging.number:
+            pair = [settings[0], settings[chosen]]
+            titles = [f'on other images, {setting}' for setting in pair]
+            (own, again), _ = self.compare(pair, judging, titles)
+            judged = own, again
+            verdict = 'confirmed' if again.difference.is_clear else 'not confirmed'
+            print(f'{size}: {verdict} on {judging.number} other images', flush=True)
+        return Choice(scores[0].name, tried, chosen, reason, judged)
 
     def compare(
-        self, settings: Sequence[Setting], sample: Sample
-    ) -> tuple[list[dict], list[Scores]]:
-        """A row for each setting, with its difference to the first, and its scores."""
-        rows: list[dict] = []
-        scores: list[Scores] = []
-        for setting in settings:
-            title = self.title(setting, sample)
-            scores.append(score_images(self.evaluator, setting, sample, title))
-            weights = self.weights(scores[0], sample)
-            difference = compare_settings(
-                scores[-1], scores[0], weights, num_comparisons(settings)
-            )
-            rows.append(
-                dict(asdict(setting), metric=scores[-1].value, **asdict(difference))
-            )
-            if not self.metric:
-                self.metric = scores[0].name
-                print(header_text(self.metric, rows[0]))
-            print(choice_row_text(rows[-1]), flush=True)
-        return rows, scores
+        self, settings: Sequence[Setting], sample: Sample, titles: Sequence[str]
+    ) -> tuple[list[TriedSetting], list[Scores]]:
+        """Each setting with its difference to the first, and its scores; titles of the tests."""
+        tried, scores = list[TriedSetting](), list[Scores]()
+        for setting, title in zip(settings, titles, strict=True):
+            found = score_images(self.evaluator, setting, sample, title)
+            scores.append(found)
+            gain = self.difference(found, scores[0], sample, len(settings))
+            tried.append(TriedSetting(setting, found.value, gain))
+            if not self.done and found is scores[0]:
+                print(header_text(found.name, setting))
+            print(row_text(tried[-1]), flush=True)
+        return tried, scores
 
-    def weights(self, scores: Scores, sample: Sample) -> np.ndarray:
-        """The draws of the images of a sample, which are the same for all settings."""
-        return draw_images(scores.num_images, self.draws, sample.seed)
-
-    def title(self, setting: Setting, sample: Sample) -> str:
-        """The title of the progress of a test."""
-        if sample is self.samples[1]:
-            return f'on other images, {setting}'
-        self.done += 1
-        return f'test {self.done} of {self.tests}, {setting}'
+    def difference(
+        self, scores: Scores, baseline: Scores, sample: Sample, settings: int
+    ) -> Difference:
+        """The difference of one of so many settings to another; all have the same draws."""
+        weights = draw_images(baseline.num_images, self.draws, sample.seed)
+        return compare_settings(scores, baseline, weights, max(settings - 1, 1))
 
 
-def difference_of(row: dict) -> Difference:
-    """The difference of a row of ``Chooser.choose``."""
-    return Difference(row['value'], row['low'], row['high'], row['least'])
+def setting_text(setting: Setting) -> str:
+    """Scaling and window of a setting, and its tile if there are several."""
+    shown = shown_settings(vars(setting))
+    return ', '.join(f'{name} {x}' for name, x in shown.items() if name != 'size')
 
 
-def num_comparisons(settings: Sequence[Setting]) -> int:
-    """Comparisons of settings with one of them."""
-    return max(len(settings) - 1, 1)
-
-
-def setting_text(row: dict) -> str:
-    """Scaling and window of a row, and its tile if there are several."""
-    return ', '.join(
-        f'{name} {x}' for name, x in shown_settings(row).items() if name != 'size'
-    )
-
-
-def header_text(metric: str, row: dict) -> str:
-    """The header of the table that begins with this row."""
+def header_text(metric: str, setting: Setting) -> str:
+    """The header of the table that begins with this setting."""
     names = [metric.rpartition('/')[2], 'better by', '90 % from', 'to']
-    return columns_text(shown_settings(row), names, 11)
+    return columns_text(shown_settings(vars(setting)), names, 11)
 
 
-def choice_row_text(row: dict) -> str:
-    """A row of ``Chooser.choose`` as a line of the table."""
-    figures = [f'{row["metric"]:.3f}']
-    figures += [f'{row[name]:+.3f}' for name in ('value', 'low', 'high')]
-    return columns_text(shown_settings(row).values(), figures, 11)
+def row_text(row: TriedSetting) -> str:
+    """A setting as a line of the table."""
+    figures = [f'{row.metric:.3f}']
+    for value in (row.difference.value, row.difference.low, row.difference.high):
+        figures.append(f'{value:+.3f}')
+    return columns_text(shown_settings(vars(row.setting)).values(), figures, 11)

@@ -1,7 +1,4 @@
-"""Evaluate a checkpoint on the test data of its config.
-
-The predictions of a test as files: ``rope-dense test --out``.
-"""
+"""Test a checkpoint on the test data of its config, and write the predictions of the test."""
 
 import json
 import sys
@@ -87,20 +84,24 @@ def enable_tta(cfg: Config) -> None:
 
 def warn_of_tta_sizes(cfg: Config) -> None:
     """Print a warning where all views of an image are larger, or smaller, than its test size."""
-    tested, views = (
-        [
-            step.scale if isinstance(step.scale, int) else min(step.scale)
-            for _, step, _ in size_steps(pipeline)
-            if 'Resize' in str(step.get('type'))
-        ]
-        for pipeline in (cfg.test_dataloader.dataset.get('pipeline'), cfg.tta_pipeline)
-    )
+    tested = shorter_sides(cfg.test_dataloader.dataset.get('pipeline'))
+    views = shorter_sides(cfg.tta_pipeline)
     if tested and views and not min(views) <= tested[0] <= max(views):
         print(
             f'warning: --tta resizes to shorter sides of {min(views)} to {max(views)} pixels, the '
             f'test pipeline to {tested[0]}: set the scales of tta_pipeline',
             file=sys.stderr,
         )
+
+
+def shorter_sides(pipeline: Sequence[dict] | None) -> list[int]:
+    """The shorter side that each step of a pipeline resizes to."""
+    sides = []
+    for _, step, _ in size_steps(pipeline):
+        if 'Resize' in str(step.get('type')):
+            scale = step['scale']
+            sides.append(scale if isinstance(scale, int) else min(scale))
+    return sides
 
 
 BOXES = 'boxes', 'oriented'
@@ -124,36 +125,37 @@ def saved_predictions(
         yield []
         return
     check_kind(cfg, out)
-    has_boxes = task_of(cfg) in BOXES
     is_writer = is_first(launcher)
-    metric = None if has_boxes else PredictedImages(cfg, Path(out))
-    results = (
-        Results(Path(out).parent, Path(out).name) if metric is None else metric.output
-    )
     with ExitStack() as stack:
+        if task_of(cfg) not in BOXES:
+            images = PredictedImages(cfg, Path(out))
+            if is_writer:
+                stack.enter_context(images.output)
+            yield [images]
+            return
+        results = Results(Path(out).parent, Path(out).name)
+        file: str | Path = out
         if is_writer:
             stack.enter_context(results)
-        if has_boxes:
-            file = stack.enter_context(results.write(out)) if is_writer else out
-            metric = METRICS.build(
-                dict(type='mmdet.DumpDetResults', out_file_path=str(file))
-            )
-        yield [metric]
+            file = stack.enter_context(results.write(out))
+        yield [
+            METRICS.build(dict(type='mmdet.DumpDetResults', out_file_path=str(file)))
+        ]
 
 
 def check_kind(cfg: Config, out: str) -> None:
     """Raise UsageError if predictions of this kind cannot be written."""
-    task, kinds = (
-        task_of(cfg),
-        [x.get('metric') for _, x in evaluators(cfg, 'test_evaluator')],
-    )
+    task = task_of(cfg)
     if task in BOXES and Path(out).suffix not in ('.pkl', '.pickle'):
         raise UsageError(
             f'--out {out}: the boxes of a detector are a pickle, such as {out}.pkl'
         )
     if task not in (*BOXES, 'semantic', PANOPTIC):
         raise UsageError(f'--out: not of {task}: rope-dense predict writes it')
-    has_masks = task not in BOXES or 'segm' in np.atleast_1d(kinds[0])
+    has_masks = task not in BOXES
+    if not has_masks:
+        _, metric = evaluators(cfg, 'test_evaluator')[0]
+        has_masks = 'segm' in np.atleast_1d(metric.get('metric'))
     if has_masks and 'metrics' in cfg.test_evaluator:  # of a ``TiledEvaluator``
         raise UsageError(
             '--out: of a test in tiles only boxes; rope-dense predict writes masks'
@@ -174,18 +176,17 @@ class PredictedImages(BaseMetric):
 
     def __init__(self, cfg: Config, folder: Path) -> None:
         super().__init__()
-        self.cfg, self.json, self.numbers = (
-            cfg,
-            folder / f'{PANOPTIC}.json',
-            mask_numbers(cfg),
-        )
+        self.cfg = cfg
+        self.json = folder / f'{PANOPTIC}.json'
+        self.numbers = mask_numbers(cfg)
         self.is_panoptic = task_of(cfg) == PANOPTIC
-        built = [
-            build_dataset(cfg, *named) for named in datasets_of(cfg, 'test_dataloader')
-        ]
+        built = [build_dataset(cfg, *x) for x in datasets_of(cfg, 'test_dataloader')]
         self.dataset = built[0]
-        infos = [info for dataset in built for info in dataset.data_list]
-        read = [info[name] for info in infos for name in FILES if info.get(name)]
+        infos, read = list[dict](), list[str]()
+        for dataset in built:
+            infos += dataset.data_list
+        for info in infos:
+            read += [info[name] for name in FILES if info.get(name)]
         self.output = Results(folder, 'test', read, is_flushed=False)
         self.folder = folder / PANOPTIC if self.is_panoptic else folder
         self.output.check([self.json] if self.is_panoptic else [])
@@ -198,10 +199,8 @@ class PredictedImages(BaseMetric):
     def process(self, data_batch: Any, data_samples: Sequence[dict]) -> None:
         """Keep the PNGs of images."""
         for sample in data_samples:
-            entry, file = (
-                dict(self.entries[Path(sample['img_path']).absolute()]),
-                BytesIO(),
-            )
+            entry = dict(self.entries[Path(sample['img_path']).absolute()])
+            file = BytesIO()
             if self.is_panoptic:
                 labels = sample['pred_panoptic_seg']['sem_seg'][0].cpu().numpy()
                 ids, entry['segments'] = panoptic_segments(labels, self.dataset.cat_ids)
@@ -210,9 +209,8 @@ class PredictedImages(BaseMetric):
                 write_ids(ids, file)
             else:
                 labels = sample['pred_sem_seg']['data'][0].cpu().numpy()
-                write_labels(
-                    labels, file, self.dataset.metainfo['palette'], self.numbers
-                )
+                palette = self.dataset.metainfo['palette']
+                write_labels(labels, file, palette, self.numbers)
             self.results.append(dict(entry, content=file.getvalue()))
 
     def compute_metrics(self, results: list) -> dict:
@@ -220,14 +218,12 @@ class PredictedImages(BaseMetric):
         for entry in results:
             self.output.write_bytes(self.folder / entry['png'], entry['content'])
         if self.is_panoptic:
-            meta = self.dataset.metainfo
-            about = (
-                meta['classes'],
-                meta['palette'],
+            content = panoptic_content(
+                results,
+                self.dataset.metainfo['classes'],
+                self.dataset.metainfo['palette'],
                 num_things(self.cfg),
                 self.dataset.cat_ids,
             )
-            self.output.write_text(
-                self.json, json.dumps(panoptic_content(results, *about))
-            )
+            self.output.write_text(self.json, json.dumps(content))
         return {}

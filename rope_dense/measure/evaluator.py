@@ -9,6 +9,7 @@ import time
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mmengine.config import Config, ConfigDict
@@ -26,16 +27,11 @@ from ..project.weights import SelfLoadingModel
 from ..utils.progress import bar
 from ..utils.sizes import ImageSize, Size
 from ..utils.validation import parse_size
+from .results import ResultRow
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
-COCO_ITEMS = (
-    'mAP',
-    'mAP_50',
-    'mAP_75',
-    'mAP_s',
-    'mAP_m',
-    'mAP_l',
-)  # of CocoMetric, by default
+# Of CocoMetric, by default.
+COCO_ITEMS = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')
 
 
 class Evaluator:
@@ -52,7 +48,9 @@ class Evaluator:
     def __init__(
         self, model: BaseModel, config: Config, runner: Runner | None = None
     ) -> None:
-        self.model, self.config, self.runner = model, config, runner
+        self.model = model
+        self.config = config
+        self.runner = runner
         self.backbone = model.backbone
         self.is_ours = isinstance(self.backbone, Backbone)
         if self.is_ours:
@@ -81,7 +79,7 @@ class Evaluator:
             runner.load_or_resume()
         return cls(model, config, runner)
 
-    def evaluate(self, setting: Setting, config: Config | None = None) -> dict:
+    def evaluate(self, setting: Setting, config: Config | None = None) -> ResultRow:
         """Test with a setting.
 
         Args:
@@ -99,12 +97,18 @@ class Evaluator:
         config = self.apply(setting, config)
         with redirect_stdout(io.StringIO()):  # what pycocotools prints
             metrics, seconds = self.runner.test_loop.run_on(config, str(setting))
-        if not (metrics := metrics or no_boxes(config)):
+        metrics = metrics or no_boxes(config)
+        if not metrics:
             raise ValueError(f'{setting}: the test gave no metric')
         height, width = configured_size(config)
-        metrics = {name: rounded_metric(value) for name, value in metrics.items()}
-        row = dict(asdict(setting), height=height, width=width, metrics=metrics)
-        return dict(row, seconds_per_image=seconds)
+        row: Any = asdict(setting)
+        return ResultRow(
+            **row,
+            height=height,
+            width=width,
+            metrics={name: rounded_metric(x) for name, x in metrics.items()},
+            seconds_per_image=seconds,
+        )
 
     def apply(self, setting: Setting, config: Config | None = None) -> Config:
         """Set scaling, window and crops of the model; returns the config with the image size.
@@ -151,15 +155,14 @@ class Evaluator:
         trained = configured_size(self.config)
         if self.keeps_ratio:
             size, trained = (min(size),) * 2, (min(trained),) * 2
-        scaled = {
-            name: tuple(
-                max(1, round(side * to / of))
-                for side, to, of in zip(self.test_cfg[name], size, trained, strict=True)
+        scaled = ConfigDict(self.test_cfg)
+        for name in {'crop_size', 'stride'} & scaled.keys():  # EoMT's have no stride
+            height, width = scaled[name]
+            scaled[name] = (
+                max(1, round(height * size[0] / trained[0])),
+                max(1, round(width * size[1] / trained[1])),
             )
-            for name in ('crop_size', 'stride')
-            if name in self.test_cfg  # EoMT's windows have no stride
-        }
-        return ConfigDict(self.test_cfg, **scaled)
+        return scaled
 
     def _grid(self, setting: Setting, size: ImageSize, test_cfg: ConfigDict) -> Size:
         """Tokens of the first block for images of a size, or their crops; ValueError if none."""
@@ -193,11 +196,12 @@ class Evaluator:
         self.backbone.set_window_size(window)
         if window in (None, 'auto'):
             return
-        order = (
-            sorted if self.keeps_ratio else tuple
-        )  # either side may be the longer one
-        pairs = zip(order(to_2tuple(window)), order(grid), strict=True)
-        if any(side > tokens for side, tokens in pairs):
+        height, width = to_2tuple(window)
+        rows, columns = grid
+        if self.keeps_ratio:  # either side may be the longer one
+            height, width = sorted((height, width))
+            rows, columns = sorted(grid)
+        if height > rows or width > columns:
             raise ValueError(
                 f'--window {setting.window}: larger than the map, {grid[0]} x {grid[1]} tokens at '
                 f'--sizes {setting.size}; give a smaller window, auto, or none for the whole map'
@@ -248,13 +252,14 @@ class ResolutionLoop(TestLoop):
 
 def no_boxes(config: Config) -> dict[str, float]:
     """0 for the metrics of mmdet's ``CocoMetric``, which has none if a test finds no box at all."""
-    return {
-        f'{metric.get("prefix") or "coco"}/{kind}_{item}': 0.0
-        for _, metric in evaluators(config, 'test_evaluator')
-        if str(metric.type).endswith('CocoMetric')
-        for kind in np.atleast_1d(metric.get('metric', 'bbox'))
-        for item in metric.get('metric_items') or COCO_ITEMS
-    }
+    names = list[str]()
+    for _, metric in evaluators(config, 'test_evaluator'):
+        if str(metric.type).endswith('CocoMetric'):
+            prefix = metric.get('prefix') or 'coco'
+            items = metric.get('metric_items') or COCO_ITEMS
+            for kind in np.atleast_1d(metric.get('metric', 'bbox')):
+                names += [f'{prefix}/{kind}_{item}' for item in items]
+    return dict.fromkeys(names, 0.0)
 
 
 def rounded_metric(value: float) -> float | None:

@@ -5,8 +5,6 @@ import io
 import tempfile
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import asdict, dataclass
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 import torch
@@ -68,9 +66,9 @@ class ImageSampler(Sampler):
 
 def image_indexes(dataset: Sized) -> np.ndarray:
     """The index of the image of each item of a data set."""
-    return (
-        dataset.images if isinstance(dataset, TiledDataset) else np.arange(len(dataset))
-    )
+    if isinstance(dataset, TiledDataset):
+        return dataset.images
+    return np.arange(len(dataset))
 
 
 class KeptResults(TiledEvaluator):
@@ -85,7 +83,8 @@ class KeptResults(TiledEvaluator):
 def check_metric(config: Config) -> None:
     """Raise UsageError unless a metric of the test has results of single images."""
     given = [str(metric.type) for _, metric in evaluators(config, 'test_evaluator')]
-    if not any(name.rpartition('.')[2] in SCORES for name in given):
+    known = {name.rpartition('.')[2] for name in given} & SCORES.keys()
+    if not known:
         raise UsageError(
             f'test_evaluator: {", ".join(given)} cannot be resampled by images, only '
             f'{", ".join(SCORES)}; compare settings with `rope-dense eval-resolutions`'
@@ -102,30 +101,32 @@ def score_images(
     config = evaluator.apply(setting)
     config.test_dataloader.sampler = ConfigDict(type='ImageSampler', **asdict(sample))
     assert evaluator.runner is not None
+    loop = evaluator.runner.test_loop
     with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
-        metrics = KeptResults(
-            [metric for _, metric in evaluators(config, 'test_evaluator')]
-        )
-        evaluator.runner.test_loop.run_on(config, title, metrics)
-        return metric_scores(
-            metrics, evaluator.runner.test_loop.dataloader.sampler.images
-        )
+        settings = [metric for _, metric in evaluators(config, 'test_evaluator')]
+        metrics = KeptResults(settings)
+        loop.run_on(config, title, metrics)
+        return metric_scores(metrics, loop.dataloader.sampler.images)
 
 
 def metric_scores(metrics: KeptResults, images: np.ndarray) -> Scores:
     """The scores of the first metric that has some; ``images`` as of ``ImageSampler``."""
     for metric, results in zip(metrics.metrics, metrics.results, strict=True):
         compute = SCORES.get(type(metric).__name__)
-        if compute is not None:
-            if not results:
-                raise ValueError(
-                    f'{type(metric).__name__}: no image of the sample has labels'
-                )
-            if compute is mean_iou:  # the areas of the tiles of an image are added
-                tiles = groupby(zip(images, results, strict=True), itemgetter(0))
-                areas = (zip(*(x for _, x in some), strict=True) for _, some in tiles)
-                results = [tuple(map(sum, x)) for x in areas]
-            return compute(metric, results)
+        if compute is None:
+            continue
+        if not results:
+            raise ValueError(
+                f'{type(metric).__name__}: no image of the sample has labels'
+            )
+        if compute is mean_iou:  # the areas of the tiles of an image are added
+            by_image = dict[int, list]()
+            for image, areas in zip(images, results, strict=True):
+                by_image.setdefault(image, []).append(areas)
+            results = [
+                tuple(map(sum, zip(*tiles, strict=True))) for tiles in by_image.values()
+            ]
+        return compute(metric, results)
     raise AssertionError('see check_metric')
 
 
@@ -143,10 +144,9 @@ def depth_error(metric: BaseMetric, results: Sequence[tuple]) -> ImageMeans:
 
 def mean_iou(metric: BaseMetric, results: Sequence[tuple]) -> MeanIoU:
     """Mean IoU, of the results of ``IoUMetric``."""
-    intersection, union = (
-        torch.stack(areas).double().numpy()
-        for areas in list(zip(*results, strict=True))[:2]
-    )
+    intersections, unions, *_ = zip(*results, strict=True)
+    intersection = torch.stack(intersections).double().numpy()
+    union = torch.stack(unions).double().numpy()
     return MeanIoU('mIoU', len(results), True, intersection, union)
 
 
@@ -165,13 +165,15 @@ def coco_precision(metric: BaseMetric, results: Sequence[tuple[dict, dict]]) -> 
         files = metric.results2json(found, f'{folder}/found')
         predictions = load(files[kind])
     if kind == 'segm':
-        predictions = [{k: v for k, v in x.items() if k != 'bbox'} for x in predictions]
+        for item in predictions:
+            item.pop('bbox', None)
     evaluation = COCOeval(coco, load_predictions(coco, predictions), kind)
-    evaluation.params.catIds = metric.cat_ids
-    evaluation.params.imgIds = images = [item['img_id'] for item in truth]
-    evaluation.params.iouThrs = np.asarray(metric.iou_thrs)
-    evaluation.params.maxDets = metric.proposal_nums
-    return MeanAP(f'coco/{kind}_mAP', len(images), True, class_matches(evaluation))
+    params = evaluation.params
+    params.catIds = metric.cat_ids
+    params.imgIds = [item['img_id'] for item in truth]
+    params.iouThrs = np.asarray(metric.iou_thrs)
+    params.maxDets = metric.proposal_nums
+    return MeanAP(f'coco/{kind}_mAP', len(truth), True, class_matches(evaluation))
 
 
 def load_predictions(coco: COCO, predictions: list[dict]) -> COCO:
@@ -194,7 +196,7 @@ def class_matches(evaluation: COCOeval) -> list[ClassMatches]:
     by_class: dict[int, list[dict]] = {}
     for item in filter(None, evaluation.evalImgs):
         by_class.setdefault(item['category_id'], []).append(item)
-    found = (matches_of(items, places) for items in by_class.values())
+    found = [matches_of(items, places) for items in by_class.values()]
     return [matches for matches in found if matches.objects.any()]
 
 
@@ -205,21 +207,18 @@ def matches_of(items: Sequence[dict], places: dict[int, int]) -> ClassMatches:
     ``places`` the index of an image by its id.
     """
     objects = np.zeros(len(places))
+    images, scores, ignored, found = [], [], [], []
     for item in items:
-        objects[places[item['image_id']]] = np.sum(~np.asarray(item['gtIgnore'], bool))
-    scores = np.concatenate([item['dtScores'] for item in items])
-    images = np.concatenate(
-        [np.full(len(item['dtScores']), places[item['image_id']]) for item in items]
-    )
-    ignored = np.concatenate([np.asarray(item['dtIgnore'], bool) for item in items], 1)
-    right = (
-        np.concatenate([np.asarray(item['dtMatches'], bool) for item in items], 1)
-        & ~ignored
-    )
-    order = np.argsort(-scores, kind='stable')
-    return ClassMatches(
-        images[order].astype(int), right[:, order], ~ignored[:, order], objects
-    )
+        place = places[item['image_id']]
+        objects[place] = np.sum(~np.asarray(item['gtIgnore'], bool))
+        images.append(np.full(len(item['dtScores']), place))
+        scores.append(item['dtScores'])
+        ignored.append(np.asarray(item['dtIgnore'], bool))
+        found.append(np.asarray(item['dtMatches'], bool))
+    order = np.argsort(-np.concatenate(scores), kind='stable')
+    counted = ~np.concatenate(ignored, 1)[:, order]
+    right = np.concatenate(found, 1)[:, order] & counted
+    return ClassMatches(np.concatenate(images)[order], right, counted, objects)
 
 
 SCORES: dict[str, Callable[[BaseMetric, Sequence], Scores]] = dict(

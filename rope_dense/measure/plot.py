@@ -1,37 +1,50 @@
 """A metric against the resolution, one line for each run and setting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
 from ..data.labels.objects import printable_text
+from .results import SETTINGS, ResultFile
 
 COLOURS = (
-    '#269db2',
-    '#e76f51',
-    '#54699a',
-    '#f4b942',
-    '#58ab60',
-    '#be5cb8',
-    '#7a5c46',
-    '#777777',
-)
+    '#269db2', '#e76f51', '#54699a', '#f4b942', '#58ab60', '#be5cb8', '#7a5c46', '#777777',
+)  # fmt: skip
 STYLES = ('-', '--', ':', '-.')
 MARKERS = 'osD^vPX*'
-SETTINGS = ('scaling', 'window', 'slide', 'tile')
 LONGEST = 40  # characters of a name; longer ones would leave no room for the plot
 
 
+class Curve(NamedTuple):
+    """The figures of a setting of a run, by the size of the images.
+
+    Attributes:
+        run: its index.
+        number: of the setting within the run.
+        setting: the values of ``SETTINGS``.
+        points: (shorter side, metric), by side.
+    """
+
+    run: int
+    number: int
+    setting: Mapping[str, Any]
+    points: Sequence[tuple[int, float]]
+
+
 def draw_resolutions(
-    runs: Sequence[dict], metric: str, out_file: str | Path, baseline: str | None = None
+    runs: Sequence[ResultFile],
+    metric: str,
+    out_file: str | Path,
+    baseline: str | None = None,
 ) -> None:
     """Write a plot of ``plot_resolutions`` to a file. ValueError: see there."""
     plot_resolutions(runs, metric, baseline).savefig(out_file, dpi=150)
 
 
 def plot_resolutions(
-    runs: Sequence[dict], metric: str, baseline: str | None = None
+    runs: Sequence[ResultFile], metric: str, baseline: str | None = None
 ) -> Figure:
     """A metric against the shorter side of the images, the training sizes marked.
 
@@ -47,27 +60,28 @@ def plot_resolutions(
     """
     figure = Figure(figsize=(7, 4.2), layout='constrained')
     axes = figure.subplots()
-    lines = curves_of(runs, metric)
-    values = {
-        name: {dict(line['setting'])[name] for line in lines} - {None}
-        for name in SETTINGS
-    }
-    varied = [name for name in SETTINGS if len(values[name]) > 1]
+    curves = curves_of(runs, metric)
+    varied = []
+    for name in SETTINGS:
+        values = {curve.setting[name] for curve in curves}
+        if len(values - {None}) > 1:
+            varied.append(name)
     several = len(runs) > 1
-    for line in lines:
-        number = line['run'] if several else line['number']
-        parts = [runs[line['run']]['label']] if several or not varied else []
-        setting = dict(line['setting'])
-        parts += [
-            f'{name} {setting[name]}' for name in varied if setting[name] is not None
-        ]
+    sides = set[int]()
+    for curve in curves:
+        names = [runs[curve.run]['label']] if several or not varied else []
+        for name in varied:
+            if curve.setting[name] is not None:
+                names.append(f'{name} {curve.setting[name]}')
+        sides.update(side for side, _ in curve.points)
+        colour = curve.run if several else curve.number
         axes.plot(
-            *zip(*line['points'], strict=True),
-            color=COLOURS[number % len(COLOURS)],
-            linestyle=STYLES[(line['number'] if several else 0) % len(STYLES)],
-            marker=MARKERS[line['number'] % len(MARKERS)],
+            *zip(*curve.points, strict=True),
+            color=COLOURS[colour % len(COLOURS)],
+            linestyle=STYLES[curve.number % len(STYLES)] if several else '-',
+            marker=MARKERS[curve.number % len(MARKERS)],
             markersize=4,
-            label=shown(', '.join(parts), 3 * LONGEST),  # in the plot, not beside it
+            label=shown(', '.join(names), 3 * LONGEST),  # in the plot, not beside it
         )
     for side in sorted({min(run['training_size']) for run in runs}):
         axes.axvline(side, color='gray', linestyle=(0, (1, 2)), linewidth=1)
@@ -84,7 +98,7 @@ def plot_resolutions(
     if baseline is not None:
         axes.set_ylabel(f'{shown(metric)}, difference to\n{shown(baseline)}')
         axes.axhline(0, color='gray', linewidth=1)
-    axes.set_xticks(sorted({x for line in lines for x, _ in line['points']}))
+    axes.set_xticks(sorted(sides))
     axes.tick_params(axis='x', rotation=45)
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(alpha=0.3)
@@ -100,33 +114,27 @@ def shown(name: str, longest: int = LONGEST) -> str:
     return text.replace('$', r'\$')
 
 
-def curves_of(runs: Sequence[dict], metric: str) -> list[dict]:
-    """The points (shorter side, metric) of each run and setting, by side, without undefined ones.
+def curves_of(runs: Sequence[ResultFile], metric: str) -> list[Curve]:
+    """The curve of each run and setting, without undefined figures.
 
-    Returns:
-        Dicts of run (its index), number (of the setting within the run), setting, points.
+    ValueError for a run without the metric.
     """
-    lines = []
+    curves = []
     for index, run in enumerate(runs):
-        if not any(metric in row['metrics'] for row in run['rows']):
-            known = sorted({name for row in run['rows'] for name in row['metrics']})
+        known, by_setting = set[str](), dict[tuple, list[tuple[int, float]]]()
+        for row in run['rows']:
+            known |= row['metrics'].keys()
+            setting: dict[str, Any] = {name: row.get(name) for name in SETTINGS}
+            setting['scaling'] = row.get('given') or row['scaling']
+            points = by_setting.setdefault(tuple(setting.items()), [])
+            value = row['metrics'].get(metric)
+            if value is not None:
+                points.append((min(row['height'], row['width']), value))
+        if metric not in known:
             raise ValueError(
-                f'{run["label"]} has no metric {metric!r}, it has {", ".join(known)}'
+                f'{run["label"]} has no metric {metric!r}, it has {", ".join(sorted(known))}'
             )
-        rows = [
-            dict(row, scaling=row.get('given') or row['scaling'], tile=row.get('tile'))
-            for row in run['rows']
-        ]
-        settings = dict.fromkeys(tuple((n, row[n]) for n in SETTINGS) for row in rows)
-        for number, setting in enumerate(settings):
-            points = sorted(
-                (min(row['height'], row['width']), row['metrics'][metric])
-                for row in rows
-                if dict(setting).items() <= row.items()
-                and row['metrics'].get(metric) is not None
-            )
+        for number, (named, points) in enumerate(by_setting.items()):
             if points:
-                lines.append(
-                    dict(run=index, number=number, setting=setting, points=points)
-                )
-    return lines
+                curves.append(Curve(index, number, dict(named), sorted(points)))
+    return curves

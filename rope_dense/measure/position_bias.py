@@ -21,7 +21,7 @@ from ..utils.results import Results
 from ..utils.sizes import ImageSize
 from ..utils.validation import parse_size
 from .plot import draw_resolutions
-from .results import csv_text
+from .results import ResultFile, ResultRow, csv_text
 from .settings import FROM_CONFIG, parse_scaling
 
 GROWTH = (1, 1.5, 2)  # of the default sizes
@@ -77,9 +77,9 @@ def position_bias(
     results = Results(folder, NAME)
     results.check([folder / f'{NAME}.csv', folder / f'{NAME}.png'])
     pixels = [to_2tuple(parse_size(size)) for size in sizes]
-    pixels = pixels or [
-        (round(trained[0] * by), round(trained[1] * by)) for by in GROWTH
-    ]
+    if not pixels:
+        height, width = trained
+        pixels = [(round(height * by), round(width * by)) for by in GROWTH]
     rows: list[dict] = []
     for prefix, form in prefix_forms(backbone, settings):
         for text in each_scaling(form, scaling, trained):
@@ -87,24 +87,26 @@ def position_bias(
                 setting = dict(height=height, width=width, scaling=text, prefix=prefix)
                 maps = biases(form, (height, width))
                 if not rows:
-                    print(
-                        LINE.format(*setting),
-                        *(f'    map {n}' for n in range(len(maps))),
-                    )
-                figures = (f'{row["bias"]:9.2g}' for row in maps)
+                    numbers = [f'    map {number}' for number in range(len(maps))]
+                    print(LINE.format(*setting), *numbers)
+                figures = [f'{row["bias"]:9.2g}' for row in maps]
                 print(LINE.format(*setting.values()), *figures, flush=True)
-                rows += [
-                    setting | dict(map=index) | row for index, row in enumerate(maps)
-                ]
+                for index, row in enumerate(maps):
+                    rows.append(setting | dict(map=index) | row)
+    drawn = list[ResultRow]()
+    for row in rows:
+        drawn.append(
+            ResultRow(
+                height=row['height'],
+                width=row['width'],
+                scaling=f'{row["scaling"]}, map {row["map"]}',
+                window=row['prefix'],
+                metrics={RATIO: row['bias']},
+            )
+        )
+    run = ResultFile(label=str(config), training_size=trained, rows=drawn)
     with results, results.fresh() as partial:
         (partial / f'{NAME}.csv').write_text(csv_text(rows))
-        drawn = [
-            row | dict(metrics={RATIO: row['bias']}, window=row['prefix'])
-            for row in rows
-        ]
-        for row in drawn:
-            row |= dict(scaling=f'{row["scaling"]}, map {row["map"]}', slide=None)
-        run = dict(label=str(config), training_size=trained, rows=drawn)
         draw_resolutions([run], RATIO, partial / f'{NAME}.png')
     print('0: a map does not show positions; 1: it does as much as the pixels of noise')
     print(f'\n{folder}: {NAME}.csv, {NAME}.png')
@@ -113,17 +115,13 @@ def position_bias(
 
 def prefix_forms(backbone: Backbone, settings: dict) -> Iterator[tuple[str, Backbone]]:
     """The backbone, of a config, with each ``window_prefix`` where that matters; else as '-'."""
-    names = (
-        get_args(WindowPrefix)
-        if backbone.has_windows and backbone.num_prefix_tokens
-        else ()
-    )
-    for name in names:
+    if not (backbone.has_windows and backbone.num_prefix_tokens):
+        yield '-', backbone
+        return
+    for name in get_args(WindowPrefix):
         form = MODELS.build({**settings, 'window_prefix': name, 'init_cfg': None})
         form.load_state_dict(backbone.state_dict())
         yield name, form
-    if not names:
-        yield '-', backbone
 
 
 def each_scaling(
@@ -155,19 +153,19 @@ def biases(backbone: Backbone, size: ImageSize) -> list[dict]:
     A spread is the deviation over positions, root mean square over channels. The constant image is
     zero after normalisation, the mean colour; noise has deviation 1.
     """
-    channels, generator = (
-        backbone.patch_embed.in_channels,
-        torch.Generator().manual_seed(0),
-    )
+    channels = backbone.patch_embed.in_channels
+    generator = torch.Generator().manual_seed(0)
     noise = torch.randn(1, channels, *size, generator=generator)
-    outs = backbone.eval()(torch.zeros_like(noise)), backbone(noise)
+    constant = backbone.eval()(torch.zeros_like(noise))
     rows = []
-    for pair in list(zip(*outs, strict=True))[: len(backbone.out_indices)]:
-        maps: list[Tensor] = [
-            x[0] if isinstance(x, tuple) else x for x in pair
-        ]  # [1, C, H, W]
-        constant, other = (
-            x.flatten(2).var(2, correction=0).mean().sqrt().item() for x in maps
-        )
-        rows.append(dict(constant=constant, noise=other, bias=constant / other))
+    number = len(backbone.out_indices)
+    for first, second in zip(constant[:number], backbone(noise), strict=False):
+        spread, other = spread_of(first), spread_of(second)
+        rows.append(dict(constant=spread, noise=other, bias=spread / other))
     return rows
+
+
+def spread_of(out: Tensor | tuple[Tensor, ...]) -> float:
+    """The spread over positions of an output of a backbone, a map [1, C, H, W] or a tuple of it."""
+    x = out[0] if isinstance(out, tuple) else out
+    return x.flatten(2).var(2, correction=0).mean().sqrt().item()

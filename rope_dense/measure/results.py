@@ -3,10 +3,10 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from mmengine.dist import is_main_process
 
@@ -15,6 +15,7 @@ from ..utils.results import Results as WrittenResults
 from ..utils.sizes import ImageSize
 from .settings import Setting
 
+SETTINGS = ('scaling', 'window', 'slide', 'tile')  # beside the size
 # The metrics that are plotted by default.
 HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
 FORMULA = ('=', '+', '-', '@', '\t', '\r')  # what it begins with
@@ -38,11 +39,11 @@ class ResultRow(TypedDict, total=False):
 
 
 class ResultFile(TypedDict):
-    """The content of a results file."""
+    """The content of a results file; of a paper it has no identity."""
 
     label: str
     training_size: ImageSize
-    identity: dict
+    identity: NotRequired[dict]
     rows: list[ResultRow]
 
 
@@ -64,7 +65,7 @@ class Results:
     identity: Identity
     label: str
     training_size: ImageSize
-    rows: list[dict] = field(default_factory=list)
+    rows: list[ResultRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Raise ForeignFileError if a file of the user's would be replaced."""
@@ -79,36 +80,36 @@ class Results:
         if not self.path.exists():
             return
         stored = read_results(self.path)
-        if differences := self.identity.differences(stored['identity']):
+        identity = stored['identity']
+        differences = self.identity.differences(identity)
+        if differences:
             raise ValueError(
                 f'{self.path} has figures of another {" and another ".join(differences)} '
-                f'({stored["identity"]["config"]}, {stored["identity"]["checkpoint"]}): give '
+                f'({identity["config"]}, {identity["checkpoint"]}): give '
                 'another --work-dir, or --overwrite to start anew'
             )
         self.rows = stored['rows']
 
-    def find(self, setting: Setting) -> dict | None:
+    def find(self, setting: Setting) -> ResultRow | None:
         """The row of a setting, None if it was not tested."""
-        fields = asdict(setting)
-        rows = (
-            row
-            for row in self.rows
-            if {name: row.get(name) for name in fields} == fields
-        )
-        return next(rows, None)
+        fields = asdict(setting).items()
+        for row in self.rows:
+            if all(row.get(name) == value for name, value in fields):
+                return row
+        return None
 
-    def add(self, row: dict) -> None:
+    def add(self, row: ResultRow) -> None:
         """Add a row; the first process writes both files, each in one step."""
         self.rows.append(row)
         if is_main_process():
-            self.written.write_text(
-                self.path, json.dumps(self.content(), indent=1) + '\n'
-            )
-            self.written.write_text(self.files[1], rows_csv_text([self.content()]))
+            content = self.content()
+            text = json.dumps(content, indent=1) + '\n'
+            self.written.write_text(self.path, text)
+            self.written.write_text(self.files[1], rows_csv_text([content]))
 
-    def content(self) -> dict:
+    def content(self) -> ResultFile:
         """The content of the JSON file."""
-        return dict(
+        return ResultFile(
             label=self.label,
             training_size=self.training_size,
             identity=asdict(self.identity),
@@ -116,30 +117,36 @@ class Results:
         )
 
 
-def read_results(path: Path) -> dict:
+def read_results(path: Path) -> ResultFile:
     """The content of a results file, but rows without a metric; ValueError if it is none."""
     try:
         content = json.loads(path.read_text(encoding='utf-8'))
-        if not all(isinstance(row['metrics'], dict) for row in content['rows']):
-            raise TypeError('a row without metrics')
-        rows = [row for row in content['rows'] if row['metrics']]
-        identity, label = dict(content['identity']), str(content['label'])
-        return dict(content, identity=identity, label=label, rows=rows)
+        rows = []
+        for row in content['rows']:
+            if not isinstance(row['metrics'], dict):
+                raise TypeError('a row without metrics')
+            if row['metrics']:
+                rows.append(row)
+        content['identity'] = dict(content['identity'])
+        content['label'] = str(content['label'])
+        content['rows'] = rows
+        return content
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
 
 
-def rows_csv_text(runs: Sequence[dict]) -> str:
+def rows_csv_text(runs: Sequence[ResultFile]) -> str:
     """A line for each row of the contents of results files, with the metrics of all."""
-    names = ('size', 'height', 'width', 'scaling', 'window', 'slide', 'tile')
-    return csv_text(
-        dict(label=run['label'])
-        | {name: row.get(name) for name in names}
-        | row['metrics']
-        | dict(seconds_per_image=row.get('seconds_per_image'))
-        for run in runs
-        for row in run['rows']
-    )
+    lines = []
+    for run in runs:
+        for row in run['rows']:
+            line: dict[str, Any] = {'label': run['label']}
+            for name in ('size', 'height', 'width', *SETTINGS):
+                line[name] = row.get(name)
+            line |= row['metrics']
+            line['seconds_per_image'] = row.get('seconds_per_image')
+            lines.append(line)
+    return csv_text(lines)
 
 
 def csv_text(lines: Iterable[dict]) -> str:
@@ -147,15 +154,15 @@ def csv_text(lines: Iterable[dict]) -> str:
 
     Texts: see ``cell_text``.
     """
-    lines = [
-        {cell_text(name): cell_text(x) for name, x in line.items()} for line in lines
-    ]
+    rows, names = [], dict[str, Any]()
+    for line in lines:
+        row = {cell_text(name): cell_text(value) for name, value in line.items()}
+        rows.append(row)
+        names |= row
     file = io.StringIO()
-    writer = csv.DictWriter(
-        file, dict.fromkeys(n for x in lines for n in x), lineterminator='\n'
-    )
+    writer = csv.DictWriter(file, names, lineterminator='\n')
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows(rows)
     return file.getvalue()
 
 
@@ -176,41 +183,41 @@ def headline(names: Iterable[str]) -> str:
     return next((name for name in HEADLINES if name in names), names[0])
 
 
-def header_text(row: dict) -> str:
+def header_text(row: ResultRow) -> str:
     """The header of a table whose first row this is."""
-    names = [
-        name.rpartition('/')[2].removeprefix('bbox_') for name in _shown_metrics(row)
-    ]
-    return columns_text(
-        shown_settings(row), [*names, 's/tile' if row.get('tile') else 's/image']
-    )
+    names = []
+    for metric in _shown_metrics(row):
+        names.append(metric.rpartition('/')[2].removeprefix('bbox_'))
+    names.append('s/tile' if row.get('tile') else 's/image')
+    return columns_text(shown_settings(row), names)
 
 
-def row_text(row: dict) -> str:
+def row_text(row: ResultRow) -> str:
     """A row as a line of the table."""
-    values = [row['metrics'][name] for name in _shown_metrics(row)] + [
-        row['seconds_per_image']
-    ]
+    values = [row['metrics'][name] for name in _shown_metrics(row)]
+    values.append(row['seconds_per_image'])
     figures = ['-' if value is None else f'{value:.3f}' for value in values]
     return columns_text(shown_settings(row).values(), figures)
 
 
-def _shown_metrics(row: dict) -> list[str]:
+def _shown_metrics(row: ResultRow) -> list[str]:
     """The metrics of a row that the table has columns for, the main one first."""
-    return list(dict.fromkeys([headline(row['metrics']), *row['metrics']]))[:COLUMNS]
+    main = headline(row['metrics'])
+    return list({main: None, **row['metrics']})[:COLUMNS]
 
 
-def shown_settings(row: dict) -> dict[str, Any]:
+def shown_settings(row: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a row by their columns; tiles only of a sweep of tiles."""
     return {name: row[name] for name in WIDTHS if row.get(name) is not None}
 
 
 def columns_text(
-    settings: Iterable[object], figures: Sequence[str], width: int = 9
+    settings: Iterable[object], figures: Iterable[str], width: int = 9
 ) -> str:
     """A line of a table: a setting, then figures."""
-    left = (
-        f'{text:<{width - 1}} '
-        for text, width in zip(settings, WIDTHS.values(), strict=False)
-    )
-    return ''.join([*left, *(f'{figure:>{width}}' for figure in figures)])
+    line = ''
+    for setting, room in zip(settings, WIDTHS.values(), strict=False):
+        line += f'{setting:<{room - 1}} '
+    for figure in figures:
+        line += f'{figure:>{width}}'
+    return line

@@ -1,9 +1,8 @@
-"""Metrics of a test as functions of how often each image counts, for a bootstrap over images.
+"""Metrics of resampled images, their paired comparison, and the rule that takes a setting.
 
-Letters: I images, B draws, C classes, T IoU thresholds, n predictions and m right ones of a class.
-Weights [B, I] say how often each image is in a draw; they are whole numbers.
-
-Paired comparison of settings over the same images, and the rule that takes one of them.
+A metric is a function of how often each image counts, for a bootstrap over images. Letters: I
+images, B draws, C classes, T IoU thresholds, n predictions and m right ones of a class. Weights
+[B, I] say how often each image is in a draw; they are whole numbers.
 """
 
 from abc import ABC, abstractmethod
@@ -64,10 +63,8 @@ class MeanIoU(Scores):
     union: np.ndarray
 
     def metric(self, weights: np.ndarray) -> np.ndarray:
-        intersection, union = (
-            weights @ self.intersection,
-            weights @ self.union,
-        )  # [B, C]
+        intersection = weights @ self.intersection  # [B, C]
+        union = weights @ self.union  # [B, C]
         return 100 * mean_of_defined(intersection, union)
 
 
@@ -125,10 +122,10 @@ class MeanAP(Scores):
     def metric(self, weights: np.ndarray) -> np.ndarray:
         most = max((len(matches.images) for matches in self.classes), default=0)
         step = max(1, VALUES_AT_ONCE // max(1, most))
-        parts = (
-            weights[start : start + step] for start in range(0, len(weights), step)
-        )
-        return np.concatenate([self._metric(part) for part in parts])
+        parts = []
+        for start in range(0, len(weights), step):
+            parts.append(self._metric(weights[start : start + step]))
+        return np.concatenate(parts)
 
     def _metric(self, weights: np.ndarray) -> np.ndarray:
         precisions = [matches.average_precision(weights) for matches in self.classes]
@@ -205,7 +202,8 @@ def compare_settings(
         )
     tail = (1 - CONFIDENCE) / 2
     low, high, least = np.nanquantile(drawn, [tail, 1 - tail, tail / comparisons])
-    least = least if weights.shape[1] >= LEAST_IMAGES else -np.inf
+    if weights.shape[1] < LEAST_IMAGES:
+        least = -np.inf
     return Difference(value, float(low), float(high), float(least))
 
 

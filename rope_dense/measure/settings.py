@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
@@ -20,7 +20,7 @@ class Setting:
     """The settings of one test.
 
     Attributes:
-        size: see ``size_text.parse_size``.
+        size: see ``parse_size``.
         scaling: see ``parse_scaling``, or 'config'.
         window: see ``parse_window``, or 'config'.
         slide: the crops of a segmentor that slides: 'keep' them, 'scale' them (and the stride) as
@@ -38,8 +38,9 @@ class Setting:
 
     def __str__(self) -> str:
         """Each field with its value, but ``given``, and but for a tile of the config."""
-        shown = fields(self)[: 4 + (self.tile is not None)]
-        return ', '.join(f'{field.name} {getattr(self, field.name)}' for field in shown)
+        text = f'size {self.size}, scaling {self.scaling}, window {self.window}'
+        text = f'{text}, slide {self.slide}'
+        return text if self.tile is None else f'{text}, tile {self.tile}'
 
 
 def combine(
@@ -50,18 +51,17 @@ def combine(
     tile: int | None = None,
 ) -> list[Setting]:
     """All combinations, each once; all sizes of one scaling and window before the next."""
-    combinations = dict.fromkeys(product(scalings, windows, sizes))
-    return [
-        Setting(size, scale, window, slide, tile)
-        for scale, window, size in combinations
-    ]
+    settings = []
+    for scaling, window, size in dict.fromkeys(product(scalings, windows, sizes)):
+        settings.append(Setting(size, scaling, window, slide, tile))
+    return settings
 
 
 def parse_window(text: str) -> WindowSetting:
     """'7', '7x14' (height x width, in tokens), 'auto', or 'none'; ValueError for anything else."""
-    if text in ('auto', 'none'):
-        return None if text == 'none' else 'auto'
-    return parse_size(text)
+    if text == 'none':
+        return None
+    return 'auto' if text == 'auto' else parse_size(text)
 
 
 def parse_scaling(text: str) -> dict | None:
@@ -81,9 +81,9 @@ def parse_scaling(text: str) -> dict | None:
     if text == 'none':
         return None
     kind, height, width, temperature = match.groups()
-    factor: float | tuple[float, float] | None = (
-        None if height is None else float(height)
-    )
+    factor: float | tuple[float, float] | None = None
     if width is not None:
         factor = (float(height), float(width))
+    elif height is not None:
+        factor = float(height)
     return dict(type=kind, factor=factor, temperature=temperature)

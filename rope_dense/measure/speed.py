@@ -21,9 +21,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..backbones.base import image_channels
 from ..rope import Rotary, RotaryEmbedding
 
-os.environ.setdefault(
-    'KINETO_LOG_LEVEL', '6'
-)  # or the profiler prints when it starts and stops
+# Or the profiler prints when it starts and stops.
+os.environ.setdefault('KINETO_LOG_LEVEL', '6')
 EMBEDDING = 'rotary embedding'
 # An operation is of the first kind whose pattern is in its name, or in the name of its parent.
 # (PyTorch's own backward operations end on a number, other autograd functions' do not.)
@@ -87,14 +86,14 @@ def measure_speed(
 
     model.train(mode == 'training')
     run = {'forward': forward, 'training': training, 'end-to-end': end_to_end}[mode]
-    seconds = torch.tensor(
-        [seconds_of(run) for _ in range(rounds + 1)][1:], dtype=torch.float64
-    )
+    _, *taken = [seconds_of(run) for _ in range(rounds + 1)]
+    seconds = torch.tensor(taken, dtype=torch.float64)
+    row: dict[str, Any] = dict(mode=mode, height=height, width=width, batch=batch)
     quantiles = dict(median_ms=0.5, p20_ms=0.2, p80_ms=0.8, p90_ms=0.9, p99_ms=0.99)
-    times = {name: 1000 * float(seconds.quantile(of)) for name, of in quantiles.items()}
-    share, memory = profile_call(model, run)
-    setting = dict(mode=mode, height=height, width=width, batch=batch)
-    return setting | times | dict(memory_mb=memory / 2**20, share=share)
+    for name, share in quantiles.items():
+        row[name] = 1000 * float(seconds.quantile(share))
+    shares, memory = profile_call(model, run)
+    return row | dict(memory_mb=memory / 2**20, share=shares)
 
 
 def noise(
@@ -123,16 +122,13 @@ def random_sample(
         return SegDataSample(gt_sem_seg=PixelData(data=labels), metainfo=meta)
     from mmdet.structures import DetDataSample
 
-    corners = (
-        torch.rand(BOXES, 2, 2, device=device).sort(1).values
-    )  # top left, bottom right
-    boxes = (0.05 + 0.9 * corners).flatten(1) * torch.tensor(
-        [width, height] * 2, device=device
-    )
+    # Top left, bottom right.
+    corners = torch.rand(BOXES, 2, 2, device=device).sort(1).values
+    sides = torch.tensor([width, height] * 2, device=device)
+    boxes = (0.05 + 0.9 * corners).flatten(1) * sides
     labels = torch.zeros(BOXES, dtype=torch.long, device=device)
-    return DetDataSample(
-        gt_instances=InstanceData(bboxes=boxes, labels=labels), metainfo=meta
-    )
+    objects = InstanceData(bboxes=boxes, labels=labels)
+    return DetDataSample(gt_instances=objects, metainfo=meta)
 
 
 def seconds_of(run: Callable[[], None]) -> float:
@@ -163,9 +159,8 @@ def profile_call(
         profiler, memory = profiled(run, on_gpu)
     times = dict.fromkeys([*KINDS, REST], 0.0)
     for event in profiler.events():
-        if (
-            event.device_type == DeviceType.CPU
-        ):  # others are kernels, whose launches are here, too
+        # Others are kernels, whose launches are here, too.
+        if event.device_type == DeviceType.CPU:
             unit = 'device' if on_gpu else 'cpu'
             times[kind_of(event)] += getattr(event, f'self_{unit}_time_total')
     total = sum(times.values())
@@ -174,8 +169,9 @@ def profile_call(
 
 def profiled(run: Callable[[], None], on_gpu: bool) -> tuple[profile, int]:
     """PyTorch's profile of a call, and the bytes of the tensors that it makes at its peak."""
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu
+    activities = [ProfilerActivity.CPU]
     if on_gpu:
+        activities.append(ProfilerActivity.CUDA)
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
     with profile(activities=activities, profile_memory=True) as profiler:
@@ -199,12 +195,10 @@ def kind_of(event: FunctionEvent | None) -> str:
 def peak_of(profiler: profile) -> int:
     """Largest sum of the tensors made on a CPU while the profiler was active."""
     recorder: Any = profiler.profiler  # not a public part
-    events = recorder.kineto_results.events()
-    changes = [
-        (event.start_ns(), event.nbytes())
-        for event in events
-        if event.name() == '[memory]'
-    ]
+    changes = []
+    for event in recorder.kineto_results.events():
+        if event.name() == '[memory]':
+            changes.append((event.start_ns(), event.nbytes()))
     allocated = peak = 0
     for _, change in sorted(changes):
         allocated += change
@@ -215,11 +209,10 @@ def peak_of(profiler: profile) -> int:
 @contextmanager
 def embeddings_recorded(model: nn.Module) -> Iterator[None]:
     """Within this context, the profiler names rotary embeddings and their sines ``EMBEDDING``."""
-    records = {
-        module: record_function(EMBEDDING)
-        for module in model.modules()
-        if isinstance(module, RotaryEmbedding)
-    }
+    records = dict[RotaryEmbedding, record_function]()
+    for module in model.modules():
+        if isinstance(module, RotaryEmbedding):
+            records[module] = record_function(EMBEDDING)
 
     def start(embedding: RotaryEmbedding, args: tuple) -> None:
         records[embedding].__enter__()

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 from mmengine.utils import to_2tuple
 
@@ -23,7 +23,7 @@ from ..utils.validation import parse_size
 from .candidates import with_factor
 from .evaluator import Evaluator
 from .plot import draw_resolutions
-from .results import Results, header_text, headline, row_text
+from .results import ResultRow, Results, header_text, headline, row_text
 from .settings import FROM_CONFIG, Setting, Slide, combine
 
 
@@ -44,7 +44,7 @@ def evaluate_sizes(
     work_dir: str | None = None,
     data_root: str | None = None,
     launcher: str = 'none',
-) -> list[dict]:
+) -> list[ResultRow]:
     """Test a model at many sizes; print a table, write resolutions.json, .csv and .png.
 
     Results that are in the work folder are reused.
@@ -73,19 +73,17 @@ def evaluate_sizes(
     cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
     if weights is None:
         raise UsageError('each of several tasks is evaluated with its own config')
+    settings = []
     sides: Sequence[int | None] = tiles or [None]
-    settings = [
-        setting
-        for tile in sides
-        for setting in combine(
-            sizes or [test_size(cfg, tile)], scaling, window, slide, tile
-        )
-    ]
+    for tile in sides:
+        given = sizes or [test_size(cfg, tile)]
+        settings += combine(given, scaling, window, slide, tile)
     sweep = Sweep.prepare(
         cfg, weights, settings, str(config), label, train_size, overwrite
     )
-    if slide == 'keep' and (cfg.model.get('test_cfg') or {}).get('mode') == 'slide':
-        crop = ' x '.join(map(str, cfg.model.test_cfg.crop_size))
+    test_cfg = cfg.model.get('test_cfg') or ConfigDict()
+    if slide == 'keep' and test_cfg.get('mode') == 'slide':
+        crop = ' x '.join(map(str, test_cfg.crop_size))
         print(
             f'Every size is tested in crops of {crop}: the backbone sees no more. See --slide'
         )
@@ -150,9 +148,7 @@ class Sweep:
         if train_size is not None:
             training_size = to_2tuple(parse_size(train_size))
         evaluator = Evaluator(model, config)
-        settings = [
-            with_factor(evaluator, setting, training_size) for setting in settings
-        ]
+        settings = [with_factor(evaluator, x, training_size) for x in settings]
         for setting in settings:
             evaluator.apply(setting)
         results = Results(
@@ -167,41 +163,43 @@ class Sweep:
 
     def planned(self) -> set[int]:
         """The sizes of the images, by their shorter sides."""
-        return {
-            min(configured_size(at_size(self.config, parse_size(setting.size))))
-            for setting in self.settings
-        }
+        sides = set[int]()
+        for setting in self.settings:
+            config = at_size(self.config, parse_size(setting.size))
+            sides.add(min(configured_size(config)))
+        return sides
 
-    def run(self, launcher: str = 'none') -> list[dict]:
+    def run(self, launcher: str = 'none') -> list[ResultRow]:
         """Test with the settings that have no row, print all as a table; returns their rows.
 
         Processes of torchrun share the images of each test. Of a run on tiles, whose images are
         few, they share the tests by index, if these are as many, and the first process merges.
         """
         rank, count = init_rank() if launcher == 'pytorch' else (0, 1)
-        left = [setting for setting in self.settings if not self.results.find(setting)]
+        left = [x for x in self.settings if not self.results.find(x)]
         if tile_plan(self.config) is None or not 1 < count <= len(left):
             return self.test(launcher)
-        path = self.results.path
-        files = [path.with_stem(f'{path.stem}_{number + 1}') for number in range(count)]
-        parts = [replace(self.results, path=file, rows=[]) for file in files]
+        path, parts = self.results.path, []
+        for number in range(1, count + 1):
+            file = path.with_stem(f'{path.stem}_{number}')
+            parts.append(replace(self.results, path=file, rows=[]))
         replace(self, settings=left[rank::count], results=parts[rank]).test()
         if not should_merge(rank, count):
             return []
-        parts = [
-            replace(part) for part in parts
-        ]  # which knows what the others have written
-        for part in parts:
-            part.resume()
+        for number, part in enumerate(parts):
+            complete = replace(part)  # which knows what the others have written
+            complete.resume()
+            parts[number] = complete
         for number, setting in enumerate(left):
-            if row := parts[number % count].find(setting):
+            row = parts[number % count].find(setting)
+            if row:
                 self.results.add(row)
         for part in parts:
             for file in part.files:
                 part.written.remove(file)
         return evaluate_settings(self.settings, self.results, None)
 
-    def test(self, launcher: str = 'none') -> list[dict]:
+    def test(self, launcher: str = 'none') -> list[ResultRow]:
         """The rows of all settings; this process, or this group of them, tests what is left."""
         evaluator = None
         if is_main_process() and any(s.scaling != FROM_CONFIG for s in self.settings):
@@ -213,10 +211,8 @@ class Sweep:
         path = self.results.path
         try:
             with self.results.written if is_main_process() else nullcontext():
-                if (
-                    not self.overwrite
-                ):  # another process may have added rows since it was read
-                    self.results.resume()
+                if not self.overwrite:
+                    self.results.resume()  # another process may have added rows
                 return evaluate_settings(self.settings, self.results, evaluator)
         except KeyboardInterrupt:
             stored = f'{len(self.results.rows)} results are in {path}'
@@ -226,7 +222,7 @@ class Sweep:
 
 def evaluate_settings(
     settings: Sequence[Setting], results: Results, evaluator: Evaluator | None
-) -> list[dict]:
+) -> list[ResultRow]:
     """The row of each setting, printed; settings without a result are tested first.
 
     The evaluator is None if there is a result of every setting.
@@ -240,6 +236,7 @@ def evaluate_settings(
             results.add(row)
         rows.append(row)
         if is_main_process():
-            header = f'{header_text(row)}\n' * (setting == settings[0])
-            print(f'{header}{row_text(row)}{note}', flush=True)
+            if len(rows) == 1:
+                print(header_text(row))
+            print(f'{row_text(row)}{note}', flush=True)
     return rows

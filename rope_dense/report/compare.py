@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from ..measure.plot import plot_resolutions
 from ..measure.results import ResultFile, headline
 from ..utils.errors import UsageError
@@ -68,7 +70,7 @@ def read_report(run: Path) -> Report:
         return Report.parse(report_file(run).read_text(encoding='utf-8'))
     except KeyError as error:
         raise UsageError(f'--compare {run}: an old report, {again} again') from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f'--compare {run}: no report, {again}') from error
 
 
@@ -99,7 +101,8 @@ def add_settings(page: Page[Comparison], reports: Reports) -> None:
 def last_iteration(report: Report) -> float | None:
     """The last iteration of the losses of a training, if it is known."""
     losses = report.losses or {}
-    return losses['loss'].x[-1] if 'loss' in losses else None
+    iterations, _ = losses.get('loss', ([None], []))
+    return iterations[-1]
 
 
 def add_classes(page: Page, reports: Reports, columns: Sequence[str]) -> None:
@@ -161,10 +164,10 @@ def add_changes(
         cells: Row = {key: place}
         for column in columns:
             value, other = row.get(column), other_row.get(column)
+            change = None if value is None or other is None else other - value
             cells[f'{column}, {a}'] = value
             cells[f'{column}, {b}'] = other
-            is_known = value is not None and other is not None
-            cells[f'{column}, change'] = other - value if is_known else None
+            cells[f'{column}, change'] = change
         rows.append(cells)
     page.add_figure(name, figures.draw_bars(lengths, main), caption)
     page.add_table(rows)
@@ -179,9 +182,10 @@ def add_plots(page: Page, reports: Reports) -> None:
         page.section('Precision and recall')
         figure = figures.draw_lines(lines, 'recall', 'precision', unit=True)
         page.add_figure('precision_recall', figure, 'At IoU 0.5, by class.')
-    if a.names == b.names and a.confusion is not None and b.confusion is not None:
-        tables = dict(zip(reports, (a.confusion, b.confusion), strict=True))
-        names = [*a.names, 'nothing'][: len(a.confusion)]
+    counts = of_both(reports, a.confusion, b.confusion)
+    if counts and a.names == b.names:
+        tables = {run: np.array(rows) for run, rows in counts.items()}
+        names = [*a.names, 'nothing'][: len(next(iter(tables.values())))]
         page.section('Confusion')
         page.add_figure('confusion', figures.draw_matrix(tables, names), 'Rows: truth.')
     ranges = of_both(reports, a.calibration, b.calibration)

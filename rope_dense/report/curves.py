@@ -11,8 +11,8 @@ from ..measure.results import headline, read_results
 from ..project.run import Run
 from ..utils.disk import read_json_lines
 from . import figures
-from .page import Page
-from .record import Line, Report
+from .page import ReportPage
+from .record import Line
 
 PICTURES = ('losses.png', 'metrics.png', 'image_sizes.png')
 LATE = 0.75  # share of the steps, of which the rest is the end of a run
@@ -61,7 +61,7 @@ def read_time(text: str) -> datetime:
     return datetime.strptime(text, '%Y/%m/%d %H:%M:%S')
 
 
-def add_training(page: Page[Report], work_dir: Path) -> None:
+def add_training(page: ReportPage, work_dir: Path) -> None:
     """Add a summary, curves, and AP or mIoU against image size, where the work folder has them."""
     page.record.about = read_summary(work_dir) | page.record.about
     losses, metrics = read_logs(sorted(work_dir.glob('*/vis_data/scalars.json')))
@@ -102,7 +102,7 @@ def read_logs(files: Iterable[Path]) -> tuple[dict[str, Line], dict[str, Line]]:
             else:
                 continue
             if isinstance(value, int | float) and value != -1:
-                steps, values = lines.setdefault(name, Line([], []))
+                steps, values = lines.setdefault(name, ([], []))
                 steps.append(record.get('step', record.get('iter', len(steps))))
                 values.append(value)
     return losses, metrics

@@ -10,7 +10,7 @@ from mmengine.model import BaseModel
 from ..data.images.drawing import depth_picture
 from ..utils.errors import UsageError
 from . import figures
-from .page import Page
+from .page import ReportPage
 from .predictions import (
     Image,
     Ranked,
@@ -20,12 +20,12 @@ from .predictions import (
     predict_samples,
     side_by_side,
 )
-from .record import Report, Row
+from .record import Row
 
 EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metres
 
 
-def add_depth(page: Page[Report], cfg: Config, model: BaseModel) -> None:
+def add_depth(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add all sections on depth; UsageError if no image has a true depth."""
     sums = np.zeros((len(EDGES) - 1, 5))
     errors, ranked = list[float](), Ranked()
@@ -84,7 +84,7 @@ def distance_rows(sums: np.ndarray) -> list[Row]:
     return rows
 
 
-def add_distances(page: Page[Report], rows: list[Row]) -> None:
+def add_distances(page: ReportPage, rows: list[Row]) -> None:
     """Add the figures by distance."""
     page.section(
         'Distances',

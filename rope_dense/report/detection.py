@@ -29,7 +29,7 @@ from .objects import (
     objects_of,
     precision_recall,
 )
-from .page import Page
+from .page import ReportPage
 from .painter import Colour, Crop, Painter, Picture
 from .predictions import (
     Ranked,
@@ -38,7 +38,7 @@ from .predictions import (
     picture_reader,
     predict_samples,
 )
-from .record import LOST, NUMBER, Line, Report, Row, ScoreRange
+from .record import LOST, NUMBER, Line, Row, ScoreRange
 from .suspects import add_suspects, find_suspects
 
 # COCO's: below 32, below 96 pixels squared.
@@ -64,7 +64,7 @@ MEANING = (
 )
 
 
-def add_detection(page: Page[Report], cfg: Config, model: BaseModel) -> None:
+def add_detection(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add all sections on boxes, or masks; UsageError if the model predicts no instances."""
     loader = build_loader(cfg)
     pictures, predictions = predict_objects(model, loader)
@@ -123,7 +123,7 @@ def ground_truth(dataset: Dataset, masks: bool) -> Objects:
 
 
 def add_matches(
-    page: Page[Report],
+    page: ReportPage,
     pictures: Sequence[Picture],
     matches: Matches,
     classes: Sequence[str],
@@ -166,7 +166,7 @@ def add_matches(
 
 
 def add_classes(
-    page: Page[Report],
+    page: ReportPage,
     classes: Sequence[str],
     counts: dict[int, int],
     cuts: dict[int, dict[str, float]],
@@ -194,7 +194,7 @@ def add_classes(
     page.add_table(page.record.classes)
 
 
-def add_errors(page: Page[Report], matches: Matches, at_cuts: Matches) -> None:
+def add_errors(page: ReportPage, matches: Matches, at_cuts: Matches) -> None:
     """Add the kinds of error: the cost of each, how often it occurs, and its remedy."""
     page.section('Kinds of error', MEANING)
     numbers = Counter(KINDS[kind] for kind in at_cuts.kinds.tolist())
@@ -224,7 +224,7 @@ def add_errors(page: Page[Report], matches: Matches, at_cuts: Matches) -> None:
 
 
 def add_precision_recall(
-    page: Page[Report],
+    page: ReportPage,
     classes: Sequence[str],
     by_class: dict[int, Outcomes],
     counts: dict[int, int],
@@ -237,15 +237,13 @@ def add_precision_recall(
         if len(recall) > POINTS:
             places = np.searchsorted(recall, np.linspace(0, recall[-1], POINTS))
             precision, recall = precision[places], recall[places]
-        lines[classes[label - 1]] = Line(recall.tolist(), precision.tolist())
+        lines[classes[label - 1]] = (recall.tolist(), precision.tolist())
     page.record.precision_recall = lines
     figure = figures.draw_lines({'': lines}, 'recall', 'precision', unit=True)
     page.add_figure('precision_recall', figure, 'Precision against recall.')
 
 
-def add_confusion(
-    page: Page[Report], table: np.ndarray, classes: Sequence[str]
-) -> None:
+def add_confusion(page: ReportPage, table: np.ndarray, classes: Sequence[str]) -> None:
     """Add the number of objects by true and predicted class."""
     text = 'Objects by true and predicted class, at the best thresholds.'
     page.section('Confusion', text)
@@ -254,7 +252,7 @@ def add_confusion(
     page.add_figure('confusion', figure, 'Rows: truth.')
 
 
-def add_calibration(page: Page[Report], outcomes: Outcomes) -> None:
+def add_calibration(page: ReportPage, outcomes: Outcomes) -> None:
     """Add the fraction of right predictions against the score."""
     page.section(
         'Calibration',
@@ -272,13 +270,17 @@ def score_ranges(outcomes: Outcomes, bins: int = 10) -> list[ScoreRange]:
     ranges = []
     for index in np.unique(places):
         inside = outcomes.where(places == index)
-        score = float(inside.score.mean())
-        right = float(inside.right.mean())
-        ranges.append(ScoreRange(len(inside.score), score, right))
+        ranges.append(
+            ScoreRange(
+                number=len(inside.score),
+                score=float(inside.score.mean()),
+                right=float(inside.right.mean()),
+            )
+        )
     return ranges
 
 
-def add_pictures(page: Page[Report], painter: Painter) -> None:
+def add_pictures(page: ReportPage, painter: Painter) -> None:
     """Add the images with the worst and the best F1."""
     ranked = rank_images(painter.matches, [x.path for x in painter.pictures])
     ranked.add_to(
@@ -311,7 +313,7 @@ def rank_images(matches: Matches, paths: Sequence[str]) -> Ranked:
     return ranked
 
 
-def add_crops(page: Page[Report], painter: Painter) -> None:
+def add_crops(page: ReportPage, painter: Painter) -> None:
     """Add small pictures of missed objects and of predictions where nothing is."""
     matches = painter.matches
     missed = matches.truth[matches.missed]

@@ -11,15 +11,14 @@ from mmengine.model import BaseModel
 from torch import Tensor
 
 from ..project.model import build_model
-from .page import Page
+from .page import ReportPage
 from .predictions import build_loader, picture_reader, side_by_side
-from .record import Report
 
 QUERIES, NEAREST = 12, 3
 SIDE = 128  # pixels of a small picture
 
 
-def add_features(page: Page[Report], cfg: Config, model: BaseModel) -> None:
+def add_features(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add nearest neighbours of pictures of a sample, before and after the training.
 
     Before it the backbone has the weights that the config names.

@@ -104,12 +104,12 @@ def draw_calibration(runs: Mapping[str, Sequence[ScoreRange]]) -> Figure:
         2, len(runs), sharex=True, sharey='row', squeeze=False, height_ratios=(3, 1)
     )
     for upper, lower, (name, ranges) in zip(*places, runs.items(), strict=True):
-        scores = [x.score for x in ranges]
+        scores = [x['score'] for x in ranges]
         upper.plot([0, 1], [0, 1], color='gray', linestyle='--', linewidth=1)
-        upper.bar(scores, [x.right for x in ranges], width=0.07)
+        upper.bar(scores, [x['right'] for x in ranges], width=0.07)
         upper.set(ylabel='fraction right', xlim=(0, 1), ylim=(0, 1))
         upper.set_title(shown(name), fontsize=10)
-        lower.bar(scores, [x.number for x in ranges], width=0.07, color='gray')
+        lower.bar(scores, [x['number'] for x in ranges], width=0.07, color='gray')
         lower.set(xlabel='score', ylabel='number', yscale='log')
         lower.set_ylim(bottom=0.5)  # so that there is a power of ten to name
         lower.yaxis.set_minor_formatter(NullFormatter())

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from ..data.images.drawing import encoded
 from ..utils.disk import atomic_write
 from ..utils.results import Results
-from .record import Record, Row
+from .record import Record, Report, Row
 
 NAME = 'report'  # of ``Results``
 PAGE, FIGURES = 'index.html', 'report.json'
@@ -55,7 +55,7 @@ class Page(Generic[AnyRecord]):
         """Add rows with the same keys."""
         header = list(rows[0]) if rows else []
         lines = [list(map(cell_text, row.values())) for row in rows]
-        self._add_part(header=header, lines=lines)
+        self.sections[-1]['parts'].append(dict(header=header, lines=lines))
 
     @contextmanager
     def drawing(self, name: str) -> Iterator[None]:
@@ -84,12 +84,8 @@ class Page(Generic[AnyRecord]):
 
     def _embed(self, kind: str, content: bytes, caption: str) -> None:
         """Add the content of an image file to the page."""
-        text = base64.b64encode(content).decode()
-        self._add_part(source=f'data:{kind};base64,{text}', caption=caption)
-
-    def _add_part(self, **part: object) -> None:
-        """Add a table or a picture to the last section, by its names in page.html."""
-        self.sections[-1]['parts'].append(part)
+        source = f'data:{kind};base64,{base64.b64encode(content).decode()}'
+        self.sections[-1]['parts'].append(dict(source=source, caption=caption))
 
     def write(self) -> Path:
         """Write all files together, in place of those of an earlier report; returns the page.
@@ -125,6 +121,9 @@ class Page(Generic[AnyRecord]):
             advice=self.record.advice,
             sections=self.sections,
         )
+
+
+ReportPage = Page[Report]
 
 
 def cell_text(value: object) -> str:

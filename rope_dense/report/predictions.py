@@ -22,8 +22,8 @@ from ..data.tiles.evaluation import TileJoiner
 from ..utils.config_parts import pipelines
 from ..utils.errors import UsageError
 from ..utils.progress import progress
-from .page import Page
-from .record import Report, Row
+from .page import ReportPage
+from .record import Row
 
 WORST, BEST = 6, 3  # images
 PICTURES = [
@@ -108,7 +108,7 @@ class Ranked:
 
     def add_to(
         self,
-        page: Page[Report],
+        page: ReportPage,
         text: str,
         draw: Callable[[Image], np.ndarray],
         caption: Callable[[Row], str],

@@ -2,29 +2,22 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, NamedTuple, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
 from ..measure.results import ResultFile
 
 LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'  # columns of ``errors``
-REQUIRED = {'about', 'classes', 'names', 'settings'}
+REQUIRED = ('about', 'classes', 'names', 'settings')  # to compare
 
 Row = dict[str, Any]  # of a table, by its columns
+Line = tuple[list[float], list[float]]  # x and y of its points
 
 
-class Line(NamedTuple):
-    """The points of a line: x and y of each."""
-
-    x: list[float]
-    y: list[float]
-
-
-@dataclass(frozen=True)
-class ScoreRange:
+class ScoreRange(TypedDict):
     """Predictions of similar scores: their number, mean score, and fraction of right ones."""
 
     number: int
@@ -52,8 +45,7 @@ class Record:
 
     def text(self) -> str:
         """The text of report.json; what is None is left out."""
-        values = vars(self).items()
-        content = {name: value for name, value in values if value is not None}
+        content = {name: x for name, x in vars(self).items() if x is not None}
         return json.dumps(json_value(content), indent=1, allow_nan=False)
 
 
@@ -91,7 +83,7 @@ class Report(Record):
     checkpoint_sha256: str | None = None
     AP50: float | None = None
     precision_recall: dict[str, Line] | None = None
-    confusion: np.ndarray | None = None
+    confusion: np.ndarray | list[list[int]] | None = None
     calibration: list[ScoreRange] | None = None
     worst: list[Row] | None = None
     best: list[Row] | None = None
@@ -102,35 +94,17 @@ class Report(Record):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The report of a text; KeyError if it lacks what is ``REQUIRED``, ValueError for none."""
+        """The report of a text; KeyError if it lacks what is ``REQUIRED``.
+
+        ValueError, AttributeError: it is none.
+        """
         content = json.loads(text)
-        if not isinstance(content, dict):
-            raise ValueError('report.json has no names')
-        missing = REQUIRED - content.keys()
-        if missing:
-            raise KeyError(*missing)
-        known = {x.name for x in fields(cls)}
-        report = cls(**{name: x for name, x in content.items() if name in known})
-        report.precision_recall = lines_of(report.precision_recall)
-        report.losses = lines_of(report.losses)
-        report.metrics = lines_of(report.metrics)
-        if report.confusion is not None:
-            report.confusion = np.array(report.confusion)
-        ranges: Any = report.calibration
-        if ranges is not None:
-            report.calibration = [ScoreRange(**row) for row in ranges]
-        return report
-
-
-def lines_of(pairs: Mapping[str, Sequence] | None) -> dict[str, Line] | None:
-    """The lines of a JSON object, whose values are pairs of lists."""
-    return pairs and {name: Line(x, y) for name, (x, y) in pairs.items()}
+        known = cls.__dataclass_fields__.keys() & content.keys() | {*REQUIRED}
+        return cls(**{name: content[name] for name in known})
 
 
 def json_value(value: Any) -> Any:
     """A value for JSON: arrays are lists, and what is not a number is None."""
-    if is_dataclass(value):
-        value = vars(value)
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):

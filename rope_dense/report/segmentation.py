@@ -24,7 +24,7 @@ from ..project.contents import evaluators
 from ..project.model import num_things
 from ..utils.errors import UsageError
 from . import figures
-from .page import Page
+from .page import ReportPage
 from .predictions import (
     Image,
     Ranked,
@@ -34,13 +34,13 @@ from .predictions import (
     predict_samples,
     side_by_side,
 )
-from .record import Report, Row
+from .record import Row
 
 Colour = tuple[int, int, int]
 BORDER = 0.0075  # half the width of a boundary, as a fraction of the diagonal
 
 
-def add_segmentation(page: Page[Report], cfg: Config, model: BaseModel) -> None:
+def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add all sections on labels of pixels; UsageError if data or predictions have none."""
     classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
     inside = np.zeros((len(classes), len(classes)), int)
@@ -99,7 +99,7 @@ def boundary(labels: np.ndarray) -> np.ndarray:
 
 
 def add_classes(
-    page: Page[Report], inside: np.ndarray, near: np.ndarray, classes: Sequence[str]
+    page: ReportPage, inside: np.ndarray, near: np.ndarray, classes: Sequence[str]
 ) -> None:
     """Add IoU and accuracy by class, and IoU on boundaries and inside.
 
@@ -134,7 +134,7 @@ def add_classes(
 
 
 def add_pictures(
-    page: Page[Report],
+    page: ReportPage,
     ranked: Ranked,
     classes: Sequence[str],
     colours: Sequence[Colour],
@@ -167,7 +167,7 @@ def draw_both_labels(
     return side_by_side(*drawn)
 
 
-def add_panoptic(page: Page[Report], cfg: Config, model: BaseModel) -> None:
+def add_panoptic(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add all sections on segments; UsageError if the config does not test them by COCO's PQ."""
     loader = build_loader(cfg)
     dataset: Any = loader.dataset
@@ -217,7 +217,7 @@ def quality_row(name: str, counts: np.ndarray) -> Row:
 
 
 def add_panoptic_classes(
-    page: Page[Report], counts: np.ndarray, classes: Sequence[str], things: int
+    page: ReportPage, counts: np.ndarray, classes: Sequence[str], things: int
 ) -> None:
     """Add the qualities of all classes, of things, of stuff, and of each class.
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..measure.results import cell_text
 from .objects import FOREGROUND, KINDS, NOTHING, Matches, Objects, by_image, overlaps
-from .page import Page
+from .page import ReportPage
 from .painter import Crop, Painter
-from .record import Report, Row
+from .record import Row
 
 LEAST = 0.25  # suspicion of a label that is listed
 SHOWN = 24
@@ -114,7 +114,7 @@ def once(suspects: Sequence[Suspect], masks: bool) -> list[Suspect]:
 
 
 def add_suspects(
-    page: Page[Report], painter: Painter, suspects: Sequence[Suspect]
+    page: ReportPage, painter: Painter, suspects: Sequence[Suspect]
 ) -> None:
     """Add the first suspects, with crops, and write all of them to suspects.csv beside the page."""
     rows, crops, text = list[Row](), list[Crop](), io.StringIO()

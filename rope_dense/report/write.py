@@ -23,13 +23,13 @@ from .curves import add_training
 from .depth import add_depth
 from .detection import add_detection
 from .features import add_features
-from .page import FIGURES, NAME, PAGE, Page
+from .page import FIGURES, NAME, PAGE, Page, ReportPage
 from .predictions import PICTURES
 from .record import Report
 from .segmentation import add_panoptic, add_segmentation
 from .settings import used_settings
 
-SECTIONS: dict[Task, Callable[[Page[Report], Config, BaseModel], None]] = dict(
+SECTIONS: dict[Task, Callable[[ReportPage, Config, BaseModel], None]] = dict(
     boxes=add_detection,
     panoptic=add_panoptic,
     semantic=add_segmentation,

@@ -203,7 +203,7 @@ def test_a_choice_is_judged_on_other_images(
     choices = chooser.Chooser(ConfigDict(), samples, draws=100, tests=4)
     settings = [Setting('96'), Setting('96', 'linear'), Setting('96', 'by_parts')]
     choice = choices.choose(settings)
-    assert (choice['chosen'], choices.metric) == (1, 'mIoU')
+    assert (choice.chosen, choice.metric) == (1, 'mIoU')
     assert tested[:3] == [
         ('config', 0, 'test 1 of 4'), ('linear', 0, 'test 2 of 4'), ('by_parts', 0, 'test 3 of 4')
     ]  # fmt: skip
@@ -211,12 +211,12 @@ def test_a_choice_is_judged_on_other_images(
         ('config', 20),
         ('linear', 20),
     ]
-    assert [row['value'] for row in choice['judged']] == [0, 0]
-    assert [row['tied'] for row in choice['rows']] == [False, True, False]
+    assert [row.difference.value for row in choice.judged] == [0, 0]
+    assert [row.tied for row in choice.tried] == [False, True, False]
     assert 'not confirmed' in capsys.readouterr().out
     kept = choices.choose([settings[0], settings[2]])
-    assert (kept['chosen'], kept['judged']) == (0, None)
-    assert [row['tied'] for row in kept['rows']] == [True, True]
+    assert (kept.chosen, kept.judged) == (0, None)
+    assert [row.tied for row in kept.tried] == [True, True]
     assert 'within the spread of it: scaling by_parts' in capsys.readouterr().out
 
 

@@ -228,7 +228,7 @@ def test_an_open_factor_is_of_the_training(
     ]
     assert [row['scaling'] for row in rows] == expected
     lines = curves_of([read_results(tmp_path / 'resolutions.json')], 'mIoU')
-    assert [dict(line['setting'])['scaling'] for line in lines] == arguments[5:8]
+    assert [line.setting['scaling'] for line in lines] == arguments[5:8]
     table = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     assert ['96', 'linear:1.5'] in table and ['96', 'linear:1.5+log'] in table
     assert run(*arguments, 96, '--train-size', '48', options=backbones) == 0

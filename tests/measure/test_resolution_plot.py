@@ -26,10 +26,7 @@ def results(label: str, *settings: str) -> dict:
 
 def test_lines_run_from_small_to_large() -> None:
     lines = curves_of([results('ape', 'none'), results('mixed', 'none', 'ntk')], 'mIoU')
-    found = [
-        (line['run'], dict(line['setting'])['scaling'], line['points'])
-        for line in lines
-    ]
+    found = [(line.run, line.setting['scaling'], line.points) for line in lines]
     points = [(64, 1.0), (128, 2.0)]
     assert found == [(0, 'none', points), (1, 'none', points), (1, 'ntk', points)]
     with pytest.raises(ValueError, match="ape has no metric 'AP', it has mIoU"):

@@ -23,7 +23,7 @@ from rope_dense.report.curves import PICTURES as CURVES
 from rope_dense.report.objects import match_truth, objects_of
 from rope_dense.report.page import Page
 from rope_dense.report.predictions import BEST, PICTURES, WORST, Ranked, picture_reader
-from rope_dense.report.record import Record, Report, ScoreRange
+from rope_dense.report.record import Record, Report
 from rope_dense.utils.results import ForeignFileError, Results
 from rope_dense_command import command
 
@@ -145,7 +145,7 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
         page.add_figure(
             'matrix', figures.draw_matrix({NAMES[0]: np.eye(6)}, NAMES), 'a'
         )
-        figure = figures.draw_calibration({NAMES[0]: [ScoreRange(3, 0.5, 0.5)]})
+        figure = figures.draw_calibration({NAMES[0]: [dict(score=0.5, right=0.5, number=3)]})
         page.add_figure('curve', figure, NAMES[4])
         grid = [(np.zeros((4, 4, 3), np.uint8), f'1. class\n{name}') for name in NAMES]
         page.add_figure('grid', figures.draw_grid(grid), 'a')

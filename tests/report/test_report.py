@@ -302,8 +302,8 @@ def test_only_the_pictures_that_are_drawn_are_kept() -> None:
 def test_calibration_of_known_scores() -> None:
     scores, right = np.array([0.95, 0.95, 0.15]), np.array([True, False, False])
     low, high = score_ranges(Outcomes(np.ones(3, int), scores, right))
-    assert vars(low) == pytest.approx(dict(number=1, score=0.15, right=0))
-    assert vars(high) == pytest.approx(dict(number=2, score=0.95, right=0.5))
+    assert low == pytest.approx(dict(number=1, score=0.15, right=0))
+    assert high == pytest.approx(dict(number=2, score=0.95, right=0.5))
 
 
 def test_iou_on_boundaries_and_inside() -> None:
