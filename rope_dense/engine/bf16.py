@@ -28,9 +28,8 @@ class BFloat16OptimWrapper(OptimWrapper):
     @contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
         for module in model.modules():
-            if isinstance(module, MultiScaleDeformableAttention) and MARK not in vars(
-                module
-            ):
+            is_deformable = isinstance(module, MultiScaleDeformableAttention)
+            if is_deformable and MARK not in vars(module):
                 run_in_float32(module)
                 setattr(module, MARK, True)
         with super().optim_context(model), autocast(dtype=torch.bfloat16):

@@ -1,9 +1,4 @@
-"""Checkpoints that are complete or absent, whenever the process ends.
-
-A training that continues from its best checkpoint when its last stage begins.
-
-Early stopping that a resumed run continues.
-"""
+"""Hooks of checkpoints: complete files, a restart from the best, early stopping that is resumed."""
 
 import json
 import logging
@@ -66,21 +61,22 @@ class AtomicCheckpointHook(CheckpointHook):
                 f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only'
             )
         info = runner.message_hub.runtime_info
-        kept = info.pop(
-            'keep_ckpt_ids', ()
-        )  # of which mmengine would remove any file at once
+        # Of these mmengine would remove any file at once.
+        kept = info.pop('keep_ckpt_ids', ())
         super().before_train(runner)
-        self.written, self.keep_ckpt_ids = time.monotonic(), deque(kept)
-        self.last_ckpt, best = info.get('last_ckpt'), info.get('best_ckpt')
-        if best and Path(best).parent != Path(
-            self.out_dir
-        ):  # the run was copied, or is another
-            copy = Path(self.out_dir, Path(best).name)
+        self.written = time.monotonic()
+        self.keep_ckpt_ids = deque(kept)
+        self.last_ckpt = info.get('last_ckpt')
+        best = info.get('best_ckpt')
+        folder = Path(self.out_dir)
+        if best and Path(best).parent != folder:  # the run was copied, or is another
+            copy = folder / Path(best).name
             self.best_ckpt_path = str(copy) if copy.is_file() else None
             info['best_ckpt'] = self.best_ckpt_path or best
         if is_main_process():
             self.lists = Results(runner.work_dir, TRAINING)
-            for path in (Path(runner.work_dir, name) for name in (LAST, BEST)):
+            for name in (LAST, BEST):
+                path = Path(runner.work_dir, name)
                 if path.is_file():  # of a resumed run
                     self.lists.note(path, path)
             self.results = Results(self.out_dir, TRAINING)  # perhaps on another disk
@@ -94,14 +90,12 @@ class AtomicCheckpointHook(CheckpointHook):
         """
         runner.message_hub.update_info(EVALUATED, runner.iter)
         empty = {name: value for name, value in metrics.items() if is_empty(value)}
-        super().after_val_epoch(
-            runner, {**metrics, **dict.fromkeys(empty)}
-        )  # None is no best
+        # None is no best one.
+        super().after_val_epoch(runner, metrics | dict.fromkeys(empty))
         for name in empty:
             del metrics[name]
-        chosen = [
-            name for name in empty if self.save_best and name in self.key_indicators
-        ]
+        indicators = self.key_indicators if self.save_best else ()
+        chosen = [name for name in empty if name in indicators]
         if chosen and not self.warned:
             self.warned = True
             runner.logger.warning(
@@ -133,27 +127,35 @@ class AtomicCheckpointHook(CheckpointHook):
             return
         if 'auto' in self.key_indicators:
             self._init_rule(self.rules, [next(iter(metrics))])
-        (key,), (rule,), hub = self.key_indicators, self.rules, runner.message_hub
-        score, bar = metrics[key], hub.get_info('best_score', self.init_value_map[rule])
+        (key,) = self.key_indicators
+        (rule,) = self.rules
+        hub = runner.message_hub
+        score = metrics[key]
+        bar = hub.get_info('best_score', self.init_value_map[rule])
         if score is None or not (score == bar or self.is_better_than[key](score, bar)):
             return  # of equal ones the longest trained is the best
         step = runner.epoch if self.by_epoch else runner.iter
         name = f'best_{key}_{self.filename_tmpl.format(step)}'
         path = Path(self.out_dir, name.replace('/', '_'))
-        old, self.best_ckpt_path = self.best_ckpt_path, str(path)
+        old = self.best_ckpt_path
+        self.best_ckpt_path = str(path)
         hub.update_info_dict(dict(best_score=score, best_ckpt=str(path)))
         states = dict(save_optimizer=False, save_param_scheduler=False, by_epoch=False)
         self.write(runner, path, dict(epoch=runner.epoch, iter=runner.iter), **states)
         if is_main_process():
             epoch = math.ceil(runner.iter / epoch_length(runner.train_dataloader))
-            record = dict(file=os.path.relpath(path, runner.work_dir), metric=key)
-            record |= dict(value=float(score), iteration=runner.iter, epoch=epoch)
+            record = dict(
+                file=os.path.relpath(path, runner.work_dir),
+                metric=key,
+                value=float(score),
+                iteration=runner.iter,
+                epoch=epoch,
+            )
             self.lists.write_text(Path(runner.work_dir, BEST), json.dumps(record))
             if old and Path(old) != path:
                 self.results.remove(old)
-        runner.logger.info(
-            f'the best checkpoint, with {key} {score:.4f}, is {path.name}'
-        )
+        text = f'the best checkpoint, with {key} {score:.4f}, is {path.name}'
+        runner.logger.info(text)
 
     def _save_checkpoint_with_step(
         self, runner: Runner | FlexibleRunner, step: int, meta: dict
@@ -176,30 +178,28 @@ class AtomicCheckpointHook(CheckpointHook):
         self, runner: Runner | FlexibleRunner, path: Path, meta: dict, **options: Any
     ) -> None:
         """Write a checkpoint, which is complete or absent; see mmengine's ``save_checkpoint``."""
-        self.position, self.written = dict(meta), time.monotonic()
-        writing = (
-            self.results.write(path, keeps=True)
-            if is_main_process()
-            else nullcontext(path)
-        )
+        self.position = dict(meta)
+        self.written = time.monotonic()
+        writing: Any = nullcontext(path)
+        if is_main_process():
+            writing = self.results.write(path, keeps=True)
         with writing as partial:
-            runner.save_checkpoint(
-                str(partial.parent), partial.name, meta=meta, **options
-            )
+            folder = str(partial.parent)
+            runner.save_checkpoint(folder, partial.name, meta=meta, **options)
         self.position = {}
 
     def before_save_checkpoint(
         self, runner: Runner | FlexibleRunner, checkpoint: dict
     ) -> None:
-        checkpoint['meta'].update(
-            self.position
-        )  # FlexibleRunner adds one after a validation
+        # FlexibleRunner adds one after a validation.
+        checkpoint['meta'].update(self.position)
 
     def _register(self, runner: Runner | FlexibleRunner, step: int) -> list[int]:
         """Add a step to the kept ones; return the steps whose checkpoints it replaces."""
         if self.max_keep_ckpts <= 0:
             return []
-        steps = [*(earlier for earlier in self.keep_ckpt_ids if earlier != step), step]
+        steps = [earlier for earlier in self.keep_ckpt_ids if earlier != step]
+        steps.append(step)
         self.keep_ckpt_ids = deque(steps, self.max_keep_ckpts)
         runner.message_hub.update_info('keep_ckpt_ids', list(self.keep_ckpt_ids))
         return steps[: -self.max_keep_ckpts]
@@ -247,9 +247,8 @@ class BestRestartHook(Hook):
             )
             return
         restart_from(runner, best)
-        print_log(
-            f'epoch {self.epoch} begins with the weights of {best}', logger='current'
-        )
+        text = f'epoch {self.epoch} begins with the weights of {best}'
+        print_log(text, logger='current')
 
 
 def restart_from(runner: Runner, path: str) -> None:
@@ -257,9 +256,8 @@ def restart_from(runner: Runner, path: str) -> None:
     contents = CheckpointLoader.load_checkpoint(path, map_location='cpu')
     for hook in runner.hooks:
         if isinstance(hook, EMAHook) and 'ema_state_dict' in contents:
-            hook._swap_ema_state_dict(
-                contents
-            )  # a checkpoint has the average as its weights
+            # A checkpoint has the average as its weights.
+            hook._swap_ema_state_dict(contents)
             hook.ema_model.load_state_dict(contents['ema_state_dict'])
     model = runner.model.module if is_model_wrapper(runner.model) else runner.model
     model.load_state_dict(contents['state_dict'])
@@ -275,7 +273,8 @@ class ResumableEarlyStoppingHook(EarlyStoppingHook):
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
         state = runner.message_hub.get_info(STATE, {})
         if state.get('monitor') == self.monitor:
-            self.wait_count, self.best_score = state['wait_count'], state['best_score']
+            self.wait_count = state['wait_count']
+            self.best_score = state['best_score']
         if self.wait_count >= self.patience:
             runner.train_loop.stop_training = True
             runner.logger.warning(
@@ -286,5 +285,9 @@ class ResumableEarlyStoppingHook(EarlyStoppingHook):
         self, runner: Runner | FlexibleRunner, metrics: dict[str, float]
     ) -> None:
         super().after_val_epoch(runner, metrics)
-        state = dict(wait_count=self.wait_count, best_score=float(self.best_score))
-        runner.message_hub.update_info(STATE, dict(state, monitor=self.monitor))
+        state = dict(
+            wait_count=self.wait_count,
+            best_score=float(self.best_score),
+            monitor=self.monitor,
+        )
+        runner.message_hub.update_info(STATE, state)

@@ -1,7 +1,4 @@
-"""The error of a run.
-
-A training that stops when it diverges, before weights that are not finite are saved.
-"""
+"""A training that stops when it diverges, before weights that are not finite are saved."""
 
 import math
 from collections.abc import Mapping
@@ -47,12 +44,12 @@ class DivergenceHook(Hook):
         self.done = 0  # iterations
         self.since: int | None = None  # the first of them with such a loss or gradient
         self.left_out = 0  # steps
-        self.bad = self.last = (
-            ''  # what is not finite in this iteration, and was in the last such
-        )
+        self.bad = ''  # what is not finite in this iteration
+        self.last = ''  # and was in the last such
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
-        if optimizer := getattr(runner.optim_wrapper, 'optimizer', None):
+        optimizer = getattr(runner.optim_wrapper, 'optimizer', None)
+        if optimizer:
             optimizer.register_step_pre_hook(partial(self.leave_out, runner))
 
     def leave_out(
@@ -62,13 +59,16 @@ class DivergenceHook(Hook):
 
         fp16 does not get here: its scaler leaves out such steps.
         """
-        params = [p for group in optimizer.param_groups for p in group['params']]
+        params: list[nn.Parameter] = []
+        for group in optimizer.param_groups:
+            params += group['params']
         norm = nn.utils.get_total_norm([p.grad for p in params if p.grad is not None])
         if math.isfinite(norm.full_tensor() if isinstance(norm, DTensor) else norm):
             return
         for param in params:
             param.grad = None
-        self.left_out, self.bad = self.left_out + 1, 'gradient'
+        self.left_out += 1
+        self.bad = 'gradient'
         runner.logger.warning(
             f'the gradient of iteration {runner.iter + 1} is not finite: its step is left out '
             f'({self.left_out} until now)'
@@ -84,7 +84,8 @@ class DivergenceHook(Hook):
         if not self.bad:
             self.since = None
             return
-        self.last, self.bad = self.bad, ''
+        self.last = self.bad
+        self.bad = ''
         self.since = self.since or self.done
         if self.done - self.since + 1 >= PATIENCE:
             raise RunError(self.explain(runner))
@@ -94,11 +95,9 @@ class DivergenceHook(Hook):
             raise RunError(self.explain(runner))
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        if not all(
-            all_finite(checkpoint.get(key, {}))
-            for key in ('state_dict', 'ema_state_dict')
-        ):
-            raise RunError(self.explain(runner))
+        for key in ('state_dict', 'ema_state_dict'):
+            if not all_finite(checkpoint.get(key, {})):
+                raise RunError(self.explain(runner))
 
     def explain(self, runner: Runner | FlexibleRunner, what: str = 'weights') -> str:
         """The numbers that are not finite and the way out, in one line."""
@@ -108,11 +107,10 @@ class DivergenceHook(Hook):
             fact = f'the {name} is not finite since iteration {self.since}'
         settings = runner.cfg.optim_wrapper
         name = 'own.lr' if runner.cfg.get('own') else 'optim_wrapper.optimizer.lr'
-        scaled = (
-            settings.get('type') == 'AmpOptimWrapper'
-            and settings.get('dtype') != 'bfloat16'
-        )
-        other = ', or take --amp bf16 in place of fp16' if scaled else ''
+        other = ''
+        is_mixed = settings.get('type') == 'AmpOptimWrapper'
+        if is_mixed and settings.get('dtype') != 'bfloat16':
+            other = ', or take --amp bf16 in place of fp16'
         last = Path(runner.work_dir, 'last_checkpoint')
         saved = 'nothing was saved'
         if last.is_file():
@@ -139,12 +137,9 @@ def weights_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
 
 def all_finite(weights: Mapping[str, Any]) -> bool:
     """Return whether all numbers of a model's state are finite."""
-    return all(
-        bool(
-            torch.isfinite(
-                value.to_local() if isinstance(value, DTensor) else value
-            ).all()
-        )
-        for value in weights.values()
-        if isinstance(value, Tensor)
-    )
+    for value in weights.values():
+        if isinstance(value, DTensor):
+            value = value.to_local()
+        if isinstance(value, Tensor) and not torch.isfinite(value).all():
+            return False
+    return True

@@ -53,32 +53,30 @@ class BlockFSDPStrategy(DDPStrategy):
     def load_model_state_dict(self, state_dict: dict, **kwargs: object) -> None:
         """Load whole weights; see mmengine's BaseStrategy."""
         expected = self.model.state_dict()
-        shards = {
-            key: shard_like(value, expected.get(key))
-            for key, value in state_dict.items()
-        }
+        shards = {}
+        for key, value in state_dict.items():
+            shards[key] = shard_like(value, expected.get(key))
         super().load_model_state_dict(shards, **kwargs)
 
     def load_optim_state_dict(self, state_dict: dict) -> None:
         """Load the state of an optimizer of whole parameters."""
         numbers = all_params(state_dict['param_groups'])
         own = all_params(self.optim_wrapper.optimizer.param_groups)
-        params = dict(
-            zip(numbers, own, strict=False)
-        )  # PyTorch says where groups differ
-        state = {
-            number: {
-                name: shard_like(value, params.get(number))
-                for name, value in values.items()
-            }
-            for number, values in state_dict['state'].items()
-        }
-        super().load_optim_state_dict({**state_dict, 'state': state})
+        params = dict(zip(numbers, own, strict=False))  # PyTorch says where they differ
+        state = {}
+        for number, values in state_dict['state'].items():
+            like = params.get(number)
+            shards = {name: shard_like(value, like) for name, value in values.items()}
+            state[number] = shards
+        super().load_optim_state_dict(state_dict | {'state': state})
 
 
 def all_params(groups: list[dict]) -> list:
     """The parameters of an optimizer, or their numbers in its state, group after group."""
-    return [param for group in groups for param in group['params']]
+    found: list = []
+    for group in groups:
+        found += group['params']
+    return found
 
 
 def gather_state(state: Any) -> Any:
@@ -94,13 +92,10 @@ def gather_state(state: Any) -> Any:
 
 def shard_like(value: object, like: Tensor | None) -> object:
     """A whole tensor sharded like ``like``, if that is a DTensor of its shape; else the value."""
-    if (
-        not isinstance(like, DTensor)
-        or not isinstance(value, Tensor)
-        or value.shape != like.shape
-    ):
-        return value
-    return distribute_tensor(value, like.device_mesh, like.placements)
+    are_tensors = isinstance(like, DTensor) and isinstance(value, Tensor)
+    if are_tensors and value.shape == like.shape:
+        return distribute_tensor(value, like.device_mesh, like.placements)
+    return value
 
 
 def shard_backbone(backbone: Backbone, **fully_shard_arguments: Any) -> None:
@@ -127,11 +122,11 @@ def shard_blocks(backbone: Backbone, **fully_shard_arguments: Any) -> None:
     float32 = MixedPrecisionPolicy(
         param_dtype=torch.float32, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
-    rope_arguments: dict[str, Any] = dict(
+    rope_arguments = fully_shard_arguments | dict(
         mp_policy=float32, reshard_after_forward=False
     )
     for block in backbone.ordered_blocks:
         rope = block.attn.rope
         if rope is not None and next(rope.parameters(), None) is not None:
-            fully_shard(rope, **{**fully_shard_arguments, **rope_arguments})
+            fully_shard(rope, **rope_arguments)
         fully_shard(block, **fully_shard_arguments)

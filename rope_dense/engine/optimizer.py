@@ -2,9 +2,8 @@
 
 mmengine's own constructor matches keys as substrings, and a matching key disables its other rules
 for that parameter. Here a path matches whole components, the role follows from the module that owns
-the parameter, and every trained parameter is in one group, named after its path and role.
-
-The learning rate of EoMT: the backbone waits until the head has warmed up.
+the parameter, and every trained parameter is in one group, named after its path and role. The
+schedule of EoMT, in which the backbone waits until the head has warmed up, needs these names.
 """
 
 import re
@@ -91,7 +90,7 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
 
     def add_params(self, params: list[dict], module: nn.Module) -> None:
         """Append the groups of ``module``, sorted by name, to ``params``."""
-        names = [name for name, _ in module.named_parameters()]
+        names = list(dict(module.named_parameters()))
         for path in self.lr_mult:
             check_parameter_path(path, names)
         learning_rates = self.learning_rates(module)
@@ -102,25 +101,23 @@ class NamedGroupsConstructor(DefaultOptimWrapperConstructor):
             part, lr_factor = learning_rates[name]
             role = role_of(module, name, param, self.no_decay)
             group_name = f'{part}/{role or "decay"}'
-            settings = dict(
-                lr=self.base_lr * lr_factor, weight_decay=0.0 if role else self.base_wd
+            new = dict(
+                name=group_name,
+                params=[],
+                lr=self.base_lr * lr_factor,
+                weight_decay=0.0 if role else self.base_wd,
             )
-            group = groups.setdefault(
-                group_name, dict(name=group_name, params=[], **settings)
-            )
+            group = groups.setdefault(group_name, new)
             group['params'].append(param)
-        params.extend(groups[name] for name in sorted(groups))
-        heading = (
-            f'Parameter groups of lr {self.base_lr:g}, weight decay {self.base_wd:g}:'
-        )
-        print_log(
-            f'{heading}\n{group_table_text(params, self.base_lr)}', logger='current'
-        )
+        params += [groups[name] for name in sorted(groups)]
+        settings = f'lr {self.base_lr:g}, weight decay {self.base_wd:g}'
+        table = group_table_text(params, self.base_lr)
+        print_log(f'Parameter groups of {settings}:\n{table}', logger='current')
 
     def learning_rates(self, model: nn.Module) -> dict[str, tuple[str, float]]:
         """From each parameter's name to the first part of its group's name and its lr factor."""
         factors = dict(self.lr_mult)
-        names = [name for name, _ in model.named_parameters()]
+        names = list(dict(model.named_parameters()))
         if self.layer_decay is None:
             return {name: longest_path(name, factors) for name in names}
         factors.setdefault('backbone', 1.0)
@@ -143,7 +140,10 @@ def role_of(
     """The first of ``ROLES``, among some roles, of a parameter; None if it has none of them."""
     path, _, leaf = name.rpartition('.')
     owner = model.get_submodule(path)
-    return next((r for r in ROLES if r in roles and ROLES[r](owner, leaf, param)), None)
+    for role, applies in ROLES.items():
+        if role in roles and applies(owner, leaf, param):
+            return role
+    return None
 
 
 def longest_path(name: str, factors: dict[str, float]) -> tuple[str, float]:
@@ -163,15 +163,13 @@ def check_parameter_path(path: str, names: list[str]) -> None:
     while parent and not any(name.startswith(f'{parent}.') for name in names):
         parent = parent.rpartition('.')[0]
     start = f'{parent}.' if parent else ''
-    children = sorted(
-        {
-            start + n.removeprefix(start).split('.')[0]
-            for n in names
-            if n.startswith(start)
-        }
-    )
+    children = set()
+    for name in names:
+        if name.startswith(start):
+            children.add(start + name.removeprefix(start).split('.')[0])
     raise ValueError(
-        f'lr_mult path {path!r} contains no parameter of the model; there are {children}'
+        f'lr_mult path {path!r} contains no parameter of the model; there are '
+        f'{sorted(children)}'
     )
 
 
@@ -187,11 +185,12 @@ def group_table_text(groups: list[dict], base_lr: float) -> str:
     width = max(len(name) for name, _ in rows)
     lines = [f'{"":{width}}  {"lr":>17}  weight decay  parameters']
     for (name, decay), members in rows.items():
-        rates = sorted({group['lr'] / base_lr for group in members})
-        factor = ' to '.join(
-            f'x {rate:.4g}' for rate in dict.fromkeys((rates[0], rates[-1]))
-        )
-        count = sum(param.numel() for group in members for param in group['params'])
+        rates = {group['lr'] / base_lr for group in members}
+        ends = sorted({min(rates), max(rates)})
+        factor = ' to '.join(f'x {rate:.4g}' for rate in ends)
+        count = 0
+        for group in members:
+            count += sum(param.numel() for param in group['params'])
         lines.append(f'{name:{width}}  {factor:>17}  {decay:12g}  {count:10,d}')
     return '\n'.join(lines)
 
@@ -236,16 +235,17 @@ class TwoStageWarmupPolyLR(_ParamScheduler):
         super().__init__(optimizer, 'lr', end=end, last_step=last_step, by_epoch=False)
 
     def _get_value(self) -> list[float]:
+        step = self.last_step
         groups = zip(self.base_values, self.optimizer.param_groups, strict=True)
-        return [
-            value * self.factor_at(self.last_step, group) for value, group in groups
-        ]
+        return [value * self.factor_at(step, group) for value, group in groups]
 
     def factor_at(self, step: int, group: dict) -> float:
         """The factor of the learning rate of a parameter group in an iteration."""
-        start, warmup = 0, self.warmup
+        start = 0
+        warmup = self.warmup
         if in_backbone(group):
-            start, warmup = self.warmup, self.backbone_warmup
+            start = self.warmup
+            warmup = self.backbone_warmup
         begun = step - start
         if begun < warmup or begun < 0:
             return max(begun, 0) / max(warmup, 1)

@@ -52,12 +52,10 @@ class PreemptionHook(Hook):
     def listening(self) -> Iterator[None]:
         """Within this context, signals that are not ignored are noted, in the main thread alone."""
         numbers = SIGNALS if current_thread() is main_thread() else ()
-        heard = [
-            each
-            for each in numbers
-            if signal.getsignal(each) not in (signal.SIG_IGN, None)
-        ]
-        earlier = {number: signal.signal(number, self.note) for number in heard}
+        earlier = {}
+        for number in numbers:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                earlier[number] = signal.signal(number, self.note)
         try:
             yield
         finally:
@@ -68,7 +66,8 @@ class PreemptionHook(Hook):
         """Note a signal; a second one by Ctrl-C ends at once."""
         if number == signal.SIGINT and self.noted:
             raise KeyboardInterrupt
-        os.write(2, HINT % (b'again ' * (number == signal.SIGINT)))
+        again = b'again ' if number == signal.SIGINT else b''
+        os.write(2, HINT % again)
         self.noted = number
 
     def before_train(self, runner: Runner | FlexibleRunner) -> None:
@@ -87,22 +86,23 @@ class PreemptionHook(Hook):
     def after_val_iter(
         self, runner: Runner, batch_idx: int, *args: Any, **others: Any
     ) -> None:
-        if batch_idx < self.common and (
-            runner.world_size == 1 or batch_idx % EVERY == 0
-        ):
+        agrees = runner.world_size == 1 or batch_idx % EVERY == 0
+        if agrees and batch_idx < self.common:
             self.obey(runner, runner.iter, evaluates=True)
 
     def obey(
         self, runner: Runner | FlexibleRunner, iteration: int, evaluates: bool = False
     ) -> None:
         """Save, and end the training, if a process has been asked to."""
-        savers = [
-            hook for hook in runner.hooks if isinstance(hook, AtomicCheckpointHook)
-        ]
-        late = any(
-            time.monotonic() - hook.written > 60 * hook.save_minutes for hook in savers
-        )
-        request = agree_on(self.noted or SAVE * (late and not evaluates), 'max')
+        request = self.noted
+        savers = []
+        for hook in runner.hooks:
+            if isinstance(hook, AtomicCheckpointHook):
+                savers.append(hook)
+                is_late = time.monotonic() - hook.written > 60 * hook.save_minutes
+                if is_late and not evaluates:
+                    request = request or SAVE
+        request = agree_on(request, 'max')
         if not request or not runner.optim_wrapper.should_update():
             return
         for hook in runner.hooks if evaluates else ():

@@ -1,7 +1,4 @@
-"""Lines of a log and of the screen that people can read.
-
-The screen of a run: a bar or lines of progress, and the figures of each evaluation.
-"""
+"""The log and the screen of a run: short lines, a bar of progress, the figures of evaluations."""
 
 import io
 import logging
@@ -45,9 +42,9 @@ class ShortLogProcessor(LogProcessor):
         items = line.split('  ')
         kept = [item for item in items if not OF_LAYERS.search(item.partition(':')[0])]
         left = len(items) - len(kept)
-        return tag, '  '.join(kept) + (
-            f'  (and {left} losses in scalars.json)' if left else ''
-        )
+        if left:
+            kept.append(f'(and {left} losses in scalars.json)')
+        return tag, '  '.join(kept)
 
 
 def figures_of(metrics: Mapping[str, object]) -> dict[str, dict[str, str]]:
@@ -56,42 +53,46 @@ def figures_of(metrics: Mapping[str, object]) -> dict[str, dict[str, str]]:
     for key, value in metrics.items():
         name = key.rpartition('/')[2]
         if isinstance(value, Real) and not name.endswith('_precision'):
-            kind = KINDS.get(name.partition('_')[0], '')
-            name = name.partition('_')[2] if kind else name
-            is_absent = math.isnan(value) or value == -1
-            text = (
-                '-' if is_absent else f'{value:.3f}' if value < 10 else f'{value:.2f}'
-            )
+            start, _, end = name.partition('_')
+            kind = KINDS.get(start, '')
+            name = end if kind else name
+            text = f'{value:.3f}' if value < 10 else f'{value:.2f}'
+            if math.isnan(value) or value == -1:
+                text = '-'
             rows.setdefault(kind, {})[SHORT.get(name, name)] = text
     return rows or {'': {'no figures': '(the log file says why)'}}
 
 
 def figures_line_text(title: str, metrics: Mapping[str, object], is_best: bool) -> str:
     """The figures of an evaluation, in one line for boxes and one for masks."""
-    rows = figures_of(metrics).items()
-    lines = [
-        '  '.join([kind, *map(' '.join, row.items())]).strip() for kind, row in rows
-    ]
-    return f'{title}: ' + f'\n{title}: '.join(lines) + '  (best so far)' * is_best
+    lines = []
+    for kind, row in figures_of(metrics).items():
+        figures = '  '.join([kind, *map(' '.join, row.items())])
+        lines.append(f'{title}: {figures.strip()}')
+    text = '\n'.join(lines)
+    return f'{text}  (best so far)' if is_best else text
 
 
 def figures_table_text(metrics: Mapping[str, object]) -> str:
     """The figures of a test, in a column each."""
     rows = figures_of(metrics)
-    names = dict.fromkeys(name for row in rows.values() for name in row)
-    lines = [['', *names]]
-    lines += [
-        [kind, *(row.get(name, '') for name in names)] for kind, row in rows.items()
-    ]
-    return '\n'.join(''.join(f'{cell:>10}' for cell in line).rstrip() for line in lines)
+    names: dict[str, str] = {}
+    for row in rows.values():
+        names |= dict.fromkeys(row, '')
+    table = [['', *names]]
+    for kind, row in rows.items():
+        cells = names | row
+        table.append([kind, *cells.values()])
+    lines = []
+    for cells in table:
+        line = ''.join(f'{cell:>10}' for cell in cells)
+        lines.append(line.rstrip())
+    return '\n'.join(lines)
 
 
 SECONDS = 10.0
-REPLACED = (
-    'logger_hook',
-    'checkpoint_hook',
-    'progress_hook',
-)  # modules whose lines a bar replaces
+# Modules whose lines a bar replaces.
+REPLACED = ('logger_hook', 'checkpoint_hook', 'progress_hook')
 NAMES = dict(val='validation', test='test')
 
 
@@ -108,15 +109,15 @@ class ProgressHook(Hook):
     priority = 'VERY_LOW'  # behind the logger and the best checkpoint
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        self.seconds, self.logged_at = seconds, 0.0
+        self.seconds = seconds
+        self.logged_at = 0.0
         self.evaluates = self.tests = False
         self.bar: tqdm | None = None
 
     def before_run(self, runner: Runner) -> None:
         for handler in runner.logger.handlers:
-            if (
-                type(handler) is logging.StreamHandler
-            ):  # a file has a handler of a derived class
+            # A file has a handler of a derived class.
+            if type(handler) is logging.StreamHandler:
                 handler.addFilter(self.is_for_screen)
 
     def is_for_screen(self, record: logging.LogRecord) -> bool:
@@ -141,13 +142,16 @@ class ProgressHook(Hook):
     def after_train_iter(
         self, runner: Runner, batch_idx: int, *args: Any, **others: Any
     ) -> None:
-        done, total = runner.iter + 1, runner.max_iters
+        done = runner.iter + 1
+        total = runner.max_iters
         each = epoch_length(runner.train_dataloader)
         left = time_left_text(self.training, done - self.first, total - done)
-        epoch, epochs = runner.iter // each + 1, -(-total // each)
-        text = f'epoch {epoch} of {epochs}, iteration {done} of {total}'
+        epoch = runner.iter // each + 1
+        epochs = -(-total // each)
+        text = f'epoch {epoch} of {epochs}, iteration {done} of {total}, {left}'
         loss = runner.message_hub.log_scalars.get('train/loss')
-        text += f', {left}' if loss is None else f', {left}, loss {loss.current():.4g}'
+        if loss is not None:
+            text += f', loss {loss.current():.4g}'
         self.show(runner, text, done / total, at_once=done == self.first + 1)
 
     def after_train(self, runner: Runner) -> None:
@@ -156,18 +160,19 @@ class ProgressHook(Hook):
     def _before_epoch(self, runner: Runner, mode: str = 'train') -> None:
         if mode != 'train':
             self.remove_bar()
-            self.testing, self.tests = time.monotonic(), mode == 'test'
+            self.testing = time.monotonic()
+            self.tests = mode == 'test'
             self.best = runner.message_hub.get_info('best_ckpt')
             evaluator = getattr(runner, f'{mode}_loop').evaluator
             if 'evaluate' not in vars(evaluator):
-                evaluator.evaluate = partial(
-                    self.evaluate, runner.logger, evaluator.evaluate
-                )
+                compute = evaluator.evaluate
+                evaluator.evaluate = partial(self.evaluate, runner.logger, compute)
 
     def _after_iter(
         self, runner: Runner, batch_idx: int, *args: Any, **others: Any
     ) -> None:
-        mode, done = others['mode'], batch_idx + 1
+        mode = others['mode']
+        done = batch_idx + 1
         total = len(getattr(runner, f'{mode}_dataloader'))
         left = time_left_text(self.testing, done, total - done)
         self.show(runner, f'{NAMES[mode]}: {done} of {total}, {left}', done / total)
@@ -176,12 +181,14 @@ class ProgressHook(Hook):
         self, logger: logging.Logger, compute: Callable[[int], dict], size: int
     ) -> dict:
         """Compute metrics; what that logs and prints goes to the log file."""
-        self.evaluates, printed = True, io.StringIO()
+        self.evaluates = True
+        printed = io.StringIO()
         try:
             with redirect_stdout(printed):
                 return compute(size)
         finally:
-            if text := printed.getvalue().strip():
+            text = printed.getvalue().strip()
+            if text:
                 logger.info(text)
             self.evaluates = False
 
@@ -207,9 +214,8 @@ class ProgressHook(Hook):
             runner.logger.info(text)
         if runner.rank == 0 and has_terminal():
             if self.bar is None:
-                form = '{percentage:3.0f}%|{bar:10}| {desc}'
                 self.bar = tqdm(
-                    bar_format=form,
+                    bar_format='{percentage:3.0f}%|{bar:10}| {desc}',
                     desc=text,
                     initial=share,
                     miniters=0,

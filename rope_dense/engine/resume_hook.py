@@ -1,7 +1,4 @@
-"""A resumed run that follows its config, also where the config has changed.
-
-Settings of a config that differ from those in the text of an earlier one.
-"""
+"""A resumed run that follows its config, also where the config has changed."""
 
 import json
 import textwrap
@@ -57,21 +54,20 @@ class ResumeHook(Hook):
     ) -> None:
         if runner._resume:
             check_same_training(runner, checkpoint)
-            if changes := changed_config(
-                runner.cfg, checkpoint['meta'].get('cfg') or ''
-            ):
-                text = ', '.join(changes[:SHOWN]) + (
-                    ' ...' if len(changes) > SHOWN else ''
-                )
+            earlier = checkpoint['meta'].get('cfg') or ''
+            changes = changed_config(runner.cfg, earlier)
+            if changes:
+                text = ', '.join(changes[:SHOWN])
+                if len(changes) > SHOWN:
+                    text += ' ...'
                 runner.logger.warning(f'resume: settings are the new ones: {text}')
             follow_config(runner, checkpoint)
 
 
 def facts_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
     """Facts that a resumed run shares with the run of its checkpoint; labels may differ."""
-    dataset: Any = (
-        runner.train_dataloader.dataset
-    )  # one of mmengine's, which have a length
+    # One of mmengine's, which have a length.
+    dataset: Any = runner.train_dataloader.dataset
     return dict(
         images=len(dataset),
         batch_size=runner.cfg.train_dataloader.get('batch_size', 1),
@@ -94,15 +90,15 @@ def start_anew_text(runner: Runner | FlexibleRunner) -> str:
 
 def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
     """Compare a run with ``facts_of`` its checkpoint, if there; RunError if they differ."""
-    new, end = facts_of(runner), runner.max_iters
-    old = {**new, **checkpoint['message_hub']['runtime_info'].get(FACTS, {})}
+    info = checkpoint['message_hub']['runtime_info']
+    new = facts_of(runner)
+    old = new | info.get(FACTS, {})
     keys = [key for key in ('images', 'optimizer') if old[key] != new[key]]
     if old['batch_size'] * old['processes'] != new['batch_size'] * new['processes']:
         keys += ['batch_size', 'processes']
     if keys:
-        had, has = (
-            ', '.join(f'{key} {facts[key]}' for key in keys) for facts in (old, new)
-        )
+        had = ', '.join(f'{key} {old[key]}' for key in keys)
+        has = ', '.join(f'{key} {new[key]}' for key in keys)
         raise RunError(
             f'resume: the run of the checkpoint had {had}, this one has {has}, so its iterations '
             'are not comparable: keep the settings and data of that run, or, '
@@ -110,11 +106,13 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
         )
     if old['labels'] != new['labels']:
         for key in ('best_score', EVALUATED, EARLY_STOPPING):
-            checkpoint['message_hub']['runtime_info'].pop(key, None)
+            info.pop(key, None)
         runner.logger.warning(
             'resume: the labels have changed since the checkpoint, so the best score starts anew'
         )
-    if (done := checkpoint['meta']['iter']) > end:
+    done = checkpoint['meta']['iter']
+    end = runner.max_iters
+    if done > end:
         raise RunError(
             f'resume: the checkpoint is at iteration {done}, and this run ends at {end}: set '
             f'more epochs, or, {start_anew_text(runner)}'
@@ -127,25 +125,25 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
 
 def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
     """Give a checkpoint the schedulers and optimizer settings of a run where they differ."""
-    groups, saved = (
-        runner.optim_wrapper.param_groups,
-        saved_groups(checkpoint['optimizer']),
-    )
+    groups = runner.optim_wrapper.param_groups
+    saved = list(checkpoint['optimizer']['param_groups'])
+    basic = checkpoint['optimizer'].get('base_param_settings')
+    if basic:  # mmengine's basic settings come last
+        saved.append(basic)
     if len(groups) != len(saved):
         raise RunError(
             f'resume: the optimizer of the checkpoint has {len(saved)} groups of parameters, '
             f'this one has {len(groups)} (optim_wrapper.paramwise_cfg): keep the settings of that '
             f'run, or, {start_anew_text(runner)}'
         )
-    changes = [*changed_schedule(runner, checkpoint), *changed_settings(groups, saved)]
+    changes = changed_schedule(runner, checkpoint) + changed_settings(groups, saved)
     if not changes:
         return
-    done, rate = checkpoint['meta']['iter'], saved[-1]['lr']
+    done = checkpoint['meta']['iter']
+    rate = saved[-1]['lr']
     schedulers = runner.param_schedulers or []
     advance(schedulers, done, runner.max_iters // runner.max_epochs)
-    checkpoint['param_schedulers'] = [
-        scheduler.state_dict() for scheduler in schedulers
-    ]
+    checkpoint['param_schedulers'] = [each.state_dict() for each in schedulers]
     for group, old in zip(groups, saved, strict=True):
         params = old['params']
         old.clear()
@@ -156,33 +154,22 @@ def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
     )
 
 
-def saved_groups(optimizer: dict) -> list[dict]:
-    """The groups in a state of mmengine's optimizer, which has the basic settings as the last."""
-    basic = optimizer.get('base_param_settings')
-    return [*optimizer['param_groups'], *([basic] if basic else [])]
+def without_progress(state: dict) -> dict:
+    """The settings in the state of a scheduler."""
+    return {key: value for key, value in state.items() if key not in PROGRESS}
 
 
 def changed_schedule(runner: Runner | FlexibleRunner, checkpoint: dict) -> list[str]:
     """Differences of the schedule from the checkpoint's: nothing, or one text."""
-    states = [scheduler.state_dict() for scheduler in runner.param_schedulers or []]
-    new, old = (
-        [
-            {key: value for key, value in state.items() if key not in PROGRESS}
-            for state in part
-        ]
-        for part in (states, checkpoint.get('param_schedulers') or [])
-    )
-    if new == old:
+    new = [each.state_dict() for each in runner.param_schedulers or []]
+    old = checkpoint.get('param_schedulers') or []
+    if list(map(without_progress, new)) == list(map(without_progress, old)):
         return []
-    length, before = (
-        runner.max_iters,
-        checkpoint['message_hub']['runtime_info'].get('max_iters'),
-    )
-    return [
-        f'{length} iterations in place of {before}'
-        if length != before
-        else 'other schedulers'
-    ]
+    length = runner.max_iters
+    before = checkpoint['message_hub']['runtime_info'].get('max_iters')
+    if length == before:
+        return ['other schedulers']
+    return [f'{length} iterations in place of {before}']
 
 
 def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]:
@@ -192,13 +179,13 @@ def changed_settings(groups: Sequence[dict], saved: Sequence[dict]) -> list[str]
     """
     changes: dict[str, str] = {}
     for group, old in zip(groups, saved, strict=True):
-        scheduled = {
-            name.removeprefix('initial_') for name in group if 'initial_' in name
-        }
-        scheduled |= (
-            {'betas'} if 'momentum' in scheduled else set()
-        )  # of Adam, set from it
-        for name in group.keys() - scheduled - {'params'}:
+        left_out = {'params'}
+        for name in group:
+            if 'initial_' in name:
+                left_out.add(name.removeprefix('initial_'))
+        if 'momentum' in left_out:
+            left_out.add('betas')  # of Adam, set from it
+        for name in group.keys() - left_out:
             if group[name] != old.get(name):
                 text = f'{group[name]} in place of {old.get(name)}'
                 changes.setdefault(name, f'{name.removeprefix("initial_")} {text}')
@@ -211,10 +198,9 @@ def advance(
     """Step new schedulers, and so their parameter groups, as a training would have done."""
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # the optimizer has not stepped
+        ordered = sorted(schedulers, key=lambda scheduler: scheduler.by_epoch)
         for done in range(1, iterations + 1):
-            for scheduler in sorted(
-                schedulers, key=lambda scheduler: scheduler.by_epoch
-            ):
+            for scheduler in ordered:
                 if not scheduler.by_epoch or done % epoch_length == 0:
                     scheduler.step()
 
@@ -232,7 +218,8 @@ def changed_config(cfg: Config, earlier: str) -> list[str]:
     ``earlier`` is a config's text as mmengine writes it. It is read, and not run.
     """
     old = values_in(earlier)
-    new, found = json.loads(json.dumps(cfg.to_dict(), default=str)), list[str]()
+    new = json.loads(json.dumps(cfg.to_dict(), default=str))
+    found: list[str] = []
     for names in (('own',), ('model', 'train_dataloader')):
         for name in names if not found else ():
             found += differences(old.get(name, ...), new.get(name, ...), name)
@@ -250,7 +237,6 @@ def differences(old: Any, new: Any, key: str) -> Iterator[str]:
         for index, (before, now) in enumerate(zip(old, new, strict=True)):
             yield from differences(before, now, f'{key}.{index}')
     else:
-        now, before = (
-            textwrap.shorten(json.dumps(value, default=str), 60) for value in (new, old)
-        )
+        texts = [json.dumps(value, default=str) for value in (new, old)]
+        now, before = [textwrap.shorten(text, 60) for text in texts]
         yield f'{key} {now} in place of {before}'

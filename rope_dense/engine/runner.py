@@ -63,19 +63,16 @@ class ToolRunner:
         kwargs.setdefault('name', self.log_dir)  # type: ignore[attr-defined]
         logger = super().build_logger(log_level, log_file, **kwargs)  # type: ignore[misc]
         logger.addFilter(lambda record: not record.getMessage().startswith(NOISE))
-        runner = weakref.ref(
-            self
-        )  # which mmengine's loggers, that stay, would keep with its data
+        # Mmengine's loggers, which stay, would keep a runner with its data.
+        runner = weakref.ref(self)
 
         def is_shown(record: logging.LogRecord) -> bool:
-            return record.levelno >= logging.WARNING or getattr(
-                runner(), 'started', True
-            )
+            has_started = getattr(runner(), 'started', True)
+            return has_started or record.levelno >= logging.WARNING
 
         for handler in logger.handlers:
-            if (
-                type(handler) is logging.StreamHandler
-            ):  # a file has a handler of a derived class
+            # A file has a handler of a derived class.
+            if type(handler) is logging.StreamHandler:
                 handler.addFilter(is_shown)
         return logger
 
@@ -88,12 +85,11 @@ class ToolRunner:
 
     def build_log_processor(self, log_processor: LogProcessor | dict) -> LogProcessor:
         """Build a log processor; mmengine's own writes short lines."""
-        given = log_processor
-        if (
-            isinstance(given, dict)
-            and given.get('type', 'LogProcessor') == 'LogProcessor'
-        ):
-            log_processor = {**given, 'type': ShortLogProcessor}
+        kind = None
+        if isinstance(log_processor, dict):
+            kind = log_processor.get('type', 'LogProcessor')
+        if kind == 'LogProcessor':
+            log_processor = {**log_processor, 'type': ShortLogProcessor}
         return super().build_log_processor(log_processor)  # type: ignore[misc]
 
     def build_visualizer(
@@ -116,9 +112,7 @@ class ToolRunner:
         batch = kwargs.get('data_batch')
         if fn_name.startswith('before') and isinstance(batch, dict):
             samples = batch.get('data_samples') or ()
-            self.batch = tuple(
-                str(getattr(sample, 'img_path', '')) for sample in samples
-            )
+            self.batch = tuple(str(getattr(x, 'img_path', '')) for x in samples)
         super().call_hook(fn_name, **kwargs)  # type: ignore[misc]
 
     def dump_config(self) -> None:
@@ -131,18 +125,18 @@ class ToolRunner:
             return
         given = self.cfg  # type: ignore[attr-defined]
         folder, time = Path(self.work_dir), self.timestamp  # type: ignore[attr-defined]
-        results, log = Results(folder, TRAINING), folder / time / f'{time}.log'
-        if (
-            log.is_file()
-        ):  # mmengine gives two runs of one second in a process one logger
+        results = Results(folder, TRAINING)
+        log = folder / time / f'{time}.log'
+        # Mmengine gives two runs of one second in a process one logger.
+        if log.is_file():
             results.note(log, log)
         if given.get('resume'):
             given = copy.deepcopy(given)
-            given.resume, given.load_from = False, None
+            given.resume = False
+            given.load_from = None
         if self.iter < self.max_iters:  # type: ignore[attr-defined]
-            with results.write(
-                folder / Path(given.filename or f'{time}.py').name
-            ) as partial:
+            name = Path(given.filename or f'{time}.py').name
+            with results.write(folder / name) as partial:
                 given.dump(partial)
 
     @staticmethod

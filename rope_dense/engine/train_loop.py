@@ -17,9 +17,7 @@ from mmengine.runner import FlexibleRunner, IterBasedTrainLoop, Runner
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-EVALUATED = (
-    'evaluated'  # in mmengine's message hub: the iteration that was validated last
-)
+EVALUATED = 'evaluated'  # in mmengine's message hub: the last validated iteration
 
 
 @LOOPS.register_module()
@@ -50,9 +48,8 @@ class ResumableTrainLoop(IterBasedTrainLoop):
         super().__init__(
             runner, dataloader, max_iters, val_begin, val_interval, dynamic_intervals
         )
-        self.dataloader_iterator = SeededBatches(
-            self.dataloader, runner.seed, get_rank()
-        )
+        batches = SeededBatches(self.dataloader, runner.seed, get_rank())
+        self.dataloader_iterator = batches
 
     def run(self) -> nn.Module:
         """Train from the iteration of the checkpoint, if there is one, to the last; the model."""
@@ -66,9 +63,8 @@ class ResumableTrainLoop(IterBasedTrainLoop):
             runner.model.train()
             self.run_iter(next(self.dataloader_iterator))
             self.validate_if_due()
-        self.dataloader_iterator.batches = (
-            None  # ends its workers; as garbage, each waits for 5 s
-        )
+        # It ends its workers; as garbage, each waits for 5 s.
+        self.dataloader_iterator.batches = None
         runner.call_hook('after_train_epoch')
         runner.call_hook('after_train')
         return runner.model
@@ -99,7 +95,9 @@ class SeededBatches:
                 f'{len(dataset)} images do not fill a batch of {batches.batch_size}: '
                 'set a smaller train_dataloader.batch_size, or drop_last=False'
             )
-        self.loader, self.seed, self.iteration = loader, (seed, rank), 0
+        self.loader = loader
+        self.seed = (seed, rank)
+        self.iteration = 0
         self.batches: Iterator[dict] | None = None
 
     def skip_iter(self, number: int = 1) -> None:
@@ -163,7 +161,9 @@ class SeededDataset(Dataset):
     def __init__(
         self, dataset: Dataset, seed: tuple[int, int], epoch_length: int
     ) -> None:
-        self.dataset, self.seed, self.epoch_length = dataset, seed, epoch_length
+        self.dataset = dataset
+        self.seed = seed
+        self.epoch_length = epoch_length
 
     def __getitem__(self, key: tuple[int, int, int]) -> dict:
         iteration, place, index = key
