@@ -70,10 +70,10 @@ def survey_depths(
         ValueError: a map that cannot be read, is of another size than its image, or has several
             pages, bands or 8 bits; maps without a known depth; or depths in another unit.
     """
-    known = list[np.ndarray]()
-    shares = list[float]()
-    medians = dict[str, float]()
-    empty = list[str]()
+    known = []
+    shares = []
+    medians = {}
+    empty = []
     least = np.inf
     largest = 0.0
     for image, path in progress(pairs, f'{WORDS[split]} depth maps'):

@@ -72,7 +72,7 @@ def convert_masks(
     mask without the colour of any class; none is written then.
     """
     report = Report()
-    targets = dict[Path, Path]()
+    targets: dict[Path, Path] = {}
     for path in mask_files(masks):
         target = out / path.relative_to(masks).with_suffix('.png')
         if target.exists():

@@ -224,7 +224,7 @@ def survey_masks(
             have nothing to be trained.
     """
     counts = Counter[Number]()
-    found = set[int]()
+    found: set[int] = set()
     unknown: dict[Number, Path] = {}  # the first mask of a number
     # The first mask and the colour of an index.
     colours: dict[Number, tuple[Path, str]] = {}

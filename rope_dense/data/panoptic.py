@@ -32,7 +32,7 @@ def panoptic_segments(
         Ids [H, W], int32: 0 is void; and for each of 1, 2 ... its entry in COCO's file.
     """
     ids = np.zeros(labels.shape, np.int32)
-    segments = list[dict]()
+    segments: list[dict] = []
     for label in np.unique(labels).tolist():
         kind = label % OFFSET
         if kind >= len(category_ids):

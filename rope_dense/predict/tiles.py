@@ -24,11 +24,11 @@ from ..data.tiles.detection import (
     make_levels,
     suppress_duplicates,
 )
-from ..data.tiles.evaluation import PixelTask, segment, value_type
+from ..data.tiles.evaluation import THRESHOLD, PixelTask, segment, value_type
 from ..data.tiles.image_file import LargeImage, geojson_text, is_on_map, write_raster
 from ..data.tiles.pictures import draw_boxes, draw_labels
 from ..data.tiles.plan import TileGrid, TilePredictor
-from ..project.checks.recipe import training_crops, warn
+from ..project.checks.schedule import training_crops, warn
 from ..project.contents import (
     Task,
     angle_version,
@@ -231,7 +231,8 @@ class TiledImage:
         steps = share_of(rows, rank, count)
         total = sum(rows[step] for step in steps)
         left = sum(rows[step] for step in steps[journal.finished :])
-        trained, tiling = self.trained, self.tiling
+        trained = self.trained
+        tiling = self.tiling
         said = f'{total} tiles of {tiling.tile} pixels, {left} of them not finished'
         print(said, flush=True)
         if left:
@@ -256,7 +257,7 @@ class TiledImage:
         rows = [len(grid.lefts)] * len(grid.tops)
         task: PixelTask = 'semantic'
         num_scores = model.out_channels
-        threshold = None
+        threshold = THRESHOLD
         if task_of(self.trained.cfg) == 'depth':
             task = 'depth'
             num_scores = 1
@@ -287,7 +288,8 @@ class TiledImage:
         if halvings is None:
             plan = tile_plan(self.trained.cfg)
             halvings = plan.halvings if plan else -1
-        tile, overlap = tiling.tile, tiling.overlap
+        tile = tiling.tile
+        overlap = tiling.overlap
         levels = make_levels(image.height, image.width, tile, overlap, halvings)
         rows: list[int] = []
         for level in levels:
@@ -304,7 +306,8 @@ class TiledImage:
     def merge(self, lines: Sequence[dict]) -> None:
         """Write the boxes of all tiles without duplicates."""
         cfg, classes, image = self.trained.cfg, self.trained.classes, self.image
-        version, merge_iou = angle_version(cfg), self.tiling.merge_iou
+        version = angle_version(cfg)
+        merge_iou = self.tiling.merge_iou
         if merge_iou is None:
             merge_iou = ROTATED_IOU if version else UPRIGHT_IOU
         lines = suppress_duplicates(lines, merge_iou)

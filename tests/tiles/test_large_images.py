@@ -375,7 +375,7 @@ def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: bytes) -> No
 def test_damaged_scores_are_refused(tmp_path: Path, damage: str) -> None:
     grid = TileGrid(24, 16, 16, 8)
     scores = torch.randn(2, 1, 3, 16, 16)
-    ScoreBlender(grid, tmp_path, 'semantic', 3, None).blend(0, scores[0])
+    ScoreBlender(grid, tmp_path, 'semantic', 3, 0.3).blend(0, scores[0])
     path = tmp_path / 'scores_0_0.npy'
     content = path.read_bytes()
     if damage == 'missing':
@@ -385,7 +385,7 @@ def test_damaged_scores_are_refused(tmp_path: Path, damage: str) -> None:
     else:
         path.write_bytes(content[:-1] if damage == 'cut' else b'')
     with pytest.raises(JournalError, match=r'scores_0_0.npy is damaged \('):
-        ScoreBlender(grid, tmp_path, 'semantic', 3, None).blend(1, scores[1])
+        ScoreBlender(grid, tmp_path, 'semantic', 3, 0.3).blend(1, scores[1])
 
 
 # ---------------------------------------------------------------- segmentation
@@ -461,7 +461,7 @@ def test_masks_are_continuous_over_seams(tmp_path: Path) -> None:
             grid,
             'semantic',
             2,
-            None,
+            0.3,
             bright_but_wrong_at_borders,
             journal,
             range(len(grid.tops)),

@@ -1,16 +1,17 @@
-"""Transforms that depend on the epoch.
+"""Augmentation by the epoch: pipelines of images, and ``batch_augments`` of batches.
 
-Augmentation of batches, as ``batch_augments`` of mmdet's ``DetDataPreprocessor``.
-
-Images are normalised then, and boxes are tensors in pixels of the batch. Random numbers are
-Python's, whose state ``ResumableTrainLoop`` sets for each batch.
+``batch_augments`` are of mmdet's ``DetDataPreprocessor``: images are normalised then, and boxes are
+tensors in pixels of the batch. Random numbers are Python's, whose state ``ResumableTrainLoop`` sets
+for each batch.
 
 Letters: B images, H x W pixels, N objects.
 """
 
 import random
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,10 @@ from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from ...utils.validation import refuse
+
+Samples = list[DetDataSample]
+Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
+Stage = Sequence[int]  # first epoch, and the first epoch after it
 
 
 def current_epoch() -> int:
@@ -61,12 +66,17 @@ class StageByEpoch(BaseTransform):
 
     def transform(self, results: dict) -> dict | None:
         epoch = current_epoch()
-        return self.pipelines[sum(start <= epoch for start in self.starts)](results)
+        return self.pipelines[bisect_right(self.starts, epoch)](results)
 
 
-Samples = list[DetDataSample]
-Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
-Stage = Sequence[int]  # first epoch, and the first epoch after it
+class PoolObject(NamedTuple):
+    """An object of a batch that can be copied: its image, its box there, and the object."""
+
+    image: int
+    box: Box
+    width: int
+    height: int
+    instance: InstanceData
 
 
 @MODELS.register_module()
@@ -97,78 +107,86 @@ class MixUpCopyBlend(nn.Module):
         margin: Sequence[float] = (0.1, 0.25),
     ) -> None:
         super().__init__()
-        self.mixup_prob, self.copyblend_prob = mixup_prob, copyblend_prob
-        self.mixup_epochs, self.copyblend_epochs = mixup_epochs, copyblend_epochs
-        self.ratio, self.margin = ratio, margin
-        self.min_area, self.num_objects = min_area, num_objects
+        self.mixup_prob = mixup_prob
+        self.mixup_epochs = mixup_epochs
+        self.copyblend_prob = copyblend_prob
+        self.copyblend_epochs = copyblend_epochs
+        self.ratio = ratio
+        self.min_area = min_area
+        self.num_objects = num_objects
+        self.margin = margin
 
     def forward(self, images: Tensor, samples: Samples) -> tuple[Tensor, Samples]:
         """Images [B, 3, H, W] and their samples to the same, blended."""
-        epoch, beta = current_epoch(), random.uniform(*self.ratio)
+        epoch = current_epoch()
+        beta = random.uniform(*self.ratio)
         if epoch in range(*self.mixup_epochs) and random.random() < self.mixup_prob:
             return mix_up(images, samples, beta)
-        if (
-            epoch in range(*self.copyblend_epochs)
-            and random.random() < self.copyblend_prob
-        ):
+        is_stage = epoch in range(*self.copyblend_epochs)
+        if is_stage and random.random() < self.copyblend_prob:
             return self.copy_blend(images, samples, beta)
         return images, samples
 
     def copy_blend(
-        self, images: Tensor, samples: Samples, beta: float
+        self,
+        images: Tensor,
+        samples: Samples,
+        beta: float,
     ) -> tuple[Tensor, Samples]:
         """CopyBlend with a given beta; ValueError for masks, which would not be copied."""
         if any('masks' in sample.gt_instances for sample in samples):
             raise ValueError('copyblend_prob must be 0 for samples with masks')
         size = images.shape[2], images.shape[3]
-        pool = []
-        for index, sample in enumerate(samples):
-            for number, (x1, y1, x2, y2) in enumerate(
-                sample.gt_instances.bboxes.tolist()
-            ):
-                left, right = (int(min(max(x, 0), size[1])) for x in (x1, x2))
-                top, bottom = (int(min(max(y, 0), size[0])) for y in (y1, y2))
-                if (
-                    (x2 - x1) * (y2 - y1) >= self.min_area
-                    and left < right
-                    and top < bottom
-                ):
-                    instance = sample.gt_instances[number : number + 1]
-                    pool.append((index, (left, top, right, bottom), instance))
+        pool = self.pool_of(samples, size)
         blended = images.clone()
         for index, sample in enumerate(samples):
-            copies, (rows, columns) = (
-                [sample.gt_instances],
-                sample.img_shape[:2],
-            )  # no padding
-            fitting = [
-                (source, box, instance, box[2] - box[0], box[3] - box[1])
-                for source, box, instance in pool
-                if box[2] - box[0] <= columns and box[3] - box[1] <= rows
-            ]
-            chosen = random.sample(fitting, min(self.num_objects, len(fitting)))
-            for source, box, instance, width, height in chosen:
-                left, top = (
-                    random.randint(0, columns - width),
-                    random.randint(0, rows - height),
-                )
-                place = left, top, left + width, top + height
-                copies.append(instance.clone())
-                copies[-1].bboxes = instance.bboxes.new_tensor([place])
-                box, place = self.with_margin(box, place, size)
-                patch = images[source, :, box[1] : box[3], box[0] : box[2]]
+            copies = [sample.gt_instances]
+            rows, columns = sample.img_shape[:2]  # no padding
+            fitting = [x for x in pool if x.width <= columns and x.height <= rows]
+            count = min(self.num_objects, len(fitting))
+            for item in random.sample(fitting, count):
+                left = random.randint(0, columns - item.width)
+                top = random.randint(0, rows - item.height)
+                place = (left, top, left + item.width, top + item.height)
+                copied = item.instance.clone()
+                copied.bboxes = item.instance.bboxes.new_tensor([place])
+                copies.append(copied)
+                box, place = self.with_margin(item.box, place, size)
+                patch = images[item.image, :, box[1] : box[3], box[0] : box[2]]
                 target = blended[index, :, place[1] : place[3], place[0] : place[2]]
                 target.mul_(beta).add_(patch, alpha=1 - beta)
             sample.gt_instances = InstanceData.cat(copies)
         return blended, samples
 
+    def pool_of(self, samples: Samples, size: tuple[int, int]) -> list[PoolObject]:
+        """The objects of a batch of images of a (height, width) that are large enough to copy."""
+        pool = []
+        for index, sample in enumerate(samples):
+            found = sample.gt_instances
+            for number, (x1, y1, x2, y2) in enumerate(found.bboxes.tolist()):
+                left, right = (int(min(max(x, 0), size[1])) for x in (x1, x2))
+                top, bottom = (int(min(max(y, 0), size[0])) for y in (y1, y2))
+                width = right - left
+                height = bottom - top
+                is_large = (x2 - x1) * (y2 - y1) >= self.min_area
+                if is_large and width > 0 and height > 0:
+                    box = (left, top, right, bottom)
+                    instance = found[number : number + 1]
+                    pool.append(PoolObject(index, box, width, height, instance))
+        return pool
+
     def with_margin(
-        self, box: Box, place: Box, size: tuple[int, int]
+        self,
+        box: Box,
+        place: Box,
+        size: tuple[int, int],
     ) -> tuple[Box, Box]:
         """Both boxes with the same margins, as wide as both images have pixels there."""
         share = random.uniform(*self.margin)
-        x, y = (int((box[axis + 2] - box[axis]) * share) for axis in (0, 1))
-        left, top = (min(m, box[i], place[i]) for i, m in enumerate((x, y)))
+        x = int((box[2] - box[0]) * share)
+        y = int((box[3] - box[1]) * share)
+        left = min(x, box[0], place[0])
+        top = min(y, box[1], place[1])
         right = min(x, size[1] - box[2], size[1] - place[2])
         bottom = min(y, size[0] - box[3], size[0] - place[3])
         wider, taller = (
@@ -208,11 +226,15 @@ class MultiScaleBatch(nn.Module):
         divisor: int = 32,
     ) -> None:
         super().__init__()
-        self.base, self.epochs, self.divisor = base, epochs, divisor
-        low, high = (int(base * share / divisor) * divisor for share in (0.75, 1.25))
-        steps = [step * divisor for step in range((base - low) // divisor)]
-        self.sizes = [low + step for step in steps] + [base] * repeat
-        self.sizes += [high - step for step in steps]
+        self.base = base
+        self.epochs = epochs
+        self.divisor = divisor
+        low = int(base * 0.75 / divisor) * divisor
+        high = int(base * 1.25 / divisor) * divisor
+        steps = range((base - low) // divisor)
+        self.sizes = [low + step * divisor for step in steps]
+        self.sizes += [base] * repeat
+        self.sizes += [high - step * divisor for step in steps]
 
     def forward(self, images: Tensor, samples: Samples) -> tuple[Tensor, Samples]:
         """Images [B, 3, H, W] and their samples to the same at another size."""
@@ -221,28 +243,35 @@ class MultiScaleBatch(nn.Module):
         return self.resized(images, samples, random.choice(self.sizes) / self.base)
 
     def resized(
-        self, images: Tensor, samples: Samples, factor: float
+        self,
+        images: Tensor,
+        samples: Samples,
+        factor: float,
     ) -> tuple[Tensor, Samples]:
         """The same with sides times ``factor``, rounded to multiples of ``divisor``."""
-        old = images.shape[2], images.shape[3]
-        new = tuple(
-            max(1, round(side * factor / self.divisor)) * self.divisor for side in old
+        height, width = images.shape[2:]
+        new_height, new_width = (
+            max(1, round(side * factor / self.divisor)) * self.divisor
+            for side in (height, width)
         )
-        if new == old:
+        new = (new_height, new_width)
+        if new == (height, width):
             return images, samples
         images = F.interpolate(images, size=new)  # the nearest pixel
-        factors = [after / before for after, before in zip(new, old, strict=True)]
-        scale = torch.tensor(factors[::-1] * 2, device=images.device)
+        taller = new_height / height
+        wider = new_width / width
+        scale = torch.tensor([wider, taller, wider, taller], device=images.device)
         for sample in samples:
             for instances in (sample.gt_instances, sample.get('ignored_instances')):
                 if instances is not None:
                     instances.bboxes = instances.bboxes * scale
             if 'masks' in sample.gt_instances:
                 sample.gt_instances.masks = sample.gt_instances.masks.resize(new)
-            shape = tuple(
-                round(s * f) for s, f in zip(sample.img_shape, factors, strict=True)
+            rows, columns = sample.img_shape
+            about = dict(
+                batch_input_shape=new,
+                pad_shape=new,
+                img_shape=(round(rows * taller), round(columns * wider)),
             )
-            sample.set_metainfo(
-                dict(batch_input_shape=new, pad_shape=new, img_shape=shape)
-            )
+            sample.set_metainfo(about)
         return images, samples

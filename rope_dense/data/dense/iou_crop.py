@@ -43,14 +43,17 @@ class RandomIoUCrop(BaseTransform):
             return results
         height, width = results['img'].shape[:2]
         boxes = results['gt_bboxes'].tensor
-        while (least := random.choice(self.min_ious)) < 1:
+        least = random.choice(self.min_ious)
+        while least < 1:
             for _ in range(TRIALS):
-                if (crop := self.draw(height, width)) is None:
+                crop = self.draw(height, width)
+                if crop is None:
                     continue
                 inside = boxes[centres_within(boxes, crop)]
                 ious = bbox_overlaps(inside, inside.new_tensor([crop]))
                 if len(inside) and ious.max() >= least:
                     return crop_objects(results, crop)
+            least = random.choice(self.min_ious)
         return results
 
     def draw(self, height: int, width: int) -> Crop | None:
@@ -69,23 +72,25 @@ def centres_within(boxes: Tensor, crop: Crop) -> Tensor:
     """True for boxes [N, 4] whose centres lie within a crop: [N]."""
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     left_top, right_bottom = centres.new_tensor(crop).split(2)
-    return ((centres > left_top) & (centres < right_bottom)).all(1)
+    is_inside = (centres > left_top) & (centres < right_bottom)
+    return is_inside.all(1)
 
 
 def crop_objects(results: dict, crop: Crop) -> dict:
     """Crop the image, its objects and their masks; objects with centres outside are left out."""
     left, top, right, bottom = crop
-    results['img'] = results['img'][top:bottom, left:right]
-    results['img_shape'] = results['img'].shape[:2]
+    image = results['img'][top:bottom, left:right]
+    results['img'] = image
+    results['img_shape'] = image.shape[:2]
     keep = centres_within(results['gt_bboxes'].tensor, crop).numpy()
-    results['gt_bboxes'] = results['gt_bboxes'][keep]
-    results['gt_bboxes'].translate_([-left, -top])
-    results['gt_bboxes'].clip_(results['img_shape'])
+    boxes = results['gt_bboxes'][keep]
+    boxes.translate_([-left, -top])
+    boxes.clip_(image.shape[:2])
+    results['gt_bboxes'] = boxes
     for key in ('gt_bboxes_labels', 'gt_ignore_flags'):
         if key in results:
             results[key] = results[key][keep]
     if 'gt_masks' in results:
-        results['gt_masks'] = results['gt_masks'][keep.nonzero()[0]].crop(
-            np.array(crop)
-        )
+        masks = results['gt_masks'][keep.nonzero()[0]]
+        results['gt_masks'] = masks.crop(np.array(crop))
     return results

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import cv2
@@ -66,15 +66,18 @@ class AffineMosaic(BaseTransform):
         imdecode_backend: str = 'cv2',
         load: dict | None = None,
     ) -> None:
-        self.part_size, self.rotation = part_size, rotation
-        self.translation, self.scaling = tuple(translation), tuple(scaling)
-        self.max_cached_images, self.max_value = max_cached_images, max_value
+        self.part_size = part_size
+        self.rotation = rotation
+        self.translation = tuple(translation)
+        self.scaling = tuple(scaling)
+        self.max_cached_images = max_cached_images
+        self.max_value = max_value
         self.load = load or dict(
-            type='LoadImageFromFile', imdecode_backend=imdecode_backend
+            type='LoadImageFromFile',
+            imdecode_backend=imdecode_backend,
         )
-        self.loading: NamingPipeline | None = (
-            None  # with masks if the first image has them
-        )
+        # With masks if the first image has them.
+        self.loading: NamingPipeline | None = None
         self.cache: list[dict] = []
 
     def transform(self, results: dict) -> dict:
@@ -87,14 +90,16 @@ class AffineMosaic(BaseTransform):
         else:
             others = self.from_dataset(results)
         mosaic = merge_four([first, *others])
+        size = mosaic['img'].shape[:2]
         angle = random.uniform(-self.rotation, self.rotation)
-        height, width = mosaic['img'].shape[:2]
-        most = self.translation[0] * width, self.translation[1] * height
-        shift = [round(random.uniform(-side, side)) for side in most]
-        matrix = affine_matrix(
-            (height, width), angle, shift, random.uniform(*self.scaling)
+        most_x = self.translation[0] * size[1]
+        most_y = self.translation[1] * size[0]
+        shift = (
+            round(random.uniform(-most_x, most_x)),
+            round(random.uniform(-most_y, most_y)),
         )
-        return {**results, **warp_affine(mosaic, matrix), 'img_shape': (height, width)}
+        matrix = affine_matrix(size, angle, shift, random.uniform(*self.scaling))
+        return {**results, **warp_affine(mosaic, matrix), 'img_shape': size}
 
     def resized(self, results: dict) -> dict:
         """Image and objects, with ``part_size`` as the shorter side."""
@@ -102,14 +107,13 @@ class AffineMosaic(BaseTransform):
         factor = self.part_size / min(height, width)
         new_height = self.part_size if height <= width else int(height * factor)
         new_width = self.part_size if width <= height else int(width * factor)
+        size = (new_width, new_height)
         part = {key: results[key] for key in PARTS if key in results}
         image = part['img']
         if image.dtype == np.uint8 and image.shape[2] == 3:
-            part['img'] = mmcv.imresize(
-                image, (new_width, new_height), backend='pillow'
-            )
+            part['img'] = mmcv.imresize(image, size, backend='pillow')
         else:
-            part['img'] = shrink(image, new_width, new_height)
+            part['img'] = shrink(image, *size)
         part['gt_bboxes'] = part['gt_bboxes'].clone()
         part['gt_bboxes'].rescale_((new_width / width, new_height / height))
         if 'gt_masks' in part:
@@ -118,33 +122,41 @@ class AffineMosaic(BaseTransform):
 
     def from_dataset(self, results: dict) -> list[dict]:
         """Load three images of the data set; a LoadError names the file."""
-        if (dataset := results.get('dataset')) is None:
+        dataset = results.get('dataset')
+        if dataset is None:
             raise ValueError(
                 'AffineMosaic with max_cached_images=0 loads images of its data set: set '
                 "train_dataloader.dataset.type='MosaicCocoDataset'"
             )
         if self.loading is None:
-            has_masks = 'gt_masks' in results
+            steps: list[Any] = [self.load]
+            if self.max_value is not None:
+                steps.append(LoadDeepImage(self.max_value))
             annotations = dict(
-                type='mmdet.LoadAnnotations', with_bbox=True, with_mask=has_masks
+                type='mmdet.LoadAnnotations',
+                with_bbox=True,
+                with_mask='gt_masks' in results,
             )
-            deep = [] if self.max_value is None else [LoadDeepImage(self.max_value)]
-            self.loading = NamingPipeline([self.load, *deep, annotations])
+            self.loading = NamingPipeline([*steps, annotations])
         indexes = [random.randrange(len(dataset)) for _ in range(3)]
-        loaded: Iterator[Any] = (
-            self.loading(dataset.get_data_info(index)) for index in indexes
-        )
-        return [self.resized(part) for part in loaded]
+        parts = []
+        for index in indexes:
+            loaded: Any = self.loading(dataset.get_data_info(index))
+            parts.append(self.resized(loaded))
+        return parts
 
 
 def merge_four(parts: list[dict]) -> dict:
     """Four images in one, in the order of reading."""
-    height, width = (max(part['img'].shape[axis] for part in parts) for axis in (0, 1))
+    height = max(part['img'].shape[0] for part in parts)
+    width = max(part['img'].shape[1] for part in parts)
     first = parts[0]['img']
     canvas = np.zeros((2 * height, 2 * width, first.shape[2]), first.dtype)
-    boxes, masks = [], []
+    boxes = []
+    masks = []
     for index, part in enumerate(parts):
-        top, left = index // 2 * height, index % 2 * width
+        top = index // 2 * height
+        left = index % 2 * width
         rows, columns = part['img'].shape[:2]
         canvas[top : top + rows, left : left + columns] = part['img']
         boxes.append(part['gt_bboxes'].tensor + torch.tensor([left, top, left, top]))
@@ -152,7 +164,8 @@ def merge_four(parts: list[dict]) -> dict:
             bitmaps = part['gt_masks'].expand(2 * height, 2 * width, top, left)
             masks.append(bitmaps.to_ndarray().astype(np.uint8))
     mosaic = dict(
-        img=canvas, gt_bboxes=HorizontalBoxes(torch.cat(boxes), in_mode='xyxy')
+        img=canvas,
+        gt_bboxes=HorizontalBoxes(torch.cat(boxes), in_mode='xyxy'),
     )
     for key in ('gt_bboxes_labels', 'gt_ignore_flags'):
         mosaic[key] = np.concatenate([part[key] for part in parts])
@@ -162,13 +175,14 @@ def merge_four(parts: list[dict]) -> dict:
 
 
 def affine_matrix(
-    size: Size, angle: float, shift: Sequence[float], scale: float
+    size: Size,
+    angle: float,
+    shift: Sequence[float],
+    scale: float,
 ) -> np.ndarray:
     """[2, 3]: rotates by degrees and scales about the centre of (height, width), then shifts."""
-    cos, sin = (
-        scale * math.cos(math.radians(angle)),
-        scale * math.sin(math.radians(angle)),
-    )
+    cos = scale * math.cos(math.radians(angle))
+    sin = scale * math.sin(math.radians(angle))
     linear = np.array([[cos, -sin], [sin, cos]])
     centre = np.array([size[1] / 2, size[0] / 2])
     return np.column_stack([linear, centre + shift - linear @ centre])
@@ -177,26 +191,22 @@ def affine_matrix(
 def warp_affine(results: dict, matrix: np.ndarray) -> dict:
     """Apply an affine transform, in coordinates of pixel corners, to image, boxes and masks."""
     height, width = results['img'].shape[:2]
-    to_centres = (
-        matrix.copy()
-    )  # OpenCV's coordinates are 0 at the centre of the first pixel
+    # OpenCV's coordinates are 0 at the centre of the first pixel.
+    to_centres = matrix.copy()
     to_centres[:, 2] += matrix[:, :2] @ (0.5, 0.5) - 0.5
 
     def warp(image: np.ndarray) -> np.ndarray:
-        return cv2.warpAffine(
-            image, to_centres, (width, height), flags=cv2.INTER_NEAREST
-        )
+        size = (width, height)
+        return cv2.warpAffine(image, to_centres, size, flags=cv2.INTER_NEAREST)
 
     x1, y1, x2, y2 = results['gt_bboxes'].tensor.double().unbind(1)
     corners = torch.stack([x1, y1, x2, y1, x2, y2, x1, y2], 1).reshape(-1, 4, 2)
-    corners = corners @ torch.from_numpy(matrix[:, :2].T.copy()) + torch.from_numpy(
-        matrix[:, 2]
-    )
+    linear = torch.from_numpy(matrix[:, :2].T.copy())
+    corners = corners @ linear + torch.from_numpy(matrix[:, 2])
     boxes = HorizontalBoxes(torch.cat([corners.amin(1), corners.amax(1)], 1).float())
     boxes.clip_((height, width))
     out = {**results, 'img': warp(results['img']), 'gt_bboxes': boxes}
     if 'gt_masks' in results:
-        out['gt_masks'] = BitmapMasks(
-            [*map(warp, results['gt_masks'].masks)], height, width
-        )
+        masks = [warp(mask) for mask in results['gt_masks'].masks]
+        out['gt_masks'] = BitmapMasks(masks, height, width)
     return out

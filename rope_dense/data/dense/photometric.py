@@ -34,20 +34,22 @@ class PhotometricJitter(BaseTransform):
         hue: Sequence[float] = (-0.05, 0.05),
         prob: float = 0.5,
     ) -> None:
-        self.brightness, self.contrast, self.saturation = (
-            brightness,
-            contrast,
-            saturation,
-        )
-        self.hue, self.prob = hue, prob
+        self.brightness = brightness
+        self.contrast = contrast
+        self.saturation = saturation
+        self.hue = hue
+        self.prob = prob
 
     def transform(self, results: dict) -> dict:
         image = results['img']  # [H, W, 3] uint8, BGR
-        steps = [(mmcv.adjust_color, self.saturation), (shift_hue, self.hue)]
-        steps.insert(
-            0 if random.random() < 0.5 else 2, (mmcv.adjust_contrast, self.contrast)
-        )
-        for adjust, values in [(mmcv.adjust_brightness, self.brightness), *steps]:
+        steps = [
+            (mmcv.adjust_brightness, self.brightness),
+            (mmcv.adjust_color, self.saturation),
+            (shift_hue, self.hue),
+        ]
+        contrast = (mmcv.adjust_contrast, self.contrast)
+        steps.insert(1 if random.random() < 0.5 else 3, contrast)
+        for adjust, values in steps:
             if self.happens():
                 image = adjust(image, random.uniform(*values))
         if self.happens():

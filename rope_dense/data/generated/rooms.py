@@ -38,42 +38,54 @@ class Room:
     tilt: float  # of the camera, in radians, down is positive
     colours: tuple[Color, ...]  # of left and right wall, ceiling, floor and back wall
     solids: tuple[Solid, ...]
-    unknown: tuple[
-        float, float, float
-    ]  # disc without depth: x, y, radius in shares of W, H, W
+    # Disc without depth: x, y, radius in shares of W, H, W.
+    unknown: tuple[float, float, float]
 
 
 def make_room(seed: int, split: str, index: int) -> Room:
     """Draw the room number ``index`` of a split: 3 to 9 m deep, with one to five solids."""
     rng = np.random.default_rng([seed, SPLITS.index(split), index])
-    left, right = -rng.uniform(1.2, 3), rng.uniform(1.2, 3)
-    height, back = rng.uniform(2.3, 3.4), rng.uniform(3, 9)
-    solids = tuple(
-        draw_solid(rng, left, right, back) for _ in range(rng.integers(1, 6))
-    )
+    left = -rng.uniform(1.2, 3)
+    right = rng.uniform(1.2, 3)
+    height = rng.uniform(2.3, 3.4)
+    back = rng.uniform(3, 9)
+    count = rng.integers(1, 6)
+    solids = tuple(draw_solid(rng, left, right, back) for _ in range(count))
     bounds = (left, right), (EYE - height, EYE), (-1.0, back)
     colours = tuple(draw_colour(rng, 0.35) for _ in range(5))
-    unknown = rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9), rng.uniform(0.03, 0.1)
-    return Room(bounds, rng.uniform(-0.1, 0.2), colours, solids, unknown)
+    unknown = (
+        rng.uniform(0.1, 0.9),
+        rng.uniform(0.1, 0.9),
+        rng.uniform(0.03, 0.1),
+    )
+    tilt = rng.uniform(-0.1, 0.2)
+    return Room(bounds, tilt, colours, solids, unknown)
 
 
 def draw_solid(
-    rng: np.random.Generator, left: float, right: float, back: float
+    rng: np.random.Generator,
+    left: float,
+    right: float,
+    back: float,
 ) -> Solid:
     """A sphere or box on the floor."""
     is_sphere = bool(rng.integers(2))
     sides = rng.uniform(0.15, 0.5, size=1 if is_sphere else 3).tolist()
-    half = width, height, length = tuple(sides * 3 if is_sphere else sides)
+    if is_sphere:
+        sides = sides * 3
+    width, height, length = sides
     z = rng.uniform(1.6, back - length)
     x = rng.uniform(max(left + width, -z), min(right - width, z))
-    return Solid(is_sphere, (x, EYE - height, z), half, draw_colour(rng, 0.8))
+    centre = (x, EYE - height, z)
+    return Solid(is_sphere, centre, tuple(sides), draw_colour(rng, 0.8))
 
 
 def draw_colour(rng: np.random.Generator, saturation: float) -> Color:
     """A colour of any hue, up to a saturation."""
-    return colorsys.hsv_to_rgb(
-        rng.uniform(), rng.uniform(0.1, saturation), rng.uniform(0.5, 1)
-    )
+    hue = rng.uniform()
+    strength = rng.uniform(0.1, saturation)
+    value = rng.uniform(0.5, 1)
+    return colorsys.hsv_to_rgb(hue, strength, value)
 
 
 def render_room(room: Room, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -83,10 +95,8 @@ def render_room(room: Room, height: int, width: int) -> tuple[np.ndarray, np.nda
     cells = fine.reshape(height, SUPERSAMPLING, width, SUPERSAMPLING, 3)
     image = (cells.mean((1, 3)).clip(0, 1) * 255 + 0.5).astype(np.uint8)
     x, y, radius = room.unknown
-    columns, rows = (
-        np.arange(width) + 0.5 - x * width,
-        np.arange(height) + 0.5 - y * height,
-    )
+    columns = np.arange(width) + 0.5 - x * width
+    rows = np.arange(height) + 0.5 - y * height
     is_unknown = np.hypot(columns, rows[:, None]) < radius * width
     return image, np.where(is_unknown, 0, depth).astype(np.float32)
 
@@ -94,17 +104,19 @@ def render_room(room: Room, height: int, width: int) -> tuple[np.ndarray, np.nda
 def cast(room: Room, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Depth [H, W] and colour [H, W, 3] of what the rays through the centres of pixels meet."""
     focal = FOCAL * min(height, width)
-    x, y = np.meshgrid(
-        np.arange(width) + 0.5 - width / 2, np.arange(height) + 0.5 - height / 2
-    )
-    x, y = x.ravel() / focal, y.ravel() / focal
-    cos, sin = np.cos(room.tilt), np.sin(room.tilt)
-    rays = np.stack(
-        [x, cos * y + sin, cos - sin * y], 1
-    )  # [R, 3], a step of 1 is a depth of 1
+    columns = np.arange(width) + 0.5 - width / 2
+    rows = np.arange(height) + 0.5 - height / 2
+    x, y = np.meshgrid(columns, rows)
+    x = x.ravel() / focal
+    y = y.ravel() / focal
+    cos = np.cos(room.tilt)
+    sin = np.sin(room.tilt)
+    # [R, 3], a step of 1 is a depth of 1
+    rays = np.stack([x, cos * y + sin, cos - sin * y], 1)
     depth, colour = meet_walls(room, rays)
     for solid in room.solids:
-        reached, normals = (meet_sphere if solid.is_sphere else meet_box)(solid, rays)
+        meet = meet_sphere if solid.is_sphere else meet_box
+        reached, normals = meet(solid, rays)
         is_nearer = reached < depth
         depth = np.where(is_nearer, reached, depth)
         colour[is_nearer] = np.array(solid.colour) * shade(normals[is_nearer])
@@ -115,15 +127,14 @@ def meet_walls(room: Room, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Depth [R] and colour [R, 3] of floor, ceiling and walls, in squares of two shades."""
     low, high = np.array(room.bounds).T  # [3] each
     with np.errstate(divide='ignore'):
-        steps = np.where(
-            rays > 0, high / rays, low / rays
-        )  # [R, 3]: where a ray leaves an axis
+        # [R, 3]: where a ray leaves an axis
+        steps = np.where(rays > 0, high / rays, low / rays)
     axis = steps.argmin(1)
     depth = steps.min(1)
-    surface = 2 * axis + (
-        np.take_along_axis(rays, axis[:, None], 1)[:, 0] > 0
-    )  # behind: never met
-    colours = np.array([*room.colours[:4], (0, 0, 0), room.colours[4]])[surface]
+    direction = np.take_along_axis(rays, axis[:, None], 1)[:, 0]
+    surface = 2 * axis + (direction > 0)
+    behind = (0, 0, 0)  # never met
+    colours = np.array([*room.colours[:4], behind, room.colours[4]])[surface]
     places = np.floor(depth[:, None] * rays / TILE + 1e-6)
     np.put_along_axis(places, axis[:, None], 0, 1)
     squares = 1 - 0.25 * (places.sum(1) % 2)
@@ -133,22 +144,28 @@ def meet_walls(room: Room, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def meet_sphere(solid: Solid, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Depth [R], infinite where a ray misses, and normals [R, 3]."""
-    centre, radius = np.array(solid.centre), solid.half[0]
-    square, along = (rays**2).sum(1), rays @ centre
+    centre = np.array(solid.centre)
+    radius = solid.half[0]
+    square = (rays**2).sum(1)
+    along = rays @ centre
     under = along**2 - square * (centre @ centre - radius**2)
-    depth = np.where(under > 0, (along - np.sqrt(under.clip(0))) / square, np.inf)
-    return depth, (np.where(under > 0, depth, 0)[:, None] * rays - centre) / radius
+    is_met = under > 0
+    near = (along - np.sqrt(under.clip(0))) / square
+    points = np.where(is_met, near, 0)[:, None] * rays
+    return np.where(is_met, near, np.inf), (points - centre) / radius
 
 
 def meet_box(solid: Solid, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The same of a box."""
-    centre, half = np.array(solid.centre), np.array(solid.half)
+    centre = np.array(solid.centre)
+    half = np.array(solid.half)
     with np.errstate(divide='ignore'):
         ends = np.sort([(centre - half) / rays, (centre + half) / rays], 0)  # [2, R, 3]
-    enter, leave = ends[0].max(1), ends[1].min(1)
-    return np.where((enter < leave) & (enter > 0), enter, np.inf), np.eye(3)[
-        ends[0].argmax(1)
-    ]
+    enter = ends[0].max(1)
+    leave = ends[1].min(1)
+    is_met = (enter < leave) & (enter > 0)
+    normals = np.eye(3)[ends[0].argmax(1)]
+    return np.where(is_met, enter, np.inf), normals
 
 
 def shade(normals: np.ndarray) -> np.ndarray:

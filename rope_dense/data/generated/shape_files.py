@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ class ShapesSettings:
             raise ValueError(
                 f'train={self.train}, val={self.val}: give image counts of 0 or more, not both 0'
             )
-        if len(self.size) != 2 or not all(64 <= side <= 4096 for side in self.size):
+        is_allowed = all(64 <= side <= 4096 for side in self.size)
+        if len(self.size) != 2 or not is_allowed:
             raise ValueError(
                 f'size={self.size}: give a height and a width of 64 to 4096 pixels'
             )
@@ -91,39 +93,44 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
         ForeignFileError: a file of the data set was changed since.
     """
     out = Path(out)
+    file = out / SETTINGS_FILE
+    wanted = json.loads(json.dumps(asdict(settings)))
     results = Results(out, 'shapes', is_flushed=False)
-    wanted, file = json.loads(json.dumps(asdict(settings))), out / SETTINGS_FILE
     if file.is_file():
         if json.loads(file.read_text()) == wanted:
             return False
     elif (
         out.exists()
         and not results.known
-        and (not out.is_dir() or {*os.listdir(out)} - {HOME})
+        and (not out.is_dir() or set(os.listdir(out)) - {HOME})
     ):
         raise FileExistsError(
             f'{out} is not empty and holds no shapes data set (no {SETTINGS_FILE}): '
             'choose another folder or empty it'
         )
     writers = dict(
-        coco=_coco, panoptic=_panoptic, ade=_ade, dota=_dota, depth=_depth, warm=_warm
+        coco=_coco,
+        panoptic=_panoptic,
+        ade=_ade,
+        dota=_dota,
+        depth=_depth,
+        warm=_warm,
     )
     with results:
         with results.fresh() as fresh:
-            for layout in settings.layouts:
-                for split in SPLITS:
-                    if count := getattr(settings, split):
-                        height, width = settings.size
-                        print(f'{layout} {split}: {count} images of {height} x {width}')
-                        writers[layout](fresh / layout, settings, split)
+            for layout, split in product(settings.layouts, SPLITS):
+                count = getattr(settings, split)
+                if count:
+                    height, width = settings.size
+                    print(f'{layout} {split}: {count} images of {height} x {width}')
+                    writers[layout](fresh / layout, settings, split)
             files = [path for path in fresh.rglob('*') if path.is_file()]
             new = {out / path.relative_to(fresh) for path in files}
             results.check(new)
+            # The file of settings, too: the data set is not complete.
             for path in results.paths():
                 if path not in new:
-                    results.remove(
-                        path
-                    )  # also the file of settings: the data set is not complete
+                    results.remove(path)
         results.write_text(file, json.dumps(wanted, indent=2) + '\n')
     return True
 
@@ -131,36 +138,49 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
 def _coco(root: Path, settings: ShapesSettings, split: str) -> None:
     objects = []
     for name, image, scene, masks in _pictures('coco', settings, split):
-        objects.append((root / f'{split}2017' / f'{name}.jpg', scene, masks))
-        _write_image(objects[-1][0], image)
-    path = root / 'annotations' / f'instances_{split}2017.json'
-    _write_json(path, objects, METAINFO['classes'])
+        path = root / f'{split}2017' / f'{name}.jpg'
+        _write_image(path, image)
+        objects.append((path, scene, masks))
+    file = root / 'annotations' / f'instances_{split}2017.json'
+    _write_json(file, objects, METAINFO['classes'])
 
 
 def _panoptic(root: Path, settings: ShapesSettings, split: str) -> None:
-    images, labelled = list[dict](), list[dict]()
+    images = []
+    labelled = []
+    classes = METAINFO['classes']
     folder = root / 'annotations' / f'panoptic_{split}2017'
+    height, width = settings.size
     for name, image, scene, masks in _pictures('panoptic', settings, split):
-        file, (height, width) = root / f'{split}2017' / f'{name}.jpg', settings.size
+        file = root / f'{split}2017' / f'{name}.jpg'
         _write_image(file, image)
         images.append(
-            dict(id=int(name), file_name=file.name, height=height, width=width)
+            dict(
+                id=int(name),
+                file_name=file.name,
+                height=height,
+                width=width,
+            )
         )
         masks = np.concatenate([masks, ~masks.any(axis=0, keepdims=True)])
-        ids = np.zeros(
-            (height, width, 3), np.uint8
-        )  # id = red + 256 green + 65536 blue
+        # id = red + 256 green + 65536 blue
+        ids = np.zeros((height, width, 3), np.uint8)
         ids[..., 0] = 1 + masks.argmax(axis=0)
         _write_image(folder / f'{name}.png', ids)
-        labels = [*(shape.label for shape in scene.shapes), len(METAINFO['classes'])]
-        segments = [
-            dict(id=i, category_id=label + 1, **_extent(_run_lengths(mask)))
-            for i, (label, mask) in enumerate(zip(labels, masks, strict=True), 1)
-        ]
+        labels = [shape.label for shape in scene.shapes]
+        labels.append(len(classes))
+        segments: list[dict] = []
+        for label, mask in zip(labels, masks, strict=True):
+            about = dict(id=len(segments) + 1, category_id=label + 1)
+            segments.append(about | _extent(_run_lengths(mask)))
         labelled.append(
-            dict(image_id=int(name), file_name=f'{name}.png', segments_info=segments)
+            dict(
+                image_id=int(name),
+                file_name=f'{name}.png',
+                segments_info=segments,
+            )
         )
-    categories = [dict(x, isthing=1) for x in _categories(METAINFO['classes'])]
+    categories = [dict(category, isthing=1) for category in _categories(classes)]
     categories.append(dict(id=len(categories) + 1, name='background', isthing=0))
     content = dict(images=images, annotations=labelled, categories=categories)
     folder.with_suffix('.json').write_text(json.dumps(content))
@@ -169,20 +189,18 @@ def _panoptic(root: Path, settings: ShapesSettings, split: str) -> None:
 def _warm(root: Path, settings: ShapesSettings, split: str) -> None:
     objects = []
     for name, pixels, scene, masks in _pictures('warm', settings, split):
-        objects.append((root / 'images' / split / f'{name}.tif', scene, masks))
-        _write_image(objects[-1][0], pixels)
-        _write_image(
-            root / 'masks' / split / f'{name}.png', _label_image(scene, masks, 0)
-        )
-    _write_json(
-        root / 'annotations' / f'{split}.json', objects, WARM_METAINFO['classes']
-    )
+        path = root / 'images' / split / f'{name}.tif'
+        labels = _label_image(scene, masks, 0)
+        _write_image(path, pixels)
+        _write_image(root / 'masks' / split / f'{name}.png', labels)
+        objects.append((path, scene, masks))
+    file = root / 'annotations' / f'{split}.json'
+    _write_json(file, objects, WARM_METAINFO['classes'])
 
 
 def _ade(root: Path, settings: ShapesSettings, split: str) -> None:
-    images, labels = (
-        root / kind / ADE_SPLITS[split] for kind in ('images', 'annotations')
-    )
+    images = root / 'images' / ADE_SPLITS[split]
+    labels = root / 'annotations' / ADE_SPLITS[split]
     for name, image, scene, masks in _pictures('ade', settings, split):
         _write_image(images / f'{name}.jpg', image)
         _write_image(labels / f'{name}.png', _label_image(scene, masks, 1))
@@ -196,9 +214,8 @@ def _dota(root: Path, settings: ShapesSettings, split: str) -> None:
         lines = []
         for shape in scene.shapes:
             assert isinstance(shape, RotatedShape)
-            numbers = ' '.join(
-                f'{x:.3f}' for x in shape.corners(*settings.size).flatten()
-            )
+            corners = shape.corners(*settings.size).flatten()
+            numbers = ' '.join(f'{number:.3f}' for number in corners)
             lines.append(f'{numbers} {ROTATED_METAINFO["classes"][shape.label]} 0\n')
         _write_image(root / split / 'images' / f'{name}.png', image)
         (labels / f'{name}.txt').write_text(''.join(lines))
@@ -206,25 +223,31 @@ def _dota(root: Path, settings: ShapesSettings, split: str) -> None:
 
 def _depth(root: Path, settings: ShapesSettings, split: str) -> None:
     for index in progress(range(getattr(settings, split)), f'depth {split}'):
-        image, depth = render_room(
-            make_room(settings.seed, split, index), *settings.size
-        )
+        room = make_room(settings.seed, split, index)
+        image, depth = render_room(room, *settings.size)
         millimetres = (1000 * depth + 0.5).astype(np.uint16)
         _write_image(root / 'images' / split / f'{index:08d}.jpg', image)
         _write_image(root / 'depth' / split / f'{index:08d}.png', millimetres)
 
 
 def _pictures(
-    layout: str, settings: ShapesSettings, split: str
+    layout: str,
+    settings: ShapesSettings,
+    split: str,
 ) -> Iterator[tuple[str, np.ndarray, Scene, np.ndarray]]:
     """Yield name, pixels, scene and masks of each scene of a split, with a progress bar."""
-    (height, width), seed, colors = settings.size, settings.seed, settings.colors
-    kind, aspect = KINDS.get(layout, DrawnShape), width / height
+    height, width = settings.size
+    draw = render_channels if layout == 'warm' else render
     for index in progress(range(getattr(settings, split)), f'{layout} {split}'):
-        scene = make_scene(seed, split, index, aspect=aspect, colors=colors, kind=kind)
-        pixels, masks = (render_channels if layout == 'warm' else render)(
-            scene, height, width
+        scene = make_scene(
+            settings.seed,
+            split,
+            index,
+            aspect=width / height,
+            colors=settings.colors,
+            kind=KINDS.get(layout, DrawnShape),
         )
+        pixels, masks = draw(scene, height, width)
         yield f'{index:08d}', pixels, scene, masks
 
 
@@ -242,23 +265,33 @@ def _write_json(
     classes: Sequence[str],
 ) -> None:
     """Write the COCO file of images, each with its scene and masks [N, H, W]."""
-    images, annotations = list[dict](), list[dict]()
+    images = []
+    annotations: list[dict] = []
     for index, (image, scene, masks) in enumerate(objects):
         height, width = masks.shape[1:]
-        images.append(dict(id=index, file_name=image.name, height=height, width=width))
+        images.append(
+            dict(
+                id=index,
+                file_name=image.name,
+                height=height,
+                width=width,
+            )
+        )
         for shape, mask in zip(scene.shapes, masks, strict=True):
             run_lengths = _run_lengths(mask)
+            counts = run_lengths['counts'].decode()
             annotation = dict(
-                id=len(annotations) + 1, image_id=index, category_id=shape.label + 1
+                id=len(annotations) + 1,
+                image_id=index,
+                category_id=shape.label + 1,
+                **_extent(run_lengths),
+                segmentation=dict(size=list(mask.shape), counts=counts),
             )
-            segmentation = dict(
-                size=[*mask.shape], counts=run_lengths['counts'].decode()
-            )
-            annotations.append(
-                annotation | _extent(run_lengths) | dict(segmentation=segmentation)
-            )
+            annotations.append(annotation)
     content = dict(
-        images=images, annotations=annotations, categories=_categories(classes)
+        images=images,
+        annotations=annotations,
+        categories=_categories(classes),
     )
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content))
@@ -271,8 +304,11 @@ def _run_lengths(mask: np.ndarray) -> dict:
 
 def _extent(run_lengths: dict) -> dict[str, Any]:
     """Box and area of a mask, of one object."""
-    area = int(coco_mask.area(run_lengths))
-    return dict(bbox=coco_mask.toBbox(run_lengths).tolist(), area=area, iscrowd=0)
+    return dict(
+        bbox=coco_mask.toBbox(run_lengths).tolist(),
+        area=int(coco_mask.area(run_lengths)),
+        iscrowd=0,
+    )
 
 
 def _categories(classes: Sequence[str]) -> list[dict]:
@@ -284,5 +320,8 @@ def _write_image(path: Path, image: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == '.tif':
         write_bands(path, image)
-    elif not cv2.imwrite(str(path), image[..., ::-1] if image.ndim == 3 else image):
+        return
+    if image.ndim == 3:
+        image = image[..., ::-1]
+    if not cv2.imwrite(str(path), image):
         raise OSError(f'{path}: cannot be written')

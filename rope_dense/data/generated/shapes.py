@@ -5,14 +5,10 @@ Positions are fractions of the width and of the height, lengths fractions of the
 the image: a scene rendered at twice the size is the same picture with twice the detail. Letters:
 H, W the image; N the shapes of a scene, back to front.
 
-Scenes of long shapes at any angle, whose oriented boxes are known exactly.
-
-Backgrounds, colours and occlusion are as in ``shapes``.
-
-Scenes of circles whose class shows in a fourth channel only, in 16 bits.
-
-Red, green and blue show where the circles are, in any colour; the fourth channel shows whether a
-circle is warm or cold. Backgrounds and occlusion are as in ``shapes``.
+Of other shapes there are two kinds, with the same backgrounds and occlusion: ``RotatedShape``, long
+ones at any angle, whose oriented boxes are known exactly; and ``ThermalCircle``, whose class shows
+in a fourth channel of 16 bits only (``render_channels``): red, green and blue show where the
+circles are, in any colour, the fourth whether a circle is warm or cold.
 """
 
 import colorsys
@@ -25,12 +21,10 @@ import numpy as np
 from ..rotated import rectangle_corners
 
 # Class names and colours (RGB), as `metainfo` of mmdet's CocoDataset.
+HEX_COLOURS = 'e76f51 f4b942 58ab60 269db2 5469d4 be5cb8'.split()
 METAINFO: dict[str, Any] = dict(
     classes=('circle', 'square', 'triangle', 'star', 'cross', 'ring'),
-    palette=[
-        tuple(bytes.fromhex(c))
-        for c in 'e76f51 f4b942 58ab60 269db2 5469d4 be5cb8'.split()
-    ],
+    palette=[tuple(bytes.fromhex(colour)) for colour in HEX_COLOURS],
 )
 
 # With the background as the first class, as `metainfo` of mmseg's BaseSegDataset.
@@ -74,9 +68,8 @@ class DrawnShape:
         radius, *breadth = np.exp(rng.uniform(*np.log(cls.SIZES).T)).tolist()
         angle = rng.uniform(0, 2 * np.pi)
         owner = label if colors == 'class' else rng.integers(len(palette))
-        return cls(
-            label, x, y, radius, angle, draw_color(rng, palette[owner]), *breadth
-        )
+        color = draw_color(rng, palette[owner])
+        return cls(label, x, y, radius, angle, color, *breadth)
 
     @property
     def outlines(self) -> tuple[np.ndarray, ...]:
@@ -86,10 +79,8 @@ class DrawnShape:
     @property
     def area(self) -> float:
         """Area at radius 1, holes taken off."""
-        outer, *holes = (
-            cv2.contourArea(line.astype(np.float32)) for line in self.outlines
-        )
-        return outer - sum(holes)
+        areas = [cv2.contourArea(line.astype(np.float32)) for line in self.outlines]
+        return areas[0] - sum(areas[1:])
 
 
 @dataclass(frozen=True)
@@ -134,18 +125,16 @@ def make_scene(
     """
     rng = np.random.default_rng([seed, SPLITS.index(split), index])
     background = _draw_background(rng)
-    height, width = (
-        round(REFERENCE_SIZE / min(aspect, 1)),
-        round(REFERENCE_SIZE * max(aspect, 1)),
-    )
+    height = round(REFERENCE_SIZE / min(aspect, 1))
+    width = round(REFERENCE_SIZE * max(aspect, 1))
+    side = min(height, width)
     shapes: list[DrawnShape] = []
     wanted = rng.integers(2, MAX_SHAPES + 1)
     for _ in range(4 * wanted):
         some = [*shapes, kind.draw(rng, colors)]
-        shown = visible_parts([coverage(x, height, width) for x in some]).sum(
-            axis=(1, 2)
-        )
-        full = np.array([x.area * (x.radius * min(height, width)) ** 2 for x in some])
+        coverages = [coverage(shape, height, width) for shape in some]
+        shown = visible_parts(coverages).sum(axis=(1, 2))
+        full = np.array([shape.area * (shape.radius * side) ** 2 for shape in some])
         if (shown >= MIN_VISIBLE * full).all():
             shapes = some
         if len(shapes) == wanted:
@@ -161,23 +150,23 @@ def render(scene: Scene, height: int, width: int) -> tuple[np.ndarray, np.ndarra
     for shape, covered in zip(scene.shapes, coverages, strict=True):
         color = np.array(shape.color, np.float32)
         image += covered[..., None] * (color * light - image)
-    return (image.clip(0, 1) * 255 + 0.5).astype(np.uint8), visible_parts(coverages)
+    pixels = (image.clip(0, 1) * 255 + 0.5).astype(np.uint8)
+    return pixels, visible_parts(coverages)
 
 
 def coverage(shape: DrawnShape, height: int, width: int) -> np.ndarray:
     """Share of each pixel that a shape, wholly in view, covers: float32 [H, W] in 0..1."""
-    cos, sin = np.cos(shape.angle), np.sin(shape.angle)
+    cos = np.cos(shape.angle)
+    sin = np.sin(shape.angle)
     to_pixels = shape.radius * min(height, width) * np.array([[cos, sin], [-sin, cos]])
     center = (shape.x * width, shape.y * height)
-    # Pixel i of the fine canvas has its centre at i, hence the half.
-    fine = [
-        (line @ to_pixels + center) * SUPERSAMPLING - 0.5 for line in shape.outlines
-    ]
-    fixed_point = [
-        np.rint(points * 2**SUBPIXEL_BITS).astype(np.int32) for points in fine
-    ]
+    lines = []
+    for line in shape.outlines:
+        # Pixel i of the fine canvas has its centre at i, hence the half.
+        fine = (line @ to_pixels + center) * SUPERSAMPLING - 0.5
+        lines.append(np.rint(fine * 2**SUBPIXEL_BITS).astype(np.int32))
     canvas = np.zeros((height * SUPERSAMPLING, width * SUPERSAMPLING), np.uint8)
-    cv2.fillPoly(canvas, fixed_point, 255, shift=SUBPIXEL_BITS)
+    cv2.fillPoly(canvas, lines, 255, shift=SUBPIXEL_BITS)
     covered = cv2.resize(canvas, (width, height), interpolation=cv2.INTER_AREA)
     return covered.astype(np.float32) / 255
 
@@ -224,22 +213,17 @@ def _render_background(background: Background, height: int, width: int) -> np.nd
     else:
         x = (np.arange(width, dtype=np.float32) + 0.5) / min(height, width)
         y = (np.arange(height, dtype=np.float32)[:, None] + 0.5) / min(height, width)
-        cos, sin = np.array(
-            [np.cos(background.angle), np.sin(background.angle)], np.float32
-        )
+        cos = np.float32(np.cos(background.angle))
+        sin = np.float32(np.sin(background.angle))
         along = cos * x + sin * y
         if background.kind == 'gradient':
             blend = (along - along.min()) / np.ptp(along)
         else:
-            blend = 0.5 + 0.5 * np.tanh(
-                3 * np.sin(2 * np.pi * along / background.period)
-            )
+            waves = np.sin(2 * np.pi * along / background.period)
+            blend = 0.5 + 0.5 * np.tanh(3 * waves)
     first, second = np.array(background.colors, np.float32)
-    return (
-        first
-        + blend[..., None] * (second - first)
-        + 0.05 * (smooth_noise(96)[..., None] - 0.5)
-    )
+    image = first + blend[..., None] * (second - first)
+    return image + 0.05 * (smooth_noise(96)[..., None] - 0.5)
 
 
 def _regular_polygon(corners: int, *radii: float) -> np.ndarray:
@@ -253,9 +237,8 @@ def _cross(half_width: float) -> np.ndarray:
     arm = np.array([(-half_width, -1), (half_width, -1), (half_width, -half_width)])
     arm /= np.hypot(half_width, 1)
     quarter_turn = np.array([(0, 1), (-1, 0)])
-    return np.concatenate(
-        [arm @ np.linalg.matrix_power(quarter_turn, k) for k in range(4)]
-    )
+    turns = [np.linalg.matrix_power(quarter_turn, number) for number in range(4)]
+    return np.concatenate([arm @ turn for turn in turns])
 
 
 # The closed outlines of each class, corners [-, 2] with y down; the ring's second one is its hole.
@@ -279,10 +262,8 @@ UNIT_OUTLINES = (
     np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)], float),
     np.stack([f(2 * np.pi * np.arange(64) / 64) for f in (np.cos, np.sin)], axis=1),
     np.array([(-1, -1), (1, 0), (-1, 1)], float),
-    np.array(
-        [(-1, -0.5), (0, -0.5), (0, -1), (1, 0), (0, 1), (0, 0.5), (-1, 0.5)], float
-    ),
-)
+    np.array([(-1, -0.5), (0, -0.5), (0, -1), (1, 0), (0, 1), (0, 0.5), (-1, 0.5)], float),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -324,9 +305,8 @@ class ThermalCircle(DrawnShape):
         label = int(rng.integers(len(WARM_METAINFO['classes'])))
         x, y = rng.uniform(*cls.CENTRES, size=2).tolist()
         (radius,) = np.exp(rng.uniform(*np.log(cls.SIZES).T)).tolist()
-        color = draw_color(
-            rng, METAINFO['palette'][rng.integers(len(METAINFO['palette']))]
-        )
+        palette = METAINFO['palette']
+        color = draw_color(rng, palette[rng.integers(len(palette))])
         return cls(label, x, y, radius, 0.0, color)
 
     @property
@@ -339,7 +319,9 @@ class ThermalCircle(DrawnShape):
 
 
 def render_channels(
-    scene: Scene, height: int, width: int
+    scene: Scene,
+    height: int,
+    width: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Render a scene: uint16 [H, W, 4] of ``CHANNELS``, and masks as ``render``."""
     image, masks = render(scene, height, width)
@@ -347,8 +329,7 @@ def render_channels(
     base, difference = HEAT
     heat = base + NOISE * rng.standard_normal((height, width))
     for shape in scene.shapes:
-        value = base + difference * (1 if shape.label == 0 else -1)
+        value = base + difference if shape.label == 0 else base - difference
         heat += coverage(shape, height, width) * (value - heat)
-    return np.dstack([image * float(COLOUR_SCALE), heat]).round().astype(
-        np.uint16
-    ), masks
+    pixels = np.dstack([image * float(COLOUR_SCALE), heat])
+    return pixels.round().astype(np.uint16), masks

@@ -65,9 +65,9 @@ class BandFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.crs = None
-        self.parts = list['rasterio.DatasetReader']()
-        names = list[str]()
-        dtypes = set[str]()
+        self.parts: list[rasterio.DatasetReader] = []
+        names = []
+        dtypes = set()
         if path.suffix.lower() == ARRAY:
             self.array = open_array(path)
             height, width, bands = self.array.shape

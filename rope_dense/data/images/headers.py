@@ -313,7 +313,7 @@ def tiff_pages(file: BinaryIO) -> Iterator[ImageFileDirectory_v2]:
     if start[2:4] not in (b'+\0', b'\0+'):
         start = start[:8]
     place = ImageFileDirectory_v2(start).next
-    seen = set[int]()
+    seen = set()
     while place and place not in seen:
         if place + 2 > size:
             raise EOFError

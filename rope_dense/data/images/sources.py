@@ -143,14 +143,15 @@ def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
     """Files below `root`, with a picture each. A name that two would have keeps the suffix."""
     names = [path.relative_to(root).as_posix() for path in files]
     pictures = [PurePath(name).with_suffix('').as_posix() for name in names]
-    before = list[str]()
-    while pictures != before:
-        before = list(pictures)
+    is_settled = False
+    while not is_settled:
+        is_settled = True
         # Some systems ignore case.
-        times = Counter(short.lower() for short in before)
-        for index, short in enumerate(before):
-            if times[short.lower()] > 1:
+        times = Counter(short.lower() for short in pictures)
+        for index, short in enumerate(pictures):
+            if times[short.lower()] > 1 and short != names[index]:
                 pictures[index] = names[index]
+                is_settled = False
     sources = zip(files, names, pictures, strict=True)
     return [Source(path, name, f'{short}.jpg') for path, name, short in sources]
 

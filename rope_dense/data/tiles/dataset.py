@@ -126,8 +126,8 @@ class TiledDataset(BaseDataset):
 
     def load_data_list(self) -> list[dict]:
         """The tiles, by images."""
-        tiles = list[dict]()
-        empty = list[dict]()
+        tiles: list[dict] = []
+        empty: list[dict] = []
         tiles_of = self.tested if self.test_mode else self.trained
         for image in range(len(self.whole)):
             info = dict(self.whole.get_data_info(image), image=image)
@@ -143,7 +143,7 @@ class TiledDataset(BaseDataset):
             empty=number,
             left_out=len(empty) - number,
         )
-        for index in np.linspace(0, len(empty), number, False, dtype=int):
+        for index in np.linspace(0, len(empty), number, False, dtype=np.int64):
             tiles.append(empty[index])
         tiles.sort(key=lambda tile: tile['image'])
         self.images = np.array([tile['image'] for tile in tiles], int)
@@ -212,7 +212,7 @@ class TiledDataset(BaseDataset):
 
     def copy_images(self) -> None:
         """Write the copies of images that are not there, shared among the processes."""
-        copies: dict[Path, Path] = {}
+        copies = {}
         for index in np.unique(self.images, return_index=True)[1]:
             info = self.get_data_info(index)
             path = Path(info['img_path'])

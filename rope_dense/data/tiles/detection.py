@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -285,13 +284,11 @@ def as_coco(
             segmentation = dict(size=list(size), counts=mask['counts'])
             annotation |= dict(segmentation=segmentation, area=mask['area'])
         annotations.append(annotation)
-    content: dict[str, Any] = {}
-    if convention:
-        content['info'] = about_convention(convention)
     image = dict(id=1, file_name=file_name, height=height, width=width)
-    content['images'] = [image]
-    content['categories'] = [
-        dict(id=index, name=name) for index, name in enumerate(classes, start=1)
-    ]
-    content['annotations'] = annotations
-    return content
+    categories = [dict(id=number, name=name) for number, name in enumerate(classes, 1)]
+    return dict(
+        **(dict(info=about_convention(convention)) if convention else {}),
+        images=[image],
+        categories=categories,
+        annotations=annotations,
+    )

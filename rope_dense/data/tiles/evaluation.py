@@ -36,7 +36,7 @@ def segment(
     grid: TileGrid,
     task: PixelTask,
     num_scores: int,
-    threshold: float | None,
+    threshold: float,
     predict: TilePredictor,
     journal: Journal,
     rows: range,
@@ -234,7 +234,7 @@ class ScoreBlender:
         folder: Path,
         task: PixelTask,
         num_scores: int,
-        threshold: float | None,
+        threshold: float,
         first: int = 0,
     ) -> None:
         self.grid = grid

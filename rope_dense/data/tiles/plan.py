@@ -44,7 +44,8 @@ class TilePlan:
         found: dict[Window, None] = {}
         for scale in self.scales:
             grid = TileGrid(height, width, *self.at(scale))
-            found |= dict.fromkeys(grid.window(*place) for place in grid.places)
+            for row, column in grid.places:
+                found[grid.window(row, column)] = None
         return list(found)
 
     def at(self, scale: float) -> tuple[int, int]:
@@ -147,10 +148,8 @@ def tile_weights(starts: Sequence[int], tile: int, length: int) -> np.ndarray:
     total = np.zeros(length)
     for start in starts:
         total[start : start + tile] += triangle
-    weights = np.empty((len(starts), tile), np.float32)
-    for index, start in enumerate(starts):
-        weights[index] = triangle / total[start : start + tile]
-    return weights
+    weights = [triangle / total[start : start + tile] for start in starts]
+    return np.stack(weights).astype(np.float32)
 
 
 def finished_parts(starts: Sequence[int], length: int) -> list[int]:

@@ -67,8 +67,8 @@ def write_tiles(
         empty=math.inf,
     )
     plan = TilePlan(tile, tile // 4 if overlap is None else overlap)
-    pictures = list[dict[str, Any]]()
-    objects = list[dict[str, Any]]()
+    pictures: list[dict] = []
+    objects: list[dict] = []
     quiet = contextlib.redirect_stdout(io.StringIO())  # what pycocotools prints
     with (
         Results(out.parent, out.name) as results,
